@@ -60,7 +60,7 @@ pub(crate) fn assignment(from: &EndpointsFrom, answers: &Answers) -> Assignment 
         traits: traits.clone(),
     };
     match from {
-        EndpointsFrom::Addresses | EndpointsFrom::File(_) => {}
+        EndpointsFrom::Addresses | EndpointsFrom::File(_) | EndpointsFrom::Assignment => {}
         EndpointsFrom::Dns(name) => {
             of(name).iter().for_each(|resolved| {
                 let weight = resolved.weight.get();

@@ -6,6 +6,7 @@
 //! names that stood there still count as known.
 
 mod access_log;
+mod assignments;
 mod clusters;
 mod delivered;
 mod edits;
@@ -33,6 +34,7 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use assignments::{Assignments, assignment as delivered_assignment};
 pub(crate) use clusters::named_by_listener as clusters_of_listener;
 pub(crate) use delivered::{
     Lowered, clusters_of, delivered_cluster, delivered_listener, delivered_routes, route_names,
@@ -75,6 +77,8 @@ pub(crate) struct Context<'a, 'text, F> {
     pub(crate) endpoint_files: EndpointReads<'a>,
     /// The host names among endpoints.
     pub(crate) names: NameReads<'a>,
+    /// What sources have assigned to clusters.
+    pub(crate) assignments: Assignments<'a>,
     pub(crate) findings: &'a mut Findings<'text>,
 }
 

@@ -4,7 +4,7 @@
 //! one; [`file::delivered`](crate::file::delivered) has the forms of the others. A refused one leaves the version before
 //! it. A name belongs to the source that had it first, and to the file before all others. What a rule names and no source has
 //! delivered (yet) is answered with 503 and `no_cluster`; a listener whose route configurations or secrets are not there
-//! waits for them, and so does a cluster for its secrets, while the version before serves.
+//! waits for them, and so does a cluster for its secrets and its assignment, while the version before serves.
 
 mod keys;
 mod read;
@@ -20,11 +20,11 @@ use crate::build;
 use crate::findings::{Errors, Findings, Problem, START};
 use crate::map::Map;
 use crate::origins::{ResourceKind, ResourceName};
-use crate::resource::{RouteConfig, Secret};
+use crate::resource::{Assignment, RouteConfig, Secret};
 use crate::snapshot::ListenerId;
 
 pub(crate) use self::read::{
-    Shapes, cluster, listener, routes, secret, secrets_of_cluster, secrets_of_listener,
+    Shapes, assignment, cluster, listener, routes, secret, secrets_of_cluster, secrets_of_listener,
 };
 
 /// Resources of a kind that a source delivers.
@@ -131,7 +131,17 @@ pub(crate) enum Content {
     Listener(Text, Option<ListenerId>),
     /// With its text, if something else decides about it.
     Routes(RouteConfig, Option<Text>),
+    Assignment(Arc<Assignment>),
     Secret(Arc<Secret>),
+}
+
+impl Content {
+    pub(crate) const fn assignment(&self) -> Option<&Arc<Assignment>> {
+        match self {
+            Self::Assignment(assignment) => Some(assignment),
+            _ => None,
+        }
+    }
 }
 
 /// What a source has delivered.
@@ -163,6 +173,11 @@ impl Delivered {
 
     pub(crate) fn iter(&self, kind: ResourceKind) -> impl Iterator<Item = (&Arc<str>, &Entry)> {
         self.kinds[kind as usize].iter()
+    }
+
+    /// What a source has assigned to a cluster.
+    pub(crate) fn assignment(&self, cluster: &str) -> Option<Arc<Assignment>> {
+        self.find(ResourceKind::Assignment, cluster)?.content.assignment().cloned()
     }
 
     /// The resources that name this one.

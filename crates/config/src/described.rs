@@ -5,7 +5,9 @@ use serde_json::{Value as Json, json};
 use crate::effective;
 use crate::nearest;
 use crate::origins::{ResourceKind, ResourceName};
-use crate::snapshot::{Action, ClusterId, Id, Listener, RouteTable, RouteTableId, Snapshot};
+use crate::snapshot::{
+    Action, ClusterId, EndpointsFrom, Id, Listener, RouteTable, RouteTableId, Snapshot,
+};
 
 /// A resource with its origin, its version, who refers to it and what it says, secrets masked.
 ///
@@ -26,6 +28,11 @@ pub fn resource<F>(snapshot: &Snapshot<F>, wanted: &ResourceName) -> Result<Json
         ResourceKind::Cluster => {
             let found = snapshot.clusters.iter().find(|(_, it)| *it.name == *name);
             found.map(|(_, it)| (effective::cluster_shown(it), users_of_cluster(snapshot, it.id)))
+        }
+        ResourceKind::Assignment => {
+            let found = snapshot.clusters.iter().find(|(_, it)| *it.name == *name);
+            let found = found.filter(|(_, it)| it.endpoints_from == EndpointsFrom::Assignment);
+            found.map(|(_, it)| (effective::assignment_shown(it), vec![format!("cluster/{name}")]))
         }
         ResourceKind::Secret => None,
     };

@@ -63,7 +63,9 @@ impl<F> Serialize for Section<'_, F> {
             ResourceKind::Cluster => {
                 serializer.collect_seq(snapshot.clusters.iter().map(|(_, it)| cluster_shown(it)))
             }
-            ResourceKind::Secret => serializer.collect_seq(std::iter::empty::<Json>()),
+            ResourceKind::Assignment | ResourceKind::Secret => {
+                serializer.collect_seq(std::iter::empty::<Json>())
+            }
         }
     }
 }
@@ -81,6 +83,24 @@ pub(crate) fn table_shown(entry: &RouteTable) -> Json {
 /// A cluster as [`effective`] has it.
 pub(crate) fn cluster_shown(entry: &Cluster) -> Json {
     entry_shown("clusters", json(&*entry.source))
+}
+
+/// The endpoints that a source has assigned to a cluster, as they serve: those that are not healthy have no weight.
+pub(crate) fn assignment_shown(cluster: &Cluster) -> Json {
+    let endpoints = cluster.endpoints.iter().map(|endpoint| {
+        json!({
+            "address": endpoint.address,
+            "weight": endpoint.weight,
+            "priority": endpoint.priority,
+            "locality": endpoint.locality,
+            "health": endpoint.told,
+            "metadata": endpoint.metadata(),
+            "host": endpoint.host,
+        })
+    });
+    let mut shown = json!({ "name": cluster.name, "endpoints": endpoints.collect::<Vec<_>>() });
+    redact(&mut shown, None);
+    shown
 }
 
 /// An entry of a section, with its secrets masked.

@@ -167,10 +167,10 @@ impl EndpointReader<'_> {
 }
 
 /// What one assignment may hold.
-fn check_bounds(assignment: &Assignment) -> Result<(), Problem> {
+pub(crate) fn check_bounds(assignment: &Assignment) -> Result<(), Problem> {
     let endpoints = &assignment.endpoints;
     if endpoints.len() > ENDPOINTS_MAX {
-        let rule = format!("a file has at most {ENDPOINTS_MAX} endpoints");
+        let rule = format!("a list has at most {ENDPOINTS_MAX} endpoints");
         return Err(Problem::new(rule, "split the service among clusters"));
     }
     let sum: u64 = endpoints.iter().map(|endpoint| u64::from(endpoint.weight)).sum();

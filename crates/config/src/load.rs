@@ -14,7 +14,7 @@ pub use deliveries::PreparedUpdates;
 
 use self::deliveries::Relinked;
 use crate::answers::{self, Answers, NameReads, NameUsers};
-use crate::build::{self, Context, Declared, Files, Parts, tunnels};
+use crate::build::{self, Assignments, Context, Declared, Files, Parts, tunnels};
 use crate::delivered::{Delivered, Shapes, Unbound, Verdict};
 use crate::dns::{DnsAnswer, DnsName};
 use crate::endpoint_files::{Accepted, EndpointFiles, EndpointReader, EndpointReads, ListShape};
@@ -27,7 +27,7 @@ use crate::origins::{ResourceKind, ResourceName};
 use crate::outside::{Memory, Outside};
 use crate::schema::compiled;
 use crate::shape::{self, SchemaError, Shape};
-use crate::snapshot::{ClusterId, ClusterProtocol, Snapshot};
+use crate::snapshot::{ClusterId, ClusterProtocol, EndpointsFrom, Snapshot};
 use crate::store::{Linked, Store};
 use crate::tree::{self, Site};
 use crate::unchanged::{Digests, Entries};
@@ -53,7 +53,7 @@ pub struct Loader<F> {
     shapes: Shapes,
     /// What other sources have delivered; none if there are no other sources.
     delivered: Option<Delivered>,
-    /// The clusters that the latest text names and has not.
+    /// The clusters that the latest text names and has not, and the assignments of those that it has.
     named_by_file: BTreeSet<ResourceName>,
     /// The clusters that rules of the latest text open tunnels to.
     tunnelled_by_file: BTreeSet<Box<str>>,
@@ -262,8 +262,13 @@ impl<F> Loader<F> {
         let unanswered = names.keys().filter(|name| !self.answers.contains_key(*name));
         let mut unanswered: Vec<_> = unanswered.cloned().collect();
         unanswered.sort_unstable();
+        let assigned =
+            parts.clusters.iter().filter(|it| it.endpoints_from == EndpointsFrom::Assignment);
+        let assigned = assigned.filter(|it| parts.origins.has(ResourceKind::Cluster, &it.name));
+        let assigned = assigned.map(|it| ResourceName::new(ResourceKind::Assignment, &it.name));
         let named = parts.wanted.iter();
-        let named = named.map(|name| ResourceName::new(ResourceKind::Cluster, name)).collect();
+        let named = named.map(|name| ResourceName::new(ResourceKind::Cluster, name));
+        let named = named.chain(assigned).collect();
         Ok(Prepared {
             wanted: self.wanted_after(&parts, &relinked, &named),
             named_by_file: Some(named),
@@ -420,12 +425,14 @@ impl<F> Loader<F> {
         };
         let former = self.store.latest().map(AsRef::as_ref);
         let reader = EndpointReader { outside, shape: &self.list_shape };
+        let find_assignment = |name: &str| self.delivered.as_ref()?.assignment(name);
         let mut context = Context {
             kinds: &self.kinds,
             former,
             files: Files::new(outside, former),
             endpoint_files: EndpointReads::new(reader, &self.endpoint_files),
             names: NameReads::new(&self.answers),
+            assignments: Assignments::new(&find_assignment),
             has_sources: self.delivered.is_some(),
             ids: self.store.draft(),
             findings,

@@ -19,6 +19,8 @@ pub enum ResourceKind {
     Route,
     /// An entry of `clusters`.
     Cluster,
+    /// The endpoints of a cluster that are delivered apart from it.
+    Assignment,
     /// A certificate with its key, or the authorities that are trusted. The file names files instead.
     Secret,
 }
@@ -28,7 +30,8 @@ impl ResourceKind {
     pub(crate) const IN_FILE: [Self; 3] = [Self::Listener, Self::Route, Self::Cluster];
 
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Listener, Self::Route, Self::Cluster, Self::Secret];
+    pub const ALL: [Self; 5] =
+        [Self::Listener, Self::Route, Self::Cluster, Self::Assignment, Self::Secret];
 
     /// The word for it, as in `cluster/web`.
     #[must_use]
@@ -37,6 +40,7 @@ impl ResourceKind {
             Self::Listener => "listener",
             Self::Route => "route",
             Self::Cluster => "cluster",
+            Self::Assignment => "assignment",
             Self::Secret => "secret",
         }
     }
@@ -47,6 +51,7 @@ impl ResourceKind {
             Self::Listener => "listeners",
             Self::Route => "routes",
             Self::Cluster => "clusters",
+            Self::Assignment => "assignments",
             Self::Secret => "secrets",
         }
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::balance::Balancer;
 use crate::build::{Declared, Parts};
+use crate::file::delivered::ToldHealth;
 use crate::health::HealthCell;
 use crate::ids::{Draft, Ids, TakenIds};
 use crate::map::Map;
@@ -36,6 +37,8 @@ pub(crate) struct Store<F> {
 pub(crate) struct Touched<F> {
     pub(crate) clusters: Vec<Arc<Cluster>>,
     pub(crate) clusters_gone: Vec<ClusterId>,
+    /// Clusters whose endpoints are others, and nothing else of them.
+    pub(crate) assigned: Vec<(ClusterId, Arc<Assignment>)>,
     pub(crate) tables: Vec<Arc<RouteTable>>,
     pub(crate) tables_gone: Vec<RouteTableId>,
     pub(crate) listeners: Vec<Arc<Listener<F>>>,
@@ -47,6 +50,7 @@ impl<F> Default for Touched<F> {
         Self {
             clusters: Vec::new(),
             clusters_gone: Vec::new(),
+            assigned: Vec::new(),
             tables: Vec::new(),
             tables_gone: Vec::new(),
             listeners: Vec::new(),
@@ -142,18 +146,7 @@ impl<F> Store<F> {
         let mut clusters = former.clusters.clone();
         let mut changes = Changes::default();
         for (id, assignment) in assigned {
-            let Some(before) = former.cluster(*id) else { continue };
-            let from = &before.endpoints_from;
-            let has_health = before.outlier.is_some();
-            let choice = (before.balancer, before.selectors.as_ref(), has_health);
-            let assigned = Assigned::new(assignment, from, choice, Some(before), &mut draft);
-            if before.endpoints == assigned.endpoints {
-                continue;
-            }
-            let cluster = Arc::new(assigned.put_into(Cluster::clone(before)));
-            note_endpoints(&cluster, Some(before), &mut changes);
-            changes.clusters_changed.push(*id);
-            clusters.insert(id.0, cluster);
+            assign(*id, assignment, &mut draft, &mut clusters, &mut changes);
         }
         if changes == Changes::default() {
             return None;
@@ -176,6 +169,11 @@ impl<F> Store<F> {
         for cluster in touched.clusters_gone.iter().filter_map(|id| former.cluster(*id)) {
             remove_cluster(cluster, &mut clusters, &mut changes, &mut transports_gone);
         }
+        let mut draft = Draft::resume(&self.ids, taken);
+        for (id, assignment) in &touched.assigned {
+            assign(*id, assignment, &mut draft, &mut clusters, &mut changes);
+        }
+        let taken = draft.into_taken();
         let mut tables = former.route_tables.clone();
         for table in &touched.tables {
             put_table(table, &mut tables, &mut changes);
@@ -303,9 +301,14 @@ impl Assigned {
             Endpoint {
                 id: before.map_or_else(|| draft.endpoint(), |before| before.id),
                 address: endpoint.address.clone(),
-                weight: endpoint.weight,
+                weight: match endpoint.traits.health {
+                    ToldHealth::Healthy => endpoint.weight,
+                    ToldHealth::Unhealthy | ToldHealth::Draining => 0,
+                },
                 host: endpoint.host.clone(),
                 priority: endpoint.traits.priority,
+                locality: endpoint.traits.locality.clone(),
+                told: endpoint.traits.health,
                 health: HealthCell::new(has_health, before.map(|before| &before.health)),
                 metadata: endpoint.traits.metadata.clone(),
             }
@@ -432,6 +435,27 @@ fn places_of<F>(listeners: &[Arc<Listener<F>>]) -> Slots<u32> {
         places.insert(listener.id.0, place);
     }
     places
+}
+
+/// Gives a cluster other endpoints, if it is there and they are others.
+fn assign(
+    id: ClusterId,
+    assignment: &Assignment,
+    draft: &mut Draft<'_>,
+    clusters: &mut Slots<Arc<Cluster>>,
+    changes: &mut Changes,
+) {
+    let Some(before) = clusters.find(id.0).cloned() else { return };
+    let from = &before.endpoints_from;
+    let choice = (before.balancer, before.selectors.as_ref(), before.outlier.is_some());
+    let assigned = Assigned::new(assignment, from, choice, Some(&before), draft);
+    if before.endpoints == assigned.endpoints {
+        return;
+    }
+    let cluster = Arc::new(assigned.put_into(Cluster::clone(&before)));
+    note_endpoints(&cluster, Some(&before), changes);
+    changes.clusters_changed.push(id);
+    clusters.insert(id.0, cluster);
 }
 
 /// Puts these in the place of all clusters that there are.

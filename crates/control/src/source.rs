@@ -13,7 +13,7 @@ use std::sync::Arc;
 use config::{ResourceName, Update, Verdict};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// Where listeners, route configurations, clusters and secrets come from, beside the file.
+/// Where listeners, route configurations, clusters, their endpoints and secrets come from, beside the file.
 pub trait Source: fmt::Debug + Send {
     /// What it is called in messages and metrics: `folder`, `etcd`. Each source has a name of its own.
     fn name(&self) -> &'static str;

@@ -109,7 +109,8 @@ pub(super) fn cluster<F>(
     };
     let transport = transport(protocol, tls.as_deref(), proxy_protocol, former, context);
     let original_destination = original_destination(file, former, site, context);
-    let (assignment, endpoints_from) = assignment(file, id, tls.as_deref(), site, context);
+    let (assignment, endpoints_from) =
+        assignment(file, id, (tls.as_deref(), former), site, context);
     let balancer = balancer(file, site, context.findings);
     let selectors = subsets::selectors(file, &assignment, site, context.findings);
     let outlier = outlier(file, site, context.findings);
@@ -229,12 +230,16 @@ fn transport<F>(
 fn assignment<F>(
     file: &file::Cluster,
     id: ClusterId,
-    tls: Option<&ClusterTls>,
+    (tls, former): (Option<&ClusterTls>, Option<&Arc<Cluster>>),
     site: &Site<'_>,
     context: &mut Context<'_, '_, F>,
 ) -> (Arc<Assignment>, EndpointsFrom) {
+    let is_assigned = is_assigned(file, site, context);
     let site = site.key("endpoints");
     match &file.endpoints {
+        None if is_assigned => {
+            (context.assignments.of(&file.name, former), EndpointsFrom::Assignment)
+        }
         None => Default::default(),
         Some(Endpoints::List(entries)) => {
             // What TLS needs for sockets of the file system is said where that stands.
@@ -264,6 +269,12 @@ fn assignment<F>(
     }
 }
 
+/// Whether a source delivers its endpoints: where there are sources, and the text says nothing else.
+fn is_assigned<F>(file: &file::Cluster, site: &Site<'_>, context: &Context<'_, '_, F>) -> bool {
+    let keys = ["endpoints", "original_destination"];
+    context.has_sources && !file.original_destination && !keys.iter().any(|key| site.has_key(key))
+}
+
 /// Whether the cluster says by one way, and by one only, where it is.
 fn original_destination<F>(
     file: &file::Cluster,
@@ -276,7 +287,11 @@ fn original_destination<F>(
         let rule = "a cluster with `original_destination` has no endpoints";
         let hint = "keep one of the two";
         site.key("original_destination").error(context.findings, Problem::new(rule, hint));
-    } else if !file.original_destination && !has_endpoints && !site.is_cut("original_destination") {
+    } else if !file.original_destination
+        && !has_endpoints
+        && !site.is_cut("original_destination")
+        && !is_assigned(file, site, context)
+    {
         let rule = "a cluster has `endpoints`, or `original_destination`";
         site.error(context.findings, Problem::new(rule, "add `endpoints: [ADDRESS]`"));
     }

@@ -19,6 +19,7 @@ pub(crate) struct Lowered<T> {
     pub(crate) resource: T,
     pub(crate) routes_missing: BTreeSet<Box<str>>,
     pub(crate) secrets_missing: BTreeSet<Box<str>>,
+    pub(crate) assignments_missing: BTreeSet<Box<str>>,
 }
 
 pub(crate) fn delivered_cluster<F>(
@@ -126,5 +127,6 @@ fn lowered<T, F>(
     context: &Context<'_, '_, F>,
 ) -> Lowered<T> {
     let secrets_missing = context.files.missing().map(Box::from).collect();
-    Lowered { resource, routes_missing, secrets_missing }
+    let assignments_missing = context.assignments.missing().clone();
+    Lowered { resource, routes_missing, secrets_missing, assignments_missing }
 }

@@ -89,7 +89,7 @@ pub(crate) fn lower(
 
 fn traits(file: &WeightedEndpoint) -> Traits {
     let metadata = (!file.metadata.is_empty()).then(|| Arc::new(file.metadata.clone()));
-    Traits { priority: file.priority, metadata }
+    Traits { priority: file.priority, metadata, ..Traits::default() }
 }
 
 fn listed_endpoint(address: &EndpointAddress, weight: u16, traits: Traits) -> ListedEndpoint {

@@ -8,7 +8,7 @@ use super::keys::Masked;
 use crate::build::SECRET_PREFIX;
 use crate::file;
 use crate::file::cluster::Endpoints;
-use crate::file::delivered::{RouteConfig, Secret};
+use crate::file::delivered::{Assignment, RouteConfig, Secret};
 use crate::file::tls::CertificateFiles;
 use crate::findings::{Findings, Path, Problem};
 use crate::origins::{ResourceKind, ResourceName};
@@ -22,6 +22,7 @@ const EMPTY_HINT: &str = "write `{ name: web, endpoints: [\"10.0.0.1:80\"] }`, f
 /// What may stand in a resource of each kind.
 #[derive(Debug)]
 pub(crate) struct Shapes {
+    assignment: Shape,
     cluster: Shape,
     listener: Shape,
     routes: Shape,
@@ -33,6 +34,7 @@ impl Shapes {
     pub(crate) fn new(file: &Json) -> Result<Self, SchemaError> {
         let listener = file.pointer("/properties/listeners/items").unwrap_or(&Json::Null);
         Ok(Self {
+            assignment: Shape::new(&schema_of::<Assignment>(), "")?,
             cluster: Shape::new(&schema_of::<file::Cluster>(), "")?,
             listener: Shape::new(listener, "")?,
             routes: Shape::new(&schema_of::<RouteConfig>(), "")?,
@@ -99,6 +101,15 @@ pub(crate) fn cluster(
         None => {}
     }
     Some((root, file))
+}
+
+pub(crate) fn assignment(
+    shapes: &Shapes,
+    name: &str,
+    text: &str,
+    findings: &mut Findings<'_>,
+) -> Option<(Node, Assignment)> {
+    read(&shapes.assignment, name, text, findings)
 }
 
 pub(crate) fn listener(

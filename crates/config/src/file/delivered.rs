@@ -1,10 +1,15 @@
 //! What sources other than the file deliver and a file has in another form.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize;
 
 use super::RouteTable;
+use crate::defaults;
+use crate::dns::EndpointAddress;
+use crate::subsets::Metadata;
 
 /// Virtual hosts that listeners name together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -14,6 +19,84 @@ pub struct RouteConfig {
     pub name: String,
     /// Each as an entry of `routes`. In metrics and logs it has the name of both, with `/` between.
     pub virtual_hosts: Vec<RouteTable>,
+}
+
+/// The endpoints of a cluster, apart from the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Assignment {
+    /// Name of the cluster.
+    pub name: String,
+    /// All of its endpoints; an empty list for none.
+    pub endpoints: Vec<AssignedEndpoint>,
+}
+
+/// An address, or a map with an address and what is said of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum AssignedEndpoint {
+    /// An address, with a weight of 1.
+    Address(EndpointAddress),
+    /// An address with more.
+    Described(DescribedEndpoint),
+}
+
+/// An address and what is said of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DescribedEndpoint {
+    /// Where it listens. Unique in the assignment.
+    pub address: EndpointAddress,
+    /// Its share of the requests, against the other weights of the cluster. 0: it gets no new ones.
+    #[serde(default = "weight")]
+    pub weight: u16,
+    /// As in a list of endpoints. None below one with endpoints may be without.
+    #[serde(default)]
+    pub priority: u8,
+    /// Where it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub locality: Option<Locality>,
+    /// What the source knows of its health.
+    #[serde(default)]
+    pub health: ToldHealth,
+    /// What it is, by keys, for `subsets`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: Metadata,
+    /// The host whose address it is, for TLS and for `host` rewrites.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+}
+
+/// Where an endpoint is, from the large to the small.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Locality {
+    /// A part of the world.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub region: String,
+    /// A data center in it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub zone: String,
+    /// A part of that.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub subzone: String,
+}
+
+/// What a source knows of the health of an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToldHealth {
+    /// It gets requests.
+    #[default]
+    Healthy,
+    /// It gets no new requests. What runs there goes on.
+    Unhealthy,
+    /// The same: it is about to go.
+    Draining,
+}
+
+const fn weight() -> u16 {
+    defaults::WEIGHT.get()
 }
 
 /// A certificate with its key, or authorities with what they have revoked. Where listeners and clusters of other

@@ -1,31 +1,39 @@
 //! Resources of other sources that are lowered together.
 //!
-//! They are lowered in the order in which they need each other: secrets, clusters, route configurations, listeners. Then
+//! They are lowered in the order in which they need each other: secrets, assignments, clusters, route configurations, listeners. Then
 //! those that name what came, changed or went are lowered again. A resource that waits was lowered to find its mistakes,
 //! and has no ids.
+
+mod around;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use self::around::Around;
 use super::Loader;
 use crate::answers::NameReads;
-use crate::build::{self, Context, Files, Lowered, Values, tunnels};
+use crate::build::{self, Assignments, Context, Files, Lowered, Values, tunnels};
 use crate::delivered::{self, Changed, Content, Delivered, Entry, Text, Unbound, Update, Verdict};
 use crate::endpoint_files::{EndpointReader, EndpointReads};
 use crate::findings::{Errors, Finding, Findings, Problem};
-use crate::ids::{Draft, Ids, Mark, TakenIds};
+use crate::ids::{Draft, Mark, TakenIds};
 use crate::map::Map;
 use crate::matching::Percent;
 use crate::origins::{Origins, ResourceKind, ResourceName};
 use crate::outside::Outside;
-use crate::resource::{RouteConfig, Secret};
-use crate::snapshot::{ClusterProtocol, RootsSource, RouteTable, Snapshot};
+use crate::resource::RouteConfig;
+use crate::snapshot::{ClusterProtocol, EndpointsFrom, RootsSource, RouteTable, Snapshot};
 use crate::store::Touched;
 use crate::tree::Site;
 
 /// Kinds in the order in which others need them.
-const ORDER: [ResourceKind; 4] =
-    [ResourceKind::Secret, ResourceKind::Cluster, ResourceKind::Route, ResourceKind::Listener];
+const ORDER: [ResourceKind; 5] = [
+    ResourceKind::Secret,
+    ResourceKind::Assignment,
+    ResourceKind::Cluster,
+    ResourceKind::Route,
+    ResourceKind::Listener,
+];
 
 /// What the file has.
 pub(super) struct FileParts<'a> {
@@ -226,10 +234,24 @@ impl<'a, F> Batch<'a, F> {
                 continue;
             }
             let entry = self.delivered.find(kind, &user.name);
+            if entry.is_some_and(|entry| self.is_assigned_to(&user, entry)) {
+                continue;
+            }
             if let Some(item) = entry.and_then(|entry| item_of(&user, entry)) {
                 self.lower_again(&item);
             }
         }
+    }
+
+    /// Whether nothing that a cluster names is another but its endpoints: it serves, and is given these.
+    fn is_assigned_to(&self, user: &ResourceName, entry: &Entry) -> bool {
+        let mut moved = entry.names.iter().filter(|name| self.moved.contains(name));
+        let is_there = |name: &ResourceName| {
+            self.changed.find(self.delivered, name.kind, &name.name).is_some()
+        };
+        user.kind == ResourceKind::Cluster
+            && entry.waits_for.is_empty()
+            && moved.all(|name| name.kind == ResourceKind::Assignment && is_there(name))
     }
 
     /// Lowers a version that was accepted, since something is another that decides about it. Its source hears of a
@@ -284,7 +306,9 @@ impl<'a, F> Batch<'a, F> {
                 self.touched.tables_gone.extend(ids);
                 self.moved.insert(ResourceName::new(kind, name));
             }
-            Content::Secret(_) => drop(self.moved.insert(ResourceName::new(kind, name))),
+            Content::Assignment(_) | Content::Secret(_) => {
+                self.moved.insert(ResourceName::new(kind, name));
+            }
         }
         self.changed.insert(kind, name, None);
     }
@@ -294,6 +318,7 @@ impl<'a, F> Batch<'a, F> {
         let mut findings = Findings::new(&item.origin(), &text);
         let entry = match item.kind {
             ResourceKind::Secret => self.secret(item, &mut findings),
+            ResourceKind::Assignment => self.assignment(item, &mut findings),
             ResourceKind::Cluster => self.cluster(item, &mut findings),
             ResourceKind::Route => self.routes(item, &mut findings),
             ResourceKind::Listener => self.listener(item, &mut findings),
@@ -318,6 +343,17 @@ impl<'a, F> Batch<'a, F> {
         Ok(Some(item.entry(Content::Secret(Arc::new(secret)), Vec::new())))
     }
 
+    fn assignment(&mut self, item: &Item, findings: &mut Findings<'_>) -> LoweredEntry {
+        let shapes = &self.loader.shapes;
+        let Some((root, file)) = delivered::assignment(shapes, &item.name, &item.text, findings)
+        else {
+            return Ok(None);
+        };
+        let assignment = build::delivered_assignment(&file, &Site::root(&root), findings);
+        self.moved.insert(ResourceName::new(item.kind, &item.name));
+        Ok(Some(item.entry(Content::Assignment(Arc::new(assignment)), Vec::new())))
+    }
+
     fn cluster(&mut self, item: &Item, findings: &mut Findings<'_>) -> LoweredEntry {
         let shapes = &self.loader.shapes;
         let Some((root, file)) = delivered::cluster(shapes, &item.name, &item.text, findings)
@@ -328,11 +364,19 @@ impl<'a, F> Batch<'a, F> {
         let lowered = self.with_context(findings, |context, _, _| {
             build::delivered_cluster(&file, &site, context)
         });
-        let Some(Lowered { resource, secrets_missing, .. }) = lowered else { return Ok(None) };
-        let names: Vec<_> = delivered::secrets_of_cluster(&file).collect();
+        let Some(Lowered { resource, secrets_missing, assignments_missing, .. }) = lowered else {
+            return Ok(None);
+        };
+        let mut names: Vec<_> = delivered::secrets_of_cluster(&file).collect();
+        if resource.endpoints_from == EndpointsFrom::Assignment {
+            names.push(ResourceName::new(ResourceKind::Assignment, &item.name));
+        }
         let text = (!names.is_empty()).then(|| item.text.clone());
         let mut entry = item.entry(Content::Cluster(text), names);
         entry.waits_for = missing(ResourceKind::Secret, secrets_missing);
+        if !item.has_waited {
+            entry.waits_for.extend(missing(ResourceKind::Assignment, assignments_missing));
+        }
         if resource.protocol == ClusterProtocol::Http2
             && let Some(origin) = self.tunnels_to(&item.name)
         {
@@ -412,7 +456,7 @@ impl<'a, F> Batch<'a, F> {
             let find = |name: &str| around.tables(name);
             build::delivered_listener(&file, &site, id, &find, context)
         });
-        let Some(Lowered { resource, routes_missing, secrets_missing }) = lowered else {
+        let Some(Lowered { resource, routes_missing, secrets_missing, .. }) = lowered else {
             return Ok(None);
         };
         let mut names: Vec<_> = delivered::secrets_of_listener(&file).collect();
@@ -485,6 +529,7 @@ impl<'a, F> Batch<'a, F> {
             file: &self.file,
         };
         let find_secret = |name: &str| around.secret(name);
+        let find_assignment = |name: &str| around.assignment(name);
         let reader = EndpointReader { outside: self.outside, shape: &self.loader.list_shape };
         let mut context = Context {
             kinds: &self.loader.kinds,
@@ -492,6 +537,7 @@ impl<'a, F> Batch<'a, F> {
             files: Files::of_secrets(self.outside, self.roots.as_ref(), &find_secret),
             endpoint_files: EndpointReads::new(reader, &self.loader.endpoint_files),
             names: NameReads::new(&self.loader.answers),
+            assignments: Assignments::new(&find_assignment),
             has_sources: true,
             ids: Draft::resume(self.loader.store.ids(), std::mem::take(&mut self.taken)),
             findings,
@@ -506,58 +552,30 @@ impl<'a, F> Batch<'a, F> {
         Some(lowered)
     }
 
-    pub(super) fn finish(self) -> Done<F> {
+    /// Gives clusters that serve the endpoints that were assigned to them, unless they were lowered with these.
+    fn assign(&mut self) {
+        let assigned = self.moved.iter().filter(|it| it.kind == ResourceKind::Assignment);
+        for name in assigned {
+            let entry = self.changed.find(self.delivered, name.kind, &name.name);
+            let assignment = entry.and_then(|entry| entry.content.assignment());
+            let id = self.loader.store.ids().cluster(&name.name);
+            let (Some(assignment), Some(id)) = (assignment, id) else { continue };
+            let former = self.former.and_then(|former| former.cluster(id));
+            let is_lowered = self.touched.clusters.iter().any(|cluster| cluster.id == id);
+            let is_gone = self.touched.clusters_gone.contains(&id);
+            if former.is_some_and(|it| it.endpoints_from == EndpointsFrom::Assignment)
+                && !is_lowered
+                && !is_gone
+            {
+                self.touched.assigned.push((id, Arc::clone(assignment)));
+            }
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Done<F> {
+        self.assign();
         let Self { changed, touched, taken, late, warnings, .. } = self;
         Done { changed, touched, taken, late, warnings }
-    }
-}
-
-/// What a resource may name.
-struct Around<'a, F> {
-    former: Option<&'a Snapshot<F>>,
-    ids: &'a Ids,
-    delivered: &'a Delivered,
-    changed: &'a Changed,
-    touched: &'a Touched<F>,
-    file: &'a FileParts<'a>,
-}
-
-impl<F> Around<'_, F> {
-    /// Whether exchanges with a cluster share connections, as far as it is there.
-    fn multiplexes(&self, name: &str) -> bool {
-        let new = self.touched.clusters.iter().rev().find(|cluster| *cluster.name == *name);
-        let is_gone = || {
-            let known = self.delivered.find(ResourceKind::Cluster, name);
-            let now = self.changed.find(self.delivered, ResourceKind::Cluster, name);
-            known.is_some() && now.is_none()
-        };
-        let former = || self.former?.cluster(self.ids.cluster(name)?).filter(|_| !is_gone());
-        let cluster = new.or_else(former);
-        cluster.is_some_and(|cluster| cluster.protocol == ClusterProtocol::Http2)
-    }
-
-    fn secret(&self, name: &str) -> Option<Arc<Secret>> {
-        match &self.changed.find(self.delivered, ResourceKind::Secret, name)?.content {
-            Content::Secret(secret) => Some(Arc::clone(secret)),
-            _ => None,
-        }
-    }
-
-    /// The tables of a route configuration, or the one of the file with this name.
-    fn tables(&self, name: &str) -> Option<Vec<Arc<RouteTable>>> {
-        if let Some(entry) = self.changed.find(self.delivered, ResourceKind::Route, name)
-            && let Content::Routes(config, _) = &entry.content
-        {
-            return Some(config.virtual_hosts.clone());
-        }
-        let table = match &self.file.tables {
-            Some(tables) => tables.get(name).copied(),
-            None if self.file.origins?.has(ResourceKind::Route, name) => {
-                self.former?.route_table(self.ids.route_table(name)?)
-            }
-            None => None,
-        };
-        Some(vec![Arc::clone(table?)])
     }
 }
 
@@ -573,7 +591,7 @@ fn item_of(name: &ResourceName, entry: &Entry) -> Option<Item> {
     let text = match &entry.content {
         Content::Cluster(text) | Content::Routes(_, text) => text.clone()?,
         Content::Listener(text, _) => text.clone(),
-        Content::Secret(_) => return None,
+        Content::Assignment(_) | Content::Secret(_) => return None,
     };
     Some(Item {
         kind: name.kind,

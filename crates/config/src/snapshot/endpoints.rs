@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::address::Address;
 use crate::dns::{DnsMode, DnsName};
+use crate::file::delivered::{Locality, ToldHealth};
 use crate::subsets::Metadata;
 
 /// Where the endpoints of a cluster come from.
@@ -21,6 +22,8 @@ pub enum EndpointsFrom {
     Dns(Arc<DnsName>),
     /// The file that has them, as the text names it.
     File(Arc<str>),
+    /// A source delivers them, as an assignment with the cluster's name.
+    Assignment,
 }
 
 /// An endpoint, or a name that stands for some.
@@ -53,6 +56,10 @@ pub struct Traits {
     pub(crate) priority: u8,
     /// None for nothing.
     pub(crate) metadata: Option<Arc<Metadata>>,
+    /// Where it is; none if that is not said.
+    pub(crate) locality: Option<Arc<Locality>>,
+    /// What its source knows of its health.
+    pub(crate) health: ToldHealth,
 }
 
 impl ListedEndpoint {
@@ -68,7 +75,7 @@ impl EndpointsFrom {
     /// The host names among them.
     pub fn names(&self) -> impl Iterator<Item = &Arc<DnsName>> {
         let (one, listed) = match self {
-            Self::Addresses | Self::File(_) => (None, &[][..]),
+            Self::Addresses | Self::File(_) | Self::Assignment => (None, &[][..]),
             Self::Dns(name) => (Some(name), &[][..]),
             Self::Names(listed) => (None, &**listed),
         };
@@ -84,7 +91,7 @@ impl EndpointsFrom {
     pub const fn file(&self) -> Option<&Arc<str>> {
         match self {
             Self::File(file) => Some(file),
-            Self::Addresses | Self::Names(_) | Self::Dns(_) => None,
+            Self::Addresses | Self::Names(_) | Self::Dns(_) | Self::Assignment => None,
         }
     }
 
@@ -93,7 +100,8 @@ impl EndpointsFrom {
     pub(crate) fn logical(&self) -> Option<(&str, Option<NonZeroU16>)> {
         match self {
             Self::Dns(name) if name.mode == DnsMode::Logical => Some((&name.host, name.port)),
-            Self::Dns(_) | Self::Addresses | Self::Names(_) | Self::File(_) => None,
+            Self::Dns(_) | Self::Addresses | Self::Names(_) => None,
+            Self::File(_) | Self::Assignment => None,
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use config::ResourceKind::{Cluster, Listener, Route, Secret};
+use config::ResourceKind::{Assignment, Cluster, Listener, Route, Secret};
 use config::snapshot::Snapshot;
 use config::{
-    RESOURCES_MAX, ResourceKind, ResourceName, Text, UPDATES_WAITING_MAX, Unbound, Update,
+    RESOURCES_MAX, ResourceKind, ResourceName, Text, UPDATES_WAITING_MAX, Unbound, Update, Verdict,
 };
 use proptest::prelude::*;
 
@@ -448,7 +448,11 @@ fn step() -> impl Strategy<Value = Step> {
     let names = || proptest::collection::btree_set(0u8..4, 0..4);
     let text = (names(), names(), any::<bool>(), 0u8..2);
     let kind = prop_oneof![
-        2 => Just(Cluster), 3 => Just(Route), 3 => Just(Listener), 2 => Just(Secret)
+        2 => Just(Assignment),
+        3 => Just(Cluster),
+        3 => Just(Route),
+        3 => Just(Listener),
+        2 => Just(Secret)
     ];
     // What names each other has to meet: few names, and many that go.
     let update = (kind, 0u8..2, prop_oneof![1 => Just(0u8), 3 => 0u8..7]);
@@ -495,6 +499,15 @@ fn form(kind: ResourceKind, name: u8, form: u8) -> String {
         }
         (Cluster, 3) => {
             format!("{{ name: n{name}, endpoints: ['10.0.2.1:80'], tls: {{ ca: 'secret:n1' }} }}")
+        }
+        (Cluster, 5) => format!("{{ name: n{name} }}"),
+        (Cluster, 6) => format!("{{ name: n{name}, tls: {{ ca: 'secret:n1' }} }}"),
+        (Assignment, 2) => format!("{{ name: n{name}, endpoints: [] }}"),
+        (Assignment, 3) => format!(
+            "{{ name: n{name}, endpoints: [{{ address: '10.0.3.1:80', health: unhealthy }}, '10.0.3.4:80'] }}"
+        ),
+        (Assignment, form) => {
+            format!("{{ name: n{name}, endpoints: ['10.0.3.1:80', '10.0.3.2{form}:80'] }}")
         }
         (Cluster, form) => {
             format!("{{ name: n{name}, endpoints: ['10.0.2.{form}:80', '10.0.2.9:80'] }}")
@@ -560,6 +573,16 @@ fn settled(loader: &Loader) -> BTreeMap<String, String> {
     seen
 }
 
+/// Takes note of what turned out not to go with something else, and of what does again.
+fn note_late(late: &mut BTreeSet<ResourceName>, verdicts: &[(Arc<str>, Verdict)]) {
+    for (_, verdict) in verdicts {
+        match verdict.refused {
+            Some(_) => drop(late.insert(verdict.name.clone())),
+            None => drop(late.remove(&verdict.name)),
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
     #[test]
@@ -578,7 +601,7 @@ proptest! {
                 Step::Text { clusters, rules, has_table, canary } => {
                     latest = text(&clusters, &rules, has_table, canary);
                     let prepared = loader.prepare("f", &latest, &sample::outside()).unwrap();
-                    late.extend(prepared.late().iter().map(|(_, it)| it.name.clone()));
+                    note_late(&mut late, prepared.late());
                     known.apply(&loader.keep(prepared));
                     delivered.retain(|(_, it)| match it.kind {
                         Cluster => !latest.contains(&format!("{{ name: {}, endpoints", it.name)),
@@ -586,7 +609,7 @@ proptest! {
                             || &*it.name != "n0"
                                 && !(&*it.name == "n1" && it.content.as_ref().is_some_and(|it| it.contains("name: v0"))),
                         Listener => &*it.name != "n2",
-                        Secret => true,
+                        Assignment | Secret => true,
                     });
                 }
                 Step::Updates(source, updates) => {
@@ -597,7 +620,7 @@ proptest! {
                     let done = loader.prepare_updates(
                         &source.to_string().into(), updates.clone(), &[], &sample::outside(),
                     );
-                    late.extend(done.late.iter().map(|(_, it)| it.name.clone()));
+                    note_late(&mut late, &done.late);
                     for verdict in done.verdicts.iter().filter(|it| it.refused.is_none()) {
                         let is_it = |it: &Update| it.kind == verdict.name.kind && *it.name == *verdict.name.name;
                         delivered.retain(|(_, it)| !is_it(it));

@@ -1,6 +1,8 @@
 //! The whole way from text to snapshot, as its users see it.
 
 #[cfg(test)]
+mod assignments;
+#[cfg(test)]
 mod chains;
 #[cfg(test)]
 mod deliveries;

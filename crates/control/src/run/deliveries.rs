@@ -280,7 +280,7 @@ impl<W: Workers> Running<W> {
     }
 
     /// Ends the waits that took longer than `resolvers.initial_fetch_timeout`: listeners serve without the route
-    /// configurations that are not there, and for secrets there is nothing else to use.
+    /// configurations that are not there, clusters without endpoints, and for secrets there is nothing else to use.
     pub(super) fn end_waits(&mut self) {
         if !self.takes_deliveries() {
             return;
@@ -308,7 +308,7 @@ impl Deliveries {
             tracing::warn!(
                 ?timeout,
                 "no {names} within resolvers.initial_fetch_timeout: {name} serves without route \
-                 configurations, and not without secrets"
+                 configurations and endpoints, and not without secrets"
             );
             late.insert(name.clone());
         }

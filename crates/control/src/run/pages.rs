@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use config::matching::Percent;
 use config::runtime::Runtime;
-use config::snapshot::Snapshot;
+use config::snapshot::{EndpointsFrom, Snapshot};
 use config::{Errors, ResourceKind, ResourceName};
 use serde_json::{Value, json};
 use telemetry::events::ConfigResources;
@@ -346,10 +346,19 @@ impl<F: Send + Sync + 'static> InEffect<F> {
     /// How many resources are in which state.
     pub(super) fn resources(&self) -> Vec<ConfigResources> {
         let mut states = Vec::new();
-        for kind in [ResourceKind::Listener, ResourceKind::Route, ResourceKind::Cluster] {
+        for kind in [
+            ResourceKind::Listener,
+            ResourceKind::Route,
+            ResourceKind::Cluster,
+            ResourceKind::Assignment,
+        ] {
             let active = match kind {
                 ResourceKind::Listener => self.snapshot.listeners.len(),
                 ResourceKind::Route => self.snapshot.route_tables.iter().count(),
+                ResourceKind::Assignment => {
+                    let clusters = self.snapshot.clusters.iter().map(|(_, it)| it);
+                    clusters.filter(|it| it.endpoints_from == EndpointsFrom::Assignment).count()
+                }
                 ResourceKind::Cluster | ResourceKind::Secret => {
                     self.snapshot.clusters.iter().count()
                 }

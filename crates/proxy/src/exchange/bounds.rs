@@ -153,6 +153,9 @@ impl Exchange {
         }
         match &cluster.endpoints_from {
             EndpointsFrom::Addresses => Detail::of(&"the cluster lists no endpoint"),
+            EndpointsFrom::Assignment => {
+                Detail::of(&"no source delivers an endpoint of the cluster")
+            }
             EndpointsFrom::File(path) => Detail::of(&format_args!("{path} lists no endpoint")),
             EndpointsFrom::Names(_) | EndpointsFrom::Dns(_) => Detail::of(
                 &"no host name of the cluster has an address: host_names of /config says why",

@@ -1,0 +1,141 @@
+//! Assignments: the endpoints of clusters, which sources deliver apart from these.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::endpoints;
+use crate::dns;
+use crate::endpoint_files::check_bounds;
+use crate::file::cluster::{Endpoint as FileEndpoint, WeightedEndpoint};
+use crate::file::delivered::{AssignedEndpoint, Assignment as FileAssignment};
+use crate::findings::{Findings, Problem};
+use crate::map::Map;
+use crate::resource::{Assignment, Endpoint};
+use crate::snapshot::{Cluster, EndpointsFrom, Traits};
+use crate::tree::Site;
+
+/// What sources have assigned to clusters of these names.
+pub(crate) struct Assignments<'a> {
+    find: &'a dyn Fn(&str) -> Option<Arc<Assignment>>,
+    /// The clusters without one.
+    missing: BTreeSet<Box<str>>,
+}
+
+impl<'a> Assignments<'a> {
+    pub(crate) const fn new(find: &'a dyn Fn(&str) -> Option<Arc<Assignment>>) -> Self {
+        Self { find, missing: BTreeSet::new() }
+    }
+
+    /// The endpoints of a cluster. Those that it had stay where an assignment is gone.
+    pub(crate) fn of(&mut self, cluster: &str, former: Option<&Arc<Cluster>>) -> Arc<Assignment> {
+        (self.find)(cluster).unwrap_or_else(|| {
+            self.missing.insert(cluster.into());
+            let former = former.filter(|it| it.endpoints_from == EndpointsFrom::Assignment);
+            Arc::new(former.map(|former| as_it_is(former)).unwrap_or_default())
+        })
+    }
+
+    /// The clusters without one.
+    pub(crate) const fn missing(&self) -> &BTreeSet<Box<str>> {
+        &self.missing
+    }
+}
+
+fn as_it_is(cluster: &Cluster) -> Assignment {
+    let endpoints = cluster.endpoints.iter().map(|endpoint| Endpoint {
+        address: endpoint.address.clone(),
+        weight: endpoint.weight,
+        host: endpoint.host.clone(),
+        traits: Traits {
+            priority: endpoint.priority,
+            metadata: endpoint.metadata.clone(),
+            locality: endpoint.locality.clone(),
+            health: endpoint.told,
+        },
+    });
+    Assignment { endpoints: endpoints.collect() }
+}
+
+/// An assignment that a source has delivered. If something was reported, it is not to be used.
+pub(crate) fn assignment(
+    file: &FileAssignment,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> Assignment {
+    let site = site.key("endpoints");
+    let listed: Vec<FileEndpoint> = file.endpoints.iter().map(listed).collect();
+    for (entry, site) in file.endpoints.iter().zip(site.items()) {
+        check(entry, &site, findings);
+    }
+    let list = endpoints::lower(&listed, true, &site, findings);
+    let mut assignment = list.into_assignment();
+    for (endpoint, entry) in assignment.endpoints.iter_mut().zip(&file.endpoints) {
+        let AssignedEndpoint::Described(entry) = entry else { continue };
+        endpoint.host = entry.host.as_deref().map(Arc::from);
+        endpoint.traits.locality = entry.locality.clone().map(Arc::new);
+        endpoint.traits.health = entry.health;
+    }
+    if let Err(problem) = check_bounds(&assignment) {
+        site.error(findings, problem);
+    }
+    check_priorities(&file.endpoints, &site, findings);
+    assignment
+}
+
+fn listed(entry: &AssignedEndpoint) -> FileEndpoint {
+    match entry {
+        AssignedEndpoint::Address(address) => FileEndpoint::Address(address.clone()),
+        AssignedEndpoint::Described(it) => FileEndpoint::Weighted(WeightedEndpoint {
+            address: it.address.clone(),
+            weight: it.weight,
+            priority: it.priority,
+            metadata: it.metadata.clone(),
+        }),
+    }
+}
+
+fn check(entry: &AssignedEndpoint, site: &Site<'_>, findings: &mut Findings<'_>) {
+    let inner = site.key("address");
+    let (address, site_of_address) = match entry {
+        AssignedEndpoint::Address(address) => (address, site),
+        AssignedEndpoint::Described(it) => (&it.address, &inner),
+    };
+    let hint = "let the source deliver an address with a port";
+    match address.address() {
+        None => {
+            let rule = "an assignment has addresses, and no names to resolve";
+            site_of_address.error(findings, Problem::new(rule, hint));
+        }
+        Some(address) if address.is_unix() => {
+            let rule = "a resource of another source names no sockets of this machine";
+            site_of_address.error(findings, Problem::new(rule, hint));
+        }
+        Some(_) => {}
+    }
+    if let AssignedEndpoint::Described(it) = entry
+        && let Some(Err(problem)) = it.host.as_deref().map(dns::host_name)
+    {
+        site.key("host").error(findings, problem);
+    }
+}
+
+/// Requests go from one priority to the next: none in between is left out.
+fn check_priorities(entries: &[AssignedEndpoint], site: &Site<'_>, findings: &mut Findings<'_>) {
+    let mut first: Map<u8, usize> = Map::default();
+    for (entry, place) in entries.iter().zip(0..) {
+        let priority = match entry {
+            AssignedEndpoint::Address(_) => 0,
+            AssignedEndpoint::Described(it) => it.priority,
+        };
+        first.entry(priority).or_insert(place);
+    }
+    let Some(missing) = (0..=u8::MAX).find(|it| !first.contains_key(it)) else { return };
+    let beyond = first.iter().filter(|(priority, _)| **priority > missing);
+    let Some((priority, place)) = beyond.min_by_key(|(priority, _)| **priority) else { return };
+    let rule = format!("priority {missing} has no endpoints, and {priority} has some");
+    let problem =
+        Problem::new(rule, format!("write {missing}, or add endpoints of priority {missing}"));
+    if let Some(site) = site.items().nth(*place) {
+        site.key("priority").error(findings, problem);
+    }
+}
