@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::snapshot::{Address, DnsAnswer, DnsName, ListenerId, Snapshot};
-use config::{EndpointsOutcome, Errors, Finding};
+use config::{EndpointsOutcome, Errors, Finding, ResourceKind};
 use telemetry::Collector;
 use telemetry::events::{
     AccessLogWriteFailed, ConfigAccepted, ConfigRejected, SourceAnswered, SourceKind,
@@ -444,7 +444,7 @@ impl<W: Workers> Running<W> {
                 self.begin_when_read();
             }
             Event::Resolved(report) => {
-                self.count_answer(SourceKind::Dns, report.failure());
+                self.count_answer(SourceKind::Dns, ResourceKind::Assignment, report.failure());
                 let change = self.config.dns.on_report(report);
                 self.note_answers(change);
             }
@@ -834,9 +834,14 @@ impl<W: Workers> Running<W> {
 
     // Sources of endpoints.
 
-    fn count_answer(&mut self, source: SourceKind, failure: Option<&'static str>) {
-        let at = clock::wall_ns();
-        self.collector.source_answered(&SourceAnswered { source, failure, at });
+    fn count_answer(
+        &mut self,
+        source: SourceKind,
+        kind: ResourceKind,
+        failure: Option<&'static str>,
+    ) {
+        let (kind, at) = (kind.word(), clock::wall_ns());
+        self.collector.source_answered(&SourceAnswered { source, kind, failure, at });
     }
 
     /// Has the metrics say how files of endpoints and host names are.
@@ -933,7 +938,7 @@ impl<W: Workers> Running<W> {
     /// Remembers what became of a file of endpoints, and reports what is new of it.
     fn note_endpoints(&mut self, EndpointsOutcome { file, refused }: EndpointsOutcome) {
         let failure = refused.as_ref().map(|_| "invalid");
-        self.count_answer(SourceKind::File, failure);
+        self.count_answer(SourceKind::File, ResourceKind::Assignment, failure);
         let Some(errors) = refused else {
             if self.config.endpoints_refused.remove(&file).is_some() {
                 tracing::info!(%file, "endpoints are good again");

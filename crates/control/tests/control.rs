@@ -923,9 +923,14 @@ fn a_source_delivers_clusters_and_hears_what_became_of_each() {
     assert!(shown.contains("\"state\": \"warming\""), "{shown}");
     assert!(running.ask("GET", "/config?resource=cluster/other").contains("404"));
     let metrics = running.ask("GET", "/metrics");
-    assert!(metrics.contains("strait_source_answers_total{source=\"folder\"} 3"), "{metrics}");
     assert!(
-        metrics.contains("strait_source_failures_total{source=\"folder\",reason=\"invalid\"} 1"),
+        metrics.contains("strait_source_answers_total{source=\"folder\",kind=\"cluster\"} 3"),
+        "{metrics}"
+    );
+    assert!(
+        metrics.contains(
+            "strait_source_failures_total{source=\"folder\",kind=\"cluster\",reason=\"invalid\"} 1"
+        ),
         "{metrics}"
     );
     folder.end();
@@ -997,6 +1002,51 @@ fn a_listener_waits_no_longer_than_the_timeout_for_its_routes() {
     assert!(folder.running.ask("GET", "/config?resource=listener/rim").contains("200 OK"));
     folder.write("route.shop", SHOP);
     folder.running.wait_for("version 3, 0 listeners removed");
+    folder.end();
+}
+
+#[test]
+fn a_source_assigns_endpoints_to_a_cluster_of_the_file_and_to_its_own() {
+    let text = CONFIG.replace("respond: {}", "cluster: web");
+    let text = format!(
+        "{text}clusters: [{{ name: web }}]\nresolvers: {{ initial_fetch_timeout: 20ms }}\n"
+    );
+    let folder = WithFolder::start("assignment", text);
+    let running = &folder.running;
+    let assignment = |name: &str, endpoints: &str| {
+        folder.write(
+            &format!("assignment.{name}"),
+            &format!("{{ name: {name}, endpoints: [{endpoints}] }}"),
+        );
+    };
+    folder.hears("wanted: assignment/web");
+    assert!(running.ask("GET", "/config?resource=assignment/web").contains("200 OK"));
+    assignment("web", "'10.0.0.1:80', { address: '10.0.0.2:80', health: draining }");
+    folder.hears("assignment/web 1: accepted");
+    running.wait_for("version 2, 0 listeners removed");
+    let shown = running.ask("GET", "/config?resource=assignment/web");
+    assert!(shown.contains("10.0.0.1:80") && shown.contains("\"draining\""), "{shown}");
+    // Its own cluster serves after a while without.
+    folder.write("cluster.own", "{ name: own }");
+    folder.hears("cluster/own 2: accepted, waits for assignment/own");
+    folder.hears("wanted: assignment/own");
+    running.wait_for("version 3, 0 listeners removed");
+    assignment("own", "'10.0.0.3:80'");
+    running.wait_for("version 4, 0 listeners removed");
+    assignment("own", "'10.0.0.3:80', '10.0.0.3:80'");
+    folder.hears("assignment/own 4: folder assignment/own version 4:1:");
+    let shown = running.ask("GET", "/config?resource=assignment/own");
+    assert!(shown.contains("\"state\": \"refused\"") && shown.contains("10.0.0.3:80"), "{shown}");
+    let metrics = running.ask("GET", "/metrics");
+    for line in [
+        "strait_config_resources{kind=\"assignment\",state=\"active\"} 2\n",
+        "strait_config_resources{kind=\"assignment\",state=\"refused\"} 1\n",
+        "strait_source_answers_total{source=\"folder\",kind=\"assignment\"} 2\n",
+        "strait_source_answers_total{source=\"folder\",kind=\"cluster\"} 1\n",
+        "strait_source_failures_total{source=\"folder\",kind=\"assignment\",reason=\"invalid\"} 1\n",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
     folder.end();
 }
 

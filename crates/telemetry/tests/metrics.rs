@@ -180,7 +180,7 @@ fn everything(emitter: &mut Emitter, collector: &mut Collector) {
         (SourceKind::Dns, Some("servfail"), 3_500_000_000),
         (SourceKind::File, Some("invalid"), 4_500_000_000),
     ] {
-        collector.source_answered(&SourceAnswered { source, failure, at });
+        collector.source_answered(&SourceAnswered { source, kind: "assignment", failure, at });
     }
     let stale = SourceResources { source: SourceKind::Dns, state: "stale", count: 1 };
     collector.source_resources(vec![stale]);
@@ -211,9 +211,15 @@ fn each_event_is_counted_where_it_belongs() {
             ),
             ("strait_downstream_connections_ended_total{cause=\"idle_timeout\"}", "1"),
             ("strait_downstream_connection_lifetime_seconds_sum", "3"),
-            ("strait_source_answers_total{source=\"dns\"}", "2"),
-            ("strait_source_failures_total{source=\"dns\",reason=\"servfail\"}", "1"),
-            ("strait_source_failures_total{source=\"file\",reason=\"invalid\"}", "1"),
+            ("strait_source_answers_total{source=\"dns\",kind=\"assignment\"}", "2"),
+            (
+                "strait_source_failures_total{source=\"dns\",kind=\"assignment\",reason=\"servfail\"}",
+                "1",
+            ),
+            (
+                "strait_source_failures_total{source=\"file\",kind=\"assignment\",reason=\"invalid\"}",
+                "1",
+            ),
             ("strait_source_resources{source=\"dns\",state=\"stale\"}", "1"),
             ("strait_source_last_answer_timestamp_seconds{source=\"dns\"}", "2.5"),
             ("strait_exchanges_started_total{listener=\"edge\"}", "4"),
@@ -698,7 +704,7 @@ fn what_is_configured_has_metrics_before_it_has_traffic() {
         "strait_upstream_ejections_total{cluster=\"api\",reason=\"success_rate\"} 0",
         "strait_upstream_ejections_denied_total{cluster=\"api\",reason=\"errors_5xx\"} 0",
         "strait_upstream_panic{cluster=\"api\"} 1",
-        "strait_source_failures_total{source=\"dns\",reason=\"servfail\"} 0",
+        "strait_source_failures_total{source=\"dns\",kind=\"assignment\",reason=\"servfail\"} 0",
         "strait_source_resources{source=\"file\",state=\"refused\"} 0",
         "strait_source_last_answer_timestamp_seconds{source=\"file\"} 0",
     ] {

@@ -269,7 +269,7 @@ impl<W: Workers> Running<W> {
     fn report_verdict(&mut self, source: &'static str, verdict: &Verdict, is_late: bool) {
         self.config.deliveries.note_refusal(verdict, is_late);
         let failure = verdict.refused.as_ref().map(|_| "invalid");
-        self.count_answer(SourceKind::Named(source), failure);
+        self.count_answer(SourceKind::Named(source), verdict.name.kind, failure);
         if let Some(errors) = &verdict.refused {
             let name = &verdict.name;
             tracing::error!(source, %name, "refused, the version before serves on:\n{errors}");

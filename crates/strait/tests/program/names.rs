@@ -103,8 +103,9 @@ fn failures_keep_the_addresses_and_what_does_not_exist_has_none() {
         until(reason, || (shown(&strait)["last_error"]["reason"] == reason).then_some(()));
         assert_eq!(shown(&strait)["state"], "stale");
         let stats = get(strait.admin, "/stats?filter=strait_source_*").text();
-        let failures =
-            format!("strait_source_failures_total{{source=\"dns\",reason=\"{reason}\"}} ");
+        let failures = format!(
+            "strait_source_failures_total{{source=\"dns\",kind=\"assignment\",reason=\"{reason}\"}} "
+        );
         assert!(stats.contains(&failures), "{stats}");
         let stale = "strait_source_resources{source=\"dns\",state=\"stale\"} 1\n";
         assert!(stats.contains(stale), "{stats}");

@@ -63,6 +63,8 @@ impl SourceKind {
 pub struct SourceAnswered {
     /// Which.
     pub source: SourceKind,
+    /// The kind of resource that it is about: `assignment` for files of endpoints and DNS.
+    pub kind: &'static str,
     /// Why not, by a word of a closed set; none if it did, also with nothing new.
     pub failure: Option<&'static str>,
     /// Wall-clock time, ns since the Unix epoch.

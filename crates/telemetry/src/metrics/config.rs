@@ -28,9 +28,10 @@ pub(crate) struct ControlCounters {
     lines_lost: u64,
     /// Sorted, without one that stands twice.
     certificates: Vec<CertificateInUse>,
-    /// How often each source answered, and when it did last.
-    source_answers: BTreeMap<SourceKind, (u64, u64)>,
-    source_failures: BTreeMap<(SourceKind, &'static str), u64>,
+    /// How often each source answered, by the kind of resource, and when it did last.
+    source_answers: BTreeMap<(SourceKind, &'static str), (u64, u64)>,
+    /// By the kind of resource, and by reason.
+    source_failures: BTreeMap<(SourceKind, &'static str, &'static str), u64>,
     source_resources: Vec<SourceResources>,
     pub(crate) outliers: Outliers,
     /// Moves that were asked for and those that `rebalance` chose: done, and refused.
@@ -72,40 +73,56 @@ impl ControlCounters {
     }
 
     pub(crate) fn source_answered(&mut self, event: &SourceAnswered) {
-        let SourceAnswered { source, failure, at } = *event;
+        let SourceAnswered { source, kind, failure, at } = *event;
         if let Some(reason) = failure {
-            let count = self.source_failures.entry((source, reason)).or_default();
+            let count = self.source_failures.entry((source, kind, reason)).or_default();
             *count = count.saturating_add(1);
         } else {
-            let (count, last) = self.source_answers.entry(source).or_default();
+            let (count, last) = self.source_answers.entry((source, kind)).or_default();
             (*count, *last) = (count.saturating_add(1), at);
         }
     }
 
-    /// How often each source answered, and when it did last: those that are always there, and others once
-    /// they did.
-    fn answers(&self) -> BTreeMap<SourceKind, (u64, u64)> {
+    /// How often each source answered, by the kind of resource, and when it did last: those that are always there, and
+    /// others once they did.
+    fn answers_by_kind(&self) -> BTreeMap<(SourceKind, &'static str), (u64, u64)> {
+        let always = [SourceKind::File, SourceKind::Dns];
         let mut answers: BTreeMap<_, _> =
-            [SourceKind::File, SourceKind::Dns].map(|source| (source, (0, 0))).into();
+            always.map(|source| ((source, ENDPOINTS_KIND), (0, 0))).into();
         answers.extend(&self.source_answers);
+        answers
+    }
+
+    /// The same for each source.
+    fn answers(&self) -> BTreeMap<SourceKind, (u64, u64)> {
+        let mut answers: BTreeMap<_, (u64, u64)> = BTreeMap::new();
+        for ((source, _), (count, at)) in self.answers_by_kind() {
+            let (all, last) = answers.entry(source).or_default();
+            (*all, *last) = (all.saturating_add(count), at.max(*last));
+        }
         answers
     }
 
     pub(crate) fn source_totals(&self) -> Vec<SourceTotals> {
         let mut sources: Vec<_> = self.answers().into_iter().collect();
-        for (source, _) in self.source_failures.keys() {
+        for (source, ..) in self.source_failures.keys() {
             // One of which all was refused.
             if !sources.iter().any(|(known, _)| known == source) {
                 sources.push((*source, (0, 0)));
             }
         }
         let totals = sources.into_iter().map(|(source, (answers_total, answered_at))| {
-            let failures = self.source_failures.iter().filter(|((it, _), _)| *it == source);
+            let mut failures: BTreeMap<_, u64> = BTreeMap::new();
+            for ((it, _, reason), count) in &self.source_failures {
+                if *it == source {
+                    *failures.entry(*reason).or_default() += count;
+                }
+            }
             let states = self.source_resources.iter().filter(|it| it.source == source);
             SourceTotals {
                 source: source.as_str(),
                 answers_total,
-                failures: failures.map(|((_, reason), count)| (*reason, *count)).collect(),
+                failures: failures.into_iter().collect(),
                 answered_at,
                 states: states.map(|it| (it.state, it.count)).collect(),
             }
@@ -135,10 +152,12 @@ const DNS_FAILURES: [&str; 10] = [
     "unreachable",
     "no_server",
 ];
+/// What files of endpoints and DNS give.
+const ENDPOINTS_KIND: &str = "assignment";
 /// How resources may stand.
 const STATES: [&str; 3] = ["active", "warming", "refused"];
 /// The kinds of resources.
-const KINDS: [&str; 3] = ["listener", "route", "cluster"];
+const KINDS: [&str; 4] = ["listener", "route", "cluster", "assignment"];
 /// How what sources give may stand.
 const RESOURCE_STATES: [(SourceKind, &str); 6] = [
     (SourceKind::File, "good"),
@@ -226,7 +245,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_config_resources",
         kind: MetricType::Gauge,
-        help: "Listeners, route tables and clusters (`kind`: `listener`, `route`, `cluster`): `active`, in the \
+        help: "Listeners, route tables, clusters and assignments to these (`kind`: `listener`, `route`, `cluster`, `assignment`): `active`, in the \
                configuration in effect; `warming`, named by a rule and not given by any source yet; `refused`, whose \
                last update from a source other than the file was refused, and which are `active` as well if a version before serves.",
         labels: &["kind", "state"],
@@ -257,30 +276,32 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_source_answers_total",
         kind: MetricType::Counter,
-        help: "What a source of endpoints (`dns`, `file`) gave that was accepted, also if it was nothing new.",
-        labels: &["source"],
+        help: "What a source gave that was accepted, also if it was nothing new, by the kind of resource: `assignment` \
+               for the endpoints that `dns` and files of endpoints (`file`) give.",
+        labels: &["source", "kind"],
         samples: |view, out| {
-            for (source, (count, _)) in view.control.answers() {
-                out.number(&[source.as_str()], count);
+            for ((source, kind), (count, _)) in view.control.answers_by_kind() {
+                out.number(&[source.as_str(), kind], count);
             }
         },
     },
     Family {
         name: "strait_source_failures_total",
         kind: MetricType::Counter,
-        help: "What a source of endpoints did not give, or what was refused of it: the last good endpoints stay. \
-               `reason` is `invalid` for files; for `dns` it is `timeout`, `servfail`, `refused`, `other_code`, \
+        help: "What a source did not give, or what was refused of it, by the kind of resource: the last good version \
+               stays. `reason` is `invalid` for files; for `dns` it is `timeout`, `servfail`, `refused`, `other_code`, \
                `not_understood`, `no_recursion`, `malformed`, `alias_loop`, `unreachable` or `no_server`.",
-        labels: &["source", "reason"],
+        labels: &["source", "kind", "reason"],
         samples: |view, out| {
             let failures = &view.control.source_failures;
-            let file = (SourceKind::File, "invalid");
-            let dns = DNS_FAILURES.into_iter().map(|reason| (SourceKind::Dns, reason));
+            let file = (SourceKind::File, ENDPOINTS_KIND, "invalid");
+            let dns = DNS_FAILURES.into_iter();
+            let dns = dns.map(|reason| (SourceKind::Dns, ENDPOINTS_KIND, reason));
             let known = dns.chain([file]).filter(|known| !failures.contains_key(known));
-            for ((source, reason), count) in
+            for ((source, kind, reason), count) in
                 known.map(|known| (known, 0)).chain(failures.iter().map(|(it, n)| (*it, *n)))
             {
-                out.number(&[source.as_str(), reason], count);
+                out.number(&[source.as_str(), kind, reason], count);
             }
         },
     },
