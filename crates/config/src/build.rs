@@ -43,6 +43,8 @@ pub(crate) use delivered::{
 pub(crate) use files::{Files, SECRET_PREFIX, digest, unreadable};
 pub(crate) use runtime::Values;
 
+use ::tls::TicketRing;
+
 use crate::answers::NameReads;
 use crate::endpoint_files::EndpointReads;
 use crate::file::{self, OrNone, Rebalance, Timeout};
@@ -71,6 +73,8 @@ pub(crate) struct Context<'a, 'text, F> {
     pub(crate) files: Files<'a>,
     /// Whether clusters may come from elsewhere than the text.
     pub(crate) has_sources: bool,
+    /// The process's own keys of session tickets.
+    pub(crate) ticket_ring: &'a Arc<TicketRing>,
     /// Ids for what is new.
     pub(crate) ids: Draft<'a>,
     /// The files that endpoints stand in.

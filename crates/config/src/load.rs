@@ -10,6 +10,8 @@ mod deliveries;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use tls::TicketRing;
+
 pub use deliveries::PreparedUpdates;
 
 use self::deliveries::Relinked;
@@ -60,6 +62,8 @@ pub struct Loader<F> {
     /// What the next text is loaded without.
     left_out: Vec<Unbound>,
     warnings: Vec<Finding>,
+    /// The process's own keys of session tickets.
+    ticket_ring: Arc<TicketRing>,
 }
 
 /// A snapshot that does not count yet. It is the successor of the loader's latest one, so nothing
@@ -213,7 +217,14 @@ impl<F> Loader<F> {
             tunnelled_by_file: BTreeSet::new(),
             left_out: Vec::new(),
             warnings: Vec::new(),
+            ticket_ring: Arc::default(),
         })
+    }
+
+    /// The process's own keys of session tickets, with which its listeners seal.
+    #[must_use]
+    pub const fn ticket_ring(&self) -> &Arc<TicketRing> {
+        &self.ticket_ring
     }
 
     /// The next snapshot, from the text of a file that names no other files. `file` is only a name
@@ -434,6 +445,7 @@ impl<F> Loader<F> {
             names: NameReads::new(&self.answers),
             assignments: Assignments::new(&find_assignment),
             has_sources: self.delivered.is_some(),
+            ticket_ring: &self.ticket_ring,
             ids: self.store.draft(),
             findings,
         };

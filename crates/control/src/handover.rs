@@ -23,8 +23,15 @@ pub enum HandoverStep<W: Workers> {
     AcceptAgain,
     /// This process ends, once what it still has is over.
     Finish,
-    /// This process has taken the place of another, which had counted this.
-    TakenOver(Option<Vec<u8>>, oneshot::Sender<()>),
+    /// This process has taken the place of another.
+    TakenOver {
+        /// Its counters and histograms, if it said them.
+        totals: Option<Vec<u8>>,
+        /// How many handovers led to this process.
+        generation: u64,
+        /// Hears when it is done.
+        reply: oneshot::Sender<()>,
+    },
     /// What the former process has counted by now.
     Update(Vec<u8>),
     /// This process cannot take the other's place, and ends.
@@ -40,7 +47,7 @@ impl<W: Workers> fmt::Debug for HandoverStep<W> {
             Self::Committed(_) => "Committed",
             Self::AcceptAgain => "AcceptAgain",
             Self::Finish => "Finish",
-            Self::TakenOver(..) => "TakenOver",
+            Self::TakenOver { .. } => "TakenOver",
             Self::Update(_) => "Update",
             Self::Stop(_) => "Stop",
         })

@@ -12,6 +12,7 @@ use config::{
     ResourceName, Unbound, Update, Verdict,
 };
 use telemetry::Names;
+use tls::TicketRing;
 
 use crate::clock;
 use crate::dns::{Change, Known};
@@ -260,6 +261,12 @@ impl<F> ConfigFile<F> {
             known: Known::default(),
             loader,
         }
+    }
+
+    /// The process's own keys of session tickets, which go along when another process takes its place.
+    #[must_use]
+    pub fn ticket_ring(&self) -> Arc<TicketRing> {
+        Arc::clone(self.loader.ticket_ring())
     }
 
     /// The file, if there is one.

@@ -23,6 +23,9 @@ use config::snapshot::{Address, HandoverOptions};
 use control::AdminSocket;
 use proxy::Snapshot;
 
+/// The topic of the process's own keys of session tickets.
+const TICKET_KEYS: &str = "ticket_keys";
+
 /// How long the other process may take to connect, to read and to answer, each.
 const PATIENCE: Duration = Duration::from_secs(1);
 

@@ -19,6 +19,7 @@ use io::packets::PacketListener;
 use proxy::Snapshot;
 use proxy::filter::Filter;
 use telemetry::{Collector, Emitter, LogReader, RECORD_QUEUE_BYTES};
+use tls::TicketRing;
 use tokio::sync::mpsc;
 
 use crate::activation::Activation;
@@ -167,7 +168,9 @@ pub(crate) fn serve(
     let is_taking_over = taking.is_some();
     if let Some(path) = &handover_path {
         let options = snapshot.startup.handover.clone();
-        let thread = HandoverThread { options, contacts: data_path.contacts(), steps };
+        let contacts = data_path.contacts();
+        let ticket_ring = config.ticket_ring();
+        let thread = HandoverThread { options, contacts, steps, ticket_ring };
         thread.start(path, taking.take().map(|taking| *taking))?;
     }
     drop(snapshot);
@@ -247,6 +250,7 @@ struct HandoverThread {
     options: HandoverOptions,
     contacts: Contacts,
     steps: mpsc::Sender<HandoverStep<DataPath>>,
+    ticket_ring: Arc<TicketRing>,
 }
 
 impl HandoverThread {
@@ -283,9 +287,8 @@ impl HandoverThread {
         let mut generation = 0;
         let mut listener = listener;
         if let Some(taking) = taking {
-            let Some(mut taken) = taking.take_connections(&self.contacts, &self.steps) else {
-                return;
-            };
+            let taken = taking.take_connections(&self.contacts, &self.steps, &self.ticket_ring);
+            let Some(mut taken) = taken else { return };
             generation = taken.generation;
             listener = taken.listener.take();
             let (steps, contacts) = (self.steps.clone(), self.contacts.clone());
@@ -295,9 +298,9 @@ impl HandoverThread {
             }
         }
         let Some(listener) = listener else { return };
-        let Self { options, contacts, steps: control } = self;
+        let Self { options, contacts, steps: control, ticket_ring } = self;
         let start = StartCommand::of_this_process();
-        Giving { listener, options, contacts, control, start, generation }.run();
+        Giving { listener, options, contacts, control, start, generation, ticket_ring }.run();
     }
 }
 

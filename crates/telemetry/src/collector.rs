@@ -171,6 +171,11 @@ impl Collector {
         self.readings.control.connection_moved(event);
     }
 
+    /// Takes how many handovers led to this process.
+    pub fn set_generation(&mut self, generation: u64) {
+        self.readings.control.set_generation(generation);
+    }
+
     /// See [`AccessLogWriteFailed`].
     pub fn access_log_write_failed(&mut self, event: &AccessLogWriteFailed) {
         self.readings.control.access_log_write_failed(event);

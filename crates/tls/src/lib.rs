@@ -52,6 +52,6 @@ pub use parameters::{CipherSuite, Group, NameUnknown, Version};
 pub use roots::{Roots, RootsError};
 pub use server::{ClientAuth, Resumption, ServerContext, ServerOptions};
 pub use tickets::{
-    SharedTickets, TICKET_SECONDS_MAX, TICKET_SECRET_BYTES_MAX, TICKET_SECRET_BYTES_MIN,
-    TICKET_SKEW_SECONDS_MAX, TicketKey, TicketKeyError,
+    OwnTickets, SharedTickets, TICKET_SECONDS_MAX, TICKET_SECRET_BYTES_MAX,
+    TICKET_SECRET_BYTES_MIN, TICKET_SKEW_SECONDS_MAX, TicketKey, TicketKeyError, TicketRing,
 };

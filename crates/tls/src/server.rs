@@ -18,7 +18,7 @@ use crate::names::AllowedNames;
 use crate::parameters::{CipherSuite, Group, Version};
 use crate::roots::Roots;
 use crate::secrets::Capture;
-use crate::tickets::{DatedSessions, DatedTickets, SharedTickets};
+use crate::tickets::{DatedSessions, DatedTickets, OwnTickets, SharedTickets};
 use check::NamedClients;
 use choice::Choice;
 
@@ -62,9 +62,11 @@ pub struct ServerOptions {
 pub enum Resumption {
     /// Sessions are not resumed.
     Off,
-    /// By tickets, sealed with a key of this context that rotates by itself: another context does
+    /// By tickets, sealed with keys of this context that rotate by themselves: another context does
     /// not accept them, so that its rules cannot be got around.
     Tickets,
+    /// The same with keys of the process, which go along when another process takes its place; the scope keeps contexts apart.
+    OwnTickets(OwnTickets),
     /// By tickets with keys that other contexts and processes share.
     SharedTickets(SharedTickets),
     /// By sessions that this context remembers; a client may send early data (0-RTT) with its next
@@ -124,8 +126,11 @@ impl ServerContext {
         match options.resumption {
             Resumption::Off => config.send_tls13_tickets = 0,
             Resumption::Tickets => {
-                let tickets = rustls::crypto::aws_lc_rs::Ticketer::new()?;
-                config.ticketer = Arc::new(DatedTickets(tickets));
+                let tickets = OwnTickets { ring: Arc::default(), scope: [0; 32] };
+                config.ticketer = Arc::new(DatedTickets(Arc::new(tickets)));
+            }
+            Resumption::OwnTickets(own) => {
+                config.ticketer = Arc::new(DatedTickets(Arc::new(own)));
             }
             Resumption::SharedTickets(shared) => {
                 config.ticketer = Arc::new(DatedTickets(Arc::new(shared)));

@@ -1,11 +1,13 @@
-//! Keys of session tickets that several processes share.
+//! Keys of session tickets, which several processes share, at the same time by a file (`SharedTickets`) or one after the
+//! other (`OwnTickets`).
 //!
 //! A ticket is `name (16) | nonce (12) | state, sealed with AES-256-GCM`. Name and key are derived from
-//! a file, and what a ticket may be used for is sealed with it, so that one from a
+//! a secret, and what a ticket may be used for is sealed with it, so that one from a
 //! listener without client certificates is not accepted by a listener that requires them. In front of
 //! the state stands when it was written (`dated`).
 
 mod dated;
+mod ring;
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use aws_lc_rs::rand;
 use rustls::server::ProducesTickets;
 use thiserror::Error;
 use zeroize::Zeroizing;
+
+pub use ring::{OwnTickets, TicketRing};
 
 pub(crate) use dated::{DatedSessions, DatedTickets};
 pub use dated::{TICKET_SECONDS_MAX, TICKET_SKEW_SECONDS_MAX};
@@ -139,11 +143,20 @@ impl ProducesTickets for SharedTickets {
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        let (name, rest) = cipher.split_first_chunk::<NAME_LEN>()?;
-        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
-        let mut keys = self.keys.iter().filter(|key| key.name == *name);
-        keys.find_map(|key| key.open(&self.scope, *nonce, sealed))
+        let keyed = |name: &[u8; NAME_LEN]| self.keys.iter().find(|key| key.name == *name).cloned();
+        open_ticket(cipher, &self.scope, keyed)
     }
+}
+
+/// Opens a ticket with the key of its name.
+fn open_ticket(
+    ticket: &[u8],
+    scope: &[u8],
+    keyed: impl FnOnce(&[u8; NAME_LEN]) -> Option<Arc<TicketKey>>,
+) -> Option<Vec<u8>> {
+    let (name, rest) = ticket.split_first_chunk::<NAME_LEN>()?;
+    let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
+    keyed(name)?.open(scope, *nonce, sealed)
 }
 
 impl fmt::Debug for TicketKey {

@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use tls::{
-    ClientAuth, ClientContext, ClientOptions, ContextError, Resumption, ServerContext,
-    ServerOptions, SharedTickets, Verify,
+    ClientAuth, ClientContext, ClientOptions, ContextError, OwnTickets, Resumption, ServerContext,
+    ServerOptions, SharedTickets, TicketRing, Verify,
 };
 
 use super::Context;
@@ -75,7 +75,7 @@ pub(super) fn listener<F>(
     let reusable = former.filter(|former| former.source.makes_the_same(&source));
     let made = match reusable {
         Some(former) => Arc::clone(&former.context),
-        None => match ServerContext::new(server_options(&source)) {
+        None => match ServerContext::new(server_options(&source, context.ticket_ring)) {
             Ok(made) => Arc::new(made),
             Err(error) => {
                 refuse(&error, site, context.findings);
@@ -86,7 +86,7 @@ pub(super) fn listener<F>(
     Some(super::share(ListenerTls { context: made, mode: file.mode, source }, former))
 }
 
-fn server_options(source: &ListenerTlsSource) -> ServerOptions {
+fn server_options(source: &ListenerTlsSource, ring: &Arc<TicketRing>) -> ServerOptions {
     let ListenerTlsSource {
         certificates,
         versions,
@@ -121,10 +121,24 @@ fn server_options(source: &ListenerTlsSource) -> ServerOptions {
         resumption: match session_tickets {
             false => Resumption::Off,
             true if *early_data => Resumption::EarlyData,
-            true if ticket_keys.is_empty() => Resumption::Tickets,
+            true if ticket_keys.is_empty() => {
+                let (ring, scope) = (Arc::clone(ring), own_scope(source));
+                Resumption::OwnTickets(OwnTickets { ring, scope })
+            }
             true => Resumption::SharedTickets(shared()),
         },
     }
+}
+
+/// The scope of the process's own tickets: the same in every process that would agree on the same with a client.
+fn own_scope(source: &ListenerTlsSource) -> [u8; 32] {
+    let ListenerTlsSource { certificates, versions, cipher_suites, groups, alpn, client, .. } =
+        source;
+    let clients = client.as_ref().map(ClientTrust::digest);
+    let parameters = format!("{versions:?} {cipher_suites:?} {groups:?} {alpn:?} {clients:?}");
+    let mut parts: Vec<&[u8]> = vec![parameters.as_bytes()];
+    parts.extend(certificates.iter().map(|source| &source.chain_pem[..]));
+    SharedTickets::scope_of(&parts)
 }
 
 /// Early data may be sent again by anybody who saw it, so that only requests that are safe can be

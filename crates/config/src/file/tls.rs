@@ -49,7 +49,7 @@ pub struct ListenerTls {
     /// Files with keys of tickets, of 32 bytes at least, as `openssl rand 80` writes them. The first makes tickets, and all
     /// are good for reading them: put a new one in front, and keep the old one for 12 hours. Other listeners and
     /// processes with the same keys take the tickets, if they ask the same of clients. Absent: keys of this
-    /// process alone, which change every six hours.
+    /// process, which change every six hours and go along at a handover.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub session_ticket_files: Vec<String>,
     /// Whether clients that come back may send requests along with their hello, and be answered a round trip earlier (TLS

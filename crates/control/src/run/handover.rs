@@ -110,7 +110,8 @@ impl<W: Workers> Running<W> {
             HandoverStep::Committed(successor) => self.hand_over(successor),
             HandoverStep::AcceptAgain => self.be_the_process_again(),
             HandoverStep::Finish => self.finish_giving(),
-            HandoverStep::TakenOver(totals, reply) => {
+            HandoverStep::TakenOver { totals, generation, reply } => {
+                self.collector.set_generation(generation);
                 self.take_over(totals.as_deref());
                 let _ = reply.send(());
             }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -19,13 +20,14 @@ use config::snapshot::HandoverOptions;
 use control::{Begun, HandoverStep};
 use io::packets::{PacketListener, ProcessHandle};
 use proxy::save::VERSION as FORM;
+use tls::TicketRing;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 use worker::{Give, Message as Mail, Origin, Take, Wanted};
 
 use super::groups::GivenAway;
 use super::line::{Incoming, Line, now};
-use super::{is_allowed, parts};
+use super::{TICKET_KEYS, is_allowed, parts};
 use crate::VERSION;
 use crate::data_path::{Contacts, DataPath};
 
@@ -54,6 +56,8 @@ pub(crate) struct Giving {
     pub(crate) start: StartCommand,
     /// How many handovers led to this process.
     pub(crate) generation: u64,
+    /// The process's own keys of session tickets.
+    pub(crate) ticket_ring: Arc<TicketRing>,
 }
 
 /// How a process was started.
@@ -391,7 +395,7 @@ impl Attempt<'_> {
                 }
             }
             GiverAction::Taken { groups } => self.moved += u64::from(groups),
-            GiverAction::Summarize => match self.summary() {
+            GiverAction::Summarize => match self.whole_state() {
                 Some(states) => self.giver.commit(&states, now()),
                 None => self.giver.fail(Failure::Own("control does not answer".to_owned())),
             },
@@ -575,6 +579,14 @@ impl Attempt<'_> {
         self.step(HandoverStep::Summarize(reply));
         let totals = totals.blocking_recv().ok()?;
         Some(vec![("totals".to_owned(), totals)])
+    }
+
+    /// What else goes along when the other process becomes the process.
+    fn whole_state(&self) -> Option<Vec<(String, Vec<u8>)>> {
+        let mut states = self.summary()?;
+        let keys = self.giving.ticket_ring.write();
+        states.push((TICKET_KEYS.to_owned(), keys.to_vec()));
+        Some(states)
     }
 
     fn on_committed(&mut self) {

@@ -18,13 +18,14 @@ use io::inherited::Inherited;
 use io::packets::{PacketListener, Packets};
 use proxy::Snapshot;
 use proxy::save::{Differing, VERSION as FORM};
+use tls::TicketRing;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 use worker::{Give, Message as Mail, Moving, Origin, Take, Wanted};
 
 use super::groups::open_envelope;
 use super::line::{Incoming, Line, now};
-use super::{is_allowed, parts};
+use super::{TICKET_KEYS, is_allowed, parts};
 use crate::data_path::{Contacts, DataPath};
 use crate::{Failure as StartFailure, VERSION};
 
@@ -216,6 +217,7 @@ impl Taking {
         mut self,
         contacts: &Contacts,
         control: &Sender<HandoverStep<DataPath>>,
+        ticket_ring: &TicketRing,
     ) -> Option<Self> {
         let differing = Arc::clone(&self.differing);
         contacts.post_all(|| Mail::Differing(Arc::clone(&differing)));
@@ -236,6 +238,9 @@ impl Taking {
                     TakerAction::Commit { states, is_alone } => {
                         // Before it is the process, which may be asked to end at once.
                         contacts.former().keep(self.line.try_clone().ok());
+                        if let Some(keys) = states.get(TICKET_KEYS) {
+                            ticket_ring.adopt(keys);
+                        }
                         self.commit(states.get("totals"), is_alone, control);
                         self.taker.committed();
                         while let Some(action) = self.taker.poll() {
@@ -315,7 +320,8 @@ impl Taking {
             tracing::error!(pid, "the former process ended in the handover: this one goes on");
         }
         let (reply, is_done) = oneshot::channel();
-        let step = HandoverStep::TakenOver(totals.cloned(), reply);
+        let (totals, generation) = (totals.cloned(), self.generation);
+        let step = HandoverStep::TakenOver { totals, generation, reply };
         // Control ends with the process.
         let _ = control.blocking_send(step);
         let _ = is_done.blocking_recv();

@@ -6,11 +6,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use ::tls::Version;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::kit::{
     Client, Scratch, Service, Strait, claim_port, forward_to, get, strait, text, until,
 };
+use crate::tls::certificates;
+use crate::tls_client::{self, TlsClient};
 
 /// The processes that took over, ended with the test.
 #[derive(Default)]
@@ -111,6 +114,35 @@ fn counters_go_on_and_gauges_are_right() {
         (strait.metric("strait_downstream_connections_active") == 0.0).then_some(())
     });
     assert_eq!(strait.metric("strait_downstream_connections_closed_total"), 10.0);
+}
+
+#[test]
+fn sessions_are_resumed_after_two_handovers() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let scratch = certificates();
+    let (chain, key) = (scratch.path("site.pem"), scratch.path("site.key"));
+    let tls = format!(
+        "routes: all, tls: {{ certificates: [{{ chain: {}, key: {} }}] }} }}",
+        chain.display(),
+        key.display()
+    );
+    let config = forward_to(service.address).replace("routes: all }", &tls);
+    let config = with_handover(&scratch, &config, "probation: 0s");
+    let strait = Strait::run_in(scratch, &config);
+    for version in [Version::Tls12, Version::Tls13] {
+        let context = tls_client::context(version);
+        let mut first = TlsClient::connect(strait.listener, &context);
+        assert!(first.get("/").starts_with("HTTP/1.1 200 OK"));
+        assert!(!first.is_resumed);
+        for _ in 0..2 {
+            upgraded(&strait, &mut successors);
+        }
+        let mut second = TlsClient::connect(strait.listener, &context);
+        assert!(second.get("/").starts_with("HTTP/1.1 200 OK"));
+        assert!(second.is_resumed, "{version}");
+        assert!(first.get("/").starts_with("HTTP/1.1 200 OK"));
+    }
+    assert_eq!(strait.metric("strait_generation"), 4.0);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use ::tls::{ClientContext, ClientOptions, Handshake, Verify, Version};
+use ::tls::{ClientContext, ClientOptions, Established, Handshake, TicketKeeper, Verify, Version};
 use wire::buffer::Buffer;
 use wire::tls::record::{Opened, RecordLayer};
 
@@ -14,9 +14,13 @@ use crate::kit::text;
 pub(crate) struct TlsClient {
     socket: TcpStream,
     records: RecordLayer,
+    /// Keeps tickets for later connections.
+    tickets: Option<TicketKeeper>,
     /// What was read and not opened.
     unread: Vec<u8>,
     pub(crate) address: SocketAddr,
+    /// Whether it went on from an earlier connection's session.
+    pub(crate) is_resumed: bool,
 }
 
 /// What clients share that resume each other's sessions.
@@ -51,9 +55,9 @@ impl TlsClient {
             let consumed = handshake.on_bytes(&unread).unwrap();
             unread.drain(..consumed);
         }
-        let records = handshake.finish().unwrap().records;
+        let Established { records, facts, tickets } = handshake.finish().unwrap();
         let address = socket.local_addr().unwrap();
-        Self { socket, records, unread, address }
+        Self { socket, records, tickets, unread, address, is_resumed: facts.is_resumed }
     }
 
     /// Asks, and says what came back: the head, and a body of the length that it names.
@@ -67,7 +71,11 @@ impl TlsClient {
             let (n, opened) = self.records.open(&mut self.unread).unwrap();
             match opened {
                 Opened::Data { bytes, .. } => heard.extend_from_slice(bytes),
-                Opened::Ticket(_) => {}
+                Opened::Ticket(ticket) => {
+                    if let Some(keeper) = &mut self.tickets {
+                        keeper.keep(&ticket);
+                    }
+                }
                 Opened::End => panic!("it ended after {:?}", text(&heard)),
                 Opened::NeedMore { .. } => {
                     let mut piece = [0; 4096];

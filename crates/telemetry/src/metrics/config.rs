@@ -36,6 +36,7 @@ pub(crate) struct ControlCounters {
     pub(crate) outliers: Outliers,
     /// Moves that were asked for and those that `rebalance` chose: done, and refused.
     moves: [[u64; 2]; 2],
+    generation: u64,
 }
 
 impl ControlCounters {
@@ -46,6 +47,10 @@ impl ControlCounters {
         self.accepted_duration = event.duration;
         self.build_times.record(event.duration);
         self.take_up_times.record(event.taking_up);
+    }
+
+    pub(crate) fn set_generation(&mut self, generation: u64) {
+        self.generation = generation;
     }
 
     pub(crate) fn connection_moved(&mut self, event: ConnectionMoved) {
@@ -169,6 +174,13 @@ const RESOURCE_STATES: [(SourceKind, &str); 6] = [
 ];
 
 pub(super) static FAMILIES: &[Family] = &[
+    Family {
+        name: "strait_generation",
+        kind: MetricType::Gauge,
+        help: "How many handovers led to this process: 0 for one that was started without.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.control.generation),
+    },
     Family {
         name: "strait_connection_moves_total",
         kind: MetricType::Counter,

@@ -62,8 +62,8 @@ impl StoresServerSessions for DatedSessions {
     }
 }
 
-/// The clock that rustls looks at, too.
-fn now() -> u64 {
+/// The clock that rustls looks at, too: seconds since the Unix epoch.
+pub(super) fn now() -> u64 {
     UnixTime::now().as_secs()
 }
 
