@@ -159,6 +159,8 @@ pub(crate) struct Delivered {
     /// Who names what.
     users: Map<ResourceName, BTreeSet<ResourceName>>,
     waiting: BTreeSet<ResourceName>,
+    /// The sources, those first that go before others.
+    order: Vec<Arc<str>>,
 }
 
 /// What changes of them; none for those that are gone.
@@ -293,27 +295,37 @@ impl Delivered {
         Ok(())
     }
 
-    /// Whether a source may say something of a name. `in_file` says where the file has it.
+    /// From now on sources go before each other in this order, and before any that is not in it.
+    pub(crate) fn set_order(&mut self, order: Vec<Arc<str>>) {
+        self.order = order;
+    }
+
+    fn goes_before(&self, source: &str, other: &str) -> bool {
+        let place = |source: &str| self.order.iter().position(|known| **known == *source);
+        let places = (place(source), place(other));
+        places.0.is_some_and(|first| places.1.is_none_or(|second| first < second))
+    }
+
+    /// Whether a source may say something of a name. `in_file` says where the file has it. Returns what another source
+    /// has delivered under that name, if this one goes before it.
     pub(crate) fn check_owner(
         &self,
         source: &str,
         update: &Update,
         in_file: Option<String>,
-    ) -> Result<(), Problem> {
+    ) -> Result<Option<&Entry>, Problem> {
         build::check_name(&update.name)?;
-        let word = update.kind.word();
         if let Some(place) = in_file {
-            let rule = format!("the file has a {word} of this name, at {place}, and goes first");
-            return Err(Problem::new(rule, "rename one of the two"));
+            return Err(file_goes_first(update.kind, &place));
         }
         match self.find(update.kind, &update.name) {
             Some(other) if *other.source != *source => {
-                let (source, version) = (&other.source, &other.version);
-                let rule =
-                    format!("{source} has delivered a {word} of this name, version {version}");
-                Err(Problem::new(rule, "rename one of the two"))
+                if update.content.is_some() && self.goes_before(source, &other.source) {
+                    return Ok(Some(other));
+                }
+                Err(source_goes_first(update.kind, &other.source, &other.version))
             }
-            _ => Ok(()),
+            _ => Ok(None),
         }
     }
 }
@@ -384,6 +396,20 @@ impl Changed {
             all.filter(|name| is_named(name, counts.get(name).copied().unwrap_or_default()));
         Some(named.cloned().collect())
     }
+}
+
+/// The file has a resource of the same kind and name.
+pub(crate) fn file_goes_first(kind: ResourceKind, place: &str) -> Problem {
+    let rule = format!("the file has a {} of this name, at {place}, and goes first", kind.word());
+    Problem::new(rule, "rename one of the two")
+}
+
+/// Another source has a resource of the same kind and name.
+pub(crate) fn source_goes_first(kind: ResourceKind, source: &str, version: &str) -> Problem {
+    let word = kind.word();
+    let rule =
+        format!("{source} has delivered a {word} of this name, version {version}, and goes first");
+    Problem::new(rule, "rename one of the two")
 }
 
 /// What a report calls a version of a resource.

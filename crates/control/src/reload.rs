@@ -410,6 +410,11 @@ impl<F> ConfigFile<F> {
         self.loader.expect_sources();
     }
 
+    /// Names the sources in the order in which they go before each other.
+    pub(crate) fn order_sources(&mut self, order: Vec<Arc<str>>) {
+        self.loader.order_sources(order);
+    }
+
     /// Loads without these resources of other sources, until what is loaded counts.
     pub(crate) fn leave_out(&mut self, unbound: Vec<Unbound>) {
         self.loader.leave_out(unbound);

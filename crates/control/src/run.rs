@@ -101,7 +101,8 @@ pub struct Parts<W: Workers> {
     pub admin: Option<AdminSocket>,
     /// Where what scrapers and probes ask for is served alone, if it is.
     pub metrics: Option<AdminSocket>,
-    /// Where resources come from beside the file, which has been loaded to expect them.
+    /// Where resources come from beside the file, which has been loaded to expect them: those first that go before
+    /// others.
     pub sources: Vec<Box<dyn Source>>,
     /// Who answers what filters ask.
     pub answerers: Answerers,
@@ -272,7 +273,11 @@ struct InEffect<F> {
 impl<W: Workers> Running<W> {
     async fn start(parts: Parts<W>) -> io::Result<(Self, Sources<W>)> {
         let began = clock::monotonic_ns();
-        let Parts { config, first, addresses, workers, reports, log, mut collector, .. } = parts;
+        let Parts { mut config, first, addresses, workers, reports, log, mut collector, .. } =
+            parts;
+        if !parts.sources.is_empty() {
+            config.order_sources(parts.sources.iter().map(|it| it.name().into()).collect());
+        }
         let (query_sender, queries) = mpsc::channel(QUERIES_MAX);
         let signals = Signals::new()?;
         let watched = config.path().and_then(|_| match FileWatch::new(config.watched()) {

@@ -196,15 +196,16 @@ impl<'a, F> Batch<'a, F> {
         let Some(origins) = self.file.origins else { return };
         for kind in ResourceKind::ALL {
             for (name, entry) in self.delivered.iter(kind) {
-                let has_table = match &entry.content {
-                    Content::Routes(config, _) => config
-                        .virtual_hosts
-                        .iter()
-                        .any(|table| origins.has(ResourceKind::Route, &table.name)),
-                    _ => false,
+                let tables = match &entry.content {
+                    Content::Routes(config, _) => &*config.virtual_hosts,
+                    _ => &[],
                 };
-                if has_table || origins.has(kind, name) {
+                let mut places =
+                    tables.iter().filter_map(|it| origins.place(ResourceKind::Route, &it.name));
+                if let Some(place) = origins.place(kind, name).or_else(|| places.next()) {
                     self.remove(kind, name);
+                    let problem = delivered::file_goes_first(kind, &place);
+                    self.displace(kind, name, entry, problem);
                 }
             }
         }
@@ -279,7 +280,7 @@ impl<'a, F> Batch<'a, F> {
     fn update(&mut self, source: &Arc<str>, update: &Update) -> Result<(), Errors> {
         let place = self.file.origins.and_then(|it| it.place(update.kind, &update.name));
         let owner = self.delivered.check_owner(source, update, place);
-        owner.map_err(|problem| update_error(source, update, problem))?;
+        let displaced = owner.map_err(|problem| update_error(source, update, problem))?;
         let Some(text) = &update.content else {
             self.remove(update.kind, &update.name);
             return Ok(());
@@ -291,7 +292,24 @@ impl<'a, F> Batch<'a, F> {
             version: Arc::clone(&update.version),
             text: text.clone(),
             has_waited: false,
-        })
+        })?;
+        if let Some(displaced) = displaced {
+            let problem = delivered::source_goes_first(update.kind, source, &update.version);
+            self.displace(update.kind, &update.name, displaced, problem);
+        }
+        Ok(())
+    }
+
+    /// A resource is another's from now on: its source hears that.
+    fn displace(&mut self, kind: ResourceKind, name: &str, entry: &Entry, problem: Problem) {
+        let origin = delivered::origin(&entry.source, kind, name, &entry.version);
+        let verdict = Verdict {
+            name: ResourceName::new(kind, name),
+            version: Arc::clone(&entry.version),
+            waits_for: Vec::new(),
+            refused: Some(delivered::error(&origin, problem)),
+        };
+        self.late.push((Arc::clone(&entry.source), verdict));
     }
 
     fn remove(&mut self, kind: ResourceKind, name: &Arc<str>) {

@@ -43,6 +43,12 @@ impl<F> Loader<F> {
         self.delivered.get_or_insert_default();
     }
 
+    /// Names the sources in the order in which they go before each other: of two that deliver a resource of the same kind
+    /// and name, the one that stands before has it, whichever came first. One that is not named goes behind these.
+    pub fn order_sources(&mut self, order: Vec<Arc<str>>) {
+        self.delivered.get_or_insert_default().set_order(order);
+    }
+
     /// Until a text is kept, loads texts without these versions of other sources' resources, beside those that were left
     /// out before: the system does not let this process have them.
     pub fn leave_out(&mut self, unbound: Vec<Unbound>) {

@@ -376,6 +376,54 @@ fn listeners_follow_the_tables_of_the_file_and_the_file_goes_first() {
 }
 
 #[test]
+fn sources_go_before_each_other_in_their_order_whichever_came_first() {
+    let mut loader = loaded();
+    loader.order_sources(vec!["first".into(), "second".into()]);
+    let api = |port: u8| format!("{{ name: api, endpoints: ['10.0.0.2:{port}'] }}");
+    let mut say = |source: &str, version: &str, text: &str| {
+        let updates = vec![of(Cluster, "api", version, text)];
+        let done = loader.prepare_updates(&source.into(), updates, &[], &sample::outside());
+        let said = done.verdicts[0].refused.as_ref().map(ToString::to_string);
+        let late = done
+            .late
+            .iter()
+            .map(|(source, it)| format!("{source} hears {}", it.refused.as_ref().unwrap()));
+        let late: Vec<String> = late.collect();
+        if let Some(prepared) = done.prepared {
+            loader.keep(prepared);
+        }
+        let latest = loader.snapshot_latest().unwrap();
+        let api = latest.clusters.iter().find(|(_, it)| &*it.name == "api");
+        let port = api.map(|(_, it)| it.endpoints[0].address.to_string());
+        (said, late, port.unwrap_or_default())
+    };
+    assert_eq!(say("other", "1", &api(1)), (None, vec![], "10.0.0.2:1".into()));
+    let (said, late, port) = say("second", "2", &api(2));
+    assert_eq!((said, port.as_str()), (None, "10.0.0.2:2"));
+    let hears = "other hears other cluster/api version 1:1:1: second has delivered a cluster of this name, version 2, and goes first";
+    assert!(late[0].starts_with(hears), "{late:?}");
+    // One that is wrong takes nothing, and what one does not have it cannot take away.
+    for wrong in ["{ name: api, endpoints: ['10.0.0.2:0'] }", ""] {
+        let (said, late, port) = say("first", "3", wrong);
+        assert!(said.is_some() && late.is_empty() && port == "10.0.0.2:2", "{said:?} {late:?}");
+    }
+    let (said, late, port) = say("first", "4", &api(4));
+    assert!(said.is_none() && late.len() == 1 && port == "10.0.0.2:4", "{said:?} {late:?}");
+    let (said, late, _) = say("second", "5", &api(5));
+    assert!(said.unwrap().contains("first has delivered a cluster of this name, version 4"));
+    assert!(late.is_empty());
+    assert_eq!(say("first", "6", "").2, "");
+    assert_eq!(say("second", "7", &api(7)).2, "10.0.0.2:7");
+    // What the file has is its own, and the source hears that, too.
+    let text = TEXT.replace("clusters: [", &format!("clusters: [{}, ", api(8)));
+    let prepared = loader.prepare("f", &text, &sample::outside()).unwrap();
+    let (source, verdict) = &prepared.late()[0];
+    let errors = verdict.refused.as_ref().unwrap().to_string();
+    let said = "second cluster/api version 7:1:1: the file has a cluster of this name, at f:3, and goes first";
+    assert!(&**source == "second" && errors.starts_with(said), "{errors}");
+}
+
+#[test]
 fn the_bounds_are_of_each_source_and_kind_and_more_is_refused_as_a_whole() {
     let mut loader = loaded();
     for kind in ResourceKind::ALL {
@@ -577,6 +625,8 @@ fn settled(loader: &Loader) -> BTreeMap<String, String> {
 fn note_late(late: &mut BTreeSet<ResourceName>, verdicts: &[(Arc<str>, Verdict)]) {
     for (_, verdict) in verdicts {
         match verdict.refused {
+            // It is another's now.
+            Some(ref errors) if errors.to_string().contains("goes first") => {}
             Some(_) => drop(late.insert(verdict.name.clone())),
             None => drop(late.remove(&verdict.name)),
         }
@@ -590,6 +640,7 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..14)
     ) {
         let mut loader = fresh();
+        loader.order_sources(vec!["1".into(), "0".into()]);
         let mut known = Known::default();
         let mut latest = text(&[], &[], false, 0);
         known.apply(&loader.load("f", &latest).unwrap());
