@@ -7,6 +7,7 @@ use std::sync::Arc;
 use config::snapshot::Snapshot;
 use tokio::sync::oneshot;
 
+use crate::handover_report::HandoverNews;
 use crate::workers::Workers;
 
 /// A step of a handover, for control.
@@ -32,6 +33,8 @@ pub enum HandoverStep<W: Workers> {
         /// Hears when it is done.
         reply: oneshot::Sender<()>,
     },
+    /// Something became known of it.
+    News(HandoverNews),
     /// What the former process has counted by now.
     Update(Vec<u8>),
     /// This process cannot take the other's place, and ends.
@@ -48,6 +51,7 @@ impl<W: Workers> fmt::Debug for HandoverStep<W> {
             Self::AcceptAgain => "AcceptAgain",
             Self::Finish => "Finish",
             Self::TakenOver { .. } => "TakenOver",
+            Self::News(_) => "News",
             Self::Update(_) => "Update",
             Self::Stop(_) => "Stop",
         })

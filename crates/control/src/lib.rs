@@ -22,6 +22,7 @@ mod dns;
 mod expiry;
 mod files;
 mod handover;
+mod handover_report;
 mod log_output;
 mod log_writer;
 mod memory;
@@ -48,6 +49,7 @@ pub use admin::{
 pub use dns::records_of_dns_answer;
 pub use files::{Files, STDIN};
 pub use handover::{Begun, HandoverStep};
+pub use handover_report::{HandoverNews, HandoverResult};
 pub use log_output::{LogOutput, OpenError};
 pub use log_writer::LogWriter;
 pub use moves::{ConnectionId, ConnectionWork, GROUP_CONNECTIONS_MAX, Moved, Mover, NotMoved};

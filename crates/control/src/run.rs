@@ -28,6 +28,7 @@ use crate::clock;
 use crate::dns::{Change, Dns, DnsReport};
 use crate::expiry::Expiry;
 use crate::handover::{Begun, HandoverStep};
+use crate::handover_report::HandoverReport;
 use crate::log_writer::{LinesLost, LogWriter};
 use crate::memory::MemoryRelease;
 use crate::names::label;
@@ -229,6 +230,7 @@ struct Running<W: Workers> {
     overflows: Overflows,
     outliers: Outliers,
     moves: Moves,
+    handover_report: HandoverReport,
     memory: MemoryRelease,
     service_manager: ServiceManager,
     /// Whether a reload was reported to the service manager, and its end was not.
@@ -365,6 +367,7 @@ impl<W: Workers> Running<W> {
             overflows: Overflows::default(),
             outliers,
             moves: Moves::default(),
+            handover_report: HandoverReport::default(),
             memory: MemoryRelease::default(),
             service_manager: parts.service_manager,
             is_reloading: false,

@@ -11,6 +11,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use zeroize::{Zeroize as _, Zeroizing};
+
 use crate::deadlines::{Deadlines, Phase, later};
 use crate::failure::Failure;
 use crate::frame::{DESCRIPTORS_MAX, FRAME_BYTES_MAX};
@@ -36,13 +38,13 @@ pub enum GiverAction {
     /// Log and report that a phase began.
     Enter(Phase),
     /// Send a frame without descriptors.
-    Send(Vec<u8>),
+    Send(Zeroizing<Vec<u8>>),
     /// Send a frame with the listening sockets of these keys.
-    SendListening(Vec<u8>, Vec<SocketKey>),
+    SendListening(Zeroizing<Vec<u8>>, Vec<SocketKey>),
     /// Send a frame with `count` sockets of a group, from the one at `first` on.
     SendSockets {
         /// The frame.
-        frame: Vec<u8>,
+        frame: Zeroizing<Vec<u8>>,
         /// The group.
         group: u32,
         /// The first socket.
@@ -107,7 +109,7 @@ pub struct GivenGroup {
     /// A number that no other group of this handover has.
     pub group: u32,
     /// What is written of it.
-    pub bytes: Vec<u8>,
+    pub bytes: Zeroizing<Vec<u8>>,
     /// How many sockets go with it.
     pub sockets: u32,
 }
@@ -405,20 +407,21 @@ impl Giver {
 
     fn send_group(&mut self, batch: u32, group: &GivenGroup) {
         let bytes_total = u32::try_from(group.bytes.len()).unwrap_or(u32::MAX);
-        let (mut bytes, mut first) = (&*group.bytes, 0);
+        let (mut bytes, mut first) = (group.bytes.as_slice(), 0);
         loop {
             let (piece, rest) = bytes.split_at(bytes.len().min(PIECE_BYTES_MAX));
             let most = u32::try_from(DESCRIPTORS_MAX).unwrap_or(u32::MAX);
             let count = (group.sockets - first).min(most);
-            let message = Message::Piece(Piece {
+            let mut message = Piece {
                 batch,
                 group: group.group,
                 bytes_total,
                 sockets_total: group.sockets,
                 sockets: count,
                 bytes: piece.to_vec(),
-            });
+            };
             let frame = message.encode();
+            message.bytes.zeroize();
             self.actions.push_back(GiverAction::SendSockets {
                 frame,
                 group: group.group,
@@ -484,7 +487,7 @@ impl Giver {
     }
 
     /// What the process knows, by topic, as [`GiverAction::Summarize`] asked.
-    pub fn commit(&mut self, states: &[(String, Vec<u8>)], now: u64) {
+    pub fn commit(&mut self, states: &[(String, Zeroizing<Vec<u8>>)], now: u64) {
         if self.state != State::Summarizing {
             return;
         }
@@ -499,20 +502,24 @@ impl Giver {
     }
 
     /// Newer values of what the process knows, while this process still has connections.
-    pub fn update(&mut self, states: &[(String, Vec<u8>)]) {
+    pub fn update(&mut self, states: &[(String, Zeroizing<Vec<u8>>)]) {
         if self.state == State::Probation {
             self.send_states(states);
         }
     }
 
-    fn send_states(&mut self, states: &[(String, Vec<u8>)]) {
+    fn send_states(&mut self, states: &[(String, Zeroizing<Vec<u8>>)]) {
         for (topic, bytes) in states {
             let bytes_total = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-            let mut rest = &**bytes;
+            let mut rest = bytes.as_slice();
             loop {
                 let (piece, behind) = rest.split_at(rest.len().min(PIECE_BYTES_MAX));
                 let (topic, bytes) = (topic.clone(), piece.to_vec());
-                self.send(&Message::State { topic, bytes_total, bytes });
+                let mut message = Message::State { topic, bytes_total, bytes };
+                self.send(&message);
+                if let Message::State { bytes, .. } = &mut message {
+                    bytes.zeroize();
+                }
                 rest = behind;
                 if rest.is_empty() {
                     break;

@@ -1,6 +1,7 @@
 //! What is said, as types; [`Message::encode`] and [`Message::decode`] are inverses.
 
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 use crate::frame::{self, FrameError, IGNORABLE};
 
@@ -257,7 +258,7 @@ pub struct Left {
 impl Message {
     /// The frame.
     #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         let kind = self.kind();
         match self {
             Self::Hello(hello) => frame::encode(kind, hello),
@@ -268,7 +269,7 @@ impl Message {
             }
             Self::Sockets { keys, is_last } => frame::encode(kind, &(keys, is_last)),
             Self::Serving | Self::Commit | Self::Committed => frame::encode(kind, &()),
-            Self::Piece(piece) => frame::encode(kind, piece),
+            Self::Piece(piece) => piece.encode(),
             Self::BatchEnd { batch, groups } => frame::encode(kind, &(batch, groups)),
             Self::Taken { batch, refused } => frame::encode(kind, &(batch, refused)),
             Self::State { topic, bytes_total, bytes } => {
@@ -297,7 +298,7 @@ impl Message {
                 .map(|(differences, is_last)| Self::Differences { differences, is_last })?,
             5 => frame::body(body).map(|(keys, is_last)| Self::Sockets { keys, is_last })?,
             6 => Self::Serving,
-            7 => Self::Piece(frame::body(body)?),
+            PIECE => Self::Piece(frame::body(body)?),
             8 => frame::body(body).map(|(batch, groups)| Self::BatchEnd { batch, groups })?,
             9 => frame::body(body).map(|(batch, refused)| Self::Taken { batch, refused })?,
             10 => frame::body(body).map(|(topic, bytes_total, bytes)| Self::State {
@@ -323,7 +324,7 @@ impl Message {
             Self::Differences { .. } => 4,
             Self::Sockets { .. } => 5,
             Self::Serving => 6,
-            Self::Piece(_) => 7,
+            Self::Piece(_) => PIECE,
             Self::BatchEnd { .. } => 8,
             Self::Taken { .. } => 9,
             Self::State { .. } => 10,
@@ -366,4 +367,12 @@ impl Message {
     }
 }
 
+const PIECE: u16 = 7;
 const PROGRESS: u16 = IGNORABLE;
+
+impl Piece {
+    /// The frame.
+    pub(crate) fn encode(&self) -> Zeroizing<Vec<u8>> {
+        frame::encode(PIECE, self)
+    }
+}

@@ -10,6 +10,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 
+use zeroize::{Zeroize as _, Zeroizing};
+
 use crate::deadlines::{Deadlines, Phase, later};
 use crate::failure::Failure;
 use crate::giver::{cut, shortened};
@@ -30,7 +32,7 @@ pub enum TakerAction {
     /// Log and report that a phase began.
     Enter(Phase),
     /// Send a frame.
-    Send(Vec<u8>),
+    Send(Zeroizing<Vec<u8>>),
     /// The giver says who it is.
     Welcomed(Welcome),
     /// Compare with what this process is configured to do, and say where it differs by
@@ -48,7 +50,7 @@ pub enum TakerAction {
     /// Take over what the giver knew, and say so by [`Taker::committed`].
     Commit {
         /// By topic.
-        states: BTreeMap<String, Vec<u8>>,
+        states: BTreeMap<String, Zeroizing<Vec<u8>>>,
         /// Whether the giver ended before it said all.
         is_alone: bool,
     },
@@ -57,7 +59,7 @@ pub enum TakerAction {
         /// What.
         topic: String,
         /// The newer value.
-        bytes: Vec<u8>,
+        bytes: Zeroizing<Vec<u8>>,
     },
     /// The giver has ended, as it should.
     Finished,
@@ -71,7 +73,7 @@ pub struct ReceivedGroup {
     /// Its number.
     pub group: u32,
     /// What is written of it.
-    pub bytes: Vec<u8>,
+    pub bytes: Zeroizing<Vec<u8>>,
     /// How many descriptors of those that came are its own.
     pub sockets: u32,
 }
@@ -93,7 +95,7 @@ pub struct Taker {
     /// Batches that the caller has, oldest first, with how many groups each has.
     taking: VecDeque<u32>,
     /// What is known of each topic, and how much of it is to come.
-    states: BTreeMap<String, (Vec<u8>, u32)>,
+    states: BTreeMap<String, (Zeroizing<Vec<u8>>, u32)>,
     actions: VecDeque<TakerAction>,
 }
 
@@ -115,7 +117,9 @@ enum State {
 
 #[derive(Debug)]
 struct Coming {
+    /// The first piece, without its bytes.
     piece: Piece,
+    bytes: Zeroizing<Vec<u8>>,
     sockets: u32,
 }
 
@@ -320,17 +324,17 @@ impl Taker {
         let is_of_batch = piece.batch == self.batch && self.taking.len() < BATCHES_MAX;
         let coming = match self.coming.take() {
             Some(coming) if coming.is_continued_by(&piece) => coming.and(piece),
-            None => Coming { sockets: piece.sockets, piece },
+            None => Coming::new(piece),
             Some(_) => return Err(self.out_of_turn("Piece")),
         };
-        let (bytes, sockets) = (coming.piece.bytes.len(), coming.sockets);
+        let (bytes, sockets) = (coming.bytes.len(), coming.sockets);
         let (bytes_total, sockets_total) =
             (coming.piece.bytes_total as usize, coming.piece.sockets_total);
         if !is_of_batch || bytes > bytes_total || sockets > sockets_total {
             return Err(self.out_of_turn("Piece"));
         }
         if bytes == bytes_total && sockets == sockets_total {
-            let Piece { group, bytes, .. } = coming.piece;
+            let Coming { piece: Piece { group, .. }, bytes, .. } = coming;
             self.groups.push(ReceivedGroup { group, bytes, sockets });
         } else {
             self.coming = Some(coming);
@@ -383,7 +387,7 @@ impl Taker {
         else {
             return Err(self.out_of_turn("State"));
         };
-        held.extend(bytes);
+        append(held, bytes);
         *to_come = left;
         if self.state == State::Done && left == 0 {
             let bytes = mem::take(held);
@@ -475,9 +479,26 @@ impl Coming {
             && (!next.bytes.is_empty() || next.sockets > 0)
     }
 
+    fn new(mut piece: Piece) -> Self {
+        let bytes = Zeroizing::new(mem::take(&mut piece.bytes));
+        Self { sockets: piece.sockets, piece, bytes }
+    }
+
     fn and(mut self, next: Piece) -> Self {
-        self.piece.bytes.extend(next.bytes);
+        append(&mut self.bytes, next.bytes);
         self.sockets = self.sockets.saturating_add(next.sockets);
         self
     }
+}
+
+/// Appends bytes that may have keys in them, and leaves no copy behind.
+fn append(held: &mut Zeroizing<Vec<u8>>, mut more: Vec<u8>) {
+    let len = held.len().saturating_add(more.len());
+    if len > held.capacity() {
+        let mut larger = Zeroizing::new(Vec::with_capacity(len.next_power_of_two()));
+        larger.extend_from_slice(held);
+        *held = larger;
+    }
+    held.extend_from_slice(&more);
+    more.zeroize();
 }

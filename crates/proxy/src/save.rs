@@ -14,6 +14,7 @@ mod exchanges;
 use std::sync::Arc;
 
 use config::snapshot::{ClusterId, Id};
+use postcard::ser_flavors::Size;
 use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
 
@@ -240,8 +241,12 @@ impl Proxy {
             self.cx.retire_former();
         }
         self.settle(now);
-        let mut bytes = VERSION.to_be_bytes().to_vec();
-        bytes.extend(postcard::to_stdvec(&group).expect("memory is the only thing it needs"));
+        let version = VERSION.to_be_bytes();
+        let len = postcard::serialize_with_flavor(&group, Size::default()).unwrap_or_default();
+        // There are keys in it: where a vector grows, it leaves a copy behind.
+        let mut bytes = Vec::with_capacity(version.len() + len);
+        bytes.extend_from_slice(&version);
+        let bytes = postcard::to_extend(&group, bytes).expect("memory is all that it needs");
         Some(Saved { bytes, connections, clusters })
     }
 

@@ -12,7 +12,8 @@ use crate::block::Announced;
 use crate::emitter::CounterSource;
 use crate::events::{
     AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, ConfigResources,
-    ConnectionMoved, EjectionCounted, LabelId, OutlierCluster, SourceAnswered, SourceResources,
+    ConnectionMoved, EjectionCounted, HandoverEnded, LabelId, OutlierCluster, SourceAnswered,
+    SourceResources,
 };
 use crate::former::Former;
 use crate::metrics::config::ControlCounters;
@@ -174,6 +175,11 @@ impl Collector {
     /// Takes how many handovers led to this process.
     pub fn set_generation(&mut self, generation: u64) {
         self.readings.control.set_generation(generation);
+    }
+
+    /// See [`HandoverEnded`].
+    pub fn handover_ended(&mut self, event: &HandoverEnded) {
+        self.readings.control.handover_ended(event);
     }
 
     /// See [`AccessLogWriteFailed`].

@@ -14,8 +14,8 @@ mod worker;
 
 pub use config::{
     AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, ConfigResources,
-    ConnectionMoved, EJECTION_REASONS, EjectionCounted, OutlierCluster, SourceAnswered, SourceKind,
-    SourceResources,
+    ConnectionMoved, EJECTION_REASONS, EjectionCounted, HANDOVER_RESULTS, HandoverEnded,
+    OutlierCluster, SourceAnswered, SourceKind, SourceResources,
 };
 pub use connection::{
     ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened, ConnectionRefused,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use proxy::ConnKey;
 use proxy::save::{Movable, RestoreError};
+use zeroize::Zeroizing;
 
 use crate::mailbox::{Give, Given, Kept, Origin, Take, Taken, Wanted, Weigh, Weighed, Work};
 use crate::sockets::Flags;
@@ -21,7 +22,7 @@ const SLOTS_MAX: u32 = 4096;
 #[derive(Debug)]
 pub struct Moving<S> {
     /// The saved state, without the sockets.
-    pub bytes: Vec<u8>,
+    pub bytes: Zeroizing<Vec<u8>>,
     /// The sockets, in the order in which [`Worker::restore`] wants them back. None for a
     /// connection that has no socket yet.
     pub sockets: Vec<Option<S>>,
@@ -151,7 +152,7 @@ impl<W: World> Worker<W> {
         }
         self.proxy.on_saved(&saved, now);
         self.perform();
-        Some(Moving { bytes: saved.bytes, sockets })
+        Some(Moving { bytes: Zeroizing::new(saved.bytes), sockets })
     }
 
     /// Takes over connections that [`Worker::save`] took out of another worker.

@@ -67,6 +67,7 @@ pub(crate) enum Page {
     Clusters(Listing),
     Listeners(Listing),
     Sources,
+    Handover,
     Stats {
         filter: String,
     },
@@ -119,6 +120,7 @@ const PATHS: &[(&str, &str, &str)] = &[
     ),
     ("GET, HEAD", "/listeners", "listeners, where they are bound and what they carry; ?filter="),
     ("GET, HEAD", "/sources", "where endpoints and clusters come from, and what became of them"),
+    ("GET, HEAD", "/handover", "the last handover to or from another process, phase by phase"),
     (
         "GET, HEAD",
         "/explain",
@@ -149,6 +151,7 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
             Err(hint) => Asked::Nothing(Answer::text(400, hint + "\n")),
         },
         "/sources" => Asked::Page(Page::Sources),
+        "/handover" => Asked::Page(Page::Handover),
         "/explain" if query.is_empty() => Asked::Nothing(Answer::text(200, explain::USAGE)),
         "/explain" => match explain::wanted(arguments(query)) {
             Ok(request) => Asked::Explain(request),

@@ -3,11 +3,13 @@
 use std::os::fd::OwnedFd;
 
 use config::snapshot::Address;
+use telemetry::events::HandoverEnded;
 use tokio::sync::mpsc;
 
 use super::{Reading, Running, State};
 use crate::admin::{AdminSocket, Query, Scope, Server, own_admin_files};
 use crate::handover::{Begun, HandoverStep};
+use crate::handover_report::HandoverNews;
 use crate::run::Outcome;
 use crate::workers::Workers;
 
@@ -112,14 +114,39 @@ impl<W: Workers> Running<W> {
             HandoverStep::Finish => self.finish_giving(),
             HandoverStep::TakenOver { totals, generation, reply } => {
                 self.collector.set_generation(generation);
+                self.handover_report.generation = generation;
                 self.take_over(totals.as_deref());
                 let _ = reply.send(());
             }
+            HandoverStep::News(news) => self.on_handover_news(news),
             HandoverStep::Update(totals) => self.collector.set_former_totals(&totals),
             HandoverStep::Stop(reason) => {
                 self.workers.stop();
                 self.outcome = Some(Outcome::Failed(reason));
             }
+        }
+    }
+
+    fn on_handover_news(&mut self, news: HandoverNews) {
+        let result = match &news {
+            HandoverNews::Ended(result, _) => Some(*result),
+            _ => None,
+        };
+        self.handover_report.on_news(news);
+        // The process counts that goes on.
+        if let Some(result) = result {
+            let groups = self.handover_report.moved();
+            self.collector.handover_ended(&HandoverEnded { result: result.as_str(), groups });
+        }
+    }
+
+    /// What the process is at, for the page.
+    pub(super) const fn handover_state(&self) -> &'static str {
+        match self.handing {
+            Handing::None => "none",
+            Handing::Giving { .. } => "giving",
+            Handing::Given(_) => "given",
+            Handing::Taking => "taking",
         }
     }
 

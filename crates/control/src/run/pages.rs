@@ -89,6 +89,7 @@ impl<W: Workers> Running<W> {
                 let _ = reply.send(page);
                 return;
             }
+            Page::Handover => Answer::json(&self.handover_report.to_json(self.handover_state())),
             Page::Sources => {
                 self.describe_sources();
                 Answer::json(&self.sources())

@@ -153,6 +153,7 @@ impl EarlyPages {
             Page::Drain => Answer::text(202, "draining\n"),
             Page::Clusters(_)
             | Page::Listeners(_)
+            | Page::Handover
             | Page::Sources
             | Page::Release
             | Page::Runtime(_) => Answer::text(503, reason(warming) + "\n"),

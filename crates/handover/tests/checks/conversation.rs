@@ -46,7 +46,7 @@ impl Pair {
         let group = |group: u32| {
             // Some in several pieces, and with more sockets than a packet takes.
             let bytes = vec![7; if group == 3 { 150_000 } else { 40 + group as usize }];
-            GivenGroup { group, bytes, sockets: if group == 5 { 600 } else { 2 } }
+            GivenGroup { group, bytes: bytes.into(), sockets: if group == 5 { 600 } else { 2 } }
         };
         Self {
             giver: Giver::new("1.0.0", FORM, 40, 0, deadlines, 0),
@@ -84,7 +84,7 @@ impl Pair {
         };
         if let Some((frame, descriptors)) = sent {
             assert!(frame.len() <= FRAME_BYTES_MAX && descriptors <= 253);
-            return self.to_taker.push_back((frame, descriptors));
+            return self.to_taker.push_back((frame.to_vec(), descriptors));
         }
         match action {
             GiverAction::Describe => {
@@ -108,7 +108,7 @@ impl Pair {
             }
             GiverAction::TakeBack(refused) => self.returned.push(refused.group),
             GiverAction::Summarize => {
-                let states = [("counters".to_owned(), vec![1; 100_000])];
+                let states = [("counters".to_owned(), vec![1; 100_000].into())];
                 self.giver.commit(&states, self.now);
             }
             GiverAction::Committed
@@ -124,7 +124,7 @@ impl Pair {
         match action {
             TakerAction::Send(frame) => {
                 assert!(frame.len() <= FRAME_BYTES_MAX);
-                self.to_giver.push_back((frame, 0));
+                self.to_giver.push_back((frame.to_vec(), 0));
             }
             TakerAction::Compare(_) => self.taker.compared(Vec::new(), self.now),
             TakerAction::Listen(_) => self.taker.serving(self.now),

@@ -17,13 +17,14 @@ use ::handover::{
     SocketKey, UpgradeRequest,
 };
 use config::snapshot::HandoverOptions;
-use control::{Begun, HandoverStep};
+use control::{Begun, HandoverNews, HandoverResult, HandoverStep};
 use io::packets::{PacketListener, ProcessHandle};
 use proxy::save::VERSION as FORM;
 use tls::TicketRing;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 use worker::{Give, Message as Mail, Origin, Take, Wanted};
+use zeroize::Zeroizing;
 
 use super::groups::GivenAway;
 use super::line::{Incoming, Line, now};
@@ -191,7 +192,7 @@ impl Giving {
             match line.receive(Some(until)) {
                 Ok(Incoming::Frame(frame, 0)) => {
                     return match Message::decode(&frame) {
-                        Ok(Some(Message::Hello(hello))) => Some((frame, hello.purpose)),
+                        Ok(Some(Message::Hello(hello))) => Some((frame.to_vec(), hello.purpose)),
                         _ => {
                             refuse(line, "its first frame is no hello".to_owned());
                             None
@@ -266,6 +267,13 @@ impl Giving {
         let open = io::limits::open_files().unwrap_or_default();
         let mut giver = Giver::new(VERSION, FORM, open, self.generation, deadlines, began);
         giver.on_frame(hello, 0, began);
+        let version = match Message::decode(hello) {
+            Ok(Some(Message::Hello(hello))) => hello.program,
+            _ => String::new(),
+        };
+        let began_with = HandoverNews::Began { is_giver: true, pid: line.peer.pid, version };
+        // Control ends with the process.
+        let _ = self.control.blocking_send(HandoverStep::News(began_with));
         Attempt {
             giving: self,
             // Before anything is said: the id cannot be another's then.
@@ -413,6 +421,7 @@ impl Attempt<'_> {
     fn enter(&self, phase: Phase) {
         let ms = now().saturating_sub(self.began) / 1_000_000;
         tracing::info!(%phase, ms, pid = self.line.peer.pid, "handover");
+        self.news(HandoverNews::Phase(phase.as_str(), ms));
         self.tell(&format!("{phase} after {ms} ms"));
     }
 
@@ -574,18 +583,17 @@ impl Attempt<'_> {
         }
     }
 
-    fn summary(&self) -> Option<Vec<(String, Vec<u8>)>> {
+    fn summary(&self) -> Option<Vec<(String, Zeroizing<Vec<u8>>)>> {
         let (reply, totals) = oneshot::channel();
         self.step(HandoverStep::Summarize(reply));
         let totals = totals.blocking_recv().ok()?;
-        Some(vec![("totals".to_owned(), totals)])
+        Some(vec![("totals".to_owned(), totals.into())])
     }
 
     /// What else goes along when the other process becomes the process.
-    fn whole_state(&self) -> Option<Vec<(String, Vec<u8>)>> {
+    fn whole_state(&self) -> Option<Vec<(String, Zeroizing<Vec<u8>>)>> {
         let mut states = self.summary()?;
-        let keys = self.giving.ticket_ring.write();
-        states.push((TICKET_KEYS.to_owned(), keys.to_vec()));
+        states.push((TICKET_KEYS.to_owned(), self.giving.ticket_ring.write()));
         Some(states)
     }
 
@@ -596,6 +604,7 @@ impl Attempt<'_> {
         self.given.clear();
         self.begun = None;
         self.giving.contacts.former().leave();
+        self.count();
         self.step(HandoverStep::Committed(pid));
         let ms = now().saturating_sub(self.began) / 1_000_000;
         let left: u32 = self.left.iter().map(|left| left.count).sum();
@@ -639,6 +648,9 @@ impl Attempt<'_> {
         if !self.is_accepting {
             self.giving.contacts.post_all(|| Mail::AcceptAgain);
         }
+        self.count();
+        let result = HandoverResult::RolledBack;
+        self.news(HandoverNews::Ended(result, failure.to_string()));
         self.step(HandoverStep::RolledBack);
         tracing::error!(pid, returned, ended, "the handover is rolled back: {failure}");
         let mut reason = failure.to_string();
@@ -653,6 +665,7 @@ impl Attempt<'_> {
 
     /// The other process has compared the configurations, and ends.
     fn on_checked(&mut self) -> End {
+        self.news(HandoverNews::Ended(HandoverResult::Checked, String::new()));
         self.step(HandoverStep::RolledBack);
         tracing::info!(pid = self.line.peer.pid, "compared with another process's configuration");
         if let Some(asked) = self.asked.take() {
@@ -677,8 +690,20 @@ impl Attempt<'_> {
         tracing::error!(pid, "the new process ended in its probation: this one accepts again");
         io::own_socket_files(true);
         self.giving.contacts.post_all(|| Mail::AcceptAgain);
+        let reason = "it ended in its probation".to_owned();
+        self.news(HandoverNews::Ended(HandoverResult::StoodIn, reason));
         self.step(HandoverStep::AcceptAgain);
         End::Back
+    }
+
+    fn news(&self, news: HandoverNews) {
+        self.step(HandoverStep::News(news));
+    }
+
+    /// Says how many have moved, and what stays.
+    fn count(&self) {
+        let left = self.left.iter().map(|left| (left.reason.clone(), left.count)).collect();
+        self.news(HandoverNews::Counted { moved: self.moved, left });
     }
 
     fn step(&self, step: HandoverStep<DataPath>) {

@@ -4,6 +4,7 @@
 use io::packets::shut;
 use io::{Socket, Traffic};
 use worker::Moving;
+use zeroize::Zeroizing;
 
 /// A group that was given away, until the other process is the process.
 #[derive(Debug)]
@@ -31,12 +32,14 @@ impl GivenAway {
 
     /// The bytes of the group, with what says which of its connections have a socket in front: their number
     /// in four bytes, and a byte for each.
-    pub(crate) fn envelope(&self) -> Vec<u8> {
-        let sockets = &self.moving.sockets;
-        let count = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
-        let mut bytes = count.to_be_bytes().to_vec();
+    pub(crate) fn envelope(&self) -> Zeroizing<Vec<u8>> {
+        let Moving { bytes: group, sockets } = &self.moving;
+        let count = u32::try_from(sockets.len()).unwrap_or(u32::MAX).to_be_bytes();
+        let len = count.len() + sockets.len() + group.len();
+        let mut bytes = Zeroizing::new(Vec::with_capacity(len));
+        bytes.extend(count);
         bytes.extend(sockets.iter().map(|socket| u8::from(socket.is_some())));
-        bytes.extend(&self.moving.bytes);
+        bytes.extend_from_slice(group);
         bytes
     }
 
@@ -64,7 +67,9 @@ impl GivenAway {
 }
 
 /// Takes an envelope apart: the connections' bytes, and which of them have a socket.
-pub(crate) fn open_envelope(mut bytes: Vec<u8>) -> Option<(Vec<u8>, Vec<bool>)> {
+pub(crate) fn open_envelope(
+    mut bytes: Zeroizing<Vec<u8>>,
+) -> Option<(Zeroizing<Vec<u8>>, Vec<bool>)> {
     let count = u32::from_be_bytes(*bytes.first_chunk()?);
     let end = usize::try_from(count).ok()?.checked_add(4)?;
     let has_socket = bytes.get(4..end)?.iter().map(|byte| *byte != 0).collect();
@@ -80,15 +85,16 @@ mod tests {
     fn an_envelope_says_which_connections_have_a_socket() {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let socket = Socket::from(std::os::fd::OwnedFd::from(one));
-        let moving = Moving { bytes: b"state".to_vec(), sockets: vec![None, Some(socket), None] };
+        let moving =
+            Moving { bytes: b"state".to_vec().into(), sockets: vec![None, Some(socket), None] };
         let given = GivenAway::new(0, moving);
         let envelope = given.envelope();
         let opened = open_envelope(envelope.clone()).unwrap();
-        assert_eq!(opened, (b"state".to_vec(), vec![false, true, false]));
+        assert_eq!(opened, (b"state".to_vec().into(), vec![false, true, false]));
         for end in 0..7 {
-            assert_eq!(open_envelope(envelope[..end].to_vec()), None, "{end}");
+            assert_eq!(open_envelope(envelope[..end].to_vec().into()), None, "{end}");
         }
-        assert_eq!(open_envelope(vec![255, 255, 255, 255, 1]), None);
+        assert_eq!(open_envelope(vec![255, 255, 255, 255, 1].into()), None);
         assert!(given.is_untouched(), "it was not sent");
     }
 }

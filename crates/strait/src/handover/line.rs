@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ::handover::{FRAME_BYTES_MAX, Message};
 use io::packets::{PacketError, Packets, Peer, Received};
+use zeroize::{Zeroize as _, Zeroizing};
 
 /// How long a frame may wait for room in the socket.
 const SEND_TIMEOUT: Duration = Duration::from_secs(2);
@@ -27,7 +28,7 @@ pub(crate) struct Line {
 #[derive(Debug)]
 pub(crate) enum Incoming {
     /// A frame, with so many descriptors.
-    Frame(Vec<u8>, usize),
+    Frame(Zeroizing<Vec<u8>>, usize),
     /// The other side's end.
     End,
     /// Nothing for a moment.
@@ -63,9 +64,9 @@ impl Line {
             Received::Packet(length, descriptors) => {
                 let count = descriptors.len();
                 self.descriptors.extend(descriptors);
-                let frame = self.buffer.get(..length).unwrap_or_default().to_vec();
+                let frame = self.buffer.get(..length).unwrap_or_default().to_vec().into();
                 // Keys of connections were in it.
-                self.buffer.get_mut(..length).unwrap_or_default().fill(0);
+                self.buffer.get_mut(..length).unwrap_or_default().zeroize();
                 Ok(Incoming::Frame(frame, count))
             }
             Received::End => Ok(Incoming::End),

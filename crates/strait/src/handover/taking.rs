@@ -1,6 +1,7 @@
 //! The new process's side: until it has the listening sockets on the thread that starts the process, and from
 //! there on a thread of its own.
 
+use std::mem;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,11 +9,11 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use ::handover::{
-    Deadlines, Difference, Failure, Part, PartKind, ReceivedGroup, Refused, SocketKey, Taker,
-    TakerAction, Welcome,
+    Deadlines, Difference, Failure, Left, Part, PartKind, Phase, ReceivedGroup, Refused, SocketKey,
+    Taker, TakerAction, Welcome,
 };
 use config::snapshot::HandoverOptions;
-use control::HandoverStep;
+use control::{HandoverNews, HandoverResult, HandoverStep};
 use io::Socket;
 use io::inherited::Inherited;
 use io::packets::{PacketListener, Packets};
@@ -41,6 +42,13 @@ pub(crate) struct Taking {
     line: Line,
     taker: Taker,
     differing: Arc<Differing>,
+    /// Version of the other program.
+    version: String,
+    began: u64,
+    /// The phases that have begun, and how many milliseconds after the beginning.
+    phases: Vec<(&'static str, u64)>,
+    moved: u64,
+    left: Vec<Left>,
     /// Which handover it is, counted from the first process on.
     pub(crate) generation: u64,
     /// Where other processes connect to, from COMMIT on.
@@ -112,7 +120,18 @@ pub(crate) fn ask(
     let deadlines = Deadlines { total: options.timeout, ..Deadlines::default() };
     let descriptors = io::limits::open_files_max();
     let taker = Taker::new(VERSION, vec![FORM], descriptors, is_check, deadlines, now());
-    let taking = Taking { line, taker, differing: Arc::default(), generation: 0, listener: None };
+    let taking = Taking {
+        line,
+        taker,
+        differing: Arc::default(),
+        version: String::new(),
+        began: now(),
+        phases: Vec::new(),
+        moved: 0,
+        left: Vec::new(),
+        generation: 0,
+        listener: None,
+    };
     taking.receive_sockets(snapshot, is_check)
 }
 
@@ -127,6 +146,7 @@ impl Taking {
         loop {
             while let Some(action) = self.taker.poll() {
                 match action {
+                    TakerAction::Enter(phase) => drop(self.enter(phase)),
                     TakerAction::Send(frame) => self.send(&frame),
                     TakerAction::Welcomed(welcome) => self.on_welcome(&welcome),
                     TakerAction::Compare(theirs) => {
@@ -152,8 +172,16 @@ impl Taking {
         }
     }
 
+    /// Notes that a phase began.
+    fn enter(&mut self, phase: Phase) -> HandoverNews {
+        let after_ms = now().saturating_sub(self.began) / 1_000_000;
+        self.phases.push((phase.as_str(), after_ms));
+        HandoverNews::Phase(phase.as_str(), after_ms)
+    }
+
     fn on_welcome(&mut self, welcome: &Welcome) {
         self.generation = welcome.generation + 1;
+        self.version = welcome.program.clone();
         let needed = welcome.descriptors.saturating_add(OWN_DESCRIPTORS);
         let limit = io::limits::open_files_max();
         if needed > limit {
@@ -221,6 +249,13 @@ impl Taking {
     ) -> Option<Self> {
         let differing = Arc::clone(&self.differing);
         contacts.post_all(|| Mail::Differing(Arc::clone(&differing)));
+        // Control ends with the process; the same below.
+        let news = |news| drop(control.blocking_send(HandoverStep::News(news)));
+        let (pid, version) = (self.line.peer.pid, self.version.clone());
+        news(HandoverNews::Began { is_giver: false, pid, version });
+        for (phase, after_ms) in &self.phases {
+            news(HandoverNews::Phase(phase, *after_ms));
+        }
         if are_running(contacts) {
             self.taker.serving(now());
         } else {
@@ -230,9 +265,15 @@ impl Taking {
         loop {
             while let Some(action) = self.taker.poll() {
                 match action {
+                    TakerAction::Enter(phase) => news(self.enter(phase)),
                     TakerAction::Send(frame) => self.send(&frame),
                     TakerAction::Take { batch, groups } => {
+                        let count = groups.len() as u64;
                         let refused = self.take(groups, contacts, &mut next);
+                        self.moved += count.saturating_sub(refused.len() as u64);
+                        for refused in &refused {
+                            Left::add(&mut self.left, &refused.reason, 1);
+                        }
                         self.taker.taken(batch, refused, now());
                     }
                     TakerAction::Commit { states, is_alone } => {
@@ -241,7 +282,12 @@ impl Taking {
                         if let Some(keys) = states.get(TICKET_KEYS) {
                             ticket_ring.adopt(keys);
                         }
-                        self.commit(states.get("totals"), is_alone, control);
+                        let totals = states.get("totals").map(|totals| totals.to_vec());
+                        self.commit(totals, is_alone, control);
+                        let left = mem::take(&mut self.left).into_iter();
+                        let left = left.map(|left| (left.reason, left.count)).collect();
+                        news(HandoverNews::Counted { moved: self.moved, left });
+                        news(HandoverNews::Ended(HandoverResult::Completed, String::new()));
                         self.taker.committed();
                         while let Some(action) = self.taker.poll() {
                             if let TakerAction::Send(frame) = action {
@@ -256,7 +302,7 @@ impl Taking {
                         // Control ends the process, and with it the connection to the other one, which
                         // then knows that nothing is used here any more.
                         let _ = control.blocking_send(HandoverStep::Stop(reason));
-                        std::mem::forget(self);
+                        mem::forget(self);
                         return None;
                     }
                     _ => {}
@@ -310,7 +356,7 @@ impl Taking {
 
     fn commit(
         &self,
-        totals: Option<&Vec<u8>>,
+        totals: Option<Vec<u8>>,
         is_alone: bool,
         control: &Sender<HandoverStep<DataPath>>,
     ) {
@@ -320,7 +366,7 @@ impl Taking {
             tracing::error!(pid, "the former process ended in the handover: this one goes on");
         }
         let (reply, is_done) = oneshot::channel();
-        let (totals, generation) = (totals.cloned(), self.generation);
+        let generation = self.generation;
         let step = HandoverStep::TakenOver { totals, generation, reply };
         // Control ends with the process.
         let _ = control.blocking_send(step);
@@ -335,7 +381,7 @@ impl Taking {
                 match action {
                     TakerAction::Update { topic, bytes } if topic == "totals" => {
                         // Control ends with the process.
-                        let _ = control.blocking_send(HandoverStep::Update(bytes));
+                        let _ = control.blocking_send(HandoverStep::Update(bytes.to_vec()));
                     }
                     _ => {}
                 }

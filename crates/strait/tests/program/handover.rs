@@ -89,6 +89,19 @@ fn kept_and_busy_connections_go_on_in_the_new_process() {
     }
     assert_eq!(get(strait.listener, "/").status, 200);
     assert_eq!(get(strait.admin, "/ready").text(), "ready\n");
+    let page = strait.admin_json("/handover");
+    let last = &page["last"];
+    assert_eq!((&page["generation"], &page["state"]), (&1.into(), &"none".into()), "{page}");
+    assert_eq!((&last["role"], &last["result"]), (&"taker".into(), &"completed".into()), "{page}");
+    assert_eq!(last["version"], env!("CARGO_PKG_VERSION"));
+    assert!(last["groups_moved"].as_u64().unwrap() >= 102, "{page}");
+    let phases: Vec<_> = last["phases"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert!(phases.contains(&&"config".into()) && phases.contains(&&"commit".into()), "{page}");
+    assert_eq!(strait.metric("strait_handovers_total"), 1.0);
+    assert_eq!(
+        strait.metric("strait_handover_groups_total"),
+        last["groups_moved"].as_f64().unwrap()
+    );
 }
 
 #[test]
@@ -116,17 +129,22 @@ fn counters_go_on_and_gauges_are_right() {
     assert_eq!(strait.metric("strait_downstream_connections_closed_total"), 10.0);
 }
 
-#[test]
-fn sessions_are_resumed_after_two_handovers() {
-    let (service, mut successors) = (Service::start("one"), Successors::default());
-    let scratch = certificates();
+/// A configuration that ends TLS.
+fn over_tls(scratch: &Scratch, service: &Service) -> String {
     let (chain, key) = (scratch.path("site.pem"), scratch.path("site.key"));
     let tls = format!(
         "routes: all, tls: {{ certificates: [{{ chain: {}, key: {} }}] }} }}",
         chain.display(),
         key.display()
     );
-    let config = forward_to(service.address).replace("routes: all }", &tls);
+    forward_to(service.address).replace("routes: all }", &tls)
+}
+
+#[test]
+fn sessions_are_resumed_after_two_handovers() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let scratch = certificates();
+    let config = over_tls(&scratch, &service);
     let config = with_handover(&scratch, &config, "probation: 0s");
     let strait = Strait::run_in(scratch, &config);
     for version in [Version::Tls12, Version::Tls13] {
@@ -187,6 +205,13 @@ fn a_new_process_that_cannot_serve_changes_nothing() {
     let file = strait.path("taken.yaml");
     let output = self::strait(&["upgrade", "-c", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    let last = strait.admin_json("/handover")["last"].clone();
+    assert_eq!(
+        (&last["role"], &last["result"]),
+        (&"giver".into(), &"rolled_back".into()),
+        "{last}"
+    );
+    assert!(last["reason"].is_string(), "{last}");
     let response = client.get("/");
     assert_eq!((response.status, response.field("connection")), (200, None));
     assert_eq!(get(strait.listener, "/").status, 200);

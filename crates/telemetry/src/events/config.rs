@@ -111,6 +111,18 @@ pub struct ConnectionMoved {
     pub is_moved: bool,
 }
 
+/// A handover between this process and another ended, and this one goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandoverEnded {
+    /// How, by one of [`HANDOVER_RESULTS`].
+    pub result: &'static str,
+    /// Groups of connections that moved.
+    pub groups: u64,
+}
+
+/// How handovers end.
+pub const HANDOVER_RESULTS: [&str; 4] = ["completed", "rolled_back", "stood_in", "checked"];
+
 /// The options for which an endpoint is ejected.
 pub const EJECTION_REASONS: [&str; 5] =
     ["errors_5xx", "errors_gateway", "errors_local", "success_rate", "failure_percentage"];

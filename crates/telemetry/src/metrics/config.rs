@@ -7,7 +7,7 @@ use super::outlier::Outliers;
 use super::{BOUNDS_COARSE, Family, MetricType};
 use crate::events::{
     AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, ConfigResources,
-    ConnectionMoved, SourceAnswered, SourceKind, SourceResources,
+    ConnectionMoved, HANDOVER_RESULTS, HandoverEnded, SourceAnswered, SourceKind, SourceResources,
 };
 use crate::histogram::{Histogram, HistogramTotals};
 use crate::totals::SourceTotals;
@@ -37,6 +37,8 @@ pub(crate) struct ControlCounters {
     /// Moves that were asked for and those that `rebalance` chose: done, and refused.
     moves: [[u64; 2]; 2],
     generation: u64,
+    handovers: [u64; HANDOVER_RESULTS.len()],
+    handover_groups: u64,
 }
 
 impl ControlCounters {
@@ -51,6 +53,15 @@ impl ControlCounters {
 
     pub(crate) fn set_generation(&mut self, generation: u64) {
         self.generation = generation;
+    }
+
+    pub(crate) fn handover_ended(&mut self, event: &HandoverEnded) {
+        for (result, count) in HANDOVER_RESULTS.iter().zip(&mut self.handovers) {
+            *count = count.saturating_add(u64::from(*result == event.result));
+        }
+        if event.result == "completed" {
+            self.handover_groups = self.handover_groups.saturating_add(event.groups);
+        }
     }
 
     pub(crate) fn connection_moved(&mut self, event: ConnectionMoved) {
@@ -180,6 +191,26 @@ pub(super) static FAMILIES: &[Family] = &[
         help: "How many handovers led to this process: 0 for one that was started without.",
         labels: &[],
         samples: |view, out| out.number(&[], view.control.generation),
+    },
+    Family {
+        name: "strait_handovers_total",
+        kind: MetricType::Counter,
+        help: "Handovers to another process, by how they ended: `completed`; `rolled_back`, if the giver went on; \
+               `stood_in`, if the taker ended in its probation and the giver went on; `checked`, if configurations \
+               were only compared.",
+        labels: &["result"],
+        samples: |view, out| {
+            for (result, count) in HANDOVER_RESULTS.iter().zip(view.control.handovers) {
+                out.number(&[result], count);
+            }
+        },
+    },
+    Family {
+        name: "strait_handover_groups_total",
+        kind: MetricType::Counter,
+        help: "Groups of connections that moved in handovers.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.control.handover_groups),
     },
     Family {
         name: "strait_connection_moves_total",
