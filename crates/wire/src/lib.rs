@@ -6,7 +6,8 @@
 //! and restored elsewhere.
 //!
 //! Where to look: [`buffer`] holds bytes in flight, [`head`] is what every HTTP codec turns a
-//! message's head into, [`h1`] is HTTP/1 and [`h2`] HTTP/2, [`grpc`] is what gRPC adds to them,
+//! message's head into, [`h1`] is HTTP/1 and [`h2`] HTTP/2, [`grpc`] is what gRPC adds to them, [`rpc`] is what
+//! other RPC protocols have in common,
 //! [`path`] and [`host`] decide what is routed on, [`proxy_protocol`] is the PROXY header of a
 //! connection, [`tls`] reads the ClientHello and has the record layer for connections whose
 //! handshake is done, and [`upgrade`] reads `Upgrade` lists.
@@ -21,6 +22,7 @@ pub mod head;
 pub mod host;
 pub mod path;
 pub mod proxy_protocol;
+pub mod rpc;
 pub mod tls;
 pub mod upgrade;
 

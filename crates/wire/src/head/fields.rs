@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::known::KnownSet;
-use super::{Known, RequestFacts, ResponseFacts};
+use super::{Known, RequestFacts, ResponseFacts, RpcFacts};
 use crate::octets;
 
 /// Reusable storage for the index over one head.
@@ -21,6 +21,7 @@ pub struct HeadIndex {
     pub(crate) added: Vec<u8>,
     pub(crate) request: RequestFacts,
     pub(crate) response: ResponseFacts,
+    pub(crate) rpc: RpcFacts,
     /// The host in lower case.
     pub(crate) host: Span,
     pub(crate) upgrade: Option<Span>,
@@ -118,6 +119,7 @@ impl HeadIndex {
         self.added.clear();
         self.request = RequestFacts::default();
         self.response = ResponseFacts::default();
+        self.rpc.is_rpc = false;
         self.host = Span::default();
         self.upgrade = None;
         self.has_unusual_names = false;
@@ -256,10 +258,16 @@ impl HeadIndex {
 
     /// An entry for a field that is not from the block, or `None` if it is the encoder's to write.
     fn add_field(&mut self, known: Known, name: &[u8], value: &[u8]) -> Option<FieldEntry> {
-        debug_assert!(octets::is_token(name), "{:?}", name.escape_ascii().to_string());
+        // In a frame of RPC lengths stand in front, so that any bytes may.
         debug_assert!(
-            value.iter().all(|&octet| octets::is_value_octet(octet))
-                && octets::trim(value).len() == value.len(),
+            self.rpc.is_rpc || octets::is_token(name),
+            "{:?}",
+            name.escape_ascii().to_string()
+        );
+        debug_assert!(
+            self.rpc.is_rpc
+                || value.iter().all(|&octet| octets::is_value_octet(octet))
+                    && octets::trim(value).len() == value.len(),
             "{:?}",
             value.escape_ascii().to_string(),
         );
