@@ -7,6 +7,7 @@
 
 mod access_log;
 mod assignments;
+mod calls;
 mod clusters;
 mod delivered;
 mod edits;
@@ -56,10 +57,11 @@ use crate::map::Map;
 use crate::metrics::Metrics;
 use crate::nearest;
 use crate::origins::Origins;
+use crate::protocols::Protocols;
 use crate::runtime::Runtime;
 use crate::snapshot::{
     AccessLog, Address, Cluster, HandoverOptions, Http2Options, Limits, Listener, Ping, Resolvers,
-    RouteTable, Snapshot, StartupOptions,
+    RouteTable, RpcOptions, Snapshot, StartupOptions,
 };
 use crate::tree::{Node, Site};
 use crate::units::Size;
@@ -95,6 +97,7 @@ pub(crate) struct Parts<F> {
     pub(crate) resolvers: Resolvers,
     pub(crate) limits: Limits,
     pub(crate) access_log: AccessLog,
+    pub(crate) protocols: Protocols,
     pub(crate) metrics: Metrics,
     pub(crate) rebalance: Rebalance,
     pub(crate) runtime: Runtime,
@@ -307,6 +310,7 @@ pub(crate) fn parts<F>(
     warn_unused(&file.clusters, &cluster_names, &site.key("clusters"), context.findings);
     hashing::check(file, site, context.findings);
     subsets::check(file, site, context.findings);
+    calls::check(file, site, context.kinds, context.findings);
     routes::check_clients(file, site, context.findings);
     routes::check_slashes(file, site, context.findings);
     routes::check_access(file, site, context.findings);
@@ -324,6 +328,7 @@ pub(crate) fn parts<F>(
         limits: limits(&file.limits),
         metrics: file.metrics,
         rebalance: file.rebalance,
+        protocols: context.kinds.protocols().clone(),
         wanted: cluster_names.others.keys().map(|name| Arc::from(&**name)).collect(),
         origins: Origins::read(site.node(), context.findings.places()),
         source: resolved::sections(file, context.former.map(|former| &*former.source)),
@@ -530,6 +535,14 @@ fn http2(file: &file::Http2, site: &Site<'_>, findings: &mut Findings<'_>) -> Ht
         work_per_second: file.work_per_second,
         early_reset: file.early_reset.0,
         ping: file.ping.map(|ping| Ping { interval: ping.interval.0, timeout: ping.timeout.0 }),
+    }
+}
+
+fn rpc(file: file::Rpc) -> RpcOptions {
+    RpcOptions {
+        requests_max: file.requests_max,
+        head_bytes_max: u32::try_from(file.head_max.0).unwrap_or(u32::MAX),
+        body_bytes_max: file.body_max.0,
     }
 }
 

@@ -149,7 +149,7 @@ pub const KEEPALIVE_INTERVAL: Period = Period::from_secs(10);
 /// Unanswered keepalive probes: a peer that is gone is noticed within 90 s.
 pub const KEEPALIVE_PROBES: NonZeroU32 = non_zero(3);
 
-/// Bytes read from a request body that nobody wants any more: what a common socket buffer holds.
+/// Bytes read from a request body that no exchange wants any more: what a common socket buffer holds.
 pub const DISCARD_MAX: Size = Size::from_kib(256);
 
 /// Time a closing connection is still read from: a few round trips.
@@ -183,6 +183,15 @@ pub const UPGRADE: &str = "websocket";
 
 /// Streams of a connection: the least that RFC 9113, section 6.5.2, recommends.
 pub const STREAMS_MAX: NonZeroU32 = non_zero(100);
+
+/// Calls of a connection: clients of RPC usually have one for each address, and thousands of calls on it.
+pub const RPC_REQUESTS_MAX: NonZeroU32 = non_zero(4_096);
+
+/// What a buffer holds beside a little of the body.
+pub const RPC_HEAD_MAX: Size = Size::from_kib(60);
+
+/// Java's Dubbo takes 8 MiB (`payload`); Bolt names no bound.
+pub const RPC_BODY_MAX: Size = Size::from_kib(8 << 10);
 
 /// 5 Mbit/s for one stream at 100 ms of distance.
 pub const STREAM_WINDOW_MAX: Size = Size::from_kib(64);

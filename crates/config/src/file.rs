@@ -16,6 +16,7 @@ pub mod listener;
 mod rebalance;
 pub mod resolvers;
 pub mod route;
+pub mod rpc;
 mod scalar;
 pub mod tls;
 
@@ -36,6 +37,7 @@ pub use listener::Listener;
 pub use rebalance::Rebalance;
 pub use resolvers::Resolvers;
 pub use route::RouteTable;
+pub use rpc::Rpc;
 pub use scalar::{OrNone, Timeout};
 pub use tls::{ClusterTls, ListenerTls};
 

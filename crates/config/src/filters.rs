@@ -11,7 +11,10 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
+use wire::rpc::RpcProtocol;
+
 use crate::findings::{Findings, Path, Problem};
+use crate::protocols::Protocols;
 use crate::shape::{self, SchemaError, Shape};
 use crate::tree::{Mismatch, Node, Site, deserialize};
 
@@ -21,10 +24,14 @@ pub(crate) const FILTER_NOUN: &str = "filter";
 /// The filters that a program knows.
 pub struct FilterKinds<F> {
     kinds: Vec<Kind<F>>,
+    /// The RPC protocols that the program knows beside them.
+    protocols: Protocols,
 }
 
 struct Kind<F> {
     name: Box<str>,
+    /// Whether it takes calls of RPC, too.
+    takes_rpc: bool,
     schema: Json,
     shape: Shape,
     build: Box<Build<F>>,
@@ -41,8 +48,8 @@ enum Refusal {
 impl<F> FilterKinds<F> {
     /// No filters.
     #[must_use]
-    pub const fn new() -> Self {
-        Self { kinds: Vec::new() }
+    pub fn new() -> Self {
+        Self { kinds: Vec::new(), protocols: Protocols::default() }
     }
 
     /// Adds the filter `name`, whose configuration is a `C` and which `build` makes of it. The
@@ -67,8 +74,43 @@ impl<F> FilterKinds<F> {
             build(config).map_err(Refusal::Errors)
         };
         self.kinds.retain(|kind| *kind.name != *name);
-        self.kinds.push(Kind { name: name.into(), schema, shape, build: Box::new(build) });
+        let takes_rpc = false;
+        self.kinds.push(Kind {
+            name: name.into(),
+            takes_rpc,
+            schema,
+            shape,
+            build: Box::new(build),
+        });
         Ok(())
+    }
+
+    /// Says of the filter `name`, which is registered, that it takes calls of RPC as it takes requests of HTTP.
+    pub fn takes_rpc(&mut self, name: &str) {
+        if let Some(kind) = self.kinds.iter_mut().find(|kind| *kind.name == *name) {
+            kind.takes_rpc = true;
+        }
+    }
+
+    /// Adds an RPC protocol, which listeners and clusters may name from then on.
+    ///
+    /// # Panics
+    ///
+    /// If its name is no name: that is a mistake in the program, which any test finds.
+    pub fn register_protocol(&mut self, protocol: &'static dyn RpcProtocol) {
+        self.protocols.add(protocol);
+    }
+
+    /// The RPC protocols.
+    pub(crate) const fn protocols(&self) -> &Protocols {
+        &self.protocols
+    }
+
+    /// Whether the filter at `site` takes calls of RPC.
+    pub(crate) fn is_for_rpc(&self, site: &Site<'_>) -> bool {
+        let kind = |name: &str| self.kinds.iter().find(|kind| *kind.name == *name);
+        // One that is not known is an error of its own.
+        site.entries().all(|(name, _)| kind(name).is_none_or(|kind| kind.takes_rpc))
     }
 
     /// The names, in the order in which they were registered.

@@ -57,6 +57,7 @@ mod origins;
 pub mod outlier;
 pub mod outside;
 pub mod paths;
+pub mod protocols;
 mod reference;
 mod resource;
 pub mod retry;

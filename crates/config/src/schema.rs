@@ -4,6 +4,7 @@ use serde_json::{Value as Json, json};
 
 use crate::file::File;
 use crate::filters::FilterKinds;
+use crate::protocols::Protocols;
 use crate::shape::schema_of;
 
 /// The JSON Schema (draft 2020-12) of a file with these filters.
@@ -46,13 +47,31 @@ pub(crate) fn compiled<F>(kinds: &FilterKinds<F>) -> Json {
         if let Some(items) = schema.pointer_mut(&format!("{holder}/filters/items")) {
             *items = kinds.schema();
         }
+        add_protocols(schema.pointer_mut(&format!("{holder}/protocol")), kinds.protocols());
     }
+    let of_clusters = "/properties/clusters/items/properties/protocol";
+    add_protocols(schema.pointer_mut(of_clusters), kinds.protocols());
     if let Some(schema) = schema.as_object_mut() {
         let title = json!("Strait configuration");
         schema.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
         schema.insert("title".to_owned(), title);
     }
     schema
+}
+
+/// Adds the RPC protocols to the words of `protocol`.
+fn add_protocols(schema: Option<&mut Json>, protocols: &Protocols) {
+    let Some(schema) = schema.and_then(Json::as_object_mut) else { return };
+    // The words of the enum, among which its open end is not.
+    let words = schema.shift_remove("anyOf").unwrap_or_default();
+    let words = schema.entry("oneOf").or_insert(words);
+    if let Some(words) = words.as_array_mut() {
+        words.extend(protocols.iter().map(|protocol| {
+            let name = protocol.name();
+            let description = format!("The RPC protocol {name}: many calls share a connection.");
+            json!({ "type": "string", "const": name, "description": description })
+        }));
+    }
 }
 
 #[cfg(test)]

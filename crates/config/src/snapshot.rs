@@ -39,6 +39,7 @@ use crate::metrics::Metrics;
 use crate::origins::{Origins, ResourceName};
 use crate::outlier::Outlier;
 use crate::paths::PathTable;
+use crate::protocols::Protocols;
 use crate::retry::{RetryBudget, RetryPolicy};
 use crate::rewrite::Rewrite;
 use crate::runtime::{Runtime, RuntimeUse};
@@ -161,6 +162,8 @@ pub struct Snapshot<F> {
     pub limits: Limits,
     /// What is observed of each exchange.
     pub access_log: AccessLog,
+    /// The RPC protocols that the program knows.
+    pub protocols: Protocols,
     /// What is reported beside the metrics that are always there.
     pub metrics: Metrics,
     /// Whether connections move between workers.
@@ -342,6 +345,8 @@ pub struct Listener<F> {
     pub http: HttpOptions,
     /// What one connection of HTTP/2 may hold.
     pub http2: Http2Options,
+    /// What one connection of an RPC protocol may hold.
+    pub rpc: RpcOptions,
     /// How long its peers may take.
     pub timeouts: DownstreamTimeouts,
     /// Connections open at a time, in the process.
@@ -516,6 +521,17 @@ pub struct HttpOptions {
     /// Whether each connection begins with a PROXY protocol header (versions 1 and 2), and where it
     /// has to come from for that; from anywhere, if the list is empty.
     pub proxy_protocol: Option<Arc<[Cidr]>>,
+}
+
+/// What one connection of an RPC protocol may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RpcOptions {
+    /// Calls under way at a time.
+    pub requests_max: NonZeroU32,
+    /// Bytes of a message in front of its body.
+    pub head_bytes_max: u32,
+    /// Bytes of a body.
+    pub body_bytes_max: u64,
 }
 
 /// What one connection of HTTP/2 may hold.
@@ -887,6 +903,8 @@ pub struct Cluster {
     pub protocol: ClusterProtocol,
     /// What one connection of HTTP/2 may hold.
     pub http2: Http2Options,
+    /// What one connection of an RPC protocol may hold.
+    pub rpc: RpcOptions,
     /// How strictly its responses are read.
     pub response_parsing: ResponseParsing,
     /// Interim responses before the final one.

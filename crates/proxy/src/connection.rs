@@ -20,6 +20,7 @@ pub(crate) mod http2;
 pub(crate) mod keepalive;
 pub(crate) mod lingering;
 pub(crate) mod reading;
+pub(crate) mod rpc;
 pub(crate) mod sending;
 pub(crate) mod signers;
 pub(crate) mod streams;
@@ -35,7 +36,7 @@ use wire::head::{Framing, ResponseHead};
 
 use crate::connection::bounds::{OUTBOX_BYTES_MAX, UNDELIVERED_BYTES_MAX};
 use crate::connection::codec::elements::Output;
-use crate::connection::codec::http2::Multiplex;
+use crate::connection::codec::multiplex::Multiplex;
 use crate::connection::codec::streams::Stream;
 use crate::connection::codec::{Codec, Opening};
 use crate::connection::delivery::Lingering;

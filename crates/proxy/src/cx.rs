@@ -12,6 +12,7 @@ use wire::head::HeadIndex;
 
 use crate::Snapshot;
 use crate::agenda::Agenda;
+use crate::connection::codec::multiplex::FrameScratch;
 use crate::ops::Op;
 use crate::share::{Settings, Share};
 use crate::timers::PackedOwner;
@@ -40,8 +41,8 @@ pub(crate) struct Cx {
     /// Indexes for the next heads to be looked at, one for each direction. Taken while one is.
     pub(crate) request_index: Option<Box<HeadIndex>>,
     pub(crate) response_index: Option<Box<HeadIndex>>,
-    /// Room for what HTTP/2 decodes.
-    pub(crate) http2_scratch: wire::h2::Scratch,
+    /// Room for what is decoded of frames. Taken while some are.
+    pub(crate) frame_scratch: Option<Box<FrameScratch>>,
     /// What searches of regular expressions keep.
     pub(crate) searches: Searches,
     /// What rewriting of paths keeps.
@@ -80,7 +81,7 @@ impl Cx {
             former: Vec::new(),
             request_index: None,
             response_index: None,
-            http2_scratch: wire::h2::Scratch::default(),
+            frame_scratch: None,
             searches: Searches::default(),
             rewriting: Rewriting::default(),
             scratch: Vec::new(),

@@ -135,6 +135,8 @@ pub(crate) enum Kind {
     Http,
     /// A request for a tunnel of bytes, and these (`CONNECT`).
     Connect,
+    /// A call of an RPC protocol, and its answer if it has one.
+    Rpc,
     /// The bytes of a connection, both ways.
     Tcp,
     /// The same, of TLS that ends elsewhere.
@@ -225,6 +227,8 @@ pub(crate) struct Request {
     pub(crate) is_extended_connect: bool,
     /// Whether an `Upgrade` that the route allows went upstream.
     pub(crate) asks_upgrade: bool,
+    /// Whether there will be no answer.
+    pub(crate) is_one_way: bool,
 }
 
 impl Request {
@@ -240,6 +244,7 @@ impl Request {
             expects_continue: head.expects_continue(),
             is_extended_connect: head.is_extended_connect(),
             asks_upgrade: false,
+            is_one_way: head.rpc().is_some_and(|rpc| rpc.is_one_way()),
         }
     }
 
@@ -252,6 +257,7 @@ impl Request {
         expects_continue: false,
         is_extended_connect: false,
         asks_upgrade: false,
+        is_one_way: false,
     };
 }
 
@@ -328,6 +334,13 @@ impl Exchange {
         let cluster = self.cluster()?;
         let counts = cluster.balancer.counts_requests();
         cluster.endpoints.get(place).filter(|_| counts).map(|endpoint| (cluster.id, endpoint.id))
+    }
+
+    /// Whether a response has begun that cannot be replaced. One of RPC begins when it is whole.
+    pub(crate) const fn has_responded(&self) -> bool {
+        let is_unsent =
+            matches!(self.kind, Kind::Rpc) && matches!(self.stage, Stage::Responding { .. });
+        self.progress.has_response && !is_unsent
     }
 
     /// The listener as it was when the exchange began.

@@ -148,7 +148,7 @@ impl Proxy {
                 room
             }
             Codec::Http1(Http1 { receive: Receive::Complete, .. }) => 0,
-            Codec::Http2(multiplex) => {
+            Codec::Shared(multiplex) => {
                 let is_held = is_peer_behind(connection) || multiplex.share.is_held();
                 if is_held { 0 } else { room }
             }

@@ -34,7 +34,7 @@ use crate::tools::time::Time;
 pub use crate::tools::differing::Differing;
 
 /// Version of the form that is written, and the only one that is read.
-pub const VERSION: u16 = 16;
+pub const VERSION: u16 = 17;
 
 /// The id of something that the new configuration does not have.
 const GONE: Id = Id { slot: u32::MAX, generation: u32::MAX };
@@ -152,6 +152,7 @@ impl Listen {
             return Err(RestoreError::Damaged);
         }
         for end in &group.connections {
+            end.check_protocol(&cx.snapshot.protocols)?;
             match end {
                 SavedEnd::Downstream(saved) => {
                     self.listener_named(&saved.listener, cx)?;

@@ -137,8 +137,13 @@ fn describe_request(
     client: Option<&PeerCertificate>,
     trial: &Trial,
 ) {
-    if listener.protocol == ListenerProtocol::Tcp {
-        return describe_relay(story, snapshot, listener);
+    match listener.protocol {
+        ListenerProtocol::Tcp => return describe_relay(story, snapshot, listener),
+        ListenerProtocol::Rpc(name) => {
+            let text = format!("the listener takes calls of {name}, and this is a request of HTTP");
+            return story.line("outcome", text);
+        }
+        ListenerProtocol::Auto | ListenerProtocol::Http1 | ListenerProtocol::Http2 => {}
     }
     describe_head(story, snapshot, listener, request, client);
     let outcome = outcome(snapshot, trial);

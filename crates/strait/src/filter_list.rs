@@ -5,7 +5,7 @@ use config::filters::FilterKinds;
 use filters::headers::{Headers, HeadersConfig};
 use proxy::filter::Filter;
 
-use crate::Failure;
+use crate::{Failure, protocol_list};
 
 /// The filters that a configuration may name. A new one is a line here.
 pub(crate) fn filter_kinds() -> Result<FilterKinds<Box<dyn Filter>>, Failure> {
@@ -13,6 +13,8 @@ pub(crate) fn filter_kinds() -> Result<FilterKinds<Box<dyn Filter>>, Failure> {
     kinds
         .register("headers", |config: HeadersConfig| boxed(Headers::new(&config)))
         .map_err(Failure::Filters)?;
+    kinds.takes_rpc("headers");
+    protocol_list::register(&mut kinds);
     Ok(kinds)
 }
 

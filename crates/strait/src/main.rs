@@ -21,6 +21,7 @@ mod logging;
 mod manual;
 mod message_queue;
 mod moves;
+mod protocol_list;
 mod secrecy;
 mod serve;
 mod top;

@@ -136,7 +136,7 @@ fields! {
         |line| Value::bytes(line.event.method);
     "target" beginning "The normalised path with its query, cut at 1,024 bytes."
         |line| Value::bytes(line.event.target);
-    "protocol" beginning "The request's version of HTTP; TCP for a relayed connection, TLS if it began with a ClientHello."
+    "protocol" beginning "The request's version of HTTP; TCP for a relayed connection, TLS if it began with a ClientHello; RPC for a call of an RPC protocol."
         |line| Value::text(protocol(line.event.version));
     "status" beginning "The status sent downstream; absent if none was."
         |line| Value::number_if(u64::from(line.event.status), line.event.status != 0);
@@ -225,6 +225,7 @@ const fn protocol(version: u8) -> &'static str {
     match version {
         1 => "TCP",
         2 => "TLS",
+        3 => "RPC",
         10 => "HTTP/1.0",
         11 => "HTTP/1.1",
         20 => "HTTP/2.0",

@@ -75,6 +75,8 @@ causes! {
     /// The peer of an HTTP/2 connection caused more work than its budget allows: resets, empty
     /// frames, settings or pings.
     Http2Abuse => "http2_abuse",
+    /// What a client sent on a connection of an RPC protocol is no frame, or none that a client sends.
+    RpcInvalid => "rpc_invalid",
     /// The peer of an HTTP/2 connection did not answer a keep-alive PING within its `http2.ping.timeout`.
     Http2PingTimeout => "http2_ping_timeout",
     /// The client did not send a whole request head within the listener's `timeouts.request_head`.

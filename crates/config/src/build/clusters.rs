@@ -4,7 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use super::tunnels::opens_tunnels;
-use super::{Context, Names, Once, endpoints, http2, keepalive, resolved, share, subsets, tls};
+use super::{
+    Context, Names, Once, endpoints, http2, keepalive, resolved, rpc, share, subsets, tls,
+};
 use crate::balance::Balancer;
 use crate::file::cluster::{Endpoints, EndpointsFile, Protocol, ProxyProtocol};
 use crate::file::listener::{OneOrSeveral, OriginalDestination};
@@ -117,9 +119,17 @@ pub(super) fn cluster<F>(
     let choice = (balancer, selectors.as_ref(), outlier.is_some());
     let Assigned { endpoints, places_by_id, view } =
         Assigned::new(&assignment, &endpoints_from, choice, former, &mut context.ids);
-    if file.protocol == Protocol::Http2 && file.proxy_protocol != ProxyProtocol::Off {
-        let rule = "a PROXY header names the one client of a connection, and HTTP/2 has many";
-        let hint = "write `protocol: http1`, or leave the client to `x-forwarded-for`";
+    if file.protocol != Protocol::Http1 && file.proxy_protocol != ProxyProtocol::Off {
+        let (rule, hint) = match file.protocol {
+            Protocol::Rpc(_) => (
+                "a PROXY header names the one client of a connection, and one of RPC has many",
+                "remove it",
+            ),
+            Protocol::Http1 | Protocol::Http2 => (
+                "a PROXY header names the one client of a connection, and HTTP/2 has many",
+                "write `protocol: http1`, or leave the client to `x-forwarded-for`",
+            ),
+        };
         site.key("proxy_protocol").error(context.findings, Problem::new(rule, hint));
     }
     Cluster {
@@ -140,6 +150,7 @@ pub(super) fn cluster<F>(
         transport,
         protocol,
         http2: http2(&file.http2, &site.key("http2"), context.findings),
+        rpc: rpc(file.rpc),
         response_parsing: file.response_parsing,
         interim_responses_max: file.interim_responses_max,
         tls,

@@ -10,7 +10,7 @@ use self::addresses::{Addresses, Taken, take_addresses};
 use self::http::{http, proxy_protocol};
 use super::routes::Tables;
 use super::tls::Spoken;
-use super::{Context, Names, Once, http2, keepalive, or_none, resolved, tls};
+use super::{Context, Names, Once, http2, keepalive, or_none, resolved, rpc, tls};
 use crate::chain_names::ChainNames;
 use crate::chains::Chains;
 use crate::file::chain::Match;
@@ -159,6 +159,7 @@ fn listener<F>(
         hosts: ends.hosts,
         http,
         http2: http2(&file.http2, &site.key("http2"), context.findings),
+        rpc: rpc(file.rpc),
         timeouts: DownstreamTimeouts {
             request_head: file.timeouts.request_head.into(),
             detect: file.timeouts.detect.into(),
@@ -321,6 +322,7 @@ impl<F> BuiltEnds<F> {
             hosts: self.hosts,
             http: listener.http.clone(),
             http2: listener.http2,
+            rpc: listener.rpc,
             timeouts: listener.timeouts,
             connections_max: listener.connections_max,
             connections_per_client_max: listener.connections_per_client_max,
@@ -422,6 +424,7 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         hosts,
         http,
         http2,
+        rpc,
         timeouts,
         connections_max,
         connections_per_client_max,
@@ -450,6 +453,7 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         })
         && *http == new.http
         && *http2 == new.http2
+        && *rpc == new.rpc
         && *timeouts == new.timeouts
         && *connections_max == new.connections_max
         && *connections_per_client_max == new.connections_per_client_max
@@ -550,21 +554,26 @@ fn protocol(
                 refuse("filters", "a `tcp` listener has no filters: it does not read HTTP", hint);
             }
         }
-        Protocol::Http1 | Protocol::Http2 if relays => {
+        Protocol::Http1 | Protocol::Http2 | Protocol::Rpc(_) if relays => {
             let key = if is_written("cluster") { "cluster" } else { "clusters" };
             let rule = match file.protocol {
                 Protocol::Http2 => "an `http2` listener relays nothing",
+                Protocol::Rpc(_) => "a listener of an RPC protocol relays nothing",
                 _ => "an `http1` listener relays nothing",
             };
             let hint =
                 "write `protocol: auto` or `tcp`, or name the cluster in a rule of a route table";
             refuse(key, rule, hint);
         }
-        Protocol::Http1 | Protocol::Http2 | Protocol::Auto => {}
+        Protocol::Http1 | Protocol::Http2 | Protocol::Rpc(_) | Protocol::Auto => {}
     }
     if file.protocol != Protocol::Tcp && !is_written("routes") && is_needed {
         let hint = "add `routes: NAME`, or write `protocol: tcp`";
-        refuse("", "a listener that takes HTTP needs `routes`", hint);
+        let rule = match file.protocol {
+            Protocol::Rpc(_) => "a listener that takes calls needs `routes`",
+            _ => "a listener that takes HTTP needs `routes`",
+        };
+        refuse("", rule, hint);
     }
     file.protocol
 }

@@ -239,7 +239,8 @@ fn listener_alpn(
             (&["http/1.1", "http/1.0"], "an `http1` listener speaks http/1.1 and http/1.0")
         }
         ListenerProtocol::Http2 => (&["h2"], "an `http2` listener speaks h2"),
-        ListenerProtocol::Tcp => (&[], ""),
+        // Clients of RPC name no protocol, and none is agreed on.
+        ListenerProtocol::Tcp | ListenerProtocol::Rpc(_) => (&[], ""),
     };
     let Some(written) = written else {
         return known.iter().map(|name| name.as_bytes().into()).collect();
@@ -291,9 +292,10 @@ pub(super) fn cluster<F>(
     });
     let range = (file.min_version, file.max_version);
     let parameters = parameters(range, &file.cipher_suites, &file.groups, site, context.findings);
-    let alpn: &[u8] = match protocol {
-        ClusterProtocol::Http1 => b"http/1.1",
-        ClusterProtocol::Http2 => b"h2",
+    let alpn: Option<&[u8]> = match protocol {
+        ClusterProtocol::Http1 => Some(b"http/1.1"),
+        ClusterProtocol::Http2 => Some(b"h2"),
+        ClusterProtocol::Rpc(_) => None,
     };
     let source = ClusterTlsSource {
         roots,
@@ -302,7 +304,7 @@ pub(super) fn cluster<F>(
         versions: parameters.versions,
         cipher_suites: parameters.cipher_suites,
         groups: parameters.groups,
-        alpn: vec![alpn.into()],
+        alpn: alpn.into_iter().map(Into::into).collect(),
     };
     if context.findings.errors_len() > mistakes
         || site.node().has_cut()

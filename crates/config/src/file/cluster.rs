@@ -7,13 +7,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::listener::Keepalive;
-use super::{ClusterTls, Http2, OrNone, Timeout};
+use super::{ClusterTls, Http2, OrNone, Rpc, Timeout};
 use crate::address::Address;
 use crate::balance::Balance;
 use crate::defaults;
 use crate::dns::{DnsFamily, DnsMode, EndpointAddress};
 use crate::matching::Percent;
 use crate::outlier::Outlier;
+use crate::protocols::RpcName;
 use crate::retry::RetryBudget;
 use crate::slow_start::SlowStart;
 use crate::subsets::{Metadata, Subsets};
@@ -58,6 +59,9 @@ pub struct Cluster {
     /// What one connection of HTTP/2 may hold.
     #[serde(default)]
     pub http2: Http2,
+    /// What one connection of an RPC protocol may hold.
+    #[serde(default)]
+    pub rpc: Rpc,
     /// How strictly its responses in HTTP/1 are read. What goes on to clients is in plain form either
     /// way, and what could hide a second response is refused either way.
     #[serde(default)]
@@ -136,6 +140,10 @@ pub enum Protocol {
     Http1,
     /// HTTP/2 by prior knowledge: many exchanges share a connection. gRPC needs it.
     Http2,
+    /// An RPC protocol, which the program registers: many calls share a connection.
+    #[serde(untagged)]
+    #[schemars(skip)]
+    Rpc(RpcName),
 }
 
 /// How strictly responses are read.

@@ -5,12 +5,13 @@ use std::num::{NonZeroU16, NonZeroU32};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Chain, Http2, ListenerTls, OrNone, Timeout};
+use super::{Chain, Http2, ListenerTls, OrNone, Rpc, Timeout};
 use crate::address::Address;
 use crate::cidr::Cidr;
 use crate::defaults;
 use crate::error_pages::ErrorPage;
 use crate::file_mode::FileMode;
+use crate::protocols::RpcName;
 use crate::units::{Period, Size};
 
 /// A bound address and what happens to its connections.
@@ -55,6 +56,9 @@ pub struct Listener {
     /// What one connection of HTTP/2 may hold.
     #[serde(default)]
     pub http2: Http2,
+    /// What one connection of an RPC protocol may hold.
+    #[serde(default)]
+    pub rpc: Rpc,
     /// Whether each connection begins with a PROXY protocol header, version 1 or 2. A connection
     /// without it is closed. The header says where the connection comes from, so `from` lists the
     /// proxies that may send it; with `true`, every client may.
@@ -165,6 +169,10 @@ pub enum Protocol {
     Http2,
     /// Anything: bytes are relayed as they come.
     Tcp,
+    /// An RPC protocol, which the program registers.
+    #[serde(untagged)]
+    #[schemars(skip)]
+    Rpc(RpcName),
 }
 
 /// How it is known where a connection was going.
@@ -303,12 +311,12 @@ impl Default for Http {
             request_rate_min: defaults::REQUEST_RATE_MIN,
             response_rate_min: defaults::RESPONSE_RATE_MIN,
             merge_slashes: defaults::MERGE_SLASHES,
-            // Nobody is believed unless the operator says so.
+            // No hop is believed unless the operator says so.
             trusted_hops: 0,
             forwarded: Forwarded::XForwarded,
             forwarded_allowed: Vec::new(),
             headers_with_underscores: defaults::HEADERS_WITH_UNDERSCORES,
-            // A client that nobody has checked says nothing of the kind.
+            // A client that was not checked says nothing of the kind.
             forward_client_cert: ForwardClientCert::Sanitize,
             client_cert_details: vec![
                 ClientCertDetail::Subject,

@@ -55,6 +55,7 @@ fn every_yaml_block_of_the_guides_loads_without_a_warning() {
         ("docs/configuration/balancing.md", 1),
         ("docs/configuration/outliers.md", 1),
         ("docs/configuration/retries.md", 1),
+        ("docs/configuration/rpc.md", 1),
         ("docs/production.md", 1),
         ("docs/admin.md", 1),
         ("docs/upgrading.md", 1),

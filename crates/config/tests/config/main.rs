@@ -31,6 +31,8 @@ mod origins;
 #[cfg(test)]
 mod outliers;
 #[cfg(test)]
+mod protocols;
+#[cfg(test)]
 mod sample;
 #[cfg(test)]
 mod secrets;

@@ -36,6 +36,7 @@ pub(crate) struct Edits {
 pub(crate) fn kinds() -> FilterKinds<Headers> {
     let mut kinds = FilterKinds::new();
     kinds.register("headers", build).unwrap();
+    kinds.register_protocol(&wire::rpc::bolt::Bolt);
     kinds
 }
 
@@ -167,6 +168,7 @@ listeners:
       via: strait
       request_id: false
       grpc_web: true
+    rpc: { requests_max: 100, head_max: 32KiB, body_max: 1MiB }
     http2:
       streams_max: 200
       stream_window_max: 128KiB

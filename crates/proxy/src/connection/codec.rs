@@ -15,6 +15,8 @@ pub(crate) mod bytes;
 pub(crate) mod elements;
 pub(crate) mod http1;
 pub(crate) mod http2;
+pub(crate) mod multiplex;
+pub(crate) mod rpc;
 pub(crate) mod streams;
 pub(crate) mod watches;
 
@@ -24,7 +26,7 @@ use wire::head::ResponseHead;
 use crate::connection::codec::bytes::Bytes;
 use crate::connection::codec::elements::{Answer, Element, Output, ReadEnd, WholeReply};
 use crate::connection::codec::http1::Http1;
-use crate::connection::codec::http2::Multiplex;
+use crate::connection::codec::multiplex::Multiplex;
 use crate::connection::codec::streams::Tail;
 use crate::keys::Slot;
 
@@ -38,8 +40,8 @@ pub(crate) enum Codec {
     Opening(Opening),
     /// HTTP/1: one exchange after the other.
     Http1(Http1),
-    /// HTTP/2: exchanges beside each other.
-    Http2(Box<Multiplex>),
+    /// HTTP/2 or an RPC protocol: exchanges beside each other.
+    Shared(Box<Multiplex>),
     /// Bytes of a protocol that is not read here, as one exchange.
     Bytes(Bytes),
 }
@@ -70,7 +72,7 @@ impl Codec {
     ) {
         match self {
             Self::Http1(codec) => codec.send_response(answer, out),
-            Self::Http2(codec) => codec.send_response(slot, answer, out),
+            Self::Shared(codec) => codec.send_response(slot, answer, out),
             Self::Opening(_) | Self::Bytes(_) => {}
         }
     }
@@ -84,7 +86,7 @@ impl Codec {
     ) {
         match self {
             Self::Http1(_) => http1::send_interim(head, ConnectionField::Default, out),
-            Self::Http2(codec) => codec.send_interim(slot, head, out),
+            Self::Shared(codec) => codec.send_interim(slot, head, out),
             Self::Opening(_) | Self::Bytes(_) => {}
         }
     }
@@ -98,7 +100,7 @@ impl Codec {
     ) {
         match self {
             Self::Http1(_) => http1::send_interim(head, ConnectionField::Upgrade, out),
-            Self::Http2(codec) => codec.send_interim(slot, head, out),
+            Self::Shared(codec) => codec.send_interim(slot, head, out),
             Self::Opening(_) | Self::Bytes(_) => {}
         }
     }
@@ -107,7 +109,7 @@ impl Codec {
     pub(crate) fn send_status(&mut self, slot: Slot, status: u16, out: &mut Output<'_>) {
         match self {
             Self::Http1(_) => http1::send_status(status, out),
-            Self::Http2(codec) => codec.send_status(slot, status, out),
+            Self::Shared(codec) => codec.send_status(slot, status, out),
             Self::Opening(_) | Self::Bytes(_) => {}
         }
     }
@@ -122,7 +124,7 @@ impl Codec {
     ) -> bool {
         match self {
             Self::Http1(codec) => codec.send_reply(reply, out),
-            Self::Http2(codec) => codec.send_reply(slot, reply, out),
+            Self::Shared(codec) => codec.send_reply(slot, reply, out),
             Self::Opening(_) | Self::Bytes(_) => true,
         }
     }
@@ -138,7 +140,7 @@ impl Codec {
     ) -> Option<usize> {
         match self {
             Self::Http1(codec) => codec.send_data(data, out),
-            Self::Http2(codec) => return Some(codec.send_data(slot, data, out)),
+            Self::Shared(codec) => return Some(codec.send_data(slot, data, out)),
             Self::Bytes(codec) => codec.send_data(data, out),
             Self::Opening(_) => {}
         }
@@ -151,7 +153,7 @@ impl Codec {
     pub(crate) fn send_end(&mut self, slot: Slot, trailers: &[u8], out: &mut Output<'_>) -> bool {
         match self {
             Self::Http1(codec) => codec.send_end(trailers, out),
-            Self::Http2(codec) => return codec.send_end(slot, trailers),
+            Self::Shared(codec) => return codec.send_end(slot, trailers),
             Self::Bytes(codec) => codec.send_end(),
             Self::Opening(_) => {}
         }
@@ -162,9 +164,7 @@ impl Codec {
     #[inline]
     pub(crate) fn queued(&self, slot: Slot) -> Option<usize> {
         match self {
-            Self::Http2(codec) => {
-                Some(codec.streams.get(slot).map_or(0, |stream| stream.outbox.len()))
-            }
+            Self::Shared(codec) => Some(codec.queued(slot)),
             Self::Opening(_) | Self::Http1(_) | Self::Bytes(_) => None,
         }
     }
@@ -182,7 +182,7 @@ impl Codec {
         match self {
             Self::Http1(codec) => matches!(codec.send, http1::Send::Ending),
             Self::Bytes(codec) => codec.is_ending(),
-            Self::Opening(_) | Self::Http2(_) => false,
+            Self::Opening(_) | Self::Shared(_) => false,
         }
     }
 
@@ -191,7 +191,7 @@ impl Codec {
         match self {
             Self::Http1(codec) => codec.is_open_ended(),
             Self::Bytes(codec) => codec.takes_data(),
-            Self::Opening(_) | Self::Http2(_) => false,
+            Self::Opening(_) | Self::Shared(_) => false,
         }
     }
 
@@ -200,7 +200,7 @@ impl Codec {
         match self {
             Self::Http1(codec) => codec.is_transparent(),
             Self::Bytes(codec) => codec.takes_data(),
-            Self::Opening(_) | Self::Http2(_) => false,
+            Self::Opening(_) | Self::Shared(_) => false,
         }
     }
 
@@ -224,7 +224,7 @@ impl Codec {
         match self {
             Self::Http1(codec) => codec.unread_max(),
             Self::Bytes(codec) if !codec.is_read_complete => u64::MAX,
-            Self::Bytes(_) | Self::Opening(_) | Self::Http2(_) => 0,
+            Self::Bytes(_) | Self::Opening(_) | Self::Shared(_) => 0,
         }
     }
 
@@ -240,7 +240,7 @@ impl Codec {
         match self {
             Self::Http1(codec) => codec.reads_to_end(),
             Self::Bytes(codec) => !codec.is_read_complete,
-            Self::Opening(_) | Self::Http2(_) => false,
+            Self::Opening(_) | Self::Shared(_) => false,
         }
     }
 
@@ -254,7 +254,7 @@ impl Codec {
     pub(crate) const fn is_amid_head(&self) -> bool {
         match self {
             Self::Http1(codec) => codec.is_amid_head(),
-            Self::Opening(_) | Self::Http2(_) | Self::Bytes(_) => false,
+            Self::Opening(_) | Self::Shared(_) | Self::Bytes(_) => false,
         }
     }
 
@@ -263,7 +263,9 @@ impl Codec {
     pub(crate) fn await_head(&mut self) {
         match self {
             Self::Http1(codec) => *codec = Http1::new(),
-            Self::Opening(_) | Self::Http2(_) | Self::Bytes(_) => *self = Self::Http1(Http1::new()),
+            Self::Opening(_) | Self::Shared(_) | Self::Bytes(_) => {
+                *self = Self::Http1(Http1::new());
+            }
         }
     }
 
@@ -278,7 +280,7 @@ impl Codec {
         match self {
             Self::Http1(codec) => codec.decode_body(input, parsing),
             Self::Bytes(codec) => codec.decode(input),
-            Self::Opening(_) | Self::Http2(_) => (0, None),
+            Self::Opening(_) | Self::Shared(_) => (0, None),
         }
     }
 
@@ -292,7 +294,7 @@ impl Codec {
         match self {
             Self::Http1(codec) => matches!(codec.receive, http1::Receive::Body(_)),
             Self::Bytes(codec) => !codec.is_read_complete,
-            Self::Opening(_) | Self::Http2(_) => false,
+            Self::Opening(_) | Self::Shared(_) => false,
         }
     }
 
@@ -302,7 +304,7 @@ impl Codec {
             Self::Http1(codec) => codec.on_eof(),
             Self::Bytes(codec) if !codec.is_read_complete => ReadEnd::OfMessage,
             Self::Bytes(_) | Self::Opening(_) => ReadEnd::Between,
-            Self::Http2(_) => ReadEnd::OfStreams,
+            Self::Shared(_) => ReadEnd::OfStreams,
         }
     }
 
@@ -311,7 +313,7 @@ impl Codec {
         match self {
             Self::Http1(codec) => codec.receive = http1::Receive::Complete,
             Self::Bytes(codec) => codec.is_read_complete = true,
-            Self::Opening(_) | Self::Http2(_) => {}
+            Self::Opening(_) | Self::Shared(_) => {}
         }
     }
 
@@ -320,7 +322,7 @@ impl Codec {
         match self {
             Self::Http1(codec) => matches!(codec.receive, http1::Receive::Complete),
             Self::Bytes(codec) => codec.is_read_complete,
-            Self::Opening(_) | Self::Http2(_) => false,
+            Self::Opening(_) | Self::Shared(_) => false,
         }
     }
 }
@@ -330,28 +332,28 @@ impl Codec {
     pub(crate) const fn opening(&self) -> Option<Opening> {
         match self {
             Self::Opening(opening) => Some(*opening),
-            Self::Http1(_) | Self::Http2(_) | Self::Bytes(_) => None,
+            Self::Http1(_) | Self::Shared(_) | Self::Bytes(_) => None,
         }
     }
 
     pub(crate) const fn http1(&self) -> Option<&Http1> {
         match self {
             Self::Http1(codec) => Some(codec),
-            Self::Opening(_) | Self::Http2(_) | Self::Bytes(_) => None,
+            Self::Opening(_) | Self::Shared(_) | Self::Bytes(_) => None,
         }
     }
 
     pub(crate) const fn http1_mut(&mut self) -> Option<&mut Http1> {
         match self {
             Self::Http1(codec) => Some(codec),
-            Self::Opening(_) | Self::Http2(_) | Self::Bytes(_) => None,
+            Self::Opening(_) | Self::Shared(_) | Self::Bytes(_) => None,
         }
     }
 
     #[inline]
     pub(crate) fn multiplex(&self) -> Option<&Multiplex> {
         match self {
-            Self::Http2(codec) => Some(codec),
+            Self::Shared(codec) => Some(codec),
             Self::Opening(_) | Self::Http1(_) | Self::Bytes(_) => None,
         }
     }
@@ -359,7 +361,7 @@ impl Codec {
     #[inline]
     pub(crate) fn multiplex_mut(&mut self) -> Option<&mut Multiplex> {
         match self {
-            Self::Http2(codec) => Some(codec),
+            Self::Shared(codec) => Some(codec),
             Self::Opening(_) | Self::Http1(_) | Self::Bytes(_) => None,
         }
     }

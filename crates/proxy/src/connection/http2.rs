@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use config::snapshot::{ListenerProtocol, Ping};
 use wire::detect::resembles_http2;
-use wire::h2::{ErrorCode, Http2};
+use wire::h2::{ErrorCode, Http2, Limits};
 use wire::head::{RequestHead, Version};
 
 use crate::connection::codec::Codec;
-use crate::connection::codec::http2::{Multiplex, downstream_limits};
+use crate::connection::codec::http2::{Http2Frames, downstream_limits};
+use crate::connection::codec::multiplex::{Frames, Multiplex};
 use crate::connection::codec::streams::Stream;
 use crate::connection::codec::watches::Watch;
 use crate::connection::connections::Connections;
@@ -31,7 +32,7 @@ impl Connections {
     /// Makes a connection one of HTTP/2.
     pub(crate) fn set_multiplex(&mut self, key: ConnKey, multiplex: Multiplex, cx: &mut Cx) {
         if let Some(connection) = self.get_mut(key) {
-            connection.codec = Codec::Http2(Box::new(multiplex));
+            connection.codec = Codec::Shared(Box::new(multiplex));
         }
         self.arm_watches(key, cx);
     }
@@ -62,8 +63,8 @@ impl Connections {
     /// answered (RFC 9113, section 6.8).
     pub(crate) fn begin_goaway(&mut self, key: ConnKey, now: Time, cx: &mut Cx) {
         let Some(multiplex) = self.multiplex_mut(key) else { return };
-        multiplex.codec.drain();
-        multiplex.codec.ping(GOAWAY_PING);
+        multiplex.drain();
+        multiplex.ping(GOAWAY_PING);
         self.watch(key, Watch::FinalGoaway, now + DRAIN_IDLE, cx);
         self.queue_send(key, cx);
     }
@@ -72,7 +73,7 @@ impl Connections {
     pub(crate) fn finish_goaway(&mut self, key: ConnKey, cx: &mut Cx) {
         let Some(multiplex) = self.multiplex_mut(key) else { return };
         multiplex.watches.clear(Watch::FinalGoaway);
-        multiplex.codec.go_away(ErrorCode::NO_ERROR);
+        multiplex.go_away(ErrorCode::NO_ERROR);
         self.queue_send(key, cx);
     }
 }
@@ -84,6 +85,9 @@ impl Listen {
     }
 
     pub(crate) fn ping_of(&self, connection: &Connection, cx: &Cx) -> Option<Ping> {
+        if connection.multiplex().is_some_and(|multiplex| multiplex.rpc().is_some()) {
+            return None;
+        }
         match &connection.role {
             Role::Downstream(downstream) => {
                 self.listeners.get(downstream.listener).listener().http2.ping
@@ -101,7 +105,7 @@ impl Connections {
         let listener = listen.listeners.get(downstream.listener).listener();
         let limits = downstream_limits(&listener.http, &listener.http2);
         let opening = now + listener.timeouts.request_head;
-        let mut multiplex = Multiplex::new(Http2::server(&limits), limits, now);
+        let mut multiplex = Multiplex::new(http2(Http2::server(&limits), limits, now));
         multiplex.watches.set(Watch::Opening, opening);
         self.set_multiplex(key, multiplex, cx);
         // What the peer may do is the first that it is told.
@@ -168,7 +172,7 @@ impl Exchanges {
         let limits = downstream_limits(&listener.http, &listener.http2);
         let Ok(codec) = Http2::upgraded_server(settings, &limits) else { return };
         let opening = now + listener.timeouts.request_head;
-        let mut multiplex = Multiplex::new(codec, limits, now);
+        let mut multiplex = Multiplex::new(http2(codec, limits, now));
         multiplex.watches.set(Watch::Opening, opening);
         multiplex.streams.insert(Stream::new(1, key));
         exchange.downstream.slot = Slot::of_stream(1);
@@ -180,4 +184,8 @@ impl Exchanges {
         connections.set_multiplex(connection, multiplex, cx);
         connections.queue_send(connection, cx);
     }
+}
+
+fn http2(codec: Http2, limits: Limits, now: Time) -> Frames {
+    Frames::Http2(Http2Frames::new(codec, limits, now))
 }

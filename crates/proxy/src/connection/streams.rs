@@ -74,17 +74,32 @@ impl Connections {
         let connection = self.get_mut(upstream)?;
         // Of this hop: what the client used stands in the forwarded fields.
         let scheme = if connection.tls.is_some() { Scheme::Https } else { Scheme::Http };
-        let multiplex = connection.codec.multiplex_mut()?;
-        multiplex.frame_control(&mut connection.outbox, &mut cx.buffers);
+        let http2 = connection.codec.multiplex_mut()?.http2_mut()?;
+        http2.frame_control(&mut connection.outbox, &mut cx.buffers);
         let mut opened = None;
         connection.outbox.push_with(head_len_max(head), &mut cx.buffers, |buffer| {
-            opened = multiplex.codec.send_request(head, scheme, form, is_end, buffer);
+            opened = http2.codec.send_request(head, scheme, form, is_end, buffer);
         });
         opened
     }
 }
 
+impl Connections {
+    /// Opens a stream for a call, in whose encoded head its number is changed.
+    pub(crate) fn open_call(&mut self, upstream: ConnKey, head: &mut [u8]) -> Option<u32> {
+        self.multiplex_mut(upstream)?.rpc_mut()?.open(head)
+    }
+}
+
 impl Exchanges {
+    /// What the frame of a call looked like that came.
+    pub(crate) fn form_of(&self, key: ExchangeKey, connections: &Connections) -> u64 {
+        let at = self.get(key).map(|exchange| exchange.downstream);
+        let stream = at
+            .and_then(|at| connections.get(at.connection)?.codec.multiplex()?.streams.get(at.slot));
+        stream.map_or(0, |stream| stream.asked.form)
+    }
+
     /// As [`Connections::take`], once the other side has room again.
     #[inline]
     pub(crate) fn pass_on(&self, from: StreamKey, n: usize, connections: &mut Connections) {

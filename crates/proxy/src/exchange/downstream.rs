@@ -74,7 +74,7 @@ impl Exchanges {
         });
         cx.timers.set_owner(timer, TimerOwner::Exchange(exchange).into());
         match &mut connection.codec {
-            Codec::Http2(multiplex) => multiplex.begin_stream(at.slot, exchange),
+            Codec::Shared(multiplex) => multiplex.begin_stream(at.slot, exchange),
             Codec::Opening(_) | Codec::Http1(_) | Codec::Bytes(_) => {
                 downstream.exchange = Some(exchange);
             }

@@ -17,8 +17,8 @@ use crate::connection::Connection;
 use crate::connection::connections::Connections;
 use crate::connection::transport::{Tls, TlsWords};
 use crate::cx::Cx;
-use crate::exchange::Exchange;
 use crate::exchange::client_cert::ClientCert;
+use crate::exchange::{Exchange, Kind};
 use crate::tools::peer_address::PeerAddress;
 use crate::tools::text::Text;
 use crate::tools::time::Time;
@@ -191,6 +191,7 @@ impl Facts for FactsOf<'_> {
             Fact::TlsCipher => push_text(Some(self.words().cipher), out),
             Fact::ServerName => push_text(Some(self.words().server_name), out),
             Fact::Protocol => out.extend_from_slice(match self.exchange.request.version {
+                _ if self.exchange.kind == Kind::Rpc => b"RPC",
                 Version::Http10 => b"HTTP/1.0",
                 Version::Http11 => b"HTTP/1.1",
                 Version::Http2 => b"HTTP/2",

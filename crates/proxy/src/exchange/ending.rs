@@ -167,6 +167,7 @@ const fn version_of(exchange: &Exchange) -> u8 {
     match (exchange.kind, exchange.request.version) {
         (Kind::Tcp, _) => 1,
         (Kind::Tls, _) => 2,
+        (Kind::Rpc, _) => 3,
         (Kind::Http | Kind::Connect, Version::Http10) => 10,
         (Kind::Http | Kind::Connect, Version::Http11) => 11,
         (Kind::Http | Kind::Connect, Version::Http2) => 20,

@@ -130,11 +130,10 @@ pub const fn consequence(cause: Cause) -> Consequence {
         RequestHeadTooLarge => (Side::Downstream, 431, Retry::Never),
         RequestNotImplemented => (Side::Downstream, 501, Retry::Never),
         RequestVersionUnsupported => (Side::Downstream, 505, Retry::Never),
-        ProxyProtocolInvalid | ProxyProtocolSource | TlsHandshakeFailed | TlsHandshakeTimeout
-        | TlsInvalid | ResponseWriteTimeout | ResponseTooSlow | ResponseUndelivered
-        | DownstreamClosed | RequestCancelled | IdleTimeout | TunnelIdleTimeout => {
-            (Side::Downstream, 0, Retry::Never)
-        }
+        ProxyProtocolInvalid | ProxyProtocolSource | RpcInvalid | TlsHandshakeFailed
+        | TlsHandshakeTimeout | TlsInvalid | ResponseWriteTimeout | ResponseTooSlow
+        | ResponseUndelivered | DownstreamClosed | RequestCancelled | IdleTimeout
+        | TunnelIdleTimeout => (Side::Downstream, 0, Retry::Never),
 
         NoHost | NoRoute => (Side::Proxy, 404, Retry::Never),
         NoChain => (Side::Proxy, 0, Retry::Never),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use wire::buffer::Buffer;
 use wire::h1::{ConnectionField, encode_request, encode_response};
 use wire::head::{Framing, Head, RequestHead, ResponseHead, Version};
+use wire::rpc;
 
 use crate::cx::Cx;
 use crate::exchange::encoding::connection_field;
@@ -64,8 +65,26 @@ impl Exchange {
 
 impl Cx {
     pub(crate) fn park(&mut self, head: &RequestHead<'_>) -> Buffer {
+        if head.rpc().is_some() {
+            let mut parked = self.buffers.lease(rpc::parked_len(head));
+            rpc::park(head, head.framing(), 0, &mut parked);
+            return parked;
+        }
         let mut encoded = self.buffers.lease(head.encoded_len_max() + never_indexed_len(head));
         encode_request(head, connection_field(head.upgrade().is_some()), &mut encoded);
+        push_never_indexed(head, &mut encoded);
+        encoded
+    }
+
+    /// As [`Cx::park`], of a response.
+    fn park_response(&mut self, head: &ResponseHead<'_>, framing: Framing) -> Buffer {
+        if head.rpc_code().is_some() {
+            let mut parked = self.buffers.lease(rpc::parked_len(head));
+            rpc::park(head, framing, head.status(), &mut parked);
+            return parked;
+        }
+        let mut encoded = self.buffers.lease(head.encoded_len_max() + never_indexed_len(head));
+        encode_response(head, Version::Http11, framing, ConnectionField::Default, &mut encoded);
         push_never_indexed(head, &mut encoded);
         encoded
     }
@@ -124,7 +143,7 @@ impl Exchange {
             }
         }
         self.observers.response = participants;
-        if let Some(pseudonym) = &listener.http.via {
+        if let Some(pseudonym) = listener.http.via.as_ref().filter(|_| head.rpc_code().is_none()) {
             crate::exchange::forwarded::append_via(head, pseudonym, &mut cx.scratch);
         }
         gather_bytes_max
@@ -172,10 +191,8 @@ impl Exchanges {
         bytes_max: usize,
         cx: &mut Cx,
     ) {
-        let mut encoded = cx.buffers.lease(head.encoded_len_max() + never_indexed_len(head));
         let framing = head.framing();
-        encode_response(head, Version::Http11, framing, ConnectionField::Default, &mut encoded);
-        push_never_indexed(head, &mut encoded);
+        let encoded = cx.park_response(head, framing);
         let bytes = match framing {
             Framing::Length(n) => usize::try_from(n).unwrap_or(usize::MAX),
             _ => GATHER_BYTES_FIRST,

@@ -88,8 +88,12 @@ impl Exchanges {
     ) {
         let Some(exchange) = self.get_mut(key) else { return };
         exchange.stage = Stage::Buffering { request };
+        let is_call = exchange.kind == Kind::Rpc;
         self.await_request_data(key, 0, now, cx);
-        self.set_deadline(key, Wait::Connection, now + LOOK_INTERVAL, cx);
+        // A call is sent whole, however many connections are free.
+        if !is_call {
+            self.set_deadline(key, Wait::Connection, now + LOOK_INTERVAL, cx);
+        }
     }
 }
 

@@ -97,8 +97,8 @@ impl Proxy {
                 Codec::Opening(Opening::ProxyHeader) => "proxy_header",
                 Codec::Opening(Opening::Handshake) => "handshaking",
                 Codec::Opening(Opening::Detect | Opening::Hello) => "detecting",
-                Codec::Http2(multiplex) if multiplex.streams.is_empty() => "idle",
-                Codec::Http2(_) => "streams",
+                Codec::Shared(multiplex) if multiplex.streams.is_empty() => "idle",
+                Codec::Shared(_) => "streams",
                 Codec::Http1(Http1 { receive: Receive::Head(_), .. }) => {
                     if connection.inbox.is_some() { "reading_head" } else { "idle" }
                 }

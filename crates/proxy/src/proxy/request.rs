@@ -2,6 +2,7 @@
 
 mod attempt;
 mod buffer;
+mod call;
 mod connect;
 mod filters;
 mod head;

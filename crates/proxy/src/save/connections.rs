@@ -3,21 +3,26 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use config::protocols::{Protocols, RpcName};
 use config::snapshot::{Address, ClusterId, ClusterProtocol, EndpointId, TransportId};
 use serde::{Deserialize, Serialize};
 use wire::buffer::Buffer;
 use wire::h2::{Http2, Limits};
+use wire::rpc::Asked;
 
 use super::{Differing, GONE, RestoreError, SavedEnd, before, cause_named, since};
 use crate::connection::codec::Codec;
 use crate::connection::codec::Opening;
 use crate::connection::codec::bytes::Bytes;
 use crate::connection::codec::http1::{Http1, RESPONSE_HEAD, Receive};
-use crate::connection::codec::http2::Multiplex;
+use crate::connection::codec::http2::{self, Http2Frames};
+use crate::connection::codec::multiplex::{Frames, Multiplex};
+use crate::connection::codec::rpc::{RpcFrames, RpcLimits, RpcState};
 use crate::connection::codec::streams::{Stream, StreamInbox, Tail};
 use crate::connection::codec::watches::Watches;
 use crate::connection::connections::Connections;
 use crate::connection::delivery::Lingering;
+use crate::connection::rpc::rpc_limits;
 use crate::connection::transport::{SavedTls, Tls};
 use crate::connection::{Downstream, Life, Role, Upstream, UpstreamState};
 use crate::cx::Cx;
@@ -85,13 +90,21 @@ enum SavedUpstreamState {
 pub(super) enum SavedCodec {
     Opening(Opening),
     Http1(Http1),
-    Http2(Box<SavedMultiplex>),
+    Http2(Box<SavedShared<Http2>>),
+    Rpc(Box<SavedRpc>),
     Bytes(Bytes),
 }
 
 #[derive(Serialize, Deserialize)]
-pub(super) struct SavedMultiplex {
-    codec: Http2,
+pub(super) struct SavedRpc {
+    /// The name of the protocol.
+    protocol: String,
+    shared: SavedShared<RpcState>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct SavedShared<C> {
+    codec: C,
     streams: Vec<SavedStream>,
     watches: Vec<Option<Duration>>,
     failure: Option<String>,
@@ -106,6 +119,9 @@ struct SavedStream {
     inbox: Option<(Vec<u8>, Tail)>,
     owed: u32,
     head: Option<Vec<u8>>,
+    asked: Asked,
+    form: u64,
+    is_one_way: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -147,14 +163,23 @@ impl TryFrom<UncheckedOutbox> for SavedOutbox {
     }
 }
 
+impl<C> SavedShared<C> {
+    fn carries(&self, exchanges: usize) -> bool {
+        let ids = self.streams.iter().map(|stream| stream.id);
+        ids.is_sorted_by(|one, other| one < other) && self.streams.len() == exchanges
+    }
+
+    fn has_slot(&self, slot: Slot) -> bool {
+        self.streams.iter().any(|stream| Slot::of_stream(stream.id) == slot)
+    }
+}
+
 impl SavedConnection {
     /// Whether so many exchanges may be there: one on each stream, or one where there are no streams.
     fn carries(&self, exchanges: usize) -> bool {
         match &self.codec {
-            SavedCodec::Http2(saved) => {
-                let ids = saved.streams.iter().map(|stream| stream.id);
-                ids.is_sorted_by(|one, other| one < other) && saved.streams.len() == exchanges
-            }
+            SavedCodec::Http2(saved) => saved.carries(exchanges),
+            SavedCodec::Rpc(saved) => saved.shared.carries(exchanges),
             SavedCodec::Opening(_) => exchanges == 0,
             SavedCodec::Http1(_) | SavedCodec::Bytes(_) => exchanges <= 1,
         }
@@ -163,9 +188,8 @@ impl SavedConnection {
     /// Whether an exchange may be there.
     pub(super) fn has_slot(&self, slot: Slot) -> bool {
         match &self.codec {
-            SavedCodec::Http2(saved) => {
-                saved.streams.iter().any(|stream| Slot::of_stream(stream.id) == slot)
-            }
+            SavedCodec::Http2(saved) => saved.has_slot(slot),
+            SavedCodec::Rpc(saved) => saved.shared.has_slot(slot),
             SavedCodec::Opening(_) | SavedCodec::Http1(_) | SavedCodec::Bytes(_) => {
                 slot == Slot::ONLY
             }
@@ -173,14 +197,60 @@ impl SavedConnection {
     }
 }
 
+/// What an upstream connection speaks.
+#[derive(Clone, Copy)]
+enum Spoken<'s> {
+    Alone,
+    Http2,
+    Rpc(&'s str),
+}
+
+impl Spoken<'_> {
+    fn is_of(self, protocol: ClusterProtocol) -> bool {
+        match (self, protocol) {
+            (Self::Alone, ClusterProtocol::Http1) | (Self::Http2, ClusterProtocol::Http2) => true,
+            (Self::Rpc(spoken), ClusterProtocol::Rpc(name)) => spoken == name.as_str(),
+            _ => false,
+        }
+    }
+}
+
+impl SavedConnection {
+    const fn spoken(&self) -> Spoken<'_> {
+        match &self.codec {
+            SavedCodec::Http2(_) => Spoken::Http2,
+            SavedCodec::Rpc(saved) => Spoken::Rpc(saved.protocol.as_str()),
+            SavedCodec::Opening(_) | SavedCodec::Http1(_) | SavedCodec::Bytes(_) => Spoken::Alone,
+        }
+    }
+
+    /// Whether what it speaks is known, and what is written of that agrees with itself.
+    fn check_protocol(&self, protocols: &Protocols) -> Result<(), RestoreError> {
+        let SavedCodec::Rpc(saved) = &self.codec else { return Ok(()) };
+        let known = RpcName::new(&saved.protocol).and_then(|name| protocols.find(name));
+        known.ok_or(RestoreError::Differs("protocol"))?;
+        let (streams, last) = (&saved.shared.streams, saved.shared.codec.last_slot());
+        let is_sound = streams.iter().all(|stream| (1..=last).contains(&stream.id));
+        if is_sound { Ok(()) } else { Err(RestoreError::Damaged) }
+    }
+}
+
 impl SavedEnd {
+    /// Whether what it speaks is known.
+    pub(super) fn check_protocol(&self, protocols: &Protocols) -> Result<(), RestoreError> {
+        match self {
+            Self::Downstream(saved) => saved.connection.check_protocol(protocols),
+            Self::Upstream(saved) => saved.connection.check_protocol(protocols),
+        }
+    }
+
     /// Whether so many exchanges of its group may be on it.
     pub(super) fn carries(&self, exchanges: usize) -> bool {
         match self {
             Self::Downstream(saved) => saved.connection.carries(exchanges),
             Self::Upstream(saved) => {
                 let codec = &saved.connection.codec;
-                let has_streams = matches!(codec, SavedCodec::Http2(_));
+                let has_streams = matches!(codec, SavedCodec::Http2(_) | SavedCodec::Rpc(_));
                 // What only clients' connections are: not known yet, or read for nothing.
                 let is_of_client = matches!(
                     codec,
@@ -243,13 +313,13 @@ impl Cx {
         (cluster.name.to_string(), address.as_bytes().to_vec())
     }
 
-    /// The cluster and endpoint of these names, and how that is spoken to. One that spoke the other version of
-    /// HTTP is not known.
+    /// The cluster and endpoint of these names, and how that is spoken to. One that spoke another protocol is
+    /// not known.
     fn ids_of(
         &self,
         cluster: &str,
         endpoint: &[u8],
-        is_shared: bool,
+        spoken: Spoken<'_>,
     ) -> (ClusterId, EndpointId, TransportId) {
         let found = self.snapshot.clusters.iter().find(|(_, found)| *found.name == *cluster);
         let Some((_, found)) = found else {
@@ -260,7 +330,7 @@ impl Cx {
         let endpoint = place
             .map(|endpoint| endpoint.id)
             .or_else(|| found.original_destination.filter(|_| *endpoint != *FORMER_TRANSPORT));
-        let endpoint = endpoint.filter(|_| (found.protocol == ClusterProtocol::Http2) == is_shared);
+        let endpoint = endpoint.filter(|_| spoken.is_of(found.protocol));
         (found.id, endpoint.unwrap_or(EndpointId(GONE)), found.transport)
     }
 }
@@ -355,27 +425,31 @@ impl Connections {
         }
         let deadline = saved.deadline.map_or(Time::NEVER, |left| now + left);
         cx.timers.arm(connection.timer, deadline);
-        let limits = self.http2_limits(key, listen, cx);
-        let codec = restore_codec(saved.codec, limits, &mut cx.buffers, now);
+        let settings = self.codec_settings(key, listen, cx);
+        let codec = restore_codec(saved.codec, &settings, &mut cx.buffers, now);
         if let Some(connection) = self.get_mut(key) {
             connection.codec = codec;
         }
     }
 
     /// What the configuration allows a connection to hold now.
-    fn http2_limits(&self, key: ConnKey, listen: &Listen, cx: &Cx) -> Limits {
-        let of_cluster = |id| cx.snapshot.cluster(id).map(|cluster| cluster.http2);
-        match self.get(key).map(|connection| &connection.role) {
+    fn codec_settings(&self, key: ConnKey, listen: &Listen, cx: &Cx) -> CodecSettings {
+        let protocols = cx.snapshot.protocols.clone();
+        let (http2, rpc) = match self.get(key).map(|connection| &connection.role) {
             Some(Role::Downstream(downstream)) => {
                 let listener = listen.listeners.get(downstream.listener).listener();
-                crate::connection::codec::http2::downstream_limits(&listener.http, &listener.http2)
+                let http2 = http2::downstream_limits(&listener.http, &listener.http2);
+                (http2, rpc_limits(&listener.rpc))
             }
-            Some(Role::Upstream(upstream)) => of_cluster(upstream.cluster)
-                .map_or_else(Limits::default, |http2| {
-                    crate::connection::codec::http2::limits(RESPONSE_HEAD, &http2)
-                }),
-            None => Limits::default(),
-        }
+            Some(Role::Upstream(upstream)) => match cx.snapshot.cluster(upstream.cluster) {
+                Some(cluster) => {
+                    (http2::limits(RESPONSE_HEAD, &cluster.http2), rpc_limits(&cluster.rpc))
+                }
+                None => return CodecSettings { protocols, ..CodecSettings::default() },
+            },
+            None => return CodecSettings { protocols, ..CodecSettings::default() },
+        };
+        CodecSettings { http2, rpc, protocols }
     }
 
     pub(super) fn restore_downstream(
@@ -472,8 +546,8 @@ impl Upstreams {
         listen: &Listen,
         cx: &mut Cx,
     ) -> ConnKey {
-        let is_shared = matches!(saved.state, SavedUpstreamState::Shared { .. });
-        let (cluster, endpoint, transport) = cx.ids_of(&saved.cluster, &saved.endpoint, is_shared);
+        let spoken = saved.connection.spoken();
+        let (cluster, endpoint, transport) = cx.ids_of(&saved.cluster, &saved.endpoint, spoken);
         let unknown = ExchangeKey::from_bits(u64::MAX >> 1);
         let state = match saved.state {
             SavedUpstreamState::Connecting { age } => UpstreamState::Connecting {
@@ -518,16 +592,22 @@ pub(super) fn save_codec(codec: Codec, buffers: &mut Buffers, now: Time) -> Save
     match codec {
         Codec::Opening(opening) => SavedCodec::Opening(opening),
         Codec::Http1(codec) => SavedCodec::Http1(codec),
-        Codec::Http2(multiplex) => {
-            SavedCodec::Http2(Box::new(save_multiplex(*multiplex, buffers, now)))
-        }
+        Codec::Shared(multiplex) => save_multiplex(*multiplex, buffers, now),
         Codec::Bytes(codec) => SavedCodec::Bytes(codec),
     }
 }
 
+/// What restored codecs need of the configuration.
+#[derive(Default)]
+pub(super) struct CodecSettings {
+    pub(super) http2: Limits,
+    pub(super) rpc: RpcLimits,
+    pub(super) protocols: Protocols,
+}
+
 pub(super) fn restore_codec(
     saved: SavedCodec,
-    limits: Limits,
+    settings: &CodecSettings,
     buffers: &mut Buffers,
     now: Time,
 ) -> Codec {
@@ -535,13 +615,33 @@ pub(super) fn restore_codec(
         SavedCodec::Opening(opening) => Codec::Opening(opening),
         SavedCodec::Http1(codec) => Codec::Http1(codec),
         SavedCodec::Http2(saved) => {
-            Codec::Http2(Box::new(restore_multiplex(*saved, limits, buffers, now)))
+            let (codec, rest) = saved.split();
+            let frames = Frames::Http2(Http2Frames::new(codec, settings.http2, now));
+            Codec::Shared(Box::new(restore_multiplex(frames, rest, buffers, now)))
+        }
+        SavedCodec::Rpc(saved) => {
+            let SavedRpc { protocol, shared } = *saved;
+            let (state, rest) = shared.split();
+            let name = RpcName::new(&protocol);
+            let protocol = name.and_then(|name| settings.protocols.find(name));
+            // Groups with other protocols are refused; of what is damaged nothing else is expected.
+            let Some(protocol) = protocol else { return Codec::Http1(Http1::new()) };
+            let frames = Frames::Rpc(RpcFrames::restored(protocol, settings.rpc, state));
+            Codec::Shared(Box::new(restore_multiplex(frames, rest, buffers, now)))
         }
         SavedCodec::Bytes(codec) => Codec::Bytes(codec),
     }
 }
 
-fn save_multiplex(mut multiplex: Multiplex, buffers: &mut Buffers, now: Time) -> SavedMultiplex {
+impl<C> SavedShared<C> {
+    /// The codec, and all else.
+    fn split(self) -> (C, SavedShared<()>) {
+        let Self { codec, streams, watches, failure } = self;
+        (codec, SavedShared { codec: (), streams, watches, failure })
+    }
+}
+
+fn save_multiplex(mut multiplex: Multiplex, buffers: &mut Buffers, now: Time) -> SavedCodec {
     let mut save = |stream: &mut Stream| {
         let inbox = stream.inbox.take().map(|inbox| {
             let saved = (inbox.body.filled().to_vec(), inbox.tail);
@@ -561,24 +661,35 @@ fn save_multiplex(mut multiplex: Multiplex, buffers: &mut Buffers, now: Time) ->
             inbox,
             owed: stream.owed,
             head,
+            asked: stream.asked,
+            form: stream.form,
+            is_one_way: stream.is_one_way,
         }
     };
-    SavedMultiplex {
-        streams: multiplex.streams.iter_mut().map(&mut save).collect(),
-        watches: multiplex.watches.remaining(now),
-        failure: multiplex.failure.map(|cause| cause.as_str().to_owned()),
-        codec: multiplex.codec,
+    let streams = multiplex.streams.iter_mut().map(&mut save).collect();
+    let watches = multiplex.watches.remaining(now);
+    let failure = multiplex.failure.map(|cause| cause.as_str().to_owned());
+    match multiplex.frames {
+        Frames::Http2(Http2Frames { codec, .. }) => {
+            SavedCodec::Http2(Box::new(SavedShared { codec, streams, watches, failure }))
+        }
+        Frames::Rpc(frames) => {
+            let protocol = frames.protocol.name().to_owned();
+            let codec = frames.into_state();
+            let shared = SavedShared { codec, streams, watches, failure };
+            SavedCodec::Rpc(Box::new(SavedRpc { protocol, shared }))
+        }
     }
 }
 
 fn restore_multiplex(
-    saved: SavedMultiplex,
-    limits: Limits,
+    frames: Frames,
+    saved: SavedShared<()>,
     buffers: &mut Buffers,
     now: Time,
 ) -> Multiplex {
     let unknown = ExchangeKey::from_bits(u64::MAX >> 1);
-    let mut multiplex = Multiplex::new(saved.codec, limits, now);
+    let mut multiplex = Multiplex::new(frames);
     for saved in saved.streams {
         let mut stream = Stream::new(saved.id, unknown);
         stream.outbox = restore_outbox(&saved.outbox, buffers);
@@ -588,6 +699,8 @@ fn restore_multiplex(
             .map(|(body, tail)| Box::new(StreamInbox { body: buffers.lease_with(&body), tail }));
         stream.owed = saved.owed;
         stream.head = saved.head.map(|head| buffers.lease_with(&head));
+        (stream.asked, stream.is_one_way) = (saved.asked, saved.is_one_way);
+        stream.form = saved.form;
         multiplex.streams.insert(stream);
     }
     multiplex.watches = Watches::restored(&saved.watches, now);

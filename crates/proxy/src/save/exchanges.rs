@@ -11,10 +11,9 @@ use serde::{Deserialize, Serialize};
 use telemetry::FAILED_ATTEMPTS_BYTES_MAX;
 use telemetry::captures::CAPTURES_BYTES_MAX;
 use wire::buffer::Buffer;
-use wire::h2::Limits;
 
 use super::connections::{
-    SavedCodec, SavedOutbox, restore_codec, restore_outbox, save_codec, save_outbox,
+    CodecSettings, SavedCodec, SavedOutbox, restore_codec, restore_outbox, save_codec, save_outbox,
 };
 use super::{GONE, SavedSide, before, cause_named, since};
 use crate::connection::codec::streams::Tail;
@@ -546,7 +545,7 @@ fn restore_request(saved: SavedRequest, buffers: &mut Buffers, now: Time) -> Que
     let form = match saved.form {
         SavedForm::Alone { codec, is_personal } => {
             // Of a connection to come, which is none of HTTP/2.
-            let codec = restore_codec(codec, Limits::default(), buffers, now);
+            let codec = restore_codec(codec, &CodecSettings::default(), buffers, now);
             Form::Alone { codec, is_personal }
         }
         SavedForm::Stream { head, tail } => Form::Stream { head: buffers.lease_with(&head), tail },

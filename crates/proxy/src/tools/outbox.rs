@@ -173,6 +173,20 @@ impl Outbox {
         }
     }
 
+    /// Takes as many bytes from the front as `out` has room for. So many are there.
+    pub(crate) fn take_exact(&mut self, out: &mut [u8], buffers: &mut Buffers) {
+        let mut filled = 0;
+        while let Some(room) = out.get_mut(filled..).filter(|room| !room.is_empty()) {
+            let waiting = self.waiting().next().expect("so many bytes wait there");
+            let count = waiting.len().min(room.len());
+            for (place, octet) in room.iter_mut().zip(waiting) {
+                *place = *octet;
+            }
+            self.on_sent(count, buffers);
+            filled += count;
+        }
+    }
+
     /// Fills `slices` with what waits, in order; returns how many were filled.
     #[inline]
     pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {

@@ -29,6 +29,10 @@ impl Upstreams {
         let multiplex = connection.multiplex()?;
         let UpstreamState::Shared { links, .. } = upstream.state else { return None };
         let endpoint = upstream.endpoint;
+        if multiplex.is_exhausted() {
+            self.retire(key, connections, cx);
+            return None;
+        }
         if self.pools.is_worn(endpoint, connection.requests) {
             if links.is_some() {
                 self.pools.on_worn(endpoint);
@@ -36,7 +40,7 @@ impl Upstreams {
             self.retire(key, connections, cx);
             return None;
         }
-        let has_slot = multiplex.codec.free_slots() > 0
+        let has_slot = multiplex.free_slots() > 0
             && !multiplex.is_gone
             && (links.is_some() || !connections.is_of_former(key, cx));
         let ids = (upstream.cluster, upstream.endpoint);
@@ -70,7 +74,7 @@ impl Upstreams {
     pub(crate) fn retire(&mut self, key: ConnKey, connections: &mut Connections, cx: &mut Cx) {
         self.withdraw(key, connections);
         if let Some(multiplex) = connections.multiplex_mut(key) {
-            multiplex.codec.go_away(ErrorCode::NO_ERROR);
+            multiplex.go_away(ErrorCode::NO_ERROR);
             connections.queue_send(key, cx);
         }
     }

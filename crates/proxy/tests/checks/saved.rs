@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::kit::{Manner, Setting, Talk};
 
-/// What the kept forms are of: services that speak HTTP/1, or HTTP/2.
-const CONFIGS: [&str; 2] = [
+/// What the kept forms are of: services that speak HTTP/1, HTTP/2, or an RPC protocol.
+const CONFIGS: [&str; 3] = [
     "
 listeners: [{ name: edge, address: '127.0.0.1:8080', routes: all, http: { request_buffer: 4KiB } }]
 routes:
@@ -25,22 +25,29 @@ routes:
   - { name: site, hosts: ['*'], rules: [{ match: { prefix: / }, cluster: app, timeout: 20s }] }
 clusters: [{ name: app, protocol: http2, endpoints: ['127.0.0.1:9000'], connections_max: 2 }]
 ",
+    "
+listeners: [{ name: calls, address: '127.0.0.1:8080', protocol: pico, routes: all, rpc: { requests_max: 4 } }]
+routes: [{ name: all, rules: [{ match: { prefix: / }, cluster: orders, timeout: 20s }] }]
+clusters: [{ name: orders, protocol: pico, endpoints: ['127.0.0.1:9000'], connections_max: 2 }]
+",
 ];
 
 /// What a peer may say to a connection that it finds open: a response, a request, and octets of neither.
-const WORDS: [&[u8]; 4] = [
+const WORDS: [&[u8]; 5] = [
     b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
     b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     b"8\r\n12345678\r\n0\r\n\r\n",
     b"\0\0\0\x04\0\0\0\0\0\0\0\x04\x08\0\0\0\0\0\0\0\x01\0",
+    b"\x03\0\0\0\0\0\0\x01\0\0\0\x02ok\x04\0\0\0\0\0\0\x07\0\0\0\0",
 ];
 
 /// Plays a script.
 pub(crate) fn check(script: &[u8]) {
-    static SETTINGS: OnceLock<[Setting; 2]> = OnceLock::new();
+    static SETTINGS: OnceLock<[Setting; 3]> = OnceLock::new();
     let settings = SETTINGS.get_or_init(|| CONFIGS.map(Setting::of));
     let Some((choice, bytes)) = script.split_first() else { return };
-    let setting = &settings[usize::from(choice & 1)];
+    let place = if choice & 0x40 != 0 { 2 } else { usize::from(choice & 1) };
+    let setting = &settings[place];
     let mut talk = Talk::new(setting, Manner::Plain);
     let Ok(peers) = talk.takes_up(bytes) else { return talk.assert_at_rest() };
     let words = WORDS[usize::from(choice >> 1) % WORDS.len()];

@@ -16,7 +16,7 @@ use crate::frames::Speaker;
 use crate::http2::TO_HTTP2;
 use crate::keep_alive::CONFIG;
 use crate::kit::{Manner, Peer, Talk, hold};
-use crate::saved;
+use crate::{rpc, saved};
 
 const LOG: &str = "access_log: { output: stdout, fields: [request_headers.x-tenant] }\n";
 
@@ -39,7 +39,7 @@ fn compare(config: &str, name: &str, state: impl Fn(&mut Talk<'_>) -> Peer) {
         let kept = fs::read(&file).unwrap_or_default();
         assert!(kept == saved, "{name} is not written down as form {VERSION} has it");
         for choice in [0, 10, 20, 46] {
-            let script = [&[choice | u8::from(name.contains("http2"))], &saved[..]].concat();
+            let script = [&[choice | setting_of(name)], &saved[..]].concat();
             let file = Path::new(CORPUS).join(format!("{name}-{choice}"));
             if std::env::var_os("BLESS").is_some() {
                 fs::write(&file, &script).unwrap();
@@ -49,6 +49,11 @@ fn compare(config: &str, name: &str, state: impl Fn(&mut Talk<'_>) -> Peer) {
     });
 }
 
+/// The bits of a script that say which configuration its form is of.
+fn setting_of(name: &str) -> u8 {
+    u8::from(name.contains("http2")) | if name.contains("rpc") { 0x40 } else { 0 }
+}
+
 /// Whatever becomes of a byte on the way, nothing panics and nothing is left behind.
 #[test]
 fn a_kept_form_of_which_a_byte_has_changed_is_refused_or_taken_up() {
@@ -56,11 +61,11 @@ fn a_kept_form_of_which_a_byte_has_changed_is_refused_or_taken_up() {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let form = fs::read(&path).unwrap();
-        let is_of_http2 = path.to_string_lossy().contains("http2");
+        let setting = setting_of(&path.to_string_lossy());
         for place in 2..form.len() {
             for (turn, value) in [0, 1, 2, 0x7f, 0x80, 0xff].into_iter().enumerate() {
                 // What happens to the connection afterwards differs from value to value and place to place.
-                let choice = u8::try_from((turn + place) % 32 * 2).unwrap() | u8::from(is_of_http2);
+                let choice = u8::try_from((turn + place) % 32 * 2).unwrap() | setting;
                 let mut script = [&[choice], &form[..]].concat();
                 script[1 + place] = value;
                 // Shown if the check fails.
@@ -69,7 +74,7 @@ fn a_kept_form_of_which_a_byte_has_changed_is_refused_or_taken_up() {
             }
         }
         for end in 0..form.len() {
-            saved::check(&[&[u8::from(is_of_http2)], &form[..end]].concat());
+            saved::check(&[&[setting], &form[..end]].concat());
         }
     }
 }
@@ -129,6 +134,18 @@ fn calls_on_streams_both_ways() {
         upstream.hears(talk);
         client.gets(talk, "/other");
         client.peer
+    });
+}
+
+#[test]
+fn calls_of_rpc_both_ways() {
+    compare(rpc::CONFIG, "rpc-calls", |talk| {
+        let client = talk.client();
+        talk.says(client, rpc::call(7, "pay", "12"));
+        let upstream = talk.upstream();
+        talk.says(client, &rpc::call(8, "long", "a body")[..40]);
+        talk.heard(upstream);
+        client
     });
 }
 

@@ -5,6 +5,10 @@
 //! byte, and with every connection saved and restored into another proxy, under another
 //! configuration with other ids, between any two events. No peer may notice.
 
+#[expect(unreachable_pub, reason = "others include it, too")]
+#[path = "../../../wire/tests/rpc/pico.rs"]
+pub(crate) mod pico;
+
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
@@ -130,7 +134,10 @@ fn names_of(snapshot: &Snapshot) -> Arc<Names> {
 }
 
 fn kinds_of_ours() -> config::FilterKinds<Box<dyn Filter>> {
-    config::FilterKinds::new()
+    let mut kinds = config::FilterKinds::new();
+    kinds.register_protocol(&pico::Pico);
+    kinds.register_protocol(&wire::rpc::bolt::Bolt);
+    kinds
 }
 
 /// A proxy and its peers.

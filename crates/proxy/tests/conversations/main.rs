@@ -53,6 +53,7 @@ mod reports;
 mod retries;
 mod retry_policy;
 mod routes;
+mod rpc;
 mod slow;
 mod spellings;
 mod stages;

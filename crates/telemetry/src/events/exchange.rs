@@ -54,7 +54,8 @@ pub struct ExchangeFinished<'a> {
     pub tls_cipher: &'a [u8],
     /// The identity in the client's certificate: its first URI, or host name, or its subject.
     pub peer_identity: &'a [u8],
-    /// HTTP version of the request: 10, 11 or 20; 1 for a relayed connection, 2 for relayed TLS.
+    /// HTTP version of the request: 10, 11 or 20; 1 for a relayed connection, 2 for relayed TLS, 3 for
+    /// a call of an RPC protocol.
     pub version: u8,
     /// Status sent to the downstream; 0 if none was.
     pub status: u16,

@@ -5,6 +5,7 @@ use wire::buffer::Buffer;
 use wire::h1::{BodyError, ConnectionField, HeadError, HeadErrorKind, HeadLimits};
 use wire::h2::{ErrorCode, MessageError, StreamError};
 use wire::head::{Framing, RequestHead, ResponseHead, Version};
+use wire::rpc::RpcError;
 
 use crate::connection::codec::http1::RESPONSE_HEAD;
 use crate::tools::buffers::Buffers;
@@ -65,6 +66,8 @@ pub(crate) enum Invalid {
     Message(MessageError),
     /// A stream of HTTP/2, which the codec has reset.
     Stream(StreamError),
+    /// A message of an RPC protocol, of which nothing more is read.
+    Rpc(RpcError),
 }
 
 impl Invalid {
@@ -75,6 +78,7 @@ impl Invalid {
             Self::Body(error) => Detail::of_body(*error, input),
             Self::Message(error) => Detail::of(error),
             Self::Stream(error) => Detail::of(error),
+            Self::Rpc(error) => Detail::of(error),
         }
     }
 
@@ -97,6 +101,7 @@ impl Invalid {
         match self {
             Self::Head(error) => cause_of_request_head(error.kind()),
             Self::Message(error) => cause_of_malformed(*error),
+            Self::Rpc(error) => cause_of_call(*error),
             Self::Body(_) | Self::Stream(_) => Cause::RequestInvalid,
         }
     }
@@ -105,6 +110,7 @@ impl Invalid {
     pub(crate) const fn cause_of_request(&self) -> Cause {
         match self {
             Self::Stream(_) => Cause::RequestInvalid,
+            Self::Rpc(error) => cause_of_call(*error),
             Self::Head(_) | Self::Body(_) | Self::Message(_) => Cause::RequestBodyInvalid,
         }
     }
@@ -121,8 +127,13 @@ impl Invalid {
                 | HeadErrorKind::NotImplemented
                 | HeadErrorKind::Version => Cause::ResponseInvalid,
             },
-            Self::Stream(StreamError::HeadTooLarge) => Cause::ResponseHeadTooLarge,
-            Self::Body(_) | Self::Message(_) | Self::Stream(_) => Cause::ResponseInvalid,
+            Self::Stream(StreamError::HeadTooLarge) | Self::Rpc(RpcError::HeadTooLarge) => {
+                Cause::ResponseHeadTooLarge
+            }
+            Self::Rpc(RpcError::BodyTooLarge) => Cause::ResponseBodyTooLarge,
+            Self::Body(_) | Self::Message(_) | Self::Stream(_) | Self::Rpc(_) => {
+                Cause::ResponseInvalid
+            }
         }
     }
 }
@@ -137,6 +148,16 @@ const fn cause_of_request_head(kind: HeadErrorKind) -> Cause {
         HeadErrorKind::TooLarge => Cause::RequestHeadTooLarge,
         HeadErrorKind::NotImplemented => Cause::RequestNotImplemented,
         HeadErrorKind::Version => Cause::RequestVersionUnsupported,
+    }
+}
+
+/// What a call of RPC that cannot be taken is called.
+const fn cause_of_call(error: RpcError) -> Cause {
+    match error {
+        RpcError::BodyTooLarge => Cause::RequestBodyTooLarge,
+        RpcError::HeadTooLarge => Cause::RequestHeadTooLarge,
+        RpcError::RequestsTooMany => Cause::ClientExchangesOverflow,
+        RpcError::Malformed(_) | RpcError::Unexpected => Cause::RequestInvalid,
     }
 }
 

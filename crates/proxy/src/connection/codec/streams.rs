@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 use wire::buffer::Buffer;
 use wire::h2::place_of;
+use wire::rpc::Asked;
 
 use crate::keys::{ExchangeKey, Slot};
 use crate::tools::buffers::Buffers;
@@ -37,8 +38,15 @@ pub(crate) struct Stream {
     /// Bytes that were passed on while the other side had to catch up: the peer gets its window
     /// back when it did.
     pub(crate) owed: u32,
-    /// The head of a request that went upstream, as plain bytes, while it may have to be sent again.
+    /// The head of a request that went upstream, as plain bytes, while it may have to be sent again. Of RPC
+    /// the head of a frame, either way, that waits for its body.
     pub(crate) head: Option<Buffer>,
+    /// What the answer to a client of RPC has to agree with.
+    pub(crate) asked: Asked,
+    /// What the frame looked like whose message goes out here ([`Asked::form`]).
+    pub(crate) form: u64,
+    /// Whether the client of a call takes no answer.
+    pub(crate) is_one_way: bool,
 }
 
 /// What ends a body.
@@ -81,6 +89,9 @@ impl Stream {
             inbox: None,
             owed: 0,
             head: None,
+            asked: Asked { id: 0, form: 0 },
+            form: 0,
+            is_one_way: false,
         }
     }
 

@@ -7,7 +7,7 @@ use wire::h2::ErrorCode;
 use crate::connection::Life;
 use crate::connection::codec::streams::Tail;
 use crate::exchange::fault::{Side, consequence};
-use crate::exchange::{Deadlines, Stage, Wait};
+use crate::exchange::{Deadlines, Exchange, Stage, Wait};
 use crate::keys::ExchangeKey;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
@@ -27,13 +27,12 @@ impl Proxy {
     pub(crate) fn fail(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         self.exchanges.take_reason(key, cause, &self.connections);
         self.exchanges.note_configured_reason(key, cause);
+        let has_responded = self.exchanges.get(key).is_some_and(Exchange::has_responded);
         self.blame(key, cause, now);
         self.drop_upstream(key, Some(cause), now);
         if self.exchanges.is_relay(key) {
             return self.abort(key, cause, now);
         }
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let has_responded = exchange.progress.has_response;
         match consequence(cause).status {
             Some(status) if !has_responded => self.reply_to_fault(key, status, cause, now),
             Some(_) => self.break_off(key, cause, now),

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use config::hash::hash_of_client;
+use config::protocols::RpcName;
 use config::snapshot::{ClusterId, ClusterProtocol, Detected, ListenerProtocol, TlsMode};
 use telemetry::cause::Cause;
 use telemetry::events::DetectedProtocol;
@@ -95,6 +96,7 @@ impl Proxy {
             (ListenerProtocol::Http2, _) => {
                 self.connections.begin_http2(key, now, &self.listen, &mut self.cx);
             }
+            (ListenerProtocol::Rpc(name), _) => self.begin_rpc(key, name, now),
             (ListenerProtocol::Auto, None) if has_relay => {
                 self.listen.await_first_bytes(key, now, &mut self.connections, &mut self.cx);
             }
@@ -109,6 +111,14 @@ impl Proxy {
                 self.listen.begin_http(key, now, &mut self.connections, &mut self.cx);
             }
         }
+    }
+
+    /// Goes on with a downstream connection as one of this RPC protocol.
+    fn begin_rpc(&mut self, key: ConnKey, name: RpcName, now: Time) {
+        let protocol = self.cx.snapshot.protocols.find(name);
+        let protocol = protocol.expect("the configuration names protocols of its own table only");
+        self.connections.begin_rpc(key, protocol, &self.listen, &mut self.cx);
+        self.await_streams(key, now);
     }
 
     /// Begins with what is inside a connection of TLS, whose handshake may have told what that is.
@@ -249,7 +259,7 @@ impl Proxy {
     pub(crate) fn open_tunnel(&mut self, key: ExchangeKey, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let protocol = exchange.cluster().map(|cluster| cluster.protocol);
-        if protocol == Some(ClusterProtocol::Http2) {
+        if protocol != Some(ClusterProtocol::Http1) {
             return self.fail(key, Cause::RequestNotImplemented, now);
         }
         exchange.kind = Kind::Connect;

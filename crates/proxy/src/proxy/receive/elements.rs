@@ -212,7 +212,9 @@ impl Proxy {
         self.exchanges.note_detail(key, || {
             let other = match error {
                 Invalid::Head(_) => Detail::of_other_protocol(Detected::Http1, input),
-                Invalid::Body(_) | Invalid::Message(_) | Invalid::Stream(_) => None,
+                Invalid::Body(_) | Invalid::Message(_) | Invalid::Stream(_) | Invalid::Rpc(_) => {
+                    None
+                }
             };
             other.unwrap_or_else(|| match from.is_downstream {
                 true => error.detail(input),
@@ -223,7 +225,9 @@ impl Proxy {
             // No answer arrives on a stream that was reset.
             (true, Invalid::Stream(_)) => self.abort(key, error.cause_of_request(), now),
             (true, _) => self.fail(key, error.cause_of_request(), now),
-            (false, Invalid::Head(_)) => self.fail_attempt(key, error.cause_of_response(), now),
+            (false, Invalid::Head(_) | Invalid::Rpc(_)) => {
+                self.fail_attempt(key, error.cause_of_response(), now);
+            }
             (false, _) => self.fail(key, error.cause_of_response(), now),
         }
     }

@@ -1,4 +1,4 @@
-//! Hop 4 for connections of HTTP/2: frames become elements, what waits becomes frames, and what
+//! Hop 4 for connections that exchanges share: frames become elements, what waits becomes frames, and what
 //! concerns the connection as a whole is decided: settings, PINGs, GOAWAY, failures.
 //!
 //! What an element means for its exchange is in `streams`.
@@ -8,11 +8,11 @@ use std::time::Duration;
 use telemetry::cause::Cause;
 use telemetry::events::UpstreamPaused;
 use wire::detect::Detected;
-use wire::h2::{ConnectionError, ErrorCode};
+use wire::h2::ErrorCode;
 
 use crate::connection::bounds::{OUTBOX_BYTES_MAX, UNDELIVERED_BYTES_MAX};
 use crate::connection::codec::elements::Element;
-use crate::connection::codec::http2::{Decoded, Framed};
+use crate::connection::codec::multiplex::{Decoded, Framed, FramesError};
 use crate::connection::codec::streams::Stream;
 use crate::connection::codec::watches::Watch;
 use crate::connection::delivery::Lingering;
@@ -42,7 +42,7 @@ impl Proxy {
         if let Some(multiplex) = self.connections.multiplex_mut(key) {
             multiplex.on_sign_of_life(now, silence);
         }
-        let mut scratch = std::mem::take(&mut self.cx.http2_scratch);
+        let mut scratch = self.cx.frame_scratch.take().unwrap_or_default();
         let mut at = 0;
         loop {
             let Some(connection) = self.connections.get_mut(key) else {
@@ -57,7 +57,7 @@ impl Proxy {
             }
             let Some(connection) = self.connections.get_mut(key) else { break };
             let Some(multiplex) = connection.codec.multiplex_mut() else { break };
-            if multiplex.codec.owes_many_answers() {
+            if multiplex.owes_many_answers() {
                 multiplex.frame_control(&mut connection.outbox, &mut self.cx.buffers);
             }
             let rest = input.get(at..).unwrap_or_default();
@@ -72,12 +72,12 @@ impl Proxy {
                 }
                 Err(error) => {
                     at = input.len();
-                    self.on_http2_failed(key, error, rest, now);
+                    self.on_frames_failed(key, error, rest, now);
                     break;
                 }
             }
         }
-        self.cx.http2_scratch = scratch;
+        self.cx.frame_scratch = Some(scratch);
         self.after_frames(key, now);
         at
     }
@@ -87,15 +87,15 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let listener = connection.downstream().map(|downstream| downstream.listener);
         let Some(multiplex) = connection.codec.multiplex_mut() else { return };
-        let has_work = multiplex.has_work() || multiplex.codec.is_finished();
-        let is_amid_head = multiplex.codec.is_amid_head();
+        let has_work = multiplex.has_work() || multiplex.is_finished();
+        let is_amid_head = multiplex.is_amid_head();
         if !multiplex.watches.is_set(Watch::Opening) {
             if let Some(listener) = listener.filter(|_| is_amid_head) {
                 // The rest of it holds up all streams.
                 let timeout = self.listen.listeners.get(listener).listener().timeouts.request_head;
                 self.connections.watch(key, Watch::Opening, now + timeout, &mut self.cx);
             }
-        } else if multiplex.codec.has_peer_settings() && !is_amid_head {
+        } else if multiplex.has_peer_settings() && !is_amid_head {
             multiplex.watches.clear(Watch::Opening);
             self.await_streams(key, now);
         }
@@ -138,11 +138,8 @@ impl Proxy {
     }
 
     /// The peer broke a rule that the connection does not survive, at the beginning of `input`.
-    fn on_http2_failed(&mut self, key: ConnKey, error: ConnectionError, input: &[u8], now: Time) {
-        let cause = match error {
-            ConnectionError::TooMuchWork(_) | ConnectionError::AnswersUnread => Cause::Http2Abuse,
-            _ => Cause::Http2Invalid,
-        };
+    fn on_frames_failed(&mut self, key: ConnKey, error: FramesError, input: &[u8], now: Time) {
+        let cause = error.cause();
         let Some(connection) = self.connections.get_mut(key) else { return };
         let left = self.cx.snapshot.limits.discard_bytes_max;
         if let Some(downstream) = connection.downstream_mut() {
@@ -154,16 +151,19 @@ impl Proxy {
         if let Some(multiplex) = connection.codec.multiplex_mut() {
             multiplex.failure = Some(cause);
         }
-        let is_first = connection.multiplex().is_some_and(|it| !it.codec.has_peer_settings());
+        let is_first = connection.multiplex().is_some_and(|it| !it.has_peer_settings());
         self.connections.note_reason(key, || {
-            let other = Detail::of_other_protocol(Detected::Http2, input);
-            other.filter(|_| is_first).unwrap_or_else(|| Detail::of(&error))
+            let other = match error {
+                FramesError::Http2(_) => Detail::of_other_protocol(Detected::Http2, input),
+                FramesError::Rpc(_) => None,
+            };
+            other.filter(|_| is_first).unwrap_or_else(|| error.detail())
         });
         if self.connections.is_downstream(key) {
             for exchange in self.connections.exchanges_on(key) {
-                self.exchanges.note_detail(exchange, || Detail::of(&error));
+                self.exchanges.note_detail(exchange, || error.detail());
             }
-            self.log_failed(key, cause, || Detail::of(&error), now);
+            self.log_failed(key, cause, || error.detail(), now);
         }
         self.end_streams(key, told, now);
         // GOAWAY says why.
@@ -218,14 +218,14 @@ impl Proxy {
                 self.close_downstream(key, Some(Cause::RequestHeadTimeout), now);
             }
             Watch::Idle => {
-                multiplex.codec.go_away(ErrorCode::NO_ERROR);
+                multiplex.go_away(ErrorCode::NO_ERROR);
                 self.upstream.withdraw(key, &mut self.connections);
                 self.connections.queue_send(key, &mut self.cx);
                 // A peer that does not take even that is closed soon.
                 self.connections.watch(key, Watch::Write, now + DRAIN_IDLE, &mut self.cx);
             }
             Watch::PingDue => {
-                multiplex.codec.ping(SIGN_OF_LIFE);
+                multiplex.ping(SIGN_OF_LIFE);
                 let timeout =
                     self.connections.get(key).and_then(|c| self.listen.ping_of(c, &self.cx));
                 if let Some(ping) = timeout {
@@ -335,9 +335,9 @@ impl Proxy {
         }
         let Some(connection) = self.connections.get(key) else { return };
         let Some(multiplex) = connection.multiplex() else { return };
-        let is_over = multiplex.failure.is_some() || multiplex.codec.is_finished();
+        let is_over = multiplex.failure.is_some() || multiplex.is_finished();
         if is_over && connection.is_sent() {
-            return self.end_http2(key, now);
+            return self.end_shared(key, now);
         }
         self.connections.watch_writing(key, now, false, &self.listen, &mut self.cx);
     }
@@ -377,7 +377,7 @@ impl Proxy {
     }
 
     /// Everything is said: the connection ends.
-    fn end_http2(&mut self, key: ConnKey, now: Time) {
+    fn end_shared(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let cause = connection.codec.multiplex().and_then(|multiplex| multiplex.failure);
         match connection.role {
@@ -412,11 +412,11 @@ impl Proxy {
         multiplex.watches.clear(Watch::PingDue);
         multiplex.watches.clear(Watch::PingTimeout);
         if is_upstream && timeout.is_none() {
-            multiplex.codec.go_away(ErrorCode::NO_ERROR);
+            multiplex.go_away(ErrorCode::NO_ERROR);
             self.upstream.withdraw(key, &mut self.connections);
         }
         let Some(multiplex) = self.connections.multiplex_mut(key) else { return };
-        if multiplex.codec.is_finished() || multiplex.has_work() {
+        if multiplex.is_finished() || multiplex.has_work() {
             self.connections.queue_send(key, &mut self.cx);
         }
         if let Some(timeout) = timeout {

@@ -53,7 +53,7 @@ impl Proxy {
                 self.connections.on_discarded_bytes(key, input, now, &mut self.listen, &mut self.cx)
             }
             Codec::Http1(_) | Codec::Bytes(_) => self.read_body(key, input, now),
-            Codec::Http2(multiplex) => {
+            Codec::Shared(multiplex) => {
                 if multiplex.failure.is_some() && connection.upstream().is_some() {
                     return self.on_unasked(key, input, now);
                 }

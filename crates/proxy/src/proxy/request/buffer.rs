@@ -1,7 +1,7 @@
 //! A request that is held until enough of its body is there.
 
 use crate::exchange::request_buffer::LOOK_INTERVAL;
-use crate::exchange::{Stage, Wait};
+use crate::exchange::{Kind, Stage, Wait};
 use crate::keys::ExchangeKey;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
@@ -12,7 +12,8 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let Stage::Buffering { request } = &mut exchange.stage else { return };
         request.push_data(data, &mut self.cx.buffers);
-        if exchange.progress.request_bytes >= exchange.request_buffer_bytes_max() {
+        let is_enough = exchange.progress.request_bytes >= exchange.request_buffer_bytes_max();
+        if is_enough && exchange.kind != Kind::Rpc {
             self.end_buffering(key, now);
         }
     }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use config::snapshot::Cluster;
+use config::snapshot::{Cluster, ClusterProtocol};
 use telemetry::cause::Cause;
 use telemetry::events::UpstreamConnected;
 use wire::h2::{ErrorCode, Http2, RequestForm};
@@ -12,13 +12,17 @@ use wire::head::RequestHead;
 
 use crate::connection::codec::elements::ReadEnd;
 use crate::connection::codec::http1::RESPONSE_HEAD;
-use crate::connection::codec::http2::Multiplex;
+use crate::connection::codec::http2::Http2Frames;
+use crate::connection::codec::multiplex::{Frames, Multiplex};
+use crate::connection::codec::rpc::{RpcFrames, Side};
 use crate::connection::codec::streams::{Stream, Tail};
 use crate::connection::codec::watches::Watch;
 use crate::connection::codec::{Codec, http2};
 use crate::connection::debug_log::Named;
+use crate::connection::rpc::rpc_limits;
 use crate::connection::transport::Tls;
 use crate::connection::{Connection, Role, Upstream, UpstreamState};
+use crate::cx::Cx;
 use crate::exchange::record::label;
 use crate::exchange::{Exchange, Form, QueuedRequest, Stage, Wait};
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
@@ -58,11 +62,10 @@ impl Proxy {
                 (state, is_personal, codec, None)
             }
             Form::Stream { .. } => {
-                let limits = http2::limits(RESPONSE_HEAD, &cluster.http2);
-                let mut multiplex = Multiplex::new(Http2::client(&limits), limits, now);
+                let mut multiplex = Multiplex::new(upstream_frames(cluster, &self.cx, now));
                 multiplex.watches.set(Watch::Opening, deadline);
                 let state = UpstreamState::Shared { connecting_since: Some(now), links: None };
-                (state, false, Codec::Http2(Box::new(multiplex)), Some(form))
+                (state, false, Codec::Shared(Box::new(multiplex)), Some(form))
             }
         };
         let role = Role::Upstream(Upstream {
@@ -129,14 +132,16 @@ impl Proxy {
         head: Option<&RequestHead<'_>>,
         now: Time,
     ) {
-        let QueuedRequest { outbox, form: Form::Stream { head: parked, tail } } = request else {
+        let QueuedRequest { outbox, form: Form::Stream { head: mut parked, tail } } = request
+        else {
             unreachable!("connections that are one exchange's are given whole");
         };
         let Some(exchange) = self.exchanges.get(key) else { return };
         let form =
             if exchange.request.asks_upgrade { RequestForm::Upgrade } else { RequestForm::Same };
         let multiplex = self.connections.get(upstream).and_then(|open| open.multiplex());
-        let is_known = multiplex.is_some_and(|multiplex| multiplex.codec.has_peer_settings());
+        let is_known = multiplex.is_some_and(Multiplex::has_peer_settings);
+        let is_rpc = multiplex.is_some_and(|multiplex| multiplex.rpc().is_some());
         let is_upgrade = form == RequestForm::Upgrade;
         if !is_known
             && (is_upgrade || multiplex.is_some_and(|multiplex| !multiplex.streams.is_empty()))
@@ -154,12 +159,13 @@ impl Proxy {
             }
             return self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
         }
-        if is_upgrade && !multiplex.is_some_and(|it| it.codec.allows_extended_connect()) {
+        if is_upgrade && !multiplex.is_some_and(Multiplex::allows_extended_connect) {
             let request = QueuedRequest { outbox, form: Form::Stream { head: parked, tail } };
             return self.fail_queued(key, request, Cause::RequestNotImplemented, now);
         }
-        let is_end = outbox.is_empty() && tail == Tail::End;
+        let is_end = !is_rpc && outbox.is_empty() && tail == Tail::End;
         let opened = match head {
+            _ if is_rpc => self.connections.open_call(upstream, parked.filled_mut()),
             Some(head) => self.connections.open_stream(upstream, head, form, is_end, &mut self.cx),
             None => self
                 .read_parked(&parked, |proxy, head| {
@@ -174,6 +180,9 @@ impl Proxy {
             return self.exchanges.note_attempt(key, request, &mut self.cx);
         };
         let mut stream = Stream::new(stream, key);
+        if is_rpc {
+            stream.form = self.exchanges.form_of(key, &self.connections);
+        }
         (stream.outbox, stream.tail, stream.is_ended) = (outbox, tail, is_end);
         stream.head = Some(parked);
         let at = StreamKey { connection: upstream, slot: stream.slot() };
@@ -521,9 +530,30 @@ impl Proxy {
             if !exchange.request.asks_upgrade {
                 exchange.record.stamps.await_body(now);
             }
+        } else if exchange.request.is_one_way {
+            if is_ended {
+                self.finish_one_way(exchange_key, now);
+            }
         } else if matches!(exchange.stage, Stage::Attempting { .. }) {
             self.exchanges.await_response_head(exchange_key, now, &mut self.cx);
         }
+    }
+
+    /// The upstream has a call that it does not answer.
+    fn finish_one_way(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
+        let Some(upstream) = exchange.upstream() else { return };
+        exchange.record.status = 200;
+        exchange.progress.has_response = true;
+        exchange.on_answer_over(&mut self.cx);
+        exchange.stage = Stage::Finishing;
+        exchange.let_go(
+            &mut self.listen.clients,
+            &mut self.exchanges.stalls,
+            &mut self.upstream.pools,
+        );
+        self.drop_stream(upstream, ErrorCode::NO_ERROR, now);
+        self.finish(key, None, now);
     }
 
     /// Ends a tunnel both of whose sides have said all and been told all.
@@ -543,6 +573,23 @@ impl Proxy {
             }
             self.end_upstream(upstream, None, ErrorCode::NO_ERROR, now);
             self.finish(key, None, now);
+        }
+    }
+}
+
+/// What a connection to this cluster speaks that exchanges share.
+fn upstream_frames(cluster: &Cluster, cx: &Cx, now: Time) -> Frames {
+    let protocol = match cluster.protocol {
+        ClusterProtocol::Rpc(name) => cx.snapshot.protocols.find(name),
+        ClusterProtocol::Http1 | ClusterProtocol::Http2 => None,
+    };
+    match protocol {
+        Some(protocol) => {
+            Frames::Rpc(RpcFrames::new(protocol, rpc_limits(&cluster.rpc), Side::Client))
+        }
+        None => {
+            let limits = http2::limits(RESPONSE_HEAD, &cluster.http2);
+            Frames::Http2(Http2Frames::new(Http2::client(&limits), limits, now))
         }
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
 use wire::h1::{HeadLimits, Scan, decode_request, decode_response};
-use wire::head::{Framing, Head, Known, RequestHead};
+use wire::head::{Framing, Head, HeadIndex, Known, Method, RequestHead, ResponseHead};
 use wire::path::Slashes;
+use wire::rpc;
 
 use crate::agenda::Note;
 use crate::exchange::filtering::slot_of;
@@ -127,6 +128,12 @@ impl Proxy {
     ) -> Option<T> {
         let mut index = self.cx.request_index.take().unwrap_or_default();
         let bytes = encoded.filled();
+        if rpc::is_parked(bytes) {
+            let head = rpc::unpark_request(bytes, &mut index);
+            let seen = head.map(|mut head| look(self, &mut head));
+            self.cx.request_index = Some(index);
+            return seen;
+        }
         let seen = match decode_request(bytes, &mut Scan::default(), &OWN_HEAD, &mut index) {
             Ok(Some((mut head, n))) => {
                 read_never_indexed(&mut head, bytes.get(n..).unwrap_or_default());
@@ -216,18 +223,16 @@ impl Proxy {
         let Held { head: encoded, body, .. } = *held;
         let method = exchange.request.method;
         let mut index = self.cx.response_index.take().unwrap_or_default();
-        let bytes = encoded.filled();
-        let decoded = decode_response(bytes, &mut Scan::default(), &OWN_HEAD, &mut index, method);
-        let is_whole = matches!(decoded, Ok(Some(_)));
+        let decoded = unpark_response(encoded.filled(), &mut index, method);
+        let is_whole = decoded.is_some();
         match decoded {
-            Ok(Some((mut head, n))) => {
-                read_never_indexed(&mut head, bytes.get(n..).unwrap_or_default());
+            Some(mut head) => {
                 self.exchanges.show_response_body(key, &mut head, body.filled());
                 self.begin_response(key, &head, head.framing(), (body.len(), false));
                 self.send_held_body(key, body.filled());
             }
             // Another worker saved it, and it was damaged on its way.
-            Ok(None) | Err(_) => self.fail(key, Cause::ResponseInvalid, now),
+            None => self.fail(key, Cause::ResponseInvalid, now),
         }
         self.cx.response_index = Some(index);
         self.cx.buffers.give_back(encoded);
@@ -242,6 +247,21 @@ impl Proxy {
             self.connections.send_data(exchange.downstream, body, &mut self.cx);
         }
     }
+}
+
+/// Reads the head of a response that was parked; none if it is damaged.
+fn unpark_response<'b>(
+    bytes: &'b [u8],
+    index: &'b mut HeadIndex,
+    method: Method,
+) -> Option<ResponseHead<'b>> {
+    if rpc::is_parked(bytes) {
+        return rpc::unpark_response(bytes, index);
+    }
+    let decoded = decode_response(bytes, &mut Scan::default(), &OWN_HEAD, index, method);
+    let (mut head, n) = decoded.ok().flatten()?;
+    read_never_indexed(&mut head, bytes.get(n..).unwrap_or_default());
+    Some(head)
 }
 
 /// Reads what [`push_never_indexed`](crate::exchange::filtering::push_never_indexed) wrote.

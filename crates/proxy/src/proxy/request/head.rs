@@ -1,14 +1,18 @@
 //! Hop 5: a request's head is judged, and goes through filters.
 
+use std::num::NonZeroU32;
+
 use telemetry::cause::Cause;
 use wire::head::{Framing, Known, Method, RequestHead};
 
 use crate::connection::transport::Tls;
+use crate::cx::Cx;
 use crate::exchange::record::{Words, label};
-use crate::exchange::{lookalikes, route};
+use crate::exchange::{Exchange, Kind, lookalikes, route};
 use crate::filter::chain::ChainStep;
 use crate::keys::ExchangeKey;
-use crate::listen::clients::Part;
+use crate::listen::Listen;
+use crate::listen::clients::{ClientPlace, Part};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
@@ -20,6 +24,9 @@ impl Proxy {
         head: &mut RequestHead<'_>,
         now: Time,
     ) {
+        if head.rpc().is_some() {
+            return self.on_call_head(key, head, now);
+        }
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let Some(connection) = self.connections.get(exchange.downstream.connection) else {
             return;
@@ -37,6 +44,7 @@ impl Proxy {
         let is_too_early = facts.is_early && !(head.method().is_safe() && head.upgrade().is_none());
         let is_misdirected = route::is_misdirected(exchange, connection, head);
         let has_filters = !listener.filters.is_empty();
+        let exchanges_max = listener.exchanges_per_client_max;
         let listener_label = label(listener.id.0);
         let dropped = lookalikes::screen(head, &listener.http);
         let client = crate::exchange::forwarded::rewrite(
@@ -46,30 +54,14 @@ impl Proxy {
             &mut self.cx.scratch,
         );
         let body_bytes_max = listener.http.body_bytes_max.unwrap_or(u64::MAX);
-        let exchanges_max = listener.exchanges_per_client_max;
         exchange.record.client = client;
         if client.is_some() {
             // The one that a trusted hop named.
             self.listen.clients.remove(exchange.client, Part::Exchange);
             (exchange.client, _) = self.listen.clients.enter(client, Part::Exchange);
         }
-        let snapshot = &exchange.snapshot;
-        let has_too_many = exchanges_max.is_some_and(|max| {
-            self.listen.clients.exchanges_of(exchange.client) > self.cx.share.of(max.get())
-        });
-        if snapshot.access_log.stage_times
-            || snapshot.access_log.output.is_some()
-            || snapshot.listener_bounds.has_error_pages
-        {
-            exchange.record.words = Words::take(head, &mut self.cx.buffers);
-        }
-        if !snapshot.access_log.captures.is_empty() {
-            let captures = &snapshot.access_log.captures;
-            exchange.record.capture_request(captures, head, &mut self.cx.buffers);
-        }
-        if self.cx.emitter.is_debug() {
-            self.cx.debug_request(exchange.downstream, head, now);
-        }
+        let has_too_many = self.listen.has_too_many(exchange.client, exchanges_max, &self.cx);
+        exchange.record_head(head, &mut self.cx, now);
         let has_unknown_expectation =
             head.field(Known::Expect).is_some() && !head.expects_continue();
         let is_too_large = matches!(head.framing(), Framing::Length(n) if n > body_bytes_max);
@@ -99,6 +91,55 @@ impl Proxy {
             exchange.begin_chain();
             self.run_chain(key, head, ChainStep::Head(0), now);
         }
+    }
+
+    /// Hop 5 for a call of RPC, of which HTTP's rules say nothing.
+    #[inline(never)]
+    fn on_call_head(&mut self, key: ExchangeKey, head: &mut RequestHead<'_>, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.kind = Kind::Rpc;
+        exchange.record_head(head, &mut self.cx, now);
+        let connection = self.connections.get(exchange.downstream.connection);
+        let tls = connection.and_then(|connection| connection.tls.as_deref());
+        let exchanges_max = exchange.listener().exchanges_per_client_max;
+        if self.listen.has_too_many(exchange.client, exchanges_max, &self.cx) {
+            self.fail(key, Cause::ClientExchangesOverflow, now);
+        } else if tls.is_some_and(Tls::is_early) {
+            // Who recorded it may send it again, and nothing says that this is harmless.
+            self.fail(key, Cause::RequestTooEarly, now);
+        } else {
+            exchange.begin_chain();
+            self.run_chain(key, head, ChainStep::Head(0), now);
+        }
+    }
+}
+
+impl Exchange {
+    /// Keeps what logs and error pages say of a request.
+    #[inline]
+    fn record_head(&mut self, head: &RequestHead<'_>, cx: &mut Cx, now: Time) {
+        let snapshot = &self.snapshot;
+        if snapshot.access_log.stage_times
+            || snapshot.access_log.output.is_some()
+            || snapshot.listener_bounds.has_error_pages
+        {
+            self.record.words = Words::take(head, &mut cx.buffers);
+        }
+        if !snapshot.access_log.captures.is_empty() {
+            let captures = &snapshot.access_log.captures;
+            self.record.capture_request(captures, head, &mut cx.buffers);
+        }
+        if cx.emitter.is_debug() {
+            cx.debug_request(self.downstream, head, now);
+        }
+    }
+}
+
+impl Listen {
+    /// Whether more exchanges of a client are under way than its listener allows.
+    #[inline]
+    fn has_too_many(&self, client: ClientPlace, max: Option<NonZeroU32>, cx: &Cx) -> bool {
+        max.is_some_and(|max| self.clients.exchanges_of(client) > cx.share.of(max.get()))
     }
 }
 

@@ -10,7 +10,7 @@ use wire::upgrade::websocket_accept;
 
 use crate::connection::Connection;
 use crate::connection::transport::Tls;
-use crate::exchange::{Exchange, Handshake, Route, Stage, Wait, route};
+use crate::exchange::{Exchange, Handshake, Kind, Route, Stage, Wait, route};
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::tools::buffers::Buffers;
@@ -121,8 +121,11 @@ impl Proxy {
         let timeout = exchange.bound_call(head, forward.timeout);
         let gathered = exchange.gathered.take();
         let is_complete = exchange.request.is_complete;
-        let is_shared =
-            exchange.cluster().is_some_and(|cluster| cluster.protocol == ClusterProtocol::Http2);
+        let is_shared = match exchange.cluster().map(|cluster| &cluster.protocol) {
+            Some(ClusterProtocol::Rpc(_)) => return self.forward_call(key, forward, head, now),
+            _ if exchange.kind == Kind::Rpc => return self.forward_call(key, forward, head, now),
+            protocol => matches!(protocol, Some(ClusterProtocol::Http2)),
+        };
         if asks_upgrade && is_shared && exchange.downstream.is_alone() {
             let key = head.find(b"sec-websocket-key");
             exchange.handshake = head.upgrade().map(|protocol| {

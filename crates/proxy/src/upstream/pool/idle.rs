@@ -5,7 +5,7 @@ use config::snapshot::{ClusterId, EndpointId, TransportId};
 
 use super::candidates::Look;
 use super::{Acquired, Others, Pools, Sharing};
-use crate::connection::codec::http2::Multiplex;
+use crate::connection::codec::multiplex::Multiplex;
 use crate::connection::connections::Connections;
 use crate::connection::destination::destination_of;
 use crate::connection::{Connection, Links, UpstreamState};
@@ -190,7 +190,7 @@ impl Pools {
 /// connections without end, and no time would pass.
 pub(super) fn is_unused(key: ConnKey, connections: &Connections) -> bool {
     connections.get(key).is_some_and(|connection| {
-        let has_said = |multiplex: &Multiplex| multiplex.codec.has_peer_settings();
+        let has_said = |multiplex: &Multiplex| multiplex.has_peer_settings();
         !connection.is_busy() && connection.multiplex().is_none_or(has_said)
     })
 }

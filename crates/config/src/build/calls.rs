@@ -1,0 +1,120 @@
+//! Whether what speaks an RPC protocol leads to what speaks the same: calls are not translated.
+
+use super::file::cluster::Protocol as ClusterProtocol;
+use super::file::listener::{OneOrSeveral, Protocol};
+use super::file::{self, route::Rule};
+use crate::filters::FilterKinds;
+use crate::findings::{Findings, Problem};
+use crate::map::Map;
+use crate::protocols::RpcName;
+use crate::tree::Site;
+
+/// What the listeners speak that use a route table, and the first of them.
+type Users<'f> = Map<&'f str, (Option<RpcName>, &'f str)>;
+
+/// Reports listeners, chains, rules and filters whose kinds of traffic differ.
+pub(super) fn check<F>(
+    file: &file::File,
+    site: &Site<'_>,
+    kinds: &FilterKinds<F>,
+    findings: &mut Findings<'_>,
+) {
+    let mut users = Users::default();
+    for (listener, site) in file.listeners.iter().zip(site.key("listeners").items()) {
+        let name = listener.name.as_str();
+        let ends = (listener.protocol, listener.routes.as_ref());
+        check_ends(ends, name, &site, kinds, &mut users, findings);
+        for (chain, site) in listener.chains.iter().zip(site.key("chains").items()) {
+            let ends = (chain.protocol, chain.routes.as_ref());
+            check_ends(ends, name, &site, kinds, &mut users, findings);
+        }
+    }
+    let clusters: Map<&str, Option<RpcName>> =
+        file.clusters.iter().map(|it| (it.name.as_str(), spoken_by(it.protocol))).collect();
+    for (table, site) in file.routes.iter().zip(site.key("routes").items()) {
+        let Some((spoken, listener)) = users.get(table.name.as_str()) else { continue };
+        for (rule, site) in table.rules.iter().zip(site.key("rules").items()) {
+            check_rule(rule, (*spoken, listener), &clusters, &site, findings);
+        }
+    }
+}
+
+/// Notes what the tables of a listener or chain are used for, and looks at its filters.
+fn check_ends<'f, F>(
+    (protocol, routes): (Protocol, Option<&'f OneOrSeveral<String>>),
+    listener: &'f str,
+    site: &Site<'_>,
+    kinds: &FilterKinds<F>,
+    users: &mut Users<'f>,
+    findings: &mut Findings<'_>,
+) {
+    let spoken = match protocol {
+        Protocol::Rpc(name) => Some(name),
+        Protocol::Auto | Protocol::Http1 | Protocol::Http2 => None,
+        Protocol::Tcp => return,
+    };
+    for table in routes.into_iter().flat_map(OneOrSeveral::as_slice) {
+        let (other, by) = *users.entry(table.as_str()).or_insert((spoken, listener));
+        if other != spoken {
+            let rule = format!(
+                "listener `{by}` uses route table `{table}` for {}, and this one takes {}",
+                traffic(other),
+                traffic(spoken)
+            );
+            site.key("routes").error(findings, Problem::new(rule, "write a table for each"));
+        }
+    }
+    let filters = site.key("filters");
+    for site in filters.items().filter(|site| spoken.is_some() && !kinds.is_for_rpc(site)) {
+        let rule =
+            format!("this filter takes requests of HTTP, and the listener {}", traffic(spoken));
+        site.error(findings, Problem::new(rule, "remove it"));
+    }
+}
+
+/// A rule of a table that a listener uses which speaks this.
+fn check_rule(
+    rule: &Rule,
+    (spoken, listener): (Option<RpcName>, &str),
+    clusters: &Map<&str, Option<RpcName>>,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) {
+    let shares = site.key("clusters");
+    let of_shares = rule.clusters.iter().flatten().map(|share| share.cluster.as_str());
+    let of_shares = of_shares.zip(shares.items());
+    let among = site.key("among");
+    let of_among = rule.among.iter().flatten().map(String::as_str).zip(among.items());
+    let of_rule = rule.cluster.iter().map(|name| (name.as_str(), site.key("cluster")));
+    for (name, site) in of_rule.chain(of_shares).chain(of_among) {
+        let Some(cluster) = clusters.get(name).filter(|cluster| **cluster != spoken) else {
+            continue;
+        };
+        let rule = format!(
+            "listener `{listener}` takes {}, and cluster `{name}` {}",
+            traffic(spoken),
+            traffic(*cluster)
+        );
+        site.error(
+            findings,
+            Problem::new(rule, "name a cluster with the `protocol` of the listener"),
+        );
+    }
+    let has = [("rewrite", rule.rewrite.is_some()), ("redirect", rule.redirect.is_some())];
+    for (key, _) in has.into_iter().filter(|(_, has)| *has && spoken.is_some()) {
+        let rule = format!("calls of RPC have no `{key}`, and listener `{listener}` takes such");
+        site.key(key).error(findings, Problem::new(rule, "remove it"));
+    }
+}
+
+const fn spoken_by(protocol: ClusterProtocol) -> Option<RpcName> {
+    match protocol {
+        ClusterProtocol::Rpc(name) => Some(name),
+        ClusterProtocol::Http1 | ClusterProtocol::Http2 => None,
+    }
+}
+
+/// What is spoken, in words.
+fn traffic(spoken: Option<RpcName>) -> String {
+    spoken.map_or_else(|| "HTTP".to_owned(), |name| format!("`{name}`"))
+}

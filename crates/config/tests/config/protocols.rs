@@ -1,0 +1,159 @@
+//! RPC protocols that a program registers: what may name them, and what has to agree.
+
+use config::snapshot::{ClusterProtocol, ListenerProtocol};
+use config::{FilterKinds, Loader};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use wire::head::{RequestHead, ResponseHead};
+use wire::rpc::{Asked, Frame, HeadBuilder, Reply, RpcError, RpcProtocol};
+
+/// A protocol of which only the name is asked here.
+#[derive(Debug)]
+struct Named(&'static str);
+
+impl RpcProtocol for Named {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    fn frame(&self, _: &[u8]) -> Result<Option<Frame>, RpcError> {
+        Ok(None)
+    }
+
+    fn decode_request<'b>(
+        &self,
+        _: &Frame,
+        _: HeadBuilder<'b>,
+    ) -> Result<RequestHead<'b>, RpcError> {
+        Err(RpcError::Unexpected)
+    }
+
+    fn decode_response<'b>(
+        &self,
+        _: &Frame,
+        _: HeadBuilder<'b>,
+    ) -> Result<ResponseHead<'b>, RpcError> {
+        Err(RpcError::Unexpected)
+    }
+
+    fn encode_request(
+        &self,
+        _: &RequestHead<'_>,
+        _: u64,
+        _: &mut wire::buffer::Buffer,
+    ) -> Result<(), RpcError> {
+        Ok(())
+    }
+
+    fn set_id(&self, _: &mut [u8], _: u64) {}
+
+    fn encode_response(
+        &self,
+        _: Asked,
+        _: &ResponseHead<'_>,
+        _: u64,
+        _: &mut wire::buffer::Buffer,
+    ) -> Result<(), RpcError> {
+        Ok(())
+    }
+
+    fn encode_reply(&self, _: Asked, _: &Reply<'_>, _: &mut wire::buffer::Buffer) {}
+
+    fn encode_heartbeat_answer(&self, _: Asked, _: &mut wire::buffer::Buffer) {}
+}
+
+/// What the filters here are configured with.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+const TEXT: &str = "
+listeners: [{ name: calls, address: '127.0.0.1:8080', protocol: alpha, routes: all }]
+routes: [{ name: all, rules: [{ match: { prefix: / }, cluster: orders }] }]
+clusters: [{ name: orders, protocol: alpha, endpoints: ['127.0.0.1:9000'] }]
+";
+
+fn loader() -> Loader<()> {
+    let mut kinds = FilterKinds::new();
+    kinds.register_protocol(&Named("alpha"));
+    kinds.register_protocol(&Named("beta"));
+    kinds.register("http_only", |_: Nothing| Ok(())).unwrap();
+    kinds.register("both", |_: Nothing| Ok(())).unwrap();
+    kinds.takes_rpc("both");
+    Loader::new(kinds).unwrap()
+}
+
+fn errors(text: &str) -> String {
+    let result = loader().load("strait.yaml", text);
+    result.map(|_| ()).map_err(|errors| errors.to_string()).unwrap_err()
+}
+
+#[test]
+fn listeners_and_clusters_speak_what_is_registered() {
+    let snapshot = loader().load("strait.yaml", TEXT).unwrap();
+    let ListenerProtocol::Rpc(name) = snapshot.listeners[0].protocol else { panic!("no RPC") };
+    assert_eq!(name.as_str(), "alpha");
+    assert_eq!(snapshot.protocols.find(name).unwrap().name(), "alpha");
+    let (_, cluster) = snapshot.clusters.iter().next().unwrap();
+    assert_eq!(cluster.protocol, ClusterProtocol::Rpc(name));
+    let shown = config::effective_yaml(&snapshot);
+    assert_eq!(shown.matches("protocol: alpha").count(), 2, "{shown}");
+    loader().load("strait.yaml", &shown).unwrap();
+}
+
+#[test]
+fn a_protocol_that_is_not_registered_is_named_with_those_that_are() {
+    let errors = errors(&TEXT.replace("alpha", "alfa"));
+    for words in ["2:", "listeners[0].protocol", "alpha", "clusters[0].protocol"] {
+        assert!(errors.contains(words), "{words}: {errors}");
+    }
+}
+
+#[test]
+fn both_sides_speak_the_same() {
+    for (from, to, words) in [
+        (
+            "orders, protocol: alpha",
+            "orders, protocol: beta",
+            "listener `calls` takes `alpha`, and cluster `orders` `beta`",
+        ),
+        (
+            "orders, protocol: alpha,",
+            "orders,",
+            "listener `calls` takes `alpha`, and cluster `orders` HTTP",
+        ),
+        (
+            "8080', protocol: alpha",
+            "8080'",
+            "listener `calls` takes HTTP, and cluster `orders` `alpha`",
+        ),
+        (
+            "listeners: [{",
+            "listeners: [{ name: web, address: '127.0.0.1:8081', routes: all }, {",
+            "listener `web` uses route table `all` for HTTP, and this one takes `alpha`",
+        ),
+        ("cluster: orders }", "cluster: orders, rewrite: { prefix: /x/ } }", "have no `rewrite`"),
+        (
+            "routes: all }]",
+            "routes: all, filters: [{ http_only: {} }] }]",
+            "this filter takes requests of HTTP",
+        ),
+        (
+            "endpoints: [",
+            "proxy_protocol: v2, endpoints: [",
+            "a PROXY header names the one client of a connection, and one of RPC has many",
+        ),
+        ("routes: all }]", "}]", "a listener that takes calls needs `routes`"),
+    ] {
+        let text = TEXT.replacen(from, to, 1);
+        assert_ne!(text, TEXT, "{from}");
+        let errors = errors(&text);
+        assert!(errors.contains(words), "{words}: {errors}");
+    }
+}
+
+#[test]
+fn filters_that_take_calls_may_stand_there() {
+    let text = TEXT.replace("routes: all }]", "routes: all, filters: [{ both: {} }] }]");
+    loader().load("strait.yaml", &text).unwrap();
+}
