@@ -1,6 +1,7 @@
 //! Scripted clients, here one of HTTP/1: one connection that sends some requests and checks the
 //! responses.
 
+mod calls;
 mod http2;
 mod pieces;
 mod relay;
@@ -21,6 +22,7 @@ use crate::plan::{RequestPlan, ResponseFraming, ResponsePlan};
 use crate::random::Random;
 use crate::simulation::Asker;
 
+pub use calls::CallsClient;
 pub use http2::Http2Client;
 use pieces::pieces;
 pub use relay::RelayClient;

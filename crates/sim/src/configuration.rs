@@ -33,6 +33,9 @@ pub(crate) const RELAY_EDGE: &str = "10.0.0.1:82";
 /// The listener that relays what is no HTTP.
 pub(crate) const MIXED: &str = "10.0.0.1:83";
 
+/// The listener for calls of RPC.
+pub(crate) const CALLS: &str = "10.0.0.1:84";
+
 /// The cluster that connections are relayed to. Its services come behind those of [`CLUSTERS`].
 const RAW: &str = "raw";
 
@@ -74,6 +77,8 @@ pub struct Configurations {
     pub(crate) has_retries: bool,
     /// Whether clusters may eject endpoints.
     has_outliers: bool,
+    /// What decides about calls of RPC, if there are any.
+    calls: Option<Random>,
     /// Bytes of a body that some filter gathered at most, so far.
     pub(crate) gathered_bytes_max: usize,
 }
@@ -85,13 +90,15 @@ impl Configurations {
     ///
     /// If no configuration can be read at all.
     #[must_use]
-    pub fn new(random: Random, patience: Patience, has_http2: bool) -> Self {
+    pub fn new(random: Random, patience: Patience, has_http2: bool, has_calls: bool) -> Self {
         let mut protocols = random.split("protocols", 0);
         let speak_http2 = CLUSTERS.map(|_| has_http2 && protocols.chance(500));
         let has_retries = random.split("retries", 0).chance(400);
         let has_outliers = random.split("outliers", 0).chance(400);
         let mut kinds = FilterKinds::new();
         crate::filter::register(&mut kinds);
+        kinds.register_protocol(&crate::pico::Pico);
+        let calls = has_calls.then(|| random.split("calls", 0));
         let loader = Loader::new(kinds).expect("the schema is one that the loader understands");
         Self {
             loader,
@@ -100,6 +107,7 @@ impl Configurations {
             speak_http2,
             has_retries,
             has_outliers,
+            calls,
             gathered_bytes_max: 0,
         }
     }
@@ -149,7 +157,16 @@ impl Configurations {
             "  - name: relay\n    address: {RELAY_EDGE}\n    protocol: tcp\n    cluster: {RAW}\n"
         );
         self.listener_timeouts(&mut text);
-        text += "routes:\n  - name: all\n    rules:\n";
+        if self.calls.is_some() {
+            let _ = write!(
+                text,
+                "  - name: calls\n    address: {CALLS}\n    protocol: pico\n    routes: calls\n"
+            );
+            self.listener_timeouts(&mut text);
+        }
+        text += "routes:\n";
+        self.calls_route(&mut text);
+        text += "  - name: all\n    rules:\n";
         text += "      - match: { path: /healthz }\n        respond: { status: 200, body: ok }\n";
         let timeout = if self.patience == Patience::Long { "1h" } else { "30s" };
         for cluster in CLUSTERS {
@@ -171,6 +188,7 @@ impl Configurations {
         for (number, cluster) in CLUSTERS.into_iter().chain([RAW]).enumerate() {
             self.cluster(cluster, number, &mut text);
         }
+        self.calls_cluster(&mut text);
         for spare in 0..self.random.below(4) {
             let _ = write!(
                 text,
@@ -179,6 +197,38 @@ impl Configurations {
             );
         }
         text
+    }
+
+    fn calls_route(&self, text: &mut String) {
+        if self.calls.is_none() {
+            return;
+        }
+        let timeout = if self.patience == Patience::Long { "1h" } else { "30s" };
+        let _ = write!(
+            text,
+            "  - name: calls\n    rules:\n      - match: {{ prefix: /calls/ }}\n        \
+             cluster: calls\n        timeout: {timeout}\n"
+        );
+    }
+
+    /// The cluster that calls go to: its services come behind all others.
+    fn calls_cluster(&mut self, text: &mut String) {
+        let Some(random) = &mut self.calls else { return };
+        *text += "  - name: calls\n    protocol: pico\n    endpoints:\n";
+        let first = random.below(u64::from(ENDPOINTS));
+        for place in 0..ENDPOINTS {
+            if u64::from(place) == first || random.chance(600) {
+                let address = endpoint(CLUSTERS.len() + 1, place);
+                let _ = writeln!(text, "      - {address}");
+            }
+        }
+        let (requests, connections) = (random.between(1, 8), random.between(1, 6));
+        let _ = write!(
+            text,
+            "    rpc: {{ requests_max: {requests} }}\n    connections_max: {connections}\n    \
+             pending_max: 1000\n"
+        );
+        self.cluster_timeouts(text);
     }
 
     /// What a rule retries, if anything: never what is not idempotent.
@@ -306,6 +356,16 @@ impl Configurations {
         }
         let connections_max = self.random.between(1, 12);
         let _ = write!(text, "    connections_max: {connections_max}\n    pending_max: 1000\n");
+        self.cluster_timeouts(text);
+        if self.speak_http2.get(number).is_some_and(|speaks| *speaks) {
+            *text += "    protocol: http2\n";
+            self.http2(text);
+        } else if self.random.chance(150) {
+            *text += "    proxy_protocol: v1\n";
+        }
+    }
+
+    fn cluster_timeouts(&self, text: &mut String) {
         *text += match self.patience {
             Patience::Long => {
                 "    connect_timeout: 1h\n    timeouts: { pending: 1h, response_head: 1h, \
@@ -316,12 +376,6 @@ impl Configurations {
                  response_body: 5s, request_write: 5s, stall: 2s, idle: 8s }\n"
             }
         };
-        if self.speak_http2.get(number).is_some_and(|speaks| *speaks) {
-            *text += "    protocol: http2\n";
-            self.http2(text);
-        } else if self.random.chance(150) {
-            *text += "    proxy_protocol: v1\n";
-        }
     }
 
     fn outlier(&mut self, text: &mut String) {

@@ -37,6 +37,7 @@
     reason = "a simulation that is wrong about itself must stop where it is"
 )]
 
+mod calls;
 mod client;
 mod configuration;
 mod faults;
@@ -45,6 +46,9 @@ mod frames;
 mod http;
 mod ledger;
 mod network;
+#[expect(unreachable_pub, reason = "others include it, too")]
+#[path = "../../wire/tests/rpc/pico.rs"]
+mod pico;
 mod plan;
 mod random;
 mod records;
@@ -54,7 +58,7 @@ mod simulation;
 mod trace;
 mod world;
 
-pub use client::{Client, Http2Client, Leave, Manners, RelayClient};
+pub use client::{CallsClient, Client, Http2Client, Leave, Manners, RelayClient};
 pub use configuration::{Configurations, Patience, label, names};
 pub use faults::{Faults, ServiceFaults};
 pub use ledger::{Ledger, Outcome};

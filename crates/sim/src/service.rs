@@ -1,10 +1,13 @@
 //! A scripted upstream service: answers each request according to its id, checks every byte that it
 //! receives, and injects its faults. It speaks the protocol that its connections begin with, HTTP/1
-//! or HTTP/2, since a cluster may change from one to the other; or the relayed protocol.
+//! or HTTP/2, since a cluster may change from one to the other; or the relayed protocol, or that of RPC.
 
+mod calls;
 mod http1;
 mod http2;
 mod relay;
+
+pub(crate) use calls::status_of;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,6 +32,8 @@ pub enum Speech {
     Http,
     /// Relayed bytes.
     Raw,
+    /// The RPC protocol.
+    Calls,
 }
 
 /// A scripted service at one address.
@@ -65,6 +70,7 @@ enum Link {
     Http1(Box<http1::Connection>),
     Http2(Box<http2::Connection>),
     Raw(Box<relay::Connection>),
+    Calls(Box<calls::Connection>),
 }
 
 /// What happens to a connection after an event.
@@ -102,6 +108,7 @@ impl Service {
                 Link::Http1(connection) => connection.hangs(),
                 Link::Http2(connection) => connection.hangs(),
                 Link::Raw(connection) => connection.hangs(),
+                Link::Calls(connection) => connection.hangs(),
             })
             .map(|(end, _)| *end)
             .collect();
@@ -125,6 +132,7 @@ impl Service {
                     let link = match self.speech {
                         Speech::Http => Link::Http1(Box::new(http1::Connection::new())),
                         Speech::Raw => Link::Raw(Box::new(relay::Connection::new())),
+                        Speech::Calls => Link::Calls(Box::new(calls::Connection::new())),
                     };
                     self.connections.insert(end, link);
                     self.go_on(end, network, ledger);
@@ -142,6 +150,7 @@ impl Service {
                 let is_idle = match self.connections.get(&end) {
                     Some(Link::Http1(connection)) => connection.is_idle_since(requests),
                     Some(Link::Http2(connection)) => connection.is_idle_since(requests),
+                    Some(Link::Calls(connection)) => connection.is_idle_since(requests),
                     Some(Link::Raw(_)) | None => false,
                 };
                 if is_idle {
@@ -161,6 +170,7 @@ impl Service {
             Link::Http1(connection) => host.work(end, connection, network, ledger),
             Link::Http2(connection) => connection.work(end, host, network, ledger),
             Link::Raw(connection) => connection.work(end, host, network, ledger),
+            Link::Calls(connection) => connection.work(end, host, network, ledger),
         };
         match result {
             Ok(Verdict::Keep) => {

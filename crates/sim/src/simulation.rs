@@ -206,8 +206,12 @@ impl Simulation {
     pub fn with_configuration(scenario: &Scenario, text: Option<&str>) -> Self {
         let root = Random::new(scenario.seed);
         let patience = if scenario.is_strict { Patience::Long } else { Patience::Short };
-        let configurations =
-            Configurations::new(root.split("configurations", 0), patience, scenario.has_http2);
+        let configurations = Configurations::new(
+            root.split("configurations", 0),
+            patience,
+            scenario.has_http2,
+            scenario.has_calls,
+        );
         let mut ledger = Ledger::default();
         if configurations.has_retries {
             ledger.allow_retries();

@@ -33,6 +33,7 @@ fn scenario() -> Scenario {
         is_strict: true,
         has_http2: false,
         has_tls: false,
+        has_calls: false,
     }
 }
 

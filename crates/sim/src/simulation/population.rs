@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use super::{Peer, Simulation};
-use crate::client::{Client, Http2Client, Leave, Manners, RelayClient};
-use crate::configuration::{CLUSTERS, EDGE, ENDPOINTS, MIXED, RELAY_EDGE, SIDE, address, endpoint};
+use crate::client::{CallsClient, Client, Http2Client, Leave, Manners, RelayClient};
+use crate::configuration::{
+    CALLS, CLUSTERS, EDGE, ENDPOINTS, MIXED, RELAY_EDGE, SIDE, address, endpoint,
+};
 use crate::ledger::RELAY;
 use crate::network::PeerId;
 use crate::plan::{RequestBody, RequestPlan, ResponsePlan};
@@ -14,6 +16,7 @@ use crate::service::{Service, Speech};
 impl Simulation {
     pub(super) fn add_services(&mut self, root: &Random) {
         let clusters = CLUSTERS.map(|_| Speech::Http).into_iter().chain([Speech::Raw]);
+        let clusters = clusters.chain(self.scenario.has_calls.then_some(Speech::Calls));
         let mut random = root.split("tls", 0);
         for (cluster, speech) in clusters.enumerate() {
             let is_secure = self.scenario.has_tls && random.chance(500);
@@ -45,6 +48,28 @@ impl Simulation {
                 45..85 => self.add_http1(delay, random),
                 _ => self.add_relay(delay, random),
             }
+        }
+        self.add_callers(root);
+    }
+
+    /// The clients of RPC, beside the others.
+    fn add_callers(&mut self, root: &Random) {
+        let mut random = root.split("callers", 0);
+        let count = if self.scenario.has_calls { random.length_between(1, 8) } else { 0 };
+        for number in 0..count {
+            let mut random = root.split("caller", number as u64);
+            let delay = random.span(Duration::from_secs(10));
+            let mut manners = self.manners(&mut random);
+            manners.pipelined_max = random.length_below(8);
+            let count = random.length_between(1, 12);
+            let requests: Vec<_> = (0..count).map(|_| call(&mut random)).collect();
+            let peer = PeerId(self.peers.len());
+            requests.iter().for_each(|request| self.ledger.announce(request));
+            let network = &mut self.network.borrow_mut();
+            let listener = address(CALLS);
+            let client =
+                CallsClient::new(peer, listener, requests, manners, delay, random, network);
+            self.peers.push(Peer::Client(Box::new(client)));
         }
     }
 
@@ -197,6 +222,18 @@ fn request(is_http11: bool, random: &mut Random) -> RequestPlan {
         body,
         tunnel: None,
         connection,
+    }
+}
+
+/// A call of RPC: nothing says that it may be made twice.
+fn call(random: &mut Random) -> RequestPlan {
+    let length = if random.chance(50) { random.size(200_000) } else { random.size(5_000) };
+    RequestPlan {
+        method: "POST",
+        body: RequestBody::Length(length),
+        expects_continue: false,
+        connection: None,
+        ..request(true, random)
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Scenario {
     pub has_http2: bool,
     /// Whether some clients and services speak TLS.
     pub has_tls: bool,
+    /// Whether some clients and services speak an RPC protocol.
+    pub has_calls: bool,
 }
 
 impl Scenario {
@@ -54,6 +56,7 @@ impl Scenario {
             is_strict: true,
             has_http2: true,
             has_tls: Random::new(seed).split("tls", 0).chance(500),
+            has_calls: Random::new(seed).split("calls", 0).chance(300),
         }
     }
 

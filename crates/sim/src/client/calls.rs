@@ -1,0 +1,317 @@
+//! A scripted client of an RPC protocol: it has several calls under way at a time, which are answered in
+//! any order, and checks that each answer is that of its call.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use config::snapshot::Address;
+use proxy::time::Time;
+use wire::rpc::{FrameKind, RpcProtocol};
+
+use super::{Leave, Manners, Quit};
+use crate::calls::call;
+use crate::ledger::{Ledger, Outcome};
+use crate::network::{EndId, Network, Owner, PeerId, Wake};
+use crate::pico::Pico;
+use crate::plan::{RequestPlan, ResponsePlan, fill_request, is_response};
+use crate::random::Random;
+use crate::service::status_of;
+use crate::simulation::Asker;
+
+/// Timers.
+const START: u64 = 0;
+const GO_ON: u64 = 1;
+
+/// A scripted client of an RPC protocol.
+#[derive(Debug)]
+pub struct CallsClient {
+    peer: PeerId,
+    address: Address,
+    random: Random,
+    manners: Manners,
+    /// Those that are still to be sent, the last first.
+    requests: Vec<RequestPlan>,
+    /// Those that wait for their answers, by number.
+    asked: BTreeMap<u32, RequestPlan>,
+    numbers: u32,
+    stage: Stage,
+    end: Option<EndId>,
+    outbound: Vec<u8>,
+    sent: usize,
+    inbound: Vec<u8>,
+    answers: usize,
+    got: u64,
+    paused_until: Time,
+    reads_after: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    Connecting,
+    Open,
+    Over,
+}
+
+impl CallsClient {
+    /// A client that connects to `address` after `delay`, for these `requests`.
+    pub fn new(
+        peer: PeerId,
+        address: Address,
+        mut requests: Vec<RequestPlan>,
+        manners: Manners,
+        delay: Duration,
+        random: Random,
+        network: &mut Network,
+    ) -> Self {
+        network.wake_after(peer, START, delay);
+        requests.reverse();
+        Self {
+            peer,
+            address,
+            random,
+            manners,
+            requests,
+            asked: BTreeMap::new(),
+            numbers: 0,
+            stage: Stage::Waiting,
+            end: None,
+            outbound: Vec::new(),
+            sent: 0,
+            inbound: Vec::new(),
+            answers: 0,
+            got: 0,
+            paused_until: Time::default(),
+            reads_after: Time::default(),
+        }
+    }
+
+    /// Whether a call has no answer: every client says so of the same ones.
+    const fn is_one_way(request: &RequestPlan) -> bool {
+        request.id.is_multiple_of(8)
+    }
+
+    fn go_on(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        let Some(end) = self.end else { return };
+        if self.stage == Stage::Connecting {
+            match network.connected(end) {
+                None => return,
+                Some(true) => self.stage = Stage::Open,
+                Some(false) => {
+                    return self.leave(Outcome::Unanswered, Quit::Close, network, ledger);
+                }
+            }
+        }
+        if matches!(self.manners.leave, Leave::StopsReading(after) if self.answers >= after) {
+            if network.is_broken(end) {
+                self.leave(Outcome::Abandoned, Quit::Close, network, ledger);
+            }
+            return;
+        }
+        if network.now() >= self.reads_after {
+            self.read(end, network, ledger);
+        }
+        if self.stage == Stage::Open {
+            self.write(end, network, ledger);
+        }
+        if self.stage == Stage::Open
+            && self.requests.is_empty()
+            && self.asked.is_empty()
+            && self.sent == self.outbound.len()
+        {
+            self.leave(Outcome::Answered, Quit::Close, network, ledger);
+        }
+    }
+
+    fn read(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        let bytes_max = self.manners.slow_reading.map_or(usize::MAX, |(bytes, _)| bytes);
+        let before = self.inbound.len();
+        let result = network.recv_all(end, bytes_max, &mut self.inbound);
+        let read = self.inbound.len() - before;
+        self.got += read as u64;
+        if let Some((bytes, pause)) = self.manners.slow_reading
+            && read > 0
+        {
+            let pause = pause.mul_f64(read as f64 / bytes as f64);
+            self.reads_after = network.now() + pause;
+            network.wake_after(self.peer, GO_ON, pause);
+        }
+        while let Some(answer) = self.take_answer() {
+            if let Err(what) = answer.and_then(|(number, whole)| self.judge(number, &whole, ledger))
+            {
+                ledger.violate(format!("{what}: {}", self.describe()));
+                return self.leave(Outcome::Abandoned, Quit::Reset, network, ledger);
+            }
+        }
+        if !matches!(result, Ok(false)) {
+            let outcome =
+                if self.inbound.is_empty() { Outcome::Unanswered } else { Outcome::Truncated };
+            self.leave(outcome, Quit::Close, network, ledger);
+        }
+    }
+
+    /// The next frame, with its number, if all of it is here.
+    fn take_answer(&mut self) -> Option<Result<(u32, Vec<u8>), String>> {
+        let frame = match Pico.frame(&self.inbound) {
+            Ok(frame) => frame?,
+            Err(error) => return Some(Err(error.to_string())),
+        };
+        let length = frame.head_len + usize::try_from(frame.body_len).expect("a small body");
+        if self.inbound.len() < length {
+            return None;
+        }
+        let whole = self.inbound.drain(..length).collect();
+        if frame.kind != FrameKind::Response {
+            return Some(Err(format!("a frame of another kind: {frame:?}")));
+        }
+        Some(Ok((u32::try_from(frame.asked.id).expect("four octets"), whole)))
+    }
+
+    /// Whether this answers a call that waits, with what belongs to it.
+    fn judge(&mut self, number: u32, whole: &[u8], ledger: &mut Ledger) -> Result<(), String> {
+        let request = self.asked.remove(&number);
+        let request = request.ok_or_else(|| format!("an answer to nothing: {number}"))?;
+        self.answers += 1;
+        let plan = ResponsePlan::of(request.id);
+        let [_, status, f0, f1, ..] = *whole else { return Err("no frame".to_owned()) };
+        let body_at = 12 + usize::from(u16::from_be_bytes([f0, f1]));
+        let body = whole.get(body_at..).unwrap_or_default();
+        let is_its = status == status_of(&plan)
+            && body.len() == plan.length
+            && is_response(request.id, 0, body);
+        // Strait's own say why, in words.
+        let is_reply = status != 0 && body.len() < 300 && body.is_ascii() && !body.is_empty();
+        let outcome = match (is_its, is_reply) {
+            (true, _) => Outcome::Answered,
+            (false, true) => Outcome::Refused(u16::from(status)),
+            (false, false) => return Err(format!("another answer to {:016x}", request.id)),
+        };
+        ledger.settle(request.id, outcome);
+        Ok(())
+    }
+
+    fn write(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        let limit = match self.manners.leave {
+            Leave::CloseAfter(bytes) | Leave::ResetAfter(bytes) => bytes,
+            Leave::Answered | Leave::HalfClose | Leave::StopsReading(_) => usize::MAX,
+        };
+        loop {
+            let now = network.now();
+            if now < self.paused_until {
+                return;
+            }
+            if self.sent >= limit {
+                let is_reset = matches!(self.manners.leave, Leave::ResetAfter(_));
+                let quit = if is_reset { Quit::BreakOff } else { Quit::Close };
+                return self.leave(Outcome::Abandoned, quit, network, ledger);
+            }
+            if self.sent == self.outbound.len() && !self.ask(ledger) {
+                return;
+            }
+            let rest = self.outbound.get(self.sent..).unwrap_or_default();
+            let wanted = 1 + self.random.size(rest.len().min(limit - self.sent) - 1);
+            match network.send_some(end, rest.get(..wanted).unwrap_or_default()) {
+                Ok(0) => return,
+                Ok(n) => self.sent += n,
+                Err(_) => {
+                    self.manners.slow_reading = None;
+                    self.read(end, network, ledger);
+                    if self.stage == Stage::Open {
+                        self.leave(Outcome::Unanswered, Quit::Close, network, ledger);
+                    }
+                    return;
+                }
+            }
+            let (chance, pause_max) = self.manners.pauses;
+            if self.random.chance(chance) {
+                let pause = self.random.span(pause_max);
+                self.paused_until = now + pause;
+                network.wake_after(self.peer, GO_ON, pause);
+            }
+        }
+    }
+
+    /// Begins the next call, unless there is none or enough are under way.
+    fn ask(&mut self, ledger: &mut Ledger) -> bool {
+        if self.asked.len() > self.manners.pipelined_max {
+            return false;
+        }
+        let Some(request) = self.requests.pop() else { return false };
+        self.numbers += 1 + u32::from(self.random.chance(100)) * 1_000;
+        let mut body = vec![0; request.body.len()];
+        fill_request(request.id, 0, &mut body);
+        let is_one_way = Self::is_one_way(&request);
+        self.outbound.extend(call(is_one_way, self.numbers, request.id, &body));
+        if is_one_way {
+            ledger.settle(request.id, Outcome::Answered);
+        } else {
+            self.asked.insert(self.numbers, request);
+        }
+        true
+    }
+
+    fn leave(&mut self, outcome: Outcome, quit: Quit, network: &mut Network, ledger: &mut Ledger) {
+        for request in self.asked.values() {
+            ledger.settle(request.id, outcome);
+        }
+        for request in &self.requests {
+            ledger.settle(request.id, Outcome::Unsent);
+        }
+        self.stage = Stage::Over;
+        match (self.end.take(), quit) {
+            (Some(end), Quit::Close) => network.close(end),
+            (Some(end), Quit::BreakOff) => network.break_off(end),
+            (Some(end), Quit::Reset) => network.reset(end),
+            (None, _) => {}
+        }
+    }
+}
+
+impl Asker for CallsClient {
+    fn on_wake(&mut self, wake: Wake, network: &mut Network, ledger: &mut Ledger) {
+        match (self.stage, wake) {
+            (Stage::Waiting, Wake::Timer(START)) => {
+                match network.connect(Owner::Peer(self.peer), &self.address) {
+                    Ok((end, _)) => {
+                        self.end = Some(end);
+                        self.stage = Stage::Connecting;
+                        self.go_on(network, ledger);
+                    }
+                    Err(_) => self.leave(Outcome::Unanswered, Quit::Close, network, ledger),
+                }
+            }
+            (Stage::Connecting | Stage::Open, Wake::Timer(_)) => self.go_on(network, ledger),
+            (Stage::Connecting | Stage::Open, Wake::End(end)) if self.end == Some(end) => {
+                self.go_on(network, ledger);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+
+    fn is_owed(&self) -> bool {
+        self.stage != Stage::Over && !matches!(self.manners.leave, Leave::StopsReading(_))
+    }
+
+    fn moved_total(&self) -> u64 {
+        self.got + self.sent as u64
+    }
+
+    fn describe(&self) -> String {
+        let Self { peer, end, stage, asked, requests, sent, manners, inbound, .. } = self;
+        format!(
+            "{peer:?} {end:?} {stage:?} of calls: {asked:?} under way, {} to come, {sent} of {} sent, \
+             {} octets of an answer, {manners:?}",
+            requests.len(),
+            self.outbound.len(),
+            inbound.len(),
+        )
+    }
+
+    fn quit(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        self.leave(Outcome::Abandoned, Quit::Reset, network, ledger);
+    }
+}
