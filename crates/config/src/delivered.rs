@@ -118,7 +118,7 @@ pub(crate) struct Entry {
     pub(crate) waits_for: Vec<ResourceName>,
     /// Whether it waits no longer for route configurations.
     pub(crate) has_waited: bool,
-    /// Whether its source was told after its acceptance that it does not go with what it names, and not otherwise since.
+    /// Whether its source heard after its acceptance that it does not go with what it names, and not otherwise since.
     pub(crate) is_refused: bool,
 }
 

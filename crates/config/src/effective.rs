@@ -93,7 +93,7 @@ pub(crate) fn assignment_shown(cluster: &Cluster) -> Json {
             "weight": endpoint.weight,
             "priority": endpoint.priority,
             "locality": endpoint.locality,
-            "health": endpoint.told,
+            "health": endpoint.reported,
             "metadata": endpoint.metadata(),
             "host": endpoint.host,
         })

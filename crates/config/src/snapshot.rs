@@ -27,7 +27,7 @@ use crate::cidr::Cidr;
 use crate::clients::ClientMatch;
 use crate::edits::HeaderEdits;
 use crate::error_pages::ErrorPages;
-use crate::file::delivered::{Locality, ToldHealth};
+use crate::file::delivered::{Locality, ReportedHealth};
 use crate::file::{self, Rebalance};
 use crate::file_mode::FileMode;
 use crate::filters::FilterSource;
@@ -967,7 +967,7 @@ pub struct Endpoint {
     /// Weight as written, or 0 if its source says that it is not healthy. With 0, it gets no new requests.
     pub weight: u16,
     /// What its source says of its health.
-    pub told: ToldHealth,
+    pub reported: ReportedHealth,
     /// Where it is, if its source says so.
     pub locality: Option<Arc<Locality>>,
     /// The host whose address it is, without the dot of the root, if a name led to it. TLS asks for it where

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::balance::Balancer;
 use crate::build::{Declared, Parts};
-use crate::file::delivered::ToldHealth;
+use crate::file::delivered::ReportedHealth;
 use crate::health::HealthCell;
 use crate::ids::{Draft, Ids, TakenIds};
 use crate::map::Map;
@@ -304,13 +304,13 @@ impl Assigned {
                 id: before.map_or_else(|| draft.endpoint(), |before| before.id),
                 address: endpoint.address.clone(),
                 weight: match endpoint.traits.health {
-                    ToldHealth::Healthy => endpoint.weight,
-                    ToldHealth::Unhealthy | ToldHealth::Draining => 0,
+                    ReportedHealth::Healthy => endpoint.weight,
+                    ReportedHealth::Unhealthy | ReportedHealth::Draining => 0,
                 },
                 host: endpoint.host.clone(),
                 priority: endpoint.traits.priority,
                 locality: endpoint.traits.locality.clone(),
-                told: endpoint.traits.health,
+                reported: endpoint.traits.health,
                 health: HealthCell::new(has_health, before.map(|before| &before.health)),
                 metadata: endpoint.traits.metadata.clone(),
             }

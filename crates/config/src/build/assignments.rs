@@ -50,7 +50,7 @@ fn as_it_is(cluster: &Cluster) -> Assignment {
             priority: endpoint.priority,
             metadata: endpoint.metadata.clone(),
             locality: endpoint.locality.clone(),
-            health: endpoint.told,
+            health: endpoint.reported,
         },
     });
     Assignment { endpoints: endpoints.collect() }

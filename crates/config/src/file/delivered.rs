@@ -58,7 +58,7 @@ pub struct DescribedEndpoint {
     pub locality: Option<Locality>,
     /// What the source knows of its health.
     #[serde(default)]
-    pub health: ToldHealth,
+    pub health: ReportedHealth,
     /// What it is, by keys, for `subsets`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: Metadata,
@@ -85,7 +85,7 @@ pub struct Locality {
 /// What a source knows of the health of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum ToldHealth {
+pub enum ReportedHealth {
     /// It gets requests.
     #[default]
     Healthy,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::address::Address;
 use crate::dns::{DnsMode, DnsName};
-use crate::file::delivered::{Locality, ToldHealth};
+use crate::file::delivered::{Locality, ReportedHealth};
 use crate::subsets::Metadata;
 
 /// Where the endpoints of a cluster come from.
@@ -59,7 +59,7 @@ pub struct Traits {
     /// Where it is; none if that is not said.
     pub(crate) locality: Option<Arc<Locality>>,
     /// What its source knows of its health.
-    pub(crate) health: ToldHealth,
+    pub(crate) health: ReportedHealth,
 }
 
 impl ListedEndpoint {

@@ -220,7 +220,7 @@ fn what_was_refused_later_is_accepted_again_once_it_goes_with_what_it_names() {
     assert!(one(&mut loader, Listener, "rim", "{ name: rim, address: x }").1 != "ok");
     assert_eq!(late(&mut loader, site("site.key")), ["listener/rim 1: ok []"]);
     assert!(late(&mut loader, of(Secret, "other", "1", "{ name: other, ca: x }")).is_empty());
-    assert!(late(&mut loader, site("site.key")).is_empty(), "it is told once");
+    assert!(late(&mut loader, site("site.key")).is_empty(), "it is said once");
     // One that has to wait is accepted, and says for what.
     assert_eq!(late(&mut loader, site("tenants.key")).len(), 1);
     assert_eq!(loader.waiting().count(), 0, "what is refused waits for nothing");
