@@ -642,7 +642,7 @@ impl<W: Workers> Running<W> {
             bytes_max,
             "the clients of a listener held more in buffers than its buffered_max: the connections \
              that held the most were closed (buffered_overflow); raise buffered_max if these were \
-             no attack, or lower connections_per_client_max, http.head_max or http.request_buffer"
+             no attack, or lower connections_per_client_max, http.head_max, http.request_buffer or rpc.body_max"
         );
     }
 

@@ -13,6 +13,9 @@ const CONNECTION_BYTES_MAX: usize = 4 * (64 << 10);
 /// what its window let in.
 const STREAM_BYTES_MAX: usize = 3 * (64 << 10);
 
+/// A call or its answer goes on whole: the longest one here, and what its head has.
+const CALL_BYTES_MAX: usize = 401 << 10;
+
 impl Simulation {
     pub(super) fn clients(&self) -> impl Iterator<Item = &dyn Asker> {
         self.peers.iter().filter_map(|peer| match peer {
@@ -42,7 +45,8 @@ impl Simulation {
             let streams = connection.streams.unwrap_or(0);
             let bytes_max = CONNECTION_BYTES_MAX
                 + streams * STREAM_BYTES_MAX
-                + (1 + streams) * self.configurations.gathered_bytes_max;
+                + (1 + streams) * self.configurations.gathered_bytes_max
+                + if self.scenario.has_calls { (1 + streams) * CALL_BYTES_MAX } else { 0 };
             if connection.inbox_bytes + connection.outbox_bytes > bytes_max {
                 self.ledger.violate(format!("too much is buffered: {connection:?}"));
             }
