@@ -360,5 +360,9 @@ impl Connection {
 
 /// Whether so much waits for a peer that nothing more is read from it.
 pub(crate) fn is_peer_behind(connection: &Connection) -> bool {
-    connection.unsent_len() >= UNDELIVERED_BYTES_MAX
+    let is_behind = connection.unsent_len() >= UNDELIVERED_BYTES_MAX;
+    // A long call of RPC goes on whole: the answers to others are read meanwhile.
+    is_behind
+        && (connection.upstream().is_none()
+            || connection.multiplex().is_none_or(|it| it.rpc().is_none()))
 }

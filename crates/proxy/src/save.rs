@@ -11,6 +11,7 @@
 mod connections;
 mod exchanges;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use config::snapshot::{ClusterId, Id};
@@ -34,7 +35,7 @@ use crate::tools::time::Time;
 pub use crate::tools::differing::Differing;
 
 /// Version of the form that is written, and the only one that is read.
-pub const VERSION: u16 = 17;
+pub const VERSION: u16 = 18;
 
 /// The id of something that the new configuration does not have.
 const GONE: Id = Id { slot: u32::MAX, generation: u32::MAX };
@@ -322,6 +323,7 @@ impl Proxy {
     fn companions(&self, key: ConnKey, connections_max: usize) -> (Vec<ConnKey>, Vec<ExchangeKey>) {
         let mut connections = vec![key];
         let mut exchanges = Vec::new();
+        let mut known = BTreeSet::new();
         let mut seen = 0;
         while let Some(key) = connections.get(seen).copied() {
             if connections.len() > connections_max {
@@ -329,7 +331,7 @@ impl Proxy {
             }
             seen += 1;
             for exchange in self.connections.exchanges_on(key) {
-                if exchanges.contains(&exchange) {
+                if !known.insert(exchange.to_bits()) {
                     continue;
                 }
                 exchanges.push(exchange);

@@ -33,6 +33,11 @@ pub(super) fn check<F>(
         file.clusters.iter().map(|it| (it.name.as_str(), spoken_by(it.protocol))).collect();
     for (table, site) in file.routes.iter().zip(site.key("routes").items()) {
         let Some((spoken, listener)) = users.get(table.name.as_str()) else { continue };
+        if spoken.is_some() && !table.hosts.iter().any(|host| host == "*") && !site.is_cut("hosts")
+        {
+            let rule = format!("calls have no host, and listener `{listener}` takes such");
+            site.key("hosts").error(findings, Problem::new(rule, "remove this, or add `*`"));
+        }
         for (rule, site) in table.rules.iter().zip(site.key("rules").items()) {
             check_rule(rule, (*spoken, listener), &clusters, &site, findings);
         }

@@ -132,6 +132,7 @@ fn both_sides_speak_the_same() {
             "listeners: [{ name: web, address: '127.0.0.1:8081', routes: all }, {",
             "listener `web` uses route table `all` for HTTP, and this one takes `alpha`",
         ),
+        ("{ name: all, rules", "{ name: all, hosts: [a.example], rules", "calls have no host"),
         ("cluster: orders }", "cluster: orders, rewrite: { prefix: /x/ } }", "have no `rewrite`"),
         (
             "routes: all }]",

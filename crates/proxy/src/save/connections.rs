@@ -121,6 +121,7 @@ struct SavedStream {
     head: Option<Vec<u8>>,
     asked: Asked,
     form: u64,
+    heard: u32,
     is_one_way: bool,
 }
 
@@ -663,6 +664,7 @@ fn save_multiplex(mut multiplex: Multiplex, buffers: &mut Buffers, now: Time) ->
             head,
             asked: stream.asked,
             form: stream.form,
+            heard: stream.heard,
             is_one_way: stream.is_one_way,
         }
     };
@@ -700,7 +702,7 @@ fn restore_multiplex(
         stream.owed = saved.owed;
         stream.head = saved.head.map(|head| buffers.lease_with(&head));
         (stream.asked, stream.is_one_way) = (saved.asked, saved.is_one_way);
-        stream.form = saved.form;
+        (stream.form, stream.heard) = (saved.form, saved.heard);
         multiplex.streams.insert(stream);
     }
     multiplex.watches = Watches::restored(&saved.watches, now);

@@ -249,15 +249,17 @@ fn a_client_that_waited_too_long_is_answered_once() {
         CONFIG.replace("cluster: orders }\nclusters", "cluster: orders, timeout: 2s }\nclusters");
     hold(&config, |talk| {
         let client = talk.client();
-        talk.says(client, call(4, "slow", ""));
+        talk.says(client, [call(4, "slow", ""), call(3, "quick", "")].concat());
         let upstream = talk.upstream();
+        talk.says(upstream, answer(3, "q"));
+        hears(talk, client, "answer 3 0: q\n");
         talk.passes(Duration::from_secs(3));
         hears(talk, client, "answer 4 1: Gateway Timeout: request_timeout\n");
         talk.says(upstream, answer(1, "too late"));
         hears(talk, client, "");
         talk.says(client, call(5, "next", ""));
         talk.heard_bytes(upstream);
-        talk.says(upstream, answer(3, "in time"));
+        talk.says(upstream, answer(5, "in time"));
         hears(talk, client, "answer 5 0: in time\n");
     });
 }
@@ -485,5 +487,107 @@ fn checksums_of_bolt_arrive_intact_and_damage_stays_damage() {
         assert!(!is_intact(&got), "its checksum was of another number");
         talk.says(upstream, &frames[1]);
         assert_eq!(talk.heard_bytes(first), frames[1]);
+    });
+}
+
+#[test]
+fn a_one_way_call_goes_elsewhere_where_its_endpoint_refuses() {
+    hold(&two_endpoints(""), |talk| {
+        let client = talk.client();
+        talk.says(client, one_way(1, "tell", "t"));
+        let first = talk.connecting();
+        assert_eq!(talk.log(), "", "it is not sent");
+        talk.refuse(first);
+        let second = talk.upstream();
+        hears(talk, second, "one-way 1 0 service=orders method=tell: t\n");
+        assert!(talk.log().contains("\"attempts\":2"));
+    });
+}
+
+#[test]
+fn a_long_call_goes_elsewhere_where_its_endpoint_refuses() {
+    hold(&two_endpoints(""), |talk| {
+        let client = talk.client();
+        let request = call(1, "long", &"x".repeat(70_000));
+        for piece in request.chunks(30_000) {
+            talk.says(client, piece);
+        }
+        let first = talk.connecting();
+        talk.refuse(first);
+        let second = talk.upstream();
+        hears(talk, second, "call 1 0 service=orders method=long: 70000 bytes\n");
+        talk.says(second, answer(1, "ok"));
+        hears(talk, client, "answer 1 0: ok\n");
+    });
+}
+
+#[test]
+fn a_connection_on_which_nothing_comes_gets_no_further_calls() {
+    let config = CONFIG.replace("9000'] }", "9000'], timeouts: { response_head: 2s } }");
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, call(1, "a", ""));
+        let first = talk.upstream();
+        talk.heard_bytes(first);
+        talk.passes(Duration::from_secs(3));
+        hears(talk, client, "answer 1 1: Gateway Timeout: response_head_timeout\n");
+        talk.says(client, call(2, "b", ""));
+        let second = talk.upstream();
+        hears(talk, second, "call 1 0 service=orders method=b: \n");
+        talk.says(second, answer(1, "B"));
+        hears(talk, client, "answer 2 0: B\n");
+    });
+}
+
+#[test]
+fn a_connection_that_answers_others_is_kept_where_one_call_takes_too_long() {
+    let config = CONFIG.replace("9000'] }", "9000'], timeouts: { response_head: 2s } }");
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, [call(1, "slow", ""), call(2, "quick", "")].concat());
+        let upstream = talk.upstream();
+        talk.heard_bytes(upstream);
+        talk.says(upstream, answer(3, "q"));
+        hears(talk, client, "answer 2 0: q\n");
+        talk.passes(Duration::from_secs(3));
+        hears(talk, client, "answer 1 1: Gateway Timeout: response_head_timeout\n");
+        talk.says(client, call(3, "next", ""));
+        hears(talk, upstream, "call 5 0 service=orders method=next: \n");
+        talk.says(upstream, answer(5, "n"));
+        hears(talk, client, "answer 3 0: n\n");
+    });
+}
+
+#[test]
+fn heartbeats_keep_a_connection() {
+    let config = CONFIG.replace("routes: all }]", "routes: all, timeouts: { idle: 10s } }]");
+    hold(&config, |talk| {
+        let client = talk.client();
+        for number in 0..5 {
+            talk.passes(Duration::from_secs(7));
+            talk.says(client, frame(4, 0, number, &[], b""));
+            hears(talk, client, &format!("alive {number} 0: \n"));
+        }
+        talk.passes(Duration::from_secs(12));
+        assert!(talk.is_shut(client) || talk.is_closed(client));
+        talk.ends(client);
+    });
+}
+
+#[test]
+fn what_is_asked_of_a_connection_about_to_end_is_answered_so() {
+    hold(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, call(1, "a", ""));
+        let upstream = talk.upstream();
+        talk.heard_bytes(upstream);
+        talk.drains();
+        talk.passes(Duration::from_secs(6));
+        talk.says(client, call(2, "b", ""));
+        hears(talk, client, "answer 2 2: Service Unavailable: drain_timeout\n");
+        talk.says(upstream, answer(1, "A"));
+        hears(talk, client, "answer 1 0: A\n");
+        assert!(talk.is_shut(client) || talk.is_closed(client));
+        talk.ends(client);
     });
 }

@@ -26,11 +26,8 @@ pub struct Bolt;
 /// The name of the field that stands for the class name: none that a header may hold by an edit.
 pub const CLASS: &[u8] = b":class";
 
-/// Fields of a header that name the service, the first that is there.
-const SERVICES: [&[u8]; 2] = [b"sofa_head_target_service", b"service"];
-
-/// The field of a header that names the method.
-const METHOD: &[u8] = b"sofa_head_method_name";
+/// Fields of a header that name the service, the first that is there, and the one that names the method.
+const KEYS: [&[u8]; 3] = [b"sofa_head_target_service", b"service", b"sofa_head_method_name"];
 
 /// Java reads the lengths of class name and header as signed numbers.
 const SECTION_BYTES_MAX: usize = 0x7fff;
@@ -230,17 +227,23 @@ impl RpcProtocol for Bolt {
         let fixed = fixed_of(bytes)?;
         let class = push_class(&fixed, &mut head);
         let mut call = Call { service: class, ..Call::default() };
-        let mut rank = SERVICES.len();
+        let (mut rank, mut seen) = (KEYS.len(), [false; KEYS.len()]);
         for (name, value) in Header::of(&fixed, bytes) {
             let (name, value) = (name?, value?);
             let (Some(name), Some(value)) = (name, value) else { continue };
             let text = bytes.get(name.clone()).unwrap_or_default();
-            if let Some(found) = SERVICES.iter().position(|known| *known == text)
-                && found < rank
-            {
-                (rank, call.service) = (found, value.clone());
-            } else if text == METHOD {
-                call.method = value.clone();
+            if let Some(key) = KEYS.iter().position(|known| *known == text) {
+                // Which of two counts is the receiver's matter, and may not be what rules go by.
+                if seen.get_mut(key).is_some_and(|seen| std::mem::replace(seen, true)) {
+                    return Err(RpcError::Malformed(
+                        "a key that names what is called stands twice",
+                    ));
+                }
+                match key {
+                    2 => call.method = value.clone(),
+                    key if key < rank => (rank, call.service) = (key, value.clone()),
+                    _ => {}
+                }
             }
             head.push_field(name, value);
         }

@@ -7,6 +7,8 @@ use std::fmt;
 pub enum RpcError {
     /// Its body has more bytes than the bound.
     BodyTooLarge,
+    /// The connection is about to end, and takes no further requests.
+    GoingAway,
     /// Its head has more bytes than the bound.
     HeadTooLarge,
     /// A rule of its protocol, in words: lower-case, without a full stop.
@@ -21,6 +23,7 @@ impl fmt::Display for RpcError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::BodyTooLarge => "the body is too large",
+            Self::GoingAway => "the connection is about to end",
             Self::HeadTooLarge => "the head is too large",
             Self::Malformed(rule) => rule,
             Self::RequestsTooMany => "too many requests wait for their answers",

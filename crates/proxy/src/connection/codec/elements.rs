@@ -156,6 +156,7 @@ const fn cause_of_call(error: RpcError) -> Cause {
     match error {
         RpcError::BodyTooLarge => Cause::RequestBodyTooLarge,
         RpcError::HeadTooLarge => Cause::RequestHeadTooLarge,
+        RpcError::GoingAway => Cause::DrainTimeout,
         RpcError::RequestsTooMany => Cause::ClientExchangesOverflow,
         RpcError::Malformed(_) | RpcError::Unexpected => Cause::RequestInvalid,
     }

@@ -323,9 +323,15 @@ impl Multiplex {
                     (framed, may_go_on)
                 })
             }
-            Frames::Rpc(rpc) => {
-                self.streams.take_turn(|stream| (rpc.frame_stream(stream, outbox, buffers), false))
-            }
+            // One that is not here whole waits for nothing but its rest.
+            Frames::Rpc(rpc) => loop {
+                let framed = self
+                    .streams
+                    .take_turn(|stream| (rpc.frame_stream(stream, outbox, buffers), false))?;
+                if framed.is_ended {
+                    return Some(framed);
+                }
+            },
         }
     }
 }

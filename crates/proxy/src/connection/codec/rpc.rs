@@ -17,6 +17,7 @@ use wire::rpc::{
     REPLY_BYTES_MAX, Reply, RpcError, RpcProtocol, head_len_max,
 };
 
+use crate::connection::bounds::UNDELIVERED_BYTES_MAX;
 use crate::connection::codec::elements::{Answer, Element, Invalid};
 use crate::connection::codec::multiplex::{Decoded, Framed};
 use crate::connection::codec::streams::{Stream, Streams, Tail};
@@ -58,6 +59,8 @@ pub(crate) struct RpcState {
     unanswered: Vec<Asked>,
     /// Whether the connection ends once no exchange is left.
     is_ending: bool,
+    /// Frames that came; the number wraps.
+    heard: u32,
 }
 
 /// Which side of the connection this is.
@@ -107,6 +110,7 @@ impl RpcFrames {
             heartbeats: Vec::new(),
             unanswered: Vec::new(),
             is_ending: false,
+            heard: 0,
         };
         Self { protocol, limits, state }
     }
@@ -171,6 +175,10 @@ impl RpcFrames {
 
     /// Writes what is no exchange's.
     pub(super) fn frame_control(&mut self, outbox: &mut Outbox, buffers: &mut Buffers) {
+        if outbox.len() >= UNDELIVERED_BYTES_MAX && self.state.side == Side::Client {
+            // A service that takes nothing gets no further answers.
+            self.state.heartbeats.clear();
+        }
         for asked in self.state.heartbeats.drain(..) {
             outbox.push_with(CONTROL_BYTES_MAX, buffers, |buffer| {
                 self.protocol.encode_heartbeat_answer(asked, buffer);
@@ -230,6 +238,7 @@ impl RpcFrames {
         if is_too_large(head.len()) {
             return Err(RpcError::HeadTooLarge);
         }
+        self.state.heard = self.state.heard.wrapping_add(1);
         let decoded = match (self.state.side, frame.kind) {
             (Side::Server, FrameKind::Request | FrameKind::OneWay) => {
                 self.begin_request(&frame, head, index, streams)?
@@ -271,6 +280,10 @@ impl RpcFrames {
         index: &'b mut HeadIndex,
         streams: &Streams,
     ) -> Result<Decoded<'b>, RpcError> {
+        if streams.len() >= 2 * self.limits.requests_max {
+            // It asks on, and does not take the answers that say so.
+            return Err(RpcError::RequestsTooMany);
+        }
         if streams.is_empty() && self.is_exhausted() {
             // Nothing names one of the former.
             self.state.last_slot = 0;
@@ -281,6 +294,8 @@ impl RpcFrames {
         self.state.last_asked = (frame.asked, frame.kind == FrameKind::OneWay);
         let head = if frame.body_len > self.limits.body_bytes_max {
             Err(RpcError::BodyTooLarge)
+        } else if self.state.is_ending {
+            Err(RpcError::GoingAway)
         } else if streams.len() >= self.limits.requests_max {
             Err(RpcError::RequestsTooMany)
         } else {
@@ -418,6 +433,7 @@ impl RpcFrames {
             return Framed { slot, bytes: 0, left: waiting, is_ended: stream.is_ended };
         }
         stream.is_ended = true;
+        stream.heard = self.state.heard;
         let is_whole = matches!(stream.tail, Tail::End | Tail::Trailers(_));
         match &stream.head {
             Some(head) if is_whole && self.announces(head.filled(), waiting) => {
@@ -447,6 +463,14 @@ impl RpcFrames {
             }
         }
         Framed { slot, bytes: waiting, left: 0, is_ended: true }
+    }
+
+    /// Whether nothing came since the frame of this stream was sent, or the peer stands still amid its answer.
+    pub(crate) fn is_silent_since(&self, stream: &Stream) -> bool {
+        let is_amid = self.state.reading != Reading::Head { has_begun: false };
+        let is_its =
+            matches!(self.state.reading, Reading::Body { slot, .. } if slot == Some(stream.id));
+        stream.is_ended && (stream.heard == self.state.heard || is_amid && is_its)
     }
 
     /// A stream ends: if its client waits for an answer, it hears that there is none.

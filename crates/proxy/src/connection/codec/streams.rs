@@ -45,6 +45,8 @@ pub(crate) struct Stream {
     pub(crate) asked: Asked,
     /// What the frame looked like whose message goes out here ([`Asked::form`]).
     pub(crate) form: u64,
+    /// Frames of RPC that had come when this one's was sent.
+    pub(crate) heard: u32,
     /// Whether the client of a call takes no answer.
     pub(crate) is_one_way: bool,
 }
@@ -91,6 +93,7 @@ impl Stream {
             head: None,
             asked: Asked { id: 0, form: 0 },
             form: 0,
+            heard: 0,
             is_one_way: false,
         }
     }

@@ -3,11 +3,12 @@
 use config::snapshot::DownstreamTimeouts;
 use telemetry::cause::Cause;
 
+use crate::connection::Connection;
 use crate::connection::codec::http1::{Http1, Receive};
 use crate::connection::codec::{Codec, Opening};
 use crate::connection::{Life, Role, UpstreamState};
 use crate::exchange::{Stage, Wait};
-use crate::keys::{ConnKey, ExchangeKey};
+use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
@@ -60,11 +61,27 @@ impl Proxy {
         if let Some(bound) = exchange.bound_of(wait) {
             self.exchanges.note_detail(key, || bound);
         }
+        if let Some(upstream) = upstream {
+            self.leave_silent(upstream);
+        }
         match wait {
             Wait::ResponseHead | Wait::RequestWrite | Wait::Try => {
                 self.fail_attempt(key, cause, now);
             }
             _ => self.fail(key, cause, now),
+        }
+    }
+
+    /// A call waited too long: if nothing came on its connection since it was sent, no other is given to that. The
+    /// kernel tells nothing of a host that is gone.
+    fn leave_silent(&mut self, upstream: StreamKey) {
+        let multiplex = self.connections.get(upstream.connection).and_then(Connection::multiplex);
+        let is_silent = multiplex.is_some_and(|multiplex| {
+            let stream = multiplex.streams.get(upstream.slot);
+            multiplex.rpc().zip(stream).is_some_and(|(rpc, stream)| rpc.is_silent_since(stream))
+        });
+        if is_silent {
+            self.upstream.retire(upstream.connection, &mut self.connections, &mut self.cx);
         }
     }
 

@@ -44,6 +44,7 @@ impl Proxy {
         }
         let mut scratch = self.cx.frame_scratch.take().unwrap_or_default();
         let mut at = 0;
+        let mut has_decoded = false;
         loop {
             let Some(connection) = self.connections.get_mut(key) else {
                 at = input.len();
@@ -68,6 +69,7 @@ impl Proxy {
                 }
                 Ok((n, decoded)) => {
                     at += n;
+                    has_decoded = true;
                     self.on_decoded(key, is_downstream, decoded, now);
                 }
                 Err(error) => {
@@ -78,8 +80,26 @@ impl Proxy {
             }
         }
         self.cx.frame_scratch = Some(scratch);
+        if has_decoded {
+            self.after_calls(key, now);
+        }
         self.after_frames(key, now);
         at
+    }
+
+    /// Frames of RPC came: what is amid its head now has begun since, and a connection whose peer says that it is
+    /// alive is not idle.
+    fn after_calls(&mut self, key: ConnKey, now: Time) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let is_downstream = connection.downstream().is_some();
+        let Some(multiplex) = connection.codec.multiplex_mut() else { return };
+        if multiplex.rpc().is_none() || !is_downstream {
+            return;
+        }
+        multiplex.watches.clear(Watch::Opening);
+        if multiplex.streams.is_empty() {
+            self.await_streams(key, now);
+        }
     }
 
     /// What was said is answered, if need be.
@@ -327,7 +347,12 @@ impl Proxy {
     pub(crate) fn frame(&mut self, key: ConnKey, now: Time) {
         loop {
             let Some(connection) = self.connections.get_mut(key) else { return };
+            let is_connecting = connection.is_connecting();
             let Some(multiplex) = connection.codec.multiplex_mut() else { return };
+            if is_connecting && multiplex.rpc().is_some() {
+                // What is in no frame yet can go elsewhere.
+                return;
+            }
             match multiplex.frame(&mut connection.outbox, &mut self.cx.buffers) {
                 Some(framed) => self.on_framed(key, framed, now),
                 None => break,

@@ -119,13 +119,13 @@ impl Proxy {
             return self.fail(key, Cause::RequestNotImplemented, now);
         }
         let timeout = exchange.bound_call(head, forward.timeout);
-        let gathered = exchange.gathered.take();
         let is_complete = exchange.request.is_complete;
         let is_shared = match exchange.cluster().map(|cluster| &cluster.protocol) {
             Some(ClusterProtocol::Rpc(_)) => return self.forward_call(key, forward, head, now),
             _ if exchange.kind == Kind::Rpc => return self.forward_call(key, forward, head, now),
             protocol => matches!(protocol, Some(ClusterProtocol::Http2)),
         };
+        let gathered = exchange.gathered.take();
         if asks_upgrade && is_shared && exchange.downstream.is_alone() {
             let key = head.find(b"sec-websocket-key");
             exchange.handshake = head.upgrade().map(|protocol| {
