@@ -179,6 +179,8 @@ impl Network {
         for end in [id, other] {
             if let Some(end) = self.get_mut(end) {
                 end.outbox.clear();
+                // No FIN follows what is lost (seed 930028038).
+                end.is_fin_sent = true;
             }
         }
     }
