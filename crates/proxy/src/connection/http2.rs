@@ -23,6 +23,7 @@ use crate::keys::Slot;
 use crate::keys::{ConnKey, ExchangeKey};
 use crate::listen::Listen;
 use crate::listen::drain::DRAIN_IDLE;
+use crate::tools::rate::Rate;
 use crate::tools::time::Time;
 
 /// What the PING behind the first GOAWAY holds; its answer says that the peer has seen both.
@@ -112,22 +113,24 @@ impl Connections {
         self.queue_send(key, cx);
     }
 
-    /// Watches that the peer takes what waits for it.
+    /// Watches that the peer takes what waits for it, of which so many bytes have `moved` now.
     pub(crate) fn watch_writing(
         &mut self,
         key: ConnKey,
         now: Time,
-        has_moved: bool,
+        moved: usize,
         listen: &Listen,
         cx: &mut Cx,
     ) {
         let Some(connection) = self.get(key) else { return };
-        let timeout = match &connection.role {
+        let is_rpc = connection.multiplex().is_some_and(|multiplex| multiplex.rpc().is_some());
+        let (timeout, bytes_min) = match &connection.role {
             Role::Downstream(downstream) => {
-                listen.listeners.get(downstream.listener).listener().timeouts.response_write
+                let listener = listen.listeners.get(downstream.listener).listener();
+                (listener.timeouts.response_write, listener.http.response_rate_bytes_min)
             }
             Role::Upstream(upstream) => match cx.snapshot.cluster(upstream.cluster) {
-                Some(cluster) => cluster.timeouts.request_write,
+                Some(cluster) => (cluster.timeouts.request_write, 0),
                 None => return,
             },
         };
@@ -135,8 +138,11 @@ impl Connections {
         let Some(multiplex) = self.multiplex_mut(key) else { return };
         if is_empty {
             multiplex.watches.clear(Watch::Write);
-        } else if has_moved || !multiplex.watches.is_set(Watch::Write) {
-            self.watch(key, Watch::Write, now + timeout, cx);
+        } else if moved > 0 || !multiplex.watches.is_set(Watch::Write) {
+            // Of HTTP/2 each stream has its own rate; calls of RPC wait for the connection alone.
+            let rate = Rate { bytes_min: if is_rpc { bytes_min } else { 0 }, timeout };
+            let (deadline, _) = rate.extend(multiplex.watches.get(Watch::Write), moved, now);
+            self.watch(key, Watch::Write, deadline, cx);
         }
     }
 

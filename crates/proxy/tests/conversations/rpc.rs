@@ -591,3 +591,34 @@ fn what_is_asked_of_a_connection_about_to_end_is_answered_so() {
         talk.ends(client);
     });
 }
+
+#[test]
+fn a_client_that_takes_its_answers_below_the_least_rate_is_ended_and_one_at_it_is_not() {
+    let config = CONFIG.replace(
+        "routes: all }]",
+        "routes: all, http: { response_rate_min: 10B }, timeouts: { response_write: 3s } }]",
+    );
+    hold(&config, |talk| {
+        for (bytes, is_ended) in [(5, true), (10, false)] {
+            let client = talk.client();
+            talk.takes(client, 100);
+            talk.says(client, call(1, "long", ""));
+            let upstream = talk.upstream();
+            talk.says(upstream, answer(1, &"x".repeat(10_000)));
+            let mut seconds = 0;
+            while seconds < 20 && !talk.is_closed(client) {
+                talk.passes(Duration::from_secs(1));
+                talk.takes(client, bytes);
+                seconds += 1;
+            }
+            assert_eq!(talk.is_closed(client), is_ended, "{bytes} bytes a second");
+            if is_ended {
+                // 3 s, and what 5 bytes a second earn meanwhile.
+                assert!((5..8).contains(&seconds), "{seconds} s");
+            } else {
+                talk.takes(client, usize::MAX);
+            }
+            talk.ends(upstream);
+        }
+    });
+}

@@ -364,7 +364,7 @@ impl Proxy {
         if is_over && connection.is_sent() {
             return self.end_shared(key, now);
         }
-        self.connections.watch_writing(key, now, false, &self.listen, &mut self.cx);
+        self.connections.watch_writing(key, now, 0, &self.listen, &mut self.cx);
     }
 
     /// A frame of a stream is in the queue.
@@ -395,7 +395,7 @@ impl Proxy {
         if n > 0 || before == 0 {
             self.frame(key, now);
         }
-        self.connections.watch_writing(key, now, n > 0, &self.listen, &mut self.cx);
+        self.connections.watch_writing(key, now, n, &self.listen, &mut self.cx);
         if before >= UNDELIVERED_BYTES_MAX && before - n < UNDELIVERED_BYTES_MAX {
             self.resume_inbox(key, now);
         }
