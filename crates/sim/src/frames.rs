@@ -77,6 +77,8 @@ pub(crate) struct Speaker {
     owed: Vec<(u32, usize)>,
     /// Settings that were changed and are to be as they were.
     changed: Vec<(u16, u32)>,
+    /// Until when the codec's budget knows of the time.
+    known_until: Time,
 }
 
 /// The limits of a scripted peer.
@@ -123,6 +125,7 @@ impl Speaker {
             outbound: Vec::new(),
             sent: 0,
             queued_total: 0,
+            known_until: Time::default(),
             owed: Vec::new(),
             changed: Vec::new(),
         };
@@ -141,6 +144,9 @@ impl Speaker {
     ) -> (usize, io::Result<bool>) {
         self.inbound.drain(..self.at);
         self.at = 0;
+        let millis = network.now().nanos_since(self.known_until) / 1_000_000;
+        self.codec.on_time(u32::try_from(millis).unwrap_or(u32::MAX));
+        self.known_until = self.known_until + Duration::from_millis(millis);
         let before = self.inbound.len();
         let result = network.recv_all(end, bytes_max, &mut self.inbound);
         (self.inbound.len() - before, result)

@@ -205,6 +205,8 @@ pub struct Network {
     /// The last moment of them all.
     moment: Moment,
     security: Security,
+    /// Bytes that clients and services read.
+    pub read_by_peers: u64,
     /// Bytes that a worker moved unread.
     pub spliced_total: u64,
     /// The trace of the run.
@@ -235,6 +237,7 @@ impl Network {
             first_answers: BTreeMap::new(),
             moment: 0,
             security,
+            read_by_peers: 0,
             spliced_total: 0,
             trace: Trace::default(),
         }

@@ -45,7 +45,11 @@ impl Network {
             *place = byte;
         }
         end.read_total += length as u64;
+        let is_of_peer = matches!(end.owner, Owner::Peer(_));
         let (room, other, read_total) = (end.room(), end.other, end.read_total);
+        if is_of_peer {
+            self.read_by_peers += length as u64;
+        }
         if let Some(other) = other {
             let seen_total = self.security.seen(other, read_total);
             self.note_read(other, seen_total);
