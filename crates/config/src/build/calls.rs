@@ -29,8 +29,11 @@ pub(super) fn check<F>(
             check_ends(ends, name, &site, kinds, &mut users, findings);
         }
     }
+    let sites = site.key("clusters");
+    let known = file.clusters.iter().zip(sites.items());
+    let known = known.filter(|(_, site)| !site.is_cut("protocol"));
     let clusters: Map<&str, Option<RpcName>> =
-        file.clusters.iter().map(|it| (it.name.as_str(), spoken_by(it.protocol))).collect();
+        known.map(|(it, _)| (it.name.as_str(), spoken_by(it.protocol))).collect();
     for (table, site) in file.routes.iter().zip(site.key("routes").items()) {
         let Some((spoken, listener)) = users.get(table.name.as_str()) else { continue };
         if spoken.is_some() && !table.hosts.iter().any(|host| host == "*") && !site.is_cut("hosts")
@@ -53,6 +56,10 @@ fn check_ends<'f, F>(
     users: &mut Users<'f>,
     findings: &mut Findings<'_>,
 ) {
+    if site.is_cut("protocol") {
+        // What it was to be is not known.
+        return;
+    }
     let spoken = match protocol {
         Protocol::Rpc(name) => Some(name),
         Protocol::Auto | Protocol::Http1 | Protocol::Http2 => None,

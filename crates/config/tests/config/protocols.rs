@@ -107,6 +107,13 @@ fn a_protocol_that_is_not_registered_is_named_with_those_that_are() {
     for words in ["2:", "listeners[0].protocol", "alpha", "clusters[0].protocol"] {
         assert!(errors.contains(words), "{words}: {errors}");
     }
+    // A word that cannot be read is one mistake, not two.
+    for name in ["calls", "orders"] {
+        let at = TEXT.find(&format!("name: {name},")).unwrap();
+        let (before, behind) = TEXT.split_at(at);
+        let errors = self::errors(&[before, &behind.replacen("alpha", "alfa", 1)].concat());
+        assert!(!errors.contains(" takes "), "{errors}");
+    }
 }
 
 #[test]
