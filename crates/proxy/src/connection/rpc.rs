@@ -13,6 +13,11 @@ use crate::keys::ConnKey;
 use crate::listen::Listen;
 
 impl Connections {
+    /// Frames that have begun on a connection of an RPC protocol; none of another.
+    pub(crate) fn frames_heard(&self, key: ConnKey) -> Option<u32> {
+        Some(self.get(key)?.multiplex()?.rpc()?.heard())
+    }
+
     /// Goes on with a downstream connection as one of an RPC protocol.
     pub(crate) fn begin_rpc(
         &mut self,

@@ -622,3 +622,21 @@ fn a_client_that_takes_its_answers_below_the_least_rate_is_ended_and_one_at_it_i
         }
     });
 }
+
+#[test]
+fn a_body_that_is_not_read_has_the_time_of_a_head() {
+    let config = CONFIG.replace(
+        "routes: all }]",
+        "routes: all, rpc: { body_max: 1KiB }, timeouts: { request_head: 5s } }]",
+    );
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, &call(1, "a", &"x".repeat(100_000))[..100]);
+        hears(talk, client, "answer 1 1: Content Too Large: request_body_too_large\n");
+        for _ in 0..4 {
+            talk.passes(Duration::from_secs(2));
+            talk.says(client, "xx");
+        }
+        assert!(talk.is_closed(client));
+    });
+}

@@ -129,6 +129,11 @@ impl RpcFrames {
         Self { protocol, limits, state }
     }
 
+    /// Frames that have begun; the number wraps.
+    pub(crate) const fn heard(&self) -> u32 {
+        self.state.heard
+    }
+
     /// What the last request that came has to be answered with, and whether it is not answered at all.
     pub(super) const fn last_asked(&self) -> (Asked, bool) {
         self.state.last_asked

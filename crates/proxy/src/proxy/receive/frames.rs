@@ -44,7 +44,7 @@ impl Proxy {
         }
         let mut scratch = self.cx.frame_scratch.take().unwrap_or_default();
         let mut at = 0;
-        let mut has_decoded = false;
+        let heard = self.connections.frames_heard(key);
         loop {
             let Some(connection) = self.connections.get_mut(key) else {
                 at = input.len();
@@ -69,7 +69,6 @@ impl Proxy {
                 }
                 Ok((n, decoded)) => {
                     at += n;
-                    has_decoded = true;
                     self.on_decoded(key, is_downstream, decoded, now);
                 }
                 Err(error) => {
@@ -80,14 +79,14 @@ impl Proxy {
             }
         }
         self.cx.frame_scratch = Some(scratch);
-        if has_decoded {
+        if self.connections.frames_heard(key) != heard {
             self.after_calls(key, now);
         }
         self.after_frames(key, now);
         at
     }
 
-    /// Frames of RPC came: what is amid its head now has begun since, and a connection whose peer says that it is
+    /// Frames of RPC have begun: what is amid its head now has begun since, and a connection whose peer says that it is
     /// alive is not idle.
     fn after_calls(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
