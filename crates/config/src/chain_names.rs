@@ -8,7 +8,7 @@
 
 use crate::hosts::{Host, HostTable};
 use crate::map::Map;
-use crate::snapshot::{Chain, Listener, RouteTableId};
+use crate::snapshot::{Listener, ListenerChain, RouteTableId};
 
 /// The chains of a listener by server name. Only listeners have one where it matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,7 +116,10 @@ pub struct Group<'s> {
 
 impl<'s> Group<'s> {
     /// The chains with their places.
-    pub fn chains<F>(self, chains: &'s [Chain<F>]) -> impl Iterator<Item = (usize, &'s Chain<F>)> {
+    pub fn chains<F>(
+        self,
+        chains: &'s [ListenerChain<F>],
+    ) -> impl Iterator<Item = (usize, &'s ListenerChain<F>)> {
         let places = self.places.iter().map(|place| *place as usize);
         places.filter_map(|place| Some((place, chains.get(place)?)))
     }

@@ -17,12 +17,12 @@ use std::sync::Arc;
 pub use self::criteria::{ConnectionFacts, Criterion, Fit};
 use self::index::ChainIndex;
 use crate::map::Map;
-use crate::snapshot::{Chain, ChainId};
+use crate::snapshot::{ChainId, ListenerChain};
 
 /// The chains of a listener: a slice in the order of the file, and look-ups in it.
 #[derive(Debug)]
-pub struct Chains<F> {
-    list: Vec<Chain<F>>,
+pub struct ListenerChains<F> {
+    list: Vec<ListenerChain<F>>,
     /// None if there are no chains.
     lookups: Option<Box<Lookups>>,
 }
@@ -37,32 +37,32 @@ struct Lookups {
     may_relay: bool,
 }
 
-impl<F> Default for Chains<F> {
+impl<F> Default for ListenerChains<F> {
     fn default() -> Self {
         Self { list: Vec::new(), lookups: None }
     }
 }
 
-impl<F> Deref for Chains<F> {
-    type Target = [Chain<F>];
+impl<F> Deref for ListenerChains<F> {
+    type Target = [ListenerChain<F>];
 
-    fn deref(&self) -> &[Chain<F>] {
+    fn deref(&self) -> &[ListenerChain<F>] {
         &self.list
     }
 }
 
-impl<'c, F> IntoIterator for &'c Chains<F> {
-    type Item = &'c Chain<F>;
-    type IntoIter = std::slice::Iter<'c, Chain<F>>;
+impl<'c, F> IntoIterator for &'c ListenerChains<F> {
+    type Item = &'c ListenerChain<F>;
+    type IntoIter = std::slice::Iter<'c, ListenerChain<F>>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.list.iter()
     }
 }
 
-impl<F> Chains<F> {
+impl<F> ListenerChains<F> {
     /// These chains, whose ids and names are unique.
-    pub(crate) fn new(list: Vec<Chain<F>>) -> Self {
+    pub(crate) fn new(list: Vec<ListenerChain<F>>) -> Self {
         if list.is_empty() {
             return Self::default();
         }
@@ -80,7 +80,7 @@ impl<F> Chains<F> {
 
     /// The chain that a connection meets, if one matches.
     #[must_use]
-    pub fn choose(&self, facts: &ConnectionFacts<'_>) -> Option<&Chain<F>> {
+    pub fn choose(&self, facts: &ConnectionFacts<'_>) -> Option<&ListenerChain<F>> {
         let matches = |place: u32| self.list.get(place as usize).map(|chain| &chain.matches);
         let place = self.lookups.as_ref()?.by_match.find(matches, facts)?;
         self.list.get(place as usize)
@@ -88,14 +88,14 @@ impl<F> Chains<F> {
 
     /// The chain with this id, and its place in the order of the file.
     #[must_use]
-    pub fn find(&self, id: ChainId) -> Option<(usize, &Chain<F>)> {
+    pub fn find(&self, id: ChainId) -> Option<(usize, &ListenerChain<F>)> {
         let place = *self.lookups.as_ref()?.by_id.get(&id)? as usize;
         Some((place, self.list.get(place)?))
     }
 
     /// The chain of this name.
     #[must_use]
-    pub fn named(&self, name: &str) -> Option<&Chain<F>> {
+    pub fn named(&self, name: &str) -> Option<&ListenerChain<F>> {
         let place = self.lookups.as_ref()?.by_name.get(name)?;
         self.list.get(*place as usize)
     }

@@ -16,7 +16,7 @@ use wire::head::lookalike::{are_twins, has_underscore};
 use wire::head::{Head, RequestHead, ResponseHead};
 
 use self::check::{check_name, check_value, lower_case, repeated};
-use self::operators::{Facts, Operator, Part, parse};
+use self::operators::{Operator, OperatorFacts, Part, parse};
 use crate::findings::Problem;
 
 /// Sets, appends and removes header fields. What concerns the next hop only (`connection`, `upgrade`,
@@ -204,7 +204,7 @@ impl Edits {
     pub fn apply_to_request(
         &self,
         head: &mut RequestHead<'_>,
-        facts: &dyn Facts,
+        facts: &dyn OperatorFacts,
         scratch: &mut Vec<u8>,
     ) {
         self.apply(head, scratch, |operator, head, out| operator.push_of_request(head, facts, out));
@@ -215,7 +215,7 @@ impl Edits {
         &self,
         head: &mut ResponseHead<'_>,
         kept: &[u8],
-        facts: &dyn Facts,
+        facts: &dyn OperatorFacts,
         scratch: &mut Vec<u8>,
     ) {
         self.apply(head, scratch, |operator, head, out| {

@@ -14,7 +14,7 @@ use crate::file;
 use crate::filters::FILTER_NOUN;
 use crate::origins::ResourceKind;
 use crate::secrets::{MASK, is_secret_name};
-use crate::shape::{Kind, Shape};
+use crate::shape::{Shape, ShapeKind};
 use crate::snapshot::{Cluster, Listener, RouteTable, Snapshot};
 use crate::units::{Period, Size};
 
@@ -120,7 +120,8 @@ fn listener<F>(listener: &Listener<F>) -> Arc<file::Listener> {
     if listener.chains.is_empty() {
         return Arc::clone(&listener.source);
     }
-    let chains = listener.chains.iter().map(|chain| file::Chain::clone(&chain.source)).collect();
+    let chains =
+        listener.chains.iter().map(|chain| file::ListenerChain::clone(&chain.source)).collect();
     Arc::new(file::Listener { chains, ..file::Listener::clone(&listener.source) })
 }
 
@@ -157,21 +158,21 @@ pub(crate) fn redact(value: &mut Json, shape: Option<&Shape>) {
     match value {
         Json::Array(items) => {
             let inner = match kind {
-                Some(Kind::List { items, .. }) => Some(items.as_ref()),
+                Some(ShapeKind::List { items, .. }) => Some(items.as_ref()),
                 _ => None,
             };
             items.iter_mut().for_each(|item| redact(item, inner));
         }
         Json::Object(entries) => {
             let is_filter =
-                matches!(kind, Some(Kind::Object(object)) if object.noun() == FILTER_NOUN);
+                matches!(kind, Some(ShapeKind::Object(object)) if object.noun() == FILTER_NOUN);
             for (key, value) in entries {
                 let inner = match kind {
-                    Some(Kind::Object(object)) => {
+                    Some(ShapeKind::Object(object)) => {
                         let field = object.fields.iter().find(|field| field.name == *key);
                         field.map(|field| &field.shape)
                     }
-                    Some(Kind::Map(values)) => Some(values.as_ref()),
+                    Some(ShapeKind::Map(values)) => Some(values.as_ref()),
                     _ => None,
                 };
                 let is_public = is_filter || inner.is_some_and(|inner| inner.is_public);
@@ -187,11 +188,11 @@ pub(crate) fn redact(value: &mut Json, shape: Option<&Shape>) {
 }
 
 /// The kind that a value has, of one or of several.
-fn kind_of<'k>(value: &Json, kind: &'k Kind) -> Option<&'k Kind> {
+fn kind_of<'k>(value: &Json, kind: &'k ShapeKind) -> Option<&'k ShapeKind> {
     match kind {
-        Kind::Either(all) => all.iter().find_map(|shape| kind_of(value, &shape.kind)),
-        Kind::Object(_) | Kind::Map(_) => value.is_object().then_some(kind),
-        Kind::List { .. } => value.is_array().then_some(kind),
+        ShapeKind::Either(all) => all.iter().find_map(|shape| kind_of(value, &shape.kind)),
+        ShapeKind::Object(_) | ShapeKind::Map(_) => value.is_object().then_some(kind),
+        ShapeKind::List { .. } => value.is_array().then_some(kind),
         // One of a scalar.
         _ => (!value.is_object() && !value.is_array()).then_some(kind),
     }

@@ -28,7 +28,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use access_log::AccessLog;
-pub use chain::Chain;
+pub use chain::ListenerChain;
 pub use cluster::Cluster;
 pub use handover::Handover;
 pub use http2::Http2;

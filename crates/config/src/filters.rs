@@ -23,12 +23,12 @@ pub(crate) const FILTER_NOUN: &str = "filter";
 
 /// The filters that a program knows.
 pub struct FilterKinds<F> {
-    kinds: Vec<Kind<F>>,
+    kinds: Vec<FilterKind<F>>,
     /// The RPC protocols that the program knows beside them.
     protocols: Protocols,
 }
 
-struct Kind<F> {
+struct FilterKind<F> {
     name: Box<str>,
     /// Whether it takes calls of RPC, too.
     takes_rpc: bool,
@@ -75,7 +75,7 @@ impl<F> FilterKinds<F> {
         };
         self.kinds.retain(|kind| *kind.name != *name);
         let takes_rpc = false;
-        self.kinds.push(Kind {
+        self.kinds.push(FilterKind {
             name: name.into(),
             takes_rpc,
             schema,

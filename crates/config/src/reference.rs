@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use crate::filters::FilterKinds;
 use crate::schema::compiled;
-use crate::shape::{Format, Kind, SchemaError, Shape};
+use crate::shape::{Format, SchemaError, Shape, ShapeKind};
 
 /// The reference of a file with these filters, as Markdown.
 ///
@@ -64,7 +64,7 @@ impl Page {
 
     /// Says which keys exclude each other.
     fn choices(&mut self, shape: &Shape) {
-        let Kind::Object(object) = &shape.kind else { return };
+        let ShapeKind::Object(object) = &shape.kind else { return };
         let names = |names: &[String]| {
             names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
         };
@@ -81,22 +81,26 @@ impl Page {
     /// Notes what `shape` holds that needs a section.
     fn below(&mut self, path: &str, shape: &Shape) {
         match &shape.kind {
-            Kind::Object(_) => self.pending.push((path.to_owned(), shape.clone())),
-            Kind::List { items, .. } => self.below(&format!("{path}[]"), items),
-            Kind::Map(values) => self.below(&format!("{path}.*"), values),
-            Kind::Either(shapes) => {
+            ShapeKind::Object(_) => self.pending.push((path.to_owned(), shape.clone())),
+            ShapeKind::List { items, .. } => self.below(&format!("{path}[]"), items),
+            ShapeKind::Map(values) => self.below(&format!("{path}.*"), values),
+            ShapeKind::Either(shapes) => {
                 for shape in shapes {
                     self.below(path, shape);
                 }
             }
-            Kind::Text | Kind::Word(_) | Kind::Boolean | Kind::Integer(_) | Kind::Special(_) => {}
+            ShapeKind::Text
+            | ShapeKind::Word(_)
+            | ShapeKind::Boolean
+            | ShapeKind::Integer(_)
+            | ShapeKind::Special(_) => {}
         }
     }
 }
 
 /// Name, shape and whether it must be written.
 fn fields(shape: &Shape) -> Option<Vec<(String, &Shape, bool)>> {
-    let Kind::Object(object) = &shape.kind else { return None };
+    let ShapeKind::Object(object) = &shape.kind else { return None };
     let fields = object.fields.iter();
     Some(fields.map(|field| (field.name.clone(), &field.shape, field.is_required)).collect())
 }
@@ -117,22 +121,22 @@ fn default(is_required: bool, shape: &Shape) -> String {
 
 fn kind(shape: &Shape) -> String {
     match &shape.kind {
-        Kind::Object(_) => "map".to_owned(),
-        Kind::Map(values) => format!("map of names to {}", kind(values)),
-        Kind::List { items, items_min } => {
+        ShapeKind::Object(_) => "map".to_owned(),
+        ShapeKind::Map(values) => format!("map of names to {}", kind(values)),
+        ShapeKind::List { items, items_min } => {
             let least =
                 if *items_min > 0 { format!(", at least {items_min}") } else { String::new() };
             format!("list of {}{least}", plural(&kind(items)))
         }
-        Kind::Text => "text".to_owned(),
-        Kind::Boolean => "`true` or `false`".to_owned(),
-        Kind::Word(words) => words.iter().map(word).collect::<Vec<_>>().join("; "),
-        Kind::Integer(bounds) if !bounds.only.is_empty() => {
+        ShapeKind::Text => "text".to_owned(),
+        ShapeKind::Boolean => "`true` or `false`".to_owned(),
+        ShapeKind::Word(words) => words.iter().map(word).collect::<Vec<_>>().join("; "),
+        ShapeKind::Integer(bounds) if !bounds.only.is_empty() => {
             let all: Vec<String> = bounds.only.iter().map(|n| format!("`{n}`")).collect();
             all.join(", ")
         }
-        Kind::Integer(bounds) => format!("number, {} to {}", bounds.min, bounds.max),
-        Kind::Special(special) => {
+        ShapeKind::Integer(bounds) => format!("number, {} to {}", bounds.min, bounds.max),
+        ShapeKind::Special(special) => {
             let mut kind = match special.format {
                 Format::Duration => "duration",
                 Format::Size => "size",
@@ -155,7 +159,7 @@ fn kind(shape: &Shape) -> String {
             }
             kind
         }
-        Kind::Either(shapes) => shapes.iter().map(kind).collect::<Vec<_>>().join(" or "),
+        ShapeKind::Either(shapes) => shapes.iter().map(kind).collect::<Vec<_>>().join(" or "),
     }
 }
 

@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
     use crate::findings::{Findings, Path};
-    use crate::shape::{self, Format, Kind, Shape};
+    use crate::shape::{self, Format, Shape, ShapeKind};
     use crate::tree::{self, Node, Value};
 
     /// Scalars of every kind, right in some place each.
@@ -152,16 +152,18 @@ mod tests {
     /// texts are addresses.
     fn loosened(shape: &mut Shape) {
         match &mut shape.kind {
-            Kind::Special(special) if matches!(special.format, Format::Address | Format::Range) => {
-                shape.kind = Kind::Text;
+            ShapeKind::Special(special)
+                if matches!(special.format, Format::Address | Format::Range) =>
+            {
+                shape.kind = ShapeKind::Text;
             }
-            Kind::Special(special) => (special.min, special.max) = (None, None),
-            Kind::Object(object) => {
+            ShapeKind::Special(special) => (special.min, special.max) = (None, None),
+            ShapeKind::Object(object) => {
                 object.fields.iter_mut().for_each(|field| loosened(&mut field.shape));
             }
-            Kind::Map(inner) | Kind::List { items: inner, .. } => loosened(inner),
-            Kind::Either(shapes) => shapes.iter_mut().for_each(loosened),
-            Kind::Text | Kind::Word(_) | Kind::Boolean | Kind::Integer(_) => {}
+            ShapeKind::Map(inner) | ShapeKind::List { items: inner, .. } => loosened(inner),
+            ShapeKind::Either(shapes) => shapes.iter_mut().for_each(loosened),
+            ShapeKind::Text | ShapeKind::Word(_) | ShapeKind::Boolean | ShapeKind::Integer(_) => {}
         }
     }
 

@@ -32,7 +32,7 @@ use crate::units::{Period, Size};
 /// What may stand at one place.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ShapeKind,
     /// What it means.
     pub(crate) doc: String,
     /// What holds when nothing is written.
@@ -57,7 +57,7 @@ pub(crate) enum Literal {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ShapeKind {
     /// Known keys.
     Object(Object),
     /// Keys that the writer chooses.
@@ -221,13 +221,13 @@ fn meant(schema: &Json) -> Vec<(String, String)> {
     meant.filter_map(|(word, hint)| Some((word.clone(), hint.as_str()?.to_owned()))).collect()
 }
 
-fn kind(schema: &Json, path: &str) -> Result<Kind, SchemaError> {
+fn kind(schema: &Json, path: &str) -> Result<ShapeKind, SchemaError> {
     if let Some(format) = schema.get("x-format") {
-        return special(schema, format, path).map(Kind::Special);
+        return special(schema, format, path).map(ShapeKind::Special);
     }
     if let Some(of) = schema.get("anyOf").and_then(Json::as_array) {
         let shapes = of.iter().map(|schema| Shape::new(schema, path)).collect::<Result<_, _>>()?;
-        return Ok(Kind::Either(shapes));
+        return Ok(ShapeKind::Either(shapes));
     }
     if schema.get("properties").is_none()
         && let Some(of) = schema.get("oneOf").and_then(Json::as_array)
@@ -236,42 +236,42 @@ fn kind(schema: &Json, path: &str) -> Result<Kind, SchemaError> {
             .iter()
             .map(|schema| word(schema, path))
             .collect::<Result<_, _>>()
-            .map(Kind::Word);
+            .map(ShapeKind::Word);
     }
     match schema.get("type").and_then(Json::as_str) {
         Some("object") => object(schema, path),
         Some("array") => {
             let items = schema.get("items").ok_or_else(|| unknown(path, "a list of anything"))?;
             let items_min = schema.get("minItems").and_then(Json::as_u64).unwrap_or(0);
-            Ok(Kind::List {
+            Ok(ShapeKind::List {
                 items: Box::new(Shape::new(items, &format!("{path}[]"))?),
                 items_min: usize::try_from(items_min).unwrap_or(usize::MAX),
             })
         }
-        Some("boolean") => Ok(Kind::Boolean),
+        Some("boolean") => Ok(ShapeKind::Boolean),
         Some("integer") => {
-            integer(schema).map(Kind::Integer).ok_or_else(|| unknown(path, "integer bounds"))
+            integer(schema).map(ShapeKind::Integer).ok_or_else(|| unknown(path, "integer bounds"))
         }
         Some("string") => match (schema.get("enum"), schema.get("const")) {
             (Some(Json::Array(words)), _) => {
                 let word = |word: &Json| word.as_str().map(|word| (word.to_owned(), String::new()));
                 let words = words.iter().map(word).collect::<Option<_>>();
-                words.map(Kind::Word).ok_or_else(|| unknown(path, "words that are no text"))
+                words.map(ShapeKind::Word).ok_or_else(|| unknown(path, "words that are no text"))
             }
-            (_, Some(_)) => Ok(Kind::Word(vec![word(schema, path)?])),
-            _ => Ok(Kind::Text),
+            (_, Some(_)) => Ok(ShapeKind::Word(vec![word(schema, path)?])),
+            _ => Ok(ShapeKind::Text),
         },
         kind => Err(unknown(path, &format!("type {kind:?}"))),
     }
 }
 
-fn object(schema: &Json, path: &str) -> Result<Kind, SchemaError> {
+fn object(schema: &Json, path: &str) -> Result<ShapeKind, SchemaError> {
     let Some(properties) = schema.get("properties").and_then(Json::as_object) else {
         return match schema.get("additionalProperties") {
             Some(values @ Json::Object(_)) => {
-                Ok(Kind::Map(Box::new(Shape::new(values, &format!("{path}.*"))?)))
+                Ok(ShapeKind::Map(Box::new(Shape::new(values, &format!("{path}.*"))?)))
             }
-            Some(Json::Bool(false)) => Ok(Kind::Object(Object::default())),
+            Some(Json::Bool(false)) => Ok(ShapeKind::Object(Object::default())),
             _ => Err(unknown(path, "an object with any keys")),
         };
     };
@@ -312,7 +312,7 @@ fn object(schema: &Json, path: &str) -> Result<Kind, SchemaError> {
         }
     };
     let noun = schema.get("x-noun").and_then(Json::as_str).map(str::to_owned);
-    Ok(Kind::Object(Object { fields, exactly_one, at_most_one, noun }))
+    Ok(ShapeKind::Object(Object { fields, exactly_one, at_most_one, noun }))
 }
 
 fn special(schema: &Json, format: &Json, path: &str) -> Result<Special, SchemaError> {

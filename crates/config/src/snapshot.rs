@@ -22,7 +22,7 @@ use wire::path::Slashes;
 use crate::access_log::{REQUEST_HEADERS, RESPONSE_HEADERS};
 use crate::balance::Balancer;
 use crate::chain_names::ChainNames;
-use crate::chains::Chains;
+use crate::chains::ListenerChains;
 use crate::cidr::Cidr;
 use crate::clients::ClientMatch;
 use crate::edits::HeaderEdits;
@@ -328,7 +328,7 @@ pub struct Listener<F> {
     /// Where connections go that speak something else, or all of them.
     pub relay: Option<Relay>,
     /// What connections meet that match.
-    pub chains: Chains<F>,
+    pub chains: ListenerChains<F>,
     /// The chains by server name, if a request may belong to another one than its connection.
     pub chain_names: Option<Box<ChainNames>>,
     /// Whether there is something for those that match none of the chains.
@@ -391,13 +391,13 @@ impl<F> Listener<F> {
 
 /// What some connections of a listener meet in place of what it has itself.
 #[derive(Debug)]
-pub struct Chain<F> {
+pub struct ListenerChain<F> {
     /// Stable name.
     pub id: ChainId,
     /// Name in the file.
     pub name: Arc<str>,
     /// What it was built from.
-    pub source: Arc<file::Chain>,
+    pub source: Arc<file::ListenerChain>,
     /// The connections it is for.
     pub matches: ChainMatch,
     /// The listener as these connections see it.

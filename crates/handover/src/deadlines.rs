@@ -17,7 +17,7 @@ pub enum Phase {
     /// All other connections.
     Connections,
     /// What could not move before, such as a TLS handshake that had not ended.
-    Rest,
+    Remaining,
     /// What the process itself knows.
     Commit,
     /// The taker is the process; the giver keeps the listening sockets for a while.
@@ -36,7 +36,7 @@ impl Phase {
             Self::Listeners => "listeners",
             Self::Probe => "probe",
             Self::Connections => "connections",
-            Self::Rest => "rest",
+            Self::Remaining => "remaining",
             Self::Commit => "commit",
             Self::Probation => "probation",
             Self::Done => "done",
@@ -62,7 +62,7 @@ pub struct Deadlines {
     /// From a batch to its acknowledgement.
     pub batch: Duration,
     /// How long the giver waits for connections that cannot move yet.
-    pub rest: Duration,
+    pub remaining: Duration,
     /// From COMMIT to the taker's answer.
     pub commit: Duration,
     /// How long the giver keeps the listening sockets afterwards.
@@ -78,7 +78,7 @@ impl Default for Deadlines {
             config: Duration::from_secs(5),
             listeners: Duration::from_secs(5),
             batch: Duration::from_secs(2),
-            rest: Duration::from_secs(10),
+            remaining: Duration::from_secs(10),
             commit: Duration::from_secs(5),
             probation: Duration::from_secs(30),
             total: Duration::from_secs(60),

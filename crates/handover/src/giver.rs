@@ -1,7 +1,7 @@
 //! The side that has the sockets.
 //!
 //! ```text
-//!  Hello ─► Described ─► Config ─► Listening ─► Serving ─► Moving (probe, connections, rest)
+//!  Hello ─► Described ─► Config ─► Listening ─► Serving ─► Moving (probe, connections, remaining)
 //!                                                             │ nothing is left
 //!                                      Ended ◄─ Probation ◄─ Committing
 //! ```
@@ -135,7 +135,7 @@ pub struct Giver {
     total_at: u64,
     /// When to try again to move what could not.
     again_at: Option<u64>,
-    rest_at: u64,
+    remaining_until: u64,
     under_way: VecDeque<Batch>,
     batch_next: u32,
     is_collecting: bool,
@@ -185,7 +185,7 @@ impl Giver {
             deadline: later(now, deadlines.hello),
             total_at: later(now, deadlines.total),
             again_at: None,
-            rest_at: u64::MAX,
+            remaining_until: u64::MAX,
             under_way: VecDeque::new(),
             batch_next: 0,
             is_collecting: false,
@@ -445,10 +445,10 @@ impl Giver {
                 self.enter(State::Moving(Phase::Connections));
                 self.collect();
             }
-            _ if pending > 0 && now < self.rest_at => {
-                if phase != Phase::Rest {
-                    self.enter(State::Moving(Phase::Rest));
-                    self.rest_at = later(now, self.deadlines.rest);
+            _ if pending > 0 && now < self.remaining_until => {
+                if phase != Phase::Remaining {
+                    self.enter(State::Moving(Phase::Remaining));
+                    self.remaining_until = later(now, self.deadlines.remaining);
                 }
                 self.again_at = Some(later(now, REST_INTERVAL));
             }

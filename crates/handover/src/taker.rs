@@ -302,7 +302,7 @@ impl Taker {
 
     /// The giver says within its own deadlines what comes next; a longer silence is its end.
     fn wait_for_more(&mut self, now: u64) {
-        self.deadline = later(now, self.deadlines.rest.saturating_add(self.deadlines.commit));
+        self.deadline = later(now, self.deadlines.remaining.saturating_add(self.deadlines.commit));
     }
 
     fn on_piece(&mut self, piece: Piece, now: u64) -> Result<(), Failure> {

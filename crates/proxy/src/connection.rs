@@ -55,7 +55,7 @@ use crate::tools::wheel::TimerKey;
 /// One transport connection.
 #[derive(Debug)]
 pub struct Connection {
-    pub(crate) role: Role,
+    pub(crate) role: ConnectionRole,
     pub(crate) codec: Codec,
     /// Bytes that were read and could not be consumed yet.
     pub(crate) inbox: Option<Buffer>,
@@ -81,7 +81,7 @@ pub struct Connection {
 
 /// Which way a connection faces, and what only such a connection has.
 #[derive(Debug)]
-pub(crate) enum Role {
+pub(crate) enum ConnectionRole {
     Downstream(Downstream),
     Upstream(Upstream),
 }
@@ -201,7 +201,12 @@ impl Upstream {
 }
 
 impl Connection {
-    pub(crate) const fn new(role: Role, codec: Codec, timer: TimerKey, now: Time) -> Self {
+    pub(crate) const fn new(
+        role: ConnectionRole,
+        codec: Codec,
+        timer: TimerKey,
+        now: Time,
+    ) -> Self {
         Self {
             role,
             codec,
@@ -222,29 +227,29 @@ impl Connection {
 
     pub(crate) const fn downstream(&self) -> Option<&Downstream> {
         match &self.role {
-            Role::Downstream(downstream) => Some(downstream),
-            Role::Upstream(_) => None,
+            ConnectionRole::Downstream(downstream) => Some(downstream),
+            ConnectionRole::Upstream(_) => None,
         }
     }
 
     pub(crate) const fn downstream_mut(&mut self) -> Option<&mut Downstream> {
         match &mut self.role {
-            Role::Downstream(downstream) => Some(downstream),
-            Role::Upstream(_) => None,
+            ConnectionRole::Downstream(downstream) => Some(downstream),
+            ConnectionRole::Upstream(_) => None,
         }
     }
 
     pub(crate) const fn upstream(&self) -> Option<&Upstream> {
         match &self.role {
-            Role::Upstream(upstream) => Some(upstream),
-            Role::Downstream(_) => None,
+            ConnectionRole::Upstream(upstream) => Some(upstream),
+            ConnectionRole::Downstream(_) => None,
         }
     }
 
     pub(crate) const fn upstream_mut(&mut self) -> Option<&mut Upstream> {
         match &mut self.role {
-            Role::Upstream(upstream) => Some(upstream),
-            Role::Downstream(_) => None,
+            ConnectionRole::Upstream(upstream) => Some(upstream),
+            ConnectionRole::Downstream(_) => None,
         }
     }
 
@@ -252,7 +257,7 @@ impl Connection {
     pub(crate) const fn is_connecting(&self) -> bool {
         matches!(
             &self.role,
-            Role::Upstream(Upstream {
+            ConnectionRole::Upstream(Upstream {
                 state: UpstreamState::Connecting { .. }
                     | UpstreamState::Shared { connecting_since: Some(_), .. },
                 ..
@@ -263,8 +268,8 @@ impl Connection {
     /// The exchange that it carries, if it has no streams.
     pub(crate) const fn exchange(&self) -> Option<ExchangeKey> {
         match &self.role {
-            Role::Downstream(downstream) => downstream.exchange,
-            Role::Upstream(upstream) => upstream.exchange(),
+            ConnectionRole::Downstream(downstream) => downstream.exchange,
+            ConnectionRole::Upstream(upstream) => upstream.exchange(),
         }
     }
 
@@ -288,12 +293,12 @@ impl Connection {
     /// Whether an upstream connection may carry another request, by the head of a response on it.
     #[inline]
     pub(crate) fn note_reusable(&mut self, head: &ResponseHead<'_>) {
-        let is_worn = self.is_key_nearly_worn();
+        let is_near_limit = self.is_key_near_limit();
         if let Some(role) = self.upstream_mut() {
             role.is_reusable = head.persistent()
                 && head.framing() != Framing::UntilClose
                 && !role.is_personal
-                && !is_worn;
+                && !is_near_limit;
         }
     }
 
@@ -311,7 +316,7 @@ impl Connection {
 
     /// Whether what comes is dropped.
     pub(crate) const fn is_lingering(&self) -> bool {
-        matches!(&self.role, Role::Downstream(Downstream { lingering: Some(_), .. }))
+        matches!(&self.role, ConnectionRole::Downstream(Downstream { lingering: Some(_), .. }))
     }
 
     /// Whether all that it sends is queued, and its side is to be shut behind that.

@@ -59,9 +59,9 @@ use crate::connection::codec::streams::Tail;
 use crate::exchange::attempts::Attempt;
 use crate::exchange::calls::Call;
 use crate::exchange::progress::Progress;
-use crate::exchange::record::Record;
+use crate::exchange::record::ExchangeRecord;
 use crate::exchange::stalls::StallKey;
-use crate::filter::chain::{BodyObservers, ChainStep, Gathered, Held};
+use crate::filter::filter_chain::{BodyObservers, FilterStep, Gathered, Held};
 use crate::filter::{Filter, Question};
 use crate::keys::StreamKey;
 use crate::listen::clients::ClientPlace;
@@ -92,7 +92,7 @@ pub struct Exchange {
     pub(crate) attempt: Attempt,
     /// Its place among the stalled exchanges, if it is one.
     pub(crate) stall: Option<StallKey>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ExchangeKind,
     pub(crate) stage: Stage,
     pub(crate) request: Request,
     pub(crate) route: Option<Route>,
@@ -109,7 +109,7 @@ pub struct Exchange {
     /// The response, while a filter waits for all of it.
     pub(crate) held: Option<Box<Held>>,
     pub(crate) progress: Progress,
-    pub(crate) record: Record,
+    pub(crate) record: ExchangeRecord,
     /// What it is as a call of gRPC, if it is one.
     pub(crate) call: Option<Box<Call>>,
     /// How a client of HTTP/1 is told that its upgrade was granted by an upstream of HTTP/2.
@@ -130,7 +130,7 @@ pub(crate) struct Handshake {
 
 /// What an exchange consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Kind {
+pub(crate) enum ExchangeKind {
     /// A request and its response.
     Http,
     /// A request for a tunnel of bytes, and these (`CONNECT`).
@@ -147,7 +147,7 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// The filter at this step of the chain waits for an answer; the head, encoded, waits with it.
-    Suspended { step: ChainStep, question: Question, head: Buffer },
+    Suspended { step: FilterStep, question: Question, head: Buffer },
     /// The filter at this place of the chain waits for the whole body; so does the head.
     Gathering { filter: usize, head: Buffer },
     /// Few connections are left; the request, encoded, waits for more of its body.
@@ -338,8 +338,8 @@ impl Exchange {
 
     /// Whether a response has begun that cannot be replaced. One of RPC begins when it is whole.
     pub(crate) const fn has_responded(&self) -> bool {
-        let is_unsent =
-            matches!(self.kind, Kind::Rpc) && matches!(self.stage, Stage::Responding { .. });
+        let is_unsent = matches!(self.kind, ExchangeKind::Rpc)
+            && matches!(self.stage, Stage::Responding { .. });
         self.progress.has_response && !is_unsent
     }
 

@@ -8,7 +8,7 @@
 //! unless a filter declares that it needs them ([`Filter::bodies`]); whether they are streamed or
 //! gathered is never a filter's verdict.
 
-pub(crate) mod chain;
+pub(crate) mod filter_chain;
 
 use std::fmt;
 use std::sync::Arc;

@@ -26,7 +26,7 @@ use crate::connection::codec::http1::Http1;
 use crate::connection::codec::http1::Receive;
 use crate::connection::connections::Connections;
 use crate::connection::holding_back::has_request_waiting;
-use crate::connection::{Connection, Downstream, Role, is_peer_behind};
+use crate::connection::{Connection, ConnectionRole, Downstream, is_peer_behind};
 use crate::cx::Cx;
 use crate::exchange::Request;
 use crate::exchange::exchanges::Exchanges;
@@ -133,12 +133,12 @@ impl Proxy {
             return if waits { 0 } else { room };
         }
         let has_exchange = match &connection.role {
-            Role::Downstream(Downstream { lingering: Some(lingering), .. }) => {
+            ConnectionRole::Downstream(Downstream { lingering: Some(lingering), .. }) => {
                 return if lingering.left() == 0 { 0 } else { room };
             }
-            Role::Downstream(downstream) => downstream.exchange.is_some(),
-            Role::Upstream(_) if connection.is_connecting() => return 0,
-            Role::Upstream(_) => false,
+            ConnectionRole::Downstream(downstream) => downstream.exchange.is_some(),
+            ConnectionRole::Upstream(_) if connection.is_connecting() => return 0,
+            ConnectionRole::Upstream(_) => false,
         };
         match &connection.codec {
             Codec::Http1(Http1 { receive: Receive::Head(_), .. }) => {
@@ -303,8 +303,8 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.is_read_closed = true;
         match connection.role {
-            Role::Downstream(_) => self.on_downstream_end(key, now),
-            Role::Upstream(_) => self.on_upstream_end(key, now),
+            ConnectionRole::Downstream(_) => self.on_downstream_end(key, now),
+            ConnectionRole::Upstream(_) => self.on_upstream_end(key, now),
         }
     }
 
@@ -351,8 +351,8 @@ impl Proxy {
             }
         }
         match self.connections.get(key).map(|connection| &connection.role) {
-            Some(Role::Downstream(_)) => self.on_downstream_sent(key, after, n, now),
-            Some(Role::Upstream(_)) => self.on_upstream_sent(key, after, n, (began, now)),
+            Some(ConnectionRole::Downstream(_)) => self.on_downstream_sent(key, after, n, now),
+            Some(ConnectionRole::Upstream(_)) => self.on_upstream_sent(key, after, n, (began, now)),
             None => {}
         }
     }
@@ -361,11 +361,11 @@ impl Proxy {
     pub fn on_send_failed(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         match connection.role {
-            Role::Downstream(_) => {
+            ConnectionRole::Downstream(_) => {
                 self.on_downstream_broken(key, "closed or reset while it was sent to", now);
             }
             // What the upstream said before it closed may still be there to read.
-            Role::Upstream(_) => self.on_upstream_send_failed(key, now),
+            ConnectionRole::Upstream(_) => self.on_upstream_send_failed(key, now),
         }
         self.settle(now);
     }

@@ -154,7 +154,7 @@ impl Ledger {
         let is_idempotent = !matches!(record.plan.method, "POST" | RELAY);
         for earlier in &record.sightings {
             // The order in which services see attempts is not that in which Strait made them: what was
-            // on its way on a connection that Strait gave up (its record was spoiled, or its key worn)
+            // on its way on a connection that Strait gave up (its record was spoiled, or its key used up)
             // may arrive behind the answer to the attempt that followed it. No attempt is made on a
             // connection after its end, so what Strait had read by then is what counts (seed
             // 277767070553).

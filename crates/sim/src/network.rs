@@ -207,7 +207,7 @@ pub struct Network {
     security: Security,
     /// Bytes that clients and services read.
     pub read_by_peers: u64,
-    /// Bytes that a worker moved unread.
+    /// Bytes that passed through a worker.
     pub spliced_total: u64,
     /// The trace of the run.
     pub trace: Trace,

@@ -18,8 +18,8 @@ const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const DATA: u8 = 23;
 
-/// Records before a key of TLS 1.2 is worn at which Strait says so.
-const WORN_BEFORE: u64 = 1 << 20;
+/// Records before a key of TLS 1.2 is used up at which Strait says so.
+const NEAR_LIMIT_BEFORE: u64 = 1 << 20;
 
 /// Alerts, with their levels, that mean nothing: `user_canceled` in TLS 1.3, and in TLS 1.2
 /// `no_renegotiation`.
@@ -51,9 +51,9 @@ struct Keys {
 }
 
 impl Session {
-    /// The session of a connection whose random numbers these are. `is_worn` allows for keys that
+    /// The session of a connection whose random numbers these are. `is_old` allows for keys that
     /// Strait cannot use to the end of its connection.
-    pub(crate) fn of(mut random: Random, strait: TlsRole, is_worn: bool) -> Self {
+    pub(crate) fn of(mut random: Random, strait: TlsRole, is_old: bool) -> Self {
         let protocol = *random.pick(&[Protocol::Tls12, Protocol::Tls13, Protocol::Tls13]);
         let cipher = *random.pick(&[
             Cipher::Aes128Gcm,
@@ -68,8 +68,8 @@ impl Session {
         let straits = match protocol {
             _ if random.chance(700) => 0,
             Protocol::Tls13 => KEY_RECORDS_MAX - few,
-            Protocol::Tls12 if is_worn && random.chance(500) => KEY_RECORDS_MAX - few,
-            Protocol::Tls12 => KEY_RECORDS_MAX - WORN_BEFORE - few,
+            Protocol::Tls12 if is_old && random.chance(500) => KEY_RECORDS_MAX - few,
+            Protocol::Tls12 => KEY_RECORDS_MAX - NEAR_LIMIT_BEFORE - few,
         };
         let [client, server] = match strait {
             TlsRole::Client => [straits, peers],

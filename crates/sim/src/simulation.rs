@@ -24,7 +24,7 @@ use config::snapshot::ListenerId;
 use proxy::time::Time;
 use proxy::{ExchangeKey, Proxy, Share, Snapshot};
 use telemetry::{
-    Collector, Emitter, LogFormat, LogReader, LogStyle, ProcessFacts, RECORD_QUEUE_BYTES,
+    Collector, Emitter, LOG_QUEUE_BYTES, LogFormat, LogReader, LogStyle, ProcessFacts,
 };
 use worker::{Mailboxes, Message, Postbox, Report, ReportBody, Worker};
 
@@ -76,7 +76,7 @@ pub struct Summary {
     pub moved: usize,
     /// Endpoints that were ejected.
     pub ejected: usize,
-    /// Bytes that went from one connection to the other unread.
+    /// Bytes that passed through from one connection to the other.
     pub spliced: u64,
     /// Connections that spoke TLS.
     pub secure: usize,
@@ -256,7 +256,7 @@ impl Simulation {
         simulation.name(&snapshot);
         simulation.log.set_style(Some(LogStyle::all(LogFormat::Json)));
         for (number, mailbox) in mailboxes.mailboxes.into_iter().enumerate() {
-            let (emitter, reports) = Emitter::new(RECORD_QUEUE_BYTES);
+            let (emitter, reports) = Emitter::new(LOG_QUEUE_BYTES);
             simulation.collector.add_worker(reports.counters);
             simulation.log.add_worker(reports.records);
             let now = simulation.network.borrow().now();

@@ -21,7 +21,7 @@ use config::{FilterKinds, Loader};
 use proxy::filter::Filter;
 use proxy::time::Time;
 use proxy::{ConnKey, ConnectOptions, Proxy, Share};
-use telemetry::{Emitter, LogFormat, LogReader, LogStyle, RECORD_QUEUE_BYTES};
+use telemetry::{Emitter, LOG_QUEUE_BYTES, LogFormat, LogReader, LogStyle};
 use worker::{
     AcceptError, Accepted, ConnectError, ConnectState, Event, Mailboxes, Ready, Spliced, Worker,
     World,
@@ -279,7 +279,7 @@ impl Bench {
         let text = format!("{configuration}{access_log}");
         let snapshot = loader.load("memory.yaml", &text).unwrap_or_else(|e| panic!("{e}"));
         let id = snapshot.listeners[0].id;
-        let (emitter, reports) = Emitter::new(RECORD_QUEUE_BYTES);
+        let (emitter, reports) = Emitter::new(LOG_QUEUE_BYTES);
         let mut log = LogReader::new();
         log.set_style(Some(LogStyle::all(LogFormat::Json)));
         log.add_worker(reports.records);

@@ -14,7 +14,7 @@ use proxy::{Proxy, Share, Snapshot};
 use sim::{
     EndId, Faults, Network, Owner, PeerId, Random, Shared, SimListener, SimSocket, SimWorld,
 };
-use telemetry::{Emitter, RECORD_QUEUE_BYTES};
+use telemetry::{Emitter, LOG_QUEUE_BYTES};
 use worker::{Mailboxes, Message, Worker};
 
 /// More than a worker accepts in one turn.
@@ -52,7 +52,7 @@ fn answered(message: impl FnOnce(Arc<Snapshot>) -> Message<SimListener, SimSocke
     let snapshot = loader.load("queues.yaml", CONFIGURATION).unwrap_or_else(|e| panic!("{e}"));
     let next = loader.load("queues.yaml", ELSEWHERE).unwrap_or_else(|e| panic!("{e}"));
     let listener = snapshot.listeners.first().unwrap().id;
-    let (emitter, _reports) = Emitter::new(RECORD_QUEUE_BYTES);
+    let (emitter, _reports) = Emitter::new(LOG_QUEUE_BYTES);
     let settings = proxy::Settings { share: Share { worker: 0, workers: 1 }, seed: 1 };
     let now = network.borrow().now();
     let proxy = Proxy::new(settings, snapshot, emitter, now);

@@ -18,7 +18,7 @@ use control::{
 use io::packets::PacketListener;
 use proxy::Snapshot;
 use proxy::filter::Filter;
-use telemetry::{Collector, Emitter, LogReader, RECORD_QUEUE_BYTES};
+use telemetry::{Collector, Emitter, LOG_QUEUE_BYTES, LogReader};
 use tls::TicketRing;
 use tokio::sync::mpsc;
 
@@ -133,7 +133,7 @@ pub(crate) fn serve(
     let mut reader = LogReader::new();
     let mut emitters = Vec::new();
     for _ in 0..count {
-        let (mut emitter, reports) = Emitter::new(RECORD_QUEUE_BYTES);
+        let (mut emitter, reports) = Emitter::new(LOG_QUEUE_BYTES);
         if tracing::enabled!(tracing::Level::DEBUG) {
             reader.add_debug_lines(emitter.set_debug());
         }

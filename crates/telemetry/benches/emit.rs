@@ -86,7 +86,7 @@ fn names() -> Arc<Names> {
 }
 
 fn pair(is_access_log: bool, format: Option<LogFormat>) -> (Emitter, LogReader) {
-    let (mut emitter, reports) = Emitter::new(4 * telemetry::RECORD_QUEUE_BYTES);
+    let (mut emitter, reports) = Emitter::new(4 * telemetry::LOG_QUEUE_BYTES);
     emitter.set_access_log(is_access_log);
     let mut reader = LogReader::new();
     reader.set_names(names());

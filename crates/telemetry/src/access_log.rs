@@ -384,7 +384,7 @@ the share of each stage in the duration. `other` is what no stage accounts for.
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::TARGET_BYTES_MAX;
+    use crate::log_record::TARGET_BYTES_MAX;
     use crate::sample::exchange;
 
     /// Every kind of byte at every place where a peer's text goes.

@@ -14,7 +14,7 @@ use crate::metrics::endpoint::EndpointBlock;
 use crate::metrics::exchange::{ExchangeCounters, ExchangeTimes, RuleBlock};
 use crate::metrics::tls::{TlsCounters, TlsTimes};
 use crate::metrics::upstream::{ClusterBlock, UpstreamEnds};
-use crate::metrics::worker::{RecordCounters, WorkerLevels};
+use crate::metrics::worker::{LogRecordCounters, WorkerLevels};
 
 /// Slots of listeners, route tables and clusters that are counted; those beyond are not. Slots are
 /// dense, so this bounds the table that finds the blocks.
@@ -31,7 +31,7 @@ pub(crate) struct WorkerBlock {
     pub(crate) exchanges: ExchangeTimes,
     pub(crate) upstream: UpstreamEnds,
     pub(crate) levels: WorkerLevels,
-    pub(crate) records: RecordCounters,
+    pub(crate) records: LogRecordCounters,
     pub(crate) slow_floor: SlowFloor,
 }
 

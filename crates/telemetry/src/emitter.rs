@@ -17,14 +17,14 @@ use crate::events::{
     UpstreamConnected, UpstreamPaused, UpstreamRetried, UpstreamRetryDenied, WorkerGauges,
 };
 use crate::failures::FailureCounts;
+use crate::log_record::{self, Audience, LOG_RECORD_BYTES_MAX};
 use crate::metrics::endpoint::EndpointBlock;
 use crate::metrics::exchange::{RULES_PER_BLOCK, RuleBlock};
 use crate::metrics::upstream::ClusterBlock;
-use crate::record::{self, Audience, RECORD_BYTES_MAX};
 
 /// Bytes of records that wait for the log reader, a worker, by default: some 3,000
 /// records, which a worker at full speed makes in 40 ms.
-pub const RECORD_QUEUE_BYTES: usize = 1024 * 1024;
+pub const LOG_QUEUE_BYTES: usize = 1024 * 1024;
 
 /// Lines of the access log in a second for connections that come to nothing, a worker. A client that opens
 /// them by the thousand does not push out the lines of requests.
@@ -41,7 +41,7 @@ pub struct Emitter {
     endpoints: Blocks<EndpointBlock>,
     announcer: Announcer,
     records: rtrb::Producer<u8>,
-    scratch: Box<[u8; RECORD_BYTES_MAX]>,
+    scratch: Box<[u8; LOG_RECORD_BYTES_MAX]>,
     is_access_log: bool,
     /// Whether finished exchanges are handed to [`Emitter::exchange_finished`], also fast ones.
     is_recording: bool,
@@ -56,7 +56,7 @@ pub struct Reports {
     /// For [`crate::Collector::add_worker`].
     pub counters: CounterSource,
     /// For [`crate::LogReader::add_worker`].
-    pub records: RecordSource,
+    pub records: LogRecordSource,
 }
 
 /// The counters of one worker.
@@ -68,22 +68,22 @@ pub struct CounterSource {
 
 /// The records of one worker.
 #[derive(Debug)]
-pub struct RecordSource {
+pub struct LogRecordSource {
     pub(crate) worker: Arc<WorkerBlock>,
     pub(crate) records: rtrb::Consumer<u8>,
 }
 
 impl Emitter {
-    /// An emitter whose queue of records holds `record_queue_bytes_max`, and what control reads of
+    /// An emitter whose queue of records holds `log_queue_bytes_max`, and what control reads of
     /// it. The access log is off.
     #[must_use]
-    pub fn new(record_queue_bytes_max: usize) -> (Self, Reports) {
+    pub fn new(log_queue_bytes_max: usize) -> (Self, Reports) {
         let worker = Arc::new(WorkerBlock::default());
         let (announcer, announced) = Announcer::new();
-        let (producer, records) = rtrb::RingBuffer::new(record_queue_bytes_max);
+        let (producer, records) = rtrb::RingBuffer::new(log_queue_bytes_max);
         let reports = Reports {
             counters: CounterSource { worker: Arc::clone(&worker), announced },
-            records: RecordSource { worker: Arc::clone(&worker), records },
+            records: LogRecordSource { worker: Arc::clone(&worker), records },
         };
         let emitter = Self {
             worker,
@@ -93,7 +93,7 @@ impl Emitter {
             endpoints: Blocks::default(),
             announcer,
             records: producer,
-            scratch: Box::new([0; RECORD_BYTES_MAX]),
+            scratch: Box::new([0; LOG_RECORD_BYTES_MAX]),
             is_access_log: false,
             is_recording: false,
             debug: None,
@@ -400,7 +400,7 @@ impl Emitter {
 
     /// Hands an exchange to the log reader, or counts it as dropped if there is no room.
     fn hand_on(&mut self, event: &ExchangeFinished<'_>, audience: Audience) {
-        let record = record::encode(event, audience, &mut self.scratch);
+        let record = log_record::encode(event, audience, &mut self.scratch);
         let is_handed_on = self.records.push_entire_slice(record).is_ok();
         let counters = &self.worker.records;
         if audience.is_log {

@@ -10,20 +10,20 @@ use std::sync::Arc;
 use crate::access_log::style::LogFormat;
 use crate::access_log::{Clock, Line, LogStyle, write_combined, write_json, write_text};
 use crate::debug_lines::DebugSource;
-use crate::emitter::RecordSource;
+use crate::emitter::LogRecordSource;
 use crate::failures::{FailureWarning, Failures};
+use crate::log_record::{self, Audience, LOG_RECORD_BYTES_MAX};
 use crate::names::{NameHistory, Names};
-use crate::record::{self, Audience, RECORD_BYTES_MAX};
 use crate::slow::SlowRequests;
 
 /// Bytes taken from a queue at a time before their room is given back to the worker.
 const BATCH_BYTES_MAX: usize = 64 * 1024;
-const _: () = assert!(BATCH_BYTES_MAX >= RECORD_BYTES_MAX, "a batch holds a record at least");
+const _: () = assert!(BATCH_BYTES_MAX >= LOG_RECORD_BYTES_MAX, "a batch holds a record at least");
 
 /// Turns the workers' records into lines, and keeps the slow ones.
 #[derive(Debug, Default)]
 pub struct LogReader {
-    sources: Vec<RecordSource>,
+    sources: Vec<LogRecordSource>,
     /// Of the workers that have a debug log, in their order.
     debug: Vec<DebugSource>,
     /// Where the next poll begins, so that no worker's records wait behind another's.
@@ -51,7 +51,7 @@ impl LogReader {
     }
 
     /// Adds a worker.
-    pub fn add_worker(&mut self, source: RecordSource) {
+    pub fn add_worker(&mut self, source: LogRecordSource) {
         source.worker.slow_floor.set(self.floor);
         self.sources.push(source);
     }
@@ -145,7 +145,7 @@ impl Lines {
     /// last of them.
     fn take(
         &mut self,
-        source: &mut RecordSource,
+        source: &mut LogRecordSource,
         spliced: &mut Vec<u8>,
         out: &mut Vec<u8>,
         out_bytes_max: usize,
@@ -179,7 +179,8 @@ impl Lines {
 
     /// Turns one record into a line, a slow request, or both; returns whether it was a line.
     fn on_record(&mut self, record: &[u8], out: &mut Vec<u8>) -> bool {
-        let Some((Audience { is_log, is_slow, is_failure }, event)) = record::decode(record) else {
+        let Some((Audience { is_log, is_slow, is_failure }, event)) = log_record::decode(record)
+        else {
             debug_assert!(false, "a worker wrote a record that cannot be read");
             return false;
         };
@@ -216,7 +217,7 @@ fn record_at<'r>(
     at: usize,
     spliced: &'r mut Vec<u8>,
 ) -> Option<&'r [u8]> {
-    let whole = |bytes: &'r [u8]| bytes.get(..record::length(bytes).filter(|n| *n > 0)?);
+    let whole = |bytes: &'r [u8]| bytes.get(..log_record::length(bytes).filter(|n| *n > 0)?);
     let Some(rest) = front.get(at..).filter(|rest| !rest.is_empty()) else {
         return whole(back.get(at - front.len()..)?);
     };
@@ -225,7 +226,7 @@ fn record_at<'r>(
     }
     spliced.clear();
     spliced.extend_from_slice(rest);
-    spliced.extend(back.iter().take(RECORD_BYTES_MAX));
+    spliced.extend(back.iter().take(LOG_RECORD_BYTES_MAX));
     whole(spliced)
 }
 

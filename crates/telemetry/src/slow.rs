@@ -8,8 +8,8 @@
 use crate::access_log::style::LogFormat;
 use crate::access_log::{Clock, Line, LogStyle, push_escaped, push_tenths, write_json_members};
 use crate::events::Stages;
+use crate::log_record;
 use crate::names::NameHistory;
-use crate::record;
 
 /// Requests that a window keeps.
 const ENTRIES_MAX: usize = 32;
@@ -73,7 +73,7 @@ impl SlowRequests {
         if total <= self.floor() {
             return;
         }
-        let Some((_, event)) = record::decode(record) else { return };
+        let Some((_, event)) = log_record::decode(record) else { return };
         let mut json = Vec::with_capacity(512);
         let line = Line::new(event, names);
         write_json_members(&line, &LogStyle::all(LogFormat::Json).fields, clock, &mut json);
@@ -126,7 +126,7 @@ impl SlowRequests {
         out.extend_from_slice(b"The longest requests of the last five to ten minutes");
         out.extend_from_slice(if worst.is_empty() { b": none.\n" } else { b", longest first.\n" });
         for entry in worst {
-            let Some((_, event)) = record::decode(&entry.record) else { continue };
+            let Some((_, event)) = log_record::decode(&entry.record) else { continue };
             out.push(b'\n');
             push_right(out, &millis(entry.total), 12);
             out.extend_from_slice(format!(" ms  {}  ", event.status).as_bytes());
@@ -182,7 +182,7 @@ struct Part {
 
 /// The stages that a request had, and what none of them accounts for. Empty without stage times.
 fn breakdown(entry: &Entry) -> Vec<Part> {
-    let Some((_, event)) = record::decode(&entry.record) else { return Vec::new() };
+    let Some((_, event)) = log_record::decode(&entry.record) else { return Vec::new() };
     let mut parts: Vec<Part> = Stages::NAMES
         .into_iter()
         .zip(event.stages.values())
@@ -224,8 +224,8 @@ mod tests {
 
     use super::*;
     use crate::events::ExchangeFinished;
+    use crate::log_record::{Audience, LOG_RECORD_BYTES_MAX, encode};
     use crate::names::Names;
-    use crate::record::{Audience, RECORD_BYTES_MAX, encode};
     use crate::sample::exchange;
 
     fn offer(slow: &mut SlowRequests, event: &ExchangeFinished<'_>) {
@@ -233,7 +233,7 @@ mod tests {
         names.insert_cluster(exchange().cluster.unwrap(), "api".into());
         let mut history = NameHistory::default();
         history.set(Arc::new(names));
-        let mut buffer = [0; RECORD_BYTES_MAX];
+        let mut buffer = [0; LOG_RECORD_BYTES_MAX];
         let record = encode(
             event,
             Audience { is_log: false, is_slow: true, is_failure: false },

@@ -32,7 +32,7 @@ pub struct Kernel {
     poller: Poller,
     waker: Waker,
     events: Events,
-    /// The pipe for bytes that are spliced unread; none if the system has no more. Empty between
+    /// The pipe for bytes that pass through; none if the system has no more. Empty between
     /// two calls, so that one is enough and a connection never has bytes in it.
     pipe: Option<Pipe>,
     descriptors: DescriptorBounds,

@@ -310,7 +310,7 @@ impl<W: World> Worker<W> {
 
     fn receive(&mut self, key: ConnKey) {
         // The end of a body is read with what comes behind it, rather than apart.
-        let passing = self.proxy.passthrough(key).filter(|unread| unread.bytes_max >= READ_BYTES);
+        let passing = self.proxy.passthrough(key).filter(|way| way.bytes_max >= READ_BYTES);
         let bytes_max = match passing {
             Some(_) => READ_BYTES,
             None => self.proxy.read_bytes_max(key).min(READ_BYTES),

@@ -96,7 +96,7 @@ pub trait World {
     /// `WouldBlock` if that is nothing; others mean that the connection is broken.
     fn send(&mut self, socket: &Self::Socket, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Moves up to as many bytes as `rest` can hold from one socket to the other unread. Bytes that
+    /// Moves up to as many bytes as `rest` can hold from one socket to the other, passed through. Bytes that
     /// were received and not taken by the other are in `rest`; the next send reports why it took no
     /// more.
     ///

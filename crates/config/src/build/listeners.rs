@@ -12,8 +12,7 @@ use super::routes::Tables;
 use super::tls::Spoken;
 use super::{Context, Names, Once, http2, keepalive, or_none, resolved, rpc, tls};
 use crate::chain_names::ChainNames;
-use crate::chains::Chains;
-use crate::file::chain::Match;
+use crate::chains::ListenerChains;
 use crate::file::listener::{OneOrSeveral, Protocol, WeightedCluster};
 use crate::file::{self, OrNone};
 use crate::file_mode::FileMode;
@@ -21,9 +20,9 @@ use crate::findings::{Findings, Problem};
 use crate::hosts::{Host, HostTable};
 use crate::map::Map;
 use crate::snapshot::{
-    Chain, ChainMatch, ClusterId, Detected, DownstreamTimeouts, FILTERS_MAX, ListenSocket,
-    Listener, ListenerId, ListenerProtocol, ListenerTls, OriginalDestination, Relay, RouteTable,
-    RouteTableId,
+    ChainMatch, ClusterId, Detected, DownstreamTimeouts, FILTERS_MAX, ListenSocket, Listener,
+    ListenerChain, ListenerId, ListenerProtocol, ListenerTls, OriginalDestination, Relay,
+    RouteTable, RouteTableId,
 };
 use crate::tree::Site;
 
@@ -150,7 +149,7 @@ fn listener<F>(
         protocol: ends.protocol,
         tls: ends.tls,
         relay: ends.relay,
-        chains: Chains::default(),
+        chains: ListenerChains::default(),
         chain_names: None,
         has_default: ends.is_some,
         filters: ends.filters,
@@ -207,7 +206,7 @@ fn listener<F>(
             let hint = "remove one of the two, or let one ask for more";
             site.key("match").error(context.findings, Problem::new(rule, hint));
         }
-        let chain = Chain {
+        let chain = ListenerChain {
             id: id.unwrap_or_else(|| context.ids.chain()),
             name: Arc::from(entry.name.as_str()),
             source: resolved::chain(entry, ends.built()),
@@ -216,7 +215,7 @@ fn listener<F>(
         };
         chains.push(chain);
     }
-    listener.chains = Chains::new(chains);
+    listener.chains = ListenerChains::new(chains);
     listener.chain_names = ChainNames::new(&listener);
     if listener.tls.is_some() && !listener.has_default {
         let rule = "what no chain matches is closed, so that nobody meets this: chains have `tls` of their own";
@@ -231,7 +230,7 @@ fn listener<F>(
 
 /// Warns of a chain for TLS that neither ends it nor passes it through.
 fn warn_unended<F>(
-    file: &file::Chain,
+    file: &file::ListenerChain,
     matches: &ChainMatch,
     ends: &BuiltEnds<F>,
     site: &Site<'_>,
@@ -271,7 +270,7 @@ impl<'f> Ends<'f> {
         }
     }
 
-    fn of_chain(file: &'f file::Chain) -> Self {
+    fn of_chain(file: &'f file::ListenerChain) -> Self {
         Self {
             protocol: file.protocol,
             tls: file.tls.as_ref(),
@@ -313,7 +312,7 @@ impl<F> BuiltEnds<F> {
             protocol: self.protocol,
             tls: self.tls,
             relay: self.relay,
-            chains: Chains::default(),
+            chains: ListenerChains::default(),
             chain_names: None,
             has_default: true,
             filters: self.filters,
@@ -359,7 +358,11 @@ fn resolve_ends<F>(
     BuiltEnds { protocol, tls, relay, filters, filter_sources, route_tables, hosts, is_some }
 }
 
-fn chain_match(file: &Match, site: &Site<'_>, findings: &mut Findings<'_>) -> ChainMatch {
+fn chain_match(
+    file: &file::chain::ChainMatch,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> ChainMatch {
     let mut server_names = Vec::new();
     for (name, site) in file.server_names.iter().zip(site.key("server_names").items()) {
         match name.parse() {

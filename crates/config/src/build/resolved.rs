@@ -99,7 +99,7 @@ pub(super) fn listener(
     Arc::new(all)
 }
 
-pub(super) fn chain(file: &file::Chain, built: Built<'_>) -> Arc<file::Chain> {
+pub(super) fn chain(file: &file::ListenerChain, built: Built<'_>) -> Arc<file::ListenerChain> {
     let mut all = file.clone();
     all.filters = filters(built.filters);
     all.tls = all.tls.zip(built.tls).map(|(file, built)| listener_tls(file, built));

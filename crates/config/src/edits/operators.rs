@@ -88,7 +88,7 @@ pub enum Fact {
 }
 
 /// What operators ask for, of one exchange.
-pub trait Facts {
+pub trait OperatorFacts {
     /// Appends the text of a fact; nothing where it is not known.
     fn push(&self, fact: Fact, out: &mut Vec<u8>);
 
@@ -188,7 +188,7 @@ impl Operator {
     pub(super) fn push_of_request(
         &self,
         head: &RequestHead<'_>,
-        facts: &dyn Facts,
+        facts: &dyn OperatorFacts,
         out: &mut Vec<u8>,
     ) {
         match self {
@@ -206,7 +206,7 @@ impl Operator {
         &self,
         head: &ResponseHead<'_>,
         kept: &[u8],
-        facts: &dyn Facts,
+        facts: &dyn OperatorFacts,
         out: &mut Vec<u8>,
     ) {
         let found = match self {
@@ -217,7 +217,7 @@ impl Operator {
         push_bounded(found.unwrap_or_default(), out);
     }
 
-    fn push_fact(&self, facts: &dyn Facts, out: &mut Vec<u8>) {
+    fn push_fact(&self, facts: &dyn OperatorFacts, out: &mut Vec<u8>) {
         match self {
             Self::StartTime(format) => format.push(facts.start_nanos(), out),
             Self::Fact(fact) => facts.push(*fact, out),

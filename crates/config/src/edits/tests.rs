@@ -2,7 +2,7 @@ use wire::h1::{HeadLimits, Scan, decode_request, decode_response};
 use wire::head::{HeadIndex, Method};
 use wire::path::Slashes;
 
-use super::operators::{Fact, Facts};
+use super::operators::{Fact, OperatorFacts};
 use super::*;
 
 const LIMITS: HeadLimits = HeadLimits {
@@ -43,7 +43,7 @@ fn setting(side: Side, set: Pairs<'_>) -> Result<Edits, Vec<EditError>> {
 /// Every fact has this text.
 struct Same<'t>(&'t [u8]);
 
-impl Facts for Same<'_> {
+impl OperatorFacts for Same<'_> {
     fn push(&self, _fact: Fact, out: &mut Vec<u8>) {
         out.extend_from_slice(self.0);
     }

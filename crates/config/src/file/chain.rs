@@ -14,12 +14,12 @@ use crate::cidr::Cidr;
 /// source, in this order, and only those that are best by one are compared by the next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Chain {
+pub struct ListenerChain {
     /// Name. Unique in its listener.
     pub name: String,
     /// The connections it is for.
     #[serde(rename = "match")]
-    pub matches: Match,
+    pub matches: ChainMatch,
     /// What its connections speak.
     #[serde(default)]
     pub protocol: Protocol,
@@ -45,7 +45,7 @@ pub struct Chain {
 /// What a connection must be like. Each list holds alternatives; an empty one asks for nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Match {
+pub struct ChainMatch {
     /// Names that a TLS client asks for (SNI): whole, or `*.suffix`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub server_names: Vec<String>,

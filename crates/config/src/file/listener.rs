@@ -5,7 +5,7 @@ use std::num::{NonZeroU16, NonZeroU32};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Chain, Http2, ListenerTls, OrNone, Rpc, Timeout};
+use super::{Http2, ListenerChain, ListenerTls, OrNone, Rpc, Timeout};
 use crate::address::Address;
 use crate::cidr::Cidr;
 use crate::defaults;
@@ -49,7 +49,7 @@ pub struct Listener {
     /// Chains for some of its connections; the others meet what the listener has itself, or are
     /// closed if it has neither `routes` nor a cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub chains: Vec<Chain>,
+    pub chains: Vec<ListenerChain>,
     /// How HTTP is read and rewritten.
     #[serde(default)]
     pub http: Http,

@@ -72,7 +72,7 @@ pub struct Ejected {
 
 /// An endpoint that was ejected lately.
 #[derive(Clone, Copy, Debug)]
-struct Record {
+struct EjectionHistory {
     /// How often, less one for each interval since.
     times: u32,
     /// While it is.
@@ -86,7 +86,7 @@ struct Record {
 struct Watched {
     /// When the interval ends; none while there is nothing to do then.
     interval_ends: Option<Duration>,
-    records: BTreeMap<EndpointId, Record>,
+    histories: BTreeMap<EndpointId, EjectionHistory>,
     /// Endpoints that reached a bound while no more could be ejected. What they do is not looked at before that changes.
     kept: BTreeSet<EndpointId>,
     is_panicking: bool,
@@ -94,11 +94,11 @@ struct Watched {
 
 impl Watched {
     fn ejected(&self) -> usize {
-        self.records.values().filter(|record| record.ejection.is_some()).count()
+        self.histories.values().filter(|history| history.ejection.is_some()).count()
     }
 
     fn next_deadline(&self) -> Option<Duration> {
-        let untils = self.records.values().filter_map(|record| Some(record.ejection?.until));
+        let untils = self.histories.values().filter_map(|history| Some(history.ejection?.until));
         untils.chain(self.interval_ends).min()
     }
 }
@@ -126,7 +126,7 @@ impl Detector {
                 continue;
             };
             self.update(*id, |watched| {
-                watched.records.retain(|endpoint, _| cluster.place_of(*endpoint).is_some());
+                watched.histories.retain(|endpoint, _| cluster.place_of(*endpoint).is_some());
                 begin_anew(watched, cluster);
                 schedule(watched, policy, now);
                 settle(watched, cluster, &mut events);
@@ -196,8 +196,8 @@ impl Detector {
     /// The endpoints of a cluster that are ejected.
     pub fn ejections(&self, cluster: ClusterId) -> impl Iterator<Item = (EndpointId, Ejected)> {
         let watched = self.clusters.get(&cluster).into_iter();
-        let records = watched.flat_map(|watched| &watched.records);
-        records.filter_map(|(endpoint, record)| Some((*endpoint, record.ejection?)))
+        let histories = watched.flat_map(|watched| &watched.histories);
+        histories.filter_map(|(endpoint, history)| Some((*endpoint, history.ejection?)))
     }
 
     /// All endpoints that are ejected.
@@ -221,7 +221,7 @@ impl Detector {
             before.map(|before| self.deadlines.remove(&(before, id)));
             self.deadlines.extend(after.map(|after| (after, id)));
         }
-        if watched.records.is_empty() && watched.kept.is_empty() && after.is_none() {
+        if watched.histories.is_empty() && watched.kept.is_empty() && after.is_none() {
             self.clusters.remove(&id);
         }
     }
@@ -230,7 +230,7 @@ impl Detector {
 /// Begins an interval, if there is something to do at its end and none has begun.
 fn schedule(watched: &mut Watched, policy: &Outlier, now: Duration) {
     let compares = policy.success_rate.is_some() || policy.failure_percentage.is_some();
-    let is_needed = compares || !watched.records.is_empty();
+    let is_needed = compares || !watched.histories.is_empty();
     watched.interval_ends = match watched.interval_ends.filter(|_| is_needed) {
         Some(end) => Some(end.min(now + policy.interval.0)),
         None => is_needed.then(|| now + policy.interval.0),
@@ -240,7 +240,7 @@ fn schedule(watched: &mut Watched, policy: &Outlier, now: Duration) {
 /// Endpoints that nothing is remembered of begin anew: nobody else ejects.
 fn begin_anew(watched: &mut Watched, cluster: &Cluster) {
     watched.kept.clear();
-    let ejected = |id| watched.records.get(&id).is_some_and(|record| record.ejection.is_some());
+    let ejected = |id| watched.histories.get(&id).is_some_and(|history| history.ejection.is_some());
     for endpoint in cluster.endpoints.iter().filter(|endpoint| !ejected(endpoint.id)) {
         match endpoint.health.get() {
             Some(health) if health.is_ejected() => health.set_ejected(false),
@@ -269,17 +269,17 @@ fn eject(
         }
         return;
     }
-    let record = watched.records.entry(endpoint.id).or_insert(Record {
+    let history = watched.histories.entry(endpoint.id).or_insert(EjectionHistory {
         times: 0,
         ejection: None,
         returned: now,
     });
-    record.times = record.times.saturating_add(1);
-    let times = record.times;
+    history.times = history.times.saturating_add(1);
+    let times = history.times;
     let longest = policy.ejection.base.0.saturating_mul(times).min(policy.ejection.max.0);
     let tenth = u64::try_from(longest.as_nanos() / 10).unwrap_or(u64::MAX).max(1);
     let length = longest - Duration::from_nanos(die % tenth);
-    record.ejection = Some(Ejected { kind, until: now + length, times });
+    history.ejection = Some(Ejected { kind, until: now + length, times });
     health.set_ejected(true);
     note(events, cluster, Happened::Ejected { endpoint: address, kind, length, times });
 }
@@ -292,11 +292,11 @@ fn take_back(
     events: &mut Vec<Event>,
 ) {
     let ejected = watched.ejected();
-    for (id, record) in &mut watched.records {
-        if record.ejection.is_none_or(|ejection| ejection.until > now) {
+    for (id, history) in &mut watched.histories {
+        if history.ejection.is_none_or(|ejection| ejection.until > now) {
             continue;
         }
-        (record.ejection, record.returned) = (None, now);
+        (history.ejection, history.returned) = (None, now);
         let endpoint = cluster.place_of(*id).and_then(|place| cluster.endpoints.get(place));
         let Some(endpoint) = endpoint else { continue };
         endpoint.health.get().into_iter().for_each(|health| health.set_ejected(false));
@@ -319,11 +319,11 @@ fn look_again(watched: &mut Watched, cluster: &Cluster) {
 
 /// Forgets one ejection of each endpoint that was not ejected for all of the interval.
 fn forgive(watched: &mut Watched, interval: Duration, now: Duration) {
-    watched.records.retain(|_, record| {
-        if record.ejection.is_none() && now.saturating_sub(record.returned) >= interval {
-            record.times = record.times.saturating_sub(1);
+    watched.histories.retain(|_, history| {
+        if history.ejection.is_none() && now.saturating_sub(history.returned) >= interval {
+            history.times = history.times.saturating_sub(1);
         }
-        record.times > 0
+        history.times > 0
     });
 }
 

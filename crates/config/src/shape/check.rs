@@ -5,7 +5,7 @@
 //! what is wrong with its meaning is not told. So what is left can be read into types and checked
 //! for its meaning, entry by entry, and one run reports mistakes of both kinds.
 
-use super::{Field, Format, Integer, Kind, Object, Shape, Special};
+use super::{Field, Format, Integer, Object, Shape, ShapeKind, Special};
 use crate::findings::{Findings, Path, Position, Problem};
 use crate::nearest;
 use crate::tree::{Entry, Node, Scalar, Value};
@@ -27,15 +27,15 @@ pub(crate) fn check(
         return true;
     }
     let found = match &shape.kind {
-        Kind::Either(shapes) => match choose(shapes, node) {
+        ShapeKind::Either(shapes) => match choose(shapes, node) {
             // The word is one of several things that may stand here, and none of them is like this.
-            Some(Shape { kind: Kind::Word(words), .. }) if is_no_word(words, node) => {
+            Some(Shape { kind: ShapeKind::Word(words), .. }) if is_no_word(words, node) => {
                 Err(expected(shape, node))
             }
             Some(shape) => return check(node, shape, path, findings),
             None => Err(expected(shape, node)),
         },
-        Kind::Object(object) => {
+        ShapeKind::Object(object) => {
             let at = node.at;
             match &mut node.value {
                 Value::Map(entries) => {
@@ -45,7 +45,7 @@ pub(crate) fn check(
                 _ => Err(expected(shape, node)),
             }
         }
-        Kind::Map(values) => match &mut node.value {
+        ShapeKind::Map(values) => match &mut node.value {
             Value::Map(entries) => {
                 for Entry { key, value, .. } in entries {
                     let path = Path::Key(&path, key);
@@ -60,7 +60,7 @@ pub(crate) fn check(
             }
             _ => Err(expected(shape, node)),
         },
-        Kind::List { items, items_min } => match &mut node.value {
+        ShapeKind::List { items, items_min } => match &mut node.value {
             Value::List(list) => {
                 for (index, item) in list.iter_mut().enumerate() {
                     check(item, items, Path::Index(&path, index), findings);
@@ -69,9 +69,11 @@ pub(crate) fn check(
             }
             _ => Err(expected(shape, node)),
         },
-        Kind::Text | Kind::Word(_) | Kind::Boolean | Kind::Integer(_) | Kind::Special(_) => {
-            check_scalar(node, shape)
-        }
+        ShapeKind::Text
+        | ShapeKind::Word(_)
+        | ShapeKind::Boolean
+        | ShapeKind::Integer(_)
+        | ShapeKind::Special(_) => check_scalar(node, shape),
     };
     if let Err(problem) = found {
         findings.error(node.at, path, &node.shown(), problem);
@@ -142,7 +144,7 @@ fn check_object(
 fn stand_in(shape: &Shape, at: Position) -> Node {
     let plain = |text: &str| Value::Scalar { text: text.into(), is_plain: true };
     let value = match &shape.kind {
-        Kind::Object(object) => {
+        ShapeKind::Object(object) => {
             let required = object.fields.iter().filter(|field| field.is_required);
             let entry = |field: &Field| Entry {
                 key: field.name.as_str().into(),
@@ -151,19 +153,19 @@ fn stand_in(shape: &Shape, at: Position) -> Node {
             };
             Value::Map(required.map(entry).collect())
         }
-        Kind::Map(_) => Value::Map(Vec::new()),
-        Kind::List { .. } => Value::List(Vec::new()),
-        Kind::Text => Value::Scalar { text: "".into(), is_plain: false },
-        Kind::Word(_) | Kind::Boolean | Kind::Integer(_) => plain(&example(shape)),
+        ShapeKind::Map(_) => Value::Map(Vec::new()),
+        ShapeKind::List { .. } => Value::List(Vec::new()),
+        ShapeKind::Text => Value::Scalar { text: "".into(), is_plain: false },
+        ShapeKind::Word(_) | ShapeKind::Boolean | ShapeKind::Integer(_) => plain(&example(shape)),
         // Port 0 is nobody's.
-        Kind::Special(Special { format: Format::Address | Format::Endpoint, .. }) => {
+        ShapeKind::Special(Special { format: Format::Address | Format::Endpoint, .. }) => {
             plain("0.0.0.0:0")
         }
-        Kind::Special(Special { min, max, .. }) => {
+        ShapeKind::Special(Special { min, max, .. }) => {
             let bound = min.as_ref().or(max.as_ref());
             bound.map_or_else(|| plain(&example(shape)), |bound| plain(bound))
         }
-        Kind::Either(shapes) => {
+        ShapeKind::Either(shapes) => {
             let first = shapes.first().map(|shape| stand_in(shape, at));
             return first.unwrap_or_else(|| Node::new(at, Value::Cut));
         }
@@ -193,8 +195,8 @@ fn choose<'a>(shapes: &'a [Shape], node: &Node) -> Option<&'a Shape> {
     // A word is tried last where it is not spelt right, so that a mistake in it is told as such. Of several kinds
     // of maps it is the one whose required keys stand.
     let exactly = |shape: &&Shape| match &shape.kind {
-        Kind::Word(words) => words.iter().any(|(word, _)| Some(word.as_str()) == node.text()),
-        Kind::Object(object) => {
+        ShapeKind::Word(words) => words.iter().any(|(word, _)| Some(word.as_str()) == node.text()),
+        ShapeKind::Object(object) => {
             let mut required = object.fields.iter().filter(|field| field.is_required);
             fits(shape) && required.all(|field| node.find(&field.name).is_some())
         }
@@ -206,11 +208,13 @@ fn choose<'a>(shapes: &'a [Shape], node: &Node) -> Option<&'a Shape> {
     exact.or_else(|| shapes.iter().find(is_quoted)).or_else(|| shapes.iter().find(fits))
 }
 
-fn is_quoted_number(kind: &Kind, node: &Node) -> bool {
+fn is_quoted_number(kind: &ShapeKind, node: &Node) -> bool {
     let is_number = |text: &str| text.parse::<i128>().is_ok();
     match kind {
-        Kind::Integer(_) => matches!(node.scalar(), Some(Scalar::Text(text)) if is_number(text)),
-        Kind::Either(shapes) => shapes.iter().any(|shape| is_quoted_number(&shape.kind, node)),
+        ShapeKind::Integer(_) => {
+            matches!(node.scalar(), Some(Scalar::Text(text)) if is_number(text))
+        }
+        ShapeKind::Either(shapes) => shapes.iter().any(|shape| is_quoted_number(&shape.kind, node)),
         _ => false,
     }
 }
@@ -222,15 +226,17 @@ fn is_no_word(words: &[(String, String)], node: &Node) -> bool {
     known.clone().all(|word| word != text) && nearest::nearest(text, &mut known).is_none()
 }
 
-fn looks_like(kind: &Kind, node: &Node) -> bool {
+fn looks_like(kind: &ShapeKind, node: &Node) -> bool {
     match kind {
-        Kind::Object(_) | Kind::Map(_) => matches!(node.value, Value::Map(_)),
-        Kind::List { .. } => matches!(node.value, Value::List(_)),
-        Kind::Text | Kind::Word(_) => matches!(node.scalar(), Some(Scalar::Text(_))),
-        Kind::Boolean => matches!(node.scalar(), Some(Scalar::Bool(_))),
-        Kind::Integer(_) => matches!(node.scalar(), Some(Scalar::Integer(_))),
-        Kind::Special(_) => !matches!(node.scalar(), None | Some(Scalar::Null | Scalar::Bool(_))),
-        Kind::Either(shapes) => choose(shapes, node).is_some(),
+        ShapeKind::Object(_) | ShapeKind::Map(_) => matches!(node.value, Value::Map(_)),
+        ShapeKind::List { .. } => matches!(node.value, Value::List(_)),
+        ShapeKind::Text | ShapeKind::Word(_) => matches!(node.scalar(), Some(Scalar::Text(_))),
+        ShapeKind::Boolean => matches!(node.scalar(), Some(Scalar::Bool(_))),
+        ShapeKind::Integer(_) => matches!(node.scalar(), Some(Scalar::Integer(_))),
+        ShapeKind::Special(_) => {
+            !matches!(node.scalar(), None | Some(Scalar::Null | Scalar::Bool(_)))
+        }
+        ShapeKind::Either(shapes) => choose(shapes, node).is_some(),
     }
 }
 
@@ -239,31 +245,31 @@ fn check_scalar(node: &Node, shape: &Shape) -> Result<(), Problem> {
     let written = node.text().unwrap_or_default();
     match (&shape.kind, scalar) {
         (_, Scalar::Null) => Err(expected(shape, node)),
-        (Kind::Text, Scalar::Text(_)) | (Kind::Boolean, Scalar::Bool(_)) => Ok(()),
-        (Kind::Text, _) => {
+        (ShapeKind::Text, Scalar::Text(_)) | (ShapeKind::Boolean, Scalar::Bool(_)) => Ok(()),
+        (ShapeKind::Text, _) => {
             let hint = format!("put it in quotes: {written:?}");
             Err(Problem::new("text is needed here", hint))
         }
-        (Kind::Word(words), _) => check_word(written, words, &shape.meant),
-        (Kind::Integer(bounds), Scalar::Integer(value)) => check_integer(value, bounds),
-        (Kind::Integer(_), Scalar::Text(text)) if text.parse::<i128>().is_ok() => {
+        (ShapeKind::Word(words), _) => check_word(written, words, &shape.meant),
+        (ShapeKind::Integer(bounds), Scalar::Integer(value)) => check_integer(value, bounds),
+        (ShapeKind::Integer(_), Scalar::Text(text)) if text.parse::<i128>().is_ok() => {
             Err(Problem::new("a whole number is needed here", format!("remove the quotes: {text}")))
         }
-        (Kind::Integer(bounds), Scalar::Text(text)) => match meant_number(text) {
+        (ShapeKind::Integer(bounds), Scalar::Text(text)) => match meant_number(text) {
             Some(number) if (bounds.min..=bounds.max).contains(&number) => {
                 let rule = "a whole number is written with nothing but digits";
                 Err(Problem::new(rule, format!("write {number}")))
             }
             _ => Err(expected(shape, node)),
         },
-        (Kind::Integer(bounds), Scalar::Float(_)) => match units::whole_number(written) {
+        (ShapeKind::Integer(bounds), Scalar::Float(_)) => match units::whole_number(written) {
             Some(number) if (bounds.min..=bounds.max).contains(&i128::from(number)) => {
                 let rule = "a whole number is written with nothing but digits";
                 Err(Problem::new(rule, format!("write {number}")))
             }
             _ => Err(expected(shape, node)),
         },
-        (Kind::Boolean, Scalar::Text(text)) => {
+        (ShapeKind::Boolean, Scalar::Text(text)) => {
             let hint = match text.to_ascii_lowercase().as_str() {
                 "yes" | "on" | "y" | "true" => "write true",
                 "no" | "off" | "n" | "false" => "write false",
@@ -271,7 +277,7 @@ fn check_scalar(node: &Node, shape: &Shape) -> Result<(), Problem> {
             };
             Err(Problem::new("true or false is needed here", hint))
         }
-        (Kind::Special(special), Scalar::Text(_) | Scalar::Integer(_) | Scalar::Float(_)) => {
+        (ShapeKind::Special(special), Scalar::Text(_) | Scalar::Integer(_) | Scalar::Float(_)) => {
             check_special(written, special)
         }
         _ => Err(expected(shape, node)),
@@ -381,18 +387,20 @@ fn expected(shape: &Shape, node: &Node) -> Problem {
     let rule = format!("{} is needed here, not {found}", describe(shape));
     let hint = match (&shape.kind, found) {
         (_, "nothing") => format!("write {}, or remove the key", example(shape)),
-        (Kind::List { .. }, _) => "begin each item with `- `, or write [item, item]".to_owned(),
-        (Kind::Object(_) | Kind::Map(_), _) => format!("write {}", example(shape)),
+        (ShapeKind::List { .. }, _) => {
+            "begin each item with `- `, or write [item, item]".to_owned()
+        }
+        (ShapeKind::Object(_) | ShapeKind::Map(_), _) => format!("write {}", example(shape)),
         _ => format!("write {}, for instance", example(shape)),
     };
     Problem::new(rule, hint)
 }
 
 /// Whether some words may stand here, so that it is not text that is wrong.
-fn has_words(kind: &Kind) -> bool {
+fn has_words(kind: &ShapeKind) -> bool {
     match kind {
-        Kind::Word(_) => true,
-        Kind::Either(shapes) => shapes.iter().any(|shape| has_words(&shape.kind)),
+        ShapeKind::Word(_) => true,
+        ShapeKind::Either(shapes) => shapes.iter().any(|shape| has_words(&shape.kind)),
         _ => false,
     }
 }
@@ -400,16 +408,16 @@ fn has_words(kind: &Kind) -> bool {
 /// What a shape is, in words.
 pub(crate) fn describe(shape: &Shape) -> String {
     match &shape.kind {
-        Kind::Object(_) | Kind::Map(_) => "a map".to_owned(),
-        Kind::List { .. } => "a list".to_owned(),
-        Kind::Text => "text".to_owned(),
-        Kind::Word(words) => {
+        ShapeKind::Object(_) | ShapeKind::Map(_) => "a map".to_owned(),
+        ShapeKind::List { .. } => "a list".to_owned(),
+        ShapeKind::Text => "text".to_owned(),
+        ShapeKind::Word(words) => {
             let words: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
             words.join(" or ")
         }
-        Kind::Boolean => "true or false".to_owned(),
-        Kind::Integer(_) => "a whole number".to_owned(),
-        Kind::Special(special) => {
+        ShapeKind::Boolean => "true or false".to_owned(),
+        ShapeKind::Integer(_) => "a whole number".to_owned(),
+        ShapeKind::Special(special) => {
             let none = if special.allows_none { " or `none`" } else { "" };
             let what = match special.format {
                 Format::Duration => "a duration",
@@ -422,7 +430,7 @@ pub(crate) fn describe(shape: &Shape) -> String {
             };
             format!("{what}{none}")
         }
-        Kind::Either(shapes) => {
+        ShapeKind::Either(shapes) => {
             let mut kinds: Vec<String> = shapes.iter().map(describe).collect();
             kinds.dedup();
             kinds.join(" or ")
@@ -433,19 +441,19 @@ pub(crate) fn describe(shape: &Shape) -> String {
 /// Something that fits a shape.
 fn example(shape: &Shape) -> String {
     match &shape.kind {
-        Kind::Object(object) => match object.fields.first() {
+        ShapeKind::Object(object) => match object.fields.first() {
             Some(field) => format!("{{ {}: … }}", field.name),
             None => "{}".to_owned(),
         },
-        Kind::Map(_) => "{ key: value }".to_owned(),
-        Kind::List { items, .. } => format!("[{}]", example(items)),
-        Kind::Text => "text".to_owned(),
-        Kind::Word(words) => words.first().map(|(word, _)| word.clone()).unwrap_or_default(),
-        Kind::Boolean => "true".to_owned(),
-        Kind::Integer(bounds) => {
+        ShapeKind::Map(_) => "{ key: value }".to_owned(),
+        ShapeKind::List { items, .. } => format!("[{}]", example(items)),
+        ShapeKind::Text => "text".to_owned(),
+        ShapeKind::Word(words) => words.first().map(|(word, _)| word.clone()).unwrap_or_default(),
+        ShapeKind::Boolean => "true".to_owned(),
+        ShapeKind::Integer(bounds) => {
             bounds.only.first().copied().unwrap_or_else(|| bounds.min.max(1)).to_string()
         }
-        Kind::Special(Special { format, .. }) => match format {
+        ShapeKind::Special(Special { format, .. }) => match format {
             Format::Duration => "10s".to_owned(),
             Format::Size => "64KiB".to_owned(),
             Format::Address | Format::Endpoint => "127.0.0.1:8080".to_owned(),
@@ -454,7 +462,7 @@ fn example(shape: &Shape) -> String {
             Format::Decimal => "1.0".to_owned(),
             Format::Mode => "0660".to_owned(),
         },
-        Kind::Either(shapes) => shapes.first().map(example).unwrap_or_default(),
+        ShapeKind::Either(shapes) => shapes.first().map(example).unwrap_or_default(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use config::edits::operators::{Fact, Facts, KEPT_BYTES_MAX};
+use config::edits::operators::{Fact, KEPT_BYTES_MAX, OperatorFacts};
 use config::edits::{Editor, Edits, EditsKey, Side};
 use wire::h1::{
     ConnectionField, HeadLimits, Scan, decode_request, decode_response, encode_request,
@@ -23,7 +23,7 @@ const VALUE_BYTES_MAX: usize = 8 << 10;
 /// Every fact is the same octets.
 struct Same<'t>(&'t [u8]);
 
-impl Facts for Same<'_> {
+impl OperatorFacts for Same<'_> {
     fn push(&self, _fact: Fact, out: &mut Vec<u8>) {
         out.extend_from_slice(self.0);
     }

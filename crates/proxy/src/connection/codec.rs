@@ -210,9 +210,9 @@ impl Codec {
     }
 
     /// So many bytes of a body went to the socket beside the queue.
-    pub(crate) fn on_sent_unread(&mut self, n: usize) {
+    pub(crate) fn on_passed_through(&mut self, n: usize) {
         if let Self::Http1(codec) = self {
-            codec.on_sent_unread(n);
+            codec.on_passed_through(n);
         }
     }
 }
@@ -220,9 +220,9 @@ impl Codec {
 /// What the peer says.
 impl Codec {
     /// Bytes that may be passed on without a look at them.
-    pub(crate) const fn unread_max(&self) -> u64 {
+    pub(crate) const fn passthrough_max(&self) -> u64 {
         match self {
-            Self::Http1(codec) => codec.unread_max(),
+            Self::Http1(codec) => codec.passthrough_max(),
             Self::Bytes(codec) if !codec.is_read_complete => u64::MAX,
             Self::Bytes(_) | Self::Opening(_) | Self::Shared(_) => 0,
         }

@@ -10,7 +10,7 @@ use crate::connection::handshake_slots::HANDSHAKES_TOGETHER;
 use crate::connection::handshake_slots::HandshakeSlots;
 use crate::connection::signers::Signers;
 use crate::connection::turns::HeldBack;
-use crate::connection::{Connection, Life, Role};
+use crate::connection::{Connection, ConnectionRole, Life};
 use crate::cx::Cx;
 use crate::exchange::record::label;
 use crate::keys::ConnKey;
@@ -108,7 +108,7 @@ impl Connections {
 
     pub(crate) fn insert_connection(
         &mut self,
-        role: Role,
+        role: ConnectionRole,
         codec: Codec,
         now: Time,
         cx: &mut Cx,
@@ -158,7 +158,7 @@ impl Connections {
         let Some(connection) = self.remove_connection(key, cx) else {
             return;
         };
-        let Role::Downstream(downstream) = &connection.role else {
+        let ConnectionRole::Downstream(downstream) = &connection.role else {
             unreachable!("only downstream connections are closed here");
         };
         let failure = connection.codec.multiplex().and_then(|multiplex| multiplex.failure);

@@ -10,7 +10,7 @@ use wire::head::{RequestHead, Version};
 
 use crate::connection::connections::Connections;
 use crate::connection::transport::Tls;
-use crate::connection::{Connection, Role};
+use crate::connection::{Connection, ConnectionRole};
 use crate::cx::Cx;
 use crate::keys::{ConnKey, StreamKey};
 use crate::tools::peer_address::PeerAddress;
@@ -81,8 +81,8 @@ impl Cx {
         now: Time,
     ) {
         let side = match &connection.role {
-            Role::Downstream(_) => "client",
-            Role::Upstream(_) => "upstream",
+            ConnectionRole::Downstream(_) => "client",
+            ConnectionRole::Upstream(_) => "upstream",
         };
         let (cause, requests) = (cause.map_or("done", Cause::as_str), connection.requests);
         let millis = now.nanos_since(connection.opened) / 1_000_000;

@@ -16,7 +16,7 @@ use crate::connection::codec::multiplex::{Frames, Multiplex};
 use crate::connection::codec::streams::Stream;
 use crate::connection::codec::watches::Watch;
 use crate::connection::connections::Connections;
-use crate::connection::{Connection, Role};
+use crate::connection::{Connection, ConnectionRole};
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::keys::Slot;
@@ -90,10 +90,10 @@ impl Listen {
             return None;
         }
         match &connection.role {
-            Role::Downstream(downstream) => {
+            ConnectionRole::Downstream(downstream) => {
                 self.listeners.get(downstream.listener).listener().http2.ping
             }
-            Role::Upstream(upstream) => cx.snapshot.cluster(upstream.cluster)?.http2.ping,
+            ConnectionRole::Upstream(upstream) => cx.snapshot.cluster(upstream.cluster)?.http2.ping,
         }
     }
 }
@@ -125,11 +125,11 @@ impl Connections {
         let Some(connection) = self.get(key) else { return };
         let is_rpc = connection.multiplex().is_some_and(|multiplex| multiplex.rpc().is_some());
         let (timeout, bytes_min) = match &connection.role {
-            Role::Downstream(downstream) => {
+            ConnectionRole::Downstream(downstream) => {
                 let listener = listen.listeners.get(downstream.listener).listener();
                 (listener.timeouts.response_write, listener.http.response_rate_bytes_min)
             }
-            Role::Upstream(upstream) => match cx.snapshot.cluster(upstream.cluster) {
+            ConnectionRole::Upstream(upstream) => match cx.snapshot.cluster(upstream.cluster) {
                 Some(cluster) => (cluster.timeouts.request_write, 0),
                 None => return,
             },

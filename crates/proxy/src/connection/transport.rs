@@ -36,7 +36,7 @@ const SEALED_BYTES_MAX: usize = BUFFER_BYTES_MAX;
 /// What a connection of TLS has in addition.
 #[derive(Debug)]
 pub(crate) struct Tls {
-    pub(crate) state: State,
+    pub(crate) state: TlsState,
     /// The beginning of a record, or of what a handshake waits for.
     pub(crate) partial: Option<Buffer>,
     /// Bytes that `partial` has to have before it is worth a look.
@@ -70,7 +70,7 @@ pub(crate) enum KeyUsage {
 }
 
 #[derive(Debug)]
-pub(crate) enum State {
+pub(crate) enum TlsState {
     /// A client is to begin it, and has sent nothing yet.
     Expected(Arc<ListenerTls>),
     /// It begins when the connection stands.
@@ -91,7 +91,7 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Early {
     pub(crate) records: Box<RecordLayer>,
-    pub(crate) rest: EarlyHandshake,
+    pub(crate) handshake: EarlyHandshake,
     /// Armed for the deadline of the handshake: the connection's own timer is that of its requests.
     pub(crate) timer: TimerKey,
 }
@@ -126,7 +126,7 @@ pub(crate) struct SavedTls {
 }
 
 impl Tls {
-    pub(crate) fn new(state: State, now: Time) -> Self {
+    pub(crate) fn new(state: TlsState, now: Time) -> Self {
         Self {
             state,
             partial: None,
@@ -156,33 +156,36 @@ impl Tls {
             // An address is not asked for, and what its certificate has to have is in the context.
             (None, Address::Unix(_)) => Arc::from("127.0.0.1"),
         };
-        Self::new(State::Waiting { settings: Arc::clone(settings), is_raw, server_name }, now)
+        Self::new(TlsState::Waiting { settings: Arc::clone(settings), is_raw, server_name }, now)
     }
 
     /// Whether the connection is still to begin.
     pub(crate) const fn is_handshaking(&self) -> bool {
-        matches!(self.state, State::Expected(_) | State::Waiting { .. } | State::Handshake(_))
+        matches!(
+            self.state,
+            TlsState::Expected(_) | TlsState::Waiting { .. } | TlsState::Handshake(_)
+        )
     }
 
     /// Whether the connection has begun before the end of its handshake, so that what comes may have
     /// been said before, on another connection.
     pub(crate) const fn is_early(&self) -> bool {
-        matches!(self.state, State::Early(_))
+        matches!(self.state, TlsState::Early(_))
     }
 
     const fn records(&self) -> Option<&RecordLayer> {
         match &self.state {
-            State::Expected(_) | State::Waiting { .. } | State::Handshake(_) => None,
-            State::Early(early) => Some(&early.records),
-            State::Records(records) => Some(records),
+            TlsState::Expected(_) | TlsState::Waiting { .. } | TlsState::Handshake(_) => None,
+            TlsState::Early(early) => Some(&early.records),
+            TlsState::Records(records) => Some(records),
         }
     }
 
     pub(crate) const fn records_mut(&mut self) -> Option<&mut RecordLayer> {
         match &mut self.state {
-            State::Expected(_) | State::Waiting { .. } | State::Handshake(_) => None,
-            State::Early(early) => Some(&mut early.records),
-            State::Records(records) => Some(records),
+            TlsState::Expected(_) | TlsState::Waiting { .. } | TlsState::Handshake(_) => None,
+            TlsState::Early(early) => Some(&mut early.records),
+            TlsState::Records(records) => Some(records),
         }
     }
 
@@ -221,7 +224,7 @@ impl Tls {
     /// The server name that a client asked for, as far as it was read.
     pub(crate) fn server_name(&self) -> Option<&str> {
         match &self.state {
-            State::Handshake(Some(handshake)) => handshake.server_name(),
+            TlsState::Handshake(Some(handshake)) => handshake.server_name(),
             _ => self.facts.as_deref()?.handshake.server_name.as_deref(),
         }
     }
@@ -232,8 +235,8 @@ impl Tls {
     }
 
     /// Whether its key is good for what is on its way and no more (RFC 8446, section 5.5).
-    fn is_key_nearly_worn(&self) -> bool {
-        self.records().is_some_and(RecordLayer::is_key_nearly_worn)
+    fn is_key_near_limit(&self) -> bool {
+        self.records().is_some_and(RecordLayer::is_key_near_limit)
     }
 
     /// Whether nothing waits to be sent: no record and, if this is the end of what is said, not the
@@ -259,11 +262,11 @@ impl Tls {
     ) -> KeyUsage {
         self.is_warm = true;
         let records = match &mut self.state {
-            State::Expected(_) | State::Waiting { .. } | State::Handshake(_) => {
+            TlsState::Expected(_) | TlsState::Waiting { .. } | TlsState::Handshake(_) => {
                 return KeyUsage::Good;
             }
-            State::Early(early) => &mut early.records,
-            State::Records(records) => records,
+            TlsState::Early(early) => &mut early.records,
+            TlsState::Records(records) => records,
         };
         while self.outbox.len() < SEALED_BYTES_MAX {
             let mut slices = [std::io::IoSlice::new(&[]); SLICES_MAX];
@@ -285,7 +288,7 @@ impl Tls {
             self.outbox.push_with(room, buffers, |out| sealed = Some(records.seal(pieces, out)));
             let taken = match sealed {
                 Some(Ok(sealed)) => sealed.taken,
-                Some(Err(SealError::KeyWorn)) => return KeyUsage::Exhausted,
+                Some(Err(SealError::KeyExhausted)) => return KeyUsage::Exhausted,
                 // Once sending is over, what waits is not sent.
                 Some(Err(SealError::Closed)) | None => len,
             };
@@ -295,7 +298,7 @@ impl Tls {
                 break;
             }
         }
-        match records.is_key_nearly_worn() && !self.is_key_limit_warned {
+        match records.is_key_near_limit() && !self.is_key_limit_warned {
             true => KeyUsage::NearLimit,
             false => KeyUsage::Good,
         }
@@ -339,7 +342,7 @@ impl Tls {
 
     /// Nothing happened for a while.
     pub(crate) fn on_quiet(&mut self) {
-        if let State::Records(records) = &mut self.state
+        if let TlsState::Records(records) = &mut self.state
             && !std::mem::replace(&mut self.is_warm, false)
             && records.has_contexts()
         {
@@ -352,7 +355,7 @@ impl Tls {
         let partial = self.partial.as_ref().map_or(&[][..], Buffer::filled).to_vec();
         let outbox = self.outbox.to_vec();
         self.clear(buffers);
-        let State::Records(records) = self.state else { return None };
+        let TlsState::Records(records) = self.state else { return None };
         let (wanted, facts, sealed) = (self.wanted, self.facts, self.sealed);
         let is_key_limit_warned = self.is_key_limit_warned;
         Some(SavedTls { records, partial, wanted, facts, outbox, sealed, is_key_limit_warned })
@@ -364,7 +367,7 @@ impl Tls {
         outbox.push(&saved.outbox, buffers);
         let partial = (!saved.partial.is_empty()).then(|| buffers.lease_with(&saved.partial));
         let (wanted, sealed) = (saved.wanted, saved.sealed);
-        let state = State::Records(saved.records);
+        let state = TlsState::Records(saved.records);
         let (facts, tickets, began) = (saved.facts, None, Time::NEVER);
         let (is_warm, is_key_limit_warned) = (true, saved.is_key_limit_warned);
         Self {
@@ -409,7 +412,7 @@ mod tests {
         let suite = Suite { protocol: Protocol::Tls12, cipher: Cipher::Aes128Gcm };
         let secrets = Secrets { suite, send: direction(), receive: direction() };
         let records = RecordLayer::new(TlsRole::Server, &secrets, Sizing::Full).unwrap();
-        Tls::new(State::Records(Box::new(records)), Time::from_nanos(0))
+        Tls::new(TlsState::Records(Box::new(records)), Time::from_nanos(0))
     }
 
     #[test]

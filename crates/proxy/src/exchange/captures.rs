@@ -4,10 +4,10 @@ use config::snapshot::Captures;
 use telemetry::captures::{CAPTURES_BYTES_MAX, begin, push};
 use wire::head::{RequestHead, ResponseHead};
 
-use crate::exchange::record::Record;
+use crate::exchange::record::ExchangeRecord;
 use crate::tools::buffers::Buffers;
 
-impl Record {
+impl ExchangeRecord {
     /// Copies fields of the request. Those of the response follow.
     #[cold]
     pub(crate) fn capture_request(

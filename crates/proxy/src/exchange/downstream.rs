@@ -2,16 +2,16 @@
 
 use telemetry::events::ExchangeStarted;
 
-use crate::connection::Role;
+use crate::connection::ConnectionRole;
 use crate::connection::codec::Codec;
 use crate::connection::connections::Connections;
 use crate::cx::Cx;
 use crate::exchange::attempts::Attempt;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::progress::Progress;
-use crate::exchange::record::{Record, Stamps, label};
-use crate::exchange::{Deadlines, Exchange, Kind, Request, Stage};
-use crate::filter::chain::BodyObservers;
+use crate::exchange::record::{ExchangeRecord, Stamps, label};
+use crate::exchange::{Deadlines, Exchange, ExchangeKind, Request, Stage};
+use crate::filter::filter_chain::BodyObservers;
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::listen::Listen;
 use crate::listen::clients::Part;
@@ -30,7 +30,7 @@ impl Exchanges {
         cx: &mut Cx,
     ) -> Option<ExchangeKey> {
         let connection = connections.get_mut(at.connection)?;
-        let Role::Downstream(downstream) = &mut connection.role else { return None };
+        let ConnectionRole::Downstream(downstream) = &mut connection.role else { return None };
         let is_first = connection.requests == 0;
         connection.requests += 1;
         let opened = connection.opened;
@@ -54,7 +54,7 @@ impl Exchanges {
             measured_from: None,
             attempt: Attempt::Counted,
             stall: None,
-            kind: Kind::Http,
+            kind: ExchangeKind::Http,
             stage: Stage::Finishing,
             request,
             route: None,
@@ -66,7 +66,7 @@ impl Exchanges {
             kept: None,
             held: None,
             progress: Progress::default(),
-            record: Record::new(stamps),
+            record: ExchangeRecord::new(stamps),
             call: None,
             handshake: None,
             is_request_slow: false,

@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 
 use config::edits::HeaderEdits;
-use config::edits::operators::{Fact, Facts};
+use config::edits::operators::{Fact, OperatorFacts};
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
 use wire::head::{RequestHead, ResponseHead, Version};
@@ -18,7 +18,7 @@ use crate::connection::connections::Connections;
 use crate::connection::transport::{Tls, TlsWords};
 use crate::cx::Cx;
 use crate::exchange::client_cert::ClientCert;
-use crate::exchange::{Exchange, Kind};
+use crate::exchange::{Exchange, ExchangeKind};
 use crate::tools::peer_address::PeerAddress;
 use crate::tools::text::Text;
 use crate::tools::time::Time;
@@ -162,7 +162,7 @@ impl<'e> FactsOf<'e> {
     }
 }
 
-impl Facts for FactsOf<'_> {
+impl OperatorFacts for FactsOf<'_> {
     fn push(&self, fact: Fact, out: &mut Vec<u8>) {
         match fact {
             Fact::RemoteAddress => push(self.client(), Piece::Whole, out),
@@ -191,7 +191,7 @@ impl Facts for FactsOf<'_> {
             Fact::TlsCipher => push_text(Some(self.words().cipher), out),
             Fact::ServerName => push_text(Some(self.words().server_name), out),
             Fact::Protocol => out.extend_from_slice(match self.exchange.request.version {
-                _ if self.exchange.kind == Kind::Rpc => b"RPC",
+                _ if self.exchange.kind == ExchangeKind::Rpc => b"RPC",
                 Version::Http10 => b"HTTP/1.0",
                 Version::Http11 => b"HTTP/1.1",
                 Version::Http2 => b"HTTP/2",

@@ -15,7 +15,7 @@ use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::fault::{Side, consequence, is_warned_of};
 use crate::exchange::record::{Word, label};
-use crate::exchange::{Exchange, Kind};
+use crate::exchange::{Exchange, ExchangeKind};
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::listen::Listen;
 use crate::listen::clients::Part;
@@ -165,12 +165,12 @@ fn endpoint_of(exchange: &Exchange) -> Option<&Endpoint> {
 /// As [`ExchangeFinished::version`] has it.
 const fn version_of(exchange: &Exchange) -> u8 {
     match (exchange.kind, exchange.request.version) {
-        (Kind::Tcp, _) => 1,
-        (Kind::Tls, _) => 2,
-        (Kind::Rpc, _) => 3,
-        (Kind::Http | Kind::Connect, Version::Http10) => 10,
-        (Kind::Http | Kind::Connect, Version::Http11) => 11,
-        (Kind::Http | Kind::Connect, Version::Http2) => 20,
+        (ExchangeKind::Tcp, _) => 1,
+        (ExchangeKind::Tls, _) => 2,
+        (ExchangeKind::Rpc, _) => 3,
+        (ExchangeKind::Http | ExchangeKind::Connect, Version::Http10) => 10,
+        (ExchangeKind::Http | ExchangeKind::Connect, Version::Http11) => 11,
+        (ExchangeKind::Http | ExchangeKind::Connect, Version::Http2) => 20,
     }
 }
 

@@ -5,11 +5,11 @@ use telemetry::events::TunnelStarted;
 
 use crate::agenda::Note;
 use crate::connection::Connection;
-use crate::connection::Role;
+use crate::connection::ConnectionRole;
 use crate::connection::connections::Connections;
 use crate::cx::Cx;
 use crate::exchange::Exchange;
-use crate::exchange::Kind;
+use crate::exchange::ExchangeKind;
 use crate::exchange::QueuedRequest;
 use crate::exchange::Stage;
 use crate::exchange::Wait;
@@ -45,13 +45,14 @@ impl Exchanges {
 
     /// Whether an exchange's upstream connection carries bytes that are not read here.
     pub(crate) fn is_raw(&self, key: ExchangeKey) -> bool {
-        self.get(key).is_some_and(|exchange| exchange.kind != Kind::Http)
+        self.get(key).is_some_and(|exchange| exchange.kind != ExchangeKind::Http)
     }
 
     /// Whether an exchange carries bytes of a protocol that is not read here, so that a reply would
     /// mean nothing to its client.
     pub(crate) fn is_relay(&self, key: ExchangeKey) -> bool {
-        self.get(key).is_some_and(|exchange| matches!(exchange.kind, Kind::Tcp | Kind::Tls))
+        self.get(key)
+            .is_some_and(|exchange| matches!(exchange.kind, ExchangeKind::Tcp | ExchangeKind::Tls))
     }
 
     /// Notes why the exchange is about to fail, unless it has failed before.
@@ -116,8 +117,8 @@ impl Exchanges {
         let connection = connections.get(at.connection)?;
         let exchange = self.get(connections.exchange_of(at)?)?;
         match connection.role {
-            Role::Downstream(_) => exchange.upstream(),
-            Role::Upstream(_) => Some(exchange.downstream),
+            ConnectionRole::Downstream(_) => exchange.upstream(),
+            ConnectionRole::Upstream(_) => Some(exchange.downstream),
         }
     }
 
@@ -139,7 +140,7 @@ impl Exchanges {
         if let Some(route) = &mut exchange.route {
             route.endpoint = Some(place);
         }
-        let awaits_body = !exchange.request.is_complete && exchange.kind == Kind::Http;
+        let awaits_body = !exchange.request.is_complete && exchange.kind == ExchangeKind::Http;
         if cx.emitter.is_debug() {
             exchange.debug_bound(upstream, place, now, cx);
         }

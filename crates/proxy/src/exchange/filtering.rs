@@ -11,8 +11,8 @@ use crate::cx::Cx;
 use crate::exchange::encoding::connection_field;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::{Exchange, QueuedRequest, Stage, Wait};
-use crate::filter::chain::GATHER_BYTES_FIRST;
-use crate::filter::chain::{BodyObservers, ChainStep, Gathered, Held, Places};
+use crate::filter::filter_chain::GATHER_BYTES_FIRST;
+use crate::filter::filter_chain::{BodyObservers, FilterSet, FilterStep, Gathered, Held};
 use crate::filter::{BodyNeed, Filter, Part, Question};
 use crate::keys::ExchangeKey;
 use crate::ops::Op;
@@ -53,7 +53,7 @@ impl Exchange {
         }
     }
 
-    fn show(&mut self, observers: Places, mut see: impl FnMut(&dyn Filter, &mut [u8])) {
+    fn show(&mut self, observers: FilterSet, mut see: impl FnMut(&dyn Filter, &mut [u8])) {
         let filters = Arc::clone(&self.listener().filters);
         for (place, filter) in filters.iter().enumerate() {
             if observers.contains(place) {
@@ -130,7 +130,7 @@ impl Exchange {
     ) -> Option<usize> {
         let listener = self.snapshot.listeners.get(self.listener)?.seen_by(self.chain);
         let mut gather_bytes_max = None;
-        let mut participants = Places::default();
+        let mut participants = FilterSet::default();
         for (place, filter) in listener.filters.iter().enumerate().rev() {
             let slot = slot_of(&listener.filters, self.slots.as_deref_mut(), place);
             if filter.on_response(head, slot) == Part::Done {
@@ -167,7 +167,7 @@ impl Exchanges {
     pub(crate) fn suspend(
         &mut self,
         key: ExchangeKey,
-        step: ChainStep,
+        step: FilterStep,
         question: Question,
         head: &RequestHead<'_>,
         now: Time,

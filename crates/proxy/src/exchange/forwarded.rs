@@ -18,7 +18,7 @@ use crate::tools::text::Text;
 
 /// What is known about a request's connection.
 #[derive(Debug)]
-pub(crate) struct Facts<'a> {
+pub(crate) struct ForwardedFacts<'a> {
     pub(crate) peer: &'a PeerAddress,
     pub(crate) local: &'a PeerAddress,
     pub(crate) options: &'a HttpOptions,
@@ -30,7 +30,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) client_cert: Option<ClientCert<'a>>,
 }
 
-impl Facts<'_> {
+impl ForwardedFacts<'_> {
     const fn scheme(&self) -> &'static [u8] {
         if self.is_secure { b"https" } else { b"http" }
     }
@@ -40,7 +40,7 @@ impl Facts<'_> {
 /// connection. `scratch` is room to put values together in.
 pub(crate) fn rewrite(
     head: &mut RequestHead<'_>,
-    facts: &Facts<'_>,
+    facts: &ForwardedFacts<'_>,
     random: &mut Random,
     scratch: &mut Vec<u8>,
 ) -> Option<IpAddr> {
@@ -167,7 +167,11 @@ fn join<'v>(list: &mut Vec<u8>, values: impl Iterator<Item = &'v [u8]>) {
     }
 }
 
-fn append_x_forwarded(head: &mut RequestHead<'_>, facts: &Facts<'_>, scratch: &mut Vec<u8>) {
+fn append_x_forwarded(
+    head: &mut RequestHead<'_>,
+    facts: &ForwardedFacts<'_>,
+    scratch: &mut Vec<u8>,
+) {
     let list = (Known::XForwardedFor, facts.options.trusted_hops);
     append_to_list(head, list, scratch, |_, element| {
         element.extend_from_slice(Text::of_ip(facts.peer).as_bytes());

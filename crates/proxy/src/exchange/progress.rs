@@ -1,4 +1,4 @@
-//! How far an exchange has come: what later decisions depend on. The [`Record`](super::record::Record)
+//! How far an exchange has come: what later decisions depend on. The [`ExchangeRecord`](super::record::ExchangeRecord)
 //! beside it only tells.
 
 /// How far an exchange has come.

@@ -20,7 +20,7 @@ const WORD_BYTES_MAX: usize = 1024;
 
 /// What is remembered of one exchange.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct ExchangeRecord {
     pub(crate) stamps: Stamps,
     pub(crate) status: u16,
     /// Whether the proxy made the response itself.
@@ -39,7 +39,7 @@ pub(crate) struct Record {
     pub(crate) captures: Option<Buffer>,
 }
 
-impl Record {
+impl ExchangeRecord {
     pub(crate) fn new(stamps: Stamps) -> Self {
         Self {
             stamps,
@@ -56,7 +56,7 @@ impl Record {
     }
 }
 
-impl Record {
+impl ExchangeRecord {
     /// An attempt at this endpoint failed, and another follows.
     #[cold]
     pub(crate) fn note_failed_attempt(&mut self, endpoint: &[u8], cause: Cause) {

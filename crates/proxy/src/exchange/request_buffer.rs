@@ -14,7 +14,7 @@ use crate::connection::codec::elements::Output;
 use crate::connection::codec::streams::Tail;
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
-use crate::exchange::{Exchange, Form, Kind, QueuedRequest, Stage, Wait};
+use crate::exchange::{Exchange, ExchangeKind, Form, QueuedRequest, Stage, Wait};
 use crate::keys::ExchangeKey;
 use crate::keys::Slot;
 use crate::tools::buffers::Buffers;
@@ -57,7 +57,7 @@ impl Exchange {
     pub(crate) fn may_buffer(&self) -> bool {
         let request = &self.request;
         !request.is_complete
-            && self.kind == Kind::Http
+            && self.kind == ExchangeKind::Http
             && self.call.is_none()
             && !request.asks_upgrade
             && !request.expects_continue
@@ -88,7 +88,7 @@ impl Exchanges {
     ) {
         let Some(exchange) = self.get_mut(key) else { return };
         exchange.stage = Stage::Buffering { request };
-        let is_call = exchange.kind == Kind::Rpc;
+        let is_call = exchange.kind == ExchangeKind::Rpc;
         self.await_request_data(key, 0, now, cx);
         // A call is sent whole, however many connections are free.
         if !is_call {

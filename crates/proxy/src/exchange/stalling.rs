@@ -4,7 +4,7 @@ use config::snapshot::ClusterId;
 
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::stalls::{Stall, Stalls};
-use crate::exchange::{Exchange, Kind, Stage};
+use crate::exchange::{Exchange, ExchangeKind, Stage};
 use crate::keys::ExchangeKey;
 use crate::listen::clients::{Clients, Part};
 use crate::tools::time::Time;
@@ -14,7 +14,7 @@ use crate::upstream::pool::Pools;
 impl Exchange {
     /// Whether it can be stalled: where both sides speak as they like, silence means nothing.
     fn can_stall(&self) -> bool {
-        self.kind == Kind::Http && !self.is_conversation() && !self.request.asks_upgrade
+        self.kind == ExchangeKind::Http && !self.is_conversation() && !self.request.asks_upgrade
     }
 
     const fn is_responding(&self) -> bool {

@@ -1,11 +1,11 @@
 //! Hop 2: whether a request belongs to another chain than its connection.
 //!
-//! [`Chains::choose`](config::chains::Chains::choose) says which chain a connection meets. One that
+//! [`ListenerChains::choose`](config::chains::ListenerChains::choose) says which chain a connection meets. One that
 //! clients share for several hosts, as browsers do, may bring requests for a host whose own
 //! connections meet another.
 
 use config::chains::{ConnectionFacts, Criterion, Fit};
-use config::snapshot::{Chain, ChainId, Listener};
+use config::snapshot::{ChainId, Listener, ListenerChain};
 
 /// Whether a request for `host` (lower case, no port) belongs to another chain than that of the TLS
 /// connection it came over, so that it has to come over a connection of its own (RFC 9110,
@@ -29,7 +29,7 @@ pub fn is_misdirected<F>(
     let policy = names.policy(met);
     let reach = Reach::of(listener, met, facts);
     for group in names.groups(server_name_of(host)) {
-        let in_reach = |(_, chain): &(usize, &Chain<F>)| reach.holds(chain, facts);
+        let in_reach = |(_, chain): &(usize, &ListenerChain<F>)| reach.holds(chain, facts);
         let mut best = None;
         let mut is_empty = true;
         for (place, chain) in group.chains(chains).filter(in_reach) {
@@ -90,7 +90,7 @@ impl Reach {
         Self { port: best_port, destination: best }
     }
 
-    fn holds<F>(&self, chain: &Chain<F>, facts: &ConnectionFacts<'_>) -> bool {
+    fn holds<F>(&self, chain: &ListenerChain<F>, facts: &ConnectionFacts<'_>) -> bool {
         let asked = [self.port, self.destination];
         let fits = ADDRESSES.map(|criterion| criterion.fit(&chain.matches, facts));
         asked.iter().all(Option::is_some) && fits == asked

@@ -5,7 +5,7 @@ use telemetry::events::LabelId;
 use telemetry::events::WorkerGauges;
 
 use crate::connection::Connection;
-use crate::connection::Role;
+use crate::connection::ConnectionRole;
 use crate::connection::UpstreamState;
 use crate::connection::codec::Codec;
 use crate::connection::codec::Opening;
@@ -73,17 +73,17 @@ impl Proxy {
     fn summary(&self, key: ConnKey, connection: &Connection, now: Time) -> ConnectionSummary {
         let exchange = connection.exchange().and_then(|exchange| self.exchanges.get(exchange));
         let side = match &connection.role {
-            Role::Downstream(downstream) => {
+            ConnectionRole::Downstream(downstream) => {
                 SummarySide::Downstream(label(self.listen.listeners.get(downstream.listener).id.0))
             }
-            Role::Upstream(upstream) => SummarySide::Upstream {
+            ConnectionRole::Upstream(upstream) => SummarySide::Upstream {
                 cluster: label(upstream.cluster.0),
                 endpoint: label(upstream.endpoint.0),
             },
         };
         let state = match (&connection.role, exchange) {
             (_, Some(exchange)) if exchange.progress.is_tunnel => "tunnel",
-            (Role::Upstream(upstream), _) => match upstream.state {
+            (ConnectionRole::Upstream(upstream), _) => match upstream.state {
                 UpstreamState::Connecting { .. } => "connecting",
                 UpstreamState::Busy { .. } => "busy",
                 UpstreamState::Idle(_) => "idle",
@@ -91,9 +91,11 @@ impl Proxy {
                 UpstreamState::Shared { .. } if connection.is_busy() => "busy",
                 UpstreamState::Shared { .. } => "idle",
             },
-            (Role::Downstream(_), Some(exchange)) => exchange.stage.as_str(),
-            (Role::Downstream(downstream), None) if downstream.lingering.is_some() => "closing",
-            (Role::Downstream(_), None) => match &connection.codec {
+            (ConnectionRole::Downstream(_), Some(exchange)) => exchange.stage.as_str(),
+            (ConnectionRole::Downstream(downstream), None) if downstream.lingering.is_some() => {
+                "closing"
+            }
+            (ConnectionRole::Downstream(_), None) => match &connection.codec {
                 Codec::Opening(Opening::ProxyHeader) => "proxy_header",
                 Codec::Opening(Opening::Handshake) => "handshaking",
                 Codec::Opening(Opening::Detect | Opening::Hello) => "detecting",

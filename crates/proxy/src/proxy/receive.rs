@@ -6,7 +6,7 @@ mod handshake;
 mod lingering;
 pub(crate) mod passthrough;
 mod read;
-mod records;
 mod signers;
 mod streams;
+mod tls_records;
 mod turns;

@@ -24,7 +24,7 @@ use crate::connection::connections::Connections;
 use crate::connection::delivery::Lingering;
 use crate::connection::rpc::rpc_limits;
 use crate::connection::transport::{SavedTls, Tls};
-use crate::connection::{Downstream, Life, Role, Upstream, UpstreamState};
+use crate::connection::{ConnectionRole, Downstream, Life, Upstream, UpstreamState};
 use crate::cx::Cx;
 use crate::keys::Slot;
 use crate::keys::{ConnKey, ExchangeKey};
@@ -342,7 +342,7 @@ impl Connections {
         key: ConnKey,
         now: Time,
         cx: &mut Cx,
-    ) -> Option<(SavedConnection, Role)> {
+    ) -> Option<(SavedConnection, ConnectionRole)> {
         let mut connection = self.remove(key)?;
         let deadline = cx.timers.deadline(connection.timer);
         cx.timers.remove(connection.timer);
@@ -378,7 +378,7 @@ impl Connections {
         cx: &mut Cx,
     ) -> Option<SavedDownstream> {
         let (connection, role) = self.save_connection(key, now, cx)?;
-        let Role::Downstream(downstream) = role else { return None };
+        let ConnectionRole::Downstream(downstream) = role else { return None };
         let listener = listen.listeners.get(downstream.listener).listener();
         let chain = downstream.chain.and_then(|id| listener.chains.find(id));
         let chain = chain.map(|(_, chain)| chain.name.to_string());
@@ -437,12 +437,13 @@ impl Connections {
     fn codec_settings(&self, key: ConnKey, listen: &Listen, cx: &Cx) -> CodecSettings {
         let protocols = cx.snapshot.protocols.clone();
         let (http2, rpc) = match self.get(key).map(|connection| &connection.role) {
-            Some(Role::Downstream(downstream)) => {
+            Some(ConnectionRole::Downstream(downstream)) => {
                 let listener = listen.listeners.get(downstream.listener).listener();
                 let http2 = http2::downstream_limits(&listener.http, &listener.http2);
                 (http2, rpc_limits(&listener.rpc))
             }
-            Some(Role::Upstream(upstream)) => match cx.snapshot.cluster(upstream.cluster) {
+            Some(ConnectionRole::Upstream(upstream)) => match cx.snapshot.cluster(upstream.cluster)
+            {
                 Some(cluster) => {
                     (http2::limits(RESPONSE_HEAD, &cluster.http2), rpc_limits(&cluster.rpc))
                 }
@@ -483,7 +484,7 @@ impl Connections {
             original: saved.original,
         };
         let key = self.insert_connection(
-            Role::Downstream(downstream),
+            ConnectionRole::Downstream(downstream),
             Codec::Http1(Http1::new()),
             now,
             cx,
@@ -521,7 +522,7 @@ impl Upstreams {
             }
         };
         let (connection, role) = connections.save_connection(key, now, cx)?;
-        let Role::Upstream(upstream) = role else { return None };
+        let ConnectionRole::Upstream(upstream) = role else { return None };
         self.pools.on_closed(cluster);
         let (cluster, endpoint) = cx.names_of(&upstream);
         let Upstream { is_personal, is_reusable, reason, .. } = upstream;
@@ -569,7 +570,7 @@ impl Upstreams {
         let upstream =
             Upstream { cluster, endpoint, transport, state, is_personal, is_reusable, reason };
         let key = connections.insert_connection(
-            Role::Upstream(upstream),
+            ConnectionRole::Upstream(upstream),
             Codec::Http1(Http1::new()),
             now,
             cx,

@@ -18,19 +18,19 @@ use super::connections::{
 use super::{GONE, SavedSide, before, cause_named, since};
 use crate::connection::codec::streams::Tail;
 use crate::connection::connections::Connections;
-use crate::connection::{Connection, Role, UpstreamState};
+use crate::connection::{Connection, ConnectionRole, UpstreamState};
 use crate::cx::Cx;
 use crate::exchange::attempts::Attempt;
 use crate::exchange::calls::Call;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::progress::Progress;
-use crate::exchange::record::{Record, Stamps, Waits, Words};
+use crate::exchange::record::{ExchangeRecord, Stamps, Waits, Words};
 use crate::exchange::route::edits_response;
 use crate::exchange::{
-    Deadlines, Exchange, Form, Handshake, Kind, QueuedRequest, Request, Route, Stage, Wait,
+    Deadlines, Exchange, ExchangeKind, Form, Handshake, QueuedRequest, Request, Route, Stage, Wait,
 };
 use crate::filter::Question;
-use crate::filter::chain::{BodyObservers, ChainStep, Gathered, Held};
+use crate::filter::filter_chain::{BodyObservers, FilterStep, Gathered, Held};
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::clients::{ClientPlace, Part};
 use crate::ops::Op;
@@ -47,7 +47,7 @@ use crate::upstream::Upstreams;
 pub(super) struct SavedExchange {
     pub(super) downstream: SavedSide,
     pub(super) upstream: Option<SavedSide>,
-    kind: Kind,
+    kind: ExchangeKind,
     pub(super) stage: SavedStage,
     request: Request,
     route: Option<SavedRoute>,
@@ -73,7 +73,7 @@ pub(super) struct SavedExchange {
 #[derive(Serialize, Deserialize)]
 pub(super) enum SavedStage {
     Suspended {
-        step: ChainStep,
+        step: FilterStep,
         topic: String,
         payload: Vec<u8>,
         head: Vec<u8>,
@@ -158,7 +158,12 @@ struct SavedRecord {
 }
 
 impl Cx {
-    fn save_record(&mut self, mut record: Record, progress: Progress, now: Time) -> SavedRecord {
+    fn save_record(
+        &mut self,
+        mut record: ExchangeRecord,
+        progress: Progress,
+        now: Time,
+    ) -> SavedRecord {
         let text = record.words.text.take();
         let captures = record.captures.take();
         let saved = SavedRecord {
@@ -200,8 +205,8 @@ impl Connections {
                 continue;
             }
             match self.get_mut(side.connection).map(|connection| &mut connection.role) {
-                Some(Role::Downstream(role)) => role.exchange = Some(key),
-                Some(Role::Upstream(role)) => match &mut role.state {
+                Some(ConnectionRole::Downstream(role)) => role.exchange = Some(key),
+                Some(ConnectionRole::Upstream(role)) => match &mut role.state {
                     UpstreamState::Connecting { exchange, .. } => *exchange = Some(key),
                     UpstreamState::Busy { exchange } => *exchange = key,
                     UpstreamState::Idle(_) | UpstreamState::Shared { .. } => {}
@@ -457,7 +462,7 @@ impl Proxy {
             ) => {
                 let head = self.cx.buffers.lease_with(&head);
                 self.with_parked(key, head, now, |proxy, head| {
-                    proxy.run_chain(key, head, ChainStep::Head(first), now);
+                    proxy.run_filters(key, head, FilterStep::Head(first), now);
                 });
             }
             (_, stage) => self.restore_stage(key, stage, upstream, now),
@@ -635,14 +640,14 @@ fn restore_record(
     words: Words,
     captures: Option<Buffer>,
     now: Time,
-) -> Record {
+) -> ExchangeRecord {
     let mut stamps = Stamps::NONE;
     for (stamp, age) in stamps.all_mut().into_iter().zip(saved.stamps) {
         *stamp = age.map_or(Time::NEVER, |age| before(age, now));
     }
     stamps.waits = saved.waits;
     let cause = saved.cause.as_ref();
-    Record {
+    ExchangeRecord {
         stamps,
         status: saved.status,
         is_reply: saved.is_reply,

@@ -497,9 +497,9 @@ impl Pools {
     }
 
     /// An endpoint went away from a connection after it had taken so many streams, and left others.
-    pub(crate) fn on_worn_out(&mut self, endpoint: EndpointId, streams: u32) {
+    pub(crate) fn on_streams_limited(&mut self, endpoint: EndpointId, streams: u32) {
         if let Some(state) = self.endpoint(endpoint) {
-            state.stream_budget.on_worn_out(streams);
+            state.stream_budget.on_streams_limited(streams);
         }
     }
 
@@ -547,12 +547,12 @@ impl Pools {
     }
 
     /// Whether a connection that had so many streams is one from which its endpoint is about to go away.
-    pub(crate) fn is_worn(&mut self, endpoint: EndpointId, streams: u32) -> bool {
+    pub(crate) fn is_stream_budget_used(&mut self, endpoint: EndpointId, streams: u32) -> bool {
         self.endpoint(endpoint).is_some_and(|state| state.stream_budget.is_reached(streams))
     }
 
-    /// A connection ends because it is worn.
-    pub(crate) fn on_worn(&mut self, endpoint: EndpointId) {
+    /// A connection ends because its streams are used up.
+    pub(crate) fn on_stream_budget_used(&mut self, endpoint: EndpointId) {
         if let Some(state) = self.endpoint(endpoint) {
             state.stream_budget.on_used();
         }

@@ -33,9 +33,9 @@ impl Upstreams {
             self.retire(key, connections, cx);
             return None;
         }
-        if self.pools.is_worn(endpoint, connection.requests) {
+        if self.pools.is_stream_budget_used(endpoint, connection.requests) {
             if links.is_some() {
-                self.pools.on_worn(endpoint);
+                self.pools.on_stream_budget_used(endpoint);
             }
             self.retire(key, connections, cx);
             return None;

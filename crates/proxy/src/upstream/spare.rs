@@ -7,7 +7,7 @@
 //! worker has not begun to connect is forgotten: nothing was done for it yet.
 
 use crate::connection::connections::Connections;
-use crate::connection::{Connection, Role, Upstream, UpstreamState};
+use crate::connection::{Connection, ConnectionRole, Upstream, UpstreamState};
 use crate::keys::ConnKey;
 
 /// Connections of a worker that are being established for no exchange; further ones are closed. As
@@ -52,6 +52,9 @@ impl Spares {
 pub(crate) fn is_spare(connection: &Connection) -> bool {
     matches!(
         &connection.role,
-        Role::Upstream(Upstream { state: UpstreamState::Connecting { exchange: None, .. }, .. })
+        ConnectionRole::Upstream(Upstream {
+            state: UpstreamState::Connecting { exchange: None, .. },
+            ..
+        })
     )
 }

@@ -698,7 +698,7 @@ struct Sealed {
 }
 
 impl Sealed {
-    /// One whose connection is old: the key that the proxy seals with is nearly worn.
+    /// One whose connection is old: the key that the proxy seals with is near its limit.
     fn old_client(talk: &mut Talk<'_>) -> Self {
         Self::client(talk, KEY_RECORDS_MAX - (1 << 20))
     }
@@ -758,7 +758,7 @@ impl Sealed {
 }
 
 #[test]
-fn a_connection_whose_key_is_nearly_worn_ends_in_good_order() {
+fn a_connection_whose_key_is_near_its_limit_ends_in_good_order() {
     let plain = CONFIG.replace("  tls: { certificates: [{ chain: a.pem, key: a.key }] }\n", "");
     hold(&plain, |talk, _| {
         let mut client = Sealed::old_client(talk);

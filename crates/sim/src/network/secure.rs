@@ -29,8 +29,8 @@ use crate::records::{Habits, Sealer, Session};
 #[derive(Debug)]
 pub(super) struct Security {
     random: Random,
-    /// Whether keys may be worn before their connections end.
-    has_worn_keys: bool,
+    /// Whether keys may be used up before their connections end.
+    has_old_keys: bool,
     clients: BTreeSet<PeerId>,
     services: Vec<Address>,
     ends: BTreeMap<EndId, Box<Secure>>,
@@ -83,10 +83,10 @@ enum Over {
 }
 
 impl Security {
-    pub(super) fn new(random: Random, has_worn_keys: bool, workers: usize) -> Self {
+    pub(super) fn new(random: Random, has_old_keys: bool, workers: usize) -> Self {
         Self {
             random,
-            has_worn_keys,
+            has_old_keys,
             clients: BTreeSet::new(),
             services: Vec::new(),
             ends: BTreeMap::new(),
@@ -100,7 +100,7 @@ impl Security {
 
     /// The session of the connection that `asking` asked for, of which Strait has this side.
     fn session(&self, asking: EndId, strait: TlsRole) -> Session {
-        Session::of(self.random.split("session", asking.number()), strait, self.has_worn_keys)
+        Session::of(self.random.split("session", asking.number()), strait, self.has_old_keys)
     }
 
     /// Gives a peer's end its side.

@@ -42,7 +42,7 @@ pub(super) struct Services {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum ServiceKind {
     Shop { version: u8 },
     Echo,
     Slow,
@@ -52,13 +52,14 @@ enum Kind {
 impl Services {
     pub(super) fn start() -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let bind = |kind| -> io::Result<(SocketAddr, TcpListener, Kind)> {
+        let bind = |kind| -> io::Result<(SocketAddr, TcpListener, ServiceKind)> {
             let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
             Ok((listener.local_addr()?, listener, kind))
         };
-        let shop_1 = bind(Kind::Shop { version: 1 })?;
-        let shop_2 = bind(Kind::Shop { version: 2 })?;
-        let (echo, slow, flaky) = (bind(Kind::Echo)?, bind(Kind::Slow)?, bind(Kind::Flaky)?);
+        let shop_1 = bind(ServiceKind::Shop { version: 1 })?;
+        let shop_2 = bind(ServiceKind::Shop { version: 2 })?;
+        let (echo, slow, flaky) =
+            (bind(ServiceKind::Echo)?, bind(ServiceKind::Slow)?, bind(ServiceKind::Flaky)?);
         let addresses = Addresses {
             shop_1: shop_1.0,
             shop_2: shop_2.0,
@@ -91,7 +92,7 @@ impl Drop for Services {
     }
 }
 
-async fn serve(listener: TcpListener, kind: Kind) {
+async fn serve(listener: TcpListener, kind: ServiceKind) {
     // Out of descriptors, most likely: the demo is over for this service.
     while let Ok((stream, _)) = listener.accept().await {
         let service = service_fn(move |request| respond(kind, request));
@@ -111,21 +112,21 @@ async fn serve(listener: TcpListener, kind: Kind) {
 struct BrokenOff;
 
 async fn respond(
-    kind: Kind,
+    kind: ServiceKind,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, BrokenOff> {
     match kind {
-        Kind::Shop { version } => Ok(text(200, format!("shop, version {version}\n"))),
-        Kind::Echo if request.headers().contains_key(header::UPGRADE) => Ok(tunnel(request)),
-        Kind::Echo => Ok(echo(request).await),
-        Kind::Slow => {
+        ServiceKind::Shop { version } => Ok(text(200, format!("shop, version {version}\n"))),
+        ServiceKind::Echo if request.headers().contains_key(header::UPGRADE) => Ok(tunnel(request)),
+        ServiceKind::Echo => Ok(echo(request).await),
+        ServiceKind::Slow => {
             let delay =
                 argument(&request, "ms").map_or(Duration::from_secs(1), Duration::from_millis);
             let delay = delay.min(SLOW_MAX);
             tokio::time::sleep(delay).await;
             Ok(text(200, format!("after {delay:?}\n")))
         }
-        Kind::Flaky => flaky(),
+        ServiceKind::Flaky => flaky(),
     }
 }
 

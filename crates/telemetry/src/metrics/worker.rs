@@ -55,7 +55,7 @@ const CONNECTION_BYTES: u64 = 1024;
 
 /// Records that a worker handed on or had to drop.
 #[derive(Debug, Default)]
-pub(crate) struct RecordCounters {
+pub(crate) struct LogRecordCounters {
     pub(crate) logged: Counter,
     pub(crate) log_dropped: Counter,
     pub(crate) slow_dropped: Counter,

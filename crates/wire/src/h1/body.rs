@@ -141,7 +141,7 @@ impl BodyDecoder {
     /// How many bytes at least are still to come that are data and nothing else, and not the last
     /// of the body: they need not be read to go on.
     #[must_use]
-    pub const fn unread_max(&self) -> u64 {
+    pub const fn passthrough_max(&self) -> u64 {
         match self.state {
             State::UntilClose => u64::MAX,
             State::Length { left } => left - 1,
@@ -149,9 +149,9 @@ impl BodyDecoder {
         }
     }
 
-    /// `n` bytes of data went on unread; no more than [`BodyDecoder::unread_max`] said.
+    /// `n` bytes of data passed through; no more than [`BodyDecoder::passthrough_max`] said.
     pub const fn on_passed(&mut self, n: u64) {
-        debug_assert!(n <= self.unread_max(), "more than data went on unread");
+        debug_assert!(n <= self.passthrough_max(), "more than data passed through");
         if let State::Length { left } = &mut self.state {
             *left -= n;
         }
@@ -581,25 +581,25 @@ mod tests {
     }
 
     #[test]
-    fn all_but_the_last_byte_of_a_plain_body_may_go_on_unread() {
+    fn all_but_the_last_byte_of_a_plain_body_may_pass_through() {
         let mut decoder = BodyDecoder::new(Framing::Length(5));
-        assert_eq!(decoder.unread_max(), 4);
+        assert_eq!(decoder.passthrough_max(), 4);
         decoder.on_passed(3);
-        assert_eq!(decoder.unread_max(), 1);
+        assert_eq!(decoder.passthrough_max(), 1);
         decoder.on_passed(1);
-        assert_eq!(decoder.unread_max(), 0);
+        assert_eq!(decoder.passthrough_max(), 0);
         assert_eq!(decoder.decode(b"ef", &LIMITS), Ok((1, BodyElement::Data(b"e"))));
         assert!(decoder.is_complete());
-        assert_eq!(decoder.unread_max(), 0);
+        assert_eq!(decoder.passthrough_max(), 0);
 
         let mut decoder = BodyDecoder::new(Framing::UntilClose);
         decoder.on_passed(1 << 40);
-        assert_eq!(decoder.unread_max(), u64::MAX);
+        assert_eq!(decoder.passthrough_max(), u64::MAX);
         // Chunks have something around them.
         let mut decoder = BodyDecoder::new(Framing::Chunked);
-        assert_eq!(decoder.unread_max(), 0);
+        assert_eq!(decoder.passthrough_max(), 0);
         assert_eq!(decoder.decode(b"5\r\nab", &LIMITS), Ok((5, BodyElement::Data(b"ab"))));
-        assert_eq!(decoder.unread_max(), 0);
+        assert_eq!(decoder.passthrough_max(), 0);
         let is_transparent = |framing| BodyEncoder::new(framing).is_transparent();
         assert!(is_transparent(Framing::Length(1)) && is_transparent(Framing::UntilClose));
         assert!(!is_transparent(Framing::Length(0)) && !is_transparent(Framing::Chunked));

@@ -76,7 +76,7 @@ impl Pending {
 
     pub(super) fn on_settings(&mut self) -> Result<(), ConnectionError> {
         if self.settings_acks >= SETTINGS_ACKS_MAX {
-            return Err(ConnectionError::AnswersUnread);
+            return Err(ConnectionError::AnswersUndelivered);
         }
         self.settings_acks += 1;
         Ok(())
@@ -84,7 +84,7 @@ impl Pending {
 
     pub(super) fn on_ping(&mut self, opaque: [u8; 8]) -> Result<(), ConnectionError> {
         if self.pings.len() >= PINGS_MAX {
-            return Err(ConnectionError::AnswersUnread);
+            return Err(ConnectionError::AnswersUndelivered);
         }
         self.pings.push_back(opaque);
         Ok(())
@@ -97,7 +97,7 @@ impl Pending {
         code: ErrorCode,
     ) -> Result<(), ConnectionError> {
         if self.resets.len() >= RESETS_MAX {
-            return Err(ConnectionError::AnswersUnread);
+            return Err(ConnectionError::AnswersUndelivered);
         }
         self.resets.push_back((stream, code));
         Ok(())

@@ -79,7 +79,7 @@ impl fmt::Debug for ErrorCode {
 pub enum ConnectionError {
     /// The peer keeps asking, and does not read the answers.
     #[error("too many answers wait to be read")]
-    AnswersUnread,
+    AnswersUndelivered,
     /// A frame other than CONTINUATION within a header block.
     #[error("a frame within a header block")]
     ContinuationExpected,
@@ -164,7 +164,7 @@ impl ConnectionError {
             }
             Self::StreamClosed => ErrorCode::STREAM_CLOSED,
             Self::HeaderBlock(_) => ErrorCode::COMPRESSION_ERROR,
-            Self::AnswersUnread | Self::HeaderBlockTooLarge | Self::TooMuchWork(_) => {
+            Self::AnswersUndelivered | Self::HeaderBlockTooLarge | Self::TooMuchWork(_) => {
                 ErrorCode::ENHANCE_YOUR_CALM
             }
         }

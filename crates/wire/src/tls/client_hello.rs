@@ -486,9 +486,9 @@ mod tests {
         record(&message(0x0303, extensions))
     }
 
-    type Facts = (Option<String>, Option<Version>, Vec<Vec<u8>>);
+    type HelloFacts = (Option<String>, Option<Version>, Vec<Vec<u8>>);
 
-    fn decoded(input: &[u8]) -> Result<Option<Facts>, ClientHelloError> {
+    fn decoded(input: &[u8]) -> Result<Option<HelloFacts>, ClientHelloError> {
         let mut scratch = b"whatever".to_vec();
         let hello = decode(input, &mut scratch)?;
         Ok(hello.map(|hello| {

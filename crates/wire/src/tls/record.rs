@@ -76,8 +76,8 @@ pub const RECORD_LEN_MAX: usize = HEADER_LEN + 8 + FRAGMENT_LEN_MAX + 16;
 /// (RFC 8446, section 5.5). Short ones count as full ones do.
 pub const KEY_RECORDS_MAX: u64 = 1 << 24;
 
-/// Records after which [`RecordLayer::is_key_nearly_worn`] says so: 2^20 before the last.
-const KEY_RECORDS_WORN: u64 = KEY_RECORDS_MAX - (1 << 20);
+/// Records after which [`RecordLayer::is_key_near_limit`] says so: 2^20 before the last.
+const KEY_RECORDS_NEAR_LIMIT: u64 = KEY_RECORDS_MAX - (1 << 20);
 
 /// Bytes of a handshake message that comes after the handshake, without its header. Tickets have
 /// a few hundred, and a few thousand with a client's certificates in them.

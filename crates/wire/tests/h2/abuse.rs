@@ -374,14 +374,14 @@ fn answers_that_nobody_reads_are_bounded() {
     for (frame, count) in [(ping, 32), (settings(&[]), 16)] {
         let mut side = Side::server();
         side.hear(&frame.repeat(count)).unwrap();
-        assert_eq!(side.hear(&frame), Err(ConnectionError::AnswersUnread));
+        assert_eq!(side.hear(&frame), Err(ConnectionError::AnswersUndelivered));
         assert_eq!(side.said(), ["GOAWAY 0 ENHANCE_YOUR_CALM"]);
     }
     let mut side = Side::server_with(Limits { streams_max: 0, ..Limits::default() });
     for n in 0..256 {
         side.hear(&get(2 * n + 1)).unwrap();
     }
-    assert_eq!(side.hear(&get(601)), Err(ConnectionError::AnswersUnread));
+    assert_eq!(side.hear(&get(601)), Err(ConnectionError::AnswersUndelivered));
 }
 
 #[test]

@@ -491,7 +491,7 @@ fn a_server_that_asks_for_renegotiation_is_refused_and_goes_on() {
 }
 
 #[test]
-fn keys_are_changed_before_they_are_worn() {
+fn keys_are_changed_before_their_limit() {
     for cipher in [Cipher::Aes128Gcm, Cipher::Aes256Gcm] {
         let suite = Suite { cipher, ..TLS13 };
         let mut side = Side::at(suite, TlsRole::Server, KEY_RECORDS_MAX - 2);
@@ -499,7 +499,7 @@ fn keys_are_changed_before_they_are_worn() {
         let said = side.say(&[5; 3 * FRAGMENT_LEN_MAX]).unwrap();
         let kinds: Vec<u8> = said.iter().map(|(kind, _)| *kind).collect();
         assert_eq!(kinds, [DATA, DATA, HANDSHAKE, DATA]);
-        assert!(!side.layer().is_key_nearly_worn());
+        assert!(!side.layer().is_key_near_limit());
         let said = side.say(b"more").unwrap();
         assert_eq!(said, [(DATA, b"more".to_vec())]);
 
@@ -519,25 +519,25 @@ fn keys_are_changed_before_they_are_worn() {
 }
 
 #[test]
-fn a_worn_key_ends_tls12_in_good_time() {
+fn a_key_near_its_limit_ends_tls12_in_good_time() {
     for cipher in [Cipher::Aes128Gcm, Cipher::Aes256Gcm] {
         let suite = Suite { cipher, ..TLS12 };
         let early = KEY_RECORDS_MAX - (1 << 20);
-        assert!(!Side::at(suite, TlsRole::Server, early - 1).layer().is_key_nearly_worn());
-        assert!(Side::at(suite, TlsRole::Server, early).layer().is_key_nearly_worn());
+        assert!(!Side::at(suite, TlsRole::Server, early - 1).layer().is_key_near_limit());
+        assert!(Side::at(suite, TlsRole::Server, early).layer().is_key_near_limit());
 
         let mut side = Side::at(suite, TlsRole::Server, KEY_RECORDS_MAX - 1);
         let mut out = Buffer::new(100_000);
         let sealed = side.layer().seal(&[&[5; 40_000]], &mut out).unwrap();
         assert_eq!(sealed.taken, FRAGMENT_LEN_MAX, "what was possible");
-        assert_eq!(side.layer().seal(&[b"more"], &mut out), Err(SealError::KeyWorn));
+        assert_eq!(side.layer().seal(&[b"more"], &mut out), Err(SealError::KeyExhausted));
         assert_eq!(side.layer().seal(&[b"more"], &mut out), Err(SealError::Closed));
         let said = side.peer.read(out.filled());
         assert_eq!(said[1..], [(ALERT, vec![1, 0])]);
         assert_eq!(side.hear_record(DATA, b"on"), Ok(vec![Data(b"on".to_vec())]));
     }
     let chacha = Suite { cipher: Cipher::Chacha20Poly1305, ..TLS12 };
-    assert!(!Side::at(chacha, TlsRole::Server, KEY_RECORDS_MAX).layer().is_key_nearly_worn());
+    assert!(!Side::at(chacha, TlsRole::Server, KEY_RECORDS_MAX).layer().is_key_near_limit());
     assert_eq!(Side::at(chacha, TlsRole::Server, KEY_RECORDS_MAX).say(b"a").unwrap().len(), 1);
 }
 

@@ -252,7 +252,7 @@ impl Http1 {
         matches!(&self.send, Send::Body(encoder) if encoder.is_transparent())
     }
 
-    pub(super) fn on_sent_unread(&mut self, n: usize) {
+    pub(super) fn on_passed_through(&mut self, n: usize) {
         if let Send::Body(encoder) = &mut self.send
             && encoder.begin(n).is_err()
         {
@@ -260,9 +260,9 @@ impl Http1 {
         }
     }
 
-    pub(super) const fn unread_max(&self) -> u64 {
+    pub(super) const fn passthrough_max(&self) -> u64 {
         match &self.receive {
-            Receive::Body(body) => body.unread_max(),
+            Receive::Body(body) => body.passthrough_max(),
             Receive::Head(_) | Receive::Complete | Receive::Discard { .. } => 0,
         }
     }

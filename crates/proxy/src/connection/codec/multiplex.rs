@@ -96,7 +96,7 @@ pub(crate) enum FramesError {
 impl FramesError {
     pub(crate) const fn cause(self) -> Cause {
         match self {
-            Self::Http2(ConnectionError::TooMuchWork(_) | ConnectionError::AnswersUnread) => {
+            Self::Http2(ConnectionError::TooMuchWork(_) | ConnectionError::AnswersUndelivered) => {
                 Cause::Http2Abuse
             }
             Self::Http2(_) => Cause::Http2Invalid,
@@ -150,7 +150,7 @@ impl Multiplex {
     }
 
     /// It has been without streams for a while: gives back the storage for them.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn on_idle(&mut self) {
         if let Some(http2) = self.http2_mut() {
             http2.codec.on_idle();
         }

@@ -15,7 +15,7 @@ use telemetry::cause::Cause;
 use telemetry::events::{TlsHandshakeFinished, TlsHandshakeKind};
 use tls::HandshakeError;
 
-use super::{Early, State, Tls};
+use super::{Early, Tls, TlsState};
 use crate::connection::codec::Codec;
 use crate::connection::codec::Opening;
 use crate::connection::connections::Connections;
@@ -44,12 +44,12 @@ impl Connections {
             self.handshakes.remove(slot);
         }
         match &tls.state {
-            State::Expected(_) => self.handshakes_expected -= 1,
-            State::Waiting { .. } | State::Handshake(_) if is_upstream => {
+            TlsState::Expected(_) => self.handshakes_expected -= 1,
+            TlsState::Waiting { .. } | TlsState::Handshake(_) if is_upstream => {
                 self.upstream_handshakes -= 1;
             }
-            State::Early(early) => cx.timers.remove(early.timer),
-            State::Waiting { .. } | State::Handshake(_) | State::Records(_) => {}
+            TlsState::Early(early) => cx.timers.remove(early.timer),
+            TlsState::Waiting { .. } | TlsState::Handshake(_) | TlsState::Records(_) => {}
         }
     }
 
@@ -57,20 +57,20 @@ impl Connections {
     pub(crate) fn end_early(&mut self, key: ConnKey, cx: &mut Cx) {
         let Some(connection) = self.table.get_mut(key) else { return };
         let Some(tls) = connection.tls.as_deref_mut() else { return };
-        match std::mem::replace(&mut tls.state, State::Handshake(None)) {
-            State::Early(early) => {
-                let Early { mut records, rest, timer } = *early;
+        match std::mem::replace(&mut tls.state, TlsState::Handshake(None)) {
+            TlsState::Early(early) => {
+                let Early { mut records, handshake, timer } = *early;
                 cx.timers.remove(timer);
                 if let Some(slot) = tls.slot.take() {
                     self.handshakes.remove(slot);
                 }
-                for ticket in rest.into_tickets() {
+                for ticket in handshake.into_tickets() {
                     let room = records.ticket_len(&ticket);
                     tls.outbox.push_with(room, &mut cx.buffers, |out| {
                         records.send_ticket(&ticket, out);
                     });
                 }
-                tls.state = State::Records(records);
+                tls.state = TlsState::Records(records);
             }
             state => tls.state = state,
         }
@@ -94,7 +94,7 @@ impl Connections {
         let listener = listen.listeners.get(downstream.listener).listener();
         let deadline = now + listener.timeouts.tls_handshake;
         self.handshakes_expected += 1;
-        connection.tls = Some(Box::new(Tls::new(State::Expected(Arc::clone(settings)), now)));
+        connection.tls = Some(Box::new(Tls::new(TlsState::Expected(Arc::clone(settings)), now)));
         // The time of a hello that came slowly is that of its handshake.
         let came_slowly = connection.opening() == Some(Opening::Hello);
         connection.codec = Codec::Opening(Opening::Handshake);
@@ -137,7 +137,7 @@ impl Connections {
             }
         }
         // One that says nothing and goes is a probe, or has changed its mind.
-        let is_begun = !matches!(tls.state, State::Expected(_));
+        let is_begun = !matches!(tls.state, TlsState::Expected(_));
         if let Some(Failure { cause, detail, .. }) = failure.filter(|_| is_begun) {
             self.log_failed(key, cause, || detail, now, listen, cx);
         }

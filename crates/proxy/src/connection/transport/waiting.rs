@@ -1,7 +1,7 @@
 //! What a connection has to send, whether TLS is between or not.
 
 use crate::connection::Connection;
-use crate::connection::transport::{State, Tls};
+use crate::connection::transport::{Tls, TlsState};
 use crate::tools::buffers::Buffers;
 
 impl Connection {
@@ -12,18 +12,18 @@ impl Connection {
 
     /// Whether its handshake is not over, even if the connection has begun.
     pub(crate) fn owes_handshake(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| !matches!(tls.state, State::Records(_)))
+        self.tls.as_ref().is_some_and(|tls| !matches!(tls.state, TlsState::Records(_)))
     }
 
     /// Whether its handshake waits for its own signature, and takes nothing until then.
     pub(crate) fn awaits_signature(&self) -> bool {
         let Some(tls) = self.tls.as_deref() else { return false };
-        matches!(&tls.state, State::Handshake(Some(handshake)) if handshake.is_waiting())
+        matches!(&tls.state, TlsState::Handshake(Some(handshake)) if handshake.is_waiting())
     }
 
     /// Whether nothing new should begin on it, for want of a fresh key.
-    pub(crate) fn is_key_nearly_worn(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.is_key_nearly_worn())
+    pub(crate) fn is_key_near_limit(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_key_near_limit())
     }
 
     /// Bytes of data that the socket did not take yet; none only if it took everything.

@@ -6,7 +6,7 @@ use telemetry::cause::Cause;
 use crate::connection::Connection;
 use crate::connection::codec::http1::{Http1, Receive};
 use crate::connection::codec::{Codec, Opening};
-use crate::connection::{Life, Role, UpstreamState};
+use crate::connection::{ConnectionRole, Life, UpstreamState};
 use crate::exchange::{Stage, Wait};
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
@@ -124,7 +124,7 @@ impl Proxy {
             return self.on_watch(key, now);
         }
         match &connection.role {
-            Role::Upstream(upstream) => match upstream.state {
+            ConnectionRole::Upstream(upstream) => match upstream.state {
                 UpstreamState::Connecting { exchange, .. } => {
                     let fault = self.connect_timeout(key);
                     self.on_connect_failed(key, exchange, fault, now);
@@ -134,7 +134,7 @@ impl Proxy {
                 }
                 UpstreamState::Busy { .. } | UpstreamState::Shared { .. } => {}
             },
-            Role::Downstream(downstream) if downstream.exchange.is_none() => {
+            ConnectionRole::Downstream(downstream) if downstream.exchange.is_none() => {
                 let life = downstream.life;
                 let has_begun = connection.inbox.is_some() && downstream.head_began.is_set();
                 let requests = connection.requests;
@@ -189,7 +189,7 @@ impl Proxy {
                 }
             }
             // The exchange has deadlines of its own.
-            Role::Downstream(_) => {}
+            ConnectionRole::Downstream(_) => {}
         }
     }
 }

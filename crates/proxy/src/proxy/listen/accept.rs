@@ -9,7 +9,7 @@ use telemetry::events::{ConnectionOpened, ConnectionRefused};
 
 use crate::connection::codec::Codec;
 use crate::connection::codec::Opening;
-use crate::connection::{Downstream, Life, Role};
+use crate::connection::{ConnectionRole, Downstream, Life};
 use crate::exchange::record::label;
 use crate::keys::ConnKey;
 use crate::listen::accepting::of_client_bound;
@@ -70,7 +70,7 @@ impl Proxy {
         self.cx.emitter.connection_opened(&ConnectionOpened { listener: label(state.id.0) });
         self.listen.listeners.on_opened(listener);
         let life = Life::Open;
-        let role = Role::Downstream(Downstream {
+        let role = ConnectionRole::Downstream(Downstream {
             listener,
             client,
             chain: None,

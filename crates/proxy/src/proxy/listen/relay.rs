@@ -21,7 +21,7 @@ use crate::connection::codec::Codec;
 use crate::connection::codec::bytes::Bytes;
 use crate::connection::{Connection, Life};
 use crate::exchange::record::Words;
-use crate::exchange::{Form, Kind, QueuedRequest, Request, Route, Stage};
+use crate::exchange::{ExchangeKind, Form, QueuedRequest, Request, Route, Stage};
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::relay::{FirstBytes, word_for};
 use crate::proxy::Proxy;
@@ -233,7 +233,7 @@ impl Proxy {
         let Some(exchange) = self.begin_exchange(at, Request::NONE, now) else { return };
         if let Some(exchange) = self.exchanges.get_mut(exchange) {
             let is_tls = first.is_some_and(|first| first.protocol == Some(Detected::Tls));
-            exchange.kind = if is_tls { Kind::Tls } else { Kind::Tcp };
+            exchange.kind = if is_tls { ExchangeKind::Tls } else { ExchangeKind::Tcp };
             if let Some(name) = first.and_then(|first| first.server_name.as_ref()) {
                 exchange.record.words = Words::of_host(name.as_str(), &mut self.cx.buffers);
             }
@@ -262,7 +262,7 @@ impl Proxy {
         if protocol != Some(ClusterProtocol::Http1) {
             return self.fail(key, Cause::RequestNotImplemented, now);
         }
-        exchange.kind = Kind::Connect;
+        exchange.kind = ExchangeKind::Connect;
         exchange.request.asks_upgrade = true;
         self.attempt_raw(key, now);
     }
@@ -293,7 +293,7 @@ impl Proxy {
         exchange.on_tunnel(&mut self.cx);
         exchange.stage = Stage::Responding { upstream: StreamKey::alone(key) };
         let downstream = exchange.downstream;
-        if exchange.kind == Kind::Connect {
+        if exchange.kind == ExchangeKind::Connect {
             self.grant_tunnel(exchange_key, now);
         }
         if is_sent && is_ending {

@@ -17,7 +17,7 @@ use crate::connection::codec::streams::Stream;
 use crate::connection::codec::watches::Watch;
 use crate::connection::delivery::Lingering;
 use crate::connection::http2::GOAWAY_PING;
-use crate::connection::{Downstream, Life, Role, is_peer_behind};
+use crate::connection::{ConnectionRole, Downstream, Life, is_peer_behind};
 use crate::exchange::Stage;
 use crate::exchange::record::label;
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
@@ -272,7 +272,7 @@ impl Proxy {
                 if let Some(multiplex) =
                     self.connections.multiplex_mut(key).filter(|it| it.streams.is_empty())
                 {
-                    multiplex.rest();
+                    multiplex.on_idle();
                 }
             }
         }
@@ -303,10 +303,10 @@ impl Proxy {
 
     fn close(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
         match self.connections.get(key).map(|connection| &connection.role) {
-            Some(Role::Downstream(_)) => {
+            Some(ConnectionRole::Downstream(_)) => {
                 self.close_downstream(key, cause, now);
             }
-            Some(Role::Upstream(_)) => {
+            Some(ConnectionRole::Upstream(_)) => {
                 self.close_upstream(key, cause, now);
             }
             None => {}
@@ -328,7 +328,7 @@ impl Proxy {
         if !lost.is_empty() {
             let lost = u32::try_from(lost.len()).unwrap_or(u32::MAX);
             let processed = connection.requests.saturating_sub(lost);
-            self.upstream.pools.on_worn_out(upstream.endpoint, processed);
+            self.upstream.pools.on_streams_limited(upstream.endpoint, processed);
             if processed == 0 {
                 let (cluster, endpoint) = (label(upstream.cluster.0), upstream.endpoint);
                 let (to, random) = (connection.peer.socket_address(), self.cx.random.next());
@@ -405,11 +405,11 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let cause = connection.codec.multiplex().and_then(|multiplex| multiplex.failure);
         match connection.role {
-            Role::Downstream(Downstream { life: Life::Lingering, .. }) => {}
-            Role::Downstream(_) => {
+            ConnectionRole::Downstream(Downstream { life: Life::Lingering, .. }) => {}
+            ConnectionRole::Downstream(_) => {
                 self.connections.linger(key, now, &mut self.listen, &mut self.cx);
             }
-            Role::Upstream(_) => {
+            ConnectionRole::Upstream(_) => {
                 self.close_upstream(key, cause, now);
             }
         }
@@ -419,10 +419,10 @@ impl Proxy {
     pub(crate) fn await_streams(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
         let timeout = match &connection.role {
-            Role::Downstream(downstream) => {
+            ConnectionRole::Downstream(downstream) => {
                 Some(self.listen.listeners.get(downstream.listener).listener().timeouts.idle)
             }
-            Role::Upstream(upstream) => {
+            ConnectionRole::Upstream(upstream) => {
                 self.cx.snapshot.cluster(upstream.cluster).map(|cluster| cluster.timeouts.idle)
             }
         };

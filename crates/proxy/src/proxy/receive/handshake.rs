@@ -8,8 +8,8 @@ use wire::tls::record::RecordLayer;
 
 use crate::connection::handshake_slots::HANDSHAKES_TOGETHER;
 use crate::connection::transport::handshakes::Failure;
-use crate::connection::transport::{ClientFacts, Early, State, Tls, last_words};
-use crate::connection::{Connection, Role};
+use crate::connection::transport::{ClientFacts, Early, Tls, TlsState, last_words};
+use crate::connection::{Connection, ConnectionRole};
 use crate::keys::ConnKey;
 use crate::ops::Op;
 use crate::proxy::Proxy;
@@ -48,7 +48,7 @@ impl Proxy {
     /// follows. No configuration leads here.
     pub fn begin_records(&mut self, key: ConnKey, records: RecordLayer, now: Time) {
         if let Some(connection) = self.connections.get_mut(key) {
-            let state = State::Records(Box::new(records));
+            let state = TlsState::Records(Box::new(records));
             connection.tls = Some(Box::new(Tls::new(state, now)));
         }
     }
@@ -75,9 +75,9 @@ impl Proxy {
             }
         }
         let Some(tls) = self.connections.tls_mut(key) else { return };
-        let State::Expected(settings) = &tls.state else { return };
+        let TlsState::Expected(settings) = &tls.state else { return };
         let handshake = Handshake::accept(&settings.context);
-        tls.state = State::Handshake(Some(Box::new(handshake)));
+        tls.state = TlsState::Handshake(Some(Box::new(handshake)));
         let slot = self.connections.handshakes.insert(key, listener);
         self.connections.handshakes_expected -= 1;
         if let Some(tls) = self.connections.tls_mut(key) {
@@ -120,14 +120,14 @@ impl Proxy {
     pub(crate) fn begin_upstream_tls(&mut self, key: ConnKey, now: Time) -> bool {
         let Some(connection) = self.connections.get_mut(key) else { return false };
         let Some(tls) = connection.tls.as_deref_mut() else { return false };
-        let State::Waiting { settings, is_raw, server_name } = &tls.state else { return false };
+        let TlsState::Waiting { settings, is_raw, server_name } = &tls.state else { return false };
         let of_relays = settings.relay_context.as_ref().filter(|_| *is_raw);
         let context = of_relays.unwrap_or(&settings.context);
         match Handshake::connect(context, server_name) {
             Ok(mut handshake) => {
                 let mut out = Vec::new();
                 handshake.poll_output(&mut out);
-                tls.state = State::Handshake(Some(Box::new(handshake)));
+                tls.state = TlsState::Handshake(Some(Box::new(handshake)));
                 if let Some(connection) = self.connections.get_mut(key)
                     && let Some(tls) = connection.tls.as_deref_mut()
                 {
@@ -160,11 +160,11 @@ impl Proxy {
     fn step_early(&mut self, key: ConnKey, input: &[u8], now: Time) -> Option<usize> {
         let tls = self.connections.tls_mut(key)?;
         tls.is_warm = true;
-        let State::Early(early) = &mut tls.state else { return None };
+        let TlsState::Early(early) = &mut tls.state else { return None };
         let mut data = Vec::new();
-        match early.rest.on_bytes(input, &mut data) {
+        match early.handshake.on_bytes(input, &mut data) {
             Ok(n) => {
-                let is_done = early.rest.is_done();
+                let is_done = early.handshake.is_done();
                 if n > 0 {
                     self.connections.touch_handshake(key);
                 }
@@ -234,7 +234,7 @@ impl Proxy {
         let deadline = self.cx.timers.deadline(connection.timer);
         let tls = connection.tls.as_deref_mut()?;
         tls.is_warm = true;
-        let State::Handshake(handshake) = &mut tls.state else { return None };
+        let TlsState::Handshake(handshake) = &mut tls.state else { return None };
         let mut handshake = handshake.take().expect("it is put back after each step");
         let result = step(&mut handshake);
         let mut out = Vec::new();
@@ -249,12 +249,12 @@ impl Proxy {
             }),
             Ok(n) => {
                 job = handshake.pending();
-                tls.state = State::Handshake(Some(handshake));
+                tls.state = TlsState::Handshake(Some(handshake));
                 Ok((n, None))
             }
             Err(error) => {
                 // What it has read is for the log.
-                tls.state = State::Handshake(Some(handshake));
+                tls.state = TlsState::Handshake(Some(handshake));
                 Err(error)
             }
         };
@@ -276,12 +276,12 @@ impl Proxy {
                 let facts = done.map(|done| {
                     let records = Box::new(done.records);
                     tls.state = match early {
-                        Some(rest) => {
+                        Some(handshake) => {
                             let timer = self.cx.timers.insert(TimerOwner::Handshake(key).into());
                             self.cx.timers.arm(timer, deadline);
-                            State::Early(Box::new(Early { records, rest, timer }))
+                            TlsState::Early(Box::new(Early { records, handshake, timer }))
                         }
-                        None => State::Records(records),
+                        None => TlsState::Records(records),
                     };
                     tls.tickets = done.tickets.map(Box::new);
                     done.facts
@@ -332,7 +332,7 @@ impl Proxy {
     fn on_handshake_done(&mut self, key: ConnKey, mut facts: HandshakeFacts, now: Time) {
         let Some(connection) = self.connections.table.get_mut(key) else { return };
         match &connection.role {
-            Role::Downstream(downstream) => {
+            ConnectionRole::Downstream(downstream) => {
                 let listener = self.listen.listeners.get(downstream.listener).listener();
                 let settings = listener.seen_by(downstream.chain).tls.as_ref();
                 let shown = settings.filter(|_| facts.peer.is_some()).and_then(|settings| {
@@ -354,7 +354,7 @@ impl Proxy {
                 }
                 self.begin_inside_tls(key, alpn.as_deref(), server_name.as_deref(), now);
             }
-            Role::Upstream(_) => {
+            ConnectionRole::Upstream(_) => {
                 self.connections.upstream_handshakes -= 1;
                 // Without a word about it, it is what the configuration says.
                 let is_shared = connection.multiplex().is_some();
@@ -385,7 +385,7 @@ impl Proxy {
     fn on_handshake_failed(&mut self, key: ConnKey, failure: Failure, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
         match connection.role {
-            Role::Downstream(_) => {
+            ConnectionRole::Downstream(_) => {
                 self.connections.tell_handshake(
                     key,
                     Some(failure),
@@ -395,7 +395,7 @@ impl Proxy {
                 );
                 self.close_downstream(key, Some(Cause::TlsHandshakeFailed), now);
             }
-            Role::Upstream(_) => {
+            ConnectionRole::Upstream(_) => {
                 let reason = failure.word;
                 self.connections.note_reason(key, || failure.detail);
                 let fault = ConnectFault { cause: Cause::UpstreamTlsFailed, reason };

@@ -11,7 +11,7 @@ use crate::keys::StreamKey;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
-/// What may go on unread.
+/// Bytes that may pass through without being read here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passthrough {
     /// The connection it goes to.
@@ -21,11 +21,11 @@ pub struct Passthrough {
 }
 
 impl Proxy {
-    /// Whether what arrives on a connection may go on unread, and where.
+    /// Whether what arrives on a connection may pass through, and where it goes.
     #[must_use]
     pub fn passthrough(&self, key: ConnKey) -> Option<Passthrough> {
         let from = self.connections.get(key)?;
-        let bytes_max = usize::try_from(from.codec.unread_max()).unwrap_or(usize::MAX);
+        let bytes_max = usize::try_from(from.codec.passthrough_max()).unwrap_or(usize::MAX);
         if bytes_max == 0
             || from.is_lingering()
             || from.tls.is_some()
@@ -49,7 +49,7 @@ impl Proxy {
         passes.then_some(Passthrough { to, bytes_max })
     }
 
-    /// Bytes went on unread from one connection to the other: the latter's socket took `sent` of
+    /// Bytes passed through from one connection to the other: the latter's socket took `sent` of
     /// them, and `rest` has to follow. All is as [`Proxy::passthrough`] said just before.
     pub fn on_passed_through(
         &mut self,
@@ -82,7 +82,7 @@ impl Proxy {
             self.exchanges.await_response_data(exchange, now, &mut self.cx);
         }
         let Some(connection) = self.connections.get_mut(to) else { return };
-        connection.codec.on_sent_unread(n);
+        connection.codec.on_passed_through(n);
         connection.outbox.push(rest, &mut self.cx.buffers);
         if is_request {
             self.on_upstream_sent(to, rest.len(), sent, (began, now));

@@ -12,7 +12,7 @@ use wire::h1::{HeadLimits, Parsing, REFUSED_OCTETS_MAX, allowed_trailers};
 use wire::h2::PREFACE;
 use wire::proxy_protocol;
 
-use crate::connection::Role;
+use crate::connection::ConnectionRole;
 use crate::connection::codec::elements::{Element, Invalid};
 use crate::connection::codec::http1::{Answered, Http1, Receive};
 use crate::connection::codec::{Codec, Opening};
@@ -46,8 +46,8 @@ impl Proxy {
         }
         match &connection.codec {
             Codec::Http1(Http1 { receive: Receive::Head(_), .. }) => match connection.role {
-                Role::Downstream(_) => self.read_request_head(key, input, now),
-                Role::Upstream(_) => self.read_response_head(key, input, now),
+                ConnectionRole::Downstream(_) => self.read_request_head(key, input, now),
+                ConnectionRole::Upstream(_) => self.read_response_head(key, input, now),
             },
             Codec::Http1(Http1 { receive: Receive::Discard { .. }, .. }) => {
                 self.connections.on_discarded_bytes(key, input, now, &mut self.listen, &mut self.cx)
@@ -110,7 +110,9 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
         let timer = connection.timer;
         let Codec::Http1(codec) = &mut connection.codec else { return Step::Wait(0) };
-        let Role::Downstream(downstream) = &mut connection.role else { return Step::Wait(0) };
+        let ConnectionRole::Downstream(downstream) = &mut connection.role else {
+            return Step::Wait(0);
+        };
         if downstream.exchange.is_some() {
             return Step::Wait(0);
         }
@@ -249,13 +251,13 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else { return Step::Wait(0) };
         let Some(exchange_key) = connection.exchange() else {
             return match connection.role {
-                Role::Downstream(_) => Step::Wait(0),
-                Role::Upstream(_) => self.on_unasked(key, input, now),
+                ConnectionRole::Downstream(_) => Step::Wait(0),
+                ConnectionRole::Upstream(_) => self.on_unasked(key, input, now),
             };
         };
         let Some(exchange) = self.exchanges.get(exchange_key) else { return Step::Wait(0) };
         let at = StreamKey::alone(key);
-        let is_downstream = matches!(connection.role, Role::Downstream(_));
+        let is_downstream = matches!(connection.role, ConnectionRole::Downstream(_));
         // The body waits in the socket, and what was read of it in the inbox, until there is a
         // connection to send it on.
         if is_downstream && !exchange.takes_request_data() {

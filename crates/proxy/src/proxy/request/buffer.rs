@@ -1,7 +1,7 @@
 //! A request that is held until enough of its body is there.
 
 use crate::exchange::request_buffer::LOOK_INTERVAL;
-use crate::exchange::{Kind, Stage, Wait};
+use crate::exchange::{ExchangeKind, Stage, Wait};
 use crate::keys::ExchangeKey;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
@@ -13,7 +13,7 @@ impl Proxy {
         let Stage::Buffering { request } = &mut exchange.stage else { return };
         request.push_data(data, &mut self.cx.buffers);
         let is_enough = exchange.progress.request_bytes >= exchange.request_buffer_bytes_max();
-        if is_enough && exchange.kind != Kind::Rpc {
+        if is_enough && exchange.kind != ExchangeKind::Rpc {
             self.end_buffering(key, now);
         }
     }

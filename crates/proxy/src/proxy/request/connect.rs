@@ -21,7 +21,7 @@ use crate::connection::codec::{Codec, http2};
 use crate::connection::debug_log::Named;
 use crate::connection::rpc::rpc_limits;
 use crate::connection::transport::Tls;
-use crate::connection::{Connection, Role, Upstream, UpstreamState};
+use crate::connection::{Connection, ConnectionRole, Upstream, UpstreamState};
 use crate::cx::Cx;
 use crate::exchange::record::label;
 use crate::exchange::{Exchange, Form, QueuedRequest, Stage, Wait};
@@ -68,7 +68,7 @@ impl Proxy {
                 (state, false, Codec::Shared(Box::new(multiplex)), Some(form))
             }
         };
-        let role = Role::Upstream(Upstream {
+        let role = ConnectionRole::Upstream(Upstream {
             cluster: cluster.id,
             endpoint,
             transport: cluster.transport,

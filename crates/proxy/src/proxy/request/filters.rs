@@ -12,9 +12,9 @@ use wire::rpc;
 use crate::agenda::Note;
 use crate::exchange::filtering::slot_of;
 use crate::exchange::{Stage, Wait};
-use crate::filter::chain::GATHER_BYTES_FIRST;
-use crate::filter::chain::gather;
-use crate::filter::chain::{ChainStep, Gathered, Held};
+use crate::filter::filter_chain::GATHER_BYTES_FIRST;
+use crate::filter::filter_chain::gather;
+use crate::filter::filter_chain::{FilterStep, Gathered, Held};
 use crate::filter::{BodyNeed, Verdict};
 use crate::keys::ExchangeKey;
 use crate::proxy::Proxy;
@@ -30,11 +30,11 @@ const OWN_HEAD: HeadLimits = HeadLimits {
 
 impl Proxy {
     /// Runs the chain from a step on, then routes.
-    pub(crate) fn run_chain(
+    pub(crate) fn run_filters(
         &mut self,
         key: ExchangeKey,
         head: &mut RequestHead<'_>,
-        first: ChainStep,
+        first: FilterStep,
         now: Time,
     ) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
@@ -46,9 +46,9 @@ impl Proxy {
         while let Some(filter) = filters.get(step.place()) {
             let slot = slot_of(&filters, exchange.slots.as_deref_mut(), step.place());
             let verdict = match (step, filter.bodies().request) {
-                (ChainStep::Head(_), _) => filter.on_request(head, slot),
-                (ChainStep::Body(_), BodyNeed::None | BodyNeed::Stream) => Verdict::Continue,
-                (ChainStep::Body(place), BodyNeed::Gather { bytes_max }) => {
+                (FilterStep::Head(_), _) => filter.on_request(head, slot),
+                (FilterStep::Body(_), BodyNeed::None | BodyNeed::Stream) => Verdict::Continue,
+                (FilterStep::Body(place), BodyNeed::Gather { bytes_max }) => {
                     let gathered = exchange.gathered.as_ref();
                     let body = gathered.map_or(&[][..], |gathered| gathered.body.filled());
                     if body.len() > bytes_max {
@@ -93,7 +93,7 @@ impl Proxy {
             let Some(filter) = filters.get(step.place()) else { return };
             let slot = slot_of(&filters, exchange.slots.as_deref_mut(), step.place());
             match filter.on_answer(answer, head, slot) {
-                Verdict::Continue => proxy.run_chain(key, head, step.next(), now),
+                Verdict::Continue => proxy.run_filters(key, head, step.next(), now),
                 Verdict::Reply(reply) => proxy.reply_from_filter(key, &reply, now),
                 Verdict::Suspend(question) => {
                     proxy.exchanges.suspend(key, step, question, head, now, &mut proxy.cx);
@@ -201,7 +201,7 @@ impl Proxy {
         let stage = std::mem::replace(&mut exchange.stage, Stage::Finishing);
         let Stage::Gathering { filter, head } = stage else { return };
         self.with_parked(key, head, now, |proxy, head| {
-            proxy.run_chain(key, head, ChainStep::Body(filter), now);
+            proxy.run_filters(key, head, FilterStep::Body(filter), now);
         });
     }
 

@@ -8,8 +8,8 @@ use wire::head::{Framing, Known, Method, RequestHead};
 use crate::connection::transport::Tls;
 use crate::cx::Cx;
 use crate::exchange::record::{Words, label};
-use crate::exchange::{Exchange, Kind, lookalikes, route};
-use crate::filter::chain::ChainStep;
+use crate::exchange::{Exchange, ExchangeKind, lookalikes, route};
+use crate::filter::filter_chain::FilterStep;
 use crate::keys::ExchangeKey;
 use crate::listen::Listen;
 use crate::listen::clients::{ClientPlace, Part};
@@ -32,7 +32,7 @@ impl Proxy {
             return;
         };
         let listener = exchange.listener();
-        let facts = crate::exchange::forwarded::Facts {
+        let facts = crate::exchange::forwarded::ForwardedFacts {
             peer: &connection.peer,
             local: &connection.local,
             options: &listener.http,
@@ -89,7 +89,7 @@ impl Proxy {
                 return self.route(key, head, now);
             }
             exchange.begin_chain();
-            self.run_chain(key, head, ChainStep::Head(0), now);
+            self.run_filters(key, head, FilterStep::Head(0), now);
         }
     }
 
@@ -97,7 +97,7 @@ impl Proxy {
     #[inline(never)]
     fn on_call_head(&mut self, key: ExchangeKey, head: &mut RequestHead<'_>, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.kind = Kind::Rpc;
+        exchange.kind = ExchangeKind::Rpc;
         exchange.record_head(head, &mut self.cx, now);
         let connection = self.connections.get(exchange.downstream.connection);
         let tls = connection.and_then(|connection| connection.tls.as_deref());
@@ -109,7 +109,7 @@ impl Proxy {
             self.fail(key, Cause::RequestTooEarly, now);
         } else {
             exchange.begin_chain();
-            self.run_chain(key, head, ChainStep::Head(0), now);
+            self.run_filters(key, head, FilterStep::Head(0), now);
         }
     }
 }

@@ -10,7 +10,7 @@ use wire::upgrade::websocket_accept;
 
 use crate::connection::Connection;
 use crate::connection::transport::Tls;
-use crate::exchange::{Exchange, Handshake, Kind, Route, Stage, Wait, route};
+use crate::exchange::{Exchange, ExchangeKind, Handshake, Route, Stage, Wait, route};
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::tools::buffers::Buffers;
@@ -122,7 +122,9 @@ impl Proxy {
         let is_complete = exchange.request.is_complete;
         let is_shared = match exchange.cluster().map(|cluster| &cluster.protocol) {
             Some(ClusterProtocol::Rpc(_)) => return self.forward_call(key, forward, head, now),
-            _ if exchange.kind == Kind::Rpc => return self.forward_call(key, forward, head, now),
+            _ if exchange.kind == ExchangeKind::Rpc => {
+                return self.forward_call(key, forward, head, now);
+            }
             protocol => matches!(protocol, Some(ClusterProtocol::Http2)),
         };
         let gathered = exchange.gathered.take();

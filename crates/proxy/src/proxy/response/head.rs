@@ -135,10 +135,10 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(key) else {
             return ConnectionField::Close;
         };
-        let is_worn = connection.is_key_nearly_worn();
+        let is_near_limit = connection.is_key_near_limit();
         let Some(downstream) = connection.downstream_mut() else { return ConnectionField::Close };
         let is_draining =
-            self.listen.is_draining(downstream, &self.cx) || downstream.is_aged || is_worn;
+            self.listen.is_draining(downstream, &self.cx) || downstream.is_aged || is_near_limit;
         // A client that waits for leave to send a body may send it or not: it cannot be told which
         // of its bytes would begin the next request.
         let is_ambiguous = request.expects_continue && !request.is_complete;

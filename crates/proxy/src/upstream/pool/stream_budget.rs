@@ -13,14 +13,17 @@ pub(super) struct StreamBudget {
 }
 
 /// Connections for which the habit of an endpoint is believed before it is put to the test again.
-const WEAR_USES: u8 = 64;
+const BUDGET_USES: u8 = 64;
 
 impl StreamBudget {
     /// The endpoint took so many and left others.
-    pub(super) fn on_worn_out(&mut self, streams: u32) {
+    pub(super) fn on_streams_limited(&mut self, streams: u32) {
         let is_habit = streams > 0 && self.last == streams;
-        *self =
-            Self { last: streams, streams_max: is_habit.then_some(streams), uses_left: WEAR_USES };
+        *self = Self {
+            last: streams,
+            streams_max: is_habit.then_some(streams),
+            uses_left: BUDGET_USES,
+        };
     }
 
     pub(super) fn is_reached(&self, streams: u32) -> bool {
@@ -52,14 +55,14 @@ mod tests {
             (&[3, 50, 3, 50], None),
         ] {
             let mut stream_budget = StreamBudget::default();
-            seen.iter().for_each(|streams| stream_budget.on_worn_out(*streams));
+            seen.iter().for_each(|streams| stream_budget.on_streams_limited(*streams));
             assert_eq!(stream_budget.streams_max, streams_max, "{seen:?}");
             assert_eq!(stream_budget.is_reached(50), streams_max.is_some(), "{seen:?}");
             assert!(!stream_budget.is_reached(49), "{seen:?}");
         }
         let mut stream_budget = StreamBudget::default();
-        (0..2).for_each(|_| stream_budget.on_worn_out(50));
-        (1..WEAR_USES).for_each(|_| stream_budget.on_used());
+        (0..2).for_each(|_| stream_budget.on_streams_limited(50));
+        (1..BUDGET_USES).for_each(|_| stream_budget.on_used());
         assert!(stream_budget.is_reached(50));
         stream_budget.on_used();
         assert!(!stream_budget.is_reached(50));

@@ -93,5 +93,5 @@ pub enum SealError {
     Closed,
     /// The key has sealed as much as it may, and TLS 1.2 has no next one.
     #[error("the key has sealed all that it may")]
-    KeyWorn,
+    KeyExhausted,
 }

@@ -10,7 +10,7 @@ use super::keys::Keys;
 use super::open::Reading;
 use super::secrets::{Cipher, Protocol, Secrets, SecretsError, Suite};
 use super::sizing::{RecordSize, Sizing};
-use super::{KEY_RECORDS_MAX, KEY_RECORDS_WORN};
+use super::{KEY_RECORDS_MAX, KEY_RECORDS_NEAR_LIMIT};
 use crate::tls::Alert;
 
 /// One side of one connection, once its handshake is done. See the module's picture.
@@ -131,13 +131,14 @@ impl RecordLayer {
         }
     }
 
-    /// Whether the connection should be given nothing new to send, because its key is nearly worn
+    /// Whether the connection should be given nothing new to send, because its key is nearly used up
     /// and TLS 1.2 has no other: 16 GiB in full records are left when this begins. TLS 1.3 sees to
     /// it itself.
     #[must_use]
-    pub fn is_key_nearly_worn(&self) -> bool {
-        let records_worn = self.key_records_max() - (KEY_RECORDS_MAX - KEY_RECORDS_WORN);
-        self.suite.protocol == Protocol::Tls12 && self.send.sequence() >= records_worn
+    pub fn is_key_near_limit(&self) -> bool {
+        let records_near_limit =
+            self.key_records_max() - (KEY_RECORDS_MAX - KEY_RECORDS_NEAR_LIMIT);
+        self.suite.protocol == Protocol::Tls12 && self.send.sequence() >= records_near_limit
     }
 
     /// Whether there are contexts to be released.

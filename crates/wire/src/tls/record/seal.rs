@@ -32,8 +32,8 @@ impl RecordLayer {
         // A KeyUpdate resets the count.
         let sequence = if self.pending.key_update { 0 } else { self.send.sequence() };
         let last = sequence.saturating_add(u64::try_from(records).unwrap_or(u64::MAX));
-        let is_worn = records > 0 && !self.pending.key_update && last > self.key_records_max();
-        let key_update_len = if is_worn { self.key_update_len() } else { 0 };
+        let is_exhausted = records > 0 && !self.pending.key_update && last > self.key_records_max();
+        let key_update_len = if is_exhausted { self.key_update_len() } else { 0 };
         self.control_len() + key_update_len + len + records * self.suite.overhead()
     }
 
@@ -67,7 +67,7 @@ impl RecordLayer {
         let mut taken = 0;
         while taken < len {
             if !self.keep_keys_fresh() {
-                return self.on_key_worn(taken, out);
+                return self.on_key_exhausted(taken, out);
             }
             if self.has_control() {
                 self.send_control(out);
@@ -96,13 +96,13 @@ impl RecordLayer {
     }
 
     /// There is no other key. What was taken goes out, and the next call fails.
-    fn on_key_worn(&mut self, taken: usize, out: &mut Buffer) -> Result<usize, SealError> {
+    fn on_key_exhausted(&mut self, taken: usize, out: &mut Buffer) -> Result<usize, SealError> {
         if taken > 0 {
             return Ok(taken);
         }
         self.writing = Writing::Closing(Alert::CloseNotify);
         self.send_control(out);
-        Err(SealError::KeyWorn)
+        Err(SealError::KeyExhausted)
     }
 }
 

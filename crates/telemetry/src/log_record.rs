@@ -60,7 +60,7 @@ const TEXTS_MAX: [usize; 14] = [
 /// Bytes before the texts.
 const FIXED_BYTES: usize = 18 + 24 + 24 + 8 * Stages::NAMES.len() + 17 + 28;
 /// Bytes of the longest record.
-pub(crate) const RECORD_BYTES_MAX: usize = FIXED_BYTES
+pub(crate) const LOG_RECORD_BYTES_MAX: usize = FIXED_BYTES
     + 2 * ADDRESS_BYTES_MAX
     + METHOD_BYTES_MAX
     + TARGET_BYTES_MAX
@@ -104,7 +104,7 @@ const _: () = assert!(Cause::ALL.len() < CAUSE_NONE as usize);
 pub(crate) fn encode<'b>(
     event: &ExchangeFinished<'_>,
     audience: Audience,
-    buffer: &'b mut [u8; RECORD_BYTES_MAX],
+    buffer: &'b mut [u8; LOG_RECORD_BYTES_MAX],
 ) -> &'b [u8] {
     let mut flags = 0;
     for (is_set, flag) in [
@@ -279,7 +279,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
     Some((audience, event))
 }
 
-/// Writes to a buffer that [`RECORD_BYTES_MAX`] makes long enough.
+/// Writes to a buffer that [`LOG_RECORD_BYTES_MAX`] makes long enough.
 struct Writer<'b> {
     rest: &'b mut [u8],
 }
@@ -331,7 +331,7 @@ mod tests {
     const ALL: Audience = Audience { is_log: true, is_slow: true, is_failure: true };
 
     fn round_trip(event: &ExchangeFinished<'_>, audience: Audience) -> (Audience, String) {
-        let mut buffer = [0xaa; RECORD_BYTES_MAX];
+        let mut buffer = [0xaa; LOG_RECORD_BYTES_MAX];
         let record = encode(event, audience, &mut buffer);
         assert_eq!(length(record), Some(record.len()));
         let (audience, event) = decode(record).unwrap();
@@ -394,9 +394,9 @@ mod tests {
                 captures,
                 ..exchange()
             };
-            let mut buffer = [0; RECORD_BYTES_MAX];
+            let mut buffer = [0; LOG_RECORD_BYTES_MAX];
             let record = encode(&event, ALL, &mut buffer);
-            assert_eq!(record.len(), RECORD_BYTES_MAX);
+            assert_eq!(record.len(), LOG_RECORD_BYTES_MAX);
             let (_, found) = decode(record).unwrap();
             assert_eq!(found.target.len(), target.len() - cut);
             assert_eq!(found.user_agent.len(), user_agent.len() - cut);
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn a_record_cut_short_is_refused_at_every_byte() {
-        let mut buffer = [0; RECORD_BYTES_MAX];
+        let mut buffer = [0; LOG_RECORD_BYTES_MAX];
         let record = encode(&exchange(), ALL, &mut buffer).to_vec();
         for n in 0..record.len() {
             assert!(decode(&record[..n]).is_none(), "{n} bytes");

@@ -4,8 +4,8 @@ use telemetry::cause::Cause;
 use wire::tls::record::{Opened, RecordError};
 
 use crate::connection::codec::Codec;
-use crate::connection::transport::{KeyUsage, State, last_words};
-use crate::connection::{Connection, Role};
+use crate::connection::transport::{KeyUsage, TlsState, last_words};
+use crate::connection::{Connection, ConnectionRole};
 use crate::keys::ConnKey;
 use crate::ops::Op;
 use crate::proxy::Proxy;
@@ -71,20 +71,22 @@ impl Proxy {
             let rest = input.get_mut(at..).unwrap_or_default();
             let Some(tls) = self.connections.tls_mut(key) else { return (all, 0) };
             let records = match &mut tls.state {
-                State::Records(records) => records,
-                State::Expected(_) => {
+                TlsState::Records(records) => records,
+                TlsState::Expected(_) => {
                     self.admit_handshake(key, now);
                     continue;
                 }
-                State::Waiting { .. } | State::Handshake(_) | State::Early(_) => {
+                TlsState::Waiting { .. } | TlsState::Handshake(_) | TlsState::Early(_) => {
                     let was_early = tls.is_early();
                     let Some(n) = self.advance_handshake(key, rest, now) else { return (all, 0) };
                     let Some(tls) = self.connections.tls_mut(key) else { return (all, 0) };
                     let waits = match tls.state {
-                        State::Records(_) => false,
+                        TlsState::Records(_) => false,
                         // What came along with the hello is there to be taken.
-                        State::Early(_) => was_early && n == 0,
-                        State::Expected(_) | State::Waiting { .. } | State::Handshake(_) => n == 0,
+                        TlsState::Early(_) => was_early && n == 0,
+                        TlsState::Expected(_)
+                        | TlsState::Waiting { .. }
+                        | TlsState::Handshake(_) => n == 0,
                     };
                     if waits {
                         return (at, usize::MAX);
@@ -185,8 +187,8 @@ impl Proxy {
             return self.on_peer_gone(key, how, now);
         }
         match connection.role {
-            Role::Downstream(_) => self.on_downstream_broken(key, how, now),
-            Role::Upstream(_) => {
+            ConnectionRole::Downstream(_) => self.on_downstream_broken(key, how, now),
+            ConnectionRole::Upstream(_) => {
                 self.connections.note_end(key, how);
                 self.on_upstream_broken(key, now);
             }
@@ -212,8 +214,10 @@ impl Proxy {
             KeyUsage::NearLimit => {
                 tls.is_key_limit_warned = true;
                 match connection.role {
-                    Role::Downstream(_) => self.connections.begin_goaway(key, now, &mut self.cx),
-                    Role::Upstream(_) => {
+                    ConnectionRole::Downstream(_) => {
+                        self.connections.begin_goaway(key, now, &mut self.cx)
+                    }
+                    ConnectionRole::Upstream(_) => {
                         self.upstream.retire(key, &mut self.connections, &mut self.cx);
                     }
                 }

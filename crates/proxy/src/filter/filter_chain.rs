@@ -14,14 +14,14 @@ pub(crate) const GATHER_BYTES_FIRST: usize = 4 << 10;
 
 /// Where in its chain a request stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum ChainStep {
+pub(crate) enum FilterStep {
     /// The filter at this place looks at the head.
     Head(usize),
     /// It looks at the body, if it needs all of it.
     Body(usize),
 }
 
-impl ChainStep {
+impl FilterStep {
     pub(crate) const fn place(self) -> usize {
         match self {
             Self::Head(place) | Self::Body(place) => place,
@@ -40,16 +40,16 @@ impl ChainStep {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BodyObservers {
     /// At the request's.
-    pub(crate) request: Places,
+    pub(crate) request: FilterSet,
     /// Those that take part in the response, whether they stream or gather.
-    pub(crate) response: Places,
+    pub(crate) response: FilterSet,
 }
 
-/// Places of a chain, which has no more than a set of them can hold.
+/// Filters of a chain by their places, of which a chain has no more than fit in here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Places(u64);
+pub(crate) struct FilterSet(u64);
 
-impl Places {
+impl FilterSet {
     pub(crate) fn insert(&mut self, place: usize) {
         debug_assert!(place < config::snapshot::FILTERS_MAX, "the configuration bounds chains");
         self.0 |= 1 << place;
