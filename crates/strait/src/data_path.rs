@@ -143,10 +143,24 @@ impl Contacts {
         Err(message)
     }
 
-    /// The same to all workers; what a worker does not take is dropped.
-    pub(crate) fn post_all(&self, message: impl Fn() -> Mail) {
+    /// Puts a message into a worker's mailbox that may not be lost, and waits for room as long as the worker is there.
+    ///
+    /// # Errors
+    ///
+    /// The message: the worker is gone.
+    pub(crate) fn deliver(&self, worker: usize, message: Mail) -> Result<(), Mail> {
+        let Some((postbox, waker)) = self.workers.get(worker) else { return Err(message) };
+        // It may sleep over a full mailbox only if it was not woken for what is in it.
+        waker.wake();
+        postbox.deliver(message)?;
+        waker.wake();
+        Ok(())
+    }
+
+    /// The same to all workers; without a worker its message is of no use.
+    pub(crate) fn deliver_to_all(&self, message: impl Fn() -> Mail) {
         for worker in 0..self.count() {
-            drop(self.post(worker, message()));
+            drop(self.deliver(worker, message()));
         }
     }
 }

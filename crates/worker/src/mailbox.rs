@@ -295,6 +295,16 @@ impl<L, S> Postbox<L, S> {
             TrySendError::Full(message) | TrySendError::Disconnected(message) => message,
         })
     }
+
+    /// Puts a message in that may not be lost, and waits for room as long as the worker is there. Not for control, which
+    /// never waits.
+    ///
+    /// # Errors
+    ///
+    /// The message, if the worker is gone.
+    pub fn deliver(&self, message: Message<L, S>) -> Result<(), Message<L, S>> {
+        self.0.send(message).map_err(|error| error.0)
+    }
 }
 
 /// All the ends for a number of workers.

@@ -9,7 +9,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use ::handover::{
@@ -18,14 +17,16 @@ use ::handover::{
 };
 use config::snapshot::HandoverOptions;
 use control::{Begun, HandoverNews, HandoverResult, HandoverStep};
+use io::Socket;
 use io::packets::{PacketListener, ProcessHandle};
 use proxy::save::VERSION as FORM;
 use tls::TicketRing;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
-use worker::{Give, Message as Mail, Origin, Take, Wanted};
+use worker::{Given, Message as Mail, Origin, Wanted};
 use zeroize::Zeroizing;
 
+use super::asking::{Asked, Silent, put_back};
 use super::groups::GivenAway;
 use super::line::{Incoming, Line, now};
 use super::{TICKET_KEYS, is_allowed, parts};
@@ -34,9 +35,6 @@ use crate::data_path::{Contacts, DataPath};
 
 /// How long a process may take to end once it was killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long a worker may take to answer.
-const WORKER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Between two reports of counters to the new process, while this one has connections left.
 const UPDATE_INTERVAL: u64 = 100_000_000;
@@ -124,12 +122,12 @@ fn in_search_path(name: &std::path::Path) -> Option<PathBuf> {
 }
 
 /// Who asked for an upgrade, and the process that was started for it.
-struct Asked {
+struct UpgradeClient {
     line: Line,
     child: Child,
 }
 
-impl Asked {
+impl UpgradeClient {
     /// Says how it ended, and waits for the end of a process that is not the next one.
     fn finish(mut self, is_done: bool, text: String) {
         // Who asked may be gone.
@@ -222,7 +220,7 @@ impl Giving {
             }
         };
         tracing::info!(pid = child.id(), program, "upgrade: started the new process");
-        let mut asked = Asked { line, child };
+        let mut asked = UpgradeClient { line, child };
         let until = now().saturating_add(nanos(self.options.timeout));
         while now() < until {
             if let Ok(Some(status)) = asked.child.try_wait() {
@@ -257,7 +255,7 @@ impl Giving {
     }
 
     /// Hands over to the process at the other end.
-    fn give(&self, line: Line, hello: &[u8], asked: Option<Asked>) -> End {
+    fn give(&self, line: Line, hello: &[u8], asked: Option<UpgradeClient>) -> End {
         let began = now();
         let deadlines = Deadlines {
             probation: self.options.probation,
@@ -319,7 +317,7 @@ struct Attempt<'g> {
     giving: &'g Giving,
     line: Line,
     process: Option<ProcessHandle>,
-    asked: Option<Asked>,
+    asked: Option<UpgradeClient>,
     giver: Giver,
     begun: Option<Begun<DataPath>>,
     given: BTreeMap<u32, GivenAway>,
@@ -393,7 +391,7 @@ impl Attempt<'_> {
             GiverAction::Listen => self.listen(),
             GiverAction::StopAccepting => {
                 self.is_accepting = false;
-                self.giving.contacts.post_all(|| Mail::StopAccepting);
+                self.giving.contacts.deliver_to_all(|| Mail::StopAccepting);
             }
             GiverAction::Collect { groups_max, is_probe } => self.collect(groups_max, is_probe),
             GiverAction::TakeBack(refused) => {
@@ -532,8 +530,22 @@ impl Attempt<'_> {
 
     /// Asks each worker that has more; says whether one had.
     fn ask_workers(&mut self, groups_max: u32, groups: &mut Vec<GivenGroup>) -> bool {
-        let (reply, answers) = channel();
-        let mut asked = 0;
+        let mut asked = Asked::none();
+        let result = self.ask_all(groups_max, groups, &mut asked);
+        if result.is_err() {
+            self.giver.fail(Failure::Own("a worker does not answer".to_owned()));
+            asked.return_late(self.giving.contacts.clone());
+        }
+        result.unwrap_or(false)
+    }
+
+    fn ask_all(
+        &mut self,
+        groups_max: u32,
+        groups: &mut Vec<GivenGroup>,
+        asked: &mut Asked,
+    ) -> Result<bool, Silent> {
+        let mut was_asked = false;
         let workers = self.cursors.next.iter().flatten().count();
         // Each gives a part, so that none stands still for all of a batch.
         let share = groups_max.div_ceil(u32::try_from(workers.max(1)).unwrap_or(1)).max(1);
@@ -547,40 +559,34 @@ impl Attempt<'_> {
             room -= share;
             let only_idle = self.cursors.only_idle;
             let wanted = Wanted::From { first, groups_max: share, only_idle };
-            let give = Give { wanted, reply: reply.clone() };
-            asked += u32::from(self.giving.contacts.post(worker, Mail::Give(give)).is_ok());
+            asked.ask(worker, wanted, &self.giving.contacts)?;
+            was_asked = true;
         }
-        drop(reply);
-        for _ in 0..asked {
-            let Ok(given) = answers.recv_timeout(WORKER_TIMEOUT) else {
-                self.giver.fail(Failure::Own("a worker does not answer".to_owned()));
-                return false;
-            };
-            let worker = given.worker as usize;
-            if let Some(next) = self.cursors.next.get_mut(worker) {
-                *next = given.next;
-            }
-            self.pending += given.pending;
-            for moving in given.groups {
-                let group = self.group_next;
-                self.group_next += 1;
-                let given = GivenAway::new(worker, moving);
-                let sockets = u32::try_from(given.sockets().count()).unwrap_or(u32::MAX);
-                groups.push(GivenGroup { group, bytes: given.envelope(), sockets });
-                self.given.insert(group, given);
-            }
+        while let Some(given) = asked.next()? {
+            self.note_given(given, groups);
         }
-        asked > 0
+        Ok(was_asked)
+    }
+
+    fn note_given(&mut self, given: Given<Socket>, groups: &mut Vec<GivenGroup>) {
+        let worker = given.worker as usize;
+        if let Some(next) = self.cursors.next.get_mut(worker) {
+            *next = given.next;
+        }
+        self.pending += given.pending;
+        for moving in given.groups {
+            let group = self.group_next;
+            self.group_next += 1;
+            let given = GivenAway::new(worker, moving);
+            let sockets = u32::try_from(given.sockets().count()).unwrap_or(u32::MAX);
+            groups.push(GivenGroup { group, bytes: given.envelope(), sockets });
+            self.given.insert(group, given);
+        }
     }
 
     fn take_back(&self, given: GivenAway) {
         let worker = given.worker;
-        // The worker's answer is of no use: it took the same bytes up once.
-        let (reply, _) = channel();
-        let take = Take { moving: given.into_moving(), origin: Origin::Returned, number: 0, reply };
-        if self.giving.contacts.post(worker, Mail::Take(take)).is_err() {
-            tracing::error!(worker, "handover: a worker does not take connections back");
-        }
+        put_back(&self.giving.contacts, worker, given.into_moving(), Origin::Returned);
     }
 
     fn summary(&self) -> Option<Vec<(String, Zeroizing<Vec<u8>>)>> {
@@ -646,7 +652,7 @@ impl Attempt<'_> {
             }
         }
         if !self.is_accepting {
-            self.giving.contacts.post_all(|| Mail::AcceptAgain);
+            self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
         }
         self.count();
         let result = HandoverResult::RolledBack;
@@ -689,7 +695,7 @@ impl Attempt<'_> {
         let pid = self.line.peer.pid;
         tracing::error!(pid, "the new process ended in its probation: this one accepts again");
         io::own_socket_files(true);
-        self.giving.contacts.post_all(|| Mail::AcceptAgain);
+        self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
         let reason = "it ended in its probation".to_owned();
         self.news(HandoverNews::Ended(HandoverResult::StoodIn, reason));
         self.step(HandoverStep::AcceptAgain);

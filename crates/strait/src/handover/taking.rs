@@ -248,7 +248,7 @@ impl Taking {
         ticket_ring: &TicketRing,
     ) -> Option<Self> {
         let differing = Arc::clone(&self.differing);
-        contacts.post_all(|| Mail::Differing(Arc::clone(&differing)));
+        contacts.deliver_to_all(|| Mail::Differing(Arc::clone(&differing)));
         // Control ends with the process; the same below.
         let news = |news| drop(control.blocking_send(HandoverStep::News(news)));
         let (pid, version) = (self.line.peer.pid, self.version.clone());
@@ -294,7 +294,7 @@ impl Taking {
                                 self.send(&frame);
                             }
                         }
-                        contacts.post_all(|| Mail::SocketsAreOwn);
+                        contacts.deliver_to_all(|| Mail::SocketsAreOwn);
                         return Some(self);
                     }
                     TakerAction::Stop(failure) => {

@@ -1,0 +1,134 @@
+//! Workers that are asked for connections. What a worker gives is nowhere else: an answer that comes after the asker has
+//! given up goes back to its worker.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use io::Socket;
+use worker::{Give, Given, Message as Mail, Moving, Origin, Take, Wanted};
+
+use crate::data_path::Contacts;
+
+/// How long a worker may take to answer.
+const WORKER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Workers that were asked for connections.
+pub(crate) struct Asked {
+    reply: Option<Sender<Given<Socket>>>,
+    answers: Receiver<Given<Socket>>,
+    /// Workers that have not answered.
+    missing: u32,
+}
+
+/// A worker takes no message, or has not answered in time.
+#[derive(Debug)]
+pub(crate) struct Silent;
+
+impl Asked {
+    pub(crate) fn none() -> Self {
+        let (reply, answers) = channel();
+        Self { reply: Some(reply), answers, missing: 0 }
+    }
+
+    /// Asks a worker.
+    pub(crate) fn ask(
+        &mut self,
+        worker: usize,
+        wanted: Wanted,
+        contacts: &Contacts,
+    ) -> Result<(), Silent> {
+        let Some(reply) = self.reply.clone() else { return Err(Silent) };
+        contacts.post(worker, Mail::Give(Give { wanted, reply })).map_err(|_| Silent)?;
+        self.missing += 1;
+        Ok(())
+    }
+
+    /// The next answer, or none if all were heard.
+    pub(crate) fn next(&mut self) -> Result<Option<Given<Socket>>, Silent> {
+        self.next_within(WORKER_TIMEOUT)
+    }
+
+    fn next_within(&mut self, timeout: Duration) -> Result<Option<Given<Socket>>, Silent> {
+        // From here on the workers have the only senders, so that their end ends the waiting.
+        self.reply = None;
+        if self.missing == 0 {
+            return Ok(None);
+        }
+        let given = self.answers.recv_timeout(timeout).map_err(|_| Silent)?;
+        self.missing -= 1;
+        Ok(Some(given))
+    }
+
+    /// Gives back what is answered from now on, on a thread of its own: it may take as long as the worker does.
+    pub(crate) fn return_late(self, contacts: Contacts) {
+        self.return_late_by(move |worker, moving| {
+            put_back(&contacts, worker, moving, Origin::Worker)
+        });
+    }
+
+    fn return_late_by(self, put_back: impl Fn(usize, Moving<Socket>) + Send + 'static) {
+        let Self { reply, answers, missing } = self;
+        drop(reply);
+        if missing == 0 {
+            return;
+        }
+        let wait = move || {
+            for given in answers {
+                let worker = given.worker as usize;
+                tracing::warn!(
+                    worker,
+                    groups = given.groups.len(),
+                    "handover: a late answer returns"
+                );
+                given.groups.into_iter().for_each(|moving| put_back(worker, moving));
+            }
+        };
+        if let Err(error) = thread::Builder::new().name("strait-late".to_owned()).spawn(wait) {
+            tracing::error!("handover: no thread waits for a worker's late answer: {error}");
+        }
+    }
+}
+
+/// Has a worker go on with a group that it gave.
+pub(crate) fn put_back(contacts: &Contacts, worker: usize, moving: Moving<Socket>, origin: Origin) {
+    // The worker's answer is of no use: it took the same bytes up once.
+    let (reply, _) = channel();
+    if contacts.deliver(worker, Mail::Take(Take { moving, origin, number: 0, reply })).is_err() {
+        tracing::error!(worker, "handover: a worker is gone, and connections that it gave with it");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(worker: u32, groups: &[&[u8]]) -> Given<Socket> {
+        let moving = |bytes: &&[u8]| Moving { bytes: bytes.to_vec().into(), sockets: Vec::new() };
+        let groups = groups.iter().map(moving).collect();
+        Given { worker, groups, next: None, pending: 0, staying: 0, kept: None }
+    }
+
+    #[test]
+    fn what_a_worker_gives_too_late_goes_back_to_it() {
+        let mut asked = Asked::none();
+        let workers: Vec<_> =
+            (0..3).map(|_| asked.reply.clone().expect("none was heard")).collect();
+        asked.missing = 3;
+        workers[0].send(given(0, &[b"in time"])).expect("the one who asked listens");
+        let heard = asked.next_within(Duration::ZERO).expect("it has answered").expect("one has");
+        assert_eq!((heard.worker, heard.groups.len()), (0, 1));
+        assert!(asked.next_within(Duration::ZERO).is_err(), "two are silent");
+        // One answers before the asker gives up, one after.
+        workers[2].send(given(2, &[b"just"])).expect("the asker has not given up");
+        let (into, returned) = channel();
+        asked.return_late_by(move |worker, moving| {
+            into.send((worker, moving.bytes.to_vec())).expect("the test listens");
+        });
+        workers[1].send(given(1, &[b"late", b"later"])).expect("the answer is waited for");
+        drop(workers);
+        let returned: Vec<_> = returned.iter().collect();
+        let expected = [(2, &b"just"[..]), (1, b"late"), (1, b"later")];
+        assert_eq!(returned, expected.map(|(worker, bytes)| (worker, bytes.to_vec())));
+    }
+}
