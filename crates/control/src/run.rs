@@ -218,6 +218,8 @@ struct Running<W: Workers> {
     log: LogWriter,
     collector: Collector,
     admin: Vec<Server>,
+    /// Those in whose place another process answers: what was asked here before is answered here.
+    admin_released: Vec<Server>,
     admin_handles: AdminHandles,
     handing: Handing,
     /// Who is to begin a handover once the configuration that is being read is in effect.
@@ -356,6 +358,7 @@ impl<W: Workers> Running<W> {
             log,
             collector,
             admin: servers,
+            admin_released: Vec::new(),
             admin_handles,
             handing: if parts.is_taking_over { Handing::Taking } else { Handing::None },
             begin_waits: None,
@@ -424,6 +427,7 @@ impl<W: Workers> Running<W> {
             self.begin_moves();
         };
         self.admin_handles.close();
+        self.answer_last(&mut sources.queries).await;
         for admin in std::mem::take(&mut self.admin) {
             admin.close().await;
         }
@@ -432,6 +436,25 @@ impl<W: Workers> Running<W> {
             tracing::info!("drained");
         }
         outcome
+    }
+
+    /// Answers what was asked before another process took this one's place.
+    async fn answer_last(&mut self, queries: &mut mpsc::Receiver<Query>) {
+        // Workers have ended, and say nothing more.
+        self.describing.clear();
+        let released = std::mem::take(&mut self.admin_released);
+        let closed = async {
+            for server in released {
+                server.close_released().await;
+            }
+        };
+        let mut closed = std::pin::pin!(closed);
+        loop {
+            tokio::select! {
+                () = &mut closed => return,
+                Some(query) = queries.recv() => self.on_query(query),
+            }
+        }
     }
 
     async fn on_event(&mut self, event: Event<W>) {

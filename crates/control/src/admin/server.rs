@@ -53,6 +53,9 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long running answers may take at the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// The same where another process has taken this one's place, which nothing waits for: to write the page, and to take it.
+const RELEASED_TIMEOUT: Duration = PAGE_TIMEOUT.saturating_mul(2);
+
 /// What is served on a socket.
 #[derive(Clone, Debug)]
 pub(crate) enum Scope {
@@ -62,10 +65,21 @@ pub(crate) enum Scope {
     Metrics,
 }
 
+/// What becomes of open connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closing {
+    /// They are kept.
+    No,
+    /// Each closes behind its next answer: another process answers from now on.
+    AfterAnswer,
+    /// They close, each behind the answer that is being given.
+    Now,
+}
+
 /// The running server.
 #[derive(Debug)]
 pub(crate) struct Server {
-    closing: watch::Sender<bool>,
+    closing: watch::Sender<Closing>,
     /// Asks for the socket to be closed, and to be told when it is.
     releasing: mpsc::Sender<oneshot::Sender<()>>,
     task: JoinHandle<()>,
@@ -84,56 +98,57 @@ impl Server {
             Scope::All(_) if acceptor.is_unix() => Scope::All(Hosts::Any),
             scope => scope,
         };
-        let (closing, is_closing) = watch::channel(false);
+        let (closing, is_closing) = watch::channel(Closing::No);
         let pages = Pages { scope, queries, workers };
         let (releasing, release) = mpsc::channel(1);
         let task = tokio::spawn(accept(acceptor, pages, is_closing, release));
         Ok(Self { closing, releasing, task })
     }
 
-    /// Stops accepting, and leaves connections that are open alone. The receiver hears when another
-    /// process may listen on the address.
+    /// Stops accepting, and answers on connections that are open what is asked next, at the end of which they close. The
+    /// receiver hears when another process may listen on the address.
     pub(crate) fn release(&self) -> oneshot::Receiver<()> {
         let (done, is_done) = oneshot::channel();
+        self.closing.send_replace(Closing::AfterAnswer);
         // Full means that it was asked before.
         let _ = self.releasing.try_send(done);
         is_done
     }
 
-    /// Leaves connections that are open alone until they end, as far as this process lives.
-    pub(crate) async fn close_later(self) {
-        // The sender stays until then: without it the connections would end.
-        let _ = self.task.await;
-    }
-
     /// Stops accepting and gives running answers a moment.
     pub(crate) async fn close(self) {
-        self.closing.send_replace(true);
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.task).await;
+        self.close_within(CLOSE_TIMEOUT).await;
+    }
+
+    /// The same of a server that was released: what is being answered is answered.
+    pub(crate) async fn close_released(self) {
+        self.close_within(RELEASED_TIMEOUT).await;
+    }
+
+    async fn close_within(self, timeout: Duration) {
+        self.closing.send_replace(Closing::Now);
+        let _ = tokio::time::timeout(timeout, self.task).await;
     }
 }
 
 async fn accept(
     acceptor: Acceptor,
     pages: Pages,
-    mut is_closing: watch::Receiver<bool>,
+    mut closing: watch::Receiver<Closing>,
     mut release: mpsc::Receiver<oneshot::Sender<()>>,
 ) {
     let mut released = None;
+    let of_connections = closing.clone();
     let mut open = Open::default();
     let mut warned_at: Option<Instant> = None;
     loop {
-        let next = async {
-            let accepted = acceptor.accept().await;
-            // One that could not be accepted needs no room.
-            if accepted.is_ok() {
-                open.make_room().await;
-            }
-            accepted
-        };
         tokio::select! {
-            accepted = next => match accepted {
-                Ok(stream) => open.serve(stream, pages.clone(), is_closing.clone()),
+            accepted = acceptor.accept() => match accepted {
+                Ok(stream) => {
+                    // Not given up for a release: what was accepted is answered.
+                    open.make_room().await;
+                    open.serve(stream, pages.clone(), of_connections.clone());
+                }
                 Err(error) => {
                     if warned_at.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
                         warned_at = Some(Instant::now());
@@ -146,7 +161,7 @@ async fn accept(
                 released = Some(done);
                 break;
             }
-            _ = is_closing.changed() => break,
+            () = closes_now(&mut closing) => break,
         }
     }
     drop(acceptor);
@@ -159,6 +174,11 @@ async fn accept(
     while open.running.join_next().await.is_some() {}
 }
 
+/// Waits until connections are to be closed, or the server is gone.
+async fn closes_now(closing: &mut watch::Receiver<Closing>) {
+    drop(closing.wait_for(|closing| *closing == Closing::Now).await);
+}
+
 /// The open connections.
 #[derive(Default)]
 struct Open {
@@ -168,9 +188,9 @@ struct Open {
 }
 
 impl Open {
-    fn serve(&mut self, stream: Box<dyn Stream>, pages: Pages, is_closing: watch::Receiver<bool>) {
+    fn serve(&mut self, stream: Box<dyn Stream>, pages: Pages, closing: watch::Receiver<Closing>) {
         let silence = Arc::new(Silence::new(Arc::clone(&self.silences)));
-        let connection = serve(stream, pages, Arc::clone(&silence), is_closing);
+        let connection = serve(stream, pages, Arc::clone(&silence), closing);
         let handle = self.running.spawn(async move {
             // A client that breaks off, or is too slow, is no news.
             let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
@@ -251,13 +271,18 @@ async fn serve(
     stream: Box<dyn Stream>,
     pages: Pages,
     silence: Arc<Silence>,
-    mut is_closing: watch::Receiver<bool>,
+    mut closing: watch::Receiver<Closing>,
 ) -> Result<(), hyper::Error> {
+    let is_last = closing.clone();
     let service = service_fn(move |request| {
-        let (pages, silence) = (pages.clone(), Arc::clone(&silence));
+        let (pages, silence, is_last) = (pages.clone(), Arc::clone(&silence), is_last.clone());
         async move {
             silence.end();
-            let response = pages.respond(&request).await;
+            let mut response = pages.respond(&request).await;
+            if *is_last.borrow() != Closing::No {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(header::CONNECTION, close);
+            }
             silence.begin();
             Ok::<_, Infallible>(response)
         }
@@ -270,7 +295,7 @@ async fn serve(
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         result = connection.as_mut() => return result,
-        _ = is_closing.changed() => connection.as_mut().graceful_shutdown(),
+        () = closes_now(&mut closing) => connection.as_mut().graceful_shutdown(),
     }
     connection.await
 }
@@ -312,26 +337,28 @@ impl Pages {
             }
             Asked::Page(page) => {
                 let (reply, answer) = oneshot::channel();
-                match self.ask(Query::Page(page, reply), answer).await {
+                match self.ask(Query::Page(page, reply), answer, CONTROL_SILENT).await {
                     Ok(Content::Whole(answer)) | Err(answer) => response(answer),
                     Ok(Content::Pieces(pieces)) => in_pieces(pieces),
                 }
             }
             Asked::Slow { as_text } => {
                 let (reply, answer) = oneshot::channel();
-                match self.ask(Query::Slow { as_text, reply }, answer).await {
+                let query = Query::Slow { as_text, reply };
+                match self.ask(query, answer, LOG_WRITER_SILENT).await {
                     Ok(body) => response(Answer::slow(as_text, body)),
                     Err(answer) => response(answer),
                 }
             }
             Asked::Explain(request) => {
-                let answer = in_time(explain::page(request, &self.queries)).await;
+                let answer = in_time(explain::page(request, &self.queries), CONTROL_SILENT).await;
                 response(answer.unwrap_or_else(|answer| answer))
             }
             Asked::Move(connection, to) => {
                 let (reply, answer) = oneshot::channel();
                 let query = Query::Move { connection, to, reply };
-                response(self.ask(query, answer).await.map_or_else(|it| it, connections::moved))
+                let moved = self.ask(query, answer, MOVE_SILENT).await;
+                response(moved.map_or_else(|it| it, connections::moved))
             }
             Asked::Connections(wanted) => {
                 response(connections::page(wanted, self.workers, &self.queries).await)
@@ -339,22 +366,39 @@ impl Pages {
         }
     }
 
-    /// What control answers, or what to say if it does not.
-    async fn ask<T>(&self, query: Query, answer: oneshot::Receiver<T>) -> Result<T, Answer> {
+    /// What control answers, or what to say if it does not: `silent`, where it takes too long.
+    async fn ask<T>(
+        &self,
+        query: Query,
+        answer: oneshot::Receiver<T>,
+        silent: &'static str,
+    ) -> Result<T, Answer> {
         let asked = async {
             self.queries.send(query).await.ok()?;
             answer.await.ok()
         };
-        in_time(asked).await
+        in_time(asked, silent).await
     }
 }
 
+/// To a request that control does not answer within [`PAGE_TIMEOUT`].
+const CONTROL_SILENT: &str = "the control thread did not answer in 5 s: try again\n";
+
+/// The same of the log writer, which has the slow requests.
+const LOG_WRITER_SILENT: &str = "the access log's writer did not answer in 5 s: try again\n";
+
+/// The same of a move, which goes on.
+const MOVE_SILENT: &str = "the move takes longer than 5 s: see /connections for what comes of it\n";
+
 /// What was asked for, unless it takes too long, or the process ends.
-async fn in_time<T>(asked: impl Future<Output = Option<T>>) -> Result<T, Answer> {
+async fn in_time<T>(
+    asked: impl Future<Output = Option<T>>,
+    silent: &'static str,
+) -> Result<T, Answer> {
     match tokio::time::timeout(PAGE_TIMEOUT, asked).await {
         Ok(Some(answer)) => Ok(answer),
         Ok(None) => Err(Answer::text(503, "stopping\n")),
-        Err(_) => Err(Answer::text(503, "no answer in time: a write of the access log blocks\n")),
+        Err(_) => Err(Answer::text(503, silent)),
     }
 }
 
@@ -442,7 +486,7 @@ mod tests {
     fn connection_to(pages: Pages, room: usize) -> (tokio::io::DuplexStream, impl Future) {
         let (client, server) = tokio::io::duplex(room);
         let silence = Arc::new(Silence::new(Arc::default()));
-        let (closing, is_closing) = watch::channel(false);
+        let (closing, is_closing) = watch::channel(Closing::No);
         let served = serve(Box::new(server), pages, silence, is_closing);
         (client, async move {
             let _ = served.await;
@@ -533,6 +577,22 @@ mod tests {
         served.await;
         assert_eq!(began.elapsed().as_secs(), WRITE_TIMEOUT.as_secs());
         drop(client);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_does_not_come_names_who_is_silent() {
+        for (request, silent) in [
+            ("GET /config", "the control thread"),
+            ("GET /slow", "the access log's writer"),
+            ("POST /connections/move?connection=0.0.0&to=1", "the move takes longer"),
+        ] {
+            // The receiver stays, and with it what was asked.
+            let (queries, _asked) = mpsc::channel(1);
+            let pages = Pages { scope: Scope::All(Hosts::Any), queries, workers: 1 };
+            let head = format!("{request} HTTP/1.1\r\nhost: a\r\n\r\n");
+            let answer = answer_to(pages, &head).await;
+            assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains(silent), "{answer}");
+        }
     }
 
     #[test]

@@ -231,9 +231,11 @@ impl<W: Workers> Running<W> {
         for server in std::mem::take(&mut self.admin) {
             // Connections that are open go on.
             drop(server.release());
-            tokio::spawn(server.close_later());
+            self.admin_released.push(server);
         }
         self.service_manager.status(&format!("handed over to process {successor}"));
+        // Two processes share the machine for a while; and what is freed may have had keys in it.
+        tokio::task::spawn_blocking(W::release_free_memory);
         if was_to_end {
             self.finish_giving();
         }

@@ -194,7 +194,10 @@ impl<W: Workers> Running<W> {
     }
 
     fn ready(&self) -> Readiness {
+        // Who asked before another process took over asks about the service, which that process is.
+        let is_succeeded = matches!(self.handing, Handing::Given(_));
         let reason = match self.state {
+            _ if is_succeeded => "ready".to_owned(),
             State::Ready => "ready".to_owned(),
             State::Starting => {
                 let (started, count) = (self.started, self.workers.count());
@@ -215,7 +218,7 @@ impl<W: Workers> Running<W> {
             lines.push(format!("endpoints of {file} are refused since {}", clock::rfc3339(*at)));
         }
         lines.extend(config.dns.troubles());
-        Readiness { is_ready: self.state == State::Ready, reason, lines }
+        Readiness { is_ready: self.state == State::Ready || is_succeeded, reason, lines }
     }
 
     /// Says which endpoints are reported: as many as the configuration lets be, of those that it has now.
