@@ -252,6 +252,13 @@ impl Proxy {
         Some(Saved { bytes, connections, clusters })
     }
 
+    /// Overwrites what calls have left of secrets on the stacks of this thread, once connections were given to another
+    /// process.
+    #[expect(clippy::unused_self, reason = "the caller has no other way to what is below")]
+    pub fn wipe_stacks(&self) {
+        tls::wipe_stacks();
+    }
+
     /// Has this process refuse connections that come from one with another configuration, as far as they
     /// concern what differs.
     pub fn set_differing(&mut self, differing: Arc<Differing>) {

@@ -41,6 +41,7 @@ use crate::client::ClientContext;
 use crate::facts::{HandshakeFacts, PeerCertificate};
 use crate::handshake::framing::plain_alert;
 use crate::parameters::{CipherSuite, Group, Version};
+use crate::residue;
 use crate::secrets::{TrafficSecret, TrafficSecrets};
 use crate::server::ServerContext;
 use crate::signing::{SignError, SignJob, Signature};
@@ -75,8 +76,8 @@ pub struct Handshake {
 /// An established connection, after the handshake.
 #[derive(Debug)]
 pub struct Established {
-    /// The connection.
-    pub records: RecordLayer,
+    /// The connection. It stays in one place: a move would leave its keys behind.
+    pub records: Box<RecordLayer>,
     /// What the handshake negotiated.
     pub facts: HandshakeFacts,
     /// On the client's side of TLS 1.3: keeps the tickets that come later.
@@ -262,6 +263,14 @@ impl Handshake {
     ///
     /// When it has failed, is not done, or its output was not polled.
     pub fn finish(self) -> Result<Established, HandshakeError> {
+        let result = self.established();
+        residue::overwrite_handshake();
+        result
+    }
+
+    // Of a frame of its own, which is below the caller's.
+    #[inline(never)]
+    fn established(self) -> Result<Established, HandshakeError> {
         match self.progress {
             Progress::Failed(error) => return Err(error),
             Progress::Done if self.output.is_empty() => {}
@@ -302,7 +311,14 @@ impl Handshake {
     /// # Errors
     ///
     /// When it may not begin yet, or its output was not polled; and as [`Handshake::finish`].
-    pub fn into_early(mut self) -> Result<(Established, EarlyHandshake), HandshakeError> {
+    pub fn into_early(self) -> Result<(Established, EarlyHandshake), HandshakeError> {
+        let result = self.begun();
+        residue::overwrite_handshake();
+        result
+    }
+
+    #[inline(never)]
+    fn begun(mut self) -> Result<(Established, EarlyHandshake), HandshakeError> {
         if !self.may_begin_early() || !self.output.is_empty() {
             return Err(HandshakeError::Unfinished);
         }
@@ -313,6 +329,7 @@ impl Handshake {
         let secrets = [self.secrets.client.octets(), self.secrets.server.octets()];
         let records =
             RecordLayer::of_traffic_secrets(TlsRole::Server, cipher, secrets, Sizing::Adaptive)
+                .map(Box::new)
                 .map_err(|error| HandshakeError::Internal(error.to_string().into()))?;
         let early = EarlyHandshake::new(connection, cipher, self.secrets, self.bytes);
         Ok((Established { records, facts, tickets: None }, early))
@@ -523,7 +540,7 @@ fn records(
     facts: &HandshakeFacts,
     extracted: &ExtractedSecrets,
     [theirs, ours]: [&TrafficSecret; 2],
-) -> Result<RecordLayer, HandshakeError> {
+) -> Result<Box<RecordLayer>, HandshakeError> {
     let protocol = match facts.version {
         Version::Tls12 => Protocol::Tls12,
         Version::Tls13 => Protocol::Tls13,
@@ -537,6 +554,7 @@ fn records(
         TlsRole::Server => Sizing::Adaptive,
     };
     RecordLayer::new(role, &secrets, sizing)
+        .map(Box::new)
         .map_err(|error| HandshakeError::Internal(error.to_string().into()))
 }
 

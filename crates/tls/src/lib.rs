@@ -32,6 +32,7 @@ pub mod key_log;
 mod names;
 mod parameters;
 pub mod pem;
+mod residue;
 mod roots;
 mod secrets;
 mod server;
@@ -49,6 +50,7 @@ pub use handshake::{
     Handshake, HandshakeError, TicketKeeper,
 };
 pub use parameters::{CipherSuite, Group, NameUnknown, Version};
+pub use residue::wipe_stacks;
 pub use roots::{Roots, RootsError};
 pub use server::{ClientAuth, Resumption, ServerContext, ServerOptions};
 pub use tickets::{

@@ -8,16 +8,13 @@
 use std::cell::RefCell;
 
 use rustls::KeyLog;
-use zeroize::Zeroize as _;
+use zeroize::Zeroizing;
 
 use crate::key_log;
 
 const CLIENT: &str = "CLIENT_TRAFFIC_SECRET_0";
 const CLIENT_HANDSHAKE: &str = "CLIENT_HANDSHAKE_TRAFFIC_SECRET";
 const SERVER: &str = "SERVER_TRAFFIC_SECRET_0";
-
-/// Octets of the longest, which SHA-384 gives.
-const LEN_MAX: usize = 48;
 
 thread_local! {
     /// Where those of the handshake go that is in a call on this thread.
@@ -33,11 +30,9 @@ pub(crate) struct TrafficSecrets {
     pub(crate) server: TrafficSecret,
 }
 
-/// One of them, overwritten when it is let go.
-pub(crate) struct TrafficSecret {
-    octets: [u8; LEN_MAX],
-    len: usize,
-}
+/// One of them, overwritten when it is let go. It stays in one place while what has it is moved: a move leaves a copy.
+#[derive(Default)]
+pub(crate) struct TrafficSecret(Zeroizing<Vec<u8>>);
 
 /// The key log of every configuration.
 #[derive(Debug)]
@@ -76,26 +71,11 @@ impl Drop for Open {
 
 impl TrafficSecret {
     pub(crate) fn octets(&self) -> &[u8] {
-        self.octets.get(..self.len).unwrap_or_default()
+        &self.0
     }
 
     fn set(&mut self, secret: &[u8]) {
-        if let Some(octets) = self.octets.get_mut(..secret.len()) {
-            octets.copy_from_slice(secret);
-            self.len = secret.len();
-        }
-    }
-}
-
-impl Default for TrafficSecret {
-    fn default() -> Self {
-        Self { octets: [0; LEN_MAX], len: 0 }
-    }
-}
-
-impl Drop for TrafficSecret {
-    fn drop(&mut self) {
-        self.octets.zeroize();
+        self.0 = Zeroizing::new(secret.to_vec());
     }
 }
 

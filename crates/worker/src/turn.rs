@@ -75,6 +75,8 @@ pub struct Worker<W: World> {
     /// The places of those that have none any more.
     listeners_closed: Vec<u32>,
     pub(crate) mailbox: Mailbox<W::Listener, W::Socket>,
+    /// Whether connections were given away in this turn.
+    has_given: bool,
     /// The keys of connections that came back from another process and stay, as bits.
     pub(crate) returned: BTreeSet<u64>,
     /// Whether another process has some of the sockets, too: to close one is no end to its peer then.
@@ -137,6 +139,7 @@ impl<W: World> Worker<W> {
             listener_places: BTreeMap::new(),
             listeners_closed: Vec::new(),
             mailbox,
+            has_given: false,
             returned: BTreeSet::new(),
             shares_sockets: false,
             events: Vec::new(),
@@ -217,6 +220,10 @@ impl<W: World> Worker<W> {
         if self.state == State::Draining && self.proxy.is_drained() {
             self.mailbox.report(ReportBody::Drained { cut_off: self.proxy.cut_off() });
             self.state = State::Stopped;
+        }
+        if std::mem::take(&mut self.has_given) {
+            // From here, where all that a turn calls begins.
+            self.proxy.wipe_stacks();
         }
         self.busy += self.world.now().nanos_since(self.now);
         self.proxy.tell_busy(self.busy);
@@ -725,7 +732,10 @@ impl<W: World> Worker<W> {
                     let (connections, next) = self.proxy.describe(first, DESCRIBED_MAX, self.now);
                     self.mailbox.report(ReportBody::Described { request, connections, next });
                 }
-                Message::Give(give) => self.give(&give),
+                Message::Give(give) => {
+                    self.give(&give);
+                    self.has_given = true;
+                }
                 Message::Take(take) => self.take(take),
                 Message::Weigh(weigh) => self.weigh(&weigh),
                 Message::Differing(differing) => self.proxy.set_differing(differing),

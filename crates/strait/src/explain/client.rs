@@ -121,9 +121,7 @@ impl Client {
             return;
         };
         self.security = match handshake.finish() {
-            Ok(Established { records, facts, .. }) => {
-                Security::Records(Box::new(records), Box::new(facts))
-            }
+            Ok(Established { records, facts, .. }) => Security::Records(records, Box::new(facts)),
             Err(error) => Security::Failed(error.to_string()),
         };
     }

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use ::tls::Version;
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,7 +19,7 @@ use crate::tls_client::{self, TlsClient};
 
 /// The processes that took over, ended with the test.
 #[derive(Default)]
-struct Successors(Vec<u32>);
+pub(crate) struct Successors(pub(crate) Vec<u32>);
 
 impl Drop for Successors {
     fn drop(&mut self) {
@@ -27,12 +29,12 @@ impl Drop for Successors {
     }
 }
 
-fn process(pid: u32) -> Pid {
+pub(crate) fn process(pid: u32) -> Pid {
     Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
 }
 
 /// A configuration with handovers, in a scratch folder.
-fn with_handover(scratch: &Scratch, config: &str, options: &str) -> String {
+pub(crate) fn with_handover(scratch: &Scratch, config: &str, options: &str) -> String {
     let socket = scratch.path("handover/strait.sock");
     format!("handover: {{ socket: {}, {options} }}\n{config}", socket.display())
 }
@@ -44,14 +46,14 @@ fn run(service: &Service, options: &str) -> Strait {
 }
 
 /// Runs `strait upgrade` on the process's own file.
-fn upgrade(strait: &Strait, more: &[&str]) -> Output {
+pub(crate) fn upgrade(strait: &Strait, more: &[&str]) -> Output {
     let file = strait.path("strait.yaml");
     let file = file.to_str().unwrap();
     self::strait(&[&["upgrade", "-c", file], more].concat())
 }
 
 /// Upgrades, and says which process serves now.
-fn upgraded(strait: &Strait, successors: &mut Successors) -> String {
+pub(crate) fn upgraded(strait: &Strait, successors: &mut Successors) -> String {
     let output = upgrade(strait, &[]);
     let (out, error) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{out}{error}{}", strait.all_logged());
@@ -129,8 +131,50 @@ fn counters_go_on_and_gauges_are_right() {
     assert_eq!(strait.metric("strait_downstream_connections_closed_total"), 10.0);
 }
 
+#[test]
+fn admin_requests_are_answered_while_processes_replace_each_other() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let strait = run(&service, "probation: 0s");
+    let (admin, is_over) = (strait.admin, AtomicBool::new(false));
+    thread::scope(|scope| {
+        let ask = |path: &'static str| {
+            let is_over = &is_over;
+            move || {
+                let mut answered = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    assert_eq!(get(admin, path).status, 200, "{path}");
+                    answered += 1;
+                }
+                answered
+            }
+        };
+        let asking = ["/metrics", "/ready", "/clusters"].map(|path| scope.spawn(ask(path)));
+        for _ in 0..10 {
+            upgraded(&strait, &mut successors);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        for asking in asking {
+            assert!(asking.join().unwrap() > 10);
+        }
+    });
+}
+
+#[test]
+fn a_kept_admin_connection_is_answered_once_more_and_then_closed() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let strait = run(&service, "probation: 1m");
+    let mut kept = Client::connect(strait.admin);
+    assert_eq!(kept.get("/ready").field("connection"), None);
+    kept.send("GET /ready HTTP/1.1\r\nho");
+    upgraded(&strait, &mut successors);
+    kept.send("st: localhost\r\n\r\n");
+    let response = kept.receive();
+    assert_eq!((response.status, response.field("connection")), (200, Some("close")));
+    assert!(kept.is_closed());
+}
+
 /// A configuration that ends TLS.
-fn over_tls(scratch: &Scratch, service: &Service) -> String {
+pub(crate) fn over_tls(scratch: &Scratch, service: &Service) -> String {
     let (chain, key) = (scratch.path("site.pem"), scratch.path("site.key"));
     let tls = format!(
         "routes: all, tls: {{ certificates: [{{ chain: {}, key: {} }}] }} }}",

@@ -263,6 +263,11 @@ impl Strait {
         counts
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// A file about it in `/proc`.
     pub(crate) fn proc(&self, file: &str) -> String {
         read(Path::new(&format!("/proc/{}/{file}", self.child.id())))
@@ -371,6 +376,35 @@ impl Drop for Strait {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// How often each of these stands in memory that a process may write to. Each has two octets, or more.
+pub(crate) fn count_octets_in_memory(pid: u32, needles: &[Vec<u8>]) -> Vec<usize> {
+    use std::os::unix::fs::FileExt as _;
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let begins = |octets: &[u8]| usize::from(octets[0]) << 8 | usize::from(octets[1]);
+    let mut by_beginning = vec![Vec::new(); 1 << 16];
+    for (place, needle) in needles.iter().enumerate() {
+        by_beginning[begins(needle)].push(place);
+    }
+    let mut counts = vec![0; needles.len()];
+    let maps = read(Path::new(&format!("/proc/{pid}/maps")));
+    for region in maps.lines().filter(|line| line.contains(" rw")) {
+        let (begin, rest) = region.split_once('-').unwrap();
+        let (end, _) = rest.split_once(' ').unwrap();
+        let [begin, end] = [begin, end].map(|place| u64::from_str_radix(place, 16).unwrap());
+        let mut octets = vec![0; usize::try_from(end - begin).unwrap()];
+        // Some regions of the kernel's cannot be read.
+        if memory.read_exact_at(&mut octets, begin).is_err() {
+            continue;
+        }
+        for at in 0..octets.len() - 1 {
+            for place in &by_beginning[begins(&octets[at..])] {
+                counts[*place] += usize::from(octets[at..].starts_with(&needles[*place]));
+            }
+        }
+    }
+    counts
 }
 
 /// Whether standard output is read.

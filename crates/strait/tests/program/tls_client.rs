@@ -13,7 +13,7 @@ use crate::kit::text;
 /// A connection over TLS.
 pub(crate) struct TlsClient {
     socket: TcpStream,
-    records: RecordLayer,
+    records: Box<RecordLayer>,
     /// Keeps tickets for later connections.
     tickets: Option<TicketKeeper>,
     /// What was read and not opened.

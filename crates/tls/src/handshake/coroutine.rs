@@ -147,6 +147,11 @@ impl Drop for Inside {
     }
 }
 
+/// Lets go of the stacks of this thread that are not in use, with all that calls have left there.
+pub(crate) fn release_stacks() {
+    STACKS.with_borrow_mut(|stacks| stacks.idle.clear());
+}
+
 impl Lease {
     fn new() -> Option<(DefaultStack, Self)> {
         STACKS.with_borrow_mut(|stacks| {

@@ -274,7 +274,7 @@ impl Proxy {
                     tls.outbox.push(&out, &mut self.cx.buffers);
                 }
                 let facts = done.map(|done| {
-                    let records = Box::new(done.records);
+                    let records = done.records;
                     tls.state = match early {
                         Some(handshake) => {
                             let timer = self.cx.timers.insert(TimerOwner::Handshake(key).into());
