@@ -1,5 +1,5 @@
 //! The socket options that rustix does not offer: TCP Fast Open (RFC 7413), marks, sockets that are
-//! transparent, and how much of what was sent is not acknowledged.
+//! transparent, how much of what was sent is not acknowledged, and who is at the other end of a unix socket.
 //!
 //! Invariants of the unsafe call that sets them, kept up by [`set`] alone: the descriptor is open because it is
 //! borrowed; the value is a live `c_int` for as long as the call runs, and the length passed is
@@ -49,6 +49,33 @@ pub(crate) fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
         Err(io::Error::last_os_error())
     }
 }
+
+/// The process and the user at the other end of a unix socket, as of when it connected or began to listen. The process is 0 where
+/// this one's PID namespace has no id for it, which the type of rustix cannot hold.
+pub(crate) fn peer_credentials(socket: impl AsFd) -> io::Result<(u32, u32)> {
+    let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = CREDENTIALS_BYTES;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open because it is borrowed; the kernel writes no more than `len` bytes, which are those of
+    // the live structure behind the pointer, and the length itself.
+    let result = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut found).cast(),
+            &raw mut len,
+        )
+    };
+    if result == 0 {
+        Ok((u32::try_from(found.pid).unwrap_or(0), found.uid))
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+const CREDENTIALS_BYTES: libc::socklen_t = 12;
+const _: () = assert!(size_of::<libc::ucred>() == 12);
 
 const VALUE_BYTES: libc::socklen_t = 4;
 const _: () = assert!(size_of::<libc::c_int>() == 4);

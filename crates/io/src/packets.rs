@@ -17,10 +17,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType, sockopt,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType,
 };
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::option;
 use crate::socket::SOCKET_FLAGS;
 
 /// Descriptors in one packet, at most (the kernel's `SCM_MAX_FD`).
@@ -44,7 +45,7 @@ pub struct Packets {
 /// The other process of a connection, as of when it connected or began to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its process.
+    /// Its process; 0 where this process's PID namespace has no id for it.
     pub pid: u32,
     /// Its user.
     pub uid: u32,
@@ -168,9 +169,8 @@ impl Packets {
     ///
     /// It is no connection.
     pub fn peer(&self) -> io::Result<Peer> {
-        let found = sockopt::socket_peercred(&self.fd)?;
-        let pid = u32::try_from(found.pid.as_raw_nonzero().get()).unwrap_or(0);
-        Ok(Peer { pid, uid: found.uid.as_raw() })
+        let (pid, uid) = option::peer_credentials(&self.fd)?;
+        Ok(Peer { pid, uid })
     }
 
     /// Sends a packet, and waits for room for `timeout` at most.

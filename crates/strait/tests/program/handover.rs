@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -330,6 +330,45 @@ fn a_process_takes_over_by_itself_or_starts_as_ever() {
     assert!(error.contains("there is no process to take over from"), "{error}");
     assert_eq!(output.status.code(), Some(1));
     drop(first);
+}
+
+/// As in two containers: each process sees itself as process 1, or so, and has no id for the other.
+#[test]
+fn processes_of_two_pid_namespaces_replace_each_other() {
+    let in_namespace = r#"exec unshare --pid --fork --kill-child "$0" "$@""#;
+    if !Command::new("unshare")
+        .args(["--pid", "--fork", "true"])
+        .status()
+        .is_ok_and(|it| it.success())
+    {
+        println!("skipped: PID namespaces cannot be made here");
+        return;
+    }
+    let (service, scratch) = (Service::start("one"), Scratch::new());
+    let config = with_handover(&scratch, &forward_to(service.address), "probation: 1m");
+    let mut first = Strait::run_by(in_namespace, Stdio::null(), &[], &config);
+    let mut kept = Client::connect(first.listener);
+    assert_eq!(kept.get("/").status, 200);
+    let file = first.path("strait.yaml");
+    let mut second = Command::new("sh")
+        .args(["-c", in_namespace, env!("CARGO_BIN_EXE_strait")])
+        .args(["run", "--take-over=required", "-c", file.to_str().unwrap()])
+        .spawn()
+        .unwrap();
+    until("the handover", || (first.metric("strait_generation") == 1.0).then_some(()));
+    let response = kept.get("/");
+    assert_eq!((response.status, response.field("connection")), (200, None));
+    assert_eq!(
+        first.admin_json("/handover")["last"]["groups_moved"].as_u64().map(|it| it > 0),
+        Some(true)
+    );
+    // Its end in probation shows by the connection alone.
+    second.kill().unwrap();
+    second.wait().unwrap();
+    first.wait_for_log("accepts again");
+    until("the admin interface", || (get(first.admin, "/ready").status == 200).then_some(()));
+    assert_eq!(first.metric("strait_generation"), 0.0);
+    assert_eq!(get(first.listener, "/").status, 200);
 }
 
 #[test]
