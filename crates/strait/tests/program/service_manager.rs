@@ -1,14 +1,17 @@
 //! Notifications to a service manager, and the sockets that it passes on.
 
+use std::fs;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 
-use crate::kit::{Scratch, Service, Strait, claim_port, forward_to, get, strait, text};
+use crate::handover::{Successors, process};
+use crate::kit::{Scratch, Service, Strait, claim_port, forward_to, get, read, strait, text};
 
 /// Gives the process descriptor 3, which is what the test hands over as standard input.
 const SOCKET: &str = r#"exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@""#;
@@ -69,6 +72,46 @@ fn a_service_manager_is_notified_of_start_reloads_and_end() {
     let end = manager.wait_for("STOPPING=1");
     assert!(end.starts_with("EXTEND_TIMEOUT_USEC="), "{end}");
     assert_eq!(strait.wait_for_end().code(), Some(0));
+}
+
+/// The arguments of a command of the packaging's unit.
+fn command_of_unit(key: &str) -> Vec<String> {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/strait.service");
+    let unit = read(&unit);
+    let command = unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    let mut words = command.unwrap().split(' ').map(str::to_owned);
+    assert_eq!(words.next().as_deref(), Some("/usr/bin/strait"));
+    words.collect()
+}
+
+#[test]
+fn a_reload_of_the_unit_is_an_upgrade_that_the_service_manager_follows() {
+    let (service, manager, folder) = (Service::start("one"), Manager::new(), Scratch::new());
+    let runtime = folder.path("run").to_str().unwrap().to_owned();
+    fs::create_dir(&runtime).unwrap();
+    let variables = [("NOTIFY_SOCKET", &*manager.path), ("RUNTIME_DIRECTORY", &*runtime)];
+    let config = format!("handover: {{ probation: 0s }}\n{}", forward_to(service.address));
+    let mut strait = Strait::run_by(r#"exec "$0" "$@""#, Stdio::null(), &variables, &config);
+    manager.wait_for("READY=1");
+    let file = strait.path("strait.yaml");
+    let arguments = command_of_unit("ExecReload").into_iter();
+    let arguments =
+        arguments.map(|it| it.replace("/etc/strait/strait.yaml", file.to_str().unwrap()));
+    let output = Command::new(env!("CARGO_BIN_EXE_strait"))
+        .args(arguments)
+        .env("RUNTIME_DIRECTORY", &runtime)
+        .output()
+        .unwrap();
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{out}{}", text(&output.stderr));
+    let successor = manager.wait_for("MAINPID=");
+    let mut successors = Successors::default();
+    successors.0.push(successor.parse().unwrap());
+    assert!(out.contains(&format!("process {successor} serves")), "{out}");
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+    assert_eq!(get(strait.listener, "/").status, 200);
+    kill_process(process(successors.0[0]), Signal::TERM).unwrap();
+    assert!(manager.wait_for("STOPPING=1").contains("STATUS=draining"));
 }
 
 #[test]
