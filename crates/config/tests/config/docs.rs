@@ -1,10 +1,13 @@
 //! What the documents say is what the program does.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
+use config::snapshot::Snapshot;
 use config::{reference, schema};
 
-use crate::sample::{EVERY_KEY, kinds, loader};
+use crate::sample::{EVERY_KEY, Headers, kinds, loader};
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -80,15 +83,47 @@ fn every_yaml_block_of_the_guides_loads_without_a_warning() {
     }
 }
 
-#[test]
-fn the_config_map_for_kubernetes_loads_without_a_warning() {
-    let file = std::fs::read_to_string(repository().join("packaging/kubernetes.yaml")).unwrap();
-    let (_, rest) = file.split_once("  strait.yaml: |\n").expect("the file of the map");
+/// What a file for Kubernetes has in its map, loaded.
+fn loaded_map(file: &str, content: &str) -> Arc<Snapshot<Headers>> {
+    let (_, rest) = content.split_once("  strait.yaml: |\n").expect("the file of the map");
     let lines = rest.lines().map_while(|line| line.strip_prefix("    "));
     let text = lines.collect::<Vec<_>>().join("\n");
     let mut loader = loader();
-    loader.load("kubernetes.yaml", &text).unwrap_or_else(|errors| panic!("{text}\n{errors}"));
-    assert_eq!(loader.warnings(), []);
+    let snapshot = loader.load(file, &text).unwrap_or_else(|errors| panic!("{text}\n{errors}"));
+    assert_eq!(loader.warnings(), [], "{file}");
+    snapshot
+}
+
+#[test]
+fn the_config_map_for_kubernetes_loads_without_a_warning() {
+    let file = std::fs::read_to_string(repository().join("packaging/kubernetes.yaml")).unwrap();
+    loaded_map("kubernetes.yaml", &file);
+}
+
+#[test]
+fn examples_for_kubernetes_load_and_share_the_folder_of_the_handover() {
+    for (file, shared, updates) in [
+        ("node.yaml", "hostPath: { path: /run/strait, type: DirectoryOrCreate }", "maxSurge: 1"),
+        ("pod.yaml", "emptyDir: {", "strait-2=strait:2"),
+        ("sidecar.yaml", "emptyDir: {", "upgradeType: HotUpgrade"),
+    ] {
+        let path = repository().join("examples/kubernetes").join(file);
+        let content = std::fs::read_to_string(path).unwrap();
+        let snapshot = loaded_map(file, &content);
+        let options = &snapshot.startup.handover;
+        let socket = options.socket.as_deref().expect("both processes find it");
+        let folder = socket.parent().and_then(|own| own.parent()).expect("a folder of the pod's");
+        let mount = format!("{{ name: handover, mountPath: {} }}", folder.display());
+        // A process that ends by itself is started again.
+        assert!(options.probation >= Duration::from_secs(600), "{file}");
+        for part in
+            [&*mount, shared, updates, "[run, --take-over, --config, /etc/strait/strait.yaml]"]
+        {
+            assert!(content.contains(part), "{file}: {part}");
+        }
+        // The kubelet would refuse the second pod of a node.
+        assert!(!content.contains("hostNetwork: true") || !content.contains(" ports:"), "{file}");
+    }
 }
 
 /// Without filters: each documents itself where it lives.
