@@ -14,9 +14,13 @@ mod index;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use wire::detect::{Detected, RpcProtocols};
+use wire::rpc::RpcProtocol;
+
 pub use self::criteria::{ConnectionFacts, Criterion, Fit};
 use self::index::ChainIndex;
 use crate::map::Map;
+use crate::protocols::Protocols;
 use crate::snapshot::{ChainId, ListenerChain};
 
 /// The chains of a listener: a slice in the order of the file, and look-ups in it.
@@ -35,6 +39,8 @@ struct Lookups {
     by_match: ChainIndex,
     needs_bytes: bool,
     may_relay: bool,
+    /// Those that a chain asks for, in the order of the program's table.
+    rpc_protocols: Box<[&'static dyn RpcProtocol]>,
 }
 
 impl<F> Default for ListenerChains<F> {
@@ -61,19 +67,24 @@ impl<'c, F> IntoIterator for &'c ListenerChains<F> {
 }
 
 impl<F> ListenerChains<F> {
-    /// These chains, whose ids and names are unique.
-    pub(crate) fn new(list: Vec<ListenerChain<F>>) -> Self {
+    /// These chains, whose ids and names are unique. They ask for RPC protocols of this table.
+    pub(crate) fn new(list: Vec<ListenerChain<F>>, protocols: &Protocols) -> Self {
         if list.is_empty() {
             return Self::default();
         }
         let places = || list.iter().zip(0u32..);
         let matches: Vec<_> = list.iter().map(|chain| &chain.matches).collect();
+        let is_asked = |protocol: &&dyn RpcProtocol| {
+            let is_it = |it: &Detected| matches!(it, Detected::Rpc(name) if name.as_str() == protocol.name());
+            matches.iter().flat_map(|matches| &matches.protocols).any(is_it)
+        };
         let lookups = Lookups {
             by_id: places().map(|(chain, place)| (chain.id, place)).collect(),
             by_name: places().map(|(chain, place)| (Arc::clone(&chain.name), place)).collect(),
             by_match: ChainIndex::new(&matches),
             needs_bytes: list.iter().any(|chain| chain.matches.needs_bytes()),
             may_relay: list.iter().any(|chain| chain.listener.relay.is_some()),
+            rpc_protocols: protocols.iter().filter(is_asked).collect(),
         };
         Self { list, lookups: Some(Box::new(lookups)) }
     }
@@ -104,6 +115,12 @@ impl<F> ListenerChains<F> {
     #[must_use]
     pub fn needs_bytes(&self) -> bool {
         self.lookups.as_ref().is_some_and(|lookups| lookups.needs_bytes)
+    }
+
+    /// The RPC protocols that one of them asks for.
+    #[must_use]
+    pub fn rpc_protocols(&self) -> RpcProtocols<'_> {
+        self.lookups.as_ref().map_or(&[], |lookups| &lookups.rpc_protocols)
     }
 
     /// Whether one of them relays connections.

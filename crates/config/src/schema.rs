@@ -49,6 +49,8 @@ pub(crate) fn compiled<F>(kinds: &FilterKinds<F>) -> Json {
         }
         add_protocols(schema.pointer_mut(&format!("{holder}/protocol")), kinds.protocols());
     }
+    let of_matches = format!("{LISTENER}/chains/items/properties/match/properties/protocols/items");
+    add_protocols(schema.pointer_mut(&of_matches), kinds.protocols());
     let of_clusters = "/properties/clusters/items/properties/protocol";
     add_protocols(schema.pointer_mut(of_clusters), kinds.protocols());
     if let Some(schema) = schema.as_object_mut() {

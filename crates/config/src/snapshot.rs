@@ -52,13 +52,14 @@ pub use crate::address::Address;
 pub use crate::dns::{DnsAnswer, DnsFamily, DnsMode, DnsName, Resolved};
 // Words of the file that have no invalid values.
 pub use crate::file::access_log::Format as AccessLogFormat;
-pub use crate::file::chain::Detected;
 pub use crate::file::cluster::{Protocol as ClusterProtocol, ResponseParsing};
 pub use crate::file::listener::{
     ForwardClientCert, Forwarded as ForwardedFields, HeadersWithUnderscores as Underscores,
     OriginalDestination, Protocol as ListenerProtocol,
 };
 pub use crate::file::tls::{Mode as TlsMode, Signing};
+
+pub use wire::detect::Detected;
 
 pub use self::endpoints::{EndpointsFrom, ListedEndpoint, Resolvers, Traits};
 pub use self::id::{ChainId, ClusterId, EndpointId, Id, ListenerId, RouteTableId, TransportId};

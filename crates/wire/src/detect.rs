@@ -4,16 +4,20 @@
 //! clients wait for the server to speak first, no bytes come; the caller decides how long to wait
 //! for them.
 //!
-//! A protocol joins with a variant of [`Detected`], a function that looks for it, and a line in
-//! the table of probes.
+//! HTTP and TLS have a line each in the table of probes. RPC protocols say themselves what they begin
+//! with ([`RpcProtocol::begins`]), and are looked for only where the caller names them, behind the others.
+
+use serde::{Deserialize, Serialize};
 
 use crate::h1::SCHEMES;
 use crate::h2::PREFACE;
 use crate::octets;
+use crate::rpc::{RpcName, RpcProtocol};
 use crate::tls::client_hello;
 
-/// A detected protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A detected protocol, and its name in the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Detected {
     /// A request line of HTTP/1.
     Http1,
@@ -21,8 +25,11 @@ pub enum Detected {
     Http2,
     /// The first record of a TLS handshake, which [`crate::tls::client_hello`] reads.
     Tls,
-    /// None of these.
-    Unknown,
+    /// None of those that were looked for.
+    Other,
+    /// A frame of this RPC protocol.
+    #[serde(untagged)]
+    Rpc(RpcName),
 }
 
 /// Bytes in which a verdict is reached at the latest.
@@ -53,26 +60,50 @@ enum Verdict {
     More { is_likely: bool },
 }
 
+/// RPC protocols that are looked for beside HTTP and TLS.
+pub type RpcProtocols<'p> = &'p [&'static dyn RpcProtocol];
+
 /// The protocol of `input`, the first bytes of a connection, or `None` if more are needed.
 #[must_use]
-pub fn detect(input: &[u8]) -> Option<Detected> {
-    for probe in PROBES {
-        match (probe.tell)(input) {
-            Verdict::Match => return Some(probe.protocol),
+pub fn detect(input: &[u8], rpc: RpcProtocols<'_>) -> Option<Detected> {
+    for (protocol, verdict) in verdicts(input, rpc) {
+        match verdict {
+            Verdict::Match => return Some(protocol),
             Verdict::More { .. } if input.len() < DETECT_BYTES_MAX => return None,
             Verdict::More { .. } | Verdict::No => {}
         }
     }
-    Some(Detected::Unknown)
+    Some(Detected::Other)
 }
 
 /// The protocol to assume for `input`, the first bytes of a connection, if no more came in time.
 #[must_use]
-pub fn detect_late(input: &[u8]) -> Detected {
-    let is_likely = |probe: &&Probe| {
-        matches!((probe.tell)(input), Verdict::Match | Verdict::More { is_likely: true })
-    };
-    PROBES.iter().find(is_likely).map_or(Detected::Unknown, |probe| probe.protocol)
+pub fn detect_late(input: &[u8], rpc: RpcProtocols<'_>) -> Detected {
+    let is_likely =
+        |verdict: &Verdict| matches!(verdict, Verdict::Match | Verdict::More { is_likely: true });
+    let mut verdicts = verdicts(input, rpc);
+    verdicts.find(|(_, verdict)| is_likely(verdict)).map_or(Detected::Other, |(found, _)| found)
+}
+
+/// What each protocol says of `input`, in the order in which they are asked.
+fn verdicts(input: &[u8], rpc: RpcProtocols<'_>) -> impl Iterator<Item = (Detected, Verdict)> {
+    let known = PROBES.iter().map(|probe| (probe.protocol, (probe.tell)(input)));
+    known.chain(rpc.iter().filter_map(|protocol| {
+        let verdict = match protocol.begins(input) {
+            Some(true) => Verdict::Match,
+            Some(false) => Verdict::No,
+            None => Verdict::More { is_likely: !input.is_empty() },
+        };
+        Some((Detected::Rpc(RpcName::new(protocol.name())?), verdict))
+    }))
+}
+
+/// Whether connections of two RPC protocols may begin with the same octet, so that they cannot be detected
+/// beside each other.
+#[must_use]
+pub fn is_ambiguous(one: &dyn RpcProtocol, other: &dyn RpcProtocol) -> bool {
+    let may_begin = |protocol: &dyn RpcProtocol, octet| protocol.begins(&[octet]) != Some(false);
+    (0..=u8::MAX).any(|octet| may_begin(one, octet) && may_begin(other, octet))
 }
 
 /// What the first bytes of a server belong to: a response of HTTP/1, a frame of HTTP/2 that concerns the whole
@@ -87,7 +118,7 @@ pub fn detect_server(input: &[u8]) -> Detected {
         }
         [0, a, b, 7, _, 0, 0, 0, 0, ..] if u16::from_be_bytes([*a, *b]) >= 8 => Detected::Http2,
         [21 | 22, 3, 0..=4, ..] => Detected::Tls,
-        _ => Detected::Unknown,
+        _ => Detected::Other,
     }
 }
 
@@ -275,6 +306,7 @@ const METHODS: &[&[u8]] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rpc::bolt::Bolt;
 
     #[test]
     fn protocols_are_detected_however_few_bytes_come_at_a_time() {
@@ -285,51 +317,51 @@ mod tests {
             (b"M-SEARCH http://x/ HTTP/1.1\n", Detected::Http1),
             (b"PRI * HTTP/2.0", Detected::Http2),
             (b"\x16\x03\x01\x02\x00\x01", Detected::Tls),
-            (b"\x16\x03\x01\x02\x00\x02", Detected::Unknown),
-            (b"\x16\x02", Detected::Unknown),
-            (b"\x16\x03\x05", Detected::Unknown),
-            (b"\x16\x03\x01\x00\x00", Detected::Unknown),
-            (b"\x16\x03\x01\x40\x01", Detected::Unknown),
+            (b"\x16\x03\x01\x02\x00\x02", Detected::Other),
+            (b"\x16\x02", Detected::Other),
+            (b"\x16\x03\x05", Detected::Other),
+            (b"\x16\x03\x01\x00\x00", Detected::Other),
+            (b"\x16\x03\x01\x40\x01", Detected::Other),
             (b"\x16\x03\x01\x40\x00\x01", Detected::Tls),
-            (b"PING\r", Detected::Unknown),
-            (b"GET key\r", Detected::Unknown),
-            (b"GET /key\r", Detected::Unknown),
-            (b"\x00", Detected::Unknown),
-            (b"*1\r", Detected::Unknown),
-            (b" ", Detected::Unknown),
+            (b"PING\r", Detected::Other),
+            (b"GET key\r", Detected::Other),
+            (b"GET /key\r", Detected::Other),
+            (b"\x00", Detected::Other),
+            (b"*1\r", Detected::Other),
+            (b" ", Detected::Other),
             (b"PRI / HTTP/1.1\r", Detected::Http1),
             // The target behind a method of HTTP may be wrong; the decoder reports that.
             (b"GET a b HTTP/1.1\r", Detected::Http1),
             (b"DELETE [::1] HTTP/1.1\r", Detected::Http1),
             (b"CONNECT -:1 HTTP/1.1\r", Detected::Http1),
-            (b"GET \"", Detected::Unknown),
-            (b"CONNECT \x01", Detected::Unknown),
+            (b"GET \"", Detected::Other),
+            (b"CONNECT \x01", Detected::Other),
             // Other words are followed by what a request could have there, or are something else's.
-            (b"hello wo", Detected::Unknown),
-            (b"AUTH u", Detected::Unknown),
-            (b"get k", Detected::Unknown),
-            (b"X wo", Detected::Unknown),
+            (b"hello wo", Detected::Other),
+            (b"AUTH u", Detected::Other),
+            (b"get k", Detected::Other),
+            (b"X wo", Detected::Other),
             (b"X WSS://x HTTP/1.1\r", Detected::Http1),
-            (b"X https:x", Detected::Unknown),
-            (b"X /a b", Detected::Unknown),
-            (b"X /a H ", Detected::Unknown),
+            (b"X https:x", Detected::Other),
+            (b"X /a b", Detected::Other),
+            (b"X /a H ", Detected::Other),
             (b"X * HTTP/1.1\r", Detected::Http1),
             (b"X HTTPS://x HTTP/1.1\r", Detected::Http1),
         ] {
             for len in 0..input.len() {
-                assert_eq!(detect(&input[..len]), None, "{:?} {len}", input.escape_ascii());
+                assert_eq!(detect(&input[..len], &[]), None, "{:?} {len}", input.escape_ascii());
             }
-            assert_eq!(detect(input), Some(expected), "{:?}", input.escape_ascii());
+            assert_eq!(detect(input, &[]), Some(expected), "{:?}", input.escape_ascii());
         }
     }
 
     #[test]
     fn what_did_not_come_in_time_goes_by_what_there_is() {
         for (input, expected) in [
-            (&b""[..], Detected::Unknown),
+            (&b""[..], Detected::Other),
             (b"\x16", Detected::Tls),
             (b"\x16\x03\x01\x02", Detected::Tls),
-            (b"\x16\x02", Detected::Unknown),
+            (b"\x16\x02", Detected::Other),
             (b"P", Detected::Http1),
             (b"PR", Detected::Http1),
             (b"PRI", Detected::Http2),
@@ -338,21 +370,51 @@ mod tests {
             (b"GET", Detected::Http1),
             (b"\r\nVERSION-CON", Detected::Http1),
             (b"UPDATE", Detected::Http1),
-            (b"GETS", Detected::Unknown),
-            (b"get", Detected::Unknown),
-            (b"hello", Detected::Unknown),
-            (b"EHLO", Detected::Unknown),
-            (b"\r\n", Detected::Unknown),
+            (b"GETS", Detected::Other),
+            (b"get", Detected::Other),
+            (b"hello", Detected::Other),
+            (b"EHLO", Detected::Other),
+            (b"\r\n", Detected::Other),
             (b"GET ", Detected::Http1),
             (b"GET / HT", Detected::Http1),
             (b"GET key", Detected::Http1),
-            (b"X ", Detected::Unknown),
-            (b"X w", Detected::Unknown),
+            (b"X ", Detected::Other),
+            (b"X w", Detected::Other),
             (b"X /a", Detected::Http1),
             (b"X ws://", Detected::Http1),
         ] {
-            assert_eq!(detect_late(input), expected, "{:?}", input.escape_ascii());
+            assert_eq!(detect_late(input, &[]), expected, "{:?}", input.escape_ascii());
         }
+    }
+
+    #[test]
+    fn protocols_of_rpc_are_looked_for_where_they_are_named() {
+        let bolt = Some(Detected::Rpc(RpcName::new("bolt").expect("a short word")));
+        let request = b"\x01\x01\x00\x01\x01\0\0\0\x07\x01\0\0\x03\xe8\0\0\0\0\0\0\0\0";
+        let response = b"\x01\x00\x00\x02\x01\0\0\0\x07\x01\0\0\0\0\0\0\0\0\0\0";
+        let rpc: RpcProtocols<'_> = &[&Bolt];
+        for len in 1..request.len() {
+            assert_eq!(detect(&request[..len], rpc), None, "{len} octets");
+            assert_eq!(Some(detect_late(&request[..len], rpc)), bolt, "{len} octets");
+        }
+        assert_eq!(detect(request, rpc), bolt);
+        assert_eq!(detect(request, &[]), Some(Detected::Other));
+        assert_eq!(detect_late(b"", rpc), Detected::Other);
+        for (input, expected) in [
+            // Only servers begin so.
+            (&response[..], Detected::Other),
+            (b"\x01\x03", Detected::Other),
+            (b"\x03", Detected::Other),
+            (b"\x16\x03\x01\x02\x00\x01", Detected::Tls),
+            (b"GET / HTTP/1.1\r", Detected::Http1),
+        ] {
+            assert_eq!(detect(input, rpc), Some(expected), "{:?}", input.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_protocol_is_ambiguous_beside_itself() {
+        assert!(is_ambiguous(&Bolt, &Bolt));
     }
 
     #[test]
@@ -402,17 +464,17 @@ mod tests {
     fn servers_are_told_apart() {
         for (input, expected) in [
             (&b"HTTP/1.1 200 OK\r\n"[..], Detected::Http1),
-            (b"HTTP/2", Detected::Unknown),
+            (b"HTTP/2", Detected::Other),
             (b"\0\0\0\x04\0\0\0\0\0", Detected::Http2),
             (b"\0\0\x12\x04\0\0\0\0\0\0\x03", Detected::Http2),
-            (b"\0\0\x05\x04\0\0\0\0\0", Detected::Unknown),
-            (b"\0\0\x06\x04\0\0\0\0\x01", Detected::Unknown),
+            (b"\0\0\x05\x04\0\0\0\0\0", Detected::Other),
+            (b"\0\0\x06\x04\0\0\0\0\x01", Detected::Other),
             (b"\0\0\x08\x07\0\0\0\0\0", Detected::Http2),
-            (b"\0\0\x07\x07\0\0\0\0\0", Detected::Unknown),
+            (b"\0\0\x07\x07\0\0\0\0\0", Detected::Other),
             (b"\x15\x03\x01\0\x02\x02\x46", Detected::Tls),
-            (b"\x16\x03\x05", Detected::Unknown),
-            (b"SSH-2.0-OpenSSH_9.2\r\n", Detected::Unknown),
-            (b"", Detected::Unknown),
+            (b"\x16\x03\x05", Detected::Other),
+            (b"SSH-2.0-OpenSSH_9.2\r\n", Detected::Other),
+            (b"", Detected::Other),
         ] {
             assert_eq!(detect_server(input), expected, "{:?}", input.escape_ascii());
         }
@@ -427,15 +489,15 @@ mod tests {
     #[test]
     fn a_verdict_is_reached_within_its_bound() {
         for (octet, expected) in
-            [(b'\n', Detected::Unknown), (b'A', Detected::Unknown), (b'/', Detected::Unknown)]
+            [(b'\n', Detected::Other), (b'A', Detected::Other), (b'/', Detected::Other)]
         {
-            assert_eq!(detect(&vec![octet; DETECT_BYTES_MAX]), Some(expected));
+            assert_eq!(detect(&vec![octet; DETECT_BYTES_MAX], &[]), Some(expected));
         }
         let mut long = b"GET /".to_vec();
         long.resize(DETECT_BYTES_MAX, b'x');
-        assert_eq!(detect(&long[..DETECT_BYTES_MAX - 1]), None);
-        assert_eq!(detect(&long), Some(Detected::Http1));
+        assert_eq!(detect(&long[..DETECT_BYTES_MAX - 1], &[]), None);
+        assert_eq!(detect(&long, &[]), Some(Detected::Http1));
         let empty = b"\r\n".repeat(DETECT_BYTES_MAX / 2);
-        assert_eq!(detect(&empty), Some(Detected::Unknown));
+        assert_eq!(detect(&empty, &[]), Some(Detected::Other));
     }
 }

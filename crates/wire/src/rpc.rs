@@ -14,12 +14,14 @@
 pub mod bolt;
 mod builder;
 mod error;
+mod name;
 mod parked;
 
 use std::fmt;
 
 pub use builder::{Call, HeadBuilder};
 pub use error::RpcError;
+pub use name::RpcName;
 pub use parked::{is_parked, park, parked_len, unpark_request, unpark_response};
 
 use crate::buffer::Buffer;
@@ -37,6 +39,16 @@ pub trait RpcProtocol: fmt::Debug + Send + Sync {
     ///
     /// If the bytes begin no frame: where the next one begins cannot be known, so the connection ends.
     fn frame(&self, input: &[u8]) -> Result<Option<Frame>, RpcError>;
+
+    /// Whether a client of this protocol may begin with `input`, for listeners that detect it; `None` if
+    /// more bytes are needed. With more bytes, an answer does not change. It is what
+    /// [`RpcProtocol::frame`] says, unless a protocol can be known by less or has to be by more.
+    fn begins(&self, input: &[u8]) -> Option<bool> {
+        match self.frame(input) {
+            Ok(frame) => frame.map(|frame| frame.kind.is_of_client()),
+            Err(_) => Some(false),
+        }
+    }
 
     /// Reads the head of a request, whose [`Frame::head_len`] bytes `head` has.
     ///
@@ -154,6 +166,16 @@ pub enum FrameKind {
     HeartbeatAnswer,
     /// The sender takes no further requests. It has no body.
     GoAway,
+}
+
+impl FrameKind {
+    /// Whether a client may begin its connection with such a frame.
+    const fn is_of_client(self) -> bool {
+        match self {
+            Self::Request | Self::OneWay | Self::Heartbeat => true,
+            Self::Response | Self::HeartbeatAnswer | Self::GoAway => false,
+        }
+    }
 }
 
 /// What the answer to a frame has to agree with.

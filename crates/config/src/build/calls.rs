@@ -1,12 +1,16 @@
-//! Whether what speaks an RPC protocol leads to what speaks the same: calls are not translated.
+//! Whether what speaks an RPC protocol leads to what speaks the same (calls are not translated), and whether
+//! those that a listener detects can be distinguished.
+
+use wire::detect::{Detected, is_ambiguous};
+use wire::rpc::{RpcName, RpcProtocol};
 
 use super::file::cluster::Protocol as ClusterProtocol;
 use super::file::listener::{OneOrSeveral, Protocol};
-use super::file::{self, route::Rule};
+use super::file::{self, ListenerChain, route::Rule};
 use crate::filters::FilterKinds;
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
-use crate::protocols::RpcName;
+use crate::protocols::Protocols;
 use crate::tree::Site;
 
 /// What the listeners speak that use a route table, and the first of them.
@@ -27,7 +31,9 @@ pub(super) fn check<F>(
         for (chain, site) in listener.chains.iter().zip(site.key("chains").items()) {
             let ends = (chain.protocol, chain.routes.as_ref());
             check_ends(ends, name, &site, kinds, &mut users, findings);
+            check_match(chain, &site, findings);
         }
+        check_detection(listener, &site, kinds.protocols(), findings);
     }
     let sites = site.key("clusters");
     let known = file.clusters.iter().zip(sites.items());
@@ -60,11 +66,10 @@ fn check_ends<'f, F>(
         // What it was to be is not known.
         return;
     }
-    let spoken = match protocol {
-        Protocol::Rpc(name) => Some(name),
-        Protocol::Auto | Protocol::Http1 | Protocol::Http2 => None,
-        Protocol::Tcp => return,
-    };
+    if protocol == Protocol::Tcp {
+        return;
+    }
+    let spoken = protocol.rpc();
     for table in routes.into_iter().flat_map(OneOrSeveral::as_slice) {
         let (other, by) = *users.entry(table.as_str()).or_insert((spoken, listener));
         if other != spoken {
@@ -81,6 +86,57 @@ fn check_ends<'f, F>(
         let rule =
             format!("this filter takes requests of HTTP, and the listener {}", traffic(spoken));
         site.error(findings, Problem::new(rule, "remove it"));
+    }
+}
+
+/// Reports connections that a chain matches by what they speak, and that it does not speak itself.
+fn check_match(chain: &ListenerChain, site: &Site<'_>, findings: &mut Findings<'_>) {
+    if chain.tls.is_some() || site.is_cut("tls") || site.is_cut("protocol") {
+        return;
+    }
+    let is_spoken = |asked: Detected| match (asked, chain.protocol) {
+        (_, Protocol::Tcp) => true,
+        (Detected::Rpc(asked), Protocol::Rpc(spoken)) => asked == spoken,
+        (Detected::Rpc(_), _) | (Detected::Http1 | Detected::Http2, Protocol::Rpc(_)) => false,
+        _ => true,
+    };
+    let site = site.key("match");
+    let site = site.key("protocols");
+    for (asked, site) in chain.matches.protocols.iter().zip(site.items()) {
+        if !is_spoken(*asked) {
+            let (asked, spoken) = (word(*asked), traffic(chain.protocol.rpc()));
+            let rule = format!("connections of {asked} meet this chain, which takes {spoken}");
+            let hint = "write a chain with the `protocol` of its connections";
+            site.error(findings, Problem::new(rule, hint));
+        }
+    }
+}
+
+/// Reports RPC protocols that a listener's chains ask for, and whose first bytes do not tell them apart.
+fn check_detection(
+    listener: &file::Listener,
+    site: &Site<'_>,
+    protocols: &Protocols,
+    findings: &mut Findings<'_>,
+) {
+    let mut former: Vec<&dyn RpcProtocol> = Vec::new();
+    for (chain, site) in listener.chains.iter().zip(site.key("chains").items()) {
+        let site = site.key("match");
+        let site = site.key("protocols");
+        for (asked, site) in chain.matches.protocols.iter().zip(site.items()) {
+            let Detected::Rpc(name) = asked else { continue };
+            let Some(protocol) = protocols.find(*name) else { continue };
+            if former.iter().any(|other| other.name() == protocol.name()) {
+                continue;
+            }
+            if let Some(other) = former.iter().find(|other| is_ambiguous(**other, protocol)) {
+                let other = other.name();
+                let rule = format!("connections of `{name}` may begin as those of `{other}` do");
+                let hint = "write a listener for each, or match by destination port";
+                site.error(findings, Problem::new(rule, hint));
+            }
+            former.push(protocol);
+        }
     }
 }
 
@@ -123,6 +179,16 @@ const fn spoken_by(protocol: ClusterProtocol) -> Option<RpcName> {
     match protocol {
         ClusterProtocol::Rpc(name) => Some(name),
         ClusterProtocol::Http1 | ClusterProtocol::Http2 => None,
+    }
+}
+
+/// What connections of a chain are, in words.
+fn word(asked: Detected) -> String {
+    match asked {
+        Detected::Rpc(name) => format!("`{name}`"),
+        Detected::Http1 | Detected::Http2 => "HTTP".to_owned(),
+        Detected::Tls => "TLS".to_owned(),
+        Detected::Other => "other protocols".to_owned(),
     }
 }
 

@@ -215,7 +215,7 @@ fn listener<F>(
         };
         chains.push(chain);
     }
-    listener.chains = ListenerChains::new(chains);
+    listener.chains = ListenerChains::new(chains, context.kinds.protocols());
     listener.chain_names = ChainNames::new(&listener);
     if listener.tls.is_some() && !listener.has_default {
         let rule = "what no chain matches is closed, so that nobody meets this: chains have `tls` of their own";

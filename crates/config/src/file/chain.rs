@@ -2,8 +2,10 @@
 
 use std::num::NonZeroU16;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
+use wire::detect::Detected;
 
 use super::ListenerTls;
 use super::listener::{NoFilter, OneOrSeveral, Protocol, WeightedCluster};
@@ -54,6 +56,7 @@ pub struct ChainMatch {
     pub alpn: Vec<String>,
     /// What the first bytes are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "detected")]
     pub protocols: Vec<Detected>,
     /// Where connections come from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -67,16 +70,14 @@ pub struct ChainMatch {
     pub destination_ports: Vec<NonZeroU16>,
 }
 
-/// What a connection's first bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Detected {
-    /// A request of HTTP/1.
-    Http1,
-    /// HTTP/2 by prior knowledge.
-    Http2,
-    /// A TLS handshake.
-    Tls,
-    /// None of these, or nothing that tells in `timeouts.detect`.
-    Other,
+/// What first bytes may be; [`compiled`](crate::schema::compiled) adds the RPC protocols.
+fn detected(_: &mut SchemaGenerator) -> Schema {
+    let word = |name: &str, description: &str| json!({ "type": "string", "const": name, "description": description });
+    let words = [
+        word("http1", "A request of HTTP/1."),
+        word("http2", "HTTP/2 by prior knowledge."),
+        word("tls", "A TLS handshake."),
+        word("other", "None of these, or nothing that tells in `timeouts.detect`."),
+    ];
+    json_schema!({ "type": "array", "items": { "oneOf": words } })
 }

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wire::rpc::RpcName;
 
 use super::listener::Keepalive;
 use super::{ClusterTls, Http2, OrNone, Rpc, Timeout};
@@ -14,7 +15,6 @@ use crate::defaults;
 use crate::dns::{DnsFamily, DnsMode, EndpointAddress};
 use crate::matching::Percent;
 use crate::outlier::Outlier;
-use crate::protocols::RpcName;
 use crate::retry::RetryBudget;
 use crate::slow_start::SlowStart;
 use crate::subsets::{Metadata, Subsets};

@@ -4,6 +4,7 @@ use std::num::{NonZeroU16, NonZeroU32};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wire::rpc::RpcName;
 
 use super::{Http2, ListenerChain, ListenerTls, OrNone, Rpc, Timeout};
 use crate::address::Address;
@@ -11,7 +12,6 @@ use crate::cidr::Cidr;
 use crate::defaults;
 use crate::error_pages::ErrorPage;
 use crate::file_mode::FileMode;
-use crate::protocols::RpcName;
 use crate::units::{Period, Size};
 
 /// A bound address and what happens to its connections.
@@ -173,6 +173,16 @@ pub enum Protocol {
     #[serde(untagged)]
     #[schemars(skip)]
     Rpc(RpcName),
+}
+
+impl Protocol {
+    /// The RPC protocol, if it is one.
+    pub(crate) const fn rpc(self) -> Option<RpcName> {
+        match self {
+            Self::Rpc(name) => Some(name),
+            Self::Auto | Self::Http1 | Self::Http2 | Self::Tcp => None,
+        }
+    }
 }
 
 /// How it is known where a connection was going.

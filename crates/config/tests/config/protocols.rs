@@ -1,23 +1,27 @@
 //! RPC protocols that a program registers: what may name them, and what has to agree.
 
-use config::snapshot::{ClusterProtocol, ListenerProtocol};
+use config::chains::ConnectionFacts;
+use config::snapshot::{ClusterProtocol, Detected, ListenerProtocol};
 use config::{FilterKinds, Loader};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use wire::head::{RequestHead, ResponseHead};
-use wire::rpc::{Asked, Frame, HeadBuilder, Reply, RpcError, RpcProtocol};
+use wire::rpc::{Asked, Frame, HeadBuilder, Reply, RpcError, RpcName, RpcProtocol};
 
-/// A protocol of which only the name is asked here.
+/// A protocol of which only the name is asked here, and the octet that its connections begin with.
 #[derive(Debug)]
-struct Named(&'static str);
+struct Named(&'static str, u8);
 
 impl RpcProtocol for Named {
     fn name(&self) -> &'static str {
         self.0
     }
 
-    fn frame(&self, _: &[u8]) -> Result<Option<Frame>, RpcError> {
-        Ok(None)
+    fn frame(&self, input: &[u8]) -> Result<Option<Frame>, RpcError> {
+        if input.first().is_none_or(|first| *first == self.1) {
+            return Ok(None);
+        }
+        Err(RpcError::Unexpected)
     }
 
     fn decode_request<'b>(
@@ -75,8 +79,9 @@ clusters: [{ name: orders, protocol: alpha, endpoints: ['127.0.0.1:9000'] }]
 
 fn loader() -> Loader<()> {
     let mut kinds = FilterKinds::new();
-    kinds.register_protocol(&Named("alpha"));
-    kinds.register_protocol(&Named("beta"));
+    kinds.register_protocol(&Named("alpha", 1));
+    kinds.register_protocol(&Named("beta", 2));
+    kinds.register_protocol(&Named("gamma", 2));
     kinds.register("http_only", |_: Nothing| Ok(())).unwrap();
     kinds.register("both", |_: Nothing| Ok(())).unwrap();
     kinds.takes_rpc("both");
@@ -164,4 +169,65 @@ fn both_sides_speak_the_same() {
 fn filters_that_take_calls_may_stand_there() {
     let text = TEXT.replace("routes: all }]", "routes: all, filters: [{ both: {} }] }]");
     loader().load("strait.yaml", &text).unwrap();
+}
+
+/// A listener that detects two protocols beside HTTP.
+const DETECTING: &str = "
+listeners:
+  - name: all
+    address: '127.0.0.1:8080'
+    routes: web
+    chains:
+      - { name: a, match: { protocols: [alpha] }, protocol: alpha, routes: of_alpha }
+      - { name: b, match: { protocols: [beta, other] }, protocol: beta, routes: of_beta }
+routes:
+  - { name: web, rules: [{ match: { prefix: / }, respond: { status: 200 } }] }
+  - { name: of_alpha, rules: [{ match: { prefix: / }, respond: { status: 503 } }] }
+  - { name: of_beta, rules: [{ match: { prefix: / }, respond: { status: 503 } }] }
+clusters: []
+";
+
+#[test]
+fn chains_may_ask_for_registered_protocols() {
+    let snapshot = loader().load("strait.yaml", DETECTING).unwrap();
+    let chains = &snapshot.listeners[0].chains;
+    let names: Vec<_> = chains.rpc_protocols().iter().map(|protocol| protocol.name()).collect();
+    assert_eq!(names, ["alpha", "beta"]);
+    for (name, chain) in [("alpha", Some("a")), ("beta", Some("b")), ("gamma", None)] {
+        let protocol = Some(Detected::Rpc(RpcName::new(name).unwrap()));
+        let facts = ConnectionFacts {
+            source: None,
+            destination: None,
+            protocol,
+            server_name: None,
+            alpn: &[],
+        };
+        assert_eq!(chains.choose(&facts).map(|chain| &*chain.name), chain, "{name}");
+    }
+    let shown = config::effective_yaml(&snapshot);
+    loader().load("strait.yaml", &shown).unwrap();
+}
+
+#[test]
+fn a_listener_detects_what_it_can_distinguish_and_speaks_what_it_detects() {
+    for (from, to, words) in [
+        ("[alpha]", "[gamma, alpha]", "connections of `beta` may begin as those of `gamma` do"),
+        ("[alpha]", "[beta]", "connections of `beta` meet this chain, which takes `alpha`"),
+        ("[alpha]", "[http2, alpha]", "connections of HTTP meet this chain, which takes `alpha`"),
+        (
+            "protocol: alpha, routes: of_alpha",
+            "routes: web",
+            "connections of `alpha` meet this chain, which takes HTTP",
+        ),
+        ("[alpha]", "[alfa]", "alpha"),
+    ] {
+        let text = DETECTING.replacen(from, to, 1);
+        assert_ne!(text, DETECTING, "{from}");
+        let errors = errors(&text);
+        assert!(errors.contains(words), "{words}: {errors}");
+        assert!(
+            errors.contains("listeners[0].chains[") && errors.contains(".match.protocols["),
+            "{errors}"
+        );
+    }
 }

@@ -1,12 +1,10 @@
 //! First bytes: what a listener takes them for, and which of its chains a connection meets.
 
 use config::chains::ConnectionFacts;
-use config::snapshot::Detected;
 use telemetry::cause::Cause;
 use telemetry::events::{ConnectionDetected, DetectedProtocol};
 use wire::buffer::Buffer;
-use wire::detect;
-use wire::detect::{detect, detect_late};
+use wire::detect::{Detected, RpcProtocols, detect, detect_late};
 use wire::tls::{ServerName, client_hello};
 
 use crate::connection::Connection;
@@ -32,8 +30,8 @@ pub(crate) struct FirstBytes {
 
 impl FirstBytes {
     /// Reads them, what a TLS client asks for included if that matters; none for more, please.
-    pub(crate) fn read(input: &[u8], has_chains: bool) -> Option<Self> {
-        let protocol = protocol_of(detect(input)?);
+    pub(crate) fn read(input: &[u8], has_chains: bool, rpc: RpcProtocols<'_>) -> Option<Self> {
+        let protocol = detect(input, rpc)?;
         let mut this = Self { protocol: Some(protocol), ..Self::default() };
         if protocol == Detected::Tls && has_chains {
             // What is wrong with it is for those to say who read all of it.
@@ -46,36 +44,33 @@ impl FirstBytes {
     }
 }
 
-/// What a chain matches on, for what the bytes tell.
-const fn protocol_of(detected: detect::Detected) -> Detected {
-    match detected {
-        detect::Detected::Http1 => Detected::Http1,
-        detect::Detected::Http2 => Detected::Http2,
-        detect::Detected::Tls => Detected::Tls,
-        detect::Detected::Unknown => Detected::Other,
-    }
-}
-
 /// What it is counted as.
 pub(crate) const fn word_for(protocol: Detected) -> DetectedProtocol {
     match protocol {
         Detected::Http1 => DetectedProtocol::Http1,
         Detected::Http2 => DetectedProtocol::Http2,
         Detected::Tls => DetectedProtocol::Tls,
+        Detected::Rpc(_) => DetectedProtocol::Rpc,
         Detected::Other => DetectedProtocol::Other,
     }
 }
 
-impl Connections {
-    /// What the first bytes are taken for if no more come, and the first of them.
-    pub(crate) fn late(&self, key: ConnKey) -> (Detected, Option<u8>) {
-        let inbox = self.get(key).and_then(|connection| connection.inbox.as_ref());
-        let input = inbox.map(Buffer::filled).unwrap_or_default();
-        (protocol_of(detect_late(input)), input.first().copied())
-    }
-}
-
 impl Listen {
+    /// What the first bytes are taken for if no more come, and the first of them.
+    pub(crate) fn late(&self, key: ConnKey, connections: &Connections) -> (Detected, Option<u8>) {
+        let inbox = connections.get(key).and_then(|connection| connection.inbox.as_ref());
+        let input = inbox.map(Buffer::filled).unwrap_or_default();
+        (detect_late(input, self.looked_for(key, connections)), input.first().copied())
+    }
+
+    /// The RPC protocols that the chains of a connection's listener ask for.
+    pub(crate) fn looked_for(&self, key: ConnKey, connections: &Connections) -> RpcProtocols<'_> {
+        let downstream = connections.get(key).and_then(Connection::downstream);
+        downstream.map_or(&[], |downstream| {
+            self.listeners.get(downstream.listener).listener().chains.rpc_protocols()
+        })
+    }
+
     /// Looks at the first bytes before anything else.
     pub(crate) fn await_first_bytes(
         &self,
@@ -154,7 +149,7 @@ impl Listen {
         connections: &mut Connections,
         cx: &mut Cx,
     ) {
-        let protocol = word_for(protocol_of(detect_late(input)));
+        let protocol = word_for(detect_late(input, &[]));
         self.count_detected(key, Some(protocol), now, connections, cx);
     }
 

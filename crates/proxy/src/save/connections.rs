@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use config::protocols::{Protocols, RpcName};
+use config::protocols::Protocols;
 use config::snapshot::{Address, ClusterId, ClusterProtocol, EndpointId, TransportId};
 use serde::{Deserialize, Serialize};
 use wire::buffer::Buffer;
 use wire::h2::{Http2, Limits};
-use wire::rpc::Asked;
+use wire::rpc::{Asked, RpcName};
 
 use super::{Differing, GONE, RestoreError, SavedEnd, before, cause_named, since};
 use crate::connection::codec::Codec;

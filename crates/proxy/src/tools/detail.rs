@@ -76,7 +76,7 @@ impl Detail {
 
     /// What a client speaks, or begins with, that should speak TLS.
     pub(crate) fn of_client(input: &[u8]) -> Option<Self> {
-        let words = match name(detect_late(input)) {
+        let words = match name(detect_late(input, &[])) {
             Some(spoken) => Self::of(&format_args!("the client speaks {spoken}")),
             None => {
                 let octets = input.get(..REFUSED_OCTETS_MAX).unwrap_or(input);
@@ -118,7 +118,7 @@ const fn name(protocol: Detected) -> Option<&'static str> {
         Detected::Http1 => Some("HTTP/1"),
         Detected::Http2 => Some("HTTP/2"),
         Detected::Tls => Some("TLS"),
-        Detected::Unknown => None,
+        Detected::Rpc(_) | Detected::Other => None,
     }
 }
 

@@ -640,3 +640,59 @@ fn a_body_that_is_not_read_has_the_time_of_a_head() {
         assert!(talk.is_closed(client));
     });
 }
+
+/// A listener that detects Pico beside HTTP.
+const DETECTING: &str = "
+listeners:
+  - name: all
+    address: '127.0.0.1:8080'
+    routes: web
+    chains: [{ name: calls, match: { protocols: [pico] }, protocol: pico, routes: calls }]
+routes:
+  - { name: web, rules: [{ match: { prefix: / }, respond: { status: 204 } }] }
+  - { name: calls, rules: [{ match: { prefix: /orders/ }, cluster: orders }] }
+clusters: [{ name: orders, protocol: pico, endpoints: ['127.0.0.1:9000'] }]
+";
+
+#[test]
+fn calls_and_http_come_through_one_listener() {
+    hold(DETECTING, |talk| {
+        talk.keeps_counts();
+        let (caller, browser) = (talk.client(), talk.client());
+        let request = call(7, "pay", "12 EUR");
+        talk.says(caller, &request[..FIXED_BYTES - 1]);
+        talk.says(browser, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        talk.hears_about(browser, "HTTP/1.1 204 ", &["connection: close"]);
+        talk.says(caller, &request[FIXED_BYTES - 1..]);
+        let upstream = talk.upstream();
+        hears(talk, upstream, "call 1 0 service=orders method=pay: 12 EUR\n");
+        talk.says(upstream, answer(1, "done"));
+        hears(talk, caller, "answer 7 0: done\n");
+        let counted = talk.counted("strait_downstream_connections_detected_total");
+        let of = |word: &str| counted.get(word).copied();
+        assert_eq!((of("all rpc"), of("all http1")), (Some(1), Some(1)), "{counted:?}");
+    });
+}
+
+#[test]
+fn a_call_that_has_begun_is_one_however_late_it_goes_on() {
+    hold(DETECTING, |talk| {
+        let caller = talk.client();
+        let request = call(7, "pay", "12 EUR");
+        talk.says(caller, &request[..4]);
+        talk.passes(Duration::from_secs(1));
+        talk.says(caller, &request[4..]);
+        let upstream = talk.upstream();
+        hears(talk, upstream, "call 1 0 service=orders method=pay: 12 EUR\n");
+    });
+}
+
+#[test]
+fn what_only_a_server_sends_is_not_detected_as_a_call() {
+    hold(DETECTING, |talk| {
+        let client = talk.client();
+        talk.says(client, answer(1, "done"));
+        assert!(!talk.is_connecting());
+        talk.hears_about(client, "HTTP/1.1 400 ", &[]);
+    });
+}

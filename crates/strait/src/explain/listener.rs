@@ -95,7 +95,7 @@ pub(super) fn describe_chain<'s>(
         _ if is_secure => Detected::Tls,
         ListenerProtocol::Http2 => Detected::Http2,
         ListenerProtocol::Auto | ListenerProtocol::Http1 | ListenerProtocol::Tcp => Detected::Http1,
-        ListenerProtocol::Rpc(_) => Detected::Other,
+        ListenerProtocol::Rpc(name) => Detected::Rpc(name),
     };
     let name = ServerName::parse(request.server_name.as_bytes());
     let server_name = name.as_ref().filter(|_| is_secure).map(ServerName::as_str);

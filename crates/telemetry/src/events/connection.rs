@@ -29,6 +29,8 @@ pub enum DetectedProtocol {
     Http2,
     /// A TLS handshake.
     Tls,
+    /// A frame of an RPC protocol.
+    Rpc,
     /// None of these.
     Other,
     /// Too few bytes for a verdict within the detection timeout.
@@ -37,7 +39,7 @@ pub enum DetectedProtocol {
 
 impl DetectedProtocol {
     /// The words for them, in their order.
-    pub const NAMES: [&'static str; 5] = ["http1", "http2", "tls", "other", "timeout"];
+    pub const NAMES: [&'static str; 6] = ["http1", "http2", "tls", "rpc", "other", "timeout"];
 }
 
 /// A downstream connection was closed at accept.

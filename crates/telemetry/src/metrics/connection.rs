@@ -72,7 +72,7 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_downstream_connections_detected_total",
         kind: MetricType::Counter,
         help: "Downstream connections on listeners that detect the protocol, by what their first \
-               bytes or ALPN showed; `other` is no known protocol, and for `timeout` too few \
+               bytes or ALPN showed; `rpc` is any RPC protocol that a chain asks for, `other` is no known protocol, and for `timeout` too few \
                bytes came within `timeouts.detect`.",
         labels: &["listener", "protocol"],
         samples: |view, out| {

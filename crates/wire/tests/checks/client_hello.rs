@@ -62,7 +62,7 @@ pub(crate) fn recut_records(records: &[u8], fragment_len: usize) -> Vec<u8> {
 }
 
 fn check_detection(data: &[u8], whole: &Verdict) {
-    match (detect(data), whole) {
+    match (detect(data, &[]), whole) {
         (Some(Detected::Tls), Err(error)) => assert_ne!(*error, ClientHelloError::NotClientHello),
         (Some(Detected::Tls), Ok(_)) => {}
         (None, Ok(None)) => assert!(data.len() < 6),

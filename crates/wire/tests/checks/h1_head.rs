@@ -162,9 +162,9 @@ fn check_detection(data: &[u8], request: &Request) {
     if request.method.len() > METHOD_BYTES_MAX {
         return;
     }
-    assert_eq!(detect(data), Some(Detected::Http1), "{}", data.escape_ascii());
+    assert_eq!(detect(data, &[]), Some(Detected::Http1), "{}", data.escape_ascii());
     for len in (0..data.len()).step_by(data.len() / 300 + 1) {
-        let early = detect(data.split_at(len).0);
+        let early = detect(data.split_at(len).0, &[]);
         assert!(matches!(early, None | Some(Detected::Http1)), "{len} of {}", data.escape_ascii());
     }
 }

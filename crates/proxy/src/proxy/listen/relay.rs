@@ -8,12 +8,11 @@
 use std::sync::Arc;
 
 use config::hash::hash_of_client;
-use config::protocols::RpcName;
 use config::snapshot::{ClusterId, ClusterProtocol, Detected, ListenerProtocol, TlsMode};
 use telemetry::cause::Cause;
 use telemetry::events::DetectedProtocol;
-use wire::detect;
 use wire::detect::detect_late;
+use wire::rpc::RpcName;
 use wire::tls::ServerName;
 
 use crate::agenda::Note;
@@ -145,9 +144,10 @@ impl Proxy {
     /// Looks at a connection's first bytes. Says whether they were told.
     pub(crate) fn on_first_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> bool {
         let has_chains = self.listen.has_chains(key, &self.connections);
-        match FirstBytes::read(input, has_chains) {
+        let rpc = self.listen.looked_for(key, &self.connections);
+        match FirstBytes::read(input, has_chains, rpc) {
             None => {
-                if has_chains && detect_late(input) == detect::Detected::Tls {
+                if has_chains && detect_late(input, rpc) == Detected::Tls {
                     self.listen.await_hello(key, now, &mut self.connections, &mut self.cx);
                 }
                 false
@@ -180,7 +180,7 @@ impl Proxy {
     /// The first bytes did not come, or not enough of them to be told.
     pub(crate) fn on_detect_timeout(&mut self, key: ConnKey, now: Time) {
         let may_relay = self.listen.may_relay(key, &self.connections);
-        let protocol = match self.connections.late(key) {
+        let protocol = match self.listen.late(key, &self.connections) {
             // Only HTTP/1 could begin so, and its decoder says what is wrong.
             (Detected::Other, Some(b'A'..=b'Z' | b'a'..=b'z' | b'\r')) if !may_relay => {
                 Detected::Http1
@@ -201,8 +201,8 @@ impl Proxy {
 
     /// The client said no more than this; it may still want to hear something.
     pub(crate) fn on_detect_end(&mut self, key: ConnKey, now: Time) {
-        let protocol = match self.connections.late(key) {
-            (Detected::Tls, _) => Detected::Tls,
+        let protocol = match self.listen.late(key, &self.connections) {
+            (protocol @ (Detected::Tls | Detected::Rpc(_)), _) => protocol,
             _ => Detected::Other,
         };
         self.stop_detecting(key, protocol, now);
