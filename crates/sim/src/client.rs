@@ -3,6 +3,7 @@
 
 mod calls;
 mod http2;
+mod link;
 mod pieces;
 mod relay;
 
@@ -16,7 +17,7 @@ use telemetry::cause::Cause;
 
 use crate::http::{Body, Head, Inbound};
 use crate::ledger::{Ledger, Outcome};
-use crate::network::{EndId, Network, Owner, PeerId, Wake};
+use crate::network::{EndId, Network, PeerId, Wake};
 use crate::plan::is_response;
 use crate::plan::{RequestPlan, ResponseFraming, ResponsePlan};
 use crate::random::Random;
@@ -24,16 +25,12 @@ use crate::simulation::Asker;
 
 pub use calls::CallsClient;
 pub use http2::Http2Client;
+use link::{Link, Quit, Step};
 use pieces::pieces;
 pub use relay::RelayClient;
 
 /// How long a client waits for a `100 Continue` before it sends the body without one.
 const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
-
-/// Timers of a client.
-const START: u64 = 0;
-const SEND: u64 = 1;
-const READ: u64 = 2;
 
 /// How a client behaves besides sending requests.
 #[derive(Clone, Debug)]
@@ -99,20 +96,11 @@ enum Reading {
 /// A scripted client.
 #[derive(Debug)]
 pub struct Client {
-    peer: PeerId,
-    address: Address,
-    random: Random,
-    manners: Manners,
+    link: Link,
     requests: Vec<RequestPlan>,
-    end: Option<EndId>,
-    stage: Stage,
     pieces: Vec<Piece>,
     /// The piece to send, and how much of it is sent.
     sending: (usize, usize),
-    sent_total: usize,
-    /// It sends nothing before this time.
-    paused_until: Time,
-    reads_after: Time,
     /// Since when the current gate has been closed.
     waits_since: Option<Time>,
     inbound: Inbound,
@@ -131,14 +119,6 @@ pub struct Client {
     read_total: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Waiting,
-    Connecting,
-    Open,
-    Over,
-}
-
 impl Client {
     /// A client that connects to `address` after `delay`.
     pub fn new(
@@ -151,20 +131,11 @@ impl Client {
         network: &mut Network,
     ) -> Self {
         let pieces = pieces(&requests, &manners, &mut random);
-        network.wake_after(peer, START, delay);
         Self {
-            peer,
-            address,
-            random,
-            manners,
+            link: Link::new(peer, address, manners, delay, random, network),
             requests,
-            end: None,
-            stage: Stage::Waiting,
             pieces,
             sending: (0, 0),
-            sent_total: 0,
-            paused_until: Time::default(),
-            reads_after: Time::default(),
             waits_since: None,
             inbound: Inbound::default(),
             reading: Reading::Head,
@@ -180,36 +151,15 @@ impl Client {
         }
     }
 
-    fn connect(&mut self, network: &mut Network, ledger: &mut Ledger) {
-        match network.connect(Owner::Peer(self.peer), &self.address) {
-            Ok((end, _)) => {
-                self.end = Some(end);
-                self.stage = Stage::Connecting;
-                self.go_on(network, ledger);
-            }
-            Err(_) => self.finish(network, ledger, Outcome::Unanswered, Quit::Close),
-        }
-    }
-
-    fn go_on(&mut self, network: &mut Network, ledger: &mut Ledger) {
-        let Some(end) = self.end else { return };
-        if self.stage == Stage::Connecting {
-            match network.connected(end) {
-                None => return,
-                Some(true) => self.stage = Stage::Open,
-                Some(false) => {
-                    return self.finish(network, ledger, Outcome::Unanswered, Quit::Close);
-                }
-            }
-        }
+    fn go_on(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
         self.read(end, network, ledger);
-        if self.stage == Stage::Open {
+        if self.link.is_open() {
             self.send(end, network, ledger);
         }
-        if self.stage == Stage::Open
+        if self.link.is_open()
             && self.answered == self.requests.len()
             && self.sending.0 == self.pieces.len()
-            && self.manners.leave != Leave::HalfClose
+            && self.link.manners.leave != Leave::HalfClose
         {
             self.finish(network, ledger, Outcome::Answered, Quit::Close);
         }
@@ -218,7 +168,7 @@ impl Client {
     // Reading.
 
     fn read(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        if let Leave::StopsReading(after) = self.manners.leave
+        if let Leave::StopsReading(after) = self.link.manners.leave
             && self.answered >= after
         {
             if network.is_broken(end) {
@@ -226,27 +176,18 @@ impl Client {
             }
             return;
         }
-        let now = network.now();
-        if now < self.reads_after {
+        if !self.link.may_read(network.now()) {
             return;
         }
-        let bytes_max = self.manners.slow_reading.map_or(usize::MAX, |(bytes, _)| bytes);
         let before = self.inbound.rest().len();
-        let result = network.recv_all(end, bytes_max, self.inbound.room());
+        let result = network.recv_all(end, self.link.read_bytes_max(), self.inbound.room());
         let got = self.inbound.rest().len() - before;
-        if let Some((bytes, pause)) = self.manners.slow_reading
-            && got > 0
-        {
-            // Where buffers are tiny it gets less, and pauses less.
-            let pause = pause.mul_f64(got as f64 / bytes as f64);
-            self.reads_after = now + pause;
-            network.wake_after(self.peer, READ, pause);
-        }
+        self.link.on_read(got, network);
         if let Err(what) = self.digest(end, network, ledger) {
             ledger.violate(format!("{}: {what}", self.describe()));
             return self.finish(network, ledger, Outcome::Abandoned, Quit::Reset);
         }
-        if self.stage != Stage::Open {
+        if !self.link.is_open() {
             return;
         }
         match result {
@@ -269,7 +210,7 @@ impl Client {
         network: &mut Network,
         ledger: &mut Ledger,
     ) -> Result<(), String> {
-        while self.stage == Stage::Open {
+        while self.link.is_open() {
             match &mut self.reading {
                 Reading::Head => {
                     let Some(head) = self.inbound.take_head()? else { return Ok(()) };
@@ -428,7 +369,7 @@ impl Client {
         self.reading = Reading::Head;
         let (_, is_whole) = self.progress_of(self.answered - 1);
         self.is_last = ends_connection;
-        if ends_connection || !is_whole && self.random.chance(300) {
+        if ends_connection || !is_whole && self.link.random.chance(300) {
             // Either way nothing more is to be had here.
             self.finish(network, ledger, Outcome::Declined, Quit::Close);
         }
@@ -486,25 +427,18 @@ impl Client {
     fn send(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
         loop {
             let now = network.now();
-            if now < self.paused_until {
+            if !self.link.may_send(now) {
                 return;
             }
-            let limit = match self.manners.leave {
-                Leave::CloseAfter(bytes) | Leave::ResetAfter(bytes) => bytes,
-                Leave::Answered | Leave::HalfClose | Leave::StopsReading(_) => usize::MAX,
-            };
-            if self.sent_total >= limit {
-                let quit = match self.manners.leave {
-                    Leave::ResetAfter(_) => Quit::BreakOff,
-                    _ => Quit::Close,
-                };
-                return self.finish(network, ledger, Outcome::Abandoned, quit);
+            let bytes_max = self.link.send_bytes_max();
+            if bytes_max == 0 {
+                return self.finish(network, ledger, Outcome::Abandoned, self.link.quit_early());
             }
             if !self.is_gate_open(now, network) {
                 return;
             }
             let Some(piece) = self.pieces.get(self.sending.0) else {
-                if self.manners.leave == Leave::HalfClose
+                if self.link.manners.leave == Leave::HalfClose
                     && !self.has_half_closed
                     && !self.has_tunnel
                 {
@@ -518,11 +452,11 @@ impl Client {
                 return;
             };
             let rest = piece.bytes.get(self.sending.1..).unwrap_or_default();
-            let wanted = rest.len().min(limit - self.sent_total);
+            let wanted = rest.len().min(bytes_max);
             let bytes = rest.get(..wanted).unwrap_or_default();
             match network.send_some(end, bytes) {
                 Ok(n) => {
-                    self.sent_total += n;
+                    self.link.sent += n;
                     self.sending.1 += n;
                     if self.sending.1 == piece.bytes.len() {
                         self.sending = (self.sending.0 + 1, 0);
@@ -534,20 +468,15 @@ impl Client {
                 // What the other side sent before is still to be read.
                 Err(_) => return self.on_send_failed(end, network, ledger),
             }
-            let (chance, pause_max) = self.manners.pauses;
-            if self.random.chance(chance) {
-                let pause = self.random.span(pause_max);
-                self.paused_until = now + pause;
-                network.wake_after(self.peer, SEND, pause);
-            }
+            self.link.may_pause(network);
         }
     }
 
     fn on_send_failed(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
         self.sending = (self.pieces.len(), 0);
-        self.reads_after = Time::default();
+        self.link.reads_on();
         let mut result = Ok(false);
-        while matches!(result, Ok(false)) && self.stage == Stage::Open {
+        while matches!(result, Ok(false)) && self.link.is_open() {
             let before = self.inbound.rest().len();
             result = network.recv_all(end, 4096, self.inbound.room());
             if matches!(result, Ok(false)) && self.inbound.rest().len() == before {
@@ -558,7 +487,7 @@ impl Client {
                 return self.finish(network, ledger, Outcome::Abandoned, Quit::Reset);
             }
         }
-        if self.stage == Stage::Open {
+        if self.link.is_open() {
             // The write took the reset's error with it, and a read says no more than the end.
             let is_orderly = matches!(result, Ok(true)) && !network.is_broken(end);
             self.on_end(network, ledger, is_orderly);
@@ -572,12 +501,11 @@ impl Client {
             Gate::Open => true,
             Gate::Answers(count) => self.answered >= count,
             Gate::Think(count) if self.answered >= count => {
-                let pause = self.random.span(self.manners.thinks);
+                let pause = self.link.random.span(self.link.manners.thinks);
                 if let Some(piece) = self.pieces.get_mut(self.sending.0) {
                     piece.gate = Gate::Open;
                 }
-                self.paused_until = now + pause;
-                network.wake_after(self.peer, SEND, pause);
+                self.link.pause(pause, network);
                 false
             }
             Gate::Think(_) => false,
@@ -585,7 +513,7 @@ impl Client {
                 let since = *self.waits_since.get_or_insert(now);
                 let is_over = now >= since + CONTINUE_PATIENCE;
                 if since == now {
-                    network.wake_after(self.peer, SEND, CONTINUE_PATIENCE);
+                    self.link.wake_after(CONTINUE_PATIENCE, network);
                 }
                 (self.may_continue && self.answered == request)
                     || self.answered > request
@@ -639,23 +567,17 @@ impl Client {
                 },
             );
         }
-        self.stage = Stage::Over;
-        match (self.end.take(), quit) {
-            (Some(end), Quit::Close) => network.close(end),
-            (Some(end), Quit::BreakOff) => network.break_off(end),
-            (Some(end), Quit::Reset) => network.reset(end),
-            (None, _) => {}
-        }
+        self.link.end(quit, network);
     }
 }
 
 impl Asker for Client {
     fn is_over(&self) -> bool {
-        self.stage == Stage::Over
+        self.link.is_over()
     }
 
     fn is_owed(&self) -> bool {
-        self.stage != Stage::Over && !matches!(self.manners.leave, Leave::StopsReading(_))
+        self.link.is_owed()
     }
 
     fn moved_total(&self) -> u64 {
@@ -665,18 +587,13 @@ impl Asker for Client {
     fn describe(&self) -> String {
         let request = self.requests.get(self.answered);
         format!(
-            "{:?} {:?} {:?}: {} of {} answered, piece {:?} of {}, paused until {:?}, half closed: {}, \
-             {:?}, reading {:?}, request {:?}",
-            self.peer,
-            self.end,
-            self.stage,
+            "HTTP/1 on {:?}: {} of {} answered, piece {:?} of {}, half closed: {}, reading {:?}, request {:?}",
+            self.link,
             self.answered,
             self.requests.len(),
             self.sending,
             self.pieces.len(),
-            self.paused_until,
             self.has_half_closed,
-            self.manners,
             self.reading,
             request
         )
@@ -687,23 +604,12 @@ impl Asker for Client {
     }
 
     fn on_wake(&mut self, wake: Wake, network: &mut Network, ledger: &mut Ledger) {
-        match (self.stage, wake) {
-            (Stage::Waiting, Wake::Timer(START)) => self.connect(network, ledger),
-            (Stage::Connecting | Stage::Open, Wake::Timer(_)) => self.go_on(network, ledger),
-            (Stage::Connecting | Stage::Open, Wake::End(end)) if self.end == Some(end) => {
-                self.go_on(network, ledger);
-            }
-            _ => {}
+        match self.link.on_wake(wake, network) {
+            Step::Nothing => {}
+            Step::GoOn(end) => self.go_on(end, network, ledger),
+            Step::Lost => self.finish(network, ledger, Outcome::Unanswered, Quit::Close),
         }
     }
-}
-
-/// How a connection is given up.
-#[derive(Clone, Copy, Debug)]
-enum Quit {
-    Close,
-    BreakOff,
-    Reset,
 }
 
 /// The body of a reply of Strait's says its cause, and the cause fits the status.

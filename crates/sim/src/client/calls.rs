@@ -5,52 +5,32 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use config::snapshot::Address;
-use proxy::time::Time;
 use wire::rpc::{FrameKind, RpcProtocol};
 
-use super::{Leave, Manners, Quit};
+use super::link::{Link, Quit, Step};
+use super::{Leave, Manners};
 use crate::calls::call;
 use crate::ledger::{Ledger, Outcome};
-use crate::network::{EndId, Network, Owner, PeerId, Wake};
+use crate::network::{EndId, Network, PeerId, Wake};
 use crate::pico::Pico;
 use crate::plan::{RequestPlan, ResponsePlan, fill_request, is_response};
 use crate::random::Random;
 use crate::service::status_of;
 use crate::simulation::Asker;
 
-/// Timers.
-const START: u64 = 0;
-const GO_ON: u64 = 1;
-
 /// A scripted client of an RPC protocol.
 #[derive(Debug)]
 pub struct CallsClient {
-    peer: PeerId,
-    address: Address,
-    random: Random,
-    manners: Manners,
+    link: Link,
     /// Those that are still to be sent, the last first.
     requests: Vec<RequestPlan>,
     /// Those that wait for their answers, by number.
     asked: BTreeMap<u32, RequestPlan>,
     numbers: u32,
-    stage: Stage,
-    end: Option<EndId>,
     outbound: Vec<u8>,
-    sent: usize,
     inbound: Vec<u8>,
     answers: usize,
     got: u64,
-    paused_until: Time,
-    reads_after: Time,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Waiting,
-    Connecting,
-    Open,
-    Over,
 }
 
 impl CallsClient {
@@ -64,25 +44,16 @@ impl CallsClient {
         random: Random,
         network: &mut Network,
     ) -> Self {
-        network.wake_after(peer, START, delay);
         requests.reverse();
         Self {
-            peer,
-            address,
-            random,
-            manners,
+            link: Link::new(peer, address, manners, delay, random, network),
             requests,
             asked: BTreeMap::new(),
             numbers: 0,
-            stage: Stage::Waiting,
-            end: None,
             outbound: Vec::new(),
-            sent: 0,
             inbound: Vec::new(),
             answers: 0,
             got: 0,
-            paused_until: Time::default(),
-            reads_after: Time::default(),
         }
     }
 
@@ -91,51 +62,34 @@ impl CallsClient {
         request.id.is_multiple_of(8)
     }
 
-    fn go_on(&mut self, network: &mut Network, ledger: &mut Ledger) {
-        let Some(end) = self.end else { return };
-        if self.stage == Stage::Connecting {
-            match network.connected(end) {
-                None => return,
-                Some(true) => self.stage = Stage::Open,
-                Some(false) => {
-                    return self.leave(Outcome::Unanswered, Quit::Close, network, ledger);
-                }
-            }
-        }
-        if matches!(self.manners.leave, Leave::StopsReading(after) if self.answers >= after) {
+    fn go_on(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        if matches!(self.link.manners.leave, Leave::StopsReading(after) if self.answers >= after) {
             if network.is_broken(end) {
                 self.leave(Outcome::Abandoned, Quit::Close, network, ledger);
             }
             return;
         }
-        if network.now() >= self.reads_after {
+        if self.link.may_read(network.now()) {
             self.read(end, network, ledger);
         }
-        if self.stage == Stage::Open {
+        if self.link.is_open() {
             self.write(end, network, ledger);
         }
-        if self.stage == Stage::Open
+        if self.link.is_open()
             && self.requests.is_empty()
             && self.asked.is_empty()
-            && self.sent == self.outbound.len()
+            && self.link.sent == self.outbound.len()
         {
             self.leave(Outcome::Answered, Quit::Close, network, ledger);
         }
     }
 
     fn read(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        let bytes_max = self.manners.slow_reading.map_or(usize::MAX, |(bytes, _)| bytes);
         let before = self.inbound.len();
-        let result = network.recv_all(end, bytes_max, &mut self.inbound);
+        let result = network.recv_all(end, self.link.read_bytes_max(), &mut self.inbound);
         let read = self.inbound.len() - before;
         self.got += read as u64;
-        if let Some((bytes, pause)) = self.manners.slow_reading
-            && read > 0
-        {
-            let pause = pause.mul_f64(read as f64 / bytes as f64);
-            self.reads_after = network.now() + pause;
-            network.wake_after(self.peer, GO_ON, pause);
-        }
+        self.link.on_read(read, network);
         while let Some(answer) = self.take_answer() {
             if let Err(what) = answer.and_then(|(number, whole)| self.judge(number, &whole, ledger))
             {
@@ -191,53 +145,42 @@ impl CallsClient {
     }
 
     fn write(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        let limit = match self.manners.leave {
-            Leave::CloseAfter(bytes) | Leave::ResetAfter(bytes) => bytes,
-            Leave::Answered | Leave::HalfClose | Leave::StopsReading(_) => usize::MAX,
-        };
         loop {
-            let now = network.now();
-            if now < self.paused_until {
+            let bytes_max = self.link.send_bytes_max();
+            if !self.link.may_send(network.now()) {
                 return;
             }
-            if self.sent >= limit {
-                let is_reset = matches!(self.manners.leave, Leave::ResetAfter(_));
-                let quit = if is_reset { Quit::BreakOff } else { Quit::Close };
-                return self.leave(Outcome::Abandoned, quit, network, ledger);
+            if bytes_max == 0 {
+                return self.leave(Outcome::Abandoned, self.link.quit_early(), network, ledger);
             }
-            if self.sent == self.outbound.len() && !self.ask(ledger) {
+            if self.link.sent == self.outbound.len() && !self.ask(ledger) {
                 return;
             }
-            let rest = self.outbound.get(self.sent..).unwrap_or_default();
-            let wanted = 1 + self.random.size(rest.len().min(limit - self.sent) - 1);
+            let rest = self.outbound.get(self.link.sent..).unwrap_or_default();
+            let wanted = 1 + self.link.random.size(rest.len().min(bytes_max) - 1);
             match network.send_some(end, rest.get(..wanted).unwrap_or_default()) {
                 Ok(0) => return,
-                Ok(n) => self.sent += n,
+                Ok(n) => self.link.sent += n,
                 Err(_) => {
-                    self.manners.slow_reading = None;
+                    self.link.reads_on();
                     self.read(end, network, ledger);
-                    if self.stage == Stage::Open {
+                    if self.link.is_open() {
                         self.leave(Outcome::Unanswered, Quit::Close, network, ledger);
                     }
                     return;
                 }
             }
-            let (chance, pause_max) = self.manners.pauses;
-            if self.random.chance(chance) {
-                let pause = self.random.span(pause_max);
-                self.paused_until = now + pause;
-                network.wake_after(self.peer, GO_ON, pause);
-            }
+            self.link.may_pause(network);
         }
     }
 
     /// Begins the next call, unless there is none or enough are under way.
     fn ask(&mut self, ledger: &mut Ledger) -> bool {
-        if self.asked.len() > self.manners.pipelined_max {
+        if self.asked.len() > self.link.manners.pipelined_max {
             return false;
         }
         let Some(request) = self.requests.pop() else { return false };
-        self.numbers += 1 + u32::from(self.random.chance(100)) * 1_000;
+        self.numbers += 1 + u32::from(self.link.random.chance(100)) * 1_000;
         let mut body = vec![0; request.body.len()];
         fill_request(request.id, 0, &mut body);
         let is_one_way = Self::is_one_way(&request);
@@ -257,54 +200,35 @@ impl CallsClient {
         for request in &self.requests {
             ledger.settle(request.id, Outcome::Unsent);
         }
-        self.stage = Stage::Over;
-        match (self.end.take(), quit) {
-            (Some(end), Quit::Close) => network.close(end),
-            (Some(end), Quit::BreakOff) => network.break_off(end),
-            (Some(end), Quit::Reset) => network.reset(end),
-            (None, _) => {}
-        }
+        self.link.end(quit, network);
     }
 }
 
 impl Asker for CallsClient {
     fn on_wake(&mut self, wake: Wake, network: &mut Network, ledger: &mut Ledger) {
-        match (self.stage, wake) {
-            (Stage::Waiting, Wake::Timer(START)) => {
-                match network.connect(Owner::Peer(self.peer), &self.address) {
-                    Ok((end, _)) => {
-                        self.end = Some(end);
-                        self.stage = Stage::Connecting;
-                        self.go_on(network, ledger);
-                    }
-                    Err(_) => self.leave(Outcome::Unanswered, Quit::Close, network, ledger),
-                }
-            }
-            (Stage::Connecting | Stage::Open, Wake::Timer(_)) => self.go_on(network, ledger),
-            (Stage::Connecting | Stage::Open, Wake::End(end)) if self.end == Some(end) => {
-                self.go_on(network, ledger);
-            }
-            _ => {}
+        match self.link.on_wake(wake, network) {
+            Step::Nothing => {}
+            Step::GoOn(end) => self.go_on(end, network, ledger),
+            Step::Lost => self.leave(Outcome::Unanswered, Quit::Close, network, ledger),
         }
     }
 
     fn is_over(&self) -> bool {
-        self.stage == Stage::Over
+        self.link.is_over()
     }
 
     fn is_owed(&self) -> bool {
-        self.stage != Stage::Over && !matches!(self.manners.leave, Leave::StopsReading(_))
+        self.link.is_owed()
     }
 
     fn moved_total(&self) -> u64 {
-        self.got + self.sent as u64
+        self.got + self.link.sent as u64
     }
 
     fn describe(&self) -> String {
-        let Self { peer, end, stage, asked, requests, sent, manners, inbound, .. } = self;
+        let Self { link, asked, requests, inbound, .. } = self;
         format!(
-            "{peer:?} {end:?} {stage:?} of calls: {asked:?} under way, {} to come, {sent} of {} sent, \
-             {} octets of an answer, {manners:?}",
+            "calls on {link:?}: {asked:?} under way, {} to come, {} to send, {} octets of an answer",
             requests.len(),
             self.outbound.len(),
             inbound.len(),

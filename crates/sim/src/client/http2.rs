@@ -7,11 +7,12 @@ use config::snapshot::Address;
 use proxy::time::Time;
 use wire::h2::{ErrorCode, RequestForm};
 
-use super::{Leave, Manners, Quit, check_own_body};
+use super::link::{Link, Quit, Step};
+use super::{Leave, Manners, check_own_body};
 use crate::frames::{Heard, Pulse, Speaker, some_limits};
 use crate::http::{Body, Head};
 use crate::ledger::{Ledger, Outcome};
-use crate::network::{EndId, Network, Owner, PeerId, Wake};
+use crate::network::{EndId, Network, PeerId, Wake};
 use crate::plan::{RequestBody, RequestPlan, ResponseFraming, ResponsePlan};
 use crate::plan::{fill_request, is_request, is_response};
 use crate::random::Random;
@@ -27,17 +28,10 @@ const NOW_AND_THEN: Duration = Duration::from_millis(400);
 /// HTTP/1 (RFC 9113, section 3.4).
 const PREFACE_METHOD: &[u8] = b"PRI";
 
-/// Timers.
-const START: u64 = 0;
-const GO_ON: u64 = 1;
-
 /// A scripted client of HTTP/2.
 #[derive(Debug)]
 pub struct Http2Client {
-    peer: PeerId,
-    address: Address,
-    random: Random,
-    manners: Manners,
+    link: Link,
     habits: Habits,
     requests: Vec<RequestPlan>,
     /// How many of the requests were begun.
@@ -45,12 +39,7 @@ pub struct Http2Client {
     /// How many have ended, one way or another.
     ended: usize,
     exchanges: Vec<Exchange>,
-    stage: Stage,
-    end: Option<EndId>,
     speaker: Speaker,
-    sent_total: usize,
-    paused_until: Time,
-    reads_after: Time,
     opens_after: Time,
     /// Strait takes no more streams.
     is_going_away: bool,
@@ -71,14 +60,6 @@ struct Habits {
     cancels: u32,
     /// It sends GOAWAY before it leaves, and waits until Strait closes.
     sends_goaway: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Waiting,
-    Connecting,
-    Open,
-    Over,
 }
 
 /// A request on its stream.
@@ -137,23 +118,14 @@ impl Http2Client {
     ) -> Self {
         let speaker = Speaker::client(some_limits(&mut random));
         let habits = Habits::some(&mut random);
-        network.wake_after(peer, START, delay);
         Self {
-            peer,
-            address,
-            random,
-            manners,
+            link: Link::new(peer, address, manners, delay, random, network),
             habits,
             requests,
             begun: 0,
             ended: 0,
             exchanges: Vec::new(),
-            stage: Stage::Waiting,
-            end: None,
             speaker,
-            sent_total: 0,
-            paused_until: Time::default(),
-            reads_after: Time::default(),
             opens_after: Time::default(),
             is_going_away: false,
             has_left: false,
@@ -161,66 +133,33 @@ impl Http2Client {
         }
     }
 
-    fn connect(&mut self, network: &mut Network, ledger: &mut Ledger) {
-        match network.connect(Owner::Peer(self.peer), &self.address) {
-            Ok((end, _)) => {
-                self.end = Some(end);
-                self.stage = Stage::Connecting;
-                self.go_on(network, ledger);
-            }
-            Err(_) => self.finish(network, ledger, Outcome::Unanswered, Quit::Close),
-        }
-    }
-
-    fn go_on(&mut self, network: &mut Network, ledger: &mut Ledger) {
-        let Some(end) = self.end else { return };
-        if self.stage == Stage::Connecting {
-            match network.connected(end) {
-                None => return,
-                Some(true) => self.stage = Stage::Open,
-                Some(false) => {
-                    return self.finish(network, ledger, Outcome::Unanswered, Quit::Close);
-                }
-            }
-        }
+    fn go_on(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
         if self.has_vanished() {
             if network.is_broken(end) {
                 self.finish(network, ledger, Outcome::Abandoned, Quit::Close);
             }
             return;
         }
-        if network.now() >= self.reads_after {
+        if self.link.may_read(network.now()) {
             self.read(end, network, ledger);
         }
-        if self.stage == Stage::Open {
+        if self.link.is_open() {
             self.write(end, network, ledger);
         }
-        if self.stage == Stage::Open {
+        if self.link.is_open() {
             self.leave(end, network, ledger);
         }
     }
 
     fn has_vanished(&self) -> bool {
-        matches!(self.manners.leave, Leave::StopsReading(after) if self.ended >= after)
-    }
-
-    fn wake_after(&self, span: Duration, network: &mut Network) {
-        network.wake_after(self.peer, GO_ON, span);
+        matches!(self.link.manners.leave, Leave::StopsReading(after) if self.ended >= after)
     }
 
     // Reading.
 
     fn read(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        let bytes_max = self.manners.slow_reading.map_or(usize::MAX, |(bytes, _)| bytes);
-        let (got, result) = self.speaker.receive(end, bytes_max, network);
-        if let Some((bytes, pause)) = self.manners.slow_reading
-            && got > 0
-        {
-            // Where buffers are tiny it gets less, and pauses less.
-            let pause = pause.mul_f64(got as f64 / bytes as f64);
-            self.reads_after = network.now() + pause;
-            self.wake_after(pause, network);
-        }
+        let (got, result) = self.speaker.receive(end, self.link.read_bytes_max(), network);
+        self.link.on_read(got, network);
         if let Err(what) = self.digest(ledger, network) {
             // A preface that came late, or in a record that was spoiled: what was read of it may begin a
             // method of HTTP/1, in which the client is answered when its time is over.
@@ -353,10 +292,10 @@ impl Http2Client {
             Reading::Head | Reading::Done => return Err(format!("data on {id:016x}")),
         }
         self.read_total += length;
-        let is_later = self.random.chance(self.habits.owes);
+        let is_later = self.link.random.chance(self.habits.owes);
         self.speaker.take(stream, data.len(), is_later);
         if is_later {
-            self.wake_after(NOW_AND_THEN, network);
+            self.link.wake_after(NOW_AND_THEN, network);
         }
         Ok(())
     }
@@ -367,7 +306,7 @@ impl Http2Client {
         trailers: &[String],
         ledger: &mut Ledger,
     ) -> Result<(), String> {
-        let gives_up = self.random.chance(300);
+        let gives_up = self.link.random.chance(300);
         let exchange = self.exchange(stream)?;
         let request = &exchange.plan;
         let reading = std::mem::replace(&mut exchange.reading, Reading::Done);
@@ -458,22 +397,17 @@ impl Http2Client {
     // Writing.
 
     fn write(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        let limit = match self.manners.leave {
-            Leave::CloseAfter(bytes) | Leave::ResetAfter(bytes) => bytes,
-            Leave::Answered | Leave::HalfClose | Leave::StopsReading(_) => usize::MAX,
-        };
         loop {
             let now = network.now();
             self.act_up(now, network);
             self.cancel(now, ledger);
-            let has_said = now >= self.paused_until
+            let has_said = self.link.may_send(now)
                 && (self.open(now, network) | self.send_bodies(now, network));
-            match self.speaker.flush(end, limit - self.sent_total, network) {
+            match self.speaker.flush(end, self.link.send_bytes_max(), network) {
                 Ok(n) => {
-                    self.sent_total += n;
-                    if self.sent_total >= limit {
-                        let is_reset = matches!(self.manners.leave, Leave::ResetAfter(_));
-                        let quit = if is_reset { Quit::BreakOff } else { Quit::Close };
+                    self.link.sent += n;
+                    if self.link.send_bytes_max() == 0 {
+                        let quit = self.link.quit_early();
                         return self.finish(network, ledger, Outcome::Abandoned, quit);
                     }
                     if !has_said && n == 0 {
@@ -481,10 +415,9 @@ impl Http2Client {
                     }
                 }
                 Err(_) => {
-                    // What Strait sent before is still to be read.
-                    self.manners.slow_reading = None;
+                    self.link.reads_on();
                     self.read(end, network, ledger);
-                    if self.stage == Stage::Open {
+                    if self.link.is_open() {
                         self.finish(network, ledger, Outcome::Unanswered, Quit::Close);
                     }
                     return;
@@ -495,7 +428,7 @@ impl Http2Client {
 
     /// Random disturbances: pings, settings, cancelled streams.
     fn act_up(&mut self, now: Time, network: &mut Network) {
-        let random = &mut self.random;
+        let random = &mut self.link.random;
         if self.habits.pays.is_due(now, random) {
             self.speaker.pay();
         }
@@ -513,7 +446,7 @@ impl Http2Client {
             self.speaker.change_settings(random);
         }
         if due.contains(&true) {
-            self.wake_after(NOW_AND_THEN * 2, network);
+            self.link.wake_after(NOW_AND_THEN * 2, network);
         }
     }
 
@@ -533,7 +466,7 @@ impl Http2Client {
         let codec = &self.speaker.codec;
         let is_ready = request.tunnel.is_none() || codec.has_peer_settings();
         if now < self.opens_after
-            || self.exchanges.len() > self.manners.pipelined_max
+            || self.exchanges.len() > self.link.manners.pipelined_max
             || codec.free_slots() == 0
             || !is_ready
         {
@@ -542,7 +475,7 @@ impl Http2Client {
         let is_guessed = !codec.has_peer_settings();
         let form = if request.tunnel.is_some() { RequestForm::Upgrade } else { RequestForm::Same };
         let is_end = match request.body {
-            RequestBody::Length(0) => self.random.chance(500),
+            RequestBody::Length(0) => self.link.random.chance(500),
             body => body == RequestBody::None && request.tunnel.is_none(),
         };
         let stream = self.speaker.ask(&head(&request), form, is_end);
@@ -551,14 +484,14 @@ impl Http2Client {
             _ if is_end => Sending::Done,
             _ if request.tunnel.is_some() => Sending::WaitsForTunnel,
             _ if request.expects_continue => {
-                self.wake_after(CONTINUE_PATIENCE, network);
+                self.link.wake_after(CONTINUE_PATIENCE, network);
                 Sending::Waits(now)
             }
             _ => Sending::Body,
         };
-        let cancelled_at = self.random.chance(self.habits.cancels).then(|| {
-            let span = self.random.span(Duration::from_secs(2));
-            self.wake_after(span, network);
+        let cancelled_at = self.link.random.chance(self.habits.cancels).then(|| {
+            let span = self.link.random.span(Duration::from_secs(2));
+            self.link.wake_after(span, network);
             now + span
         });
         self.exchanges.push(Exchange {
@@ -571,10 +504,10 @@ impl Http2Client {
             is_guessed,
         });
         self.begun += 1;
-        if self.random.chance(300) {
-            let span = self.random.span(self.manners.thinks);
+        if self.link.random.chance(300) {
+            let span = self.link.random.span(self.link.manners.thinks);
             self.opens_after = now + span;
-            self.wake_after(span, network);
+            self.link.wake_after(span, network);
         }
         true
     }
@@ -582,7 +515,7 @@ impl Http2Client {
     /// Sends a piece of each body that may be sent; returns whether it sent any.
     fn send_bodies(&mut self, now: Time, network: &mut Network) -> bool {
         let mut has_said = false;
-        let first = self.random.length_below(self.exchanges.len().max(1));
+        let first = self.link.random.length_below(self.exchanges.len().max(1));
         for place in 0..self.exchanges.len() {
             let place = (place + first) % self.exchanges.len();
             let Some(exchange) = self.exchanges.get_mut(place) else { continue };
@@ -591,13 +524,9 @@ impl Http2Client {
                 exchange.sending = Sending::Body;
             }
             if exchange.sending == Sending::Body {
-                has_said |= send_body(exchange, &mut self.speaker, &mut self.random);
+                has_said |= send_body(exchange, &mut self.speaker, &mut self.link.random);
             }
-            let (chance, pause_max) = self.manners.pauses;
-            if self.random.chance(chance) {
-                let pause = self.random.span(pause_max);
-                self.paused_until = now + pause;
-                self.wake_after(pause, network);
+            if self.link.may_pause(network) {
                 break;
             }
         }
@@ -621,7 +550,7 @@ impl Http2Client {
             return;
         }
         self.has_left = true;
-        if self.manners.leave == Leave::HalfClose {
+        if self.link.manners.leave == Leave::HalfClose {
             network.shutdown_write(end);
         } else if self.habits.sends_goaway {
             self.speaker.restore_settings();
@@ -651,34 +580,25 @@ impl Http2Client {
             let is_left = outcome == Outcome::Abandoned;
             ledger.settle(request.id, if is_left { outcome } else { Outcome::Unsent });
         }
-        self.stage = Stage::Over;
-        match (self.end.take(), quit) {
-            (Some(end), Quit::Close) => network.close(end),
-            (Some(end), Quit::BreakOff) => network.break_off(end),
-            (Some(end), Quit::Reset) => network.reset(end),
-            (None, _) => {}
-        }
+        self.link.end(quit, network);
     }
 }
 
 impl Asker for Http2Client {
     fn on_wake(&mut self, wake: Wake, network: &mut Network, ledger: &mut Ledger) {
-        match (self.stage, wake) {
-            (Stage::Waiting, Wake::Timer(START)) => self.connect(network, ledger),
-            (Stage::Connecting | Stage::Open, Wake::Timer(_)) => self.go_on(network, ledger),
-            (Stage::Connecting | Stage::Open, Wake::End(end)) if self.end == Some(end) => {
-                self.go_on(network, ledger);
-            }
-            _ => {}
+        match self.link.on_wake(wake, network) {
+            Step::Nothing => {}
+            Step::GoOn(end) => self.go_on(end, network, ledger),
+            Step::Lost => self.finish(network, ledger, Outcome::Unanswered, Quit::Close),
         }
     }
 
     fn is_over(&self) -> bool {
-        self.stage == Stage::Over
+        self.link.is_over()
     }
 
     fn is_owed(&self) -> bool {
-        self.stage != Stage::Over && !matches!(self.manners.leave, Leave::StopsReading(_))
+        self.link.is_owed()
     }
 
     fn moved_total(&self) -> u64 {
@@ -686,12 +606,12 @@ impl Asker for Http2Client {
     }
 
     fn describe(&self) -> String {
-        let Self { peer, end, stage, begun, ended, manners, habits, exchanges, .. } = self;
+        let Self { link, begun, ended, habits, exchanges, .. } = self;
         let windows = exchanges.iter().map(|exchange| self.speaker.room(exchange.stream));
         let windows: Vec<_> = windows.collect();
         format!(
-            "{peer:?} {end:?} {stage:?} of HTTP/2: {begun} of {} begun, {ended} ended, flushed: {}, \
-             left: {}, goes away: {}, may send {windows:?}, {manners:?}, {habits:?}, {exchanges:?}",
+            "HTTP/2 on {link:?}: {begun} of {} begun, {ended} ended, flushed: {}, left: {}, goes away: {}, \
+             may send {windows:?}, {habits:?}, {exchanges:?}",
             self.requests.len(),
             self.speaker.is_flushed(),
             self.has_left,

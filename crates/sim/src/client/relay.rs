@@ -5,44 +5,24 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use config::snapshot::Address;
-use proxy::time::Time;
 
-use super::{Leave, Manners, Quit};
+use super::link::{Link, Quit, Step};
+use super::{Leave, Manners};
 use crate::ledger::{Ledger, Outcome};
-use crate::network::{EndId, Network, Owner, PeerId, Wake};
+use crate::network::{EndId, Network, PeerId, Wake};
 use crate::plan::{RelayPlan, RequestPlan, fill_request, is_response};
 use crate::random::Random;
 use crate::simulation::Asker;
 
-/// Timers.
-const START: u64 = 0;
-const GO_ON: u64 = 1;
-
 /// A scripted client of relayed TCP.
 #[derive(Debug)]
 pub struct RelayClient {
-    peer: PeerId,
-    address: Address,
-    random: Random,
-    manners: Manners,
+    link: Link,
     request: RequestPlan,
     plan: RelayPlan,
-    stage: Stage,
-    end: Option<EndId>,
     outbound: Vec<u8>,
-    sent: usize,
     has_shut: bool,
     got: usize,
-    paused_until: Time,
-    reads_after: Time,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Waiting,
-    Connecting,
-    Open,
-    Over,
 }
 
 impl RelayClient {
@@ -60,37 +40,18 @@ impl RelayClient {
         fill_request(request.id, 0, &mut body);
         let mut outbound = RelayPlan::introduction(request.id).to_vec();
         outbound.extend(body);
-        network.wake_after(peer, START, delay);
         Self {
-            peer,
-            address,
-            random,
-            manners,
+            link: Link::new(peer, address, manners, delay, random, network),
             plan: RelayPlan::of(request.id),
             request,
-            stage: Stage::Waiting,
-            end: None,
             outbound,
-            sent: 0,
             has_shut: false,
             got: 0,
-            paused_until: Time::default(),
-            reads_after: Time::default(),
         }
     }
 
-    fn go_on(&mut self, network: &mut Network, ledger: &mut Ledger) {
-        let Some(end) = self.end else { return };
-        if self.stage == Stage::Connecting {
-            match network.connected(end) {
-                None => return,
-                Some(true) => self.stage = Stage::Open,
-                Some(false) => {
-                    return self.finish(Outcome::Unanswered, Quit::Close, network, ledger);
-                }
-            }
-        }
-        if matches!(self.manners.leave, Leave::StopsReading(_)) && self.got > 0 {
+    fn go_on(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        if matches!(self.link.manners.leave, Leave::StopsReading(_)) && self.got > 0 {
             if network.is_broken(end) {
                 self.finish(Outcome::Abandoned, Quit::Close, network, ledger);
             }
@@ -98,25 +59,18 @@ impl RelayClient {
         }
         // Its end is that of what it says.
         network.be_careful(end);
-        if network.now() >= self.reads_after {
+        if self.link.may_read(network.now()) {
             self.read(end, network, ledger);
         }
-        if self.stage == Stage::Open {
+        if self.link.is_open() {
             self.write(end, network, ledger);
         }
     }
 
     fn read(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        let bytes_max = self.manners.slow_reading.map_or(usize::MAX, |(bytes, _)| bytes);
         let mut data = Vec::new();
-        let result = network.recv_all(end, bytes_max, &mut data);
-        if let Some((bytes, pause)) = self.manners.slow_reading
-            && !data.is_empty()
-        {
-            let pause = pause.mul_f64(data.len() as f64 / bytes as f64);
-            self.reads_after = network.now() + pause;
-            network.wake_after(self.peer, GO_ON, pause);
-        }
+        let result = network.recv_all(end, self.link.read_bytes_max(), &mut data);
+        self.link.on_read(data.len(), network);
         let begun = self.got;
         self.got += data.len();
         if !self.is_right(begun, &data) {
@@ -126,7 +80,7 @@ impl RelayClient {
         let is_whole = self.got == self.plan.greeted_length();
         match result {
             Ok(false) => {}
-            Ok(true) if is_whole && self.sent == self.outbound.len() => {
+            Ok(true) if is_whole && self.link.sent == self.outbound.len() => {
                 self.finish(Outcome::Answered, Quit::Close, network, ledger);
             }
             Ok(true) if is_whole => {
@@ -159,23 +113,17 @@ impl RelayClient {
     }
 
     fn write(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        let limit = match self.manners.leave {
-            Leave::CloseAfter(bytes) | Leave::ResetAfter(bytes) => bytes,
-            Leave::Answered | Leave::HalfClose | Leave::StopsReading(_) => usize::MAX,
-        };
         loop {
-            let now = network.now();
-            if now < self.paused_until {
+            let bytes_max = self.link.send_bytes_max();
+            if !self.link.may_send(network.now()) {
                 return;
             }
-            if self.sent >= limit {
-                let is_reset = matches!(self.manners.leave, Leave::ResetAfter(_));
-                let quit = if is_reset { Quit::BreakOff } else { Quit::Close };
-                return self.finish(Outcome::Abandoned, quit, network, ledger);
+            if bytes_max == 0 {
+                return self.finish(Outcome::Abandoned, self.link.quit_early(), network, ledger);
             }
-            let rest = self.outbound.get(self.sent..).unwrap_or_default();
+            let rest = self.outbound.get(self.link.sent..).unwrap_or_default();
             if rest.is_empty() {
-                let is_said = self.manners.leave == Leave::HalfClose
+                let is_said = self.link.manners.leave == Leave::HalfClose
                     || self.got == self.plan.greeted_length();
                 if !self.has_shut && is_said {
                     self.has_shut = true;
@@ -185,78 +133,54 @@ impl RelayClient {
                 }
                 return;
             }
-            let wanted = 1 + self.random.size(rest.len().min(limit - self.sent) - 1);
+            let wanted = 1 + self.link.random.size(rest.len().min(bytes_max) - 1);
             match network.send_some(end, rest.get(..wanted).unwrap_or_default()) {
                 Ok(0) => return,
-                Ok(n) => self.sent += n,
+                Ok(n) => self.link.sent += n,
                 Err(_) => {
-                    self.manners.slow_reading = None;
+                    self.link.reads_on();
                     self.read(end, network, ledger);
-                    if self.stage == Stage::Open {
+                    if self.link.is_open() {
                         self.finish(Outcome::Truncated, Quit::Close, network, ledger);
                     }
                     return;
                 }
             }
-            let (chance, pause_max) = self.manners.pauses;
-            if self.random.chance(chance) {
-                let pause = self.random.span(pause_max);
-                self.paused_until = now + pause;
-                network.wake_after(self.peer, GO_ON, pause);
-            }
+            self.link.may_pause(network);
         }
     }
 
     fn finish(&mut self, outcome: Outcome, quit: Quit, network: &mut Network, ledger: &mut Ledger) {
         ledger.settle(self.request.id, outcome);
-        self.stage = Stage::Over;
-        match (self.end.take(), quit) {
-            (Some(end), Quit::Close) => network.close(end),
-            (Some(end), Quit::BreakOff) => network.break_off(end),
-            (Some(end), Quit::Reset) => network.reset(end),
-            (None, _) => {}
-        }
+        self.link.end(quit, network);
     }
 }
 
 impl Asker for RelayClient {
     fn on_wake(&mut self, wake: Wake, network: &mut Network, ledger: &mut Ledger) {
-        match (self.stage, wake) {
-            (Stage::Waiting, Wake::Timer(START)) => {
-                match network.connect(Owner::Peer(self.peer), &self.address) {
-                    Ok((end, _)) => {
-                        self.end = Some(end);
-                        self.stage = Stage::Connecting;
-                        self.go_on(network, ledger);
-                    }
-                    Err(_) => self.finish(Outcome::Unanswered, Quit::Close, network, ledger),
-                }
-            }
-            (Stage::Connecting | Stage::Open, Wake::Timer(_)) => self.go_on(network, ledger),
-            (Stage::Connecting | Stage::Open, Wake::End(end)) if self.end == Some(end) => {
-                self.go_on(network, ledger);
-            }
-            _ => {}
+        match self.link.on_wake(wake, network) {
+            Step::Nothing => {}
+            Step::GoOn(end) => self.go_on(end, network, ledger),
+            Step::Lost => self.finish(Outcome::Unanswered, Quit::Close, network, ledger),
         }
     }
 
     fn is_over(&self) -> bool {
-        self.stage == Stage::Over
+        self.link.is_over()
     }
 
     fn is_owed(&self) -> bool {
-        self.stage != Stage::Over && !matches!(self.manners.leave, Leave::StopsReading(_))
+        self.link.is_owed()
     }
 
     fn moved_total(&self) -> u64 {
-        (self.got + self.sent) as u64
+        (self.got + self.link.sent) as u64
     }
 
     fn describe(&self) -> String {
-        let Self { peer, end, stage, got, plan, sent, has_shut, manners, request, .. } = self;
+        let Self { link, got, plan, has_shut, request, .. } = self;
         format!(
-            "{peer:?} {end:?} {stage:?} of a relay: {got} read, {sent} of {} sent, shut: {has_shut}, \
-             {plan:?}, {manners:?}, {request:?}",
+            "a relay on {link:?}: {got} read, {} to send, shut: {has_shut}, {plan:?}, {request:?}",
             self.outbound.len(),
         )
     }

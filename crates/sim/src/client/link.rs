@@ -1,0 +1,212 @@
+//! The half of a client that no protocol is about: its connection to Strait, when it reads and writes, and
+//! how it leaves.
+
+use std::time::Duration;
+
+use config::snapshot::Address;
+use proxy::time::Time;
+
+use super::{Leave, Manners};
+use crate::network::{EndId, Network, Owner, PeerId, Wake};
+use crate::random::Random;
+
+/// Timers: it connects, or goes on with what it waits for.
+const START: u64 = 0;
+const GO_ON: u64 = 1;
+
+/// A client's connection, and what it is like to be at its other end.
+#[derive(Debug)]
+pub(super) struct Link {
+    peer: PeerId,
+    address: Address,
+    pub(super) random: Random,
+    pub(super) manners: Manners,
+    stage: Stage,
+    end: Option<EndId>,
+    /// Bytes that were sent.
+    pub(super) sent: usize,
+    /// It sends nothing before this time.
+    paused_until: Time,
+    reads_after: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    Connecting,
+    Open,
+    Over,
+}
+
+/// What a client does when it wakes up.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    Nothing,
+    /// It reads and writes.
+    GoOn(EndId),
+    /// There is no connection to be had.
+    Lost,
+}
+
+/// How a connection is given up.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Quit {
+    Close,
+    BreakOff,
+    Reset,
+}
+
+impl Link {
+    /// A connection to `address` that is asked for after `delay`.
+    pub(super) fn new(
+        peer: PeerId,
+        address: Address,
+        manners: Manners,
+        delay: Duration,
+        random: Random,
+        network: &mut Network,
+    ) -> Self {
+        network.wake_after(peer, START, delay);
+        Self {
+            peer,
+            address,
+            random,
+            manners,
+            stage: Stage::Waiting,
+            end: None,
+            sent: 0,
+            paused_until: Time::default(),
+            reads_after: Time::default(),
+        }
+    }
+
+    pub(super) fn on_wake(&mut self, wake: Wake, network: &mut Network) -> Step {
+        match (self.stage, wake) {
+            (Stage::Waiting, Wake::Timer(START)) => {
+                match network.connect(Owner::Peer(self.peer), &self.address) {
+                    Ok((end, _)) => {
+                        self.end = Some(end);
+                        self.stage = Stage::Connecting;
+                        self.step(network)
+                    }
+                    Err(_) => Step::Lost,
+                }
+            }
+            (Stage::Connecting | Stage::Open, Wake::Timer(_)) => self.step(network),
+            (Stage::Connecting | Stage::Open, Wake::End(end)) if self.end == Some(end) => {
+                self.step(network)
+            }
+            _ => Step::Nothing,
+        }
+    }
+
+    fn step(&mut self, network: &Network) -> Step {
+        let Some(end) = self.end else { return Step::Nothing };
+        if self.stage == Stage::Connecting {
+            match network.connected(end) {
+                None => return Step::Nothing,
+                Some(true) => self.stage = Stage::Open,
+                Some(false) => return Step::Lost,
+            }
+        }
+        Step::GoOn(end)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+
+    /// Whether Strait has to see to its end.
+    pub(super) fn is_owed(&self) -> bool {
+        self.stage != Stage::Over && !matches!(self.manners.leave, Leave::StopsReading(_))
+    }
+
+    // Reading.
+
+    /// Whether it reads, rather than pauses.
+    pub(super) fn may_read(&self, now: Time) -> bool {
+        now >= self.reads_after
+    }
+
+    /// Bytes that it reads at a time.
+    pub(super) fn read_bytes_max(&self) -> usize {
+        self.manners.slow_reading.map_or(usize::MAX, |(bytes, _)| bytes)
+    }
+
+    /// It has read so many: one that is slow pauses. Where buffers are tiny it gets less, and pauses less.
+    pub(super) fn on_read(&mut self, n: usize, network: &mut Network) {
+        if let Some((bytes, pause)) = self.manners.slow_reading
+            && n > 0
+        {
+            let pause = pause.mul_f64(n as f64 / bytes as f64);
+            self.reads_after = network.now() + pause;
+            self.wake_after(pause, network);
+        }
+    }
+
+    /// It reads all that is there, and pauses no more: a write has failed, and what Strait sent before is
+    /// still to be read.
+    pub(super) fn reads_on(&mut self) {
+        self.manners.slow_reading = None;
+        self.reads_after = Time::default();
+    }
+
+    // Writing.
+
+    /// Whether it sends, rather than pauses.
+    pub(super) fn may_send(&self, now: Time) -> bool {
+        now >= self.paused_until
+    }
+
+    /// Bytes that it sends yet before it leaves.
+    pub(super) const fn send_bytes_max(&self) -> usize {
+        match self.manners.leave {
+            Leave::CloseAfter(bytes) | Leave::ResetAfter(bytes) => bytes.saturating_sub(self.sent),
+            Leave::Answered | Leave::HalfClose | Leave::StopsReading(_) => usize::MAX,
+        }
+    }
+
+    /// How it leaves once it has sent as much as it wanted to.
+    pub(super) const fn quit_early(&self) -> Quit {
+        match self.manners.leave {
+            Leave::ResetAfter(_) => Quit::BreakOff,
+            _ => Quit::Close,
+        }
+    }
+
+    /// Pauses after a piece, or does not; returns whether it does.
+    pub(super) fn may_pause(&mut self, network: &mut Network) -> bool {
+        let (chance, pause_max) = self.manners.pauses;
+        let pauses = self.random.chance(chance);
+        if pauses {
+            let pause = self.random.span(pause_max);
+            self.pause(pause, network);
+        }
+        pauses
+    }
+
+    /// Sends nothing for a while.
+    pub(super) fn pause(&mut self, span: Duration, network: &mut Network) {
+        self.paused_until = network.now() + span;
+        self.wake_after(span, network);
+    }
+
+    pub(super) fn wake_after(&self, span: Duration, network: &mut Network) {
+        network.wake_after(self.peer, GO_ON, span);
+    }
+
+    /// The connection is over.
+    pub(super) fn end(&mut self, quit: Quit, network: &mut Network) {
+        self.stage = Stage::Over;
+        match (self.end.take(), quit) {
+            (Some(end), Quit::Close) => network.close(end),
+            (Some(end), Quit::BreakOff) => network.break_off(end),
+            (Some(end), Quit::Reset) => network.reset(end),
+            (None, _) => {}
+        }
+    }
+}
