@@ -82,6 +82,6 @@ fn fingerprint(json: &Json, keys: &[&str]) -> u64 {
     hash
 }
 
-/// FNV-1a, which is the same everywhere; nobody gains from a collision of their own configuration.
+/// FNV-1a, which is the same everywhere; an operator gains nothing by a collision in a configuration of their own.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;

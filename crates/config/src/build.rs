@@ -174,7 +174,7 @@ impl<'a, T: Copy> Names<'a, T> {
         Self { declared, known, others: Map::default(), groups: Map::default() }
     }
 
-    /// All that `name` stands for; a name that nobody declares is reported at `site`.
+    /// All that `name` stands for; a name without a declaration is reported at `site`.
     fn resolve_all(
         &mut self,
         name: &str,
@@ -188,7 +188,7 @@ impl<'a, T: Copy> Names<'a, T> {
         }
     }
 
-    /// What `name` stands for; a name that nobody declares is reported at `site`.
+    /// What `name` stands for; a name without a declaration is reported at `site`.
     fn resolve(
         &mut self,
         name: &str,

@@ -2,7 +2,7 @@
 //!
 //! The most specific wins, as in Envoy: criteria are gone through in a fixed order
 //! ([`Criterion::ALL`]), and of the chains that are left only those that are best by one are
-//! compared by the next. There is no way back, so that what wins can be told by looking at one
+//! compared by the next. There is no way back, so that what wins is found by looking at one
 //! criterion after the other: a chain that is best by its destination port wins over one that asks
 //! for a range of destinations, and if it does not match in the end, no chain does.
 //!

@@ -2,7 +2,7 @@
 //!
 //! A load either gives a whole snapshot or all of the text's errors; after errors the loader is as
 //! if it had not been asked. Parts of a snapshot that did not change are the former ones, shared,
-//! so that a load costs memory for its changes only, and workers are told the difference.
+//! so that a load costs memory for its changes only, and workers learn of the difference only.
 
 mod batch;
 mod deliveries;

@@ -1,6 +1,6 @@
 //! The one map of this crate.
 //!
-//! Its seed is fixed: keys are put in by whoever writes the configuration, never by a peer, so a
+//! Its seed is fixed: keys come from the configuration, never from a peer, so a
 //! peer can look things up but cannot fill a bucket. A fixed seed makes runs repeatable.
 
 use foldhash::fast::FixedState;

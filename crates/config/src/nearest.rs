@@ -9,7 +9,7 @@ pub(crate) fn nearest<'a>(
     written: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    // Cost is quadratic in the length; nobody misspells a name that long.
+    // Cost is quadratic in the length; names are not that long.
     if written.chars().nth(WRITTEN_CHARS_MAX).is_some() {
         return None;
     }

@@ -77,7 +77,7 @@ pub trait Outside {
     ///
     /// # Errors
     ///
-    /// If it trusts nobody.
+    /// If it has no trusted certificates.
     fn system_roots(&self) -> Result<Roots, RootsError>;
 
     /// Seconds since the Unix epoch, which the validity of certificates is compared with.

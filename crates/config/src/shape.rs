@@ -73,7 +73,7 @@ pub(crate) enum ShapeKind {
     Integer(Integer),
     /// A scalar with a parser of its own.
     Special(Special),
-    /// One of these, told apart by what they look like.
+    /// One of these, distinguished by what they look like.
     Either(Vec<Shape>),
 }
 

@@ -3,7 +3,7 @@
 //! The tree stands between the text and the typed `file::*`: it is checked against the shape of a
 //! configuration, what is wrong is reported and cut out ([`Value::Cut`]) or, where something has to
 //! stand, replaced by a stand-in about which nothing more is said, and the rest is read into types.
-//! So one mistake hides no other, and none is told twice.
+//! So one mistake hides no other, and none is reported twice.
 
 mod deserialize;
 mod environment;
@@ -21,8 +21,8 @@ use crate::findings::{Findings, Path, Position, Problem};
 pub(crate) struct Node {
     pub(crate) at: Position,
     pub(crate) value: Value,
-    /// Whether nobody wrote this: it stands for something that was reported as wrong or missing,
-    /// and what is wrong with it is nobody's mistake.
+    /// Whether this is not from the file: it stands for something that was reported as wrong or missing,
+    /// and what is wrong with it is not the file's mistake.
     pub(crate) is_stand_in: bool,
     /// Whether it reads as an entry that was lowered before (`unchanged`).
     pub(crate) is_known: bool,

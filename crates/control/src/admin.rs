@@ -1,6 +1,6 @@
 //! The admin interface: HTTP/1.1 for operators and scrapers, on the control thread.
 //!
-//! It asks the control loop and, through it, the workers, by messages that nobody waits for but the
+//! It asks the control loop and, through it, the workers, by messages that are waited for only by the
 //! one who asked: the slowest scraper stalls no worker. Built on hyper without a framework: there
 //! are a dozen paths and one method that is not GET.
 //!

@@ -3,7 +3,7 @@
 //! [`Control`] runs on a thread of its own, with a runtime of its own, and is the only owner of
 //! what it knows; the admin interface, the file watch and the signals send it messages. It knows
 //! the data path by what [`Workers`] offers and [`Report`]s say, and no more: workers go on when
-//! nobody reads their reports.
+//! their reports are not read.
 //!
 //! ```text
 //!   file watch ─┐                        ┌─► Workers (snapshots, drain, answers)

@@ -60,7 +60,7 @@ impl LogOutput {
     ///
     /// # Errors
     ///
-    /// The file cannot be opened for appending, or is a pipe that nobody reads.
+    /// The file cannot be opened for appending, or is a pipe without a reader.
     pub fn open(access_log: &AccessLog, folder: &Path) -> Result<Option<Self>, OpenError> {
         let style = style(access_log);
         let sink = match &access_log.output {
@@ -148,7 +148,7 @@ impl OpenError {
     }
 }
 
-/// Never waits for a pipe to be read by somebody: control opens the file, too.
+/// Never waits for the reader of a pipe: control opens the file, too.
 fn open(path: &Arc<Path>) -> Result<File, OpenError> {
     let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
     let opened =
@@ -161,7 +161,7 @@ fn open(path: &Arc<Path>) -> Result<File, OpenError> {
     waiting.map_err(|error| {
         let is_pipe = || std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
         let source = if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) && is_pipe() {
-            io::Error::other("nobody reads this pipe; start its reader first")
+            io::Error::other("this pipe has no reader; start its reader first")
         } else {
             error
         };
@@ -405,7 +405,7 @@ mod tests {
         let path: Arc<Path> = std::env::temp_dir().join(name).into();
         mknodat(CWD, &*path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         let error = open(&path).unwrap_err().to_string();
-        assert!(error.contains("nobody reads this pipe"), "{error}");
+        assert!(error.contains("this pipe has no reader"), "{error}");
         let reader = OpenOptions::new()
             .read(true)
             .custom_flags(OFlags::NONBLOCK.bits().cast_signed())

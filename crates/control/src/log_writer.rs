@@ -182,7 +182,7 @@ impl Writing {
         match command {
             Command::Names(names, done) => {
                 self.reader.set_names(names);
-                // Nobody waits any more if it took too long.
+                // The caller has left if it took too long.
                 let _ = done.send(());
             }
             Command::Output(output) => {

@@ -1,6 +1,6 @@
 //! What filters ask, and who answers.
 //!
-//! A filter that has to ask somebody suspends its exchange and names a topic. The binary registers
+//! A filter that has to ask a service suspends its exchange and names a topic. The binary registers
 //! one answerer a topic. A question of an unknown topic is never answered, so that its exchange
 //! ends with its deadline: letting it through unanswered could open what the filter closes.
 
@@ -10,7 +10,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// What a filter wants to be told.
+/// What a filter wants to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// Who is asked.
@@ -38,7 +38,7 @@ impl Answerers {
         self.0.insert(topic.into(), Box::new(move |payload| Box::pin(answerer(payload))));
     }
 
-    /// The answer to `question`, or none if nobody knows its topic.
+    /// The answer to `question`, or none if its topic has no handler.
     pub(crate) fn ask(&self, question: &Question) -> Option<Answering> {
         let answerer = self.0.get(&question.topic)?;
         Some(answerer(Arc::clone(&question.payload)))

@@ -3,7 +3,7 @@
 //! One thing at a time, in the order in which it comes: a signal, a changed file, a report, a query
 //! of the admin interface. None of it takes long: files are read and snapshots built and freed on a
 //! thread of their own. A new configuration is taken up in this order: text, snapshot and access log
-//! (there), sockets bound, names told to who needs them, then the workers. What fails before the last
+//! (there), sockets bound, names reported to who needs them, then the workers. What fails before the last
 //! step leaves the former configuration serving.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,7 +4,7 @@
 //! Kubernetes swaps a symbolic link two levels up, and both leave a watch on the old file behind.
 //! So the directory that a path names is watched, and the one in which the file really lies. A
 //! directory that is not there yet is waited for in the nearest one above it that is.
-//! A change is told once things have been quiet for [`QUIET`]; whether any content differs is for
+//! A change is reported once things have been quiet for [`QUIET`]; whether any content differs is for
 //! the receiver to see.
 
 use std::collections::BTreeSet;
@@ -72,7 +72,7 @@ impl FileWatch {
 }
 
 impl WatchList {
-    /// Watches `paths` in place of those before. If they are others, a change is told, since what was
+    /// Watches `paths` in place of those before. If they are others, a change is reported, since what was
     /// written before they were watched is not seen by the watch.
     pub(crate) fn set(&self, paths: Vec<PathBuf>) {
         self.paths.send_if_modified(|listed| {

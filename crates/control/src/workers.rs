@@ -1,4 +1,4 @@
-//! What control needs of the data path, and what it is told by it.
+//! What control needs of the data path, and what it hears from it.
 //!
 //! The binary implements [`Workers`] with the workers' mailboxes; tests implement it with a list.
 
@@ -126,7 +126,7 @@ pub enum Report<W: Workers> {
         /// Which, from 0.
         worker: u32,
     },
-    /// A worker has ended as it was told to.
+    /// A worker has ended as it was asked to.
     Stopped {
         /// Which, from 0.
         worker: u32,

@@ -1,4 +1,4 @@
-//! Control with workers that are only a list of what they were told.
+//! Control with workers that are only a list of what they were sent.
 #![expect(clippy::unwrap_used, reason = "test code outside of test functions")]
 
 use std::io::{Read, Write};
@@ -39,10 +39,10 @@ mod certificate {
         include_str!("../../config/tests/certificates/tenants.key");
 }
 
-/// Workers that note what they are told.
+/// Workers that note what they are sent.
 #[derive(Debug)]
 struct Notebook {
-    told: Arc<Mutex<Vec<String>>>,
+    noted: Arc<Mutex<Vec<String>>>,
     refuses: Arc<AtomicBool>,
     holds_moves: Arc<AtomicBool>,
 }
@@ -73,7 +73,7 @@ impl control::Mover for Mover {
 
 impl Notebook {
     fn note(&self, text: String) {
-        self.told.lock().unwrap().push(text);
+        self.noted.lock().unwrap().push(text);
     }
 }
 
@@ -106,7 +106,7 @@ impl Workers for Notebook {
     }
 
     fn mover(&self) -> Option<Mover> {
-        let (notes, holds) = (Arc::clone(&self.told), Arc::clone(&self.holds_moves));
+        let (notes, holds) = (Arc::clone(&self.noted), Arc::clone(&self.holds_moves));
         Some(Mover { notes, holds })
     }
 
@@ -156,7 +156,7 @@ impl Workers for Notebook {
 
 /// A control thread and all its ends.
 struct Running {
-    told: Arc<Mutex<Vec<String>>>,
+    noted: Arc<Mutex<Vec<String>>>,
     refuses: Arc<AtomicBool>,
     holds_moves: Arc<AtomicBool>,
     reports: Sender<Report<Notebook>>,
@@ -173,10 +173,10 @@ impl Running {
     fn start_with(mut config: ConfigFile<()>, sources: Vec<Box<dyn Source>>) -> Self {
         let candidate = config.load().unwrap();
         let mut first = config.keep(candidate);
-        let (told, refuses): (Arc<Mutex<Vec<_>>>, Arc<AtomicBool>) = Default::default();
+        let (noted, refuses): (Arc<Mutex<Vec<_>>>, Arc<AtomicBool>) = Default::default();
         let holds_moves = Arc::new(AtomicBool::default());
         let workers = Notebook {
-            told: Arc::clone(&told),
+            noted: Arc::clone(&noted),
             refuses: Arc::clone(&refuses),
             holds_moves: Arc::clone(&holds_moves),
         };
@@ -206,7 +206,7 @@ impl Running {
             version: "0.0.0",
         });
         let thread = std::thread::spawn(move || control.run());
-        Self { told, refuses, holds_moves, reports: sender, steps, admin, thread }
+        Self { noted, refuses, holds_moves, reports: sender, steps, admin, thread }
     }
 
     fn fixed() -> Self {
@@ -217,9 +217,9 @@ impl Running {
         self.reports.blocking_send(report).unwrap();
     }
 
-    /// Waits until the workers were told `text`.
+    /// Waits until the workers were sent `text`.
     fn wait_for(&self, text: &str) {
-        until(text, || self.told.lock().unwrap().iter().any(|told| told == text));
+        until(text, || self.noted.lock().unwrap().iter().any(|noted| noted == text));
     }
 
     fn ask(&self, method: &str, path: &str) -> String {
@@ -448,7 +448,7 @@ fn it_is_ready_when_every_worker_has_started_and_not_while_draining() {
     control.wait_for("drain");
     assert!(control.ask("GET", "/ready").contains("draining\n"));
     assert!(control.ask("POST", "/drain").contains(" 202 "), "a second time is no second drain");
-    assert_eq!(*control.told.lock().unwrap(), ["drain"]);
+    assert_eq!(*control.noted.lock().unwrap(), ["drain"]);
     assert_eq!(control.end(), Outcome::Drained);
 }
 
@@ -492,11 +492,11 @@ fn connections_that_are_being_answered_are_not_closed_for_others() {
         stream
     };
     let waiting: Vec<_> = (0..64).map(|_| ask("/connections")).collect();
-    until("all questions", || control.told.lock().unwrap().len() == 64);
+    until("all questions", || control.noted.lock().unwrap().len() == 64);
     let mut later = ask("/healthz");
     for request in 0..128 {
         let described = Described::default();
-        until("a question", || control.told.lock().unwrap().len() > request);
+        until("a question", || control.noted.lock().unwrap().len() > request);
         let request = u64::try_from(request).unwrap();
         control.report(Report::Described { request, described });
     }
@@ -517,7 +517,7 @@ fn a_question_is_answered_where_it_was_asked_and_an_unknown_topic_never() {
     control.report(question(7, "whisper"));
     control.report(question(8, "shout"));
     control.wait_for("8 on 1: HELLO");
-    assert_eq!(control.told.lock().unwrap().len(), 1);
+    assert_eq!(control.noted.lock().unwrap().len(), 1);
     assert_eq!(control.end(), Outcome::Drained);
 }
 
@@ -545,11 +545,11 @@ fn retired_snapshots_are_freed_here() {
 fn connections_are_asked_for_and_shown() {
     let control = Running::fixed();
     let reports = control.reports.clone();
-    let told = Arc::clone(&control.told);
+    let noted = Arc::clone(&control.noted);
     let answering = std::thread::spawn(move || {
         for (worker, request) in [(0, 0), (1, 1)] {
             let asked = format!("describe {worker} from 0, request {request}");
-            until(&asked, || told.lock().unwrap().contains(&asked));
+            until(&asked, || noted.lock().unwrap().contains(&asked));
             let connections = if worker == 0 { some_connections() } else { Vec::new() };
             let described = Described { connections, next: None };
             reports.blocking_send(Report::Described { request, described }).unwrap();
@@ -655,7 +655,7 @@ fn nothing_that_needs_every_connection_in_its_place_begins_while_one_is_on_its_w
         "moved 0.2.0",
         "drain",
     ];
-    assert_eq!(*control.told.lock().unwrap(), expected);
+    assert_eq!(*control.noted.lock().unwrap(), expected);
     let control = Arc::into_inner(control).unwrap();
     assert_eq!(control.end(), Outcome::Drained);
     std::fs::remove_dir_all(&folder).unwrap();
@@ -695,7 +695,7 @@ fn a_configuration_whose_listeners_cannot_be_bound_leaves_no_trace() {
     control.refuses.store(true, Ordering::Relaxed);
     std::fs::write(&path, CONFIG.replace("edge", "rim")).unwrap();
     until("the refusal", || control.ask("GET", "/config").contains("listener rim: cannot listen"));
-    assert_eq!(*control.told.lock().unwrap(), [""; 0]);
+    assert_eq!(*control.noted.lock().unwrap(), [""; 0]);
 
     // Had the refused one counted, going back would remove its listener.
     control.refuses.store(false, Ordering::Relaxed);

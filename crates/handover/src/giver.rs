@@ -168,7 +168,7 @@ struct Batch {
 }
 
 impl Giver {
-    /// A giver to which somebody has just connected.
+    /// A giver to which a taker has just connected.
     #[must_use]
     pub fn new(
         program: &str,

@@ -457,7 +457,7 @@ impl Taker {
 
     fn stop(&mut self, failure: Failure) {
         self.state = State::Ended;
-        // The caller lets everything go first; then the giver may be told.
+        // The caller lets everything go first; then the giver may learn of it.
         self.actions.push_back(TakerAction::Stop(failure));
     }
 

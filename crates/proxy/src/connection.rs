@@ -123,7 +123,7 @@ pub(crate) enum Life {
     LingerWhenSent,
     /// Our side is shut; reading until the downstream closes.
     Lingering,
-    /// As above, after a handshake of TLS that failed; the downstream was told why.
+    /// As above, after a handshake of TLS that failed; the downstream has got an alert.
     Refused,
 }
 

@@ -112,7 +112,7 @@ pub struct Exchange {
     pub(crate) record: ExchangeRecord,
     /// What it is as a call of gRPC, if it is one.
     pub(crate) call: Option<Box<Call>>,
-    /// How a client of HTTP/1 is told that its upgrade was granted by an upstream of HTTP/2.
+    /// How a client of HTTP/1 learns that its upgrade was granted by an upstream of HTTP/2.
     pub(crate) handshake: Option<Box<Handshake>>,
     /// Whether its client sends the body, or takes the response, below the least rate.
     pub(crate) is_request_slow: bool,

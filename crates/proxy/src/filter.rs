@@ -69,7 +69,7 @@ pub struct Reply {
     pub reason: &'static str,
 }
 
-/// What a suspended filter waits to be told: data, so that it can be written down with its
+/// What a suspended filter waits for: data, so that it can be written down with its
 /// exchange and be asked again elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {

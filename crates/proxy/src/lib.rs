@@ -9,7 +9,7 @@
 //!
 //! | folder of `proxy` | has |
 //! |---|---|
-//! | `listen` | connections are accepted, told apart, relayed, and end with their listener or their age |
+//! | `listen` | connections are accepted, detected, relayed, and end with their listener or their age |
 //! | `receive` | handshakes and records of TLS, what peers send becomes elements, elements reach their exchange |
 //! | `request` | a request goes through filters and routing to an upstream connection |
 //! | `response` | a response, or an answer of our own, goes to the client |

@@ -45,7 +45,7 @@ pub enum Op {
     Ask {
         /// The exchange that waits.
         exchange: ExchangeKey,
-        /// What it waits to be told.
+        /// What it waits for.
         question: Question,
     },
     /// Tell control that so many connections of a listener were closed: its clients held more than its

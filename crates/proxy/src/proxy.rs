@@ -1,6 +1,6 @@
 //! Everything that one worker's connections are, and the events that move it.
 //!
-//! Methods named `on_*` are told what happened; [`Proxy::poll_op`] says what to do next. A method
+//! Methods named `on_*` take what happened; [`Proxy::poll_op`] says what to do next. A method
 //! that finds its key stale does nothing: what it is about is over.
 
 pub(crate) mod describe;
@@ -309,7 +309,7 @@ impl Proxy {
     }
 
     /// The connection is broken or closed on both sides while it is held back from reading. An
-    /// upstream's last bytes may still be there to read, and those of a downstream that was told all
+    /// upstream's last bytes may still be there to read, and those of a downstream that was sent all
     /// that there is: only another downstream is given up.
     pub fn on_hangup(&mut self, key: ConnKey, now: Time) {
         let is_gone = |connection: &Connection| {

@@ -328,7 +328,7 @@ impl<'a> Files<'a> {
                     (site.key("ca"), Problem::new(error.to_string(), hint))
                 } else {
                     let problem = Problem::new(
-                        "this system trusts nobody: it has no certificates of authorities",
+                        "this system has no certificates of authorities, so that it trusts no peer",
                         "install `ca-certificates`, or name a file with `ca`",
                     );
                     (*site, problem)

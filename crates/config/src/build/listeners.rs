@@ -218,7 +218,7 @@ fn listener<F>(
     listener.chains = ListenerChains::new(chains, context.kinds.protocols());
     listener.chain_names = ChainNames::new(&listener);
     if listener.tls.is_some() && !listener.has_default {
-        let rule = "what no chain matches is closed, so that nobody meets this: chains have `tls` of their own";
+        let rule = "what no chain matches is closed, so that no connection meets this: chains have `tls` of their own";
         let hint = "move it into the chains that need it";
         site.key("tls").warning(context.findings, Problem::new(rule, hint));
     }
@@ -536,7 +536,7 @@ fn protocol(
     is_needed: bool,
     findings: &mut Findings<'_>,
 ) -> ListenerProtocol {
-    // What is written and wrong is told as such.
+    // What is written and wrong is reported as such.
     let is_written = |key: &str| site.key(key).is_written() || site.is_cut(key);
     let relays = is_written("cluster") || is_written("clusters");
     let mut refuse = |key: &str, rule: &'static str, hint: &'static str| {

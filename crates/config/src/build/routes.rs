@@ -282,7 +282,7 @@ fn warn_other_case(
     site.warning(findings, problem);
 }
 
-/// A rule for clients that none of its listeners asks for certificates is met by nobody.
+/// A rule for clients that none of its listeners asks for certificates matches no request.
 pub(super) fn check_clients(file: &file::File, site: &Site<'_>, findings: &mut Findings<'_>) {
     let listeners = file.listeners.iter();
     let ends = listeners.flat_map(|listener| {
@@ -309,7 +309,7 @@ pub(super) fn check_clients(file: &file::File, site: &Site<'_>, findings: &mut F
     }
 }
 
-/// A rule with slashes in a row is met by nobody where all of its listeners merge them.
+/// A rule with slashes in a row matches no request where all of its listeners merge them.
 pub(super) fn check_slashes(file: &file::File, site: &Site<'_>, findings: &mut Findings<'_>) {
     let mut kept = BTreeSet::new();
     let mut merged = BTreeSet::new();

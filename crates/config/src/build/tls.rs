@@ -65,7 +65,7 @@ pub(super) fn listener<F>(
     if file.early_data {
         check_early_data(file, spoken, site, context.findings);
     }
-    // Of what is not whole, a context would say something that is nobody's mistake.
+    // Of what is not whole, a context would report mistakes that are not in the file.
     if context.findings.errors_len() > mistakes
         || site.node().has_cut()
         || context.files.missing().next().is_some()
@@ -141,7 +141,7 @@ fn own_scope(source: &ListenerTlsSource) -> [u8; 32] {
     SharedTickets::scope_of(&parts)
 }
 
-/// Early data may be sent again by anybody who saw it, so that only requests that are safe can be
+/// Early data may be sent again by each hop that saw it, so that only requests that are safe can be
 /// in it, and each session is good for it once. `site` is that of `tls`.
 fn check_early_data(
     file: &file::ListenerTls,
@@ -173,7 +173,7 @@ fn ticket_keys<F>(
 ) -> Vec<Arc<TicketKeySource>> {
     let list = site.key("session_ticket_files");
     if !file.session_tickets && list.is_written() {
-        let rule = "without `session_tickets`, nobody needs these";
+        let rule = "without `session_tickets`, these are not used";
         list.error(context.findings, Problem::new(rule, "remove one of the two"));
         return Vec::new();
     }
@@ -376,11 +376,11 @@ fn peer_names(
     let is_written = |key: &str| site.has_key(key);
     if file.verify == FileVerify::Off {
         for key in ["ca", "crl", "names"].into_iter().filter(|key| is_written(key)) {
-            let rule = "with `verify: off`, nobody looks at this";
+            let rule = "with `verify: off`, this is not checked";
             site.key(key).error(findings, Problem::new(rule, "remove one of the two"));
         }
         if !site.is_cut("verify") {
-            let rule = "whoever is on the way to this cluster can read and change everything";
+            let rule = "a machine on the way to this cluster can read and change everything";
             let hint = "name the CA of its endpoints with `ca`";
             site.key("verify").warning(findings, Problem::new(rule, hint));
         }
@@ -483,7 +483,7 @@ pub(super) fn peer_name(text: &str) -> Result<Box<str>, Problem> {
     }
 }
 
-/// Who vouches for endpoints, if anybody has to.
+/// The CAs of endpoints, if certificates are checked.
 fn trust<F>(
     file: &file::ClusterTls,
     site: &Site<'_>,
@@ -534,7 +534,7 @@ fn known_suites(
 ) -> Vec<tls::CipherSuite> {
     let mut known = Vec::new();
     for (CipherSuite(suite), site) in written.iter().flatten().zip(site.items()) {
-        // An empty range is told where it stands.
+        // An empty range is reported where it stands.
         if !versions.is_empty() && !versions.contains(&suite.version()) {
             let key = if suite.version() > *versions.end() { "max_version" } else { "min_version" };
             let rule = format!("this suite is of {}, which `{key}` rules out", suite.version());

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::defaults;
 use crate::units::{Period, Size};
 
-/// What one connection of HTTP/2 may hold, which its peer is told in SETTINGS. A change concerns
+/// What one connection of HTTP/2 may hold, which SETTINGS tell its peer. A change concerns
 /// connections that are opened after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -382,7 +382,7 @@ pub enum ForwardClientCert {
     AppendForward,
     /// The client's certificate takes its place.
     SanitizeSet,
-    /// It goes on as it came, whoever sent it: for a listener that only trusted proxies reach.
+    /// It goes on as it came, from any client: for a listener that only trusted proxies reach.
     AlwaysForwardOnly,
 }
 

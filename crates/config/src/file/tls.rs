@@ -53,7 +53,7 @@ pub struct ListenerTls {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub session_ticket_files: Vec<String>,
     /// Whether clients that come back may send requests along with their hello, and be answered a round trip earlier (TLS
-    /// 1.3, 0-RTT). Whoever saw such a request can send it again, so that only safe methods are let through
+    /// 1.3, 0-RTT). Each hop that saw such a request can send it again, so that only safe methods are let through
     /// (`GET`, `HEAD`, `OPTIONS`, `TRACE`), with `early-data: 1` for the service to see (RFC 8470); others are answered
     /// with 425, for the client to send again at once. Sessions are remembered by this process, up to 16,384 here,
     /// and each is good once.
@@ -232,7 +232,7 @@ pub enum Verify {
     /// It is.
     #[default]
     On,
-    /// Any certificate is taken, so that whoever is on the way can read and change everything.
+    /// Any certificate is taken, so that a machine on the way can read and change everything.
     Off,
 }
 

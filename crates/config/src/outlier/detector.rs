@@ -237,7 +237,7 @@ fn schedule(watched: &mut Watched, policy: &Outlier, now: Duration) {
     };
 }
 
-/// Endpoints that nothing is remembered of begin anew: nobody else ejects.
+/// Endpoints that nothing is remembered of begin anew: this machine alone ejects.
 fn begin_anew(watched: &mut Watched, cluster: &Cluster) {
     watched.kept.clear();
     let ejected = |id| watched.histories.get(&id).is_some_and(|history| history.ejection.is_some());

@@ -2,7 +2,7 @@
 //!
 //! What is taken out counts as absent afterwards. Where something has to stand, as the address of a
 //! listener does, a stand-in of its type takes the place: it fits the type and nothing more, and
-//! what is wrong with its meaning is not told. So what is left can be read into types and checked
+//! what is wrong with its meaning is not reported. So what is left can be read into types and checked
 //! for its meaning, entry by entry, and one run reports mistakes of both kinds.
 
 use super::{Field, Format, Integer, Object, Shape, ShapeKind, Special};
@@ -157,7 +157,7 @@ fn stand_in(shape: &Shape, at: Position) -> Node {
         ShapeKind::List { .. } => Value::List(Vec::new()),
         ShapeKind::Text => Value::Scalar { text: "".into(), is_plain: false },
         ShapeKind::Word(_) | ShapeKind::Boolean | ShapeKind::Integer(_) => plain(&example(shape)),
-        // Port 0 is nobody's.
+        // Port 0 belongs to no service.
         ShapeKind::Special(Special { format: Format::Address | Format::Endpoint, .. }) => {
             plain("0.0.0.0:0")
         }
@@ -192,7 +192,7 @@ fn unknown_key(key: &str, object: &Object, meant: &[(String, String)]) -> Proble
 /// The alternative that `node` was meant to be, by what it looks like.
 fn choose<'a>(shapes: &'a [Shape], node: &Node) -> Option<&'a Shape> {
     let fits = |shape: &&Shape| looks_like(&shape.kind, node);
-    // A word is tried last where it is not spelt right, so that a mistake in it is told as such. Of several kinds
+    // A word is tried last where it is not spelt right, so that a mistake in it is reported as such. Of several kinds
     // of maps it is the one whose required keys stand.
     let exactly = |shape: &&Shape| match &shape.kind {
         ShapeKind::Word(words) => words.iter().any(|(word, _)| Some(word.as_str()) == node.text()),

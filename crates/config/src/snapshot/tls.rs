@@ -116,11 +116,11 @@ pub struct ClientTrust {
 pub struct ClusterTls {
     /// What handshakes are made with.
     pub context: Arc<ClientContext>,
-    /// The same for relayed connections and tunnels, whose protocol nobody here knows: it offers none.
+    /// The same for relayed connections and tunnels, whose protocol is not known here: it offers none.
     /// Only there if a listener relays to this cluster, or a rule takes `CONNECT` for it.
     pub relay_context: Option<Arc<ClientContext>>,
     /// The name that endpoints are asked for, in lower case. Without one, `source.names` has those that
-    /// count, or nobody looks.
+    /// count, or none is checked.
     pub server_name: Option<Arc<str>>,
     /// What the contexts were made from.
     pub source: ClusterTlsSource,
@@ -190,7 +190,7 @@ impl Signing {
     const BATCHED: ProviderId = ProviderId(1);
     const THREAD: ProviderId = ProviderId(2);
 
-    /// Whom the key's certificate names; none for nobody.
+    /// The identity in the key's certificate; none if it names none.
     #[must_use]
     pub const fn provider(self) -> Option<ProviderId> {
         match self {

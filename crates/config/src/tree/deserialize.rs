@@ -21,7 +21,7 @@ pub(crate) fn deserialize<T: DeserializeOwned>(node: &Node) -> Result<T, Mismatc
 #[derive(Debug)]
 pub(crate) struct Mismatch {
     pub(crate) at: Option<Position>,
-    /// Whether it is about a stand-in, hence nobody's mistake.
+    /// Whether it is about a stand-in, hence not the file's mistake.
     pub(crate) is_about_stand_in: bool,
     pub(crate) message: String,
 }

@@ -193,7 +193,7 @@ fn collect_undocumented(schema: &serde_json::Value, found: &mut Vec<String>) {
     }
 }
 
-/// What an editor is told is as strict as the program: no key may be null, and no object takes
+/// The schema that an editor reads is as strict as the program: no key may be null, and no object takes
 /// keys that it does not know.
 #[test]
 fn the_schema_is_closed_and_has_no_nulls() {

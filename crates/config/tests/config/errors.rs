@@ -2132,13 +2132,16 @@ fn ranges_of_chains_are_told_with_their_place_and_hide_no_other_mistake() {
         .replace("    address: 127.0.0.1:81\n", &format!("    address: 127.0.0.1:81\n{chains}"))
         .replace("cluster: api", "cluster: apj");
     let found = errors(&text);
-    let told = |path: &str, value: &str, hint: &str| {
+    let reported = |path: &str, value: &str, hint: &str| {
         found.iter().any(|f| f.path == path && f.value == value && f.hint.contains(hint))
     };
     let place = "listeners[1].chains[0].match";
-    assert!(told(&format!("{place}.sources[1]"), "\"10.0.0.1/8\"", "10.0.0.0/8"), "{found:#?}");
-    assert!(told(&format!("{place}.destinations[0]"), "\"nowhere\"", "10.0.0.0/8"), "{found:#?}");
-    assert!(told("routes[0].rules[2].cluster", "\"apj\"", "api"), "{found:#?}");
+    assert!(reported(&format!("{place}.sources[1]"), "\"10.0.0.1/8\"", "10.0.0.0/8"), "{found:#?}");
+    assert!(
+        reported(&format!("{place}.destinations[0]"), "\"nowhere\"", "10.0.0.0/8"),
+        "{found:#?}"
+    );
+    assert!(reported("routes[0].rules[2].cluster", "\"apj\"", "api"), "{found:#?}");
     assert_eq!(found.len(), 3, "{found:#?}");
 }
 

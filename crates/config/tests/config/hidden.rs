@@ -1,7 +1,7 @@
-//! No mistake hides another, and none is told twice.
+//! No mistake hides another, and none is reported twice.
 //!
 //! A file with mistakes of meaning in every kind of entry is spoilt at every other place in turn:
-//! each time, all of those mistakes are told, and the new one, and nothing else.
+//! each time, all of those mistakes are reported, and the new one, and nothing else.
 
 use std::collections::BTreeSet;
 
@@ -158,9 +158,9 @@ fn mistakes() -> BTreeSet<String> {
 
 #[test]
 fn the_file_has_the_mistakes_that_it_is_meant_to_have() {
-    let told = paths_told(&wrong());
-    assert_eq!(told.len(), mistakes().len());
-    assert_eq!(told.into_iter().collect::<BTreeSet<_>>(), mistakes());
+    let reported = paths_told(&wrong());
+    assert_eq!(reported.len(), mistakes().len());
+    assert_eq!(reported.into_iter().collect::<BTreeSet<_>>(), mistakes());
 }
 
 #[test]
@@ -171,13 +171,13 @@ fn a_value_of_the_wrong_kind_anywhere_hides_nothing_and_is_told_once() {
         let mut file = wrong();
         let value = file.pointer_mut(&place).unwrap();
         *value = if value.is_array() { json!({}) } else { json!([[]]) };
-        let told = paths_told(&file);
+        let reported = paths_told(&file);
         let expected = mistakes();
-        assert_eq!(told.len(), expected.len() + 1, "{place}: {told:#?}");
-        let told = told.into_iter().collect::<BTreeSet<_>>();
+        assert_eq!(reported.len(), expected.len() + 1, "{place}: {reported:#?}");
+        let reported = reported.into_iter().collect::<BTreeSet<_>>();
         // Of a list in place of a name, it is the item that is no name.
-        let more: Vec<_> = told.difference(&expected).collect();
-        assert!(told.is_superset(&expected), "{place}: {told:#?}");
+        let more: Vec<_> = reported.difference(&expected).collect();
+        assert!(reported.is_superset(&expected), "{place}: {reported:#?}");
         assert!(
             matches!(&more[..], [path] if path.starts_with(&path_of(&place))),
             "{place}: {more:?}"
@@ -192,15 +192,15 @@ fn a_key_that_is_missing_anywhere_hides_nothing_and_is_told_once_if_at_all() {
         let (parent, key) = place.rsplit_once('/').unwrap();
         let Some(Value::Object(entries)) = file.pointer_mut(parent) else { continue };
         entries.remove(key).unwrap();
-        let told = paths_told(&file);
+        let reported = paths_told(&file);
         let expected = mistakes();
-        let more: Vec<_> = told.iter().filter(|path| !expected.contains(*path)).collect();
-        assert_eq!(told.len() - more.len(), expected.len(), "{place}: {told:#?}");
+        let more: Vec<_> = reported.iter().filter(|path| !expected.contains(*path)).collect();
+        assert_eq!(reported.len() - more.len(), expected.len(), "{place}: {reported:#?}");
         assert!(more.len() <= 1, "{place}: {more:?}");
     }
 }
 
-/// A file's text and all that is told of it.
+/// A file's text and all that is reported of it.
 #[test]
 fn an_entry_whose_required_key_is_wrong_is_looked_at_all_the_same() {
     for (text, paths) in [
@@ -227,7 +227,7 @@ clusters:
                 "clusters[0].connect_timeout",
             ][..],
         ),
-        // Neither the name that cannot be read nor the one that is missing is anybody's.
+        // Neither the name that cannot be read nor the one that is missing is reported.
         (
             r#"
 listeners:
@@ -309,11 +309,11 @@ routes:
         ),
     ] {
         let Err(errors) = loader().load("f", text) else { panic!("errors are expected: {text}") };
-        let mut told: Vec<_> = errors.errors.iter().map(|error| error.path.as_str()).collect();
+        let mut reported: Vec<_> = errors.errors.iter().map(|error| error.path.as_str()).collect();
         let mut expected = paths.to_vec();
-        told.sort_unstable();
+        reported.sort_unstable();
         expected.sort_unstable();
-        assert_eq!(told, expected, "{errors}");
+        assert_eq!(reported, expected, "{errors}");
     }
 }
 

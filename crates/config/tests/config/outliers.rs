@@ -144,7 +144,7 @@ proptest! {
             prop_assert_eq!(ejected.len(), detector.ejections(cluster.id).count());
             let group = &cluster.view.levels(None)[0];
             prop_assert_eq!(group.available(), u32::try_from(endpoints - ejected.len()).ok());
-            // A request finds a group as long as there is anybody, or panic lets it.
+            // A request finds a group as long as it has an endpoint, or panic lets it.
             let level = view::level(cluster.view.levels(None), cluster.panic, || die);
             prop_assert!(level.is_some());
         }

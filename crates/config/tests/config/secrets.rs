@@ -23,8 +23,8 @@ routes:
     )
 }
 
-/// Everything that is told of a wrong text, for people and for programs.
-fn told(text: &str) -> String {
+/// Everything that is reported of a wrong text, for people and for programs.
+fn reported(text: &str) -> String {
     let Err(errors) = loader().load("f", text) else { panic!("an error is expected: {text}") };
     format!("{errors}\n{}", serde_json::to_string(&errors).unwrap())
 }
@@ -49,34 +49,34 @@ fn no_error_in_or_beside_a_secret_tells_it() {
         "\n          request:\n            set:\n              password:\n                \"a\n                 5453453 \\q\"",
         "\n          request:\n            set:\n              x-secret: !tag 5453453",
     ] {
-        let told = told(&with(filter));
-        assert!(!told.contains("5453453"), "{filter}\n{told}");
-        assert!(told.contains("f:"), "{told}");
+        let reported = reported(&with(filter));
+        assert!(!reported.contains("5453453"), "{filter}\n{reported}");
+        assert!(reported.contains("f:"), "{reported}");
     }
 }
 
 #[test]
 fn what_stands_under_another_name_is_told_with_its_line() {
     let text = with("{ request: { set: { x-a: 5453453 } } }");
-    let told = told(&text);
-    assert!(told.contains("x-a: 5453453: text is needed here; put it in quotes"), "{told}");
-    assert!(told.contains("\n  |       - headers: { request"), "{told}");
+    let reported = reported(&text);
+    assert!(reported.contains("x-a: 5453453: text is needed here; put it in quotes"), "{reported}");
+    assert!(reported.contains("\n  |       - headers: { request"), "{reported}");
 }
 
 #[test]
 fn of_a_secret_all_but_the_value_is_told() {
-    let told = told(&with("{ request: { set: { x-token: 5453453 } } }"));
-    let first = told.lines().next().unwrap();
+    let reported = reported(&with("{ request: { set: { x-token: 5453453 } } }"));
+    let first = reported.lines().next().unwrap();
     assert_eq!(
         first,
         "f:5:47: listeners[0].filters[0].headers.request.set.x-token: ***: text is needed here; \
          what would be right is not shown, since it may tell the secret"
     );
     // The key is none, and a hint about it tells nothing.
-    let told = self::told("listeners: []\ntokens: {}\n");
+    let reported = self::reported("listeners: []\ntokens: {}\n");
     assert!(
-        told.starts_with("f:2:1: tokens: \"tokens\": this key is unknown; known are"),
-        "{told}"
+        reported.starts_with("f:2:1: tokens: \"tokens\": this key is unknown; known are"),
+        "{reported}"
     );
 }
 

@@ -290,7 +290,7 @@ fn files_that_are_not_what_they_should_be() {
                 "session_tickets: false\n          session_ticket_files: ^[tickets.key]",
                 "listeners[0].chains[0].tls.session_ticket_files",
                 "",
-                "without `session_tickets`, nobody needs these",
+                "without `session_tickets`, these are not used",
                 "remove one of the two",
             ),
             (
@@ -572,7 +572,7 @@ fn options_that_do_not_go_together() {
                 "verify: off\n      ca: ^ca.pem",
                 "clusters[0].tls.ca",
                 "\"ca.pem\"",
-                "nobody looks at this",
+                "this is not checked",
                 "remove one",
             ),
         ],
@@ -584,7 +584,12 @@ fn a_system_that_trusts_nobody_needs_a_file() {
     let mut outside = crate::sample::outside();
     outside.trust("");
     let from = "    tls:\n      server_name";
-    let row = ("clusters[0].tls", "", "this system trusts nobody", "name a file with `ca`");
+    let row = (
+        "clusters[0].tls",
+        "",
+        "this system has no certificates of authorities",
+        "name a file with `ca`",
+    );
     check_errors(&outside, &[(from, "    tls:\n      ^server_name", row.0, row.1, row.2, row.3)]);
 }
 
@@ -762,9 +767,12 @@ fn routes_for_clients_with_certificates_that_others_reach_are_warned_about_once(
         let mut loader = loader();
         load(&mut loader, text);
         let all = loader.warnings().iter();
-        let told: Vec<_> = all.filter(|told| told.rule.contains("for clients with")).collect();
-        assert!(told.len() < 2, "{told:#?}");
-        told.first().map(|told| (told.path.clone(), told.line, told.rule.clone()))
+        let reported: Vec<_> =
+            all.filter(|reported| reported.rule.contains("for clients with")).collect();
+        assert!(reported.len() < 2, "{reported:#?}");
+        reported
+            .first()
+            .map(|reported| (reported.path.clone(), reported.line, reported.rule.clone()))
     };
     let at_chain = "route table \"all\" is for clients with certificates at chain \"tenants\" of \
                     listener \"edge\" (line 8)";
@@ -782,7 +790,7 @@ fn routes_for_clients_with_certificates_that_others_reach_are_warned_about_once(
     let both = own.replace("] }", "], mode: permissive, client: { ca: ca.pem } }");
     let (_, _, rule) = one(&SAMPLE.replace(own, &both)).unwrap();
     assert!(rule.contains("`mode: permissive` takes"), "{rule}");
-    // What nobody gets without a certificate is not given away, and a redirect gives nothing.
+    // What no client gets without a certificate is not given away, and a redirect gives nothing.
     let guards = |rules: &str| {
         one(&SAMPLE.replace("rules: [{ match: { prefix: / }, cluster: api }]", rules))
     };
@@ -810,27 +818,27 @@ fn a_new_certificate_is_in_its_time_and_one_in_use_may_leave_it() {
         outside.trust(file("ca.pem"));
         loader.outside = outside;
     };
-    let told = |loader: &Loader| -> Vec<String> {
-        let of_site = loader.warnings().iter().filter(|told| told.value == "\"site.pem\"");
-        of_site.map(|told| told.rule.clone()).collect()
+    let reported = |loader: &Loader| -> Vec<String> {
+        let of_site = loader.warnings().iter().filter(|reported| reported.value == "\"site.pem\"");
+        of_site.map(|reported| reported.rule.clone()).collect()
     };
     let mut loader = loader();
     at(&mut loader, end - 15 * 86_400);
     load(&mut loader, SAMPLE);
-    assert_eq!(told(&loader), [""; 0]);
+    assert_eq!(reported(&loader), [""; 0]);
     for (left, text) in
         [(14 * 86_400, "in 14 days"), (86_400, "in 1 day"), (1, "in less than a day")]
     {
         at(&mut loader, end - left);
         let snapshot = load(&mut loader, SAMPLE);
         assert_eq!(snapshot.changes, Changes::default());
-        let warned = told(&loader);
+        let warned = reported(&loader);
         assert!(matches!(&warned[..], [one] if one.contains(text)), "{warned:?}");
     }
     // What is in use stays, so that other changes of the file are not held up by it.
     at(&mut loader, end + 1);
     load(&mut loader, SAMPLE);
-    let warned = told(&loader);
+    let warned = reported(&loader);
     assert!(matches!(&warned[..], [one] if one.contains("has expired, at 2126-")), "{warned:?}");
     let mut fresh = crate::sample::loader();
     for (now, rule) in
@@ -857,10 +865,10 @@ fn a_key_in_the_text_is_refused_and_not_told() {
             &format!("tls:\n      certificates:\n        - chain: site.pem\n          key: {inline}{key}{end}"),
         );
         let errors = loader().load("strait.yaml", &text).unwrap_err();
-        let told = format!("{errors}\n{errors:?}");
-        assert!(told.contains("not its content"), "{told}");
+        let reported = format!("{errors}\n{errors:?}");
+        assert!(reported.contains("not its content"), "{reported}");
         for line in file("site.key").lines() {
-            assert!(!told.contains(line), "{told}");
+            assert!(!reported.contains(line), "{reported}");
         }
     }
 }
@@ -892,9 +900,9 @@ fn all_mistakes_in_files_are_told_at_once_and_each_file_is_read_once() {
     let Err(errors) = config::Loader::prepare(&loader, "strait.yaml", &text, &outside) else {
         panic!()
     };
-    let told: Vec<&str> = errors.errors.iter().map(|error| error.path.as_str()).collect();
+    let reported: Vec<&str> = errors.errors.iter().map(|error| error.path.as_str()).collect();
     assert_eq!(
-        told,
+        reported,
         [
             "listeners[0].tls.certificates[0].chain",
             "listeners[0].chains[0].tls.client.ca",

@@ -80,7 +80,7 @@ enum Closing {
 #[derive(Debug)]
 pub(crate) struct Server {
     closing: watch::Sender<Closing>,
-    /// Asks for the socket to be closed, and to be told when it is.
+    /// Asks for the socket to be closed, and for a message when it is.
     releasing: mpsc::Sender<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
@@ -166,7 +166,7 @@ async fn accept(
     }
     drop(acceptor);
     if let Some(done) = released {
-        // Without a receiver nobody waits any more.
+        // Without a receiver the request is over.
         let _ = done.send(());
     }
     // Later questions are answered by the end of this.
@@ -230,7 +230,7 @@ impl Open {
 #[derive(Debug, Default)]
 struct Silences {
     count: AtomicU64,
-    /// Told when a connection falls silent.
+    /// Learns when a connection falls silent.
     begun: Notify,
 }
 
@@ -472,7 +472,7 @@ mod tests {
     use super::super::patience::WRITE_TIMEOUT;
     use super::*;
 
-    /// A connection to pages that nobody writes.
+    /// A connection to pages that are never written.
     fn connection() -> (tokio::io::DuplexStream, impl Future) {
         let pages = pages(Scope::Metrics);
         connection_to(pages, 4096)

@@ -41,7 +41,7 @@ impl AdminSocket {
     ///
     /// # Errors
     ///
-    /// Somebody listens there, or what the kernel refused.
+    /// Another process listens there, or what the kernel refused.
     pub fn bind(address: &Address, mode: Option<FileMode>) -> io::Result<Self> {
         Ok(Self(match address {
             Address::Tcp(address) => {
@@ -160,7 +160,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Removes a socket file that nobody answers on.
+/// Removes a socket file without a process that answers.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let is_socket =
         std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());

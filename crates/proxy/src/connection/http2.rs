@@ -109,7 +109,7 @@ impl Connections {
         let mut multiplex = Multiplex::new(http2(Http2::server(&limits), limits, now));
         multiplex.watches.set(Watch::Opening, opening);
         self.set_multiplex(key, multiplex, cx);
-        // What the peer may do is the first that it is told.
+        // SETTINGS are the first frame (RFC 9113, section 3.4).
         self.queue_send(key, cx);
     }
 

@@ -79,8 +79,8 @@ impl Call {
         Some(Self { kind, timeout, asked: counter(), answered: counter(), status: None, web })
     }
 
-    /// What is told when it is over.
-    pub(crate) fn told(&self) -> GrpcCall {
+    /// What the log and metrics get when it is over.
+    pub(crate) fn outcome(&self) -> GrpcCall {
         GrpcCall {
             status: self.status,
             request_messages: self.asked.messages(),

@@ -1,4 +1,4 @@
-//! `x-forwarded-client-cert`: what services are told about the certificates of clients.
+//! `x-forwarded-client-cert`: what services learn about the certificates of clients.
 //!
 //! Modes, keys and their order are those of Envoy's HTTP connection manager ("x-forwarded-client-cert"),
 //! which services of meshes read.

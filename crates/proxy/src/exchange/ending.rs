@@ -137,7 +137,7 @@ impl Counts {
             is_reply: record.is_reply,
             request_bytes: progress.request_bytes,
             response_bytes: record.response_bytes,
-            grpc: exchange.call.as_ref().map(|call| call.told()),
+            grpc: exchange.call.as_ref().map(|call| call.outcome()),
             attempts: progress.attempts,
             is_tunnel: progress.is_tunnel,
             started_at: wall_clock_zero.saturating_add(record.stamps.began.as_nanos()),

@@ -1,4 +1,4 @@
-//! What the upstream is told about the client, and the downstream about the proxy: the
+//! What the upstream learns about the client, and the downstream about the proxy: the
 //! `x-forwarded-*` fields, `forwarded` (RFC 7239), `via` (RFC 9110, section 7.6.3), `x-request-id`.
 //!
 //! What an untrusted peer says about itself is not passed on: of a list, only as many elements are

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Each look sets the gauges of all listeners, and so does another one every ten seconds for them alone.
-//! Control is told how many connections were closed at a look ([`Op::BufferedOverflow`](crate::Op::BufferedOverflow)).
+//! Control learns how many connections were closed at a look ([`Op::BufferedOverflow`](crate::Op::BufferedOverflow)).
 //!
 //! Envoy resets the streams with the largest accounts when its overload manager, which samples, says
 //! that memory is short. The order here is the same: by powers of two of what is held, and of those

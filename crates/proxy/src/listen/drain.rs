@@ -1,4 +1,4 @@
-//! The end of a worker, or of a listener: who is told, who may finish, and until when.
+//! The end of a worker, or of a listener: who learns of it, who may finish, and until when.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Hops 2 and 3: connections are accepted, told apart, and end with their listener.
+//! Hops 2 and 3: connections are accepted, detected, and end with their listener.
 
 mod accept;
 mod age;

@@ -1,7 +1,7 @@
 //! Where connections were going before rules of the machine brought them here, and clusters that
 //! connect there.
 //!
-//! A destination is the kernel's word, told when a connection is accepted; a PROXY protocol header
+//! A destination is the kernel's word, asked for when a connection is accepted; a PROXY protocol header
 //! changes who the peers are, and never this: its sender would choose what the proxy
 //! connects to. An address of our own would come back to us, so it is forgotten at once.
 //!
@@ -39,7 +39,7 @@ impl Cx {
     pub(crate) fn keep_original(&self, original: Option<SocketAddr>) -> Option<Box<SocketAddr>> {
         let mut original = PeerAddress::from(original?).socket_address()?;
         if let SocketAddr::V6(address) = &mut original {
-            // Of one connection only; the others to this address are not to be told apart from it.
+            // Of one connection only; the others to this address cannot be distinguished from it.
             address.set_flowinfo(0);
         }
         let address = Address::Tcp(original);

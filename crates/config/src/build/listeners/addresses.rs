@@ -31,7 +31,7 @@ pub(super) fn take_addresses(
                 // Of the others it is known that they are in the way of each other.
                 if rest.first().is_some_and(|it| it.is_any_port() && before.contains(it)) {
                     let rule =
-                        "two ports of the system's choice, on one address, are not told apart";
+                        "two ports of the system's choice, on one address, cannot be distinguished";
                     at.error(findings, Problem::new(rule, "write the port, or remove one"));
                 }
             }

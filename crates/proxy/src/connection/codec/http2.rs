@@ -31,7 +31,7 @@ const CONTROL_BYTES: usize = 128;
 pub(crate) struct Http2Frames {
     pub(crate) codec: Http2,
     pub(crate) limits: Limits,
-    /// Until when the codec's budget has been told of the time.
+    /// The time that the codec's budget has seen last.
     told_until: Time,
 }
 

@@ -1,10 +1,10 @@
-//! Hop 3 while the handshake lasts: steps of `tls::Handshake`, what comes of them, and who is told.
+//! Hop 3 while the handshake lasts: steps of `tls::Handshake`, what comes of them, and who learns of it.
 //!
 //! ```text
 //!   begin_tls, begin_upstream_tls ─► step_handshake ─► done ───► on_handshake_done ─► records
 //!                                      │    ▲   │                      ▲
 //!                              on_signature ┘   ├─► early ─► step_early┘ (data meanwhile)
-//!                                               └─► failed ─► told, counted, closed
+//!                                               └─► failed ─► alert, counted, closed
 //! ```
 
 use std::sync::Arc;
@@ -145,7 +145,7 @@ impl Connections {
 }
 
 impl Connections {
-    /// A client's handshake failed, and it was told why. What it sends before it reads that would be
+    /// A client's handshake failed, and an alert went out. What it sends before it reads that would be
     /// answered by a reset, which takes the words from it: so it is read for a while.
     pub(crate) fn refuse_handshake(
         &mut self,

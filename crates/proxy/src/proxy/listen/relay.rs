@@ -57,11 +57,11 @@ impl Proxy {
         let listener = self.listen.listeners.get(downstream.listener).listener();
         let listener = listener.seen_by(downstream.chain);
         let has_relay = listener.relay.is_some();
-        let told = first.and_then(|first| first.protocol);
+        let detected = first.and_then(|first| first.protocol);
         if let Some(tls) = &listener.tls
             && !is_inside_tls
         {
-            match (tls.mode, told) {
+            match (tls.mode, detected) {
                 (TlsMode::Strict, _) | (TlsMode::Permissive, Some(Detected::Tls)) => {
                     let tls = Arc::clone(tls);
                     return self.connections.begin_tls(key, &tls, now, &self.listen, &mut self.cx);
@@ -81,13 +81,13 @@ impl Proxy {
         if protocol == ListenerProtocol::Auto {
             self.listen.count_detected(
                 key,
-                told.map(word_for),
+                detected.map(word_for),
                 now,
                 &mut self.connections,
                 &mut self.cx,
             );
         }
-        match (protocol, told) {
+        match (protocol, detected) {
             (ListenerProtocol::Tcp, _) => self.begin_relay(key, first, now),
             (ListenerProtocol::Http1, _) => {
                 self.listen.begin_http(key, now, &mut self.connections, &mut self.cx);
@@ -105,7 +105,7 @@ impl Proxy {
             (ListenerProtocol::Auto, Some(Detected::Tls | Detected::Other)) if has_relay => {
                 self.begin_relay(key, first, now);
             }
-            // What is no HTTP either is told so.
+            // What is no HTTP either gets an answer that says so.
             (ListenerProtocol::Auto, _) => {
                 self.listen.begin_http(key, now, &mut self.connections, &mut self.cx);
             }
@@ -120,7 +120,7 @@ impl Proxy {
         self.await_streams(key, now);
     }
 
-    /// Begins with what is inside a connection of TLS, whose handshake may have told what that is.
+    /// Begins with what is inside a connection of TLS, whose handshake may have shown what that is.
     pub(crate) fn begin_inside_tls(
         &mut self,
         key: ConnKey,
@@ -141,7 +141,7 @@ impl Proxy {
         );
     }
 
-    /// Looks at a connection's first bytes. Says whether they were told.
+    /// Looks at a connection's first bytes. Says whether they were enough.
     pub(crate) fn on_first_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> bool {
         let has_chains = self.listen.has_chains(key, &self.connections);
         let rpc = self.listen.looked_for(key, &self.connections);
@@ -177,7 +177,7 @@ impl Proxy {
         }
     }
 
-    /// The first bytes did not come, or not enough of them to be told.
+    /// The first bytes did not come, or not enough of them for a verdict.
     pub(crate) fn on_detect_timeout(&mut self, key: ConnKey, now: Time) {
         let may_relay = self.listen.may_relay(key, &self.connections);
         let protocol = match self.listen.late(key, &self.connections) {

@@ -166,7 +166,7 @@ impl Proxy {
             downstream.lingering = Some(Box::new(Lingering::new(left)));
         }
         // What a service does wrong is nothing that its clients asked for.
-        let told = if connection.upstream().is_some() { Cause::ResponseInvalid } else { cause };
+        let reported = if connection.upstream().is_some() { Cause::ResponseInvalid } else { cause };
         if let Some(multiplex) = connection.codec.multiplex_mut() {
             multiplex.failure = Some(cause);
         }
@@ -184,7 +184,7 @@ impl Proxy {
             }
             self.log_failed(key, cause, || error.detail(), now);
         }
-        self.end_streams(key, told, now);
+        self.end_streams(key, reported, now);
         // GOAWAY says why.
         self.connections.queue_send(key, &mut self.cx);
     }

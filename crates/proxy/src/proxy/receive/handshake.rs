@@ -104,7 +104,7 @@ impl Proxy {
         }
     }
 
-    /// What came with the bytes that told that a handshake begins.
+    /// What came with the first bytes of a handshake.
     pub(crate) fn resume_handshake(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if !connection.is_handshaking() {

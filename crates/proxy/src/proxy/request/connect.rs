@@ -382,7 +382,7 @@ impl Proxy {
     /// The exchange is done with its connection: back to the pool with it, or away.
     pub(crate) fn release(&mut self, upstream: StreamKey, is_clean: bool, now: Time) {
         if !upstream.is_alone() {
-            // What is left of the request is of no use to anybody.
+            // What is left of the request is of no use.
             return self.drop_stream(upstream, ErrorCode::CANCEL, now);
         }
         let key = upstream.connection;
@@ -556,7 +556,7 @@ impl Proxy {
         self.finish(key, None, now);
     }
 
-    /// Ends a tunnel both of whose sides have said all and been told all.
+    /// Ends a tunnel both of whose sides have sent all and received all.
     pub(crate) fn finish_tunnel(&mut self, key: ExchangeKey, now: Time) {
         let Some(exchange) = self.exchanges.get(key) else { return };
         let Some(upstream) = exchange.upstream() else { return };

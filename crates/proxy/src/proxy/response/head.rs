@@ -139,7 +139,7 @@ impl Proxy {
         let Some(downstream) = connection.downstream_mut() else { return ConnectionField::Close };
         let is_draining =
             self.listen.is_draining(downstream, &self.cx) || downstream.is_aged || is_near_limit;
-        // A client that waits for leave to send a body may send it or not: it cannot be told which
+        // A client that waits for leave to send a body may send it or not: which is not known
         // of its bytes would begin the next request.
         let is_ambiguous = request.expects_continue && !request.is_complete;
         // What it sent behind its CONNECT was for the tunnel (RFC 9110, section 9.3.6).
