@@ -14,6 +14,7 @@ mod package;
 mod relay;
 mod slow;
 mod smuggling;
+mod sofarpc;
 mod tls;
 mod websocket;
 
@@ -24,9 +25,9 @@ pub(crate) fn all() -> Vec<&'static Claim> {
     alone().into_iter().chain(beside_another()).chain(if_asked()).collect()
 }
 
-/// Those that take minutes: they are tried by name alone.
+/// Those that take minutes, or libraries from elsewhere: they are tried by name alone.
 pub(crate) fn if_asked() -> Vec<&'static Claim> {
-    package::ASKED.iter().collect()
+    [package::ASKED, sofarpc::ASKED].into_iter().flatten().collect()
 }
 
 /// Those that want the machine for themselves, as they look at how much is served and how fast.

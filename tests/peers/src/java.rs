@@ -1,12 +1,16 @@
-//! Java's own client and the files that it keeps certificates in.
+//! Java's own client and the files that it keeps certificates in, and SOFARPC.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
 use crate::lab::Lab;
 use crate::pki::Pair;
-use crate::process::Finished;
+use crate::ports;
+use crate::process::{Finished, Process};
+use crate::strait::local;
 
 const FETCH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/Fetch.java");
 
@@ -48,4 +52,84 @@ fn wrap(lab: &Lab, pair: &Pair) -> Result<&'static str> {
     let export = ["pkcs12", "-export", "-in", &chain, "-inkey", &key, "-out", file];
     lab.run("openssl", &[&export[..], &["-passout", &password]].concat())?.ok()?;
     Ok(file)
+}
+
+const SOFA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/java/Sofa.java");
+const SOFA_LIBRARIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/java/pom.xml");
+
+/// How long Maven may take for a hundred libraries, and the compiler on a busy machine.
+const FETCH_PATIENCE: Duration = Duration::from_secs(200);
+
+/// How long the client may take for its calls, and for its pauses among them.
+const CALLS_PATIENCE: Duration = Duration::from_secs(120);
+
+/// SOFARPC's client and server, compiled.
+#[derive(Debug)]
+pub(crate) struct Sofa {
+    /// The libraries and the classes.
+    class_path: String,
+}
+
+/// A running server of SOFARPC.
+#[derive(Debug)]
+pub(crate) struct SofaServer {
+    _process: Process,
+    address: SocketAddr,
+}
+
+impl SofaServer {
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Sofa {
+    /// Fetches the libraries, which are kept in the build folder, and compiles both.
+    pub(crate) fn build(lab: &Lab) -> Result<Self> {
+        let libraries = libraries().context("the build folder")?;
+        let folder = format!("-DoutputDirectory={}", libraries.to_string_lossy());
+        let fetch = ["-q", "-B", "-f", SOFA_LIBRARIES, "dependency:copy-dependencies", &folder];
+        Process::run(lab.folder(), "mvn", &fetch, FETCH_PATIENCE)?.ok().context("mvn")?;
+        let classes = lab.folder().join("classes");
+        let class_path = format!("{}/*:{}", libraries.to_string_lossy(), classes.to_string_lossy());
+        let compile = ["-nowarn", "-cp", &class_path, "-d", &classes.to_string_lossy(), SOFA];
+        Process::run(lab.folder(), "javac", &compile, FETCH_PATIENCE)?.ok().context("javac")?;
+        Ok(Self { class_path })
+    }
+
+    /// Starts a server that says this name.
+    pub(crate) fn serve(&self, lab: &Lab, name: &str) -> Result<SofaServer> {
+        let address = local(ports::free()?);
+        let port = address.port().to_string();
+        let arguments = self.arguments(&["serve", &port, name]);
+        let mut process = Process::start(lab.folder(), "java", &arguments)?;
+        process.ready(|| TcpStream::connect(address).is_ok())?;
+        Ok(SofaServer { _process: process, address })
+    }
+
+    /// Makes all calls through what listens at `address`; an error if one has a wrong answer.
+    pub(crate) fn call(&self, lab: &Lab, address: SocketAddr) -> Result<String> {
+        let port = address.port().to_string();
+        let arguments = self.arguments(&["call", &port]);
+        Process::run(lab.folder(), "java", &arguments, CALLS_PATIENCE)?.ok()
+    }
+
+    fn arguments<'a>(&'a self, words: &[&'a str]) -> Vec<&'a str> {
+        let machine = [
+            "-cp",
+            &*self.class_path,
+            // Its serialization looks into Java's own classes.
+            "--add-opens=java.base/java.lang=ALL-UNNAMED",
+            // In place of 15 s, so that an idle connection has some.
+            "-Dbolt.tcp.heartbeat.interval=500",
+            "Sofa",
+        ];
+        [&machine, words].concat()
+    }
+}
+
+/// Beside this program, so that they go with the build folder.
+fn libraries() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    program.parent().and_then(Path::parent).map(|target| target.join("peers-java"))
 }

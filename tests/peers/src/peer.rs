@@ -42,6 +42,8 @@ pub(crate) enum Peer {
     Nghttp,
     /// Java, with the compiler that lets it run sources.
     Java,
+    /// Fetches the libraries of SOFARPC.
+    Maven,
     /// Makes networks for claims that have some of their own.
     Ip,
     /// Renames the files of logs.
@@ -91,7 +93,8 @@ enum Source {
 }
 
 impl Peer {
-    /// In the order in which they are installed.
+    /// In the order in which they are installed. What only claims need that are tried by name is not
+    /// among them.
     const ALL: [Self; 35] = [
         Self::CargoDeb,
         Self::Certutil,
@@ -153,6 +156,7 @@ impl Peer {
             Self::Java => "javac",
             Self::Logrotate => "logrotate",
             Self::Man => "man",
+            Self::Maven => "mvn",
             Self::Nft => "nft",
             Self::Nginx => "nginx",
             Self::Node => "node",
@@ -218,6 +222,7 @@ impl Peer {
             Self::Java => Source::Debian("default-jdk-headless"),
             Self::Logrotate => Source::Debian("logrotate"),
             Self::Man => Source::Debian("man-db"),
+            Self::Maven => Source::Debian("maven"),
             Self::Nft => Source::Debian("nftables"),
             Self::Nginx => Source::Debian("nginx"),
             Self::Node => Source::Debian("nodejs"),

@@ -31,6 +31,8 @@ pub(crate) struct Options<'o> {
     pub(crate) listeners: &'o str,
     /// Rules in front of the one that forwards everything.
     pub(crate) rules: &'o str,
+    /// Further endpoints of the cluster.
+    pub(crate) endpoints: &'o [SocketAddr],
     /// Of the cluster.
     pub(crate) cluster: &'o str,
     /// Of the file.
@@ -73,7 +75,10 @@ clusters:
   - name: upstream
 ",
         );
-        push(&mut config, 4, &format!("endpoints: [\"{upstream}\"]\n{}", options.cluster));
+        let endpoints = [upstream].into_iter().chain(options.endpoints.iter().copied());
+        let endpoints: Vec<String> = endpoints.map(|address| format!("\"{address}\"")).collect();
+        let endpoints = format!("endpoints: [{}]\n{}", endpoints.join(", "), options.cluster);
+        push(&mut config, 4, &endpoints);
         push(&mut config, 0, options.file);
         push(
             &mut config,
