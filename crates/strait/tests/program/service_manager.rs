@@ -168,7 +168,7 @@ fn a_socket_that_no_listener_has_is_named_at_the_start() {
     let address = socket.local_addr().unwrap();
     let scratch = Scratch::new();
     let file = scratch.write("strait.yaml", &forward_to(service.address));
-    let output = std::process::Command::new("sh")
+    let output = Command::new("sh")
         .args(["-c", SOCKET, env!("CARGO_BIN_EXE_strait"), "run", "-c", &file])
         .env("LISTEN_FDNAMES", "web.socket")
         .stdin(Stdio::from(OwnedFd::from(socket)))
