@@ -254,7 +254,6 @@ impl Proxy {
 
     /// Overwrites what calls have left of secrets on the stacks of this thread, once connections were given to another
     /// process.
-    #[expect(clippy::unused_self, reason = "the caller has no other way to what is below")]
     pub fn wipe_stacks(&self) {
         tls::wipe_stacks();
     }

@@ -28,11 +28,6 @@ pub(crate) fn overwrite_handshake() {
 }
 
 #[inline(never)]
-#[expect(
-    clippy::large_stack_frames,
-    clippy::large_stack_arrays,
-    reason = "its size is what it is for"
-)]
 fn overwrite<const BYTES: usize>() {
     let mut area = [0u8; BYTES];
     // Or the compiler would know that nothing reads it.

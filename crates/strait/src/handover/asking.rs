@@ -63,7 +63,7 @@ impl Asked {
     /// Gives back what is answered from now on, on a thread of its own: it may take as long as the worker does.
     pub(crate) fn return_late(self, contacts: Contacts) {
         self.return_late_by(move |worker, moving| {
-            put_back(&contacts, worker, moving, Origin::Worker)
+            put_back(&contacts, worker, moving, Origin::Worker);
         });
     }
 
