@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{exchange, h2_exchange, saved};
+use crate::{exchange, h2_exchange, rpc_exchange, saved};
 
 /// The scripts of a target, in the order of their names.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
@@ -75,4 +75,14 @@ fn connections_of_the_corpus_hold() {
 #[test]
 fn connections_of_a_shuffled_corpus_hold() {
     shuffle("h2_exchange", h2_exchange::check);
+}
+
+#[test]
+fn calls_of_the_corpus_hold() {
+    replay("rpc_exchange", rpc_exchange::check);
+}
+
+#[test]
+fn calls_of_a_shuffled_corpus_hold() {
+    shuffle("rpc_exchange", rpc_exchange::check);
 }

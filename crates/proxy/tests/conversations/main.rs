@@ -14,6 +14,8 @@ mod kit;
 mod exchange;
 #[path = "../checks/h2_exchange.rs"]
 mod h2_exchange;
+#[path = "../checks/rpc_exchange.rs"]
+mod rpc_exchange;
 #[path = "../checks/saved.rs"]
 mod saved;
 
