@@ -215,7 +215,7 @@ impl Proxy {
                 tls.is_key_limit_warned = true;
                 match connection.role {
                     ConnectionRole::Downstream(_) => {
-                        self.connections.begin_goaway(key, now, &mut self.cx)
+                        self.connections.begin_goaway(key, now, &mut self.cx);
                     }
                     ConnectionRole::Upstream(_) => {
                         self.upstream.retire(key, &mut self.connections, &mut self.cx);
