@@ -370,3 +370,19 @@ fn an_upstream_connection_that_comes_to_a_worker_that_has_drained_is_closed() {
         assert!(talk.is_closed(upstream) && talk.proxy().is_drained());
     });
 }
+
+#[test]
+fn what_moves_to_a_cluster_of_another_protocol_fails_and_is_not_tried_for_ever() {
+    let config = CONFIG.to_owned() + "    connections_max: 1\n";
+    hold_in_place(&config, |talk| {
+        let (first, second) = (talk.client(), talk.client());
+        talk.says(first, "GET /a HTTP/1.1\r\nHost: x\r\n\r\n");
+        let upstream = talk.upstream();
+        talk.says(second, "GET /b HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(!talk.is_connecting(), "it waits for the only connection");
+        let other = config.replace("name: web\n", "name: web\n    protocol: http2\n");
+        talk.comes_back_to(second, &other);
+        talk.hears_about(second, "HTTP/1.1 503 ", &[]);
+        talk.heard(upstream);
+    });
+}

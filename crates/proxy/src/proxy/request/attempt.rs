@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use config::snapshot::ClusterId;
+use config::snapshot::{Cluster, ClusterId, ClusterProtocol};
 use telemetry::cause::Cause;
 use wire::head::RequestHead;
 
 use crate::connection::destination::destination;
-use crate::exchange::{Form, QueuedRequest, Wait};
+use crate::exchange::{Exchange, ExchangeKind, Form, QueuedRequest, Wait};
 use crate::keys::ExchangeKey;
 use crate::listen::clients::ClientPlace;
 use crate::proxy::Proxy;
+use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 use crate::upstream::attempts::is_waiting;
 use crate::upstream::pool::{Acquired, Ask, Sharing};
@@ -35,6 +36,11 @@ impl Proxy {
         let Some(cluster) = exchange.cluster() else {
             return self.fail_queued(key, request, Cause::NoCluster, now);
         };
+        if !fits(exchange, &request, cluster) {
+            let words = "the cluster speaks another protocol than when the request was encoded";
+            self.exchanges.note_detail(key, || Detail::of(&words));
+            return self.fail_queued(key, request, Cause::NoEndpoint, now);
+        }
         let failed = exchange.route.as_ref().and_then(|route| route.endpoint);
         let failed = failed.and_then(|place| cluster.endpoints.get(place));
         let sharing = match request.form {
@@ -180,5 +186,18 @@ impl Proxy {
             self.attempt(key, request, None, now);
             self.exchanges.note_request(key, &mut self.cx);
         }
+    }
+}
+
+/// Whether a request is encoded for what its cluster speaks. It is not where it came from a worker or a process whose
+/// configuration was another.
+fn fits(exchange: &Exchange, request: &QueuedRequest, cluster: &Cluster) -> bool {
+    match (&request.form, cluster.protocol) {
+        (Form::Alone { .. }, ClusterProtocol::Http1)
+        | (Form::Stream { .. }, ClusterProtocol::Http2 | ClusterProtocol::Rpc(_)) => true,
+        (Form::Alone { .. }, ClusterProtocol::Http2 | ClusterProtocol::Rpc(_)) => {
+            exchange.kind != ExchangeKind::Http
+        }
+        (Form::Stream { .. }, ClusterProtocol::Http1) => false,
     }
 }
