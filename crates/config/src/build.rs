@@ -18,6 +18,7 @@ mod hashing;
 mod http;
 mod listeners;
 mod matching;
+mod mirrors;
 mod patterns;
 mod redirects;
 mod resolved;
@@ -493,6 +494,7 @@ fn limits(file: &file::Limits) -> Limits {
         connections_max: file.connections_max,
         handshakes_max: file.handshakes_max,
         discard_bytes_max: file.discard_max.0,
+        mirrored_bytes_max: file.mirrored_max.0,
         linger_timeout: file.linger_timeout.0,
         linger_max: file.linger_max.0,
         drain_delay: file.drain_delay.0,

@@ -152,6 +152,12 @@ pub const KEEPALIVE_PROBES: NonZeroU32 = non_zero(3);
 /// Bytes read from a request body that no exchange wants any more: what a common socket buffer holds.
 pub const DISCARD_MAX: Size = Size::from_kib(256);
 
+/// Bytes of copies that mirroring may hold: some thousand requests as browsers send them, and a few long bodies.
+pub const MIRRORED_MAX: Size = Size::from_kib(32 * 1024);
+
+/// What the host of a mirrored request ends with: Envoy's.
+pub const MIRROR_HOST_SUFFIX: &str = "-shadow";
+
 /// Time a closing connection is still read from: a few round trips.
 pub const LINGER_TIMEOUT: Period = Period::from_secs(2);
 

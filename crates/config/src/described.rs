@@ -66,7 +66,7 @@ fn users_of_cluster<F>(snapshot: &Snapshot<F>, id: ClusterId) -> Vec<String> {
     let mut all = users(snapshot, relays);
     let leads = |table: &RouteTable| {
         table.rules.iter().any(|rule| match &rule.action {
-            Action::Forward(forward) => forward.target.clusters().any(|cluster| cluster == id),
+            Action::Forward(forward) => forward.clusters().any(|cluster| cluster == id),
             Action::Respond(_) | Action::Redirect(_) => false,
         })
     };

@@ -52,6 +52,7 @@ mod load;
 mod map;
 pub mod matching;
 pub mod metrics;
+pub mod mirrors;
 mod nearest;
 mod origins;
 pub mod outlier;

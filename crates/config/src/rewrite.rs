@@ -154,7 +154,12 @@ impl Rewrite {
 }
 
 impl PathRewrite {
-    fn apply(
+    /// Changes the path of a request that a rule with this path has taken.
+    ///
+    /// # Errors
+    ///
+    /// If what comes out is no path.
+    pub fn apply(
         &self,
         head: &mut RequestHead<'_>,
         matched: &PathMatch,

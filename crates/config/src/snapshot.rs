@@ -36,12 +36,13 @@ use crate::health::HealthCell;
 use crate::hosts::{Host, HostTable};
 use crate::matching::{Asked, Case, Criterion, PathKind, PathMatch, Percent, Regexes, Searches};
 use crate::metrics::Metrics;
+use crate::mirrors::Mirror;
 use crate::origins::{Origins, ResourceName};
 use crate::outlier::Outlier;
 use crate::paths::PathTable;
 use crate::protocols::Protocols;
 use crate::retry::{RetryBudget, RetryPolicy};
-use crate::rewrite::Rewrite;
+use crate::rewrite::{PathRewrite, Rewrite};
 use crate::runtime::{Runtime, RuntimeUse};
 use crate::slow_start::SlowStart;
 use crate::subsets::{Metadata, Selectors, SubsetAsked};
@@ -643,7 +644,7 @@ impl RouteTable {
     /// The clusters that its rules name, whether they are there or not, as often as they are named.
     pub(crate) fn clusters(&self) -> impl Iterator<Item = ClusterId> {
         let forwards = self.rules.iter().filter_map(|rule| match &rule.action {
-            Action::Forward(forward) => Some(forward.target.clusters()),
+            Action::Forward(forward) => Some(forward.clusters()),
             Action::Respond(_) | Action::Redirect(_) => None,
         });
         forwards.flatten()
@@ -828,8 +829,17 @@ pub struct Forward {
     pub timeout: Option<Duration>,
     /// When the request is sent again, beyond where that is safe without asking.
     pub retry: Option<Box<RetryPolicy>>,
+    /// Clusters that get copies of the request.
+    pub mirrors: Box<[Mirror]>,
     /// `Upgrade` tokens that are let through, lower case. `h2c` is never among them.
     pub upgrades: Arc<[Box<str>]>,
+}
+
+impl Forward {
+    /// The clusters that requests, or copies of them, may go to.
+    pub fn clusters(&self) -> impl Iterator<Item = ClusterId> {
+        self.target.clusters().chain(self.mirrors.iter().map(|mirror| mirror.cluster))
+    }
 }
 
 /// A fixed response.
@@ -865,6 +875,8 @@ pub enum RedirectPath {
     Whole(Box<str>),
     /// Replaces the matched prefix.
     Prefix(Box<str>),
+    /// Changes it as that of a request that goes on.
+    Rewritten(PathRewrite),
 }
 
 /// A logical service.
@@ -1028,6 +1040,8 @@ pub struct Limits {
     pub handshakes_max: NonZeroU32,
     /// Bytes read from a request body after an early response, before the connection closes.
     pub discard_bytes_max: u64,
+    /// Bytes of the copies that mirroring holds, in the process.
+    pub mirrored_bytes_max: u64,
     /// How long a connection that is being closed is read from, so that its peer gets our last
     /// bytes and not a reset.
     pub linger_timeout: Duration,

@@ -14,7 +14,7 @@ use crate::file;
 use crate::findings::{FINDINGS_MAX, Finding};
 use crate::ids::Ids;
 use crate::map::Map;
-use crate::snapshot::{Action, Cluster, EndpointsFrom, RouteTable, Snapshot};
+use crate::snapshot::{Action, Cluster, EndpointsFrom, Forward, RouteTable, Snapshot};
 use crate::targets::Target;
 use crate::tree::{self, Mismatch, Node, Value};
 
@@ -124,16 +124,16 @@ impl<'a, F> Former<'a, F> {
     /// Whether a table says all by itself, and the clusters that it forwards to are there.
     fn has_clusters_of(&self, table: &RouteTable, declared: &Map<&str, ()>) -> bool {
         let Some(snapshot) = self.snapshot else { return false };
-        let is_there = |target: &Target| match target {
+        let is_there = |forward: &Forward| match &forward.target {
             // Which clusters there are decides.
             Target::Named(_) => false,
-            Target::Cluster(_) | Target::Shares(_) => target.clusters().all(|id| {
+            Target::Cluster(_) | Target::Shares(_) => forward.clusters().all(|id| {
                 snapshot.cluster(id).is_some_and(|cluster| declared.contains_key(&*cluster.name))
             }),
         };
         table.error_pages.is_empty()
             && table.rules.iter().all(|rule| match &rule.action {
-                Action::Forward(forward) => is_there(&forward.target),
+                Action::Forward(forward) => is_there(forward),
                 Action::Respond(_) | Action::Redirect(_) => true,
             })
     }

@@ -53,6 +53,8 @@ pub(crate) struct Cx {
     pub(crate) translated: Buffer,
     /// This worker's part of the limits of the process.
     pub(crate) share: Share,
+    /// Bytes of the copies that mirroring holds.
+    pub(crate) copied_bytes: u64,
     /// When a drain ends, if one began.
     pub(crate) drain_deadline: Option<Time>,
     /// Wall-clock time of the clock's zero, ns since the Unix epoch.
@@ -87,6 +89,7 @@ impl Cx {
             scratch: Vec::new(),
             translated: Buffer::new(0),
             share: settings.share,
+            copied_bytes: 0,
             drain_deadline: None,
             wall_clock_zero: 0,
             differing: Arc::default(),

@@ -19,7 +19,9 @@ pub(crate) mod calling;
 pub(crate) mod calls;
 mod captures;
 pub(crate) mod client_cert;
+pub(crate) mod copies;
 pub(crate) mod deadlines;
+pub(crate) mod detached;
 pub(crate) mod downstream;
 pub(crate) mod edits;
 pub(crate) mod encoding;
@@ -58,12 +60,13 @@ use crate::connection::codec::Codec;
 use crate::connection::codec::streams::Tail;
 use crate::exchange::attempts::Attempt;
 use crate::exchange::calls::Call;
+use crate::exchange::detached::Detached;
 use crate::exchange::progress::Progress;
-use crate::exchange::record::ExchangeRecord;
+use crate::exchange::record::{ExchangeRecord, Stamps};
 use crate::exchange::stalls::StallKey;
 use crate::filter::filter_chain::{BodyObservers, FilterStep, Gathered, Held};
 use crate::filter::{Filter, Question};
-use crate::keys::StreamKey;
+use crate::keys::{ExchangeKey, StreamKey};
 use crate::listen::clients::ClientPlace;
 use crate::tools::buffers::Buffers;
 use crate::tools::outbox::Outbox;
@@ -114,6 +117,10 @@ pub struct Exchange {
     pub(crate) call: Option<Box<Call>>,
     /// How a client of HTTP/1 learns that its upgrade was granted by an upstream of HTTP/2.
     pub(crate) handshake: Option<Box<Handshake>>,
+    /// Copies of the request, which are sent once it is whole.
+    pub(crate) copies: Option<Box<[ExchangeKey]>>,
+    /// What it is if it has no downstream.
+    pub(crate) detached: Option<Box<Detached>>,
     /// Whether its client sends the body, or takes the response, below the least rate.
     pub(crate) is_request_slow: bool,
     pub(crate) is_response_slow: bool,
@@ -302,7 +309,53 @@ impl Route {
     }
 }
 
+/// Where an exchange begins.
+pub(crate) struct Beginning {
+    pub(crate) snapshot: Pinned,
+    pub(crate) listener: usize,
+    pub(crate) chain: Option<ChainId>,
+    pub(crate) downstream: StreamKey,
+    pub(crate) client: ClientPlace,
+    pub(crate) stamps: Stamps,
+}
+
 impl Exchange {
+    /// One that begins with this request. Its timer is none's yet.
+    pub(crate) fn new(beginning: Beginning, request: Request, timer: TimerKey) -> Self {
+        let Beginning { snapshot, listener, chain, downstream, client, stamps } = beginning;
+        Self {
+            snapshot,
+            listener,
+            chain,
+            downstream,
+            client,
+            is_holding: false,
+            counted_at: None,
+            measured_from: None,
+            attempt: Attempt::Counted,
+            stall: None,
+            kind: ExchangeKind::Http,
+            stage: Stage::Finishing,
+            request,
+            route: None,
+            timer,
+            deadlines: Deadlines::default(),
+            slots: None,
+            observers: BodyObservers::default(),
+            gathered: None,
+            kept: None,
+            held: None,
+            progress: Progress::default(),
+            record: ExchangeRecord::new(stamps),
+            call: None,
+            handshake: None,
+            copies: None,
+            detached: None,
+            is_request_slow: false,
+            is_response_slow: false,
+        }
+    }
+
     /// The cluster that it is forwarded to: as its snapshot has it or, once an attempt began after a
     /// reload that changed it, as the newer one does.
     pub(crate) fn cluster(&self) -> Option<&Arc<Cluster>> {

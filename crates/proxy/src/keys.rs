@@ -44,6 +44,10 @@ pub struct StreamKey {
 }
 
 impl StreamKey {
+    /// The downstream of an exchange that has none. It is that of no connection, and not alone on it.
+    pub(crate) const NONE: Self =
+        Self { connection: ConnKey::from_bits(u64::MAX), slot: Slot(u32::MAX) };
+
     /// A connection that carries one exchange at a time.
     pub(crate) const fn alone(connection: ConnKey) -> Self {
         Self { connection, slot: Slot::ONLY }

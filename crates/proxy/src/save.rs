@@ -35,7 +35,7 @@ use crate::tools::time::Time;
 pub use crate::tools::differing::Differing;
 
 /// Version of the form that is written, and the only one that is read.
-pub const VERSION: u16 = 18;
+pub const VERSION: u16 = 19;
 
 /// The id of something that the new configuration does not have.
 const GONE: Id = Id { slot: u32::MAX, generation: u32::MAX };
@@ -116,7 +116,7 @@ impl Group {
     /// Whether connections and exchanges go together: each side of an exchange is its own, and each
     /// connection has the exchanges that it says.
     fn is_consistent(&self) -> bool {
-        let sides = self.exchanges.iter().flat_map(|it| [Some(it.downstream), it.upstream]);
+        let sides = self.exchanges.iter().flat_map(|it| [it.downstream, it.upstream]);
         let mut sides: Vec<_> =
             sides.flatten().map(|side| (side.connection, side.slot.stream())).collect();
         sides.sort_unstable();
@@ -130,6 +130,25 @@ impl Group {
     }
 }
 
+impl Group {
+    /// Whether each exchange without a connection is the copy of one that has its client's, and waits for that.
+    fn has_whole_copies(&self) -> bool {
+        let originals = self.exchanges.iter();
+        let mut copies: Vec<u32> = originals.flat_map(|it| it.copies.iter().copied()).collect();
+        copies.sort_unstable();
+        let waits = |saved: &SavedExchange| {
+            saved.detached.is_some() && matches!(saved.stage, SavedStage::Buffering(_))
+        };
+        let has_own =
+            |saved: &SavedExchange| saved.downstream.is_some() || saved.upstream.is_some();
+        let places = self.exchanges.iter().zip(0u32..);
+        let waiting = places.filter(|(saved, _)| !has_own(saved) || waits(saved));
+        waiting.clone().all(|(saved, _)| waits(saved) && !has_own(saved))
+            && waiting.map(|(_, place)| place).eq(copies)
+            && self.exchanges.iter().all(|it| it.copies.is_empty() || it.downstream.is_some())
+    }
+}
+
 impl Listen {
     /// Whether everything is there that the group speaks of.
     fn check(&self, group: &Group, cx: &Cx) -> Result<(), RestoreError> {
@@ -140,7 +159,15 @@ impl Listen {
         for saved in &group.exchanges {
             let needs_upstream =
                 matches!(saved.stage, SavedStage::Attempting | SavedStage::Responding);
-            let is_whole = matches!(end(saved.downstream), Some(SavedEnd::Downstream(_)))
+            let has_downstream = match (saved.downstream, &saved.detached) {
+                (Some(side), None) => matches!(end(side), Some(SavedEnd::Downstream(_))),
+                (None, Some(_)) if cx.snapshot.listeners.is_empty() => {
+                    return Err(RestoreError::NoListener);
+                }
+                (None, Some(_)) => true,
+                _ => false,
+            };
+            let is_whole = has_downstream
                 && saved.upstream.is_some() == needs_upstream
                 && saved
                     .upstream
@@ -149,7 +176,7 @@ impl Listen {
                 return Err(RestoreError::Damaged);
             }
         }
-        if group.connections.is_empty() || !group.is_consistent() {
+        if group.connections.is_empty() || !group.is_consistent() || !group.has_whole_copies() {
             return Err(RestoreError::Damaged);
         }
         for end in &group.connections {
@@ -203,8 +230,7 @@ impl Proxy {
     /// Nothing of it is closed and nothing is counted: the sockets live on under [`Proxy::restore`].
     pub fn save(&mut self, key: ConnKey, now: Time) -> Option<Saved> {
         debug_assert!(self.cx.agenda.is_empty(), "each event is settled");
-        let upstream = self.connections.get(key)?.upstream();
-        if upstream.is_some_and(|upstream| upstream.exchange().is_some()) {
+        if self.connections.get(key)?.upstream().is_some() && self.leading(key) != key {
             return None;
         }
         let (connections, exchanges) = self.companions(key, usize::MAX);
@@ -214,14 +240,19 @@ impl Proxy {
             self.connections.has_known_listener(*key, &self.listen, &self.cx)
                 && connection.is_some_and(|it| !it.owes_handshake())
         };
-        if !connections.iter().all(is_movable) {
+        let is_detached = |key: &ExchangeKey| {
+            self.exchanges.get(*key).is_some_and(|exchange| exchange.detached.is_some())
+        };
+        let has_listener = !self.cx.snapshot.listeners.is_empty();
+        if !connections.iter().all(is_movable) || !has_listener && exchanges.iter().any(is_detached)
+        {
             return None;
         }
         let mut group = Group::default();
         let upstreams = connections.iter().filter_map(|key| self.connections.get(*key)?.upstream());
         let clusters = upstreams.map(|upstream| upstream.cluster).collect();
-        for exchange in exchanges {
-            let saved = self.save_exchange(exchange, &connections, now);
+        for exchange in &exchanges {
+            let saved = self.save_exchange(*exchange, &connections, &exchanges, now);
             group.exchanges.extend(saved);
         }
         for connection in &connections {
@@ -283,7 +314,8 @@ impl Proxy {
     pub fn leading(&self, key: ConnKey) -> ConnKey {
         let upstream = self.connections.get(key).and_then(Connection::upstream);
         let exchange = upstream.and_then(|upstream| self.exchanges.get(upstream.exchange()?));
-        exchange.map_or(key, |exchange| exchange.downstream.connection)
+        let downstream = exchange.filter(|exchange| exchange.detached.is_none());
+        downstream.map_or(key, |exchange| exchange.downstream.connection)
     }
 
     /// Whether no more connections than these go with this one, itself among them.
@@ -293,8 +325,7 @@ impl Proxy {
     }
 
     fn movability(&self, key: ConnKey, connection: &Connection) -> Movable {
-        let upstream = connection.upstream();
-        if upstream.is_some_and(|upstream| upstream.exchange().is_some()) {
+        if connection.upstream().is_some() && self.leading(key) != key {
             Movable::WithAnother
         } else if connection.owes_handshake() {
             Movable::NotYet
@@ -342,8 +373,9 @@ impl Proxy {
                 }
                 exchanges.push(exchange);
                 let Some(exchange) = self.exchanges.get(exchange) else { continue };
+                exchanges.extend(exchange.copies.iter().flatten());
                 let sides = [Some(exchange.downstream), exchange.upstream()];
-                for side in sides.into_iter().flatten() {
+                for side in sides.into_iter().flatten().filter(|side| *side != StreamKey::NONE) {
                     if !connections.contains(&side.connection) {
                         connections.push(side.connection);
                     }
@@ -385,9 +417,13 @@ impl Proxy {
                 ),
             });
         }
-        for saved in group.exchanges {
-            self.restore_exchange(saved, &keys, now);
+        let mut copies = Vec::new();
+        let mut exchanges = Vec::new();
+        for mut saved in group.exchanges {
+            copies.push(std::mem::take(&mut saved.copies));
+            exchanges.push(self.restore_exchange(saved, &keys, now));
         }
+        self.exchanges.join_copies(&exchanges, &copies, &mut self.cx);
         for key in &keys {
             self.upstream.on_spare_restored(*key, &self.connections);
             self.cx.ops.push_back(Op::Send(*key));

@@ -79,6 +79,8 @@ pub struct Configurations {
     has_outliers: bool,
     /// What decides about calls of RPC, if there are any.
     calls: Option<Random>,
+    /// What decides about copies of requests, if there are any.
+    mirrors: Option<Random>,
     /// Bytes of a body that some filter gathered at most, so far.
     pub(crate) gathered_bytes_max: usize,
 }
@@ -90,7 +92,12 @@ impl Configurations {
     ///
     /// If no configuration can be read at all.
     #[must_use]
-    pub fn new(random: Random, patience: Patience, has_http2: bool, has_calls: bool) -> Self {
+    pub fn new(
+        random: Random,
+        patience: Patience,
+        has_http2: bool,
+        (has_calls, has_mirrors): (bool, bool),
+    ) -> Self {
         let mut protocols = random.split("protocols", 0);
         let speak_http2 = CLUSTERS.map(|_| has_http2 && protocols.chance(500));
         let has_retries = random.split("retries", 0).chance(400);
@@ -99,6 +106,7 @@ impl Configurations {
         crate::filter::register(&mut kinds);
         kinds.register_protocol(&crate::pico::Pico);
         let calls = has_calls.then(|| random.split("calls", 0));
+        let mirrors = has_mirrors.then(|| random.split("mirrors", 0));
         let loader = Loader::new(kinds).expect("the schema is one that the loader understands");
         Self {
             loader,
@@ -108,6 +116,7 @@ impl Configurations {
             has_retries,
             has_outliers,
             calls,
+            mirrors,
             gathered_bytes_max: 0,
         }
     }
@@ -183,12 +192,14 @@ impl Configurations {
                  timeout: {timeout}\n        hash: [{hash}]\n        subset: {{ version: {version} }}\n"
             );
             self.retry(&mut text);
+            self.mirror(&mut text);
         }
         text += "clusters:\n";
         for (number, cluster) in CLUSTERS.into_iter().chain([RAW]).enumerate() {
             self.cluster(cluster, number, &mut text);
         }
         self.calls_cluster(&mut text);
+        self.mirror_cluster(&mut text);
         for spare in 0..self.random.below(4) {
             let _ = write!(
                 text,
@@ -228,6 +239,35 @@ impl Configurations {
             "    rpc: {{ requests_max: {requests} }}\n    connections_max: {connections}\n    \
              pending_max: 1000\n"
         );
+        self.cluster_timeouts(text);
+    }
+
+    /// The copies of a rule's requests, if there are any.
+    fn mirror(&mut self, text: &mut String) {
+        let Some(random) = &mut self.mirrors else { return };
+        let percent = *random.pick(&[0, 50, 100, 100]);
+        let _ = writeln!(
+            text,
+            "        mirror: [{{ cluster: copies, percent: {percent}, host_suffix: '' }}]"
+        );
+    }
+
+    /// The cluster that copies go to: its services come behind all others.
+    fn mirror_cluster(&mut self, text: &mut String) {
+        let number = CLUSTERS.len() + 1 + usize::from(self.calls.is_some());
+        let Some(random) = &mut self.mirrors else { return };
+        *text += "  - name: copies\n    endpoints:\n";
+        let first = random.below(u64::from(ENDPOINTS));
+        for place in 0..ENDPOINTS {
+            if u64::from(place) == first || random.chance(600) {
+                let _ = writeln!(text, "      - {}", endpoint(number, place));
+            }
+        }
+        let connections = random.between(1, 6);
+        let _ = write!(text, "    connections_max: {connections}\n    pending_max: 10\n");
+        if random.chance(500) {
+            *text += "    protocol: http2\n";
+        }
         self.cluster_timeouts(text);
     }
 

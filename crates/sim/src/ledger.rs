@@ -21,6 +21,8 @@ pub struct Ledger {
     violations: Vec<String>,
     /// Rules may have `retry`, so that an idempotent request may be sent again whatever a service answered.
     may_retry_answers: bool,
+    /// What services see is copies of requests, from here on.
+    pub(crate) sees_copies: bool,
 }
 
 /// One request.
@@ -28,6 +30,8 @@ pub struct Ledger {
 struct Record {
     plan: RequestPlan,
     sightings: Vec<Sighting>,
+    /// The same of its copy.
+    copies: Vec<Sighting>,
     outcome: Outcome,
     /// The service's bytes may end early, and look as if they had ended in order.
     may_break_off: bool,
@@ -66,12 +70,19 @@ pub enum Outcome {
     Cancelled,
 }
 
+impl Record {
+    fn seen(&mut self, of_copies: bool) -> &mut Vec<Sighting> {
+        if of_copies { &mut self.copies } else { &mut self.sightings }
+    }
+}
+
 impl Ledger {
     /// A client is going to send this.
     pub fn announce(&mut self, plan: &RequestPlan) {
         let record = Record {
             plan: plan.clone(),
             sightings: Vec::new(),
+            copies: Vec::new(),
             outcome: Outcome::Pending,
             may_break_off: false,
         };
@@ -144,15 +155,20 @@ impl Ledger {
     }
 
     fn last_sighting(&mut self, id: u64) -> Option<&mut Sighting> {
-        self.requests.get_mut(&id)?.sightings.last_mut()
+        let sees_copies = self.sees_copies;
+        self.requests.get_mut(&id)?.seen(sees_copies).last_mut()
     }
 
     fn see(&mut self, id: u64, end: EndId, answer_at: Option<u64>, network: &Network) {
         let Some(record) = self.requests.get_mut(&id) else {
             return self.violate(format!("no request has the id {id:016x}"));
         };
-        let is_idempotent = !matches!(record.plan.method, "POST" | RELAY);
-        for earlier in &record.sightings {
+        let method = record.plan.method;
+        let is_idempotent = !matches!(method, "POST" | RELAY);
+        // A copy has no `retry`.
+        let may_retry_answers = self.may_retry_answers && !self.sees_copies;
+        let sightings = record.seen(self.sees_copies);
+        for earlier in &*sightings {
             // The order in which services see attempts is not that in which Strait made them: what was
             // on its way on a connection that Strait gave up (its record was spoiled, or its key used up)
             // may arrive behind the answer to the attempt that followed it. No attempt is made on a
@@ -163,21 +179,20 @@ impl Ledger {
             // only, but to a service, a connection that waited unused in the pool looks like a
             // fresh one.
             let is_safe = earlier.is_unprocessed || is_idempotent;
-            if !is_safe || (was_answered && !self.may_retry_answers) {
+            if !is_safe || (was_answered && !may_retry_answers) {
                 self.violations.push(format!(
-                    "{} {id:016x} was sent again, after {earlier:?} (answered: {was_answered})",
-                    record.plan.method
+                    "{method} {id:016x} was sent again, after {earlier:?} (answered: {was_answered})"
                 ));
             }
         }
         let answer_at = answer_at.unwrap_or_else(|| network.written_total(end));
-        record.sightings.push(Sighting { end, answer_at, is_unprocessed: false });
-        let attempts_max = match self.may_retry_answers {
+        sightings.push(Sighting { end, answer_at, is_unprocessed: false });
+        let attempts_max = match may_retry_answers {
             true => RETRY_ATTEMPTS_MAX as usize,
             false => ATTEMPTS_MAX,
         };
-        if record.sightings.len() > attempts_max {
-            self.violations.push(format!("{id:016x} was sent {} times", record.sightings.len()));
+        if sightings.len() > attempts_max {
+            self.violations.push(format!("{id:016x} was sent {} times", sightings.len()));
         }
     }
 

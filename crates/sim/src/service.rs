@@ -34,6 +34,8 @@ pub enum Speech {
     Raw,
     /// The RPC protocol.
     Calls,
+    /// HTTP, of copies of requests.
+    Copies,
 }
 
 /// A scripted service at one address.
@@ -126,11 +128,14 @@ impl Service {
 
     /// Handles a wake-up.
     pub fn on_wake(&mut self, wake: Wake, network: &mut Network, ledger: &mut Ledger) {
+        ledger.sees_copies = self.speech == Speech::Copies;
         match wake {
             Wake::Accept(_) => {
                 while let Ok(Some((end, ..))) = network.accept(self.listener) {
                     let link = match self.speech {
-                        Speech::Http => Link::Http1(Box::new(http1::Connection::new())),
+                        Speech::Http | Speech::Copies => {
+                            Link::Http1(Box::new(http1::Connection::new()))
+                        }
                         Speech::Raw => Link::Raw(Box::new(relay::Connection::new())),
                         Speech::Calls => Link::Calls(Box::new(calls::Connection::new())),
                     };

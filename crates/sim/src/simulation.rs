@@ -210,7 +210,7 @@ impl Simulation {
             root.split("configurations", 0),
             patience,
             scenario.has_http2,
-            scenario.has_calls,
+            (scenario.has_calls, scenario.has_mirrors),
         );
         let mut ledger = Ledger::default();
         if configurations.has_retries {

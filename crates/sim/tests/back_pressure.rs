@@ -34,6 +34,7 @@ fn scenario() -> Scenario {
         has_http2: false,
         has_tls: false,
         has_calls: false,
+        has_mirrors: false,
     }
 }
 

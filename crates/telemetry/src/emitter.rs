@@ -12,9 +12,10 @@ use crate::cause::Cause;
 use crate::debug_lines::{DebugLines, DebugSource};
 use crate::events::{
     ClusterGauges, ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened,
-    ConnectionRefused, ExchangeFinished, ExchangeStarted, HeadersDropped, LabelId, ListenerGauges,
-    SignaturesMade, TlsHandshakeFinished, TunnelStarted, UpstreamClosed, UpstreamConnectFailed,
-    UpstreamConnected, UpstreamPaused, UpstreamRetried, UpstreamRetryDenied, WorkerGauges,
+    ConnectionRefused, CopyFinished, ExchangeFinished, ExchangeStarted, HeadersDropped, LabelId,
+    ListenerGauges, MirrorDrop, SignaturesMade, TlsHandshakeFinished, TunnelStarted,
+    UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamPaused, UpstreamRetried,
+    UpstreamRetryDenied, WorkerGauges,
 };
 use crate::failures::FailureCounts;
 use crate::log_record::{self, Audience, LOG_RECORD_BYTES_MAX};
@@ -304,6 +305,25 @@ impl Emitter {
     pub fn upstream_retry_denied(&mut self, event: &UpstreamRetryDenied) {
         if let Some(block) = self.cluster(event.cluster) {
             block.retry_denied(event);
+        }
+    }
+
+    /// See [`CopyFinished`].
+    pub fn copy_finished(&mut self, event: &CopyFinished) {
+        if let Some(block) = self.cluster(event.cluster) {
+            block.copy_finished(event);
+        }
+    }
+
+    /// A copy of a request failed, of which [`Emitter::note_failure`] said that control is to hear.
+    pub fn copy_failed(&mut self, event: &ExchangeFinished<'_>) {
+        self.hand_on(event, Audience { is_log: false, is_slow: false, is_failure: true });
+    }
+
+    /// A copy of a request for this cluster is not sent.
+    pub fn mirror_dropped(&mut self, cluster: LabelId, reason: MirrorDrop) {
+        if let Some(block) = self.cluster(cluster) {
+            block.mirror_dropped(reason);
         }
     }
 

@@ -26,8 +26,8 @@ pub use exchange::{
 };
 pub use tls::{SignaturesMade, TlsHandshakeFinished, TlsHandshakeKind};
 pub use upstream::{
-    RetryDenial, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamPaused,
-    UpstreamRetried, UpstreamRetryDenied,
+    CopyFinished, MirrorDrop, RetryDenial, UpstreamClosed, UpstreamConnectFailed,
+    UpstreamConnected, UpstreamPaused, UpstreamRetried, UpstreamRetryDenied,
 };
 pub use worker::{ClusterGauges, ListenerGauges, WorkerGauges};
 

@@ -154,7 +154,10 @@ fn check_rule(
     let among = site.key("among");
     let of_among = rule.among.iter().flatten().map(String::as_str).zip(among.items());
     let of_rule = rule.cluster.iter().map(|name| (name.as_str(), site.key("cluster")));
-    for (name, site) in of_rule.chain(of_shares).chain(of_among) {
+    let mirrors = site.key("mirror");
+    let of_mirrors = rule.mirror.iter().flatten().map(|mirror| mirror.cluster.as_str());
+    let of_mirrors = of_mirrors.zip(mirrors.items());
+    for (name, site) in of_rule.chain(of_shares).chain(of_among).chain(of_mirrors) {
         let Some(cluster) = clusters.get(name).filter(|cluster| **cluster != spoken) else {
             continue;
         };

@@ -82,6 +82,10 @@ fn is_same_path(
     rule: &route::Rule,
     redirect: &route::Redirect,
 ) -> bool {
+    if redirect.regex.is_some() || redirect.template.is_some() {
+        // Where it leads depends on the path.
+        return false;
+    }
     let target = match (&redirect.path, &redirect.prefix, &rule.matches.prefix) {
         (Some(path), ..) => path,
         (None, Some(new), Some(_)) => new,

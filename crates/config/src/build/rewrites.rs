@@ -42,7 +42,8 @@ pub(super) fn rewrite(
     Some(Rewrite { path, host })
 }
 
-fn path(
+/// How a path is changed; none if it is not, or something is wrong, which is reported. `site` is that of the keys.
+pub(super) fn path(
     file: &RewriteKey,
     matched: Option<&PathMatch>,
     site: &Site<'_>,

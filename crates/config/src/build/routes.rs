@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::http::{self, Found};
 use super::runtime::Values;
 use super::{Context, Names, Once, error_pages, resolved, share};
-use super::{edits, hashing, matching, retries, rewrites, subsets, targets};
+use super::{edits, hashing, matching, mirrors, retries, rewrites, subsets, targets};
 use crate::defaults;
 use crate::file::listener::OneOrSeveral;
 use crate::file::route::{self, Scheme};
@@ -18,7 +18,8 @@ use crate::map::Map;
 use crate::matching::{Case, Criterion, PathMatch, Patterns, Regexes};
 use crate::nearest;
 use crate::paths::PathTable;
-use crate::runtime::{Fraction, RuntimeUse};
+use crate::rewrite::RewriteKey;
+use crate::runtime::RuntimeUse;
 use crate::snapshot::{
     Action, ClusterId, Forward, Redirect, RedirectPath, Respond, RouteTable, RouteTableId, Rule,
 };
@@ -133,8 +134,16 @@ pub(super) fn build<F>(
 /// The values of `runtime` that rules ask for, each once.
 fn runtime_of(rules: &[Rule]) -> Box<[RuntimeUse]> {
     let mut found: Vec<RuntimeUse> = Vec::new();
-    for criterion in rules.iter().flat_map(|rule| &rule.also) {
-        let Criterion::Fraction(Fraction { runtime: Some(used), .. }) = criterion else { continue };
+    let of_criteria = rules.iter().flat_map(|rule| &rule.also).filter_map(|it| match it {
+        Criterion::Fraction(fraction) => fraction.runtime.as_ref(),
+        _ => None,
+    });
+    let of_mirrors = rules.iter().flat_map(|rule| match &rule.action {
+        Action::Forward(forward) => &*forward.mirrors,
+        Action::Respond(_) | Action::Redirect(_) => &[],
+    });
+    let of_mirrors = of_mirrors.filter_map(|mirror| mirror.fraction.runtime.as_ref());
+    for used in of_criteria.chain(of_mirrors) {
         if !found.contains(used) {
             found.push(used.clone());
         }
@@ -150,7 +159,7 @@ fn note_uses<F>(
 ) {
     for rule in &table.rules {
         let Action::Forward(forward) = &rule.action else { continue };
-        for id in forward.target.clusters() {
+        for id in forward.clusters() {
             if let Some(cluster) = context.former.and_then(|former| former.cluster(id)) {
                 clusters.note_use(&cluster.name);
             }
@@ -201,7 +210,7 @@ fn rules(
         let also =
             matching::criteria(&entry.matches, &asked, values, &mut patterns.values, findings);
         let edits = edits::edits(entry.headers.as_ref(), &site.key("headers"), findings);
-        let action = action(entry, path.as_ref(), &site, clusters, findings);
+        let action = action(entry, path.as_ref(), &site, clusters, values, findings);
         if let (Some(path), Some(also), Some(action)) = (path, also, action) {
             rules.push(Rule { name, path, also, action, edits });
         }
@@ -451,6 +460,7 @@ fn action(
     matched: Option<&PathMatch>,
     site: &Site<'_>,
     clusters: &mut Names<'_, ClusterId>,
+    values: &mut Values<'_>,
     findings: &mut Findings<'_>,
 ) -> Option<Action> {
     let forwards =
@@ -471,9 +481,17 @@ fn action(
         let retry = file.retry.as_ref().and_then(|retry| {
             retries::policy(retry, timeout, &site.key("retry"), findings).map(Box::new)
         });
-        let forward =
-            Forward { target: target?, hashing, subset, rewrite, timeout, retry, upgrades };
-        return Some(Action::Forward(forward));
+        let mirrors = mirrors::mirrors(file, site, clusters, values, findings);
+        return Some(Action::Forward(Forward {
+            target: target?,
+            hashing,
+            subset,
+            rewrite,
+            timeout,
+            retry,
+            mirrors,
+            upgrades,
+        }));
     }
     // Without any of the three, which is reported elsewhere, it may have been the cluster.
     let is_answered_here = file.respond.is_some() || file.redirect.is_some();
@@ -481,7 +499,7 @@ fn action(
         let rule = "the request is not forwarded, so its edits have no effect";
         site.key("headers").key_error(findings, "request", Problem::new(rule, "remove it"));
     }
-    for key in ["timeout", "retry", "upgrades", "rewrite", "hash", "subset"] {
+    for key in ["timeout", "retry", "upgrades", "rewrite", "hash", "subset", "mirror"] {
         if is_answered_here && site.key(key).is_written() {
             let rule = format!("`{key}` needs a `cluster` to forward to");
             site.key_error(findings, key, Problem::new(rule, "remove it"));
@@ -492,7 +510,7 @@ fn action(
         (None, Some(redirect_file)) => {
             let is_prefix = file.matches.prefix.is_some() || file.matches.segments.is_some();
             let site = site.key("redirect");
-            Some(Action::Redirect(redirect(redirect_file, is_prefix, &site, findings)))
+            Some(Action::Redirect(redirect(redirect_file, is_prefix, matched, &site, findings)))
         }
         (None, None) => None,
     }
@@ -573,9 +591,17 @@ fn respond(file: &route::Respond, site: &Site<'_>, findings: &mut Findings<'_>) 
 fn redirect(
     file: &route::Redirect,
     matches_prefix: bool,
+    matched: Option<&PathMatch>,
     site: &Site<'_>,
     findings: &mut Findings<'_>,
 ) -> Redirect {
+    let rewritten = RewriteKey {
+        regex: file.regex.clone(),
+        with: file.with.clone(),
+        template: file.template.clone(),
+        ..RewriteKey::default()
+    };
+    let rewritten = rewrites::path(&rewritten, matched, site, findings);
     let mut check = |key: &str, found: Found<'_>| {
         if let Some(Err(problem)) = found {
             site.key(key).error(findings, problem);
@@ -589,17 +615,26 @@ fn redirect(
         let problem = Problem::new(rule, "use `path` here, or `prefix` or `segments` in `match`");
         site.key("prefix").error(findings, problem);
     }
-    if file.scheme.is_none() && file.host.is_none() && file.path.is_none() && file.prefix.is_none()
-        // A part that was wrong was reported and cut.
-        && ["scheme", "host", "path", "prefix"].iter().all(|key| !site.has_key(key))
-    {
+    let ways = ["path", "prefix", "regex", "template"];
+    let mut written = ways.into_iter().filter(|key| site.has_key(key));
+    // That of `path` and `prefix` is found before.
+    if let (Some(_), Some(second @ ("regex" | "template"))) = (written.next(), written.next()) {
+        let hint = "keep one of `path`, `prefix`, `regex` and `template`";
+        let problem = Problem::new("a redirect leads to one path", hint);
+        site.key_error(findings, second, problem);
+    }
+    // A part that was wrong was reported and cut.
+    if ["scheme", "host", "with"].iter().chain(&ways).all(|key| !site.has_key(key)) {
         let rule = "a redirect that changes nothing leads back to itself";
-        site.error(findings, Problem::new(rule, "add one of scheme, host, path and prefix"));
+        site.error(
+            findings,
+            Problem::new(rule, "add one of scheme, host, path, prefix, regex and template"),
+        );
     }
     let path = match (&file.path, &file.prefix) {
         (Some(path), _) => Some(RedirectPath::Whole(path.as_str().into())),
         (None, Some(prefix)) => Some(RedirectPath::Prefix(prefix.as_str().into())),
-        (None, None) => None,
+        (None, None) => rewritten.map(RedirectPath::Rewritten),
     };
     Redirect {
         status: file.status,

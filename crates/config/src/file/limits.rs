@@ -23,6 +23,9 @@ pub struct Limits {
     /// Bytes read from a request body after an early response, before the connection closes.
     #[schemars(extend("x-maximum" = "1GiB"))]
     pub discard_max: Size,
+    /// Bytes of all copies that `mirror` of rules makes, from the first byte that is kept of one until its cluster has
+    /// answered. Beyond it, copies are dropped and counted.
+    pub mirrored_max: Size,
     /// How long a connection that is being closed is still read from, so that its peer gets the
     /// last bytes and not a reset; again and again while the peer speaks, up to the listener's
     /// `timeouts.response_write`.
@@ -47,6 +50,7 @@ impl Default for Limits {
             connections_max: defaults::DOWNSTREAM_CONNECTIONS_MAX,
             handshakes_max: defaults::HANDSHAKES_MAX,
             discard_max: defaults::DISCARD_MAX,
+            mirrored_max: defaults::MIRRORED_MAX,
             linger_timeout: defaults::LINGER_TIMEOUT,
             linger_max: defaults::LINGER_MAX,
             drain_delay: defaults::DRAIN_DELAY,

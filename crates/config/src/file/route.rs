@@ -11,6 +11,7 @@ use crate::edits::HeadersKey;
 use crate::error_pages::ErrorPage;
 use crate::hash::HashKey;
 pub use crate::matching::Match;
+use crate::mirrors::MirrorKey;
 use crate::retry::Retry;
 use crate::rewrite::RewriteKey;
 use crate::subsets::SubsetValue;
@@ -104,6 +105,10 @@ pub struct Rule {
     /// forwarded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
+    /// Clusters that get copies of the requests, whose responses are dropped. Only for what is forwarded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub mirror: Option<Vec<MirrorKey>>,
     /// The protocols that a request may upgrade to. `h2c` is never let through. `connect` takes
     /// the `CONNECT` requests for the hosts of its table, which have no path: the first rule with it
     /// opens a tunnel of bytes to an endpoint of its cluster (of `protocol: http1`, whatever is
@@ -151,10 +156,21 @@ pub struct Redirect {
     /// Stands in for the prefix that was matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
+    /// A regular expression; each part of the path that it matches is replaced by `with`. Between `^` and `$` it
+    /// matches the whole path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regex: Option<String>,
+    /// What stands in for what `regex` matches: `\1` to `\9` are its groups, `\0` is all of it, and `\\` a backslash.
+    /// Behind a `?` it may have parameters, which go before those of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub with: Option<String>,
+    /// The new path, with the variables of the rule's `template` as `{name}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
     /// Status. 307 and 308 keep the method.
     #[schemars(extend("enum" = [301, 302, 303, 307, 308]))]
     pub status: u16,
-    /// Whether the query is dropped.
+    /// Whether the request's query is dropped.
     pub strip_query: bool,
 }
 
@@ -165,6 +181,9 @@ impl Default for Redirect {
             host: None,
             path: None,
             prefix: None,
+            regex: None,
+            with: None,
+            template: None,
             status: defaults::REDIRECT_STATUS,
             strip_query: false,
         }

@@ -1554,6 +1554,90 @@ fn a_runtime_value_that_no_rule_asks_for_is_warned_of() {
 }
 
 #[test]
+fn redirects_that_rewrite_no_path() {
+    check(&[
+        (
+            "redirect: { path: /new }",
+            "redirect: { path: /new, ^regex: a, with: b }",
+            "routes[0].rules[1].redirect.regex",
+            "\"regex\"",
+            "leads to one path",
+            "keep one",
+        ),
+        (
+            "redirect: { path: /new }",
+            "redirect: { ^regex: /old/(.*) }",
+            "routes[0].rules[1].redirect.regex",
+            "\"regex\"",
+            "stand together",
+            "add `with`",
+        ),
+        (
+            "redirect: { path: /new }",
+            "redirect: { regex: /old/(.*), with: ^'/\\2' }",
+            "routes[0].rules[1].redirect.with",
+            "\"/\\\\2\"",
+            "1 groups",
+            "parentheses",
+        ),
+        (
+            "redirect: { path: /new }",
+            "redirect: { template: ^'/new/{id}' }",
+            "routes[0].rules[1].redirect.template",
+            "\"/new/{id}\"",
+            "no matched template",
+            "add `template` to `match`",
+        ),
+    ]);
+}
+
+#[test]
+fn mirrors_that_get_no_copy() {
+    check(&[
+        (
+            "        cluster: api\n",
+            "        cluster: api\n        mirror: [{ cluster: ^apx }]\n",
+            "routes[0].rules[2].mirror[0].cluster",
+            "\"apx\"",
+            "no cluster has this name",
+            "did you mean `api`?",
+        ),
+        (
+            "        cluster: api\n",
+            "        cluster: api\n        mirror: [{ cluster: web }, { cluster: ^web }]\n",
+            "routes[0].rules[2].mirror[1].cluster",
+            "\"web\"",
+            "has a copy of each request already",
+            "remove one",
+        ),
+        (
+            "        cluster: api\n",
+            "        cluster: api\n        mirror: [{ cluster: web, host_suffix: ^'/x' }]\n",
+            "routes[0].rules[2].mirror[0].host_suffix",
+            "\"/x\"",
+            "the end of a host",
+            "write -shadow",
+        ),
+        (
+            "        cluster: api\n",
+            "        cluster: api\n        mirror: [{ cluster: web, percent: ^101 }]\n",
+            "routes[0].rules[2].mirror[0].percent",
+            "101",
+            "",
+            "",
+        ),
+        (
+            "respond: { status: 200 }",
+            "respond: { status: 200 }\n        ^mirror: [{ cluster: web }]",
+            "routes[0].rules[0].mirror",
+            "\"mirror\"",
+            "needs a `cluster` to forward to",
+            "remove it",
+        ),
+    ]);
+}
+
+#[test]
 fn edits_of_header_fields_that_cannot_be_made() {
     let here = "{ path: /healthz }\n        respond: { status: 200 }";
     check(&[

@@ -235,6 +235,10 @@ routes:
         redirect: { scheme: https, host: "b.example:8443", path: /new, status: 308, strip_query: true }
       - match: { prefix: /v1/ }
         redirect: { prefix: /v2/, status: 307 }
+      - match: { prefix: /users/ }
+        redirect: { regex: "^/users/([0-9]+)$", with: '/people?of=\1' }
+      - match: { template: "/things/{id}" }
+        redirect: { template: "/items/{id}" }
       - match: { prefix: /teapot }
         respond: { status: 418, body: "short\nand stout\n", headers: { content-type: text/html } }
       - match: { prefix: /stream/ }
@@ -290,6 +294,7 @@ routes:
         cluster: all
         timeout: 250ms
         retry: { on: [5xx, gateway_error, reset, connect_failure, refused_stream, retriable_4xx, retriable_status, cancelled, deadline_exceeded, internal, resource_exhausted, unavailable], status: [429, 500-504], attempts_max: 5, try_timeout: 100ms, backoff: { base: 10ms, max: 1s }, methods: any, body_max: 1MiB }
+        mirror: [{ cluster: fast, percent: 1.5, runtime: canary, host_suffix: -copy }]
         upgrades: [websocket, tls/1.2]
   - name: two
     rules: []
@@ -348,6 +353,7 @@ limits:
   connections_max: 5000
   handshakes_max: 64
   discard_max: 0
+  mirrored_max: 1MiB
   linger_timeout: 0s
   linger_max: 10m
   drain_delay: 5s

@@ -109,6 +109,9 @@ impl fmt::Display for Named {
 /// A request by its connection and, where that carries several, its stream.
 impl fmt::Display for StreamKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::NONE {
+            return f.write_str("copy");
+        }
         write!(f, "connection {:?}", self.connection)?;
         match self.is_alone() {
             true => Ok(()),

@@ -6,12 +6,9 @@ use crate::connection::ConnectionRole;
 use crate::connection::codec::Codec;
 use crate::connection::connections::Connections;
 use crate::cx::Cx;
-use crate::exchange::attempts::Attempt;
 use crate::exchange::exchanges::Exchanges;
-use crate::exchange::progress::Progress;
-use crate::exchange::record::{ExchangeRecord, Stamps, label};
-use crate::exchange::{Deadlines, Exchange, ExchangeKind, Request, Stage};
-use crate::filter::filter_chain::BodyObservers;
+use crate::exchange::record::{Stamps, label};
+use crate::exchange::{Beginning, Exchange, Request};
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::listen::Listen;
 use crate::listen::clients::Part;
@@ -43,35 +40,10 @@ impl Exchanges {
         let accepted = if is_first { opened } else { Time::NEVER };
         let stamps = Stamps { accepted, began, head_read: now, ..Stamps::NONE };
         let timer = cx.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
-        let exchange = self.table.insert(Exchange {
-            snapshot,
-            listener: place,
-            chain: downstream.chain,
-            downstream: at,
-            client,
-            is_holding: false,
-            counted_at: None,
-            measured_from: None,
-            attempt: Attempt::Counted,
-            stall: None,
-            kind: ExchangeKind::Http,
-            stage: Stage::Finishing,
-            request,
-            route: None,
-            timer,
-            deadlines: Deadlines::default(),
-            slots: None,
-            observers: BodyObservers::default(),
-            gathered: None,
-            kept: None,
-            held: None,
-            progress: Progress::default(),
-            record: ExchangeRecord::new(stamps),
-            call: None,
-            handshake: None,
-            is_request_slow: false,
-            is_response_slow: false,
-        });
+        let chain = downstream.chain;
+        let beginning =
+            Beginning { snapshot, listener: place, chain, downstream: at, client, stamps };
+        let exchange = self.table.insert(Exchange::new(beginning, request, timer));
         cx.timers.set_owner(timer, TimerOwner::Exchange(exchange).into());
         match &mut connection.codec {
             Codec::Shared(multiplex) => multiplex.begin_stream(at.slot, exchange),

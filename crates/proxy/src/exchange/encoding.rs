@@ -104,11 +104,12 @@ impl Exchange {
         connections: &Connections,
         cx: &mut Cx,
     ) {
-        let Some(connection) = connections.get(self.downstream.connection) else { return };
+        // An exchange that has none speaks for the proxy itself.
+        let connection = connections.get(self.downstream.connection);
         // A client that a trusted hop named has no port that is known here.
         let client = self.record.client.map(|ip| SocketAddr::new(ip, 0));
-        let source = client.or_else(|| connection.peer.socket_address());
-        let addresses = source.zip(connection.local.socket_address());
+        let source = client.or_else(|| connection?.peer.socket_address());
+        let addresses = source.zip(connection.and_then(|it| it.local.socket_address()));
         outbox.push_with(PROXY_HEADER_BYTES_MAX, &mut cx.buffers, |buffer| {
             match (version, addresses) {
                 (ProxyProtocolVersion::V1, Some((source, destination))) => {

@@ -28,6 +28,9 @@ use crate::upstream::Upstreams;
 impl Connections {
     /// Reports an exchange that is over.
     pub(crate) fn report(&self, exchange: &Exchange, cause: Option<Cause>, now: Time, cx: &mut Cx) {
+        if let Some(detached) = &exchange.detached {
+            return self.report_copy(exchange, detached, cause, now, cx);
+        }
         let record = &exchange.record;
         let stages = if exchange.snapshot.access_log.stage_times {
             record.stamps.stages(now)
@@ -195,6 +198,7 @@ impl Exchanges {
         let cause = exchange.record.cause.or(cause);
         connections.report(exchange, cause, now, cx);
         let downstream = exchange.downstream;
+        exchange.end_copies(cx);
         let record = &mut exchange.record;
         for text in [&mut record.words.text, &mut record.captures] {
             if let Some(text) = text.take() {

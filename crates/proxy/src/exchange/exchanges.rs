@@ -48,11 +48,13 @@ impl Exchanges {
         self.get(key).is_some_and(|exchange| exchange.kind != ExchangeKind::Http)
     }
 
-    /// Whether an exchange carries bytes of a protocol that is not read here, so that a reply would
-    /// mean nothing to its client.
-    pub(crate) fn is_relay(&self, key: ExchangeKey) -> bool {
-        self.get(key)
-            .is_some_and(|exchange| matches!(exchange.kind, ExchangeKind::Tcp | ExchangeKind::Tls))
+    /// Whether an exchange has a client to which a reply would mean something: it has none, or carries bytes of a
+    /// protocol that is not read here.
+    pub(crate) fn takes_reply(&self, key: ExchangeKey) -> bool {
+        self.get(key).is_some_and(|exchange| {
+            exchange.detached.is_none()
+                && !matches!(exchange.kind, ExchangeKind::Tcp | ExchangeKind::Tls)
+        })
     }
 
     /// Notes why the exchange is about to fail, unless it has failed before.

@@ -31,6 +31,7 @@ impl Exchange {
     pub(crate) fn reads_request_data(&self) -> bool {
         let has_bound = self.listener().http.body_bytes_max.is_some() && !self.progress.is_tunnel;
         has_bound
+            || self.copies.is_some()
             || self.call.is_some()
             || !self.observers.request.is_empty()
             || matches!(self.stage, Stage::Gathering { .. } | Stage::Buffering { .. })

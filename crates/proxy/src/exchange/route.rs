@@ -8,7 +8,9 @@ use std::sync::Arc;
 use config::chains::ConnectionFacts;
 use config::matching::{Asked, PathMatch, Searches};
 use config::rewrite::Rewriting;
-use config::snapshot::{Action, Detected, Forward, Listener, RouteTable, Rule};
+use config::snapshot::{
+    Action, Detected, Forward, Listener, Redirect, RedirectPath, RouteTable, Rule,
+};
 use telemetry::cause::Cause;
 use wire::head::{Method, RequestHead};
 use wire::path::{PathError, Slashes};
@@ -97,6 +99,25 @@ pub fn rewrite(
         }
         (None, None) => Ok(()),
     }
+}
+
+/// Changes a request into the one that a redirect asks its client for, where its path is to be rewritten.
+///
+/// # Errors
+///
+/// If what comes out is no path.
+pub fn rewrite_for(
+    redirect: &Redirect,
+    matched: &PathMatch,
+    head: &mut RequestHead<'_>,
+    slashes: Slashes,
+    rewriting: &mut Rewriting,
+) -> Result<(), PathError> {
+    let Some(RedirectPath::Rewritten(rewrite)) = &redirect.path else { return Ok(()) };
+    if redirect.strip_query {
+        head.set_query(None);
+    }
+    rewrite.apply(head, matched, slashes, rewriting)
 }
 
 /// Whether a request has to come over another connection, since its host belongs to another chain

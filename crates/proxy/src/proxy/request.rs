@@ -6,6 +6,7 @@ mod call;
 mod connect;
 mod filters;
 mod head;
+mod mirror;
 mod retry;
 mod route;
 mod spare;

@@ -1,6 +1,7 @@
 //! What an event left to do on other connections and exchanges, done when the event is over.
 
 use config::snapshot::ClusterId;
+use telemetry::cause::Cause;
 use wire::head::RequestHead;
 
 use crate::agenda::Note;
@@ -26,9 +27,8 @@ impl Proxy {
                 Note::Resume(source) => self.resume_source(source, now),
                 Note::Serve(cluster) => self.serve_noted(cluster, now),
                 Note::Attempt(exchange) => self.attempt_again(exchange, now),
-                Note::CloseUpstreams => {
-                    self.upstream.close_upstreams(now, &mut self.connections, &mut self.cx);
-                }
+                Note::Abandon(exchange) => self.abort(exchange, Cause::DownstreamClosed, now),
+                Note::CloseUpstreams => self.end_upstreams(now),
             }
         }
     }

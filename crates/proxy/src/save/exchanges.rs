@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use config::edits::operators::KEPT_BYTES_MAX;
-use config::snapshot::{Action, Address, ClusterId, Forward, Rule};
+use config::snapshot::{Action, Address, ChainId, ClusterId, Forward, Rule};
 use config::targets::{Share, Target};
 use serde::{Deserialize, Serialize};
 use telemetry::FAILED_ATTEMPTS_BYTES_MAX;
@@ -18,10 +18,11 @@ use super::connections::{
 use super::{GONE, SavedSide, before, cause_named, since};
 use crate::connection::codec::streams::Tail;
 use crate::connection::connections::Connections;
-use crate::connection::{Connection, ConnectionRole, UpstreamState};
+use crate::connection::{ConnectionRole, UpstreamState};
 use crate::cx::Cx;
 use crate::exchange::attempts::Attempt;
 use crate::exchange::calls::Call;
+use crate::exchange::detached::Detached;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::progress::Progress;
 use crate::exchange::record::{ExchangeRecord, Stamps, Waits, Words};
@@ -33,6 +34,7 @@ use crate::filter::Question;
 use crate::filter::filter_chain::{BodyObservers, FilterStep, Gathered, Held};
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::clients::{ClientPlace, Part};
+use crate::listen::listeners::ListenerKey;
 use crate::ops::Op;
 use crate::proxy::Proxy;
 use crate::timers::TimerOwner;
@@ -45,7 +47,12 @@ use crate::upstream::Upstreams;
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct SavedExchange {
-    pub(super) downstream: SavedSide,
+    /// None of one that is detached.
+    pub(super) downstream: Option<SavedSide>,
+    /// What it is without a downstream.
+    pub(super) detached: Option<Box<Detached>>,
+    /// Places of its copies among the exchanges, as long as it is not whole.
+    pub(super) copies: Vec<u32>,
     pub(super) upstream: Option<SavedSide>,
     kind: ExchangeKind,
     pub(super) stage: SavedStage,
@@ -274,6 +281,7 @@ impl Proxy {
         &mut self,
         key: ExchangeKey,
         connections: &[ConnKey],
+        exchanges: &[ExchangeKey],
         now: Time,
     ) -> Option<SavedExchange> {
         let stalled = self.exchanges.get(key).and_then(|it| self.exchanges.stalled_for(it, now));
@@ -289,7 +297,14 @@ impl Proxy {
             let connection = place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX);
             SavedSide { connection, slot: side.slot }
         };
-        let (downstream, upstream) = (side(exchange.downstream), exchange.upstream().map(side));
+        let upstream = exchange.upstream().map(side);
+        let downstream = exchange.detached.is_none().then(|| side(exchange.downstream));
+        let detached = exchange.detached.clone();
+        let copies = exchange.copies.take();
+        let place = |copy: &ExchangeKey| exchanges.iter().position(|key| key == copy);
+        let copies = copies.iter().flatten().filter_map(|copy| u32::try_from(place(copy)?).ok());
+        let copies = copies.collect();
+        exchange.end_copies(&mut self.cx);
         self.cx.timers.remove(exchange.timer);
         let gathered = exchange.gathered.as_ref().map(|gathered| SavedGathered {
             body: gathered.body.filled().to_vec(),
@@ -317,6 +332,8 @@ impl Proxy {
         self.listen.clients.remove(exchange.client, Part::Exchange);
         Some(SavedExchange {
             downstream,
+            detached,
+            copies,
             upstream,
             filters,
             kind: exchange.kind,
@@ -339,24 +356,34 @@ impl Proxy {
         })
     }
 
+    /// The downstream of a saved exchange, with its listener, chain and client; none if that is not there.
+    fn restored_downstream(
+        &self,
+        saved: &SavedExchange,
+        side: impl Fn(SavedSide) -> Option<StreamKey>,
+    ) -> Option<(StreamKey, ListenerKey, Option<ChainId>, ClientPlace)> {
+        if saved.detached.is_some() {
+            // Which one makes no difference to what has no client.
+            let listener = self.listen.listeners.find(self.cx.snapshot.listeners.first()?.id)?;
+            return Some((StreamKey::NONE, listener, None, ClientPlace::UNKNOWN));
+        }
+        let downstream = side(saved.downstream?)?;
+        let role = self.connections.get(downstream.connection)?.downstream()?;
+        Some((downstream, role.listener, role.chain, role.client))
+    }
+
     pub(super) fn restore_exchange(
         &mut self,
         saved: SavedExchange,
         connections: &[ConnKey],
         now: Time,
-    ) {
+    ) -> Option<ExchangeKey> {
         let side = |side: SavedSide| {
             let connection = connections.get(side.connection as usize).copied()?;
             Some(StreamKey { connection, slot: side.slot })
         };
-        let Some(downstream) = side(saved.downstream) else { return };
         let upstream = saved.upstream.and_then(side);
-        let listener = self.connections.get(downstream.connection).and_then(Connection::downstream);
-        let Some((listener, chain, client)) =
-            listener.map(|role| (role.listener, role.chain, role.client))
-        else {
-            return;
-        };
+        let (downstream, listener, chain, client) = self.restored_downstream(&saved, side)?;
         let client = match saved.record.client {
             Some(named) => self.listen.clients.enter(Some(named), Part::Exchange).0,
             None => {
@@ -406,6 +433,11 @@ impl Proxy {
         let kept = kept.filter(|kept| !kept.is_empty());
         let kept = kept.map(|kept| self.cx.buffers.lease_with(kept));
         let held = saved.held.map(|saved| restore_held(&saved, &mut self.cx.buffers));
+        let detached = saved.detached;
+        if let Some(detached) = &detached {
+            // It was within a bound where it began.
+            self.cx.copied_bytes = self.cx.copied_bytes.saturating_add(detached.bytes);
+        }
         let key = self.exchanges.table.insert(Exchange {
             snapshot,
             listener: place,
@@ -441,6 +473,8 @@ impl Proxy {
             record: restore_record(&saved.record, words, captures, now),
             call: saved.call,
             handshake: saved.handshake,
+            copies: None,
+            detached,
             is_request_slow: saved.is_request_slow,
             is_response_slow: saved.is_response_slow,
         });
@@ -476,6 +510,7 @@ impl Proxy {
                 self.exchanges.on_stalled(key, since);
             }
         }
+        Some(key)
     }
 
     fn restore_stage(

@@ -42,6 +42,7 @@ mod heads;
 mod http2;
 mod keep_alive;
 mod lookalikes;
+mod mirrors;
 mod misdirected;
 mod original;
 mod outliers;

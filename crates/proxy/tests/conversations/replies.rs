@@ -18,6 +18,10 @@ routes:
         redirect: { prefix: /new/, status: 308 }
       - match: { prefix: /secure/ }
         redirect: { scheme: https }
+      - match: { regex: '/users/([0-9]+)/.*' }
+        redirect: { regex: '^/users/([0-9]+)/(.*)$', with: '/\\2?of=\\1', status: 302 }
+      - match: { template: '/items/{id}/{rest=**}' }
+        redirect: { template: '/{rest}/{id}', host: items.example, strip_query: true }
       - match: { prefix: /api/ }
         cluster: api
   - name: blog
@@ -56,6 +60,15 @@ fn a_rule_may_send_the_client_elsewhere() {
         let client = talk.client();
         for (host, path, status, location) in [
             ("a.shop.example.com", "/old/x?y=1", "308 Permanent Redirect", "/new/x?y=1"),
+            ("shop.example.com", "/users/7/orders?y=1", "302 Found", "/orders?of=7&y=1"),
+            // What a rewrite puts together is no other host, and no way out.
+            ("shop.example.com", "/users/7//evil.example/x", "302 Found", "/evil.example/x?of=7"),
+            (
+                "shop.example.com",
+                "/items/7/a/b?y=1",
+                "301 Moved Permanently",
+                "//items.example/a/b/7",
+            ),
             (
                 "shop.example.com:80",
                 "/secure/x?y",

@@ -696,3 +696,31 @@ fn what_only_a_server_sends_is_not_detected_as_a_call() {
         talk.hears_about(client, "HTTP/1.1 400 ", &[]);
     });
 }
+
+#[test]
+fn calls_are_copied_to_a_cluster_of_their_protocol_and_to_no_other() {
+    let config = CONFIG.replace(
+        "cluster: orders }\nclusters: [",
+        "cluster: orders, mirror: [{ cluster: shadow }] }\nclusters: [\
+         { name: shadow, protocol: pico, endpoints: ['127.0.0.1:9100'] }, ",
+    );
+    hold(&config, |talk| {
+        talk.keeps_counts();
+        let client = talk.client();
+        talk.says(client, [one_way(3, "tell", "t"), call(7, "ask", "a")].concat());
+        let (one, other) = (talk.upstream(), talk.upstream());
+        let received =
+            "one-way 1 0 service=orders method=tell: t\ncall 3 0 service=orders method=ask: a\n";
+        for peer in [one, other] {
+            hears(talk, peer, received);
+        }
+        let is_shadow = talk.address(one).to_string().ends_with(":9100");
+        let (upstream, shadow) = if is_shadow { (other, one) } else { (one, other) };
+        talk.says(shadow, answer(3, "another"));
+        hears(talk, client, "");
+        talk.says(upstream, answer(3, "A"));
+        hears(talk, client, "answer 7 0: A\n");
+        let sent = talk.counted("strait_upstream_mirrored_total");
+        assert_eq!(sent.values().sum::<u64>(), 2, "{sent:?}");
+    });
+}

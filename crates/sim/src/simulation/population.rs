@@ -17,6 +17,7 @@ impl Simulation {
     pub(super) fn add_services(&mut self, root: &Random) {
         let clusters = CLUSTERS.map(|_| Speech::Http).into_iter().chain([Speech::Raw]);
         let clusters = clusters.chain(self.scenario.has_calls.then_some(Speech::Calls));
+        let clusters = clusters.chain(self.scenario.has_mirrors.then_some(Speech::Copies));
         let mut random = root.split("tls", 0);
         for (cluster, speech) in clusters.enumerate() {
             let is_secure = self.scenario.has_tls && random.chance(500);

@@ -30,6 +30,8 @@ pub struct Scenario {
     pub has_tls: bool,
     /// Whether some clients and services speak an RPC protocol.
     pub has_calls: bool,
+    /// Whether requests are copied to services of their own.
+    pub has_mirrors: bool,
 }
 
 impl Scenario {
@@ -57,6 +59,7 @@ impl Scenario {
             has_http2: true,
             has_tls: Random::new(seed).split("tls", 0).chance(500),
             has_calls: Random::new(seed).split("calls", 0).chance(300),
+            has_mirrors: Random::new(seed).split("mirrors", 0).chance(300),
         }
     }
 

@@ -19,6 +19,10 @@ pub(super) fn describe_forward(
     head: &RequestHead<'_>,
     asked: &Asked<'_>,
 ) {
+    for mirror in &forward.mirrors {
+        let name = snapshot.cluster(mirror.cluster).map_or("", |cluster| &cluster.name);
+        story.line("mirror", format!("{} of the requests to {name}", mirror.fraction.shown()));
+    }
     let chosen = forward.target.choose(asked, &mut Searches::default());
     match &forward.target {
         Target::Cluster(_) => {}

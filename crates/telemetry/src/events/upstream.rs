@@ -40,6 +40,45 @@ pub struct UpstreamClosed {
     pub requests: u32,
 }
 
+/// A copy of a request, which `mirror` of a rule made, is over.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyFinished {
+    /// The cluster that it went to.
+    pub cluster: LabelId,
+    /// The status of the response; 0 if there was none, or it broke off.
+    pub status: u16,
+}
+
+/// Why a copy of a request is not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum MirrorDrop {
+    /// Copies hold as much as `limits.mirrored_max` allows.
+    Memory,
+    /// The request ended, or moved to another worker or process, before it was whole.
+    Incomplete,
+    /// The cluster speaks another protocol than the request.
+    Protocol,
+    /// The cluster is not there.
+    NoCluster,
+}
+
+impl MirrorDrop {
+    /// All of them, in the order of the enum.
+    pub const ALL: [Self; 4] = [Self::Memory, Self::Incomplete, Self::Protocol, Self::NoCluster];
+
+    /// The word for it in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Incomplete => "incomplete",
+            Self::Protocol => "protocol",
+            Self::NoCluster => "no_cluster",
+        }
+    }
+}
+
 /// An exchange is tried again on another connection.
 #[derive(Clone, Copy, Debug)]
 pub struct UpstreamRetried {

@@ -1,5 +1,6 @@
 //! Counted from the events of upstream connections and from exchanges that have a cluster.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::endpoint::{FROM_THE_START, REASONS, ReasonCounters};
@@ -9,8 +10,8 @@ use super::{BOUNDS_COARSE, CauseTotals, Family, MetricType, total};
 use crate::cause::Cause;
 use crate::cell::{CauseCounters, CauseSet, Counter};
 use crate::events::{
-    ClusterGauges, ExchangeFinished, RetryDenial, UpstreamClosed, UpstreamConnectFailed,
-    UpstreamConnected, UpstreamRetried, UpstreamRetryDenied,
+    ClusterGauges, CopyFinished, ExchangeFinished, MirrorDrop, RetryDenial, UpstreamClosed,
+    UpstreamConnectFailed, UpstreamConnected, UpstreamRetried, UpstreamRetryDenied,
 };
 use crate::histogram::{Histogram, HistogramTotals};
 use crate::totals::ClusterTotals;
@@ -61,10 +62,19 @@ pub(crate) struct ClusterBlock {
     connect_reasons: ReasonCounters,
     retries: CauseCounters<RETRY_CAUSES_LEN>,
     retries_denied: [Counter; RetryDenial::ALL.len()],
+    /// Once there was a copy for it.
+    mirrors: OnceLock<Box<MirrorCounters>>,
     grpc_calls: GrpcCalls,
     connect: Histogram,
     exchange: Histogram,
     first_byte: Histogram,
+}
+
+/// Copies of requests for one cluster on one worker.
+#[derive(Debug, Default)]
+struct MirrorCounters {
+    sent: [Counter; CLASSES.len()],
+    dropped: [Counter; MirrorDrop::ALL.len()],
 }
 
 /// Memory is counted for clusters by the thousand: this is what a cluster that has traffic costs
@@ -106,6 +116,20 @@ impl ClusterBlock {
 
     pub(crate) fn retry_denied(&self, event: &UpstreamRetryDenied) {
         if let Some(counter) = self.retries_denied.get(event.reason as usize) {
+            counter.increment();
+        }
+    }
+
+    pub(crate) fn copy_finished(&self, event: &CopyFinished) {
+        let mirrors = self.mirrors.get_or_init(Box::default);
+        if let Some(counter) = mirrors.sent.get(class_place(event.status)) {
+            counter.increment();
+        }
+    }
+
+    pub(crate) fn mirror_dropped(&self, reason: MirrorDrop) {
+        let mirrors = self.mirrors.get_or_init(Box::default);
+        if let Some(counter) = mirrors.dropped.get(reason as usize) {
             counter.increment();
         }
     }
@@ -224,6 +248,45 @@ pub(super) static FAMILIES: &[Family] = &[
                 for (place, reason) in RetryDenial::ALL.iter().enumerate() {
                     let counters =
                         blocks.iter().filter_map(|block| block.retries_denied.get(place));
+                    out.number(&[cluster, reason.as_str()], counters.map(Counter::value).sum());
+                }
+            }
+        },
+    },
+    Family {
+        name: "strait_upstream_mirrored_total",
+        kind: MetricType::Counter,
+        help: "Copies of requests that `mirror` of a rule made and the cluster was sent, by class of the response's status; `none` \
+               if there was no response, or it broke off. They are no exchanges of `strait_upstream_exchanges_total`. Clusters have it from their first copy on.",
+        labels: &["cluster", "class"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                let mirrors = || blocks.iter().filter_map(|block| block.mirrors.get());
+                if mirrors().next().is_none() {
+                    continue;
+                }
+                for (place, class) in CLASSES.iter().enumerate() {
+                    let counters = mirrors().filter_map(|mirrors| mirrors.sent.get(place));
+                    out.number(&[cluster, class], counters.map(Counter::value).sum());
+                }
+            }
+        },
+    },
+    Family {
+        name: "strait_upstream_mirrors_dropped_total",
+        kind: MetricType::Counter,
+        help: "Copies of requests that were not sent: `memory`, since copies hold as much as `limits.mirrored_max` allows; \
+               `incomplete`, since the request ended, or moved to another worker or process, before it was whole; `protocol`, since \
+               the cluster speaks another one; `no_cluster`, since it is not there.",
+        labels: &["cluster", "reason"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                let mirrors = || blocks.iter().filter_map(|block| block.mirrors.get());
+                if mirrors().next().is_none() {
+                    continue;
+                }
+                for (place, reason) in MirrorDrop::ALL.iter().enumerate() {
+                    let counters = mirrors().filter_map(|mirrors| mirrors.dropped.get(place));
                     out.number(&[cluster, reason.as_str()], counters.map(Counter::value).sum());
                 }
             }

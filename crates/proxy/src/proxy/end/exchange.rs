@@ -30,7 +30,7 @@ impl Proxy {
         let has_responded = self.exchanges.get(key).is_some_and(Exchange::has_responded);
         self.blame(key, cause, now);
         self.drop_upstream(key, Some(cause), now);
-        if self.exchanges.is_relay(key) {
+        if !self.exchanges.takes_reply(key) {
             return self.abort(key, cause, now);
         }
         match consequence(cause).status {

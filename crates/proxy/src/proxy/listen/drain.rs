@@ -36,14 +36,25 @@ impl Proxy {
     pub(crate) fn end_drain(&mut self, now: Time) {
         self.cx.drain_deadline = Some(Time::NEVER);
         self.end_downstreams(now, |_| true);
-        self.upstream.close_upstreams(now, &mut self.connections, &mut self.cx);
+        self.end_upstreams(now);
     }
 
     /// Closes what is left of a drain once no client can ask for anything any more.
     pub(crate) fn end_if_drained(&mut self, now: Time) {
         if self.listen.has_drained(&self.cx) {
-            self.upstream.close_upstreams(now, &mut self.connections, &mut self.cx);
+            self.end_upstreams(now);
         }
+    }
+
+    /// No client is left: upstream connections close, and copies of requests, which none waits for, end with them.
+    pub(crate) fn end_upstreams(&mut self, now: Time) {
+        let copies =
+            self.exchanges.table.iter().filter(|(_, exchange)| exchange.detached.is_some());
+        let copies: Vec<_> = copies.map(|(key, _)| key).collect();
+        for copy in copies {
+            self.abort(copy, Cause::DrainTimeout, now);
+        }
+        self.upstream.close_upstreams(now, &mut self.connections, &mut self.cx);
     }
 
     /// Connections whose drain took too long.

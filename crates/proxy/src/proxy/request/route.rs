@@ -98,6 +98,11 @@ impl Proxy {
                 route.has_edits = route::edits_response(table, rule, None);
                 exchange.route = Some(route);
                 exchange.keep_for_response(head, &mut self.cx);
+                let slashes = exchange.listener().http.slashes;
+                let rewriting = &mut self.cx.rewriting;
+                if route::rewrite_for(redirect, &rule.path, head, slashes, rewriting).is_err() {
+                    return self.fail(key, Cause::RequestTargetInvalid, now);
+                }
                 self.redirect(key, redirect, &rule.path, head, now);
             }
         }
@@ -119,6 +124,10 @@ impl Proxy {
             return self.fail(key, Cause::RequestNotImplemented, now);
         }
         let timeout = exchange.bound_call(head, forward.timeout);
+        if !forward.mirrors.is_empty() && !asks_upgrade {
+            self.mirror(key, forward, head, now);
+        }
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let is_complete = exchange.request.is_complete;
         let is_shared = match exchange.cluster().map(|cluster| &cluster.protocol) {
             Some(ClusterProtocol::Rpc(_)) => return self.forward_call(key, forward, head, now),
@@ -183,6 +192,10 @@ impl Proxy {
     fn pass_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.show_request_data(data);
+        if exchange.copies.is_some() {
+            self.exchanges.copy_request_data(key, data, &mut self.cx);
+        }
+        let Some(exchange) = self.exchanges.get(key) else { return };
         let is_gathering = matches!(exchange.stage, Stage::Gathering { .. });
         let is_buffering = matches!(exchange.stage, Stage::Buffering { .. });
         let (upstream, has_retries) = (exchange.upstream(), exchange.progress.has_retries);
@@ -240,6 +253,10 @@ impl Proxy {
             Ok(trailers) => trailers,
             Err(cause) => return self.fail(key, cause, now),
         };
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        if exchange.copies.is_some() {
+            self.exchanges.send_copies(key, trailers, now, &mut self.cx);
+        }
         let Some(exchange) = self.exchanges.get(key) else { return };
         if matches!(exchange.stage, Stage::Gathering { .. }) {
             return self.on_request_gathered(key, trailers, now);

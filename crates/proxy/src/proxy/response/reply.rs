@@ -227,13 +227,15 @@ fn location(redirect: &Redirect, matched: &PathMatch, head: &RequestHead<'_>) ->
             location.extend_from_slice(new.as_bytes());
             location.extend_from_slice(path.get(matched.replaced_len(path)..).unwrap_or_default());
         }
-        None => location.extend_from_slice(path),
+        // The head has the new one.
+        Some(RedirectPath::Rewritten(_)) | None => location.extend_from_slice(path),
     }
     // `//host` at the beginning of a path would be taken for another host.
     if redirect.scheme.is_none() && redirect.host.is_none() && location.starts_with(b"//") {
         location.splice(0..0, *b"/.");
     }
-    if !redirect.strip_query
+    let has_own = matches!(redirect.path, Some(RedirectPath::Rewritten(_)));
+    if (!redirect.strip_query || has_own)
         && let Some(query) = head.query()
     {
         location.push(b'?');

@@ -1,0 +1,189 @@
+//! Exchanges without a downstream: copies of requests that `mirror` of a rule sends to other clusters.
+//!
+//! ```text
+//! request ─► route ─► forward ──────────────────► Attempting … as ever
+//!                        │  (a die for each mirror)
+//!                        └─► copy: Buffering ─► Retrying ─► Attempting ─► Responding ─► gone
+//!                            (grows as the      (the request is whole)    (what comes is dropped)
+//!                             request comes)
+//! ```
+//!
+//! A copy is an exchange like any other, with the cluster's balancer, pool and timeouts, but for its downstream, which is
+//! [`StreamKey::NONE`](crate::keys::StreamKey::NONE): what is sent there goes nowhere, and a failure is answered by no reply. It is sent
+//! once the request is whole, so that a slow client holds no connection of the other cluster, and what it is a copy
+//! of never waits for it.
+//!
+//! *Bound.* All copies of a worker may hold its share of `limits.mirrored_max`. What would go beyond that is dropped: the
+//! copy, not the request.
+
+use std::time::Duration;
+
+use telemetry::cause::Cause;
+use telemetry::events::{CopyFinished, ExchangeFinished, MirrorDrop};
+
+use crate::agenda::Note;
+use crate::connection::connections::Connections;
+use crate::cx::Cx;
+use crate::exchange::detached::Detached;
+use crate::exchange::exchanges::Exchanges;
+use crate::exchange::fault::is_warned_of;
+use crate::exchange::record::label;
+use crate::exchange::{Exchange, Stage, Wait};
+use crate::keys::ExchangeKey;
+use crate::tools::detail::Detail;
+use crate::tools::time::Time;
+
+/// How long a copy may take, from when it is whole: services that stall keep no room from other copies for longer.
+const COPY_TIME_MAX: Duration = Duration::from_secs(60);
+
+impl Exchange {
+    /// How long a copy of its request may take: as long as the request, up to a minute.
+    pub(crate) fn timeout_of_copies(&self) -> Duration {
+        let own = self.forward().and_then(|forward| forward.timeout);
+        own.map_or(COPY_TIME_MAX, |own| own.min(COPY_TIME_MAX))
+    }
+
+    /// It is over. If its copies wait for the rest of the request, they never get it; if it is one itself, there is room
+    /// for others.
+    #[inline]
+    pub(crate) fn end_copies(&mut self, cx: &mut Cx) {
+        if let Some(copies) = self.copies.take() {
+            cx.agenda.0.extend(copies.iter().map(|copy| Note::Abandon(*copy)));
+        }
+        if let Some(detached) = self.detached.take() {
+            cx.copied_bytes = cx.copied_bytes.saturating_sub(detached.bytes);
+        }
+    }
+}
+
+impl Exchanges {
+    /// A piece of the body of a request that has copies.
+    #[cold]
+    pub(crate) fn copy_request_data(&mut self, key: ExchangeKey, data: &[u8], cx: &mut Cx) {
+        let Some(copies) = self.get_mut(key).and_then(|it| it.copies.take()) else { return };
+        for copy in &copies {
+            self.grow_copy(*copy, data, cx);
+        }
+        if let Some(exchange) = self.get_mut(key) {
+            exchange.copies = Some(copies);
+        }
+    }
+
+    fn grow_copy(&mut self, copy: ExchangeKey, data: &[u8], cx: &mut Cx) {
+        let Some(exchange) = self.get_mut(copy) else { return };
+        let Some(detached) = &mut exchange.detached else { return };
+        let Stage::Buffering { request } = &mut exchange.stage else { return };
+        if cx.hold_copy(data.len() as u64) {
+            detached.bytes += data.len() as u64;
+            exchange.progress.request_bytes += data.len() as u64;
+            return request.push_data(data, &mut cx.buffers);
+        }
+        detached.dropped = Some(MirrorDrop::Memory);
+        if let Stage::Buffering { request } =
+            std::mem::replace(&mut exchange.stage, Stage::Finishing)
+        {
+            request.clear(&mut cx.buffers);
+        }
+        cx.agenda.push(Note::Abandon(copy));
+    }
+
+    /// The request is whole: its copies are sent when the event is over.
+    #[cold]
+    pub(crate) fn send_copies(
+        &mut self,
+        key: ExchangeKey,
+        trailers: &[u8],
+        now: Time,
+        cx: &mut Cx,
+    ) {
+        let Some(exchange) = self.get_mut(key) else { return };
+        let timeout = exchange.timeout_of_copies();
+        let copies = exchange.copies.take();
+        for copy in copies.iter().flatten().copied() {
+            let Some(exchange) = self.get_mut(copy) else { continue };
+            match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
+                Stage::Buffering { mut request } => {
+                    request.push_end(trailers, &mut cx.buffers);
+                    self.note_attempt(copy, request, cx);
+                    self.set_deadline(copy, Wait::Whole, now + timeout, cx);
+                }
+                stage => exchange.stage = stage,
+            }
+        }
+    }
+}
+
+impl Exchanges {
+    /// Restored exchanges have these copies, by their places. A copy without its original is over.
+    pub(crate) fn join_copies(
+        &mut self,
+        exchanges: &[Option<ExchangeKey>],
+        copies: &[Vec<u32>],
+        cx: &mut Cx,
+    ) {
+        for (key, places) in exchanges.iter().zip(copies) {
+            let all = places.iter().filter_map(|place| *exchanges.get(*place as usize)?);
+            let all: Box<[ExchangeKey]> = all.collect();
+            if all.is_empty() {
+                continue;
+            }
+            match key.and_then(|key| self.get_mut(key)) {
+                Some(exchange) if !exchange.request.is_complete => exchange.copies = Some(all),
+                _ => cx.agenda.0.extend(all.iter().map(|copy| Note::Abandon(*copy))),
+            }
+        }
+    }
+}
+
+impl Connections {
+    /// Reports a copy that is over. It is in no access log: nobody asked for it.
+    #[cold]
+    pub(crate) fn report_copy(
+        &self,
+        exchange: &Exchange,
+        detached: &Detached,
+        cause: Option<Cause>,
+        now: Time,
+        cx: &mut Cx,
+    ) {
+        let Some(id) = exchange.route.as_ref().and_then(|route| route.cluster) else { return };
+        let cluster = label(id.0);
+        let was_sent = !matches!(cause, Some(Cause::DownstreamClosed));
+        if !was_sent || detached.dropped.is_some() {
+            let reason = detached.dropped.unwrap_or(MirrorDrop::Incomplete);
+            return cx.emitter.mirror_dropped(cluster, reason);
+        }
+        let status = if cause.is_some() { 0 } else { exchange.record.status };
+        cx.emitter.copy_finished(&CopyFinished { cluster, status });
+        if cx.emitter.is_debug() {
+            let cause = cause.map_or("done", Cause::as_str);
+            let endpoint = self.endpoint_text(exchange);
+            let endpoint = String::from_utf8_lossy(endpoint.as_bytes()).into_owned();
+            let words = format_args!("end of a copy: {cause}, status {status}, {endpoint}");
+            cx.debug(exchange.downstream, words, now);
+        }
+        if let Some(cause) = cause.filter(|cause| is_warned_of(*cause)) {
+            self.warn_of_copy(exchange, cause, now, cx);
+        }
+    }
+
+    fn warn_of_copy(&self, exchange: &Exchange, cause: Cause, now: Time, cx: &mut Cx) {
+        let at = cx.wall_clock_zero.saturating_add(now.as_nanos());
+        let listener = label(exchange.listener().id.0);
+        let cluster = exchange.route.as_ref().and_then(|route| route.cluster).map(|id| label(id.0));
+        let failures = cx.emitter.note_failure(cluster, listener, cause, at);
+        if failures == 0 {
+            return;
+        }
+        let detail = exchange.record.cause_detail.as_ref();
+        cx.emitter.copy_failed(&ExchangeFinished {
+            listener,
+            cluster,
+            cause: Some(cause),
+            failures,
+            endpoint: self.endpoint_text(exchange).as_bytes(),
+            cause_detail: detail.map_or(&[], Detail::as_bytes),
+            ..ExchangeFinished::EMPTY
+        });
+    }
+}

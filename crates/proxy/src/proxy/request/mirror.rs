@@ -1,0 +1,178 @@
+//! Hop 8 beside the request: copies of it for the clusters that its rule names under `mirror`.
+
+use config::mirrors::Mirror;
+use config::snapshot::{ClusterProtocol, Forward};
+use telemetry::events::MirrorDrop;
+use wire::head::{Known, RequestHead, Version};
+use wire::rpc::RpcProtocol;
+
+use crate::connection::Connection;
+use crate::connection::codec::multiplex::Multiplex;
+use crate::connection::codec::rpc::RpcFrames;
+use crate::connection::codec::streams::Tail;
+use crate::exchange::detached::Detached;
+use crate::exchange::record::{Stamps, label};
+use crate::exchange::{Beginning, Exchange, Form, QueuedRequest, Request, Route, Stage};
+use crate::keys::{ExchangeKey, StreamKey};
+use crate::listen::clients::ClientPlace;
+use crate::proxy::Proxy;
+use crate::timers::TimerOwner;
+use crate::tools::outbox::Outbox;
+use crate::tools::time::Time;
+
+impl Proxy {
+    /// Begins the copies of a request that are to be made of it, before it is sent itself. `head` is as it goes on.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn mirror(
+        &mut self,
+        key: ExchangeKey,
+        forward: &Forward,
+        head: &RequestHead<'_>,
+        now: Time,
+    ) {
+        let random = &mut self.cx.random;
+        let mirrors = forward.mirrors.iter();
+        let chosen: Vec<&Mirror> =
+            mirrors.filter(|mirror| mirror.fraction.now().holds(random.next())).collect();
+        if chosen.is_empty() {
+            return;
+        }
+        let parked = self.cx.park(head);
+        let copies = self.read_parked(&parked, |proxy, head| {
+            // The copy is sent when it is whole.
+            head.remove_known(Known::Expect);
+            let authority = head.authority().to_vec();
+            let begin = |mirror: &&Mirror| {
+                let host = mirror.host(&authority);
+                if head.rpc().is_none() {
+                    head.set_authority(host.as_ref().unwrap_or(&authority));
+                }
+                proxy.begin_copy(key, mirror, head, now)
+            };
+            chosen.iter().filter_map(begin).collect::<Vec<_>>()
+        });
+        self.cx.buffers.give_back(parked);
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.copies = copies.filter(|copies| !copies.is_empty()).map(Vec::into_boxed_slice);
+        if exchange.request.is_complete && exchange.copies.is_some() {
+            let trailers = exchange.gathered.as_ref().map(|it| it.trailers.clone());
+            let trailers = trailers.unwrap_or_default();
+            self.exchanges.send_copies(key, &trailers, now, &mut self.cx);
+        }
+    }
+
+    /// Begins one, which waits for the rest of the request; none if it is dropped, which is counted.
+    fn begin_copy(
+        &mut self,
+        key: ExchangeKey,
+        mirror: &Mirror,
+        head: &mut RequestHead<'_>,
+        now: Time,
+    ) -> Option<ExchangeKey> {
+        match self.make_copy(key, mirror, head, now) {
+            Ok(copy) => {
+                let timer = copy.timer;
+                let copy = self.exchanges.table.insert(copy);
+                self.cx.timers.set_owner(timer, TimerOwner::Exchange(copy).into());
+                Some(copy)
+            }
+            Err(reason) => {
+                self.cx.emitter.mirror_dropped(label(mirror.cluster.0), reason);
+                None
+            }
+        }
+    }
+
+    fn make_copy(
+        &mut self,
+        key: ExchangeKey,
+        mirror: &Mirror,
+        head: &mut RequestHead<'_>,
+        now: Time,
+    ) -> Result<Exchange, MirrorDrop> {
+        let original = self.exchanges.get(key).ok_or(MirrorDrop::Incomplete)?;
+        let cluster = original.snapshot.cluster(mirror.cluster).ok_or(MirrorDrop::NoCluster)?;
+        let protocol = cluster.protocol;
+        let gathered = original.gathered.as_ref().map_or(0, |gathered| gathered.body.len());
+        let bytes = head.encoded_len_max() + gathered;
+        let detached = Detached::begin(bytes as u64, &mut self.cx).ok_or(MirrorDrop::Memory)?;
+        let held = detached.bytes;
+        let timer = self.cx.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
+        let mut copy = original.copy(mirror, detached, now, timer);
+        let spoken = spoken_by(self.connections.get(original.downstream.connection));
+        let request = match (protocol, spoken) {
+            (ClusterProtocol::Http1, None) => {
+                Some(copy.encode_whole(head, false, &self.connections, &mut self.cx))
+            }
+            (ClusterProtocol::Http2, None) => Some(self.cx.encode_for_stream(head, false)),
+            (ClusterProtocol::Rpc(name), Some(spoken)) if name.as_str() == spoken.name() => {
+                let encoded = RpcFrames::encode_request(spoken, head, &mut self.cx.buffers).ok();
+                let queued = |head| {
+                    let mut outbox = Outbox::new();
+                    outbox.keep();
+                    QueuedRequest { outbox, form: Form::Stream { head, tail: Tail::Open } }
+                };
+                encoded.map(queued)
+            }
+            _ => None,
+        };
+        let Some(mut request) = request else {
+            self.cx.timers.remove(timer);
+            self.cx.copied_bytes = self.cx.copied_bytes.saturating_sub(held);
+            return Err(MirrorDrop::Protocol);
+        };
+        if let Some(gathered) = &original.gathered {
+            request.push_data(gathered.body.filled(), &mut self.cx.buffers);
+        }
+        copy.stage = Stage::Buffering { request };
+        Ok(copy)
+    }
+}
+
+/// The RPC protocol of a connection; none if it speaks HTTP.
+fn spoken_by(connection: Option<&Connection>) -> Option<&'static dyn RpcProtocol> {
+    let frames = connection.and_then(Connection::multiplex).and_then(Multiplex::rpc)?;
+    Some(frames.protocol)
+}
+
+impl Exchange {
+    /// A copy of it without a downstream, for another cluster.
+    fn copy(
+        &self,
+        mirror: &Mirror,
+        detached: Box<Detached>,
+        now: Time,
+        timer: crate::tools::wheel::TimerKey,
+    ) -> Self {
+        let beginning = Beginning {
+            snapshot: self.snapshot.clone(),
+            listener: self.listener,
+            chain: self.chain,
+            downstream: StreamKey::NONE,
+            client: ClientPlace::UNKNOWN,
+            stamps: Stamps { began: now, head_read: now, ..Stamps::NONE },
+        };
+        let request = Request {
+            method: self.request.method,
+            version: Version::Http11,
+            is_persistent: true,
+            // It is sent when it is.
+            is_complete: true,
+            is_one_way: self.request.is_one_way,
+            ..Request::NONE
+        };
+        let of_original = self.route.as_ref();
+        let route = Route {
+            hash: of_original.and_then(|route| route.hash),
+            subset: of_original.and_then(|route| route.subset),
+            ..Route::new(None, Some(mirror.cluster))
+        };
+        let mut copy = Self::new(beginning, request, timer);
+        copy.kind = self.kind;
+        copy.route = Some(route);
+        copy.detached = Some(detached);
+        copy.progress.request_bytes = self.progress.request_bytes;
+        copy
+    }
+}
