@@ -45,7 +45,7 @@ pub(crate) use delivered::{
 pub(crate) use files::{Files, SECRET_PREFIX, digest, unreadable};
 pub(crate) use runtime::Values;
 
-use ::tls::TicketRing;
+use ::tls::ProcessSessions;
 
 use crate::answers::NameReads;
 use crate::endpoint_files::EndpointReads;
@@ -77,7 +77,7 @@ pub(crate) struct Context<'a, 'text, F> {
     /// Whether clusters may come from elsewhere than the text.
     pub(crate) has_sources: bool,
     /// The process's own keys of session tickets.
-    pub(crate) ticket_ring: &'a Arc<TicketRing>,
+    pub(crate) sessions: &'a ProcessSessions,
     /// Ids for what is new.
     pub(crate) ids: Draft<'a>,
     /// The files that endpoints stand in.

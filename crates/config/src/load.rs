@@ -10,7 +10,7 @@ mod deliveries;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tls::TicketRing;
+use tls::ProcessSessions;
 
 pub use deliveries::PreparedUpdates;
 
@@ -63,7 +63,7 @@ pub struct Loader<F> {
     left_out: Vec<Unbound>,
     warnings: Vec<Finding>,
     /// The process's own keys of session tickets.
-    ticket_ring: Arc<TicketRing>,
+    sessions: ProcessSessions,
 }
 
 /// A snapshot that does not count yet. It is the successor of the loader's latest one, so nothing
@@ -217,14 +217,14 @@ impl<F> Loader<F> {
             tunnelled_by_file: BTreeSet::new(),
             left_out: Vec::new(),
             warnings: Vec::new(),
-            ticket_ring: Arc::default(),
+            sessions: ProcessSessions::default(),
         })
     }
 
-    /// The process's own keys of session tickets, with which its listeners seal.
+    /// What the process knows of its clients' sessions, with which its listeners resume them.
     #[must_use]
-    pub const fn ticket_ring(&self) -> &Arc<TicketRing> {
-        &self.ticket_ring
+    pub const fn sessions(&self) -> &ProcessSessions {
+        &self.sessions
     }
 
     /// The next snapshot, from the text of a file that names no other files. `file` is only a name
@@ -445,7 +445,7 @@ impl<F> Loader<F> {
             names: NameReads::new(&self.answers),
             assignments: Assignments::new(&find_assignment),
             has_sources: self.delivered.is_some(),
-            ticket_ring: &self.ticket_ring,
+            sessions: &self.sessions,
             ids: self.store.draft(),
             findings,
         };

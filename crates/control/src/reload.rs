@@ -12,7 +12,7 @@ use config::{
     ResourceName, Unbound, Update, Verdict,
 };
 use telemetry::Names;
-use tls::TicketRing;
+use tls::ProcessSessions;
 
 use crate::clock;
 use crate::dns::{Change, Known};
@@ -265,8 +265,8 @@ impl<F> ConfigFile<F> {
 
     /// The process's own keys of session tickets, which go along when another process takes its place.
     #[must_use]
-    pub fn ticket_ring(&self) -> Arc<TicketRing> {
-        Arc::clone(self.loader.ticket_ring())
+    pub fn sessions(&self) -> ProcessSessions {
+        self.loader.sessions().clone()
     }
 
     /// The file, if there is one.

@@ -27,6 +27,9 @@ use proxy::Snapshot;
 /// The topic of the process's own keys of session tickets.
 const TICKET_KEYS: &str = "ticket_keys";
 
+/// The topic of sessions that are good for early data.
+const EARLY_SESSIONS: &str = "early_sessions";
+
 /// How long the other process may take to connect, to read and to answer, each.
 const PATIENCE: Duration = Duration::from_secs(1);
 

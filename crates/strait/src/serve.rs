@@ -19,7 +19,7 @@ use io::packets::PacketListener;
 use proxy::Snapshot;
 use proxy::filter::Filter;
 use telemetry::{Collector, Emitter, LOG_QUEUE_BYTES, LogReader};
-use tls::TicketRing;
+use tls::ProcessSessions;
 use tokio::sync::mpsc;
 
 use crate::activation::Activation;
@@ -104,6 +104,10 @@ pub(crate) fn serve(
             Asked::Taking(taking, sockets) => (Some(taking), sockets),
             Asked::Checked => return Ok(()),
         };
+    if taking.is_some() {
+        // Before workers accept: what they are asked for may be in the other process's memory.
+        config.sessions().early.expect();
+    }
     activation.take_over(std::mem::take(&mut taken.listeners));
     let (mut data_path, crew) =
         DataPath::new(count, core_dumps, activation, handover_path.is_some()).map_err(start)?;
@@ -169,8 +173,8 @@ pub(crate) fn serve(
     if let Some(path) = &handover_path {
         let options = snapshot.startup.handover.clone();
         let contacts = data_path.contacts();
-        let ticket_ring = config.ticket_ring();
-        let thread = HandoverThread { options, contacts, steps, ticket_ring };
+        let sessions = config.sessions();
+        let thread = HandoverThread { options, contacts, steps, sessions };
         thread.start(path, taking.take().map(|taking| *taking))?;
     }
     drop(snapshot);
@@ -250,7 +254,7 @@ struct HandoverThread {
     options: HandoverOptions,
     contacts: Contacts,
     steps: mpsc::Sender<HandoverStep<DataPath>>,
-    ticket_ring: Arc<TicketRing>,
+    sessions: ProcessSessions,
 }
 
 impl HandoverThread {
@@ -287,7 +291,7 @@ impl HandoverThread {
         let mut generation = 0;
         let mut listener = listener;
         if let Some(taking) = taking {
-            let taken = taking.take_connections(&self.contacts, &self.steps, &self.ticket_ring);
+            let taken = taking.take_connections(&self.contacts, &self.steps, &self.sessions);
             let Some(mut taken) = taken else { return };
             generation = taken.generation;
             listener = taken.listener.take();
@@ -298,9 +302,9 @@ impl HandoverThread {
             }
         }
         let Some(listener) = listener else { return };
-        let Self { options, contacts, steps: control, ticket_ring } = self;
+        let Self { options, contacts, steps: control, sessions } = self;
         let start = StartCommand::of_this_process();
-        Giving { listener, options, contacts, control, start, generation, ticket_ring }.run();
+        Giving { listener, options, contacts, control, start, generation, sessions }.run();
     }
 }
 

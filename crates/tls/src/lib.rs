@@ -54,6 +54,7 @@ pub use residue::wipe_stacks;
 pub use roots::{Roots, RootsError};
 pub use server::{ClientAuth, Resumption, ServerContext, ServerOptions};
 pub use tickets::{
-    OwnTickets, SharedTickets, TICKET_SECONDS_MAX, TICKET_SECRET_BYTES_MAX,
-    TICKET_SECRET_BYTES_MIN, TICKET_SKEW_SECONDS_MAX, TicketKey, TicketKeyError, TicketRing,
+    EarlyMemory, EarlySessions, OwnTickets, ProcessSessions, SharedTickets, TICKET_SECONDS_MAX,
+    TICKET_SECRET_BYTES_MAX, TICKET_SECRET_BYTES_MIN, TICKET_SKEW_SECONDS_MAX, TicketKey,
+    TicketKeyError, TicketRing,
 };

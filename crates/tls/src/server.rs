@@ -8,17 +8,17 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ServerConfig, SignatureAlgorithm};
 
 use crate::certificate::{Certificate, KeyKind};
 use crate::context::{self, ContextError, Parts};
-use crate::handshake::early::{EARLY_DATA_BYTES_MAX, EARLY_SESSIONS_MAX};
+use crate::handshake::early::EARLY_DATA_BYTES_MAX;
 use crate::names::AllowedNames;
 use crate::parameters::{CipherSuite, Group, Version};
 use crate::roots::Roots;
 use crate::secrets::Capture;
-use crate::tickets::{DatedSessions, DatedTickets, OwnTickets, SharedTickets};
+use crate::tickets::{DatedSessions, DatedTickets, EarlySessions, OwnTickets, SharedTickets};
 use check::NamedClients;
 use choice::Choice;
 
@@ -69,9 +69,9 @@ pub enum Resumption {
     OwnTickets(OwnTickets),
     /// By tickets with keys that other contexts and processes share.
     SharedTickets(SharedTickets),
-    /// By sessions that this context remembers; a client may send early data (0-RTT) with its next
+    /// By sessions that are remembered; a client may send early data (0-RTT) with its next
     /// hello. See [`Handshake::may_begin_early`](crate::Handshake::may_begin_early).
-    EarlyData,
+    EarlyData(EarlySessions),
 }
 
 /// The configuration of a server, shared by its connections.
@@ -136,9 +136,8 @@ impl ServerContext {
                 config.ticketer = Arc::new(DatedTickets(Arc::new(shared)));
             }
             // A ticket is then a number, under which its session is found once.
-            Resumption::EarlyData => {
-                let sessions = ServerSessionMemoryCache::new(EARLY_SESSIONS_MAX);
-                config.session_storage = Arc::new(DatedSessions(sessions));
+            Resumption::EarlyData(sessions) => {
+                config.session_storage = Arc::new(DatedSessions(Arc::new(sessions)));
                 config.max_early_data_size = EARLY_DATA_BYTES_MAX;
             }
         }

@@ -7,6 +7,7 @@
 //! the state stands when it was written (`dated`).
 
 mod dated;
+mod early;
 mod ring;
 
 use std::fmt;
@@ -20,6 +21,7 @@ use rustls::server::ProducesTickets;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
+pub use early::{EarlyMemory, EarlySessions};
 pub use ring::{OwnTickets, TicketRing};
 
 pub(crate) use dated::{DatedSessions, DatedTickets};
@@ -32,6 +34,15 @@ pub const TICKET_SECRET_BYTES_MAX: usize = 1024;
 
 const NAME_LEN: usize = 16;
 const KEY_LEN: usize = 32;
+
+/// What a process knows of its clients' sessions, and hands to the process that takes its place.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessSessions {
+    /// The keys of its own tickets.
+    pub ring: Arc<TicketRing>,
+    /// Sessions that are good for early data.
+    pub early: Arc<EarlyMemory>,
+}
 
 /// A key that seals tickets.
 pub struct TicketKey {

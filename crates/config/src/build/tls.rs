@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use tls::{
-    ClientAuth, ClientContext, ClientOptions, ContextError, OwnTickets, Resumption, ServerContext,
-    ServerOptions, SharedTickets, TicketRing, Verify,
+    ClientAuth, ClientContext, ClientOptions, ContextError, EarlySessions, OwnTickets,
+    ProcessSessions, Resumption, ServerContext, ServerOptions, SharedTickets, Verify,
 };
 
 use super::Context;
@@ -75,7 +75,7 @@ pub(super) fn listener<F>(
     let reusable = former.filter(|former| former.source.makes_the_same(&source));
     let made = match reusable {
         Some(former) => Arc::clone(&former.context),
-        None => match ServerContext::new(server_options(&source, context.ticket_ring)) {
+        None => match ServerContext::new(server_options(&source, context.sessions)) {
             Ok(made) => Arc::new(made),
             Err(error) => {
                 refuse(&error, site, context.findings);
@@ -86,7 +86,7 @@ pub(super) fn listener<F>(
     Some(super::share(ListenerTls { context: made, mode: file.mode, source }, former))
 }
 
-fn server_options(source: &ListenerTlsSource, ring: &Arc<TicketRing>) -> ServerOptions {
+fn server_options(source: &ListenerTlsSource, sessions: &ProcessSessions) -> ServerOptions {
     let ListenerTlsSource {
         certificates,
         versions,
@@ -120,9 +120,12 @@ fn server_options(source: &ListenerTlsSource, ring: &Arc<TicketRing>) -> ServerO
         client_names: client.as_ref().map_or_else(Vec::new, |client| client.names.clone()),
         resumption: match session_tickets {
             false => Resumption::Off,
-            true if *early_data => Resumption::EarlyData,
+            true if *early_data => Resumption::EarlyData(EarlySessions::new(
+                Arc::clone(&sessions.early),
+                own_scope(source),
+            )),
             true if ticket_keys.is_empty() => {
-                let (ring, scope) = (Arc::clone(ring), own_scope(source));
+                let (ring, scope) = (Arc::clone(&sessions.ring), own_scope(source));
                 Resumption::OwnTickets(OwnTickets { ring, scope })
             }
             true => Resumption::SharedTickets(shared()),
@@ -130,7 +133,7 @@ fn server_options(source: &ListenerTlsSource, ring: &Arc<TicketRing>) -> ServerO
     }
 }
 
-/// The scope of the process's own tickets: the same in every process that would agree on the same with a client.
+/// The scope of the process's own tickets and sessions: the same in every process that would agree on the same with a client.
 fn own_scope(source: &ListenerTlsSource) -> [u8; 32] {
     let ListenerTlsSource { certificates, versions, cipher_suites, groups, alpn, client, .. } =
         source;

@@ -557,7 +557,7 @@ impl<'a, F> Batch<'a, F> {
             names: NameReads::new(&self.loader.answers),
             assignments: Assignments::new(&find_assignment),
             has_sources: true,
-            ticket_ring: &self.loader.ticket_ring,
+            sessions: &self.loader.sessions,
             ids: Draft::resume(self.loader.store.ids(), std::mem::take(&mut self.taken)),
             findings,
         };

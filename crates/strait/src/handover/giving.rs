@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use ::handover::{
@@ -20,7 +19,7 @@ use control::{Begun, HandoverNews, HandoverResult, HandoverStep};
 use io::Socket;
 use io::packets::{PacketListener, ProcessHandle};
 use proxy::save::VERSION as FORM;
-use tls::TicketRing;
+use tls::ProcessSessions;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 use worker::{Given, Message as Mail, Origin, Wanted};
@@ -29,7 +28,7 @@ use zeroize::Zeroizing;
 use super::asking::{Asked, Silent, put_back};
 use super::groups::GivenAway;
 use super::line::{Incoming, Line, now};
-use super::{TICKET_KEYS, is_allowed, parts};
+use super::{EARLY_SESSIONS, TICKET_KEYS, is_allowed, parts};
 use crate::VERSION;
 use crate::data_path::{Contacts, DataPath};
 
@@ -55,8 +54,7 @@ pub(crate) struct Giving {
     pub(crate) start: StartCommand,
     /// How many handovers led to this process.
     pub(crate) generation: u64,
-    /// The process's own keys of session tickets.
-    pub(crate) ticket_ring: Arc<TicketRing>,
+    pub(crate) sessions: ProcessSessions,
 }
 
 /// How a process was started.
@@ -599,7 +597,9 @@ impl Attempt<'_> {
     /// What else goes along when the other process becomes the process.
     fn whole_state(&self) -> Option<Vec<(String, Zeroizing<Vec<u8>>)>> {
         let mut states = self.summary()?;
-        states.push((TICKET_KEYS.to_owned(), self.giving.ticket_ring.write()));
+        states.push((TICKET_KEYS.to_owned(), self.giving.sessions.ring.write()));
+        // Last: from here on this process has no memory of them, whatever comes.
+        states.push((EARLY_SESSIONS.to_owned(), self.giving.sessions.early.give()));
         Some(states)
     }
 
@@ -641,6 +641,7 @@ impl Attempt<'_> {
     fn roll_back(&mut self, failure: &Failure, peer: PeerLife) -> End {
         let pid = self.line.peer.pid;
         let is_over = peer == PeerLife::Over || self.end_peer();
+        self.giving.sessions.early.reopen();
         let (mut returned, mut ended) = (0u32, 0u32);
         for (_, given) in std::mem::take(&mut self.given) {
             if is_over && given.is_untouched() {
@@ -695,6 +696,7 @@ impl Attempt<'_> {
         let pid = self.line.peer.pid;
         tracing::error!(pid, "the new process ended in its probation: this one accepts again");
         io::own_socket_files(true);
+        self.giving.sessions.early.reopen();
         self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
         let reason = "it ended in its probation".to_owned();
         self.news(HandoverNews::Ended(HandoverResult::StoodIn, reason));

@@ -19,14 +19,14 @@ use io::inherited::Inherited;
 use io::packets::{PacketListener, Packets};
 use proxy::Snapshot;
 use proxy::save::{Differing, VERSION as FORM};
-use tls::TicketRing;
+use tls::ProcessSessions;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 use worker::{Give, Message as Mail, Moving, Origin, Take, Wanted};
 
 use super::groups::open_envelope;
 use super::line::{Incoming, Line, now};
-use super::{TICKET_KEYS, is_allowed, parts};
+use super::{EARLY_SESSIONS, TICKET_KEYS, is_allowed, parts};
 use crate::data_path::{Contacts, DataPath};
 use crate::{Failure as StartFailure, VERSION};
 
@@ -245,7 +245,7 @@ impl Taking {
         mut self,
         contacts: &Contacts,
         control: &Sender<HandoverStep<DataPath>>,
-        ticket_ring: &TicketRing,
+        sessions: &ProcessSessions,
     ) -> Option<Self> {
         let differing = Arc::clone(&self.differing);
         contacts.deliver_to_all(|| Mail::Differing(Arc::clone(&differing)));
@@ -280,8 +280,11 @@ impl Taking {
                         // Before it is the process, which may be asked to end at once.
                         contacts.former().keep(self.line.try_clone().ok());
                         if let Some(keys) = states.get(TICKET_KEYS) {
-                            ticket_ring.adopt(keys);
+                            sessions.ring.adopt(keys);
                         }
+                        // None if the former process ended before: they ended with it.
+                        let early = states.get(EARLY_SESSIONS);
+                        sessions.early.adopt(early.map_or(&[][..], |early| early.as_slice()));
                         let totals = states.get("totals").map(|totals| totals.to_vec());
                         self.commit(totals, is_alone, control);
                         let left = mem::take(&mut self.left).into_iter();

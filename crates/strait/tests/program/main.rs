@@ -16,6 +16,7 @@ mod dns_server;
 mod endpoints;
 mod explain_live;
 mod handover;
+mod handover_early_data;
 mod handover_secrets;
 mod kit;
 mod life;

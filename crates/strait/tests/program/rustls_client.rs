@@ -94,25 +94,56 @@ impl Context {
 
 /// A connection.
 pub(crate) struct RustlsClient {
-    socket: TcpStream,
+    socket: Option<TcpStream>,
     connection: ClientConnection,
 }
 
 impl RustlsClient {
-    /// Begins a connection, with `early` behind its hello if that may be.
-    pub(crate) fn begin(to: SocketAddr, context: &Context, early: &str) -> Self {
+    /// Begins what is to be a connection, with `early` behind its hello if that may be.
+    pub(crate) fn begin(context: &Context, early: &str) -> Self {
         let name = "shop.example.com".try_into().unwrap();
         let mut connection = ClientConnection::new(Arc::clone(&context.config), name).unwrap();
         if let Some(mut writer) = connection.early_data() {
             writer.write_all(early.as_bytes()).unwrap();
         }
-        Self { socket: TcpStream::connect(to).unwrap(), connection }
+        Self { socket: None, connection }
+    }
+
+    /// Gives it a socket.
+    pub(crate) fn connect_to(&mut self, to: SocketAddr) {
+        self.socket = Some(TcpStream::connect(to).unwrap());
+    }
+
+    fn exchange(&mut self) {
+        let socket = self.socket.as_mut().expect("it was connected");
+        self.connection.complete_io(socket).unwrap();
     }
 
     pub(crate) fn connect(to: SocketAddr, context: &Context) -> Self {
-        let mut client = Self::begin(to, context, "");
-        client.connection.complete_io(&mut client.socket).unwrap();
+        let mut client = Self::begin(context, "");
+        client.connect_to(to);
+        client.finish_handshake();
         client
+    }
+
+    /// What it sends first: its hello, and early data.
+    pub(crate) fn first_flight(&mut self) -> Vec<u8> {
+        let mut flight = Vec::new();
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut flight).unwrap();
+        }
+        flight
+    }
+
+    pub(crate) fn finish_handshake(&mut self) {
+        while self.connection.is_handshaking() {
+            self.exchange();
+        }
+    }
+
+    /// Sends bytes as they are.
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
+        self.socket.as_mut().expect("it was connected").write_all(bytes).unwrap();
     }
 
     /// Asks, and says what came back.
@@ -126,7 +157,7 @@ impl RustlsClient {
     pub(crate) fn receive(&mut self) -> String {
         let mut heard = Vec::new();
         until("a response", || {
-            self.connection.complete_io(&mut self.socket).unwrap();
+            self.exchange();
             // Fails where nothing has come.
             let _ = self.connection.reader().read_to_end(&mut heard);
             is_whole(&heard).then_some(())
@@ -134,8 +165,16 @@ impl RustlsClient {
         text(&heard)
     }
 
+    pub(crate) fn is_early_data_accepted(&self) -> bool {
+        self.connection.is_early_data_accepted()
+    }
+
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.connection.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+    }
+
     /// The keys of both directions, and the socket, which stays open.
-    pub(crate) fn into_keys(self) -> (Vec<Vec<u8>>, TcpStream) {
+    pub(crate) fn into_keys(self) -> (Vec<Vec<u8>>, Option<TcpStream>) {
         let secrets = self.connection.dangerous_extract_secrets().unwrap();
         let key = |secrets| match secrets {
             ConnectionTrafficSecrets::Aes128Gcm { key, .. }

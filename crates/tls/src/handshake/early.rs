@@ -15,8 +15,8 @@
 //! again. The ticket that it makes in the end is taken out of its record, to be sealed among ours.
 //!
 //! An attacker who recorded such a hello can send it again. Sessions that allow early data are
-//! remembered here and good for one hello (RFC 8446, section 8.1), so that this process takes it
-//! once; and until the client's Finished, which proves that it is there, what it sends is for safe
+//! remembered and good for one hello (RFC 8446, section 8.1; `tickets::early`), so that it is taken
+//! once, by whichever process; and until the client's Finished, which proves that it is there, what it sends is for safe
 //! requests alone (RFC 8470).
 
 use std::fmt;
@@ -33,7 +33,7 @@ use crate::secrets::TrafficSecrets;
 /// Bytes of early data that a client may send: what one read takes.
 pub const EARLY_DATA_BYTES_MAX: u32 = 16 << 10;
 
-/// Sessions that a context remembers for clients that may send early data; the oldest are forgotten.
+/// Sessions that are remembered of a scope for clients that may send early data; the oldest are forgotten.
 /// Each takes some 300 bytes, and more with a client's certificates.
 pub(crate) const EARLY_SESSIONS_MAX: usize = 16 << 10;
 

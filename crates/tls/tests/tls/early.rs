@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rustls::client::Resumption as ClientResumption;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind};
 use tls::{
-    EARLY_DATA_BYTES_MAX, EarlyHandshake, Established, Group, Handshake, HandshakeError, KeyKind,
-    Resumption, ServerContext,
+    EARLY_DATA_BYTES_MAX, EarlyHandshake, EarlySessions, Established, Group, Handshake,
+    HandshakeError, KeyKind, Resumption, ServerContext,
 };
 use wire::buffer::Buffer;
 use wire::tls::record::Opened;
@@ -19,7 +19,7 @@ use crate::kit::{rustls_client, server, server_options};
 fn both(authority: &Authority) -> (Arc<ServerContext>, Arc<ClientConfig>) {
     let certificate = authority.certificate(KeyKind::EcdsaP256, &["a.example"]);
     let mut options = server_options(&certificate);
-    options.resumption = Resumption::EarlyData;
+    options.resumption = Resumption::EarlyData(EarlySessions::default());
     let mut config = rustls_client(authority);
     config.enable_early_data = true;
     config.resumption = ClientResumption::in_memory_sessions(8);
@@ -214,7 +214,7 @@ fn refuse(
 /// others, one that takes none, and one that asks for another hello first.
 fn refusing(authority: &Authority) -> [Arc<ServerContext>; 3] {
     [
-        (Resumption::EarlyData, Group::X25519),
+        (Resumption::EarlyData(EarlySessions::default()), Group::X25519),
         (Resumption::Tickets, Group::X25519),
         (Resumption::Tickets, Group::Secp384r1),
     ]
