@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::detector::{Detector, Ejected, Event, Happened};
+pub use self::detector::{Detector, Ejected, Event, Happened, Remembered};
 use crate::decimal::Decimal;
 use crate::health::EndpointHealth;
 use crate::matching::Percent;

@@ -14,8 +14,8 @@ use crate::workers::Workers;
 pub enum HandoverStep<W: Workers> {
     /// Another process would take this one's place: until the next step no file is read.
     Begin(oneshot::Sender<Result<Begun<W>, String>>),
-    /// What this process has counted.
-    Summarize(oneshot::Sender<Vec<u8>>),
+    /// What this process has counted, and knows.
+    Summarize(oneshot::Sender<Summary>),
     /// Nothing came of it: this process goes on as before.
     RolledBack,
     /// The process with this id has taken this one's place.
@@ -26,8 +26,8 @@ pub enum HandoverStep<W: Workers> {
     Finish,
     /// This process has taken the place of another.
     TakenOver {
-        /// Its counters and histograms, if it said them.
-        totals: Option<Vec<u8>>,
+        /// What it has counted, and knew.
+        summary: Summary,
         /// How many handovers led to this process.
         generation: u64,
         /// Hears when it is done.
@@ -56,6 +56,15 @@ impl<W: Workers> fmt::Debug for HandoverStep<W> {
             Self::Stop(_) => "Stop",
         })
     }
+}
+
+/// What a process has counted and knows, as it is written down for the one that takes its place. Empty where it did not say.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// Its counters and histograms.
+    pub totals: Vec<u8>,
+    /// Which endpoints are ejected.
+    pub ejections: Vec<u8>,
 }
 
 /// What the other process gets of control.

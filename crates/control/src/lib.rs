@@ -48,7 +48,7 @@ pub use admin::{
 #[doc(hidden)]
 pub use dns::records_of_dns_answer;
 pub use files::{Files, STDIN};
-pub use handover::{Begun, HandoverStep};
+pub use handover::{Begun, HandoverStep, Summary};
 pub use handover_report::{HandoverNews, HandoverResult};
 pub use log_output::{LogOutput, OpenError};
 pub use log_writer::LogWriter;

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::outlier::{Detector, Event, Happened, OutlierKind};
+use config::outlier::{Detector, Event, Happened, OutlierKind, Remembered};
 use config::snapshot::{ClusterId, EndpointId, Snapshot};
 use serde_json::{Value, json};
 use telemetry::Collector;
@@ -50,6 +50,35 @@ impl Outliers {
         if let Some(cluster) = snapshot.cluster(cluster) {
             let events = self.detector.on_reached(cluster, endpoint, kind, (now(), random()));
             self.count(&events, collector);
+        }
+    }
+
+    /// Writes down which endpoints are ejected, for the process that takes this one's place.
+    pub(crate) fn write<F>(&self, snapshot: &Snapshot<F>) -> Vec<u8> {
+        let all = self.detector.remembered(snapshot, now()).into_iter().map(|one| {
+            let ejection = one.ejection.map(|(kind, left)| {
+                let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+                json!({ "reason": kind.as_str(), "left_ms": left_ms })
+            });
+            json!({
+                "cluster": &*one.cluster,
+                "endpoint": address_text(&one.endpoint),
+                "times": one.times,
+                "ejection": ejection,
+            })
+        });
+        Value::Array(all.collect()).to_string().into_bytes()
+    }
+
+    /// Goes on with what the process before this one wrote down; what cannot be read is left out. None of it is counted again.
+    pub(crate) fn adopt<F>(&mut self, snapshot: &Snapshot<F>, written: &[u8]) {
+        let Ok(Value::Array(all)) = serde_json::from_slice(written) else { return };
+        let remembered: Vec<_> = all.iter().filter_map(read).collect();
+        let events = self.detector.adopt(snapshot, &remembered, now());
+        events.iter().for_each(|event| self.pace.log(event));
+        let ejected = self.detector.all_ejections().count();
+        if ejected > 0 {
+            tracing::info!(ejected, "endpoints stay ejected after the handover");
         }
     }
 
@@ -108,6 +137,23 @@ impl Outliers {
         });
         described.collect()
     }
+}
+
+fn read(one: &Value) -> Option<Remembered> {
+    let ejection = match &one["ejection"] {
+        Value::Null => None,
+        ejection => {
+            let reason = ejection["reason"].as_str()?;
+            let kind = OutlierKind::ALL.into_iter().find(|kind| kind.as_str() == reason)?;
+            Some((kind, Duration::from_millis(ejection["left_ms"].as_u64()?)))
+        }
+    };
+    Some(Remembered {
+        cluster: one["cluster"].as_str()?.into(),
+        endpoint: one["endpoint"].as_str()?.parse().ok()?,
+        times: u32::try_from(one["times"].as_u64()?).ok()?,
+        ejection,
+    })
 }
 
 fn now() -> Duration {

@@ -24,6 +24,12 @@ use config::snapshot::{Address, HandoverOptions};
 use control::AdminSocket;
 use proxy::Snapshot;
 
+/// The topic of counters and histograms.
+const TOTALS: &str = "totals";
+
+/// The topic of endpoints that are ejected.
+const EJECTIONS: &str = "ejections";
+
 /// The topic of the process's own keys of session tickets.
 const TICKET_KEYS: &str = "ticket_keys";
 

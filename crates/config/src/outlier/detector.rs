@@ -70,6 +70,19 @@ pub struct Ejected {
     pub times: u32,
 }
 
+/// What is known of an endpoint that was ejected lately, by names: another process goes on with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    /// The name of the cluster.
+    pub cluster: Arc<str>,
+    /// Which endpoint.
+    pub endpoint: Address,
+    /// How often it was lately.
+    pub times: u32,
+    /// Why it is, and for how long yet; none if it was returned.
+    pub ejection: Option<(OutlierKind, Duration)>,
+}
+
 /// An endpoint that was ejected lately.
 #[derive(Clone, Copy, Debug)]
 struct EjectionHistory {
@@ -205,6 +218,53 @@ impl Detector {
         self.clusters.keys().flat_map(|cluster| self.ejections(*cluster))
     }
 
+    /// What is known of endpoints that were ejected lately.
+    pub fn remembered<F>(&self, snapshot: &Snapshot<F>, now: Duration) -> Vec<Remembered> {
+        let clusters =
+            self.clusters.iter().filter_map(|(id, it)| Some((snapshot.cluster(*id)?, it)));
+        let remembered = clusters.flat_map(|(cluster, watched)| {
+            watched.histories.iter().filter_map(move |(id, history)| {
+                let endpoint = cluster.endpoints.get(cluster.place_of(*id)?)?;
+                let left = |it: Ejected| (it.kind, it.until.saturating_sub(now));
+                Some(Remembered {
+                    cluster: Arc::clone(&cluster.name),
+                    endpoint: endpoint.address.clone(),
+                    times: history.times,
+                    ejection: history.ejection.map(left),
+                })
+            })
+        });
+        remembered.collect()
+    }
+
+    /// Goes on with what another process knew, beside what this one has seen. Endpoints that are not configured, or whose
+    /// cluster does not eject any more, are left out; no more are ejected than `share_max` lets be, and none for longer than
+    /// `max`.
+    pub fn adopt<F>(
+        &mut self,
+        snapshot: &Snapshot<F>,
+        remembered: &[Remembered],
+        now: Duration,
+    ) -> Vec<Event> {
+        let mut by_cluster = BTreeMap::<&str, Vec<&Remembered>>::new();
+        for one in remembered {
+            by_cluster.entry(&one.cluster).or_default().push(one);
+        }
+        let mut events = Vec::new();
+        for (_, cluster) in snapshot.clusters.iter() {
+            let Some(policy) = &cluster.outlier else { continue };
+            let Some(remembered) = by_cluster.get(&*cluster.name) else { continue };
+            self.update(cluster.id, |watched| {
+                for one in remembered {
+                    go_on(watched, (cluster, policy), one, now);
+                }
+                schedule(watched, policy, now);
+                settle(watched, cluster, &mut events);
+            });
+        }
+        events
+    }
+
     fn forget(&mut self, id: ClusterId) {
         if let Some(deadline) = self.clusters.remove(&id).and_then(|gone| gone.next_deadline()) {
             self.deadlines.remove(&(deadline, id));
@@ -250,6 +310,35 @@ fn begin_anew(watched: &mut Watched, cluster: &Cluster) {
     }
 }
 
+/// Goes on with what another process knew of an endpoint.
+fn go_on(
+    watched: &mut Watched,
+    (cluster, policy): (&Arc<Cluster>, &Outlier),
+    one: &Remembered,
+    now: Duration,
+) {
+    let found = cluster.endpoints.iter().find(|endpoint| endpoint.address == one.endpoint);
+    let Some((endpoint, health)) = found.and_then(|it| Some((it, it.health.get()?))) else {
+        return;
+    };
+    let has_room = has_room(watched, cluster, policy);
+    let anew = EjectionHistory { times: 0, ejection: None, returned: now };
+    let history = watched.histories.entry(endpoint.id).or_insert(anew);
+    history.times = history.times.max(one.times);
+    if let Some((kind, left)) = one.ejection.filter(|_| has_room && !health.is_ejected()) {
+        let until = now + left.min(policy.ejection.max.0);
+        history.ejection = Some(Ejected { kind, until, times: history.times });
+        health.set_ejected(true);
+    }
+}
+
+/// Whether one more endpoint may be ejected.
+fn has_room(watched: &Watched, cluster: &Cluster, policy: &Outlier) -> bool {
+    let ejected = watched.ejected();
+    let max = cluster.endpoints.len() as f64 * policy.ejection.share_max.part();
+    ejected == 0 || (ejected + 1) as f64 <= max
+}
+
 fn eject(
     watched: &mut Watched,
     (cluster, policy): (&Arc<Cluster>, &Outlier),
@@ -260,10 +349,7 @@ fn eject(
 ) {
     let Some(health) = endpoint.health.get().filter(|health| !health.is_ejected()) else { return };
     let address = endpoint.address.clone();
-    let ejected = watched.ejected();
-    let share = policy.ejection.share_max.part();
-    let max = cluster.endpoints.len() as f64 * share;
-    if ejected > 0 && (ejected + 1) as f64 > max {
+    if !has_room(watched, cluster, policy) {
         if watched.kept.insert(endpoint.id) {
             note(events, cluster, Happened::Kept { endpoint: address, kind });
         }

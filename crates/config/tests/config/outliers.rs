@@ -120,6 +120,44 @@ fn times_of_ejection_vary_and_have_a_bound() {
     }
 }
 
+#[test]
+fn another_process_goes_on_with_ejections_of_endpoints_that_it_has() {
+    let options = "outlier: { ejection: { base: 100s, max: 1000s, share_max: 50 } }";
+    let (from, now) = (snapshot(6, options), SECOND * 1000);
+    let mut giver = Detector::default();
+    giver.on_snapshot(&from, now);
+    for place in [1, 2, 5] {
+        let id = only(&from).endpoints[place].id;
+        giver.on_reached(only(&from), id, OutlierKind::Errors5xx, (now, 0));
+    }
+    let remembered = giver.remembered(&from, now + SECOND * 40);
+    assert_eq!(remembered.len(), 3);
+
+    // Another clock, five of the endpoints, and a shorter bound.
+    for (endpoints, options, lasts, expected) in [
+        (5, options, 60, &[1, 2][..]),
+        (5, "outlier: { ejection: { base: 1s, max: 20s, share_max: 50 } }", 20, &[1, 2]),
+        (5, "outlier: { ejection: { share_max: 0 } }", 60, &[1]),
+        (1, options, 0, &[]),
+        (5, "", 0, &[]),
+    ] {
+        let to = snapshot(endpoints, options);
+        let mut taker = Detector::default();
+        let now = SECOND * 7;
+        taker.on_snapshot(&to, now);
+        taker.adopt(&to, &remembered, now);
+        assert_eq!(ejected(only(&to)), expected, "{options}");
+        assert!(
+            taker.all_ejections().all(|(_, it)| it.until == now + SECOND * lasts && it.times == 1)
+        );
+        let until = now + SECOND * lasts;
+        taker.on_deadlines(&to, until - Duration::from_nanos(1), || 0);
+        assert_eq!(ejected(only(&to)), expected, "{options}");
+        taker.on_deadlines(&to, until, || 0);
+        assert_eq!(ejected(only(&to)), [0; 0], "{options}");
+    }
+}
+
 proptest! {
     /// Whatever is reported: no more are ejected than may be, each is back at last, and groups are counted right.
     #[test]

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::{Reading, Running, State};
 use crate::admin::{AdminSocket, Query, Scope, Server, own_admin_files};
-use crate::handover::{Begun, HandoverStep};
+use crate::handover::{Begun, HandoverStep, Summary};
 use crate::handover_report::HandoverNews;
 use crate::run::Outcome;
 use crate::workers::Workers;
@@ -106,16 +106,18 @@ impl<W: Workers> Running<W> {
                 self.begin_when_read();
             }
             HandoverStep::Summarize(reply) => {
-                let _ = reply.send(self.collector.readings().write_totals());
+                let totals = self.collector.readings().write_totals();
+                let ejections = self.outliers.write(&self.config.snapshot);
+                let _ = reply.send(Summary { totals, ejections });
             }
             HandoverStep::RolledBack => self.end_giving(),
             HandoverStep::Committed(successor) => self.hand_over(successor),
             HandoverStep::AcceptAgain => self.be_the_process_again(),
             HandoverStep::Finish => self.finish_giving(),
-            HandoverStep::TakenOver { totals, generation, reply } => {
+            HandoverStep::TakenOver { summary, generation, reply } => {
                 self.collector.set_generation(generation);
                 self.handover_report.generation = generation;
-                self.take_over(totals.as_deref());
+                self.take_over(&summary);
                 let _ = reply.send(());
             }
             HandoverStep::News(news) => self.on_handover_news(news),
@@ -262,10 +264,11 @@ impl<W: Workers> Running<W> {
         self.drain();
     }
 
-    fn take_over(&mut self, totals: Option<&[u8]>) {
-        if let Some(totals) = totals {
-            self.collector.set_former_totals(totals);
+    fn take_over(&mut self, summary: &Summary) {
+        if !summary.totals.is_empty() {
+            self.collector.set_former_totals(&summary.totals);
         }
+        self.outliers.adopt(&self.config.snapshot, &summary.ejections);
         self.handing = Handing::None;
         own_admin_files(true);
         self.admin = self.admin_handles.serve(self.workers.count());

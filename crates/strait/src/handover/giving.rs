@@ -15,7 +15,7 @@ use ::handover::{
     SocketKey, UpgradeRequest,
 };
 use config::snapshot::HandoverOptions;
-use control::{Begun, HandoverNews, HandoverResult, HandoverStep};
+use control::{Begun, HandoverNews, HandoverResult, HandoverStep, Summary};
 use io::Socket;
 use io::packets::{PacketListener, ProcessHandle};
 use proxy::save::VERSION as FORM;
@@ -28,7 +28,7 @@ use zeroize::Zeroizing;
 use super::asking::{Asked, Silent, put_back};
 use super::groups::GivenAway;
 use super::line::{Incoming, Line, now};
-use super::{EARLY_SESSIONS, TICKET_KEYS, is_allowed, parts};
+use super::{EARLY_SESSIONS, EJECTIONS, TICKET_KEYS, TOTALS, is_allowed, parts};
 use crate::VERSION;
 use crate::data_path::{Contacts, DataPath};
 
@@ -587,20 +587,23 @@ impl Attempt<'_> {
         put_back(&self.giving.contacts, worker, given.into_moving(), Origin::Returned);
     }
 
-    fn summary(&self) -> Option<Vec<(String, Zeroizing<Vec<u8>>)>> {
-        let (reply, totals) = oneshot::channel();
+    fn summary(&self) -> Option<Summary> {
+        let (reply, summary) = oneshot::channel();
         self.step(HandoverStep::Summarize(reply));
-        let totals = totals.blocking_recv().ok()?;
-        Some(vec![("totals".to_owned(), totals.into())])
+        summary.blocking_recv().ok()
     }
 
     /// What else goes along when the other process becomes the process.
     fn whole_state(&self) -> Option<Vec<(String, Zeroizing<Vec<u8>>)>> {
-        let mut states = self.summary()?;
-        states.push((TICKET_KEYS.to_owned(), self.giving.sessions.ring.write()));
-        // Last: from here on this process has no memory of them, whatever comes.
-        states.push((EARLY_SESSIONS.to_owned(), self.giving.sessions.early.give()));
-        Some(states)
+        let Summary { totals, ejections } = self.summary()?;
+        let sessions = &self.giving.sessions;
+        Some(vec![
+            (TOTALS.to_owned(), totals.into()),
+            (EJECTIONS.to_owned(), ejections.into()),
+            (TICKET_KEYS.to_owned(), sessions.ring.write()),
+            // From here on this process has no memory of them, whatever comes.
+            (EARLY_SESSIONS.to_owned(), sessions.early.give()),
+        ])
     }
 
     fn on_committed(&mut self) {
@@ -632,8 +635,8 @@ impl Attempt<'_> {
     fn update(&mut self, at: u64) {
         if self.giver.phase() == Phase::Probation && at >= self.update_at {
             self.update_at = at.saturating_add(UPDATE_INTERVAL);
-            if let Some(states) = self.summary() {
-                self.giver.update(&states);
+            if let Some(summary) = self.summary() {
+                self.giver.update(&[(TOTALS.to_owned(), summary.totals.into())]);
             }
         }
     }

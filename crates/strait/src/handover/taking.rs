@@ -13,7 +13,7 @@ use ::handover::{
     Taker, TakerAction, Welcome,
 };
 use config::snapshot::HandoverOptions;
-use control::{HandoverNews, HandoverResult, HandoverStep};
+use control::{HandoverNews, HandoverResult, HandoverStep, Summary};
 use io::Socket;
 use io::inherited::Inherited;
 use io::packets::{PacketListener, Packets};
@@ -26,7 +26,7 @@ use worker::{Give, Message as Mail, Moving, Origin, Take, Wanted};
 
 use super::groups::open_envelope;
 use super::line::{Incoming, Line, now};
-use super::{EARLY_SESSIONS, TICKET_KEYS, is_allowed, parts};
+use super::{EARLY_SESSIONS, EJECTIONS, TICKET_KEYS, TOTALS, is_allowed, parts};
 use crate::data_path::{Contacts, DataPath};
 use crate::{Failure as StartFailure, VERSION};
 
@@ -285,8 +285,11 @@ impl Taking {
                         // None if the former process ended before: they ended with it.
                         let early = states.get(EARLY_SESSIONS);
                         sessions.early.adopt(early.map_or(&[][..], |early| early.as_slice()));
-                        let totals = states.get("totals").map(|totals| totals.to_vec());
-                        self.commit(totals, is_alone, control);
+                        let said = |topic: &str| {
+                            states.get(topic).map(|it| it.to_vec()).unwrap_or_default()
+                        };
+                        let summary = Summary { totals: said(TOTALS), ejections: said(EJECTIONS) };
+                        self.commit(summary, is_alone, control);
                         let left = mem::take(&mut self.left).into_iter();
                         let left = left.map(|left| (left.reason, left.count)).collect();
                         news(HandoverNews::Counted { moved: self.moved, left });
@@ -357,12 +360,7 @@ impl Taking {
         refused
     }
 
-    fn commit(
-        &self,
-        totals: Option<Vec<u8>>,
-        is_alone: bool,
-        control: &Sender<HandoverStep<DataPath>>,
-    ) {
+    fn commit(&self, summary: Summary, is_alone: bool, control: &Sender<HandoverStep<DataPath>>) {
         io::own_socket_files(true);
         let pid = self.line.peer.pid;
         if is_alone {
@@ -370,7 +368,7 @@ impl Taking {
         }
         let (reply, is_done) = oneshot::channel();
         let generation = self.generation;
-        let step = HandoverStep::TakenOver { totals, generation, reply };
+        let step = HandoverStep::TakenOver { summary, generation, reply };
         // Control ends with the process.
         let _ = control.blocking_send(step);
         let _ = is_done.blocking_recv();
@@ -382,7 +380,7 @@ impl Taking {
         while !self.taker.is_over() {
             while let Some(action) = self.taker.poll() {
                 match action {
-                    TakerAction::Update { topic, bytes } if topic == "totals" => {
+                    TakerAction::Update { topic, bytes } if topic == TOTALS => {
                         // Control ends with the process.
                         let _ = control.blocking_send(HandoverStep::Update(bytes.to_vec()));
                     }

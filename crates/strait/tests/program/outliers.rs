@@ -1,6 +1,9 @@
 //! Endpoints that are ejected, as an operator sees it.
 
-use crate::kit::{Client, Service, Strait, get, strait, text, until};
+use rustix::process::{Signal, kill_process};
+
+use crate::handover::{Successors, process, upgraded, with_handover};
+use crate::kit::{Client, Scratch, Service, Strait, get, strait, text, until};
 
 #[test]
 fn an_endpoint_that_fails_is_ejected_in_all_workers_and_everything_says_so() {
@@ -55,4 +58,52 @@ clusters:
     let of_bad = format!("{} (ejected, weight 1, 0.0 % of requests)", bad.listener);
     let of_good = format!("{} (weight 1, 100.0 % of requests)", good.address);
     assert!(explained.contains(&of_bad) && explained.contains(&of_good), "{explained}");
+}
+
+#[test]
+fn an_endpoint_stays_ejected_through_handovers() {
+    let (good, mut successors) = (Service::start("good"), Successors::default());
+    let bad = Strait::run(
+        "listeners: [{ name: bad, address: 127.0.0.1:0, routes: all }]
+routes: [{ name: all, rules: [{ match: { prefix: / }, respond: { status: 500 } }] }]
+",
+    );
+    let config = format!(
+        "workers: 2
+listeners: [{{ name: edge, address: 127.0.0.1:0, routes: all }}]
+routes: [{{ name: all, rules: [{{ match: {{ prefix: / }}, cluster: web }}] }}]
+clusters:
+  - name: web
+    endpoints: ['{}', '{}']
+    outlier: {{ errors_5xx: 5, ejection: {{ base: 1h, max: 1h }} }}
+",
+        good.address, bad.listener
+    );
+    let scratch = Scratch::new();
+    let config = with_handover(&scratch, &config, "probation: 1m");
+    let strait = Strait::run_in(scratch, &config);
+    let ejected = |strait: &Strait| {
+        strait.admin_json("/clusters")["clusters"][0]["endpoints"][1]["ejected"].clone()
+    };
+    until("the ejection", || {
+        get(strait.listener, "/");
+        (ejected(&strait)["reason"] == "errors_5xx").then_some(())
+    });
+    let is_as_before = |strait: &Strait| {
+        for _ in 0..20 {
+            assert_eq!(get(strait.listener, "/").status, 200);
+        }
+        let now = ejected(strait);
+        assert_eq!((&now["reason"], &now["times"]), (&"errors_5xx".into(), &1.into()), "{now}");
+        assert_eq!(strait.metric("strait_upstream_endpoints_ejected"), 1.0);
+        assert_eq!(strait.metric("strait_upstream_ejections_total"), 1.0);
+    };
+    upgraded(&strait, &mut successors);
+    is_as_before(&strait);
+    upgraded(&strait, &mut successors);
+    is_as_before(&strait);
+    // The process in the middle stands in.
+    kill_process(process(successors.0[1]), Signal::KILL).unwrap();
+    until("the admin interface", || (get(strait.admin, "/ready").status == 200).then_some(()));
+    is_as_before(&strait);
 }
