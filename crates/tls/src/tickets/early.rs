@@ -26,6 +26,12 @@ const SCOPE_LEN: usize = 32;
 
 type Scope = [u8; SCOPE_LEN];
 
+/// A session as it is written down: its scope, its id, what is remembered.
+type Written = (Scope, Vec<u8>, Zeroizing<Vec<u8>>);
+
+/// The same as it is read.
+type Read<'w> = (Scope, &'w [u8], &'w [u8]);
+
 /// The sessions of a process, by scope.
 #[derive(Default)]
 pub struct EarlyMemory(Mutex<Memory>);
@@ -87,7 +93,7 @@ impl EarlyMemory {
             all.extend(sessions.map(|(id, session)| (session.place, (*scope, id, session.state))));
         }
         let mut len = 0;
-        let is_within = |(_, (_, id, state)): &(&u64, &(Scope, Vec<u8>, Zeroizing<Vec<u8>>))| {
+        let is_within = |(_, (_, id, state)): &(&u64, &Written)| {
             len += written_len(id, state);
             len <= WRITTEN_BYTES_MAX
         };
@@ -246,9 +252,7 @@ fn written_len(id: &[u8], state: &[u8]) -> usize {
     SCOPE_LEN + 2 * size_of::<u32>() + id.len() + state.len()
 }
 
-fn write(
-    sessions: impl Iterator<Item = (Scope, Vec<u8>, Zeroizing<Vec<u8>>)>,
-) -> Zeroizing<Vec<u8>> {
+fn write(sessions: impl Iterator<Item = Written>) -> Zeroizing<Vec<u8>> {
     let sessions: Vec<_> = sessions.collect();
     let len = sessions.iter().map(|(_, id, state)| written_len(id, state)).sum();
     // As long as it gets, so that nothing of it is left behind where it was shorter.
@@ -264,7 +268,7 @@ fn write(
     written
 }
 
-fn read(mut written: &[u8]) -> Option<Vec<(Scope, &[u8], &[u8])>> {
+fn read(mut written: &[u8]) -> Option<Vec<Read<'_>>> {
     let mut all = Vec::new();
     while !written.is_empty() {
         let (scope, rest) = written.split_first_chunk()?;
