@@ -373,7 +373,8 @@ impl Proxy {
                 }
                 exchanges.push(exchange);
                 let Some(exchange) = self.exchanges.get(exchange) else { continue };
-                exchanges.extend(exchange.copies.iter().flatten());
+                let copies = exchange.copies.iter().flatten();
+                exchanges.extend(copies.filter(|copy| self.exchanges.get(**copy).is_some()));
                 let sides = [Some(exchange.downstream), exchange.upstream()];
                 for side in sides.into_iter().flatten().filter(|side| *side != StreamKey::NONE) {
                     if !connections.contains(&side.connection) {

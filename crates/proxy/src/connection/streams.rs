@@ -94,7 +94,11 @@ impl Connections {
 impl Exchanges {
     /// What the frame of a call looked like that came.
     pub(crate) fn form_of(&self, key: ExchangeKey, connections: &Connections) -> u64 {
-        let at = self.get(key).map(|exchange| exchange.downstream);
+        let exchange = self.get(key);
+        if let Some(detached) = exchange.and_then(|exchange| exchange.detached.as_ref()) {
+            return detached.form;
+        }
+        let at = exchange.map(|exchange| exchange.downstream);
         let stream = at
             .and_then(|at| connections.get(at.connection)?.codec.multiplex()?.streams.get(at.slot));
         stream.map_or(0, |stream| stream.asked.form)

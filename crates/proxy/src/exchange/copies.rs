@@ -13,8 +13,10 @@
 //! once the request is whole, so that a slow client holds no connection of the other cluster, and what it is a copy
 //! of never waits for it.
 //!
-//! *Bound.* All copies of a worker may hold its share of `limits.mirrored_max`. What would go beyond that is dropped: the
-//! copy, not the request.
+//! *Bound.* All copies of a worker may hold its share of `limits.mirrored_max`, and one a quarter of that. What would go beyond
+//! it is dropped: the copy, not the request.
+//!
+//! *Turns.* Copies have a turn of their own in their cluster's queue, behind all clients that wait there.
 
 use std::time::Duration;
 
@@ -28,7 +30,7 @@ use crate::exchange::detached::Detached;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::fault::is_warned_of;
 use crate::exchange::record::label;
-use crate::exchange::{Exchange, Stage, Wait};
+use crate::exchange::{Exchange, QueuedRequest, Stage, Wait};
 use crate::keys::ExchangeKey;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
@@ -51,7 +53,7 @@ impl Exchange {
             cx.agenda.0.extend(copies.iter().map(|copy| Note::Abandon(*copy)));
         }
         if let Some(detached) = self.detached.take() {
-            cx.copied_bytes = cx.copied_bytes.saturating_sub(detached.bytes);
+            detached.let_go(cx);
         }
     }
 }
@@ -61,22 +63,31 @@ impl Exchanges {
     #[cold]
     pub(crate) fn copy_request_data(&mut self, key: ExchangeKey, data: &[u8], cx: &mut Cx) {
         let Some(copies) = self.get_mut(key).and_then(|it| it.copies.take()) else { return };
-        for copy in &copies {
-            self.grow_copy(*copy, data, cx);
-        }
-        if let Some(exchange) = self.get_mut(key) {
-            exchange.copies = Some(copies);
+        let grow = |copy: &ExchangeKey| {
+            self.grow_copy(*copy, cx, |request, cx| request.push_data(data, &mut cx.buffers))
+        };
+        // One that was dropped is none any more, wherever its request moves.
+        let left: Box<[ExchangeKey]> = copies.into_iter().filter(grow).collect();
+        if let Some(exchange) = self.get_mut(key).filter(|_| !left.is_empty()) {
+            exchange.copies = Some(left);
         }
     }
 
-    fn grow_copy(&mut self, copy: ExchangeKey, data: &[u8], cx: &mut Cx) {
-        let Some(exchange) = self.get_mut(copy) else { return };
-        let Some(detached) = &mut exchange.detached else { return };
-        let Stage::Buffering { request } = &mut exchange.stage else { return };
-        if cx.hold_copy(data.len() as u64) {
-            detached.bytes += data.len() as u64;
-            exchange.progress.request_bytes += data.len() as u64;
-            return request.push_data(data, &mut cx.buffers);
+    /// Adds to a copy that waits for its request. Says whether it waits on: beyond the bound on copies it is dropped.
+    fn grow_copy(
+        &mut self,
+        copy: ExchangeKey,
+        cx: &mut Cx,
+        push: impl FnOnce(&mut QueuedRequest, &mut Cx),
+    ) -> bool {
+        let Some(exchange) = self.get_mut(copy) else { return false };
+        let Some(detached) = &mut exchange.detached else { return false };
+        let Stage::Buffering { request } = &mut exchange.stage else { return false };
+        let before = request.buffered_bytes();
+        push(request, cx);
+        let growth = request.buffered_bytes().saturating_sub(before);
+        if detached.hold(growth as u64, cx) {
+            return true;
         }
         detached.dropped = Some(MirrorDrop::Memory);
         if let Stage::Buffering { request } =
@@ -85,6 +96,7 @@ impl Exchanges {
             request.clear(&mut cx.buffers);
         }
         cx.agenda.push(Note::Abandon(copy));
+        false
     }
 
     /// The request is whole: its copies are sent when the event is over.
@@ -98,12 +110,19 @@ impl Exchanges {
     ) {
         let Some(exchange) = self.get_mut(key) else { return };
         let timeout = exchange.timeout_of_copies();
+        let body_bytes = exchange.progress.request_bytes;
         let copies = exchange.copies.take();
         for copy in copies.iter().flatten().copied() {
+            let end = |request: &mut QueuedRequest, cx: &mut Cx| {
+                request.push_end(trailers, &mut cx.buffers);
+            };
+            if !self.grow_copy(copy, cx, end) {
+                continue;
+            }
             let Some(exchange) = self.get_mut(copy) else { continue };
+            exchange.progress.request_bytes = body_bytes;
             match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
-                Stage::Buffering { mut request } => {
-                    request.push_end(trailers, &mut cx.buffers);
+                Stage::Buffering { request } => {
                     self.note_attempt(copy, request, cx);
                     self.set_deadline(copy, Wait::Whole, now + timeout, cx);
                 }
@@ -136,7 +155,7 @@ impl Exchanges {
 }
 
 impl Connections {
-    /// Reports a copy that is over. It is in no access log: nobody asked for it.
+    /// Reports a copy that is over. It is in no access log, since no client asked for it.
     #[cold]
     pub(crate) fn report_copy(
         &self,
@@ -148,13 +167,15 @@ impl Connections {
     ) {
         let Some(id) = exchange.route.as_ref().and_then(|route| route.cluster) else { return };
         let cluster = label(id.0);
-        let was_sent = !matches!(cause, Some(Cause::DownstreamClosed));
-        if !was_sent || detached.dropped.is_some() {
+        if cause == Some(Cause::DownstreamClosed) {
             let reason = detached.dropped.unwrap_or(MirrorDrop::Incomplete);
             return cx.emitter.mirror_dropped(cluster, reason);
         }
         let status = if cause.is_some() { 0 } else { exchange.record.status };
-        cx.emitter.copy_finished(&CopyFinished { cluster, status });
+        match exchange.progress.attempts {
+            0 => cx.emitter.mirror_dropped(cluster, MirrorDrop::Unsent),
+            _ => cx.emitter.copy_finished(&CopyFinished { cluster, status }),
+        }
         if cx.emitter.is_debug() {
             let cause = cause.map_or("done", Cause::as_str);
             let endpoint = self.endpoint_text(exchange);

@@ -16,25 +16,34 @@ pub(crate) struct Detached {
     /// Why it is not sent, if it is not.
     #[serde(skip)]
     pub(crate) dropped: Option<MirrorDrop>,
+    /// What the frame of a call looked like that it is a copy of; 0 of a request of HTTP.
+    pub(crate) form: u64,
 }
 
-impl Cx {
-    /// Counts a copy, or more of one, if there is room for it.
-    pub(crate) fn hold_copy(&mut self, bytes: u64) -> bool {
-        let bytes_max = self.share.of_bytes(self.snapshot.limits.mirrored_bytes_max);
-        let sum = self.copied_bytes.saturating_add(bytes);
-        if sum > bytes_max {
-            return false;
-        }
-        self.copied_bytes = sum;
-        true
-    }
-}
+/// The part of a worker's room for copies that one of them may have.
+const COPY_DIVISOR: u64 = 4;
 
 impl Detached {
-    /// A copy of a request with so many bytes; none if there is no room for it.
-    pub(crate) fn begin(bytes: u64, cx: &mut Cx) -> Option<Box<Self>> {
-        let bytes = bytes.saturating_add(COPY_BYTES);
-        cx.hold_copy(bytes).then(|| Box::new(Self { bytes, dropped: None }))
+    /// A copy without a byte of its request, of which the frame looked like this.
+    pub(crate) fn begin(form: u64, cx: &mut Cx) -> Option<Box<Self>> {
+        let mut detached = Box::new(Self { bytes: 0, dropped: None, form });
+        detached.hold(COPY_BYTES, cx).then_some(detached)
+    }
+
+    /// Counts more bytes of a copy, if there is room for them.
+    pub(crate) fn hold(&mut self, bytes: u64, cx: &mut Cx) -> bool {
+        let bytes_max = cx.share.of_bytes(cx.snapshot.limits.mirrored_bytes_max);
+        let own = self.bytes.saturating_add(bytes);
+        let all = cx.copied_bytes.saturating_add(bytes);
+        if all > bytes_max || own > bytes_max / COPY_DIVISOR {
+            return false;
+        }
+        (self.bytes, cx.copied_bytes) = (own, all);
+        true
+    }
+
+    /// It is over, and what it held is free.
+    pub(crate) const fn let_go(&self, cx: &mut Cx) {
+        cx.copied_bytes = cx.copied_bytes.saturating_sub(self.bytes);
     }
 }

@@ -129,6 +129,10 @@ impl Exchange {
         head: &mut ResponseHead<'_>,
         cx: &mut Cx,
     ) -> Option<usize> {
+        if self.detached.is_some() {
+            // No client gets it, and no filter has seen the request.
+            return None;
+        }
         let listener = self.snapshot.listeners.get(self.listener)?.seen_by(self.chain);
         let mut gather_bytes_max = None;
         let mut participants = FilterSet::default();

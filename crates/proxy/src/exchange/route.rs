@@ -114,6 +114,10 @@ pub fn rewrite_for(
     rewriting: &mut Rewriting,
 ) -> Result<(), PathError> {
     let Some(RedirectPath::Rewritten(rewrite)) = &redirect.path else { return Ok(()) };
+    // `OPTIONS *` has no path.
+    if head.path() == b"*" {
+        return Ok(());
+    }
     if redirect.strip_query {
         head.set_query(None);
     }

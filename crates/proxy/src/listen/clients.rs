@@ -23,6 +23,9 @@ impl ClientPlace {
     /// No client that is known.
     pub(crate) const UNKNOWN: Self = Self(NONE);
 
+    /// Copies of requests, which wait behind those of all clients.
+    pub(crate) const COPIES: Self = Self(NONE - 1);
+
     #[cfg(test)]
     pub(crate) const fn at(place: u32) -> Self {
         Self(place)
@@ -106,6 +109,9 @@ impl Clients {
 
     /// Exchanges of a client that have an upstream connection, or a stream on one.
     pub(crate) fn held_by(&self, client: ClientPlace) -> u32 {
+        if client == ClientPlace::COPIES {
+            return u32::MAX;
+        }
         self.count_of(client, Part::Held)
     }
 

@@ -365,7 +365,7 @@ impl Proxy {
         if saved.detached.is_some() {
             // Which one makes no difference to what has no client.
             let listener = self.listen.listeners.find(self.cx.snapshot.listeners.first()?.id)?;
-            return Some((StreamKey::NONE, listener, None, ClientPlace::UNKNOWN));
+            return Some((StreamKey::NONE, listener, None, ClientPlace::COPIES));
         }
         let downstream = side(saved.downstream?)?;
         let role = self.connections.get(downstream.connection)?.downstream()?;
@@ -410,7 +410,9 @@ impl Proxy {
             buffer.push(captures);
             buffer
         });
+        let has_filters = saved.detached.is_none();
         let slot_bytes = listener.filters.iter().map(|f| f.slot_bytes()).sum::<usize>();
+        let slot_bytes = if has_filters { slot_bytes } else { 0 };
         let names = listener.filter_sources.iter().map(|source| source.name());
         let is_same_chain = names.clone().eq(saved.filters.iter().map(String::as_str));
         // In another chain, a filter that waited is run again where it stands now.
@@ -423,7 +425,9 @@ impl Proxy {
             let name = saved.filters.get(filter).map(String::as_str);
             names.clone().position(|other| Some(other) == name).unwrap_or(filter)
         });
-        let observers = if is_same_chain {
+        let observers = if !has_filters {
+            BodyObservers::default()
+        } else if is_same_chain {
             saved.observers
         } else {
             BodyObservers::at_requests(&listener.filters)

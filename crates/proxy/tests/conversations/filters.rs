@@ -237,3 +237,28 @@ fn an_upgrade_that_the_route_forbids_is_refused_after_a_filter_asked_too() {
         assert!(!talk.is_connecting());
     });
 }
+
+#[test]
+fn filters_see_no_copy_and_none_of_its_answer() {
+    let mirror = "cluster: web, mirror: [{ cluster: shadow }] }]";
+    let shadow = "  - name: shadow\n    endpoints: ['127.0.0.1:9100']\n";
+    let config = CONFIG.replace("cluster: web }]", mirror) + shadow;
+    hold_with(&config, &kinds, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nX-User: ann\r\n\r\n");
+        talk.answers(b"admin");
+        let peers = [talk.upstream(), talk.upstream()];
+        for peer in peers {
+            // As it goes on.
+            let heard = talk.heard(peer).to_ascii_lowercase();
+            assert!(
+                heard.contains("x-first: request") && heard.contains("x-user: admin"),
+                "{heard}"
+            );
+        }
+        for peer in peers {
+            talk.says(peer, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        }
+        talk.hears_about(client, "HTTP/1.1 200 OK\r\n", &["x-first: 1\r\n", "x-last: 1\r\n"]);
+    });
+}

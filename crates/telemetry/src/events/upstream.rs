@@ -55,17 +55,20 @@ pub struct CopyFinished {
 pub enum MirrorDrop {
     /// Copies hold as much as `limits.mirrored_max` allows.
     Memory,
-    /// The request ended, or moved to another worker or process, before it was whole.
+    /// The request ended before it was whole.
     Incomplete,
     /// The cluster speaks another protocol than the request.
     Protocol,
     /// The cluster is not there.
     NoCluster,
+    /// It got no connection.
+    Unsent,
 }
 
 impl MirrorDrop {
     /// All of them, in the order of the enum.
-    pub const ALL: [Self; 4] = [Self::Memory, Self::Incomplete, Self::Protocol, Self::NoCluster];
+    pub const ALL: [Self; 5] =
+        [Self::Memory, Self::Incomplete, Self::Protocol, Self::NoCluster, Self::Unsent];
 
     /// The word for it in metrics.
     #[must_use]
@@ -75,6 +78,7 @@ impl MirrorDrop {
             Self::Incomplete => "incomplete",
             Self::Protocol => "protocol",
             Self::NoCluster => "no_cluster",
+            Self::Unsent => "unsent",
         }
     }
 }

@@ -276,8 +276,8 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_upstream_mirrors_dropped_total",
         kind: MetricType::Counter,
         help: "Copies of requests that were not sent: `memory`, since copies hold as much as `limits.mirrored_max` allows; \
-               `incomplete`, since the request ended, or moved to another worker or process, before it was whole; `protocol`, since \
-               the cluster speaks another one; `no_cluster`, since it is not there.",
+               `incomplete`, since the request ended before it was whole; `protocol`, since \
+               the cluster speaks another one; `no_cluster`, since it is not there; `unsent`, since they got no connection.",
         labels: &["cluster", "reason"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {

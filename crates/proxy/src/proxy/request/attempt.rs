@@ -120,7 +120,11 @@ impl Proxy {
         let client = self.exchanges.get(key).map_or(ClientPlace::UNKNOWN, |it| it.client);
         let exchanges = &self.exchanges;
         let is_waiting = |key| is_waiting(exchanges.get(key));
-        let Some(other) = self.upstream.pools.newest_of_longest(id, client, is_waiting) else {
+        let newest = match client {
+            ClientPlace::COPIES => None,
+            _ => self.upstream.pools.newest_of_longest(id, client, is_waiting),
+        };
+        let Some(other) = newest else {
             return self.fail_queued(key, request, Cause::PendingOverflow, now);
         };
         self.fail(other, Cause::PendingOverflow, now);
@@ -192,12 +196,12 @@ impl Proxy {
 /// Whether a request is encoded for what its cluster speaks. It is not where it came from a worker or a process whose
 /// configuration was another.
 fn fits(exchange: &Exchange, request: &QueuedRequest, cluster: &Cluster) -> bool {
-    match (&request.form, cluster.protocol) {
-        (Form::Alone { .. }, ClusterProtocol::Http1)
-        | (Form::Stream { .. }, ClusterProtocol::Http2 | ClusterProtocol::Rpc(_)) => true,
-        (Form::Alone { .. }, ClusterProtocol::Http2 | ClusterProtocol::Rpc(_)) => {
-            exchange.kind != ExchangeKind::Http
+    match (&request.form, exchange.kind) {
+        (Form::Alone { .. }, ExchangeKind::Tcp | ExchangeKind::Tls) => true,
+        (Form::Alone { .. }, _) => cluster.protocol == ClusterProtocol::Http1,
+        (Form::Stream { .. }, ExchangeKind::Rpc) => {
+            matches!(cluster.protocol, ClusterProtocol::Rpc(_))
         }
-        (Form::Stream { .. }, ClusterProtocol::Http1) => false,
+        (Form::Stream { .. }, _) => cluster.protocol == ClusterProtocol::Http2,
     }
 }

@@ -94,10 +94,8 @@ impl Proxy {
         let original = self.exchanges.get(key).ok_or(MirrorDrop::Incomplete)?;
         let cluster = original.snapshot.cluster(mirror.cluster).ok_or(MirrorDrop::NoCluster)?;
         let protocol = cluster.protocol;
-        let gathered = original.gathered.as_ref().map_or(0, |gathered| gathered.body.len());
-        let bytes = head.encoded_len_max() + gathered;
-        let detached = Detached::begin(bytes as u64, &mut self.cx).ok_or(MirrorDrop::Memory)?;
-        let held = detached.bytes;
+        let form = self.exchanges.form_of(key, &self.connections);
+        let detached = Detached::begin(form, &mut self.cx).ok_or(MirrorDrop::Memory)?;
         let timer = self.cx.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
         let mut copy = original.copy(mirror, detached, now, timer);
         let spoken = spoken_by(self.connections.get(original.downstream.connection));
@@ -117,16 +115,28 @@ impl Proxy {
             }
             _ => None,
         };
-        let Some(mut request) = request else {
-            self.cx.timers.remove(timer);
-            self.cx.copied_bytes = self.cx.copied_bytes.saturating_sub(held);
-            return Err(MirrorDrop::Protocol);
+        let gathered = original.gathered.as_ref();
+        let fits = request.map(|mut request| {
+            if let Some(gathered) = gathered {
+                request.push_data(gathered.body.filled(), &mut self.cx.buffers);
+            }
+            let bytes = request.buffered_bytes() as u64;
+            copy.stage = Stage::Buffering { request };
+            copy.detached.as_mut().is_some_and(|detached| detached.hold(bytes, &mut self.cx))
+        });
+        let reason = match fits {
+            Some(true) => return Ok(copy),
+            Some(false) => MirrorDrop::Memory,
+            None => MirrorDrop::Protocol,
         };
-        if let Some(gathered) = &original.gathered {
-            request.push_data(gathered.body.filled(), &mut self.cx.buffers);
+        self.cx.timers.remove(timer);
+        if let Stage::Buffering { request } = copy.stage {
+            request.clear(&mut self.cx.buffers);
         }
-        copy.stage = Stage::Buffering { request };
-        Ok(copy)
+        if let Some(detached) = copy.detached {
+            detached.let_go(&mut self.cx);
+        }
+        Err(reason)
     }
 }
 
@@ -150,7 +160,7 @@ impl Exchange {
             listener: self.listener,
             chain: self.chain,
             downstream: StreamKey::NONE,
-            client: ClientPlace::UNKNOWN,
+            client: ClientPlace::COPIES,
             stamps: Stamps { began: now, head_read: now, ..Stamps::NONE },
         };
         let request = Request {
