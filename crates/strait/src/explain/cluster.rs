@@ -21,7 +21,7 @@ pub(super) fn describe_forward(
 ) {
     for mirror in &forward.mirrors {
         let name = snapshot.cluster(mirror.cluster).map_or("", |cluster| &cluster.name);
-        story.line("mirror", format!("{} of the requests to {name}", mirror.fraction.shown()));
+        story.line("mirror", format!("{name}, {}", mirror.fraction.shown()));
     }
     let chosen = forward.target.choose(asked, &mut Searches::default());
     match &forward.target {
