@@ -168,14 +168,14 @@ fn a_named_pipe_is_a_log_if_it_has_a_reader_and_a_mistake_if_not() {
     let config = logging_to(&service, pipe.to_str().unwrap(), "text");
     running.rewrite(&config);
     let error = running.wait_for_error();
-    assert!(error.contains("this pipe; start its reader first"), "{error}");
+    assert!(error.contains("this pipe has no reader; start its reader first"), "{error}");
     assert_eq!(get(running.admin, "/ready").status, 200);
 
     running.write("first.yaml", &config);
     let output = strait(&["run", "-c", running.path("first.yaml").to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        text(&output.stderr).contains("this pipe; start its reader first"),
+        text(&output.stderr).contains("this pipe has no reader; start its reader first"),
         "{}",
         text(&output.stderr)
     );
