@@ -257,12 +257,13 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_upstream_mirrored_total",
         kind: MetricType::Counter,
         help: "Copies of requests that `mirror` of a rule made and the cluster was sent, by class of the response's status; `none` \
-               if there was no response, or it broke off. They are no exchanges of `strait_upstream_exchanges_total`. Clusters have it from their first copy on.",
+               if there was no response, or it broke off. They are no exchanges of `strait_upstream_exchanges_total`. `2xx` is there from the start, the others from the cluster's first copy on.",
         labels: &["cluster", "class"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
                 let mirrors = || blocks.iter().filter_map(|block| block.mirrors.get());
                 if mirrors().next().is_none() {
+                    out.number(&[cluster, "2xx"], 0);
                     continue;
                 }
                 for (place, class) in CLASSES.iter().enumerate() {
@@ -277,12 +278,14 @@ pub(super) static FAMILIES: &[Family] = &[
         kind: MetricType::Counter,
         help: "Copies of requests that were not sent: `memory`, since copies hold as much as `limits.mirrored_max` allows; \
                `incomplete`, since the request ended before it was whole; `protocol`, since \
-               the cluster speaks another one; `no_cluster`, since it is not there; `unsent`, since they got no connection.",
+               the cluster speaks another one; `no_cluster`, since it is not there; `unsent`, since they got no connection. `memory` is there from the start, the others from the cluster's first \
+               copy on.",
         labels: &["cluster", "reason"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
                 let mirrors = || blocks.iter().filter_map(|block| block.mirrors.get());
                 if mirrors().next().is_none() {
+                    out.number(&[cluster, MirrorDrop::Memory.as_str()], 0);
                     continue;
                 }
                 for (place, reason) in MirrorDrop::ALL.iter().enumerate() {
