@@ -8,6 +8,7 @@
 mod access_log;
 mod assignments;
 mod calls;
+mod checks;
 mod clusters;
 mod delivered;
 mod edits;

@@ -1,6 +1,7 @@
 //! What holds when a file does not say. Each with the reason for its value.
 
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 
 use crate::file::listener::HeadersWithUnderscores;
 use crate::file::tls::Version;
@@ -171,6 +172,9 @@ pub const DRAIN_DELAY: Period = Period::from_secs(0);
 
 /// Time for running exchanges in a drain: as Kubernetes' grace period.
 pub const DRAIN_TIMEOUT: Period = Period::from_secs(30);
+
+/// The statuses that a health check of HTTP expects.
+pub const CHECK_EXPECT: RangeInclusive<u16> = 200..=299;
 
 /// Status of a direct response.
 pub const RESPOND_STATUS: u16 = 200;

@@ -2,17 +2,25 @@
 //!
 //! An endpoint of a cluster that asks for it has one cell, which all snapshots and workers share: workers count in it how
 //! attempts ended, and read from it whether the endpoint may be chosen. Only [`Detector`](crate::outlier::Detector)
-//! ejects endpoints and takes them back, at one place in the process, so that bounds over a cluster hold whatever workers
-//! see at the same time. A cell is no part of a configuration: it stays while its endpoint does.
+//! ejects endpoints and takes them back, and only [`Checker`](crate::checks::Checker) says what its checks say, each at one
+//! place in the process, so that bounds over a cluster hold whatever workers see at the same time. A cell is no part of a
+//! configuration: it stays while its endpoint does.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+
+/// Its attempts failed.
+const EJECTED: u8 = 1;
+
+/// Its checks failed, or have not passed yet.
+const UNFIT: u8 = 2;
 
 /// The health of one endpoint.
 #[derive(Debug, Default)]
 pub struct EndpointHealth {
-    is_ejected: AtomicBool,
+    /// Why it may not be chosen: [`EJECTED`], [`UNFIT`].
+    excluded: AtomicU8,
     /// Whether it is said of it that it reached a bound, and that is not settled.
     is_reported: AtomicBool,
     /// Failures in a row, by their kind.
@@ -27,12 +35,33 @@ impl EndpointHealth {
     #[must_use]
     #[inline]
     pub fn is_ejected(&self) -> bool {
-        self.is_ejected.load(Ordering::Relaxed)
+        self.excluded.load(Ordering::Relaxed) & EJECTED != 0
+    }
+
+    /// Whether it may be chosen.
+    #[must_use]
+    #[inline]
+    pub fn is_available(&self) -> bool {
+        self.excluded.load(Ordering::Relaxed) == 0
+    }
+
+    /// Its checks failed, or passed. Returns whether that is another answer than before.
+    pub(crate) fn set_unfit(&self, is_unfit: bool) -> bool {
+        self.set(UNFIT, is_unfit) != is_unfit
+    }
+
+    /// Returns whether it was so before.
+    fn set(&self, reason: u8, is_so: bool) -> bool {
+        let before = match is_so {
+            true => self.excluded.fetch_or(reason, Ordering::Relaxed),
+            false => self.excluded.fetch_and(!reason, Ordering::Relaxed),
+        };
+        before & reason != 0
     }
 
     /// It is ejected, or not any more. It begins anew with either.
     pub(crate) fn set_ejected(&self, is_ejected: bool) {
-        self.is_ejected.store(is_ejected, Ordering::Relaxed);
+        self.set(EJECTED, is_ejected);
         self.settle();
         self.streaks.iter().for_each(|streak| streak.store(0, Ordering::Relaxed));
         self.take_interval();
@@ -86,7 +115,7 @@ impl HealthCell {
     #[must_use]
     #[inline]
     pub fn is_available(&self) -> bool {
-        self.0.as_ref().is_none_or(|health| !health.is_ejected())
+        self.0.as_ref().is_none_or(|health| health.is_available())
     }
 }
 
@@ -105,7 +134,7 @@ impl fmt::Debug for HealthCell {
     }
 }
 
-/// How many endpoints of a group may be chosen: those that have a weight and are not ejected. None where its
+/// How many endpoints of a group may be chosen: those that have a weight, and are neither ejected nor unfit. None where its
 /// cluster asks for no health.
 #[derive(Clone, Default)]
 pub(crate) struct Availability(Option<Arc<AtomicU32>>);
@@ -139,5 +168,49 @@ impl Eq for Availability {}
 impl fmt::Debug for Availability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Availability").field(&self.0.is_some()).finish()
+    }
+}
+
+/// Whether a cluster with checks has had a request: until then its endpoints are checked less often.
+#[derive(Clone, Default)]
+pub struct Activity(Option<Arc<AtomicBool>>);
+
+impl Activity {
+    /// A new one, or that of `former`; none if the cluster asks for none.
+    pub(crate) fn new(is_asked: bool, former: Option<&Self>) -> Self {
+        if !is_asked {
+            return Self::default();
+        }
+        Self(former.and_then(|former| former.0.clone()).or_else(|| Some(Arc::default())))
+    }
+
+    /// It has a request.
+    #[inline]
+    pub fn mark(&self) {
+        if let Some(is_used) = &self.0
+            && !is_used.load(Ordering::Relaxed)
+        {
+            is_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it has had one.
+    pub(crate) fn is_used(&self) -> bool {
+        self.0.as_ref().is_some_and(|is_used| is_used.load(Ordering::Relaxed))
+    }
+}
+
+impl PartialEq for Activity {
+    /// As that of [`HealthCell`].
+    fn eq(&self, other: &Self) -> bool {
+        self.0.is_some() == other.0.is_some()
+    }
+}
+
+impl Eq for Activity {}
+
+impl fmt::Debug for Activity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Activity").field(&self.0.is_some()).finish()
     }
 }

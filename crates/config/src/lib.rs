@@ -24,6 +24,7 @@ mod build;
 mod certificates;
 pub mod chain_names;
 pub mod chains;
+pub mod checks;
 pub mod cidr;
 pub mod clients;
 pub mod date;

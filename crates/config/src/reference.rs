@@ -146,6 +146,7 @@ fn kind(shape: &Shape) -> String {
                 Format::Percent => "share in percent",
                 Format::Decimal => "number",
                 Format::Mode => "permissions",
+                Format::Hex => "hexadecimal",
             }
             .to_owned();
             match (&special.min, &special.max) {

@@ -21,6 +21,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map as JsonMap, Value as Json};
 
 use crate::address::Address;
+use crate::checks::Hex;
 use crate::cidr::Cidr;
 use crate::decimal::Decimal;
 use crate::dns::EndpointAddress;
@@ -133,6 +134,8 @@ pub(crate) enum Format {
     Decimal,
     /// Permissions of a file.
     Mode,
+    /// Bytes in hexadecimal.
+    Hex,
 }
 
 /// A schema that says something no shape can.
@@ -325,6 +328,7 @@ fn special(schema: &Json, format: &Json, path: &str) -> Result<Special, SchemaEr
         Some("percent") => Format::Percent,
         Some("decimal") => Format::Decimal,
         Some("mode") => Format::Mode,
+        Some("hex") => Format::Hex,
         _ => return Err(unknown(path, &format!("x-format {format}"))),
     };
     let bound = |key: &str| schema.get(key).and_then(Json::as_str).map(str::to_owned);
@@ -391,6 +395,7 @@ impl Format {
             Self::Percent => text.parse::<Percent>().map(|_| 0),
             Self::Decimal => text.parse::<Decimal>().map(|_| 0),
             Self::Mode => text.parse::<FileMode>().map(|_| 0),
+            Self::Hex => text.parse::<Hex>().map(|_| 0),
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::access_log::{REQUEST_HEADERS, RESPONSE_HEADERS};
 use crate::balance::Balancer;
 use crate::chain_names::ChainNames;
 use crate::chains::ListenerChains;
+use crate::checks::HealthCheck;
 use crate::cidr::Cidr;
 use crate::clients::ClientMatch;
 use crate::edits::HeaderEdits;
@@ -32,7 +33,7 @@ use crate::file::{self, Rebalance};
 use crate::file_mode::FileMode;
 use crate::filters::FilterSource;
 use crate::hash::Hashing;
-use crate::health::HealthCell;
+use crate::health::{Activity, HealthCell};
 use crate::hosts::{Host, HostTable};
 use crate::matching::{Asked, Case, Criterion, PathKind, PathMatch, Percent, Regexes, Searches};
 use crate::metrics::Metrics;
@@ -900,6 +901,10 @@ pub struct Cluster {
     pub balancer: Balancer,
     /// What one of them gets that came lately, if that is less.
     pub slow_start: Option<SlowStart>,
+    /// What its endpoints are asked at intervals.
+    pub checks: Arc<[HealthCheck]>,
+    /// Whether it has had a request, where it has checks.
+    pub activity: Activity,
     /// When its endpoints are ejected, if they are.
     pub outlier: Option<Outlier>,
     /// All endpoints get requests where fewer than this share of them may be chosen.
@@ -952,7 +957,13 @@ impl Cluster {
         self.place_of(id).is_some() || self.original_destination == Some(id)
     }
 
-    /// Whether requests may meet endpoints that are ejected, since too few others are left.
+    /// Whether the health of its endpoints is known.
+    #[must_use]
+    pub fn has_health(&self) -> bool {
+        self.outlier.is_some() || !self.checks.is_empty()
+    }
+
+    /// Whether requests may meet endpoints that are ejected or unfit, since too few others are left.
     #[must_use]
     pub fn is_panicking(&self) -> bool {
         self.view.is_panicking(self.panic)

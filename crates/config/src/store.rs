@@ -449,7 +449,7 @@ fn assign(
 ) {
     let Some(before) = clusters.find(id.0).cloned() else { return };
     let from = &before.endpoints_from;
-    let choice = (before.balancer, before.selectors.as_ref(), before.outlier.is_some());
+    let choice = (before.balancer, before.selectors.as_ref(), before.has_health());
     let assigned = Assigned::new(assignment, from, choice, Some(&before), draft);
     if before.endpoints == assigned.endpoints {
         return;

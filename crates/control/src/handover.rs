@@ -63,8 +63,8 @@ impl<W: Workers> fmt::Debug for HandoverStep<W> {
 pub struct Summary {
     /// Its counters and histograms.
     pub totals: Vec<u8>,
-    /// Which endpoints are ejected.
-    pub ejections: Vec<u8>,
+    /// Which endpoints are ejected or unhealthy.
+    pub health: Vec<u8>,
 }
 
 /// What the other process gets of control.

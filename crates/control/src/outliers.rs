@@ -6,13 +6,15 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::checks::Checked;
 use config::outlier::{Detector, Event, Happened, OutlierKind, Remembered};
 use config::snapshot::{ClusterId, EndpointId, Snapshot};
 use serde_json::{Value, json};
 use telemetry::Collector;
-use telemetry::events::{EjectionCounted, OutlierCluster};
+use telemetry::events::{EjectionCounted, HealthOfCluster};
 
 use crate::clock;
+use crate::pace::Pace;
 use crate::workers::address_text;
 
 /// The ejections of this process.
@@ -22,22 +24,11 @@ pub(crate) struct Outliers {
     pace: Pace,
 }
 
-/// Lines of the log about endpoints, so many a second.
-#[derive(Debug, Default)]
-struct Pace {
-    second: u64,
-    logged: u32,
-    left_out: u32,
-}
-
-/// Lines of a second.
-const LINES_MAX: u32 = 20;
-
 impl Outliers {
     /// A configuration is in effect.
     pub(crate) fn on_snapshot<F>(&mut self, snapshot: &Snapshot<F>) {
         let events = self.detector.on_snapshot(snapshot, now());
-        events.iter().for_each(|event| self.pace.log(event));
+        events.iter().for_each(|event| self.pace.log(|| log(event)));
     }
 
     /// A worker saw an endpoint reach a bound.
@@ -53,8 +44,20 @@ impl Outliers {
         }
     }
 
+    /// Other endpoints of these clusters pass their checks than before, and these have passed one.
+    pub(crate) fn on_checked<F>(&mut self, snapshot: &Snapshot<F>, checked: &Checked) {
+        let passed = checked.passed.iter();
+        let passed = passed.filter_map(|(id, endpoint)| Some((snapshot.cluster(*id)?, *endpoint)));
+        let taken_back: Vec<Event> = passed
+            .flat_map(|(cluster, endpoint)| self.detector.on_check_passed(cluster, endpoint, now()))
+            .collect();
+        let changed = checked.changed.iter().filter_map(|id| snapshot.cluster(*id));
+        let panics: Vec<Event> = changed.flat_map(|it| self.detector.recount(it)).collect();
+        taken_back.iter().chain(&panics).for_each(|event| self.pace.log(|| log(event)));
+    }
+
     /// Writes down which endpoints are ejected, for the process that takes this one's place.
-    pub(crate) fn write<F>(&self, snapshot: &Snapshot<F>) -> Vec<u8> {
+    pub(crate) fn write<F>(&self, snapshot: &Snapshot<F>) -> Value {
         let all = self.detector.remembered(snapshot, now()).into_iter().map(|one| {
             let ejection = one.ejection.map(|(kind, left)| {
                 let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
@@ -67,15 +70,14 @@ impl Outliers {
                 "ejection": ejection,
             })
         });
-        Value::Array(all.collect()).to_string().into_bytes()
+        all.collect()
     }
 
     /// Goes on with what the process before this one wrote down; what cannot be read is left out. None of it is counted again.
-    pub(crate) fn adopt<F>(&mut self, snapshot: &Snapshot<F>, written: &[u8]) {
-        let Ok(Value::Array(all)) = serde_json::from_slice(written) else { return };
-        let remembered: Vec<_> = all.iter().filter_map(read).collect();
+    pub(crate) fn adopt<F>(&mut self, snapshot: &Snapshot<F>, written: &[Value]) {
+        let remembered: Vec<_> = written.iter().filter_map(read).collect();
         let events = self.detector.adopt(snapshot, &remembered, now());
-        events.iter().for_each(|event| self.pace.log(event));
+        events.iter().for_each(|event| self.pace.log(|| log(event)));
         let ejected = self.detector.all_ejections().count();
         if ejected > 0 {
             tracing::info!(ejected, "endpoints stay ejected after the handover");
@@ -95,7 +97,7 @@ impl Outliers {
 
     fn count(&mut self, events: &[Event], collector: &mut Collector) {
         for event in events {
-            self.pace.log(event);
+            self.pace.log(|| log(event));
             let (kind, is_denied) = match &event.happened {
                 Happened::Ejected { kind, .. } => (kind, false),
                 Happened::Kept { kind, .. } => (kind, true),
@@ -108,18 +110,25 @@ impl Outliers {
 
     /// Some time has passed: says how much was not logged of a second that is over.
     pub(crate) fn end_second(&mut self) {
-        self.pace.end_second(now().as_secs());
+        self.pace.end_second();
     }
 
     /// Brings the gauges up to date.
-    pub(crate) fn describe<F>(&self, snapshot: &Snapshot<F>, collector: &mut Collector) {
-        let clusters = snapshot.clusters.iter().filter(|(_, cluster)| cluster.outlier.is_some());
-        let described = clusters.map(|(_, cluster)| OutlierCluster {
+    pub(crate) fn describe<F>(
+        &self,
+        snapshot: &Snapshot<F>,
+        unhealthy: impl Fn(ClusterId) -> usize,
+        collector: &mut Collector,
+    ) {
+        let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let clusters = snapshot.clusters.iter().filter(|(_, cluster)| cluster.has_health());
+        let described = clusters.map(|(_, cluster)| HealthOfCluster {
             cluster: Arc::clone(&cluster.name),
-            ejected: u64::try_from(self.detector.ejections(cluster.id).count()).unwrap_or(u64::MAX),
+            ejected: count(self.detector.ejections(cluster.id).count()),
+            unhealthy: count(unhealthy(cluster.id)),
             is_panicking: cluster.is_panicking(),
         });
-        collector.outlier_clusters(described.collect());
+        collector.health_of_clusters(described.collect());
     }
 
     /// Why endpoints are ejected, and until when.
@@ -156,34 +165,12 @@ fn read(one: &Value) -> Option<Remembered> {
     })
 }
 
-fn now() -> Duration {
+pub(crate) fn now() -> Duration {
     Duration::from_nanos(clock::monotonic_ns())
 }
 
-fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(0)
-}
-
-impl Pace {
-    fn end_second(&mut self, second: u64) {
-        if second == self.second {
-            return;
-        }
-        if self.left_out > 0 {
-            tracing::warn!(lines = self.left_out, "more happened to endpoints than is logged");
-        }
-        *self = Self { second, ..Self::default() };
-    }
-
-    fn log(&mut self, event: &Event) {
-        self.end_second(now().as_secs());
-        if self.logged < LINES_MAX {
-            self.logged += 1;
-            log(event);
-        } else {
-            self.left_out += 1;
-        }
-    }
 }
 
 fn log(event: &Event) {
@@ -210,7 +197,7 @@ fn log(event: &Event) {
         ),
         Happened::PanicBegan => tracing::warn!(
             cluster,
-            "panic: so few endpoints are left that all get requests, those that are ejected too"
+            "panic: so few endpoints are left that all get requests, those that are ejected or unhealthy too"
         ),
         Happened::PanicEnded => {
             tracing::info!(cluster, "panic ended: enough endpoints are left");

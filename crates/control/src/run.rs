@@ -29,10 +29,10 @@ use crate::dns::{Change, Dns, DnsReport};
 use crate::expiry::Expiry;
 use crate::handover::{Begun, HandoverStep};
 use crate::handover_report::HandoverReport;
+use crate::health::Health;
 use crate::log_writer::{LinesLost, LogWriter};
 use crate::memory::MemoryRelease;
 use crate::names::label;
-use crate::outliers::Outliers;
 use crate::overflows::Overflows;
 use crate::questions::Answerers;
 use crate::reload::{
@@ -190,7 +190,7 @@ enum Event<W: Workers> {
     Answered(u32, W::Asker, Arc<[u8]>),
     LinesLost(LinesLost),
     MoveEnded(Ended),
-    OutlierDue,
+    HealthDue,
     Upkeep,
 }
 
@@ -230,7 +230,7 @@ struct Running<W: Workers> {
     describe_next: u64,
     descriptors_warned_at: Option<u64>,
     overflows: Overflows,
-    outliers: Outliers,
+    health: Health,
     moves: Moves,
     handover_report: HandoverReport,
     memory: MemoryRelease,
@@ -326,8 +326,8 @@ impl<W: Workers> Running<W> {
         warn(&warnings);
         let expiry = Expiry::new(&snapshot);
         collector.certificates_in_use(expiry.in_use());
-        let mut outliers = Outliers::default();
-        outliers.on_snapshot(&snapshot);
+        let mut health = Health::default();
+        health.on_snapshot(&snapshot);
         let running = Self {
             workers,
             state: State::Starting,
@@ -368,7 +368,7 @@ impl<W: Workers> Running<W> {
             describe_next: 0,
             descriptors_warned_at: None,
             overflows: Overflows::default(),
-            outliers,
+            health,
             moves: Moves::default(),
             handover_report: HandoverReport::default(),
             memory: MemoryRelease::default(),
@@ -400,7 +400,7 @@ impl<W: Workers> Running<W> {
                     None => std::future::pending().await,
                 }
             };
-            let outlier_due = self.outliers.next_in();
+            let health_due = self.health.next_in().filter(|_| self.checks_health());
             let nothing_moves = self.moves.under_way.is_empty();
             let event = tokio::select! {
                 asked = sources.signals.next() => Event::Signal(asked),
@@ -418,8 +418,8 @@ impl<W: Workers> Running<W> {
                 }
                 Some(Ok(ended)) = self.moves.under_way.join_next() => Event::MoveEnded(ended),
                 Some(lost) = self.log.lost.recv() => Event::LinesLost(lost),
-                () = tokio::time::sleep(outlier_due.unwrap_or_default()), if outlier_due.is_some() => {
-                    Event::OutlierDue
+                () = tokio::time::sleep(health_due.unwrap_or_default()), if health_due.is_some() => {
+                    Event::HealthDue
                 }
                 _ = upkeep.tick() => Event::Upkeep,
             };
@@ -490,11 +490,9 @@ impl<W: Workers> Running<W> {
                 self.collector.access_log_write_failed(&AccessLogWriteFailed { lines });
             }
             Event::MoveEnded(ended) => self.on_move_ended(ended),
-            Event::OutlierDue => {
-                self.outliers.on_deadlines(&self.config.snapshot, &mut self.collector);
-            }
+            Event::HealthDue => self.on_health_due(),
             Event::Upkeep => {
-                self.outliers.end_second();
+                self.health.on_upkeep(&self.config.snapshot);
                 self.collector.poll();
                 self.workers.flush();
                 self.config.expiry.look();
@@ -640,7 +638,14 @@ impl<W: Workers> Running<W> {
             }
             Report::OutlierFound { cluster, endpoint, kind } => {
                 let found = (cluster, endpoint, kind);
-                self.outliers.on_reached(&self.config.snapshot, found, &mut self.collector);
+                self.health.on_reached(&self.config.snapshot, found, &mut self.collector);
+            }
+            Report::Checked { number, result } => {
+                let checked = (number, result);
+                self.health.on_checked(&self.config.snapshot, checked, &mut self.collector);
+            }
+            Report::FailedItself { cluster, endpoint } => {
+                self.health.on_failed_itself(&self.config.snapshot, (cluster, endpoint));
             }
             Report::OutOfDescriptors { worker } => self.warn_of_descriptors(worker),
             Report::Drained { worker, cut_off: 0 } => tracing::debug!(worker, "drained"),
@@ -649,6 +654,20 @@ impl<W: Workers> Running<W> {
                 cut_off,
                 "exchanges were cut off: they took longer than limits.drain_timeout"
             ),
+        }
+    }
+
+    /// Whether this process looks after the health of endpoints: one at a time does.
+    fn checks_health(&self) -> bool {
+        matches!(self.state, State::Starting | State::Ready | State::Leaving)
+            && !matches!(self.handing, Handing::Given(_) | Handing::Taking)
+    }
+
+    fn on_health_due(&mut self) {
+        let count = self.workers.count();
+        let tasks = self.health.on_due(&self.config.snapshot, count, &mut self.collector);
+        for (worker, tasks) in tasks {
+            self.workers.check(worker, tasks.into());
         }
     }
 
@@ -886,7 +905,7 @@ impl<W: Workers> Running<W> {
         let all = all.map(|(source, (state, count))| SourceResources { source, state, count });
         self.collector.source_resources(all.collect());
         self.collector.config_resources(self.config.resources());
-        self.outliers.describe(&self.config.snapshot, &mut self.collector);
+        self.health.gauge(&self.config.snapshot, &mut self.collector);
     }
 
     // Host names.
@@ -1013,7 +1032,7 @@ impl<W: Workers> Running<W> {
             self.collector.forget_endpoint(label(endpoint.0));
         }
         // Before workers choose by it: what was ejected while it was built is counted.
-        self.outliers.on_snapshot(&snapshot);
+        self.health.on_snapshot(&snapshot);
         self.workers.publish(&snapshot, bound.sockets);
         for id in &snapshot.changes.listeners_removed {
             self.config.addresses.remove(id);
@@ -1043,7 +1062,7 @@ impl<W: Workers> Running<W> {
             tracing::info!(version, milliseconds, %changed, "configuration taken up");
         }
         if !snapshot.changes.clusters_removed.is_empty() {
-            self.outliers.describe(&snapshot, &mut self.collector);
+            self.health.gauge(&snapshot, &mut self.collector);
         }
         let former = std::mem::replace(&mut self.config.snapshot, snapshot);
         self.config.builder.free(former);
@@ -1073,7 +1092,7 @@ impl<W: Workers> Running<W> {
         self.log.set_names(names).await;
         self.log.set_output(log_output);
         // Before workers choose by it: what was ejected while it was built is counted.
-        self.outliers.on_snapshot(&snapshot);
+        self.health.on_snapshot(&snapshot);
         self.workers.publish(&snapshot, bound.sockets);
 
         let config = &mut self.config;

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use config::checks::{CheckResult, CheckTask};
 use config::outlier::OutlierKind;
 use config::snapshot::{Address, ClusterId, EndpointId, ListenerId, Snapshot};
 
@@ -45,6 +46,9 @@ pub trait Workers: Send + 'static {
 
     /// Answers what an exchange of `worker` asked.
     fn answer(&mut self, worker: u32, asker: Self::Asker, payload: Arc<[u8]>);
+
+    /// Has `worker` find out how endpoints are; each task is answered by [`Report::Checked`].
+    fn check(&mut self, worker: u32, tasks: Box<[CheckTask]>);
 
     /// Asks `worker` to describe its connections from the slot `first` on; the answer is a
     /// [`Report::Described`] with the number `request`.
@@ -185,6 +189,20 @@ pub enum Report<W: Workers> {
         endpoint: EndpointId,
         /// Which bound.
         kind: OutlierKind,
+    },
+    /// A health check ended.
+    Checked {
+        /// Which.
+        number: u64,
+        /// How.
+        result: CheckResult,
+    },
+    /// An endpoint said of itself that it is not healthy.
+    FailedItself {
+        /// The cluster.
+        cluster: ClusterId,
+        /// Which of its endpoints.
+        endpoint: EndpointId,
     },
     /// A worker had no descriptor left to accept a connection with.
     OutOfDescriptors {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use config::checks::CheckTask;
 use config::snapshot::{Address, ClusterId, EndpointId, Id, ListenerId, Snapshot};
 use config::{FilterKinds, Loader};
 use control::{
@@ -86,6 +87,10 @@ impl Workers for Notebook {
 
     fn count(&self) -> u32 {
         2
+    }
+
+    fn check(&mut self, worker: u32, tasks: Box<[CheckTask]>) {
+        self.note(format!("worker {worker} checks {}", tasks.len()));
     }
 
     fn bind(&mut self, snapshot: &Snapshot<()>) -> Result<Bound<()>, Vec<BindFailure>> {

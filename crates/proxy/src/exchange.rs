@@ -18,6 +18,8 @@ mod bounds;
 pub(crate) mod calling;
 pub(crate) mod calls;
 mod captures;
+pub(crate) mod check_run;
+pub(crate) mod checking;
 pub(crate) mod client_cert;
 pub(crate) mod copies;
 pub(crate) mod deadlines;

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use config::checks::CheckResult;
 use config::outlier::OutlierKind;
 use config::snapshot::{Address, ClusterId, EndpointId, Keepalive, ListenerId};
 use telemetry::cause::Cause;
@@ -64,6 +65,20 @@ pub enum Op {
         endpoint: EndpointId,
         /// Which bound.
         kind: OutlierKind,
+    },
+    /// Tell control how a health check ended.
+    Checked {
+        /// Which.
+        number: u64,
+        /// How.
+        result: CheckResult,
+    },
+    /// Tell control that an endpoint said of itself that it is not healthy.
+    FailedItself {
+        /// The cluster.
+        cluster: ClusterId,
+        /// Which of its endpoints.
+        endpoint: EndpointId,
     },
     /// This worker does not use this snapshot any more; control frees it.
     Retire(Arc<Snapshot>),

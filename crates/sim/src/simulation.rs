@@ -547,6 +547,7 @@ impl Simulation {
                 ReportBody::OutlierFound { cluster, endpoint, kind } => {
                     self.on_outlier(cluster, endpoint, kind);
                 }
+                ReportBody::Checked { .. } | ReportBody::FailedItself { .. } => {}
                 ReportBody::Started
                 | ReportBody::Stopped
                 | ReportBody::Failed(_)

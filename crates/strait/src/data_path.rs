@@ -17,6 +17,7 @@ use crate::descriptors::Descriptors;
 use crate::explain::{self, Knowledge};
 use crate::moves::Moves;
 use crate::secrecy::CoreDumps;
+use config::checks::CheckTask;
 use config::snapshot::{
     Address, ClusterId, EndpointId, Id, Listener as ListenerConfig, ListenerId,
 };
@@ -316,6 +317,10 @@ impl Workers for DataPath {
         self.post(worker, Message::Answer { exchange: asker, payload });
     }
 
+    fn check(&mut self, worker: u32, tasks: Box<[CheckTask]>) {
+        self.post(worker, Message::Check(tasks));
+    }
+
     fn describe(&mut self, worker: u32, first: u32, request: u64) {
         self.post(worker, Message::Describe { first, request });
     }
@@ -543,6 +548,10 @@ fn pass_on(from: &Receiver<worker::Report>, to: &Sender<Report<DataPath>>) {
             }
             ReportBody::OutlierFound { cluster, endpoint, kind } => {
                 Report::OutlierFound { cluster, endpoint, kind }
+            }
+            ReportBody::Checked { number, result } => Report::Checked { number, result },
+            ReportBody::FailedItself { cluster, endpoint } => {
+                Report::FailedItself { cluster, endpoint }
             }
             ReportBody::Drained { cut_off } => Report::Drained { worker, cut_off },
         };

@@ -27,8 +27,8 @@ use proxy::Snapshot;
 /// The topic of counters and histograms.
 const TOTALS: &str = "totals";
 
-/// The topic of endpoints that are ejected.
-const EJECTIONS: &str = "ejections";
+/// The topic of endpoints that are ejected or unhealthy.
+const HEALTH: &str = "health";
 
 /// The topic of the process's own keys of session tickets.
 const TICKET_KEYS: &str = "ticket_keys";

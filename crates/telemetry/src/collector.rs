@@ -11,9 +11,9 @@ use std::sync::Arc;
 use crate::block::Announced;
 use crate::emitter::CounterSource;
 use crate::events::{
-    AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, ConfigResources,
-    ConnectionMoved, EjectionCounted, HandoverEnded, LabelId, OutlierCluster, SourceAnswered,
-    SourceResources,
+    AccessLogWriteFailed, CertificateInUse, CheckCounted, ConfigAccepted, ConfigRejected,
+    ConfigResources, ConnectionMoved, EjectionCounted, HandoverEnded, HealthOfCluster, LabelId,
+    SourceAnswered, SourceResources,
 };
 use crate::former::Former;
 use crate::metrics::config::ControlCounters;
@@ -158,13 +158,18 @@ impl Collector {
 
     /// See [`EjectionCounted`].
     pub fn ejection_counted(&mut self, event: EjectionCounted) {
-        self.readings.control.outliers.counted(event);
+        self.readings.control.health.counted(event);
     }
 
-    /// Takes the states of all clusters that eject endpoints, in the place of those before. What was counted for
+    /// See [`CheckCounted`].
+    pub fn check_counted(&mut self, event: CheckCounted) {
+        self.readings.control.health.check_counted(event);
+    }
+
+    /// Takes the states of all clusters that check or eject endpoints, in the place of those before. What was counted for
     /// others is forgotten.
-    pub fn outlier_clusters(&mut self, clusters: Vec<OutlierCluster>) {
-        self.readings.control.outliers.set_clusters(clusters);
+    pub fn health_of_clusters(&mut self, clusters: Vec<HealthOfCluster>) {
+        self.readings.control.health.set_clusters(clusters);
     }
 
     /// See [`ConnectionMoved`].

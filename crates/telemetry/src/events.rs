@@ -13,9 +13,9 @@ mod upstream;
 mod worker;
 
 pub use config::{
-    AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, ConfigResources,
-    ConnectionMoved, EJECTION_REASONS, EjectionCounted, HANDOVER_RESULTS, HandoverEnded,
-    OutlierCluster, SourceAnswered, SourceKind, SourceResources,
+    AccessLogWriteFailed, CertificateInUse, CheckCounted, ConfigAccepted, ConfigRejected,
+    ConfigResources, ConnectionMoved, EJECTION_REASONS, EjectionCounted, HANDOVER_RESULTS,
+    HandoverEnded, HealthOfCluster, SourceAnswered, SourceKind, SourceResources,
 };
 pub use connection::{
     ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened, ConnectionRefused,

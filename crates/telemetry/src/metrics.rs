@@ -18,7 +18,7 @@ pub(crate) mod connection;
 pub(crate) mod endpoint;
 pub(crate) mod exchange;
 mod grpc;
-mod outlier;
+mod health;
 mod process;
 pub(crate) mod status;
 pub(crate) mod tls;
@@ -141,7 +141,7 @@ pub(crate) fn families() -> impl Iterator<Item = (&'static str, &'static Family)
         ("Exchanges, tunnels and routes", exchange::FAMILIES),
         ("Upstream", upstream::FAMILIES),
         ("Endpoints", upstream::ENDPOINT_FAMILIES),
-        ("Ejected endpoints", outlier::FAMILIES),
+        ("Health of endpoints", health::FAMILIES),
         ("Workers, buffers and the access log", worker::FAMILIES),
         ("Control", config::FAMILIES),
         ("Process", process::FAMILIES),

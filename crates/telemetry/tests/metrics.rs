@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use telemetry::cause::Cause;
 use telemetry::events::{
-    AccessLogWriteFailed, CertificateInUse, ClusterGauges, ConfigAccepted, ConfigRejected,
-    ConnectionClosed, ConnectionOpened, ConnectionRefused, EjectionCounted, ExchangeFinished,
-    ExchangeStarted, GrpcCall, LabelId, ListenerGauges, OutlierCluster, SourceAnswered, SourceKind,
-    SourceResources, Stages, TunnelStarted, UpstreamClosed, UpstreamConnectFailed,
-    UpstreamConnected, UpstreamPaused, UpstreamRetried, WorkerGauges,
+    AccessLogWriteFailed, CertificateInUse, CheckCounted, ClusterGauges, ConfigAccepted,
+    ConfigRejected, ConnectionClosed, ConnectionOpened, ConnectionRefused, EjectionCounted,
+    ExchangeFinished, ExchangeStarted, GrpcCall, HealthOfCluster, LabelId, ListenerGauges,
+    SourceAnswered, SourceKind, SourceResources, Stages, TunnelStarted, UpstreamClosed,
+    UpstreamConnectFailed, UpstreamConnected, UpstreamPaused, UpstreamRetried, WorkerGauges,
 };
 use telemetry::{
     ClusterTotals, Collector, Emitter, EndpointName, ListenerTotals, Names, ProcessFacts,
@@ -674,11 +674,12 @@ fn what_is_configured_has_metrics_before_it_has_traffic() {
     let (mut emitters, mut busy) = workers(1);
     for collector in [&mut collector, &mut busy] {
         let cluster = "api".into();
-        let ejecting = OutlierCluster { cluster, ejected: 2, is_panicking: true };
-        collector.outlier_clusters(vec![ejecting]);
+        let health = HealthOfCluster { cluster, unhealthy: 3, ejected: 2, is_panicking: true };
+        collector.health_of_clusters(vec![health]);
     }
     let kind = "errors_5xx";
     busy.ejection_counted(EjectionCounted { cluster: "api".into(), kind, is_denied: false });
+    busy.check_counted(CheckCounted { cluster: "api".into(), has_passed: true });
     let page = prometheus(&mut collector);
     everything(&mut emitters[0], &mut busy);
     let (fresh, all) = (named_families(&page), named_families(&prometheus(&mut busy)));
@@ -700,6 +701,8 @@ fn what_is_configured_has_metrics_before_it_has_traffic() {
         "strait_upstream_grpc_calls_total{cluster=\"api\",status=\"OK\"} 0",
         "strait_upstream_connect_failure_reasons_total{cluster=\"api\",reason=\"ECONNREFUSED\"} 0",
         "strait_endpoint_connect_failures_total{cluster=\"api\",endpoint=\"127.0.0.1:9000\",reason=\"timeout\"} 0",
+        "strait_upstream_checks_total{cluster=\"api\",result=\"failed\"} 0",
+        "strait_upstream_endpoints_unhealthy{cluster=\"api\"} 3",
         "strait_upstream_endpoints_ejected{cluster=\"api\"} 2",
         "strait_upstream_ejections_total{cluster=\"api\",reason=\"success_rate\"} 0",
         "strait_upstream_ejections_denied_total{cluster=\"api\",reason=\"errors_5xx\"} 0",

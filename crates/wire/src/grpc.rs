@@ -4,13 +4,14 @@
 //! From the specifications in `grpc/grpc`, folder `doc`: PROTOCOL-HTTP2, PROTOCOL-WEB and
 //! http-grpc-status-mapping. gRPC is HTTP with further rules: the outcome is in the trailers, under
 //! a status of 200; a reply of the proxy has to put it there too. The content of messages is not
-//! read and not buffered: bodies pass through in pieces.
+//! read and not buffered, but for those of health checks: bodies pass through in pieces.
 //!
 //! Where to look: [`is_grpc`] recognises requests and responses, [`MessageCounter`] sees messages
-//! pass, [`parse_timeout`] and [`encode_timeout`] are the deadline, [`Status`] is the outcome, and
-//! [`web`] makes gRPC of what a browser sends, and back.
+//! pass, [`parse_timeout`] and [`encode_timeout`] are the deadline, [`Status`] is the outcome,
+//! [`web`] makes gRPC of what a browser sends, and back, and [`health`] is the one service that is called from here.
 
 mod base64;
+pub mod health;
 mod messages;
 mod status;
 mod timeout;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, sync_channel};
 
+use config::checks::{CheckResult, CheckTask};
 use config::outlier::OutlierKind;
 use config::snapshot::{ClusterId, EndpointId, ListenerId};
 use proxy::filter::Question;
@@ -36,6 +37,8 @@ pub enum Message<L, S> {
         /// The answer.
         payload: Arc<[u8]>,
     },
+    /// Find out how endpoints are; each is answered by [`ReportBody::Checked`].
+    Check(Box<[CheckTask]>),
     /// Describe some connections: a part of them at a time, so that no turn gets long.
     Describe {
         /// The first slot to look at.
@@ -241,6 +244,20 @@ pub enum ReportBody {
         endpoint: EndpointId,
         /// Which bound.
         kind: OutlierKind,
+    },
+    /// A health check ended.
+    Checked {
+        /// Which.
+        number: u64,
+        /// How.
+        result: CheckResult,
+    },
+    /// An endpoint said of itself that it is not healthy.
+    FailedItself {
+        /// The cluster.
+        cluster: ClusterId,
+        /// Which of its endpoints.
+        endpoint: EndpointId,
     },
     /// The drain is over; the worker ends.
     Drained {

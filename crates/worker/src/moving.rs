@@ -141,7 +141,11 @@ impl<W: World> Worker<W> {
     /// out of this worker, between two turns. None for a key that [`proxy::Proxy::save`] refuses.
     pub fn save(&mut self, key: ConnKey) -> Option<Moving<W::Socket>> {
         let now = self.world.now();
-        let saved = self.proxy.save(key, now)?;
+        let Some(saved) = self.proxy.save(key, now) else {
+            // A health check that it carried may have ended.
+            self.perform();
+            return None;
+        };
         let mut sockets = Vec::new();
         for key in &saved.connections {
             let socket = self.sockets.remove(*key);

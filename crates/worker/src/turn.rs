@@ -546,6 +546,12 @@ impl<W: World> Worker<W> {
                 Op::OutlierFound { cluster, endpoint, kind } => {
                     self.mailbox.report(ReportBody::OutlierFound { cluster, endpoint, kind });
                 }
+                Op::Checked { number, result } => {
+                    self.mailbox.report(ReportBody::Checked { number, result });
+                }
+                Op::FailedItself { cluster, endpoint } => {
+                    self.mailbox.report(ReportBody::FailedItself { cluster, endpoint });
+                }
                 Op::Retire(snapshot) => self.mailbox.report(ReportBody::Retired(snapshot)),
             }
         }
@@ -727,6 +733,9 @@ impl<W: World> Worker<W> {
                 }
                 Message::Answer { exchange, payload } => {
                     self.proxy.on_answer(exchange, &payload, self.now);
+                }
+                Message::Check(tasks) => {
+                    tasks.iter().for_each(|task| self.proxy.on_check(*task, self.now));
                 }
                 Message::Describe { first, request } => {
                     let (connections, next) = self.proxy.describe(first, DESCRIBED_MAX, self.now);

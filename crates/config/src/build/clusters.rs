@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use super::tunnels::opens_tunnels;
 use super::{
-    Context, Names, Once, endpoints, http2, keepalive, resolved, rpc, share, subsets, tls,
+    Context, Names, Once, checks, endpoints, http2, keepalive, resolved, rpc, share, subsets, tls,
 };
 use crate::balance::Balancer;
 use crate::file::cluster::{Endpoints, EndpointsFile, Protocol, ProxyProtocol};
 use crate::file::listener::{OneOrSeveral, OriginalDestination};
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
+use crate::health::Activity;
 use crate::map::Map;
 use crate::outlier::Outlier;
 use crate::resource::{self, Assignment};
@@ -118,7 +119,10 @@ pub(super) fn cluster<F>(
     let balancer = balancer(file, site, context.findings);
     let selectors = subsets::selectors(file, &assignment, site, context.findings);
     let outlier = outlier(file, site, context.findings);
-    let choice = (balancer, selectors.as_ref(), outlier.is_some());
+    let source = resolved::cluster(file, tls.as_deref());
+    let checks = checks::checks(&source, site, context.findings);
+    let has_health = outlier.is_some() || !checks.is_empty();
+    let choice = (balancer, selectors.as_ref(), has_health);
     let Assigned { endpoints, places_by_id, view } =
         Assigned::new(&assignment, &endpoints_from, choice, former, &mut context.ids);
     if file.protocol != Protocol::Http1 && file.proxy_protocol != ProxyProtocol::Off {
@@ -136,7 +140,7 @@ pub(super) fn cluster<F>(
     }
     Cluster {
         id,
-        source: resolved::cluster(file, tls.as_deref()),
+        source,
         name: Arc::from(file.name.as_str()),
         endpoints,
         endpoints_from,
@@ -144,6 +148,8 @@ pub(super) fn cluster<F>(
         places_by_id,
         balancer,
         slow_start: slow_start(file, balancer, site, context.findings),
+        activity: Activity::new(!checks.is_empty(), former.map(|former| &former.activity)),
+        checks,
         outlier,
         panic: file.panic,
         retry_budget: file.retry_budget,

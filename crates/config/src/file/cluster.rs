@@ -11,6 +11,7 @@ use super::listener::Keepalive;
 use super::{ClusterTls, Http2, OrNone, Rpc, Timeout};
 use crate::address::Address;
 use crate::balance::Balance;
+use crate::checks::Check;
 use crate::defaults;
 use crate::dns::{DnsFamily, DnsMode, EndpointAddress};
 use crate::matching::Percent;
@@ -42,11 +43,15 @@ pub struct Cluster {
     /// `least_request` and `peak_ewma`. Absent: it gets all at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_start: Option<SlowStart>,
+    /// Asks each endpoint at intervals whether it is well: one that is not gets no requests. Absent: none is asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub checks: Vec<Check>,
     /// Ejects endpoints for a while whose attempts fail. Absent: none is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outlier: Option<Outlier>,
-    /// All endpoints get requests, those that are ejected too, while fewer than this share of them (of each
-    /// priority) is left and the others cannot take their load. With 0, never: requests get 503.
+    /// All endpoints get requests, those that are ejected or fail checks too, while fewer than this share of them (of
+    /// each priority) is left and the others cannot take their load. With 0, never: requests get 503.
     #[serde(default = "panic")]
     pub panic: Percent,
     /// Groups of its endpoints by their `metadata`, of which rules choose one by `subset`. Absent: each request may go

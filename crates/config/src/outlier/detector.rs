@@ -136,6 +136,9 @@ impl Detector {
             let Some(cluster) = snapshot.cluster(*id) else { continue };
             let Some(policy) = &cluster.outlier else {
                 self.forget(*id);
+                if !cluster.checks.is_empty() {
+                    events.append(&mut self.recount(cluster));
+                }
                 continue;
             };
             self.update(*id, |watched| {
@@ -165,6 +168,41 @@ impl Detector {
                 settle(watched, cluster, &mut events);
             });
         }
+        events
+    }
+
+    /// An endpoint that may be ejected has passed its checks: it is taken back, as in Envoy.
+    pub fn on_check_passed(
+        &mut self,
+        cluster: &Arc<Cluster>,
+        endpoint: EndpointId,
+        now: Duration,
+    ) -> Vec<Event> {
+        let mut events = Vec::new();
+        let is_ejected = |watched: &Watched| {
+            watched.histories.get(&endpoint).is_some_and(|history| history.ejection.is_some())
+        };
+        if !self.clusters.get(&cluster.id).is_some_and(is_ejected) {
+            return events;
+        }
+        let Some(policy) = &cluster.outlier else { return events };
+        self.update(cluster.id, |watched| {
+            if let Some(ejection) =
+                watched.histories.get_mut(&endpoint).and_then(|history| history.ejection.as_mut())
+            {
+                ejection.until = now;
+            }
+            take_back(watched, cluster, now, &mut events);
+            schedule(watched, policy, now);
+            settle(watched, cluster, &mut events);
+        });
+        events
+    }
+
+    /// Other endpoints of a cluster pass their checks than before: counts again who may be chosen.
+    pub fn recount(&mut self, cluster: &Arc<Cluster>) -> Vec<Event> {
+        let mut events = Vec::new();
+        self.update(cluster.id, |watched| settle(watched, cluster, &mut events));
         events
     }
 
@@ -281,7 +319,8 @@ impl Detector {
             before.map(|before| self.deadlines.remove(&(before, id)));
             self.deadlines.extend(after.map(|after| (after, id)));
         }
-        if watched.histories.is_empty() && watched.kept.is_empty() && after.is_none() {
+        let is_known = !watched.histories.is_empty() || !watched.kept.is_empty();
+        if !is_known && !watched.is_panicking && after.is_none() {
             self.clusters.remove(&id);
         }
     }

@@ -427,6 +427,7 @@ pub(crate) fn describe(shape: &Shape) -> String {
                 Format::Percent => "a share in percent, such as 10 or 0.5%",
                 Format::Decimal => "a number such as 1.0",
                 Format::Mode => "permissions, such as 0660",
+                Format::Hex => "bytes in hexadecimal, such as \"50494e47\"",
             };
             format!("{what}{none}")
         }
@@ -461,6 +462,7 @@ fn example(shape: &Shape) -> String {
             Format::Percent => "10".to_owned(),
             Format::Decimal => "1.0".to_owned(),
             Format::Mode => "0660".to_owned(),
+            Format::Hex => "50494e47".to_owned(),
         },
         ShapeKind::Either(shapes) => shapes.first().map(example).unwrap_or_default(),
     }

@@ -5,6 +5,8 @@ mod assignments;
 #[cfg(test)]
 mod chains;
 #[cfg(test)]
+mod checks;
+#[cfg(test)]
 mod deliveries;
 #[cfg(test)]
 mod docs;

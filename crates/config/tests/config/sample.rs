@@ -321,6 +321,23 @@ clusters:
     balance: { least_request: { choices: 3 } }
     slow_start: { window: 30s, aggression: 1.5, weight_min: 20% }
     panic: 40%
+    checks:
+      - http:
+          path: /healthz?full=1
+          method: HEAD
+          host: app.internal
+          headers: { x-probe: edge }
+          expect: [200-299, 404]
+          body: ready
+        interval: 5s
+        interval_unhealthy: 1s
+        interval_quiet: 60s
+        timeout: 1s
+        healthy: 2
+        unhealthy: 3
+        port: 8081
+        reuse: false
+      - tcp: { send: "50494e47", expect: ["504f4e47"] }
     outlier:
       errors_5xx: 4
       errors_gateway: 3
@@ -336,6 +353,8 @@ clusters:
     fast_open: true
   - name: fast
     endpoints: [10.0.0.9:80]
+    protocol: http2
+    checks: [{ grpc: { service: shop.Cart, host: cart.internal } }]
     balance: { peak_ewma: { decay: 5s } }
   - name: onward
     original_destination: true

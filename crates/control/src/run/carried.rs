@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 
-use config::snapshot::{Address, Cluster, Endpoint, EndpointId, Listener, ListenerId, Snapshot};
+use config::snapshot::{Address, Cluster, Endpoint, Listener, ListenerId, Snapshot};
 use serde_json::{Value, json};
 use telemetry::events::LabelId;
 use telemetry::{ClusterTotals, EndpointTotals, ListenerTotals};
@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::admin::{Listing, PieceWriter, Query, Sort};
 use crate::clock;
+use crate::health::Described;
 use crate::names::label;
 use crate::workers::address_text;
 
@@ -27,8 +28,8 @@ pub(super) struct Carried<F> {
     pub(super) snapshot: Arc<Snapshot<F>>,
     /// Where the listeners are bound.
     pub(super) addresses: BTreeMap<ListenerId, Vec<Address>>,
-    /// The endpoints that are ejected, and why.
-    pub(super) ejections: BTreeMap<EndpointId, Value>,
+    /// What is known of endpoints.
+    pub(super) health: Described,
     /// To control, which reads the counters.
     pub(super) queries: mpsc::Sender<Query>,
     pub(super) listing: Listing,
@@ -103,7 +104,7 @@ impl<F> Carried<F> {
                 piece
                     .iter()
                     .zip(totals)
-                    .map(|(it, totals)| endpoint_json(it, self.ejections.get(&it.id), &totals)),
+                    .map(|(it, totals)| endpoint_json(it, &self.health, &totals)),
             );
         }
         Ok(endpoints)
@@ -189,12 +190,13 @@ fn cluster_json(cluster: &Cluster, endpoints: Option<Vec<Value>>, totals: &Clust
     })
 }
 
-fn endpoint_json(endpoint: &Endpoint, ejected: Option<&Value>, totals: &EndpointTotals) -> Value {
+fn endpoint_json(endpoint: &Endpoint, health: &Described, totals: &EndpointTotals) -> Value {
     let reasons = totals.connect_failures.iter();
     json!({
         "address": address_text(&endpoint.address),
         "weight": endpoint.weight,
-        "ejected": ejected,
+        "health": health.checks.get(&endpoint.id),
+        "ejected": health.ejections.get(&endpoint.id),
         "exchanges": {
             "total": totals.exchanges_total,
             "failed_total": totals.exchanges_failed_total,
@@ -257,8 +259,8 @@ mod tests {
         let snapshot = loader.load("test", &yaml).unwrap();
         let (queries, mut asked) = mpsc::channel(1);
         let listing = Listing { sort: Some(Sort::Pending), ..Listing::default() };
-        let (addresses, ejections) = (BTreeMap::new(), BTreeMap::new());
-        let carried = Carried { snapshot, addresses, ejections, queries, listing };
+        let (addresses, health) = (BTreeMap::new(), Described::default());
+        let carried = Carried { snapshot, addresses, health, queries, listing };
         let (writer, page) = pieces();
         let written = tokio::task::spawn_blocking(move || carried.write_clusters(writer));
         let counting = tokio::spawn(async move {

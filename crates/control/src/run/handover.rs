@@ -107,8 +107,8 @@ impl<W: Workers> Running<W> {
             }
             HandoverStep::Summarize(reply) => {
                 let totals = self.collector.readings().write_totals();
-                let ejections = self.outliers.write(&self.config.snapshot);
-                let _ = reply.send(Summary { totals, ejections });
+                let health = self.health.write(&self.config.snapshot);
+                let _ = reply.send(Summary { totals, health });
             }
             HandoverStep::RolledBack => self.end_giving(),
             HandoverStep::Committed(successor) => self.hand_over(successor),
@@ -268,7 +268,7 @@ impl<W: Workers> Running<W> {
         if !summary.totals.is_empty() {
             self.collector.set_former_totals(&summary.totals);
         }
-        self.outliers.adopt(&self.config.snapshot, &summary.ejections);
+        self.health.adopt(&self.config.snapshot, &summary.health);
         self.handing = Handing::None;
         own_admin_files(true);
         self.admin = self.admin_handles.serve(self.workers.count());

@@ -283,7 +283,7 @@ impl<W: Workers> Running<W> {
         let carried = Carried {
             snapshot: Arc::clone(&self.config.snapshot),
             addresses: self.config.addresses.clone(),
-            ejections: self.outliers.ejections(),
+            health: self.health.describe(),
             queries: self.admin_handles.queries(),
             listing,
         };

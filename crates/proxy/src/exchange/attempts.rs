@@ -46,7 +46,8 @@ impl Exchange {
         if self.counted_at.is_some() && self.request.is_complete && self.latency_decay().is_some() {
             self.measured_from = Some(now);
         }
-        if pools.counts_results {
+        // What checks find out counts by itself.
+        if pools.counts_results && self.check().is_none() {
             self.attempt = Attempt::Began(now);
         }
     }
@@ -65,6 +66,9 @@ impl Exchange {
         }
         if self.attempt != Attempt::Counted {
             self.begin_answer(head, cx);
+        }
+        if pools.has_checks {
+            self.note_own_failure(head, cx);
         }
     }
 

@@ -1,9 +1,10 @@
-//! What an exchange without a downstream is, and the room that copies of requests may take.
+//! What an exchange without a downstream is: a copy of a request, or a health check. And the room that copies may take.
 
 use serde::{Deserialize, Serialize};
 use telemetry::events::MirrorDrop;
 
 use crate::cx::Cx;
+use crate::exchange::check_run::CheckRun;
 
 /// What a copy counts as beside its request's bytes: the exchange itself and a small buffer.
 const COPY_BYTES: u64 = 2_048;
@@ -18,6 +19,9 @@ pub(crate) struct Detached {
     pub(crate) dropped: Option<MirrorDrop>,
     /// What the frame of a call looked like that it is a copy of; 0 of a request of HTTP.
     pub(crate) form: u64,
+    /// What it is if it is no copy. A check never moves.
+    #[serde(skip)]
+    pub(crate) check: Option<Box<CheckRun>>,
 }
 
 /// The part of a worker's room for copies that one of them may have.
@@ -26,8 +30,13 @@ const COPY_DIVISOR: u64 = 4;
 impl Detached {
     /// A copy without a byte of its request, of which the frame looked like this.
     pub(crate) fn begin(form: u64, cx: &mut Cx) -> Option<Box<Self>> {
-        let mut detached = Box::new(Self { bytes: 0, dropped: None, form });
+        let mut detached = Box::new(Self { bytes: 0, dropped: None, form, check: None });
         detached.hold(COPY_BYTES, cx).then_some(detached)
+    }
+
+    /// A health check, which has no room to ask for.
+    pub(crate) fn of_check(run: CheckRun) -> Box<Self> {
+        Box::new(Self { bytes: 0, dropped: None, form: 0, check: Some(Box::new(run)) })
     }
 
     /// Counts more bytes of a copy, if there is room for them.

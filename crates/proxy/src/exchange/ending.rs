@@ -12,6 +12,7 @@ use crate::connection::connections::Connections;
 use crate::connection::debug_log::cut;
 use crate::connection::transport::Tls;
 use crate::cx::Cx;
+use crate::exchange::checking::report_check;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::fault::{Side, consequence, is_warned_of};
 use crate::exchange::record::{Word, label};
@@ -29,7 +30,10 @@ impl Connections {
     /// Reports an exchange that is over.
     pub(crate) fn report(&self, exchange: &Exchange, cause: Option<Cause>, now: Time, cx: &mut Cx) {
         if let Some(detached) = &exchange.detached {
-            return self.report_copy(exchange, detached, cause, now, cx);
+            return match &detached.check {
+                Some(run) => report_check(exchange, run, cause, cx),
+                None => self.report_copy(exchange, detached, cause, now, cx),
+            };
         }
         let record = &exchange.record;
         let stages = if exchange.snapshot.access_log.stage_times {

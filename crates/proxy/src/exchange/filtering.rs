@@ -39,7 +39,10 @@ impl Exchange {
 
     /// Whether anything here has to see the response's data.
     pub(crate) const fn reads_response_data(&self) -> bool {
-        self.call.is_some() || self.held.is_some() || !self.observers.response.is_empty()
+        self.call.is_some()
+            || self.held.is_some()
+            || self.detached.is_some()
+            || !self.observers.response.is_empty()
     }
 
     /// Shows a piece of the response's body to the filters that look on.

@@ -3,6 +3,7 @@
 mod attempt;
 mod buffer;
 mod call;
+mod check;
 mod connect;
 mod filters;
 mod head;

@@ -33,6 +33,7 @@ use crate::upstream::balance::{self, Among};
 
 mod backoff;
 mod candidates;
+mod checking;
 mod idle;
 mod latency;
 mod original;
@@ -42,6 +43,7 @@ mod state;
 mod stream_budget;
 mod turns;
 
+pub(crate) use self::checking::CheckTarget;
 pub(crate) use self::latency::FAILED_MIN;
 
 /// A client has more than its share when it holds more than this part of a cluster's connections.
@@ -70,6 +72,8 @@ pub(crate) struct Pools {
     pub(crate) is_counting: bool,
     /// Whether any cluster ejects endpoints by how attempts end: while none does, that is not counted.
     pub(crate) counts_results: bool,
+    /// Whether any cluster in use checks its endpoints.
+    pub(crate) has_checks: bool,
     /// Requests under way at endpoints whose balancer compares them.
     pub(crate) counted: u32,
 }
@@ -173,6 +177,7 @@ impl Pools {
             waiting: 0,
             is_counting: false,
             counts_results: false,
+            has_checks: false,
             counted: 0,
         }
     }
@@ -251,6 +256,10 @@ impl Pools {
         let die = || ask.hash.map_or_else(|| random.next(), NonZeroU64::get);
         let Level { place, group, is_partial } = view::level(levels, cluster.panic, die)?;
         self.counts_results |= cluster.outlier.is_some();
+        if !cluster.checks.is_empty() {
+            self.has_checks = true;
+            cluster.activity.mark();
+        }
         let among = Among { cluster, group, is_partial };
         let choice = match self.choose_among(among, ask, random, now) {
             // The last one was ejected, and what follows of that is not counted yet.

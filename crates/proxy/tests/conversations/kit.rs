@@ -16,8 +16,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::checks::{CheckResult, CheckTask};
 use config::outlier::{Detector, Event, Happened};
-use config::snapshot::Address;
+use config::snapshot::{Address, EndpointId};
 use proxy::filter::{Filter, Question};
 use proxy::save::RestoreError;
 use proxy::time::Time;
@@ -160,6 +161,10 @@ pub(crate) struct Talk<'s> {
     /// The latest configuration, and who ejects its endpoints.
     snapshot: Arc<Snapshot>,
     detector: Detector,
+    /// How checks ended.
+    checked: Vec<(u64, CheckResult)>,
+    /// Endpoints that said so.
+    failed_themselves: Vec<EndpointId>,
     /// What that one did, and was not asked for yet.
     detected: Vec<Event>,
     moves: u32,
@@ -226,6 +231,8 @@ impl<'s> Talk<'s> {
             loader: None,
             snapshot,
             detector,
+            checked: Vec::new(),
+            failed_themselves: Vec::new(),
             detected: Vec::new(),
             moves: 0,
             is_draining: false,
@@ -414,6 +421,25 @@ impl<'s> Talk<'s> {
             self.send(key);
         }
         self.settle();
+    }
+
+    /// Control has the endpoint at this place of the first cluster checked, by the check at that place.
+    pub(crate) fn checks(&mut self, number: u64, endpoint: usize, check: u16) {
+        let (_, cluster) = self.snapshot.clusters.iter().next().expect("there is one");
+        let endpoint = cluster.endpoints[endpoint].id;
+        let task = CheckTask { number, cluster: cluster.id, endpoint, check };
+        self.proxy.on_check(task, self.now);
+        self.settle();
+    }
+
+    /// How checks ended since this was asked last.
+    pub(crate) fn checked(&mut self) -> Vec<(u64, CheckResult)> {
+        std::mem::take(&mut self.checked)
+    }
+
+    /// How many responses said since this was asked last that their endpoint is not healthy.
+    pub(crate) fn failed_themselves(&mut self) -> usize {
+        std::mem::take(&mut self.failed_themselves).len()
     }
 
     /// So many bytes of what was sent are in the kernel: the peer has not acknowledged them.
@@ -799,6 +825,8 @@ impl<'s> Talk<'s> {
                     let at = (self.now - Time::from_nanos(0), 0);
                     self.detected.extend(self.detector.on_reached(cluster, endpoint, kind, at));
                 }
+                Op::Checked { number, result } => self.checked.push((number, result)),
+                Op::FailedItself { endpoint, .. } => self.failed_themselves.push(endpoint),
                 Op::Retire(_) => self.retired += 1,
                 Op::Read(_) | Op::CloseListener(_) => {}
             }
@@ -841,6 +869,8 @@ impl<'s> Talk<'s> {
                 saved.push((group.bytes, places));
             }
         }
+        // Health checks stay behind.
+        self.perform();
         // Connections that wait to be used go first, so that an exchange that waits for one need
         // not call another.
         saved.sort_by_key(|(_, places)| {

@@ -27,6 +27,7 @@ mod calls;
 mod cancellations;
 mod captures;
 mod chains;
+mod checks;
 mod corpus;
 mod debug_log;
 mod details;

@@ -89,7 +89,10 @@ fn describe_cluster(
         story.endpoint(endpoint.id, endpoint_text(endpoint, percent));
     }
     if cluster.is_panicking() {
-        story.line("panic", "few endpoints are left: those that are ejected get requests too");
+        story.line(
+            "panic",
+            "few endpoints are left: those that are ejected or unhealthy get requests too",
+        );
     }
     describe_subset(story, forward, cluster, asked);
     describe_hash(story, forward, cluster, asked);
@@ -166,6 +169,10 @@ fn part_of(cluster: &Cluster, group: &Group, endpoint: &Endpoint, is_partial: bo
 /// An endpoint, with its share of the requests like this one.
 fn endpoint_text(endpoint: &Endpoint, percent: f64) -> String {
     let Endpoint { weight, address, .. } = endpoint;
-    let ejected = if endpoint.health.is_available() { "" } else { "ejected, " };
-    format!("{address} ({ejected}weight {weight}, {percent:.1} % of requests)")
+    let excluded = match endpoint.health.get() {
+        Some(health) if health.is_ejected() => "ejected, ",
+        Some(health) if !health.is_available() => "unhealthy, ",
+        _ => "",
+    };
+    format!("{address} ({excluded}weight {weight}, {percent:.1} % of requests)")
 }

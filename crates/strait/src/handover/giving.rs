@@ -28,7 +28,7 @@ use zeroize::Zeroizing;
 use super::asking::{Asked, Silent, put_back};
 use super::groups::GivenAway;
 use super::line::{Incoming, Line, now};
-use super::{EARLY_SESSIONS, EJECTIONS, TICKET_KEYS, TOTALS, is_allowed, parts};
+use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, is_allowed, parts};
 use crate::VERSION;
 use crate::data_path::{Contacts, DataPath};
 
@@ -595,11 +595,11 @@ impl Attempt<'_> {
 
     /// What else goes along when the other process becomes the process.
     fn whole_state(&self) -> Option<Vec<(String, Zeroizing<Vec<u8>>)>> {
-        let Summary { totals, ejections } = self.summary()?;
+        let Summary { totals, health } = self.summary()?;
         let sessions = &self.giving.sessions;
         Some(vec![
             (TOTALS.to_owned(), totals.into()),
-            (EJECTIONS.to_owned(), ejections.into()),
+            (HEALTH.to_owned(), health.into()),
             (TICKET_KEYS.to_owned(), sessions.ring.write()),
             // From here on this process has no memory of them, whatever comes.
             (EARLY_SESSIONS.to_owned(), sessions.early.give()),

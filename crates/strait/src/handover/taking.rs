@@ -26,7 +26,7 @@ use worker::{Give, Message as Mail, Moving, Origin, Take, Wanted};
 
 use super::groups::open_envelope;
 use super::line::{Incoming, Line, now};
-use super::{EARLY_SESSIONS, EJECTIONS, TICKET_KEYS, TOTALS, is_allowed, parts};
+use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, is_allowed, parts};
 use crate::data_path::{Contacts, DataPath};
 use crate::{Failure as StartFailure, VERSION};
 
@@ -288,7 +288,7 @@ impl Taking {
                         let said = |topic: &str| {
                             states.get(topic).map(|it| it.to_vec()).unwrap_or_default()
                         };
-                        let summary = Summary { totals: said(TOTALS), ejections: said(EJECTIONS) };
+                        let summary = Summary { totals: said(TOTALS), health: said(HEALTH) };
                         self.commit(summary, is_alone, control);
                         let left = mem::take(&mut self.left).into_iter();
                         let left = left.map(|left| (left.reason, left.count)).collect();

@@ -8,6 +8,7 @@
 )]
 
 mod admin;
+mod checks;
 mod command_line;
 mod demo;
 mod descriptors;

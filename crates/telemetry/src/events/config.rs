@@ -138,11 +138,22 @@ pub struct EjectionCounted {
     pub is_denied: bool,
 }
 
-/// A cluster that ejects endpoints, as it is now.
+/// A health check of an endpoint ended.
 #[derive(Clone, Debug)]
-pub struct OutlierCluster {
+pub struct CheckCounted {
+    /// The name of its cluster.
+    pub cluster: Arc<str>,
+    /// Whether the endpoint passed it.
+    pub has_passed: bool,
+}
+
+/// A cluster that checks or ejects endpoints, as it is now.
+#[derive(Clone, Debug)]
+pub struct HealthOfCluster {
     /// Its name.
     pub cluster: Arc<str>,
+    /// Endpoints whose checks fail, or have not passed yet.
+    pub unhealthy: u64,
     /// Endpoints that are ejected.
     pub ejected: u64,
     /// Whether all of them get requests, since too few are left.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::outlier::Outliers;
+use super::health::Health;
 use super::{BOUNDS_COARSE, Family, MetricType};
 use crate::events::{
     AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, ConfigResources,
@@ -33,7 +33,7 @@ pub(crate) struct ControlCounters {
     /// By the kind of resource, and by reason.
     source_failures: BTreeMap<(SourceKind, &'static str, &'static str), u64>,
     source_resources: Vec<SourceResources>,
-    pub(crate) outliers: Outliers,
+    pub(crate) health: Health,
     /// Moves that were asked for and those that `rebalance` chose: done, and refused.
     moves: [[u64; 2]; 2],
     generation: u64,

@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wire::buffer::Buffer;
+use wire::grpc::health::{HealthError, decode_response, encode_request};
 use wire::grpc::web::{
     Encoding, RequestDecoder, ResponseEncoder, data_len_max, response_encoding, trailers_len_max,
 };
@@ -34,6 +35,7 @@ pub(crate) fn check(data: &[u8]) {
     }
     check_counts(data);
     check_request(data);
+    check_health(data);
     for encoding in [Encoding::Binary, Encoding::Text] {
         check_response(encoding, data, trailer_section(data).as_deref());
     }
@@ -260,4 +262,22 @@ fn saved<T: Serialize + DeserializeOwned>(machine: &T) -> T {
     let bytes = postcard::to_stdvec(machine).expect("a machine can be written down");
     assert!(bytes.len() <= 24, "a machine is small");
     postcard::from_bytes(&bytes).expect("a machine can be read back")
+}
+
+/// An answer of the health service says the same whatever comes behind its message, and nothing before that is whole.
+fn check_health(data: &[u8]) {
+    let said = decode_response(data);
+    if let Some([_, len @ ..]) = data.first_chunk::<MESSAGE_PREFIX_LEN>().filter(|_| said.is_ok()) {
+        let end = MESSAGE_PREFIX_LEN + u32::from_be_bytes(*len) as usize;
+        let until = |end| decode_response(data.get(..end).expect("it was whole"));
+        assert_eq!((until(end), until(end - 1)), (said, Err(HealthError::Cut)));
+    }
+    if let Ok(service) = str::from_utf8(data)
+        && service.len() <= 127
+    {
+        // Field 1 is a name here, and a number in an answer.
+        let request = encode_request(service);
+        let expected = if service.is_empty() { Ok(()) } else { Err(HealthError::Malformed) };
+        assert_eq!(decode_response(&request).map(drop), expected.or(Ok(())));
+    }
 }

@@ -292,6 +292,10 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         exchange.on_tunnel(&mut self.cx);
         exchange.stage = Stage::Responding { upstream: StreamKey::alone(key) };
+        if exchange.check().is_some() {
+            self.connections.queue_send(key, &mut self.cx);
+            return self.exchanges.on_check_connected(exchange_key, &mut self.cx);
+        }
         let downstream = exchange.downstream;
         if exchange.kind == ExchangeKind::Connect {
             self.grant_tunnel(exchange_key, now);

@@ -7,6 +7,7 @@ use telemetry::cause::Cause;
 use wire::head::RequestHead;
 
 use crate::connection::destination::destination;
+use crate::exchange::check_run::CheckRun;
 use crate::exchange::{Exchange, ExchangeKind, Form, QueuedRequest, Wait};
 use crate::keys::ExchangeKey;
 use crate::listen::clients::ClientPlace;
@@ -64,8 +65,12 @@ impl Proxy {
         };
         let random = &mut self.cx.random;
         let connections = &mut self.connections;
-        let acquired =
-            self.upstream.pools.acquire(&ask, &self.listen.clients, random, now, connections);
+        let acquired = match exchange.check().map(CheckRun::target) {
+            Some(target) => self.upstream.pools.acquire_checked(&ask, target, random, connections),
+            None => {
+                self.upstream.pools.acquire(&ask, &self.listen.clients, random, now, connections)
+            }
+        };
         match acquired {
             Acquired::Idle(connection, place) => self.exchanges.give(
                 key,

@@ -27,7 +27,11 @@ impl Proxy {
         let Some(attempt) = failed_attempt(exchange, connection, upstream, cause) else {
             return self.fail(key, cause, now);
         };
-        let decision = attempt.decide(exchange.retry_policy());
+        let decision = match exchange.check() {
+            // A check is not made better than it went. Only the end of an idle connection says nothing.
+            Some(_) if !attempt.is_reused && cause != Cause::UpstreamGoingAway => Decision::Fail,
+            _ => attempt.decide(exchange.retry_policy()),
+        };
         match self.pace(key, decision) {
             Some(pause) => {
                 let Some(request) = self.retry(key, upstream, cause, None, now) else { return };
@@ -217,7 +221,8 @@ fn failed_attempt(
         is_head_alone: exchange.request.is_complete
             && exchange.progress.request_bytes == 0
             && !exchange.request.asks_upgrade,
-        has_others: exchange.cluster().is_some_and(|it| it.endpoints.len() > 1),
+        has_others: exchange.check().is_none()
+            && exchange.cluster().is_some_and(|it| it.endpoints.len() > 1),
     })
 }
 

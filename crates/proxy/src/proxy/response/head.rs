@@ -250,6 +250,9 @@ impl Proxy {
             let (wait, timeout) = exchange.silence();
             exchange.set_deadline(wait, now + timeout, &mut self.cx);
         }
+        if exchange.detached.is_some() {
+            return self.exchanges.take_detached_data(key, data, &mut self.cx);
+        }
         exchange.show_response_data(data);
         let (downstream, is_held) = (exchange.downstream, exchange.held.is_some());
         if is_held {

@@ -1,0 +1,271 @@
+//! The machine that says when which endpoint is checked, and what follows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::checks::{
+    CHECKS_UNDER_WAY_MAX, CheckResult, CheckTask, Checked, Checker, RememberedCheck,
+};
+use config::snapshot::{Cluster, Snapshot};
+use proptest::prelude::*;
+
+use crate::sample::{Headers, loader};
+
+type Loaded = Arc<Snapshot<Headers>>;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A die that falls in the middle.
+const HALF: u64 = 2_500_000_000;
+
+fn text(clusters: &[(&str, &[u16], &str)]) -> String {
+    let mut text = String::from(
+        "listeners: [{ name: edge, address: 127.0.0.1:80, protocol: tcp, cluster: web }]\nclusters:\n",
+    );
+    for (name, ports, options) in clusters {
+        let endpoints = ports.iter().map(|port| format!("'127.0.0.1:{port}'"));
+        let endpoints = endpoints.collect::<Vec<_>>().join(", ");
+        text += &format!("  - {{ name: {name}, endpoints: [{endpoints}], {options} }}\n");
+    }
+    text
+}
+
+fn snapshot(clusters: &[(&str, &[u16], &str)]) -> Loaded {
+    let text = text(clusters);
+    loader().load("strait.yaml", &text).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
+}
+
+fn find<'s>(snapshot: &'s Loaded, name: &str) -> &'s Arc<Cluster> {
+    let mut clusters = snapshot.clusters.iter();
+    clusters.find(|(_, cluster)| &*cluster.name == name).expect("there is one").1
+}
+
+/// The places of endpoints that get no requests.
+fn unfit(cluster: &Cluster) -> Vec<usize> {
+    let places = cluster.endpoints.iter().enumerate();
+    places.filter(|(_, endpoint)| !endpoint.health.is_available()).map(|(place, _)| place).collect()
+}
+
+fn failed(reason: &str) -> CheckResult {
+    CheckResult::Failed { reason: reason.into(), is_final: false }
+}
+
+/// Checks what is due, each with the result that is said of its port.
+fn round(
+    checker: &mut Checker,
+    snapshot: &Loaded,
+    now: &mut Duration,
+    result: impl Fn(u16) -> CheckResult,
+) -> Vec<Checked> {
+    *now = checker.next_deadline().expect("something is due").max(*now);
+    let tasks = checker.poll(*now);
+    let end = |task: CheckTask| {
+        let cluster = snapshot.cluster(task.cluster).expect("it is checked");
+        let place = cluster.place_of(task.endpoint).expect("it is checked");
+        let address = cluster.endpoints[place].address.to_string();
+        let port = address.rsplit(':').next().unwrap().parse().unwrap();
+        checker.on_result(snapshot, (task.number, result(port)), (*now, HALF))
+    };
+    tasks.into_iter().map(end).collect()
+}
+
+const CHECKS: &str = "checks: [{ tcp: {}, interval: 5s, healthy: 2, unhealthy: 3 }]";
+
+#[test]
+fn so_many_results_in_a_row_change_the_verdict_and_the_first_one_does_at_once() {
+    let snapshot = snapshot(&[("web", &[9000, 9001], CHECKS)]);
+    let cluster = find(&snapshot, "web");
+    cluster.activity.mark();
+    let (mut checker, mut now) = (Checker::default(), SECOND);
+    checker.on_snapshot(&snapshot, now, || 0);
+    assert_eq!(unfit(cluster), [] as [usize; 0], "those of a new cluster get requests at once");
+    let result = |port| if port == 9000 { CheckResult::Passed } else { failed("refused") };
+    let checked = round(&mut checker, &snapshot, &mut now, result);
+    let events: Vec<_> = checked.iter().flat_map(|checked| &checked.events).collect();
+    assert_eq!(events.len(), 1, "{events:?}");
+    let unfit_now = events[0].unfit.as_ref().expect("it is unhealthy");
+    assert_eq!((&*unfit_now.reason, unfit_now.failures), ("refused", 1));
+    assert_eq!(unfit(cluster), [1]);
+    let all = |result: CheckResult| move |_| result.clone();
+    let mut say = |result: CheckResult, expected: &[usize]| {
+        round(&mut checker, &snapshot, &mut now, all(result));
+        assert_eq!(unfit(cluster), expected);
+    };
+    say(CheckResult::Passed, &[1]);
+    say(CheckResult::Passed, &[]);
+    say(failed("x"), &[]);
+    say(failed("x"), &[]);
+    say(CheckResult::Passed, &[]);
+    say(failed("x"), &[]);
+    say(failed("x"), &[]);
+    say(failed("x"), &[0, 1]);
+    say(CheckResult::Passed, &[0, 1]);
+    say(failed("x"), &[0, 1]);
+    say(CheckResult::Passed, &[0, 1]);
+    say(CheckResult::Passed, &[]);
+    say(CheckResult::Failed { reason: "said so".into(), is_final: true }, &[0, 1]);
+}
+
+#[test]
+fn an_endpoint_that_joins_others_waits_for_its_first_check() {
+    let mut loader = loader();
+    let mut load = |ports: &[u16]| {
+        loader.load("strait.yaml", &text(&[("web", ports, CHECKS)])).expect("it is right")
+    };
+    let (mut checker, mut now) = (Checker::default(), SECOND);
+    let first = load(&[9000]);
+    checker.on_snapshot(&first, now, || 0);
+    round(&mut checker, &first, &mut now, |_| CheckResult::Passed);
+    let second = load(&[9000, 9001]);
+    let checked = checker.on_snapshot(&second, now, || 0);
+    assert_eq!(checked.changed.len(), 1);
+    assert_eq!(unfit(find(&second, "web")), [1]);
+    let before = now;
+    let tasks = checker.poll(now);
+    assert_eq!((tasks.len(), before), (1, now), "it is checked at once");
+    checker.on_result(&second, (tasks[0].number, CheckResult::Passed), (now, HALF));
+    assert_eq!(unfit(find(&second, "web")), [] as [usize; 0]);
+    // None of these was there before: they serve.
+    let third = load(&[9002, 9003]);
+    checker.on_snapshot(&third, now, || 0);
+    assert_eq!(unfit(find(&third, "web")), [] as [usize; 0]);
+}
+
+#[test]
+fn what_failed_a_check_that_is_another_now_waits_for_that() {
+    let mut loader = loader();
+    let mut load = |checks: &str| {
+        loader.load("strait.yaml", &text(&[("web", &[9000, 9001], checks)])).expect("it is right")
+    };
+    let (mut checker, mut now) = (Checker::default(), SECOND);
+    let first = load(CHECKS);
+    checker.on_snapshot(&first, now, || 0);
+    let result = |port| if port == 9000 { CheckResult::Passed } else { failed("refused") };
+    round(&mut checker, &first, &mut now, result);
+    let second = load("checks: [{ tcp: {}, timeout: 2s }]");
+    checker.on_snapshot(&second, now, || 0);
+    assert_eq!(unfit(find(&second, "web")), [1]);
+    round(&mut checker, &second, &mut now, |_| CheckResult::Passed);
+    assert_eq!(unfit(find(&second, "web")), [] as [usize; 0]);
+    checker.on_snapshot(&load("panic: 40%"), now, || 0);
+    assert_eq!(checker.next_deadline(), None, "nothing is checked any more");
+}
+
+#[test]
+fn clusters_that_ask_the_same_of_an_address_share_its_checks() {
+    let other = "protocol: http2, checks: [{ tcp: {}, interval: 5s, healthy: 2, unhealthy: 3 }]";
+    let snapshot = snapshot(&[
+        ("web", &[9000], CHECKS),
+        ("api", &[9000, 9001], CHECKS),
+        ("other", &[9000], other),
+    ]);
+    let (mut checker, now) = (Checker::default(), SECOND);
+    checker.on_snapshot(&snapshot, now, || 0);
+    let tasks = checker.poll(now);
+    assert_eq!(tasks.len(), 3, "9000, 9001, and 9000 over another transport");
+    for task in tasks {
+        checker.on_result(&snapshot, (task.number, failed("refused")), (now, HALF));
+    }
+    assert_eq!(unfit(find(&snapshot, "web")), [0]);
+    assert_eq!(unfit(find(&snapshot, "api")), [0, 1]);
+    assert_eq!(checker.unhealthy(find(&snapshot, "api").id), 2);
+}
+
+#[test]
+fn a_cluster_without_requests_is_checked_less_often() {
+    let checks = "checks: [{ tcp: {}, interval: 5s, interval_quiet: 60s }]";
+    let snapshot = snapshot(&[("web", &[9000], checks)]);
+    let (mut checker, mut now) = (Checker::default(), SECOND);
+    let half = || HALF;
+    checker.on_snapshot(&snapshot, now, half);
+    round(&mut checker, &snapshot, &mut now, |_| CheckResult::Passed);
+    round(&mut checker, &snapshot, &mut now, |_| CheckResult::Passed);
+    let due = checker.next_deadline().expect("it goes on") - now;
+    assert!(due >= 54 * SECOND, "{due:?}");
+    checker.look_at_activity(&snapshot, now, half);
+    assert!(checker.next_deadline().expect("it goes on") - now >= 54 * SECOND, "still quiet");
+    find(&snapshot, "web").activity.mark();
+    checker.look_at_activity(&snapshot, now, half);
+    assert!(checker.next_deadline().expect("it goes on") - now <= 5 * SECOND);
+    round(&mut checker, &snapshot, &mut now, |_| CheckResult::Passed);
+    assert!(checker.next_deadline().expect("it goes on") - now <= 6 * SECOND);
+}
+
+#[test]
+fn no_more_checks_are_under_way_than_may_be_and_lost_ones_are_made_again() {
+    let ports: Vec<u16> = (1..=5_000).collect();
+    let snapshot = snapshot(&[("web", &ports, CHECKS)]);
+    let (mut checker, now) = (Checker::default(), SECOND);
+    checker.on_snapshot(&snapshot, now, || 0);
+    let tasks = checker.poll(now);
+    assert_eq!(tasks.len(), CHECKS_UNDER_WAY_MAX);
+    assert_eq!(checker.poll(now).len(), 0);
+    let lost = checker.next_deadline().expect("they are not waited for without end");
+    assert_eq!(lost, now + 6 * SECOND, "the timeout and five seconds");
+    checker.on_result(&snapshot, (tasks[0].number, CheckResult::Passed), (now, HALF));
+    assert_eq!(checker.poll(now).len(), 1, "there is room for one");
+    // The one that passed is among them, for the second time.
+    assert_eq!(checker.poll(lost).len(), 5_000 - CHECKS_UNDER_WAY_MAX, "the others begin");
+    // A result that comes late says nothing, and is counted for none.
+    let late = checker.on_result(&snapshot, (tasks[1].number, failed("x")), (lost, HALF));
+    assert!(late.events.is_empty() && late.counted.is_empty());
+    assert_eq!(checker.unhealthy(find(&snapshot, "web").id), 0);
+}
+
+#[test]
+fn another_process_goes_on_with_what_is_unhealthy() {
+    let clusters = [("web", &[9000, 9001][..], CHECKS)];
+    let (giving, taking) = (snapshot(&clusters), snapshot(&clusters));
+    let (mut giver, mut taker, mut now) = (Checker::default(), Checker::default(), SECOND);
+    giver.on_snapshot(&giving, now, || 0);
+    let result = |port| if port == 9000 { CheckResult::Passed } else { failed("refused") };
+    round(&mut giver, &giving, &mut now, result);
+    let remembered = giver.remembered(now + SECOND, 10);
+    assert_eq!(remembered.len(), 1);
+    let of_other = RememberedCheck { fingerprint: 1, ..remembered[0].clone() };
+    taker.on_snapshot(&taking, 100 * SECOND, || 0);
+    taker.adopt(&taking, &[of_other], 100 * SECOND);
+    assert_eq!(unfit(find(&taking, "web")), [] as [usize; 0], "another check");
+    let checked = taker.adopt(&taking, &remembered, 100 * SECOND);
+    assert_eq!((unfit(find(&taking, "web")), checked.changed.len()), (vec![1], 1));
+    let words: BTreeMap<_, _> = taker.words().collect();
+    let word = &words[&find(&taking, "web").endpoints[1].id];
+    assert_eq!((word.word, word.reason.as_deref()), ("unhealthy", Some("refused")));
+    assert_eq!(word.since, 99 * SECOND);
+    assert_eq!(giver.remembered(now, 0), []);
+}
+
+proptest! {
+    /// However results come, late or not at all: each endpoint is checked once per interval, and none is forgotten.
+    #[test]
+    fn each_endpoint_is_checked_once_per_interval(
+        results in prop::collection::vec((any::<bool>(), 0..3_000_u64, any::<u64>()), 1..200),
+    ) {
+        let snapshot = snapshot(&[("web", &[9000, 9001, 9002], CHECKS)]);
+        find(&snapshot, "web").activity.mark();
+        let (mut checker, mut now) = (Checker::default(), SECOND);
+        checker.on_snapshot(&snapshot, now, || 0);
+        let (mut began, mut learnt) = (BTreeMap::new(), BTreeMap::new());
+        let mut waiting: Vec<CheckTask> = Vec::new();
+        for (passes, millis, die) in results {
+            now += Duration::from_millis(millis);
+            for task in checker.poll(now) {
+                if let Some(before) = began.insert(task.endpoint, now) {
+                    let passed: Duration = now - before;
+                    // Behind the first result, the next one may come sooner.
+                    let is_known = learnt.get(&task.endpoint).is_some_and(|count| *count > 1);
+                    let least = if is_known { SECOND * 45 / 10 } else { Duration::ZERO };
+                    prop_assert!(passed >= least, "{passed:?}");
+                    prop_assert!(passed <= 12 * SECOND, "{passed:?} without a check");
+                }
+                waiting.push(task);
+            }
+            let Some(task) = waiting.pop() else { continue };
+            let result = if passes { CheckResult::Passed } else { failed("x") };
+            let checked = checker.on_result(&snapshot, (task.number, result), (now, die));
+            *learnt.entry(task.endpoint).or_insert(0) += checked.counted.len();
+        }
+        prop_assert!(checker.next_deadline().is_some());
+    }
+}

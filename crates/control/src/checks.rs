@@ -1,0 +1,162 @@
+//! Health checks: the [`Checker`] says what is due, workers find out, and what follows is logged and counted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::checks::{CheckEvent, CheckResult, CheckTask, Checked, Checker, RememberedCheck};
+use config::snapshot::{ClusterId, EndpointId, Snapshot};
+use serde_json::{Value, json};
+use telemetry::Collector;
+use telemetry::events::CheckCounted;
+
+use crate::clock;
+use crate::outliers::{now, random};
+use crate::pace::Pace;
+use crate::workers::address_text;
+
+/// Endpoints that are unhealthy of which another process hears.
+const REMEMBERED_MAX: usize = 4_096;
+
+/// What an endpoint says of itself in a response to a request.
+const SAID_SO: &str = "the endpoint said so: x-envoy-immediate-health-check-fail";
+
+/// The health checks of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    checker: Checker,
+    pace: Pace,
+}
+
+impl Checks {
+    /// A configuration is in effect, or about to be.
+    pub(crate) fn on_snapshot<F>(&mut self, snapshot: &Snapshot<F>) -> Checked {
+        self.checker.on_snapshot(snapshot, now(), random)
+    }
+
+    /// When [`Checks::poll`] has something to do, as time from now.
+    pub(crate) fn next_in(&self) -> Option<Duration> {
+        self.checker.next_deadline().map(|deadline| deadline.saturating_sub(now()))
+    }
+
+    /// The checks that are due, by worker. An endpoint falls to the same worker each time, which has a connection to it.
+    pub(crate) fn poll(&mut self, workers: u32) -> BTreeMap<u32, Vec<CheckTask>> {
+        let mut by_worker = BTreeMap::<u32, Vec<CheckTask>>::new();
+        for task in self.checker.poll(now()) {
+            by_worker.entry(task.endpoint.0.slot % workers.max(1)).or_default().push(task);
+        }
+        by_worker
+    }
+
+    /// A check ended.
+    pub(crate) fn on_checked<F>(
+        &mut self,
+        snapshot: &Snapshot<F>,
+        number: u64,
+        result: CheckResult,
+        collector: &mut Collector,
+    ) -> Checked {
+        let has_passed = result == CheckResult::Passed;
+        let checked = self.checker.on_result(snapshot, (number, result), (now(), random()));
+        for cluster in &checked.counted {
+            let cluster = Arc::clone(cluster);
+            collector.check_counted(CheckCounted { cluster, has_passed });
+        }
+        self.log(&checked.events);
+        checked
+    }
+
+    /// An endpoint said that it is not healthy.
+    pub(crate) fn on_failed_itself<F>(
+        &mut self,
+        snapshot: &Snapshot<F>,
+        endpoint: (ClusterId, EndpointId),
+    ) -> Checked {
+        let checked = self.checker.on_failed_itself(snapshot, endpoint, SAID_SO, now());
+        self.log(&checked.events);
+        checked
+    }
+
+    /// Some time has passed.
+    pub(crate) fn on_upkeep<F>(&mut self, snapshot: &Snapshot<F>) {
+        self.pace.end_second();
+        self.checker.look_at_activity(snapshot, now(), random);
+    }
+
+    /// How many endpoints of a cluster are unhealthy.
+    pub(crate) fn unhealthy(&self, cluster: ClusterId) -> usize {
+        self.checker.unhealthy(cluster)
+    }
+
+    /// What checks say of endpoints.
+    pub(crate) fn describe(&self) -> BTreeMap<EndpointId, Value> {
+        let now = now();
+        let described = self.checker.words().map(|(endpoint, word)| {
+            let lasted = u64::try_from(now.saturating_sub(word.since).as_nanos());
+            let since = clock::wall_ns().saturating_sub(lasted.unwrap_or(u64::MAX));
+            let described = json!({
+                "state": word.word,
+                "since": clock::rfc3339(since),
+                "reason": word.reason,
+            });
+            (endpoint, described)
+        });
+        described.collect()
+    }
+
+    /// Writes down which endpoints are unhealthy, for the process that takes this one's place.
+    pub(crate) fn write(&self) -> Value {
+        let all = self.checker.remembered(now(), REMEMBERED_MAX).into_iter().map(|one| {
+            json!({
+                "endpoint": address_text(&one.endpoint),
+                "check": format!("{:016x}", one.fingerprint),
+                "reason": one.reason,
+                "lasted_ms": u64::try_from(one.lasted.as_millis()).unwrap_or(u64::MAX),
+            })
+        });
+        all.collect()
+    }
+
+    /// Goes on with what the process before this one wrote down; what cannot be read is left out.
+    pub(crate) fn adopt<F>(&mut self, snapshot: &Snapshot<F>, written: &[Value]) -> Checked {
+        let remembered: Vec<_> = written.iter().filter_map(read).collect();
+        if !remembered.is_empty() {
+            let unhealthy = remembered.len();
+            tracing::info!(unhealthy, "endpoints stay unhealthy after the handover");
+        }
+        self.checker.adopt(snapshot, &remembered, now())
+    }
+
+    fn log(&mut self, events: &[CheckEvent]) {
+        events.iter().for_each(|event| self.pace.log(|| log(event)));
+    }
+}
+
+fn read(one: &Value) -> Option<RememberedCheck> {
+    Some(RememberedCheck {
+        endpoint: one["endpoint"].as_str()?.parse().ok()?,
+        fingerprint: u64::from_str_radix(one["check"].as_str()?, 16).ok()?,
+        reason: one["reason"].as_str()?.into(),
+        lasted: Duration::from_millis(one["lasted_ms"].as_u64()?),
+    })
+}
+
+fn log(event: &CheckEvent) {
+    let (cluster, endpoint) = (&*event.cluster, address_text(&event.endpoint));
+    let after = event.after;
+    match &event.unfit {
+        Some(unfit) => tracing::warn!(
+            cluster,
+            endpoint,
+            reason = &*unfit.reason,
+            failures = unfit.failures,
+            "endpoint unhealthy: its checks fail, and it gets no requests"
+        ),
+        None => tracing::info!(
+            cluster,
+            endpoint,
+            ?after,
+            "endpoint healthy: its checks pass, and it gets requests again"
+        ),
+    }
+}

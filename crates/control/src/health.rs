@@ -1,0 +1,122 @@
+//! What is known of the health of endpoints: by their checks, and by how attempts end.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use config::checks::{CheckResult, CheckTask, Checked};
+use config::outlier::OutlierKind;
+use config::snapshot::{ClusterId, EndpointId, Snapshot};
+use serde_json::{Value, json};
+use telemetry::Collector;
+
+use crate::checks::Checks;
+use crate::outliers::Outliers;
+
+/// The health of all endpoints.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    checks: Checks,
+    outliers: Outliers,
+}
+
+/// What the admin interface shows of endpoints.
+#[derive(Debug, Default)]
+pub(crate) struct Described {
+    /// Why some are ejected.
+    pub(crate) ejections: BTreeMap<EndpointId, Value>,
+    /// What checks say.
+    pub(crate) checks: BTreeMap<EndpointId, Value>,
+}
+
+impl Health {
+    /// A configuration is about to be in effect.
+    pub(crate) fn on_snapshot<F>(&mut self, snapshot: &Snapshot<F>) {
+        let checked = self.checks.on_snapshot(snapshot);
+        self.outliers.on_snapshot(snapshot);
+        self.outliers.on_checked(snapshot, &checked);
+    }
+
+    /// A worker saw an endpoint reach a bound.
+    pub(crate) fn on_reached<F>(
+        &mut self,
+        snapshot: &Snapshot<F>,
+        found: (ClusterId, EndpointId, OutlierKind),
+        collector: &mut Collector,
+    ) {
+        self.outliers.on_reached(snapshot, found, collector);
+    }
+
+    /// A check ended.
+    pub(crate) fn on_checked<F>(
+        &mut self,
+        snapshot: &Snapshot<F>,
+        (number, result): (u64, CheckResult),
+        collector: &mut Collector,
+    ) {
+        let checked = self.checks.on_checked(snapshot, number, result, collector);
+        self.after(snapshot, &checked);
+    }
+
+    /// An endpoint said that it is not healthy.
+    pub(crate) fn on_failed_itself<F>(
+        &mut self,
+        snapshot: &Snapshot<F>,
+        endpoint: (ClusterId, EndpointId),
+    ) {
+        let checked = self.checks.on_failed_itself(snapshot, endpoint);
+        self.after(snapshot, &checked);
+    }
+
+    fn after<F>(&mut self, snapshot: &Snapshot<F>, checked: &Checked) {
+        if !checked.changed.is_empty() || !checked.passed.is_empty() {
+            self.outliers.on_checked(snapshot, checked);
+        }
+    }
+
+    /// When [`Health::on_due`] has something to do, as time from now.
+    pub(crate) fn next_in(&self) -> Option<Duration> {
+        self.outliers.next_in().into_iter().chain(self.checks.next_in()).min()
+    }
+
+    /// A time of ejection or an interval is over, or checks are due. Returns these, by worker.
+    pub(crate) fn on_due<F>(
+        &mut self,
+        snapshot: &Snapshot<F>,
+        workers: u32,
+        collector: &mut Collector,
+    ) -> BTreeMap<u32, Vec<CheckTask>> {
+        self.outliers.on_deadlines(snapshot, collector);
+        self.checks.poll(workers)
+    }
+
+    /// Some time has passed.
+    pub(crate) fn on_upkeep<F>(&mut self, snapshot: &Snapshot<F>) {
+        self.outliers.end_second();
+        self.checks.on_upkeep(snapshot);
+    }
+
+    /// Brings the gauges up to date.
+    pub(crate) fn gauge<F>(&self, snapshot: &Snapshot<F>, collector: &mut Collector) {
+        self.outliers.describe(snapshot, |cluster| self.checks.unhealthy(cluster), collector);
+    }
+
+    /// What is known of each endpoint.
+    pub(crate) fn describe(&self) -> Described {
+        Described { ejections: self.outliers.ejections(), checks: self.checks.describe() }
+    }
+
+    /// Writes it down for the process that takes this one's place.
+    pub(crate) fn write<F>(&self, snapshot: &Snapshot<F>) -> Vec<u8> {
+        let (ejections, unhealthy) = (self.outliers.write(snapshot), self.checks.write());
+        json!({ "ejections": ejections, "unhealthy": unhealthy }).to_string().into_bytes()
+    }
+
+    /// Goes on with what the process before this one wrote down; what cannot be read is left out. None of it is counted again.
+    pub(crate) fn adopt<F>(&mut self, snapshot: &Snapshot<F>, written: &[u8]) {
+        let Ok(written) = serde_json::from_slice::<Value>(written) else { return };
+        let list = |key| written.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        self.outliers.adopt(snapshot, list("ejections"));
+        let checked = self.checks.adopt(snapshot, list("unhealthy"));
+        self.after(snapshot, &checked);
+    }
+}

@@ -1,0 +1,339 @@
+//! `checks` of a cluster: what an endpoint is asked, and what is made of its answers.
+
+use std::time::Duration;
+
+use config::checks::CheckResult;
+
+use crate::frames::Speaker;
+use crate::http2::to_one;
+use crate::keep_alive::CONFIG;
+use crate::kit::{Manner, Peer, Talk, hold};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+const UNAVAILABLE: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+
+fn config(checks: &str) -> String {
+    CONFIG.replace(
+        "endpoints: ['127.0.0.1:9000']",
+        &format!("endpoints: ['127.0.0.1:9000', '127.0.0.1:9001']\n    checks: [{checks}]"),
+    )
+}
+
+/// Conversations in which connections stay where they are: a check does not move.
+fn hold_here(config: &str, script: impl Fn(&mut Talk<'_>)) {
+    hold(config, |talk| {
+        if talk.manner() != Manner::Moving {
+            script(talk);
+        }
+    });
+}
+
+fn passed(number: u64) -> (u64, CheckResult) {
+    (number, CheckResult::Passed)
+}
+
+fn failed(number: u64, reason: &str) -> (u64, CheckResult) {
+    (number, CheckResult::Failed { reason: reason.into(), is_final: false })
+}
+
+#[test]
+fn a_check_asks_its_endpoint_and_no_other_and_its_connection_serves_requests() {
+    hold_here(&config("{ http: { path: /healthz } }"), |talk| {
+        talk.checks(7, 1, 0);
+        let upstream = talk.upstream();
+        assert_eq!(talk.address(upstream).to_string(), "127.0.0.1:9001");
+        let asked = "GET /healthz HTTP/1.1\r\nhost: web\r\nuser-agent: strait-health-check\r\n\r\n";
+        talk.hears(upstream, asked);
+        talk.says(upstream, OK);
+        assert_eq!(talk.checked(), [passed(7)]);
+        // The next one goes over the same connection.
+        talk.checks(8, 1, 0);
+        talk.hears(upstream, asked);
+        talk.says(upstream, UNAVAILABLE);
+        assert_eq!(talk.checked(), [failed(8, "status 503 is not expected")]);
+    });
+}
+
+#[test]
+fn a_check_without_reuse_has_a_connection_of_its_own() {
+    hold_here(&config("{ http: { path: /healthz }, reuse: false }"), |talk| {
+        for number in 0..2 {
+            talk.checks(number, 0, 0);
+            let upstream = talk.upstream();
+            talk.heard(upstream);
+            talk.says(upstream, OK);
+            assert_eq!(talk.checked(), [passed(number)]);
+            assert!(talk.is_closed(upstream), "it is not kept");
+        }
+    });
+}
+
+#[test]
+fn what_fails_says_why() {
+    type Act = fn(&mut Talk<'_>, Peer);
+    let acts: [(Act, &str); 7] = [
+        (|talk, peer| talk.refuse(peer), "connect_failed: ECONNREFUSED"),
+        (|talk, peer| talk.breaks(peer), "upstream_closed: ECONNRESET"),
+        (|talk, peer| talk.ends(peer), "upstream_closed: FIN"),
+        (|talk, peer| talk.says(peer, "SSH-2.0-x\r\n\r\n"), "response_invalid"),
+        (|talk, _| talk.passes(Duration::from_millis(1_100)), "no answer after 1s"),
+        (
+            |talk, peer| {
+                talk.says(peer, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok");
+                talk.passes(Duration::from_millis(1_100));
+            },
+            "the answer was not whole after 1s",
+        ),
+        (
+            |talk, peer| {
+                talk.says(peer, "HTTP/1.1 301 Moved\r\nLocation: /\r\nContent-Length: 0\r\n\r\n");
+            },
+            "status 301 is not expected",
+        ),
+    ];
+    for (act, expected) in acts {
+        hold_here(&config("{ http: { path: /healthz } }"), |talk| {
+            talk.checks(1, 0, 0);
+            let upstream = match expected.starts_with("connect_failed") {
+                true => talk.connecting(),
+                false => talk.upstream(),
+            };
+            act(talk, upstream);
+            let checked = talk.checked();
+            let [(1, CheckResult::Failed { reason, is_final: false })] = &checked[..] else {
+                panic!("{expected}: {checked:?}");
+            };
+            assert!(reason.starts_with(expected), "{reason:?} is not {expected:?}");
+        });
+    }
+}
+
+#[test]
+fn the_end_of_an_idle_connection_says_nothing_of_the_endpoint() {
+    hold_here(&config("{ http: { path: /healthz } }"), |talk| {
+        talk.checks(1, 0, 0);
+        let first = talk.upstream();
+        talk.heard(first);
+        talk.says(first, OK);
+        assert_eq!(talk.checked(), [passed(1)]);
+        talk.checks(2, 0, 0);
+        talk.heard(first);
+        talk.breaks(first);
+        let second = talk.upstream();
+        talk.heard(second);
+        talk.says(second, OK);
+        assert_eq!(talk.checked(), [passed(2)]);
+    });
+}
+
+#[test]
+fn a_body_is_looked_at_as_far_as_it_is_kept_and_one_without_end_ends_the_check() {
+    let checks = "{ http: { path: /healthz, body: ready } }";
+    hold_here(&config(checks), |talk| {
+        talk.checks(1, 0, 0);
+        let upstream = talk.upstream();
+        talk.heard(upstream);
+        talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nnot ready!");
+        assert_eq!(talk.checked(), [passed(1)]);
+        talk.checks(2, 0, 0);
+        talk.heard(upstream);
+        talk.says(upstream, OK);
+        assert_eq!(talk.checked(), [failed(2, "the body does not contain \"ready\"")]);
+    });
+    // Byte by byte it would take long.
+    hold(&config("{ http: { path: /healthz } }"), |talk| {
+        if talk.manner() != Manner::Plain {
+            return;
+        }
+        talk.checks(1, 0, 0);
+        let upstream = talk.upstream();
+        talk.heard(upstream);
+        talk.says(upstream, "HTTP/1.1 200 OK\r\n\r\n");
+        talk.says(upstream, "x".repeat(64 * 1_024));
+        assert_eq!(talk.checked(), [passed(1)]);
+        assert!(talk.is_closed(upstream), "the rest is not waited for");
+    });
+}
+
+#[test]
+fn another_port_is_checked_and_requests_never_go_there() {
+    hold_here(&config("{ http: { path: /healthz }, port: 8081 }"), |talk| {
+        talk.checks(1, 0, 0);
+        let checked = talk.upstream();
+        assert_eq!(talk.address(checked).to_string(), "127.0.0.1:8081");
+        talk.heard(checked);
+        talk.says(checked, OK);
+        assert_eq!(talk.checked(), [passed(1)]);
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        assert_ne!(talk.address(upstream).to_string(), "127.0.0.1:8081");
+        talk.heard(upstream);
+        talk.says(upstream, OK);
+        // The next check finds the connection again.
+        talk.checks(2, 0, 0);
+        talk.heard(checked);
+        talk.says(checked, OK);
+        assert_eq!(talk.checked(), [passed(2)]);
+    });
+}
+
+#[test]
+fn a_connection_is_enough_for_tcp_and_bytes_are_compared() {
+    let checks = "{ tcp: {} }, { tcp: { send: 50494e470d0a, expect: [2b504f4e47, 0d0a] } }";
+    hold_here(&config(checks), |talk| {
+        talk.checks(1, 0, 0);
+        let upstream = talk.upstream();
+        assert_eq!(talk.checked(), [passed(1)]);
+        assert!(talk.is_closed(upstream));
+        talk.checks(2, 0, 1);
+        let upstream = talk.upstream();
+        talk.hears(upstream, "PING\r\n");
+        talk.says(upstream, "+PO");
+        assert_eq!(talk.checked(), []);
+        talk.says(upstream, "NG\r\n");
+        assert_eq!(talk.checked(), [passed(2)]);
+        talk.checks(3, 0, 1);
+        let upstream = talk.upstream();
+        talk.says(upstream, "-ERR\r\n");
+        talk.ends(upstream);
+        assert_eq!(talk.checked(), [failed(3, "what was expected did not come")]);
+        talk.checks(4, 0, 1);
+        talk.upstream();
+        talk.passes(Duration::from_millis(1_100));
+        assert_eq!(talk.checked(), [failed(4, "no answer after 1s")]);
+    });
+}
+
+#[test]
+fn no_bound_of_the_cluster_keeps_a_check_from_its_endpoint() {
+    let config = config("{ http: { path: /healthz } }")
+        .replace("    checks:", "    connections_max: 1\n    pending_max: 1\n    checks:");
+    hold_here(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let busy = talk.upstream();
+        talk.heard(busy);
+        talk.checks(1, 1, 0);
+        let upstream = talk.upstream();
+        talk.heard(upstream);
+        talk.says(upstream, OK);
+        assert_eq!(talk.checked(), [passed(1)]);
+        talk.says(busy, OK);
+        talk.hears(client, OK);
+    });
+}
+
+#[test]
+fn an_endpoint_may_say_that_it_is_not_healthy() {
+    let said = "HTTP/1.1 200 OK\r\nX-Envoy-Immediate-Health-Check-Fail: true\r\nContent-Length: 2\r\n\r\nok";
+    hold_here(&config("{ http: { path: /healthz } }"), |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.heard(upstream);
+        talk.says(upstream, said);
+        assert_eq!(talk.failed_themselves(), 1);
+        let endpoint = usize::from(talk.address(upstream).to_string().ends_with('1'));
+        talk.checks(1, endpoint, 0);
+        talk.heard(upstream);
+        talk.says(upstream, said);
+        assert_eq!(talk.failed_themselves(), 0, "the check says so itself");
+        let checked = talk.checked();
+        assert!(
+            matches!(&checked[..], [(1, CheckResult::Failed { is_final: true, .. })]),
+            "{checked:?}"
+        );
+    });
+}
+
+#[test]
+fn what_is_not_known_here_is_undecided() {
+    hold_here(&config("{ http: { path: /healthz } }"), |talk| {
+        talk.checks(1, 0, 3);
+        assert_eq!(talk.checked(), [(1, CheckResult::Undecided)]);
+        talk.drains();
+        talk.checks(2, 0, 0);
+        assert_eq!(talk.checked(), [(2, CheckResult::Undecided)]);
+    });
+}
+
+#[test]
+fn a_check_stays_behind_where_its_connection_moves() {
+    hold(&config("{ http: { path: /healthz } }"), |talk| {
+        if talk.manner() != Manner::Moving {
+            return;
+        }
+        talk.checks(1, 0, 0);
+        talk.upstream();
+        talk.client();
+        assert_eq!(talk.checked(), [(1, CheckResult::Undecided)]);
+    });
+}
+
+fn config_http2(checks: &str) -> String {
+    to_one().replace("endpoints: [", &format!("checks: [{checks}], endpoints: ["))
+}
+
+#[test]
+fn a_check_is_a_stream_beside_those_of_clients() {
+    hold_here(&config_http2("{ http: { path: /healthz } }"), |talk| {
+        talk.checks(1, 0, 0);
+        let mut upstream = Speaker::upstream(talk);
+        upstream.greet(talk);
+        let heard = upstream.hears(talk);
+        assert!(heard.contains("GET /healthz"), "{heard}");
+        upstream.answers(talk, 1, "HTTP/1.1 200 OK\r\n\r\n", true);
+        assert_eq!(talk.checked(), [passed(1)]);
+        let client = talk.client();
+        talk.says(client, GET);
+        let heard = upstream.hears(talk);
+        assert!(heard.contains("GET /"), "{heard}");
+        talk.checks(2, 0, 0);
+        upstream.hears(talk);
+        upstream.resets(talk, 5, wire::h2::ErrorCode::INTERNAL_ERROR);
+        let checked = talk.checked();
+        assert!(matches!(&checked[..], [(2, CheckResult::Failed { .. })]), "{checked:?}");
+        upstream.answers(talk, 3, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", true);
+        assert!(talk.heard(client).starts_with("HTTP/1.1 200"));
+    });
+}
+
+#[test]
+fn a_call_of_the_health_service_has_to_answer_serving() {
+    let serving = [0, 0, 0, 0, 2, 8, 1];
+    let not_serving = [0, 0, 0, 0, 2, 8, 2];
+    hold_here(&config_http2("{ grpc: { service: a.B } }"), |talk| {
+        talk.checks(1, 0, 0);
+        let mut upstream = Speaker::upstream(talk);
+        upstream.greet(talk);
+        let heard = upstream.hears(talk);
+        assert!(heard.contains("POST /grpc.health.v1.Health/Check"), "{heard}");
+        assert!(heard.contains("a.B"), "{heard}");
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/grpc\r\n\r\n";
+        upstream.answers(talk, 1, head, false);
+        upstream.sends(talk, 1, &serving, false);
+        upstream.ends_with(talk, 1, "grpc-status: 0\r\n");
+        assert_eq!(talk.checked(), [passed(1)]);
+        talk.checks(2, 0, 0);
+        upstream.hears(talk);
+        upstream.answers(talk, 3, head, false);
+        upstream.sends(talk, 3, &not_serving, false);
+        upstream.ends_with(talk, 3, "grpc-status: 0\r\n");
+        assert_eq!(talk.checked(), [failed(2, "the service answered NOT_SERVING")]);
+        talk.checks(3, 0, 0);
+        upstream.hears(talk);
+        upstream.answers(
+            talk,
+            5,
+            "HTTP/1.1 200 OK\r\ncontent-type: application/grpc\r\ngrpc-status: 12\r\n\r\n",
+            true,
+        );
+        assert_eq!(talk.checked(), [failed(3, "grpc-status 12")]);
+        talk.checks(4, 0, 0);
+        upstream.hears(talk);
+        upstream.answers(talk, 7, "HTTP/1.1 404 Not Found\r\n\r\n", true);
+        assert_eq!(talk.checked(), [failed(4, "status 404 is no answer of gRPC")]);
+    });
+}

@@ -1,0 +1,115 @@
+//! Health checks, as an operator sees them.
+
+use crate::handover::{Successors, upgraded, with_handover};
+use crate::kit::{Client, Scratch, Strait, get, text, until};
+
+fn config(workers: u32, endpoints: &[String], checks: &str) -> String {
+    format!(
+        "workers: {workers}
+listeners: [{{ name: edge, address: 127.0.0.1:0, routes: all }}]
+routes: [{{ name: all, rules: [{{ match: {{ prefix: / }}, cluster: web }}] }}]
+clusters:
+  - name: web
+    endpoints: {endpoints:?}
+    checks: [{checks}]
+"
+    )
+}
+
+fn state(process: &Strait, endpoint: usize) -> (String, String) {
+    let clusters = process.admin_json("/clusters");
+    let health = &clusters["clusters"][0]["endpoints"][endpoint]["health"];
+    let word = |key: &str| health[key].as_str().unwrap_or_default().to_owned();
+    (word("state"), word("reason"))
+}
+
+/// A service that is a process, and answers with this.
+fn service(address: &str, body: &str) -> Strait {
+    Strait::run(&format!(
+        "listeners: [{{ name: service, address: '{address}', routes: all }}]
+routes: [{{ name: all, rules: [{{ match: {{ prefix: / }}, respond: {{ body: {body} }} }}] }}]
+"
+    ))
+}
+
+#[test]
+fn an_endpoint_that_dies_gets_no_requests_and_gets_them_again_when_it_is_back() {
+    let services = ["one", "two", "three"].map(|name| service("127.0.0.1:0", name));
+    let endpoints = services.each_ref().map(|service| service.listener.to_string());
+    let checks =
+        "{ http: { path: /healthz }, interval: 200ms, interval_quiet: 200ms, unhealthy: 2 }";
+    let mut strait = Strait::run(&config(4, &endpoints, checks));
+    until("the first checks", || {
+        (0..3).all(|place| state(&strait, place).0 == "healthy").then_some(())
+    });
+    let [_one, _two, three] = services;
+    let address = three.listener.to_string();
+    drop(three);
+    until("the verdict", || (state(&strait, 2).0 == "unhealthy").then_some(()));
+    assert_eq!(state(&strait, 2).1, "connect_failed: ECONNREFUSED");
+    strait.wait_for_log("endpoint unhealthy");
+    let mut client = Client::connect(strait.listener);
+    for _ in 0..50 {
+        // A connection each, so that all workers have a part.
+        assert_eq!(get(strait.listener, "/").status, 200);
+        assert_eq!(client.get("/").status, 200);
+    }
+    let metrics = get(strait.admin, "/metrics").text();
+    for sample in [
+        "strait_upstream_endpoints_unhealthy{cluster=\"web\"} 1",
+        "strait_upstream_panic{cluster=\"web\"} 0",
+    ] {
+        assert!(metrics.lines().any(|line| line == sample), "{sample} in {metrics}");
+    }
+    let admin = strait.admin.to_string();
+    let explained = crate::kit::strait(&["explain", "--admin", &admin, "GET", "http://localhost/"]);
+    let explained = text(&explained.stdout);
+    let of_dead = format!("{address} (unhealthy, weight 1, 0.0 % of requests)");
+    assert!(explained.contains(&of_dead), "{explained}");
+    let _back = service(&address, "three");
+    until("the return", || (state(&strait, 2).0 == "healthy").then_some(()));
+    strait.wait_for_log("endpoint healthy");
+    until("a request there", || (get(strait.listener, "/").text() == "three").then_some(()));
+}
+
+#[test]
+fn an_endpoint_that_answers_nothing_is_found_out_and_held_by_none() {
+    let stuck = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let good = service("127.0.0.1:0", "good");
+    let endpoints = [good.listener.to_string(), stuck.local_addr().unwrap().to_string()];
+    let checks = "{ http: { path: / }, interval: 100ms, interval_quiet: 100ms, timeout: 50ms }";
+    let strait = Strait::run(&config(2, &endpoints, checks));
+    until("the verdict", || (state(&strait, 1).0 == "unhealthy").then_some(()));
+    assert_eq!(state(&strait, 1).1, "no answer after 50ms");
+    for _ in 0..50 {
+        assert_eq!(get(strait.listener, "/").text(), "good");
+    }
+    // Each check that found it so has closed its connection.
+    let open = || strait.metric("strait_upstream_connections_active");
+    until("more checks", || (strait.metric("strait_upstream_checks_total") > 20.0).then_some(()));
+    assert!(open() <= 6.0, "{} connections", open());
+}
+
+#[test]
+fn an_endpoint_stays_unhealthy_through_a_handover() {
+    let (good, mut successors) = (service("127.0.0.1:0", "good"), Successors::default());
+    let bad = service("127.0.0.1:0", "bad");
+    let endpoints = [good.listener.to_string(), bad.listener.to_string()];
+    // It would take long to find out again.
+    let checks = "{ http: { path: /, body: good }, interval: 1h, interval_quiet: 1h }";
+    let scratch = Scratch::new();
+    let config = with_handover(&scratch, &config(2, &endpoints, checks), "probation: 1m");
+    let strait = Strait::run_in(scratch, &config);
+    until("the verdict", || (state(&strait, 1).0 == "unhealthy").then_some(()));
+    let since = |strait: &Strait| {
+        strait.admin_json("/clusters")["clusters"][0]["endpoints"][1]["health"]["since"].clone()
+    };
+    let before = since(&strait);
+    upgraded(&strait, &mut successors);
+    assert_eq!(state(&strait, 1).0, "unhealthy");
+    let (before, after) = (before.to_string(), since(&strait).to_string());
+    assert_eq!(before.get(..20), after.get(..20), "to the second: {before} and {after}");
+    for _ in 0..20 {
+        assert_eq!(get(strait.listener, "/").text(), "good");
+    }
+}

@@ -1,0 +1,142 @@
+//! Counted from the health of endpoints: their checks and ejections, of which control knows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{CLUSTERS_MAX, Family, MetricType};
+use crate::events::{CheckCounted, EJECTION_REASONS, EjectionCounted, HealthOfCluster};
+
+/// By cluster. Only the control thread has them, so they are plain numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Health {
+    clusters: BTreeMap<Arc<str>, OfCluster>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct OfCluster {
+    /// Checks that passed, and that failed.
+    checks: [u64; CHECK_RESULTS.len()],
+    unhealthy: u64,
+    ejected: u64,
+    is_panicking: bool,
+    /// By reason.
+    counts: [u64; EJECTION_REASONS.len()],
+    denied: [u64; EJECTION_REASONS.len()],
+}
+
+/// How a check ends, in the order in which they are counted.
+const CHECK_RESULTS: [&str; 2] = ["passed", "failed"];
+
+impl Health {
+    pub(crate) fn check_counted(&mut self, event: CheckCounted) {
+        let [passed, failed] = &mut self.clusters.entry(event.cluster).or_default().checks;
+        let count = if event.has_passed { passed } else { failed };
+        *count = count.saturating_add(1);
+    }
+
+    pub(crate) fn counted(&mut self, event: EjectionCounted) {
+        let EjectionCounted { cluster, kind, is_denied } = event;
+        let cluster = self.clusters.entry(cluster).or_default();
+        let counts = if is_denied { &mut cluster.denied } else { &mut cluster.counts };
+        let counts = EJECTION_REASONS.iter().zip(counts);
+        for (_, count) in counts.filter(|(reason, _)| **reason == kind) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    pub(crate) fn set_clusters(&mut self, clusters: Vec<HealthOfCluster>) {
+        let mut former = std::mem::take(&mut self.clusters);
+        let clusters = clusters.into_iter().map(
+            |HealthOfCluster { cluster, unhealthy, ejected, is_panicking }| {
+                let before = former.remove(&cluster).unwrap_or_default();
+                (cluster, OfCluster { unhealthy, ejected, is_panicking, ..before })
+            },
+        );
+        self.clusters = clusters.collect();
+    }
+
+    /// Counts with their clusters and reasons; those that are 0 too, unless there are many clusters.
+    fn by_reason(
+        &self,
+        counts: impl Fn(&OfCluster) -> &[u64; EJECTION_REASONS.len()],
+    ) -> impl Iterator<Item = (&str, &'static str, u64)> {
+        let has_zeros = self.clusters.len() <= CLUSTERS_MAX;
+        let all = self.clusters.iter().flat_map(move |(cluster, it)| {
+            let counts = EJECTION_REASONS.into_iter().zip(*counts(it));
+            counts.map(move |(reason, count)| (&**cluster, reason, count))
+        });
+        all.filter(move |(.., count)| has_zeros || *count > 0)
+    }
+}
+
+pub(super) static FAMILIES: &[Family] = &[
+    Family {
+        name: "strait_upstream_checks_total",
+        kind: MetricType::Counter,
+        help: "Health checks of endpoints that ended, by how (`checks` of the cluster).",
+        labels: &["cluster", "result"],
+        samples: |view, out| {
+            for (cluster, it) in &view.control.health.clusters {
+                for (result, count) in CHECK_RESULTS.into_iter().zip(it.checks) {
+                    out.number(&[cluster, result], count);
+                }
+            }
+        },
+    },
+    Family {
+        name: "strait_upstream_endpoints_unhealthy",
+        kind: MetricType::Gauge,
+        help: "Endpoints that get no requests since their checks fail, or have not passed yet.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for (cluster, it) in &view.control.health.clusters {
+                out.number(&[cluster], it.unhealthy);
+            }
+        },
+    },
+    Family {
+        name: "strait_upstream_endpoints_ejected",
+        kind: MetricType::Gauge,
+        help: "Endpoints that get no requests since their attempts failed, of clusters with `outlier` or `checks`.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for (cluster, it) in &view.control.health.clusters {
+                out.number(&[cluster], it.ejected);
+            }
+        },
+    },
+    Family {
+        name: "strait_upstream_ejections_total",
+        kind: MetricType::Counter,
+        help: "Ejections of endpoints, by the option of `outlier` that they are for.",
+        labels: &["cluster", "reason"],
+        samples: |view, out| {
+            for (cluster, reason, count) in view.control.health.by_reason(|it| &it.counts) {
+                out.number(&[cluster, reason], count);
+            }
+        },
+    },
+    Family {
+        name: "strait_upstream_ejections_denied_total",
+        kind: MetricType::Counter,
+        help: "Endpoints that would have been ejected, were not as many as `share_max` allows.",
+        labels: &["cluster", "reason"],
+        samples: |view, out| {
+            for (cluster, reason, count) in view.control.health.by_reason(|it| &it.denied) {
+                out.number(&[cluster, reason], count);
+            }
+        },
+    },
+    Family {
+        name: "strait_upstream_panic",
+        kind: MetricType::Gauge,
+        help: "1 while so few endpoints of a cluster with `outlier` or `checks` are left (`panic`) that those that are \
+               ejected or unhealthy get requests too, else 0.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for (cluster, it) in &view.control.health.clusters {
+                out.number(&[cluster], u64::from(it.is_panicking));
+            }
+        },
+    },
+];
