@@ -396,6 +396,7 @@ fn startup<F>(
         },
         pins_workers: options.pin,
         handover: handover(&file.handover, &site.key("handover"), context.findings),
+        state: state_folder(file.state.as_deref(), &site.key("state"), context.findings),
     };
     let Some(former) = context.former else { return asked };
     let mut warn = |site: &Site<'_>| {
@@ -416,6 +417,9 @@ fn startup<F>(
     }
     if asked.handover != former.startup.handover {
         warn(&site.key("handover"));
+    }
+    if asked.state != former.startup.state {
+        warn(&site.key("state"));
     }
     if (asked.workers, asked.pins_workers) != (former.startup.workers, former.startup.pins_workers)
     {
@@ -445,6 +449,20 @@ fn handover(
         probation: file.probation.0,
         users: file.users.as_slice().into(),
     }
+}
+
+/// The folder for what sources gave last, which must not depend on where the process was started.
+fn state_folder(
+    file: Option<&str>,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> Option<Arc<FilePath>> {
+    let path = file?;
+    if !path.starts_with('/') {
+        let hint = "write the whole path, such as /var/lib/strait";
+        site.error(findings, Problem::new("the folder's path begins with /", hint));
+    }
+    Some(FilePath::new(path).into())
 }
 
 /// The names of the admin interface. Each is a whole one: a pattern would let in names that others

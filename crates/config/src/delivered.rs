@@ -23,6 +23,7 @@ use crate::origins::{ResourceKind, ResourceName};
 use crate::resource::{Assignment, RouteConfig, Secret};
 use crate::snapshot::ListenerId;
 
+pub use self::read::holds_key;
 pub(crate) use self::read::{
     Shapes, assignment, cluster, listener, routes, secret, secrets_of_cluster, secrets_of_listener,
 };

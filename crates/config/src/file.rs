@@ -88,6 +88,13 @@ pub struct File {
     /// How host names among endpoints are resolved. Absent: as `/etc/resolv.conf` and `/etc/hosts` say.
     #[serde(default)]
     pub resolvers: Resolvers,
+    /// A folder, such as `/var/lib/strait`, for the last good answers of sources other than files: addresses from DNS, and
+    /// resources that other sources delivered, but for private keys. A start whose sources are silent serves them.
+    /// Each process has a folder of its own, owned by its user with mode 0700, which is made if it is missing. Absent: none
+    /// are kept. Takes a restart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 2))]
+    pub state: Option<String>,
     /// Bounds of the process.
     #[serde(default)]
     pub limits: Limits,

@@ -85,6 +85,7 @@ pub use agreed::{Agreed, AgreedKind, agreed};
 pub use certificates::{CertificateUse, CertificateUser, certificates};
 pub use delivered::{
     RESOURCE_BYTES_MAX, RESOURCES_MAX, Text, UPDATES_WAITING_MAX, Unbound, Update, Verdict,
+    holds_key,
 };
 pub use described::resource;
 pub use effective::{Effective, effective, effective_yaml};
@@ -97,3 +98,4 @@ pub use reference::reference;
 pub use schema::schema;
 pub use secrets::MASK;
 pub use shape::SchemaError;
+pub use xxhash::xxh64;

@@ -260,6 +260,8 @@ pub struct StartupOptions {
     pub pins_workers: bool,
     /// How another process takes this one's place.
     pub handover: HandoverOptions,
+    /// The folder for the last good answers of sources, or none if they are not kept.
+    pub state: Option<Arc<Path>>,
 }
 
 /// How another process takes this one's place.

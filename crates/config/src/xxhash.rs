@@ -11,7 +11,7 @@ const P5: u64 = 0x27d4_eb2f_1656_67c5;
 
 /// The hash of `input` with this seed.
 #[must_use]
-pub(crate) fn xxh64(input: &[u8], seed: u64) -> u64 {
+pub fn xxh64(input: &[u8], seed: u64) -> u64 {
     let (stripes, mut rest) = input.as_chunks::<32>();
     let mut hash = if stripes.is_empty() { seed.wrapping_add(P5) } else { wide(stripes, seed) };
     hash = hash.wrapping_add(input.len() as u64);

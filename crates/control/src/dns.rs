@@ -29,6 +29,7 @@ use self::failure::Failure;
 use self::round::{Found, resolve};
 use self::system::{Paths, System};
 use crate::clock;
+use crate::last_good::{self, KeptAnswer, NameKey};
 
 /// Rounds that run at a time, each with two sockets or, in mode `srv`, some more.
 const ROUNDS_AT_ONCE: usize = 64;
@@ -84,6 +85,8 @@ pub(crate) struct Status {
     answer: Option<DnsAnswer>,
     /// Wall-clock time, ns.
     answered_at: u64,
+    /// Whether a former process was answered, and this one was not.
+    is_restored: bool,
     /// Addresses of the answer that are not used.
     dropped: usize,
     /// When it is asked for next; monotonic time, ns.
@@ -99,6 +102,11 @@ pub(crate) type Known = BTreeMap<Arc<DnsName>, Status>;
 pub(crate) type Change = (Arc<DnsName>, Option<DnsAnswer>);
 
 impl DnsReport {
+    /// Which name it is of.
+    pub(crate) const fn name(&self) -> &Arc<DnsName> {
+        &self.name
+    }
+
     /// Why there was no answer, if there was none.
     pub(crate) fn failure(&self) -> Option<&'static str> {
         self.result.as_ref().err().map(Failure::word)
@@ -186,6 +194,28 @@ impl Dns {
         self.names.insert(name, Followed { status, task, abort });
     }
 
+    /// Takes what a former process was answered for what a name stands for, until there is an answer.
+    pub(crate) fn restore(&mut self, name: &Arc<DnsName>, kept: &KeptAnswer) -> Option<Change> {
+        let mut status = self.names.get(name)?.status.clone();
+        let (age, addresses) = (last_good::age(kept.at), kept.endpoints.len());
+        let reason = self.reason(name);
+        if self.lines.has_room() {
+            tracing::warn!(
+                %name,
+                %reason,
+                ?age,
+                addresses,
+                "no answer of DNS: the addresses that `state` has serve until there is one"
+            );
+        }
+        status.answer = Some(Arc::clone(&kept.endpoints));
+        status.answered_at = kept.at;
+        status.is_restored = true;
+        // Its task begins anew, and knows them.
+        self.start(Arc::clone(name), status, Duration::ZERO);
+        Some((Arc::clone(name), Some(Arc::clone(&kept.endpoints))))
+    }
+
     /// Takes note of a round. Returns what the name stands for, if that is new.
     pub(crate) fn on_report(&mut self, report: DnsReport) -> Option<Change> {
         let DnsReport { name, result, wait, task } = report;
@@ -207,6 +237,16 @@ impl Dns {
         self.names.get(name).is_some_and(|followed| followed.status.answer.is_some())
     }
 
+    /// Whether the last question about a name failed.
+    pub(crate) fn has_failed(&self, name: &DnsName) -> bool {
+        self.names.get(name).is_some_and(|followed| followed.status.failure.is_some())
+    }
+
+    /// What a name stands for, and since when, if DNS has said so.
+    pub(crate) fn answer(&self, name: &DnsName) -> Option<KeptAnswer> {
+        self.names.get(name)?.status.kept()
+    }
+
     /// Why a name has no answer yet.
     pub(crate) fn reason(&self, name: &DnsName) -> String {
         let failure = self.names.get(name).and_then(|followed| followed.status.failure.as_ref());
@@ -216,9 +256,15 @@ impl Dns {
         }
     }
 
+    /// The names that are followed.
+    pub(crate) fn keys(&self) -> BTreeSet<NameKey> {
+        self.names.keys().map(|name| NameKey::from(&**name)).collect()
+    }
+
     /// How many names are in which state.
     pub(crate) fn states(&self) -> BTreeMap<&'static str, u64> {
-        let mut states = BTreeMap::from(["fresh", "stale", "failed", "waiting"].map(|it| (it, 0)));
+        let states = ["fresh", "stale", "restored", "failed", "waiting"].map(|it| (it, 0));
+        let mut states = BTreeMap::from(states);
         for followed in self.names.values() {
             *states.entry(followed.status.state()).or_default() += 1;
         }
@@ -233,7 +279,12 @@ impl Dns {
                 Some((failure, ..)) => failure.to_string(),
                 None => "not answered yet".to_owned(),
             };
-            format!("host name {name}: {}, {reason}", followed.status.state())
+            let status = &followed.status;
+            if status.is_restored {
+                let age = last_good::age(status.answered_at);
+                return format!("host name {name}: restored, answered {age:?} ago, {reason}");
+            }
+            format!("host name {name}: {}, {reason}", status.state())
         });
         lines.collect()
     }
@@ -251,9 +302,18 @@ impl Status {
         self.answer.is_some()
     }
 
+    /// What it stands for.
+    pub(crate) fn kept(&self) -> Option<KeptAnswer> {
+        Some(KeptAnswer { endpoints: Arc::clone(self.answer.as_ref()?), at: self.answered_at })
+    }
+
     fn on_found(&mut self, name: &DnsName, found: Found, lines: &mut Lines) -> Option<DnsAnswer> {
         let Found { endpoints, dropped, .. } = found;
-        if self.failure.take().is_some() && lines.has_room() {
+        let (is_restored, had_failed) =
+            (std::mem::take(&mut self.is_restored), self.failure.take().is_some());
+        if is_restored && lines.has_room() {
+            tracing::info!(%name, "DNS answers: what `state` had serves no longer");
+        } else if had_failed && lines.has_room() {
             tracing::info!(%name, "DNS answers again");
         }
         if dropped > 0 && dropped != self.dropped && lines.has_room() {
@@ -299,6 +359,7 @@ impl Status {
 
     const fn state(&self) -> &'static str {
         match (&self.answer, &self.failure) {
+            (Some(_), _) if self.is_restored => "restored",
             (None, None) => "waiting",
             (None, Some(_)) => "failed",
             (Some(_), Some(_)) => "stale",

@@ -25,6 +25,7 @@ mod files;
 mod handover;
 mod handover_report;
 mod health;
+mod last_good;
 mod log_output;
 mod log_writer;
 mod memory;

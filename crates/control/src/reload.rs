@@ -18,6 +18,7 @@ use crate::clock;
 use crate::dns::{Change, Known};
 use crate::expiry::Expiry;
 use crate::files::{EndpointFiles, Files, Seen, Stamp, State, is_starved};
+use crate::last_good::LastGood;
 use crate::log_output::{LogOutput, OpenError};
 use crate::names::names_after;
 use crate::workers::BindFailure;
@@ -48,6 +49,8 @@ pub struct ConfigFile<F> {
     names: Arc<Names>,
     /// The host names of the snapshot that was kept first, and what was known of them then.
     known: Known,
+    /// What a former process left in the folder `state`.
+    last_good: LastGood,
     loader: Loader<F>,
 }
 
@@ -259,6 +262,7 @@ impl<F> ConfigFile<F> {
             is_log_starved: false,
             names: Arc::default(),
             known: Known::default(),
+            last_good: LastGood::default(),
             loader,
         }
     }
@@ -461,6 +465,20 @@ impl<F> ConfigFile<F> {
     /// What is known of host names from now on, for who goes on from there.
     pub(crate) fn set_known(&mut self, known: Known) {
         self.known = known;
+    }
+
+    pub(crate) fn set_last_good(&mut self, last_good: LastGood) {
+        self.last_good = last_good;
+    }
+
+    /// What a former process left in the folder `state`, if that was read.
+    pub(crate) const fn last_good(&self) -> &LastGood {
+        &self.last_good
+    }
+
+    /// The same, once.
+    pub(crate) fn take_last_good(&mut self) -> LastGood {
+        std::mem::take(&mut self.last_good)
     }
 
     /// Lets what was loaded last of files of endpoints count.

@@ -48,11 +48,13 @@ use crate::workers::{BindFailure, Report, Workers};
 mod carried;
 mod deliveries;
 mod handover;
+mod kept;
 mod moves;
 mod pages;
 
 use self::deliveries::Deliveries;
 use self::handover::{AdminHandles, Handing};
+use self::kept::Kept;
 use self::moves::{Ended, Moves};
 
 /// Queries of the admin interface that wait.
@@ -231,6 +233,7 @@ struct Running<W: Workers> {
     descriptors_warned_at: Option<u64>,
     overflows: Overflows,
     health: Health,
+    kept: Kept,
     moves: Moves,
     handover_report: HandoverReport,
     memory: MemoryRelease,
@@ -309,9 +312,12 @@ impl<W: Workers> Running<W> {
             }
         }
         let loaded_at = clock::wall_ns();
+        let last_good = config.take_last_good();
         let (builder, built) = Builder::start(config)?;
         let Accepted { snapshot, warnings, known, wanted, endpoint_files, duration, .. } = first;
-        let (deliveries, delivered) = Deliveries::start(parts.sources, wanted);
+        let (kept, restored) =
+            Kept::start(&snapshot.startup, last_good, &known, &parts.sources, parts.is_taking_over);
+        let (deliveries, delivered) = Deliveries::start(parts.sources, wanted, restored);
         let (mut dns, resolved) = Dns::new(snapshot.resolvers.clone());
         let host_names = known.keys().cloned().collect();
         let unanswered = known.iter().filter(|(_, status)| !status.is_answered());
@@ -369,6 +375,7 @@ impl<W: Workers> Running<W> {
             descriptors_warned_at: None,
             overflows: Overflows::default(),
             health,
+            kept,
             moves: Moves::default(),
             handover_report: HandoverReport::default(),
             memory: MemoryRelease::default(),
@@ -431,6 +438,8 @@ impl<W: Workers> Running<W> {
         for admin in std::mem::take(&mut self.admin) {
             admin.close().await;
         }
+        self.hold_kept();
+        self.kept.close().await;
         self.log.close().await;
         if outcome == Outcome::Drained {
             tracing::info!("drained");
@@ -474,11 +483,7 @@ impl<W: Workers> Running<W> {
                 self.report_reloaded();
                 self.begin_when_read();
             }
-            Event::Resolved(report) => {
-                self.count_answer(SourceKind::Dns, ResourceKind::Assignment, report.failure());
-                let change = self.config.dns.on_report(report);
-                self.note_answers(change);
-            }
+            Event::Resolved(report) => self.on_resolved(report),
             Event::Delivered(delivery) => self.on_delivery(delivery),
             Event::Report(report) => self.on_report(report),
             Event::Query(query) => self.on_query(query),
@@ -503,6 +508,7 @@ impl<W: Workers> Running<W> {
                 self.end_waits();
                 self.hand_deliveries();
                 self.hand_answers();
+                self.hold_kept();
                 self.report_alive();
                 self.drain_after_delay();
                 self.rebalance();
@@ -903,7 +909,9 @@ impl<W: Workers> Running<W> {
         let names = self.config.dns.states().into_iter().map(|it| (SourceKind::Dns, it));
         let all = files.into_iter().chain(names);
         let all = all.map(|(source, (state, count))| SourceResources { source, state, count });
+        let all = all.chain(self.kept.restored());
         self.collector.source_resources(all.collect());
+        self.kept.count(&mut self.collector);
         self.collector.config_resources(self.config.resources());
         self.health.gauge(&self.config.snapshot, &mut self.collector);
     }
@@ -926,6 +934,7 @@ impl<W: Workers> Running<W> {
     /// Has these names asked for and no others.
     fn follow_names(&mut self, names: &BTreeSet<Arc<DnsName>>) {
         let gone = self.config.dns.follow(names);
+        self.forget_answers(&gone);
         self.note_answers(gone);
     }
 

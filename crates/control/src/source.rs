@@ -25,6 +25,11 @@ pub trait Source: fmt::Debug + Send {
     /// Follows these no more.
     fn unsubscribe(&mut self, names: &[ResourceName]);
 
+    /// Takes note of resources that serve because a former process accepted them from this source, and left them in the
+    /// folder `state`. Called at most once, before [`Self::next`]. What differs from them is what is new to say: others,
+    /// and those that are gone. The first batch, which may be empty, confirms those that it does not name.
+    fn on_restored(&mut self, resources: &[Update]);
+
     /// Waits for what is new: versions of resources, and resources that are gone. May be dropped and called again.
     /// Never is a source asked before it has the verdicts about what it said last.
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Vec<Update>> + Send + '_>>;
@@ -40,6 +45,8 @@ pub(crate) struct Delivery {
     pub(crate) source: &'static str,
     pub(crate) updates: Vec<Update>,
     pub(crate) verdicts: oneshot::Sender<Vec<Verdict>>,
+    /// Whether it is from the folder `state`, and not from the source itself.
+    pub(crate) is_restored: bool,
 }
 
 /// The sources at work.
@@ -55,15 +62,26 @@ pub(crate) struct Following {
 const LATE_MAX: usize = 1024;
 
 impl Following {
-    /// Starts a task for each source; they end with this. Deliveries come from the receiver.
-    pub(crate) fn start(sources: Vec<Box<dyn Source>>) -> (Self, mpsc::Receiver<Delivery>) {
+    /// Starts a task for each source, which first delivers what `restored` has of it; they end with this. Deliveries
+    /// come from the receiver.
+    pub(crate) fn start(
+        sources: Vec<Box<dyn Source>>,
+        mut restored: BTreeMap<Arc<str>, Vec<Update>>,
+    ) -> (Self, mpsc::Receiver<Delivery>) {
         let (wanted, _) = watch::channel(Arc::default());
         let (deliveries, delivered) = mpsc::channel(sources.len().max(1));
         let mut late = BTreeMap::new();
         for source in sources {
             let (sender, verdicts) = mpsc::channel(LATE_MAX);
             late.insert(source.name(), sender);
-            tokio::spawn(follow(source, wanted.subscribe(), verdicts, deliveries.clone()));
+            let restored = restored.remove(source.name()).unwrap_or_default();
+            let (wanted, deliveries) = (wanted.subscribe(), deliveries.clone());
+            tokio::spawn(async move {
+                let mut source = source;
+                if restore(&mut *source, restored, &deliveries).await.is_some() {
+                    follow(source, wanted, verdicts, deliveries).await;
+                }
+            });
         }
         (Self { wanted, late }, delivered)
     }
@@ -84,6 +102,29 @@ impl Following {
         let _ = sender.try_send(verdict);
         Some(name)
     }
+}
+
+/// Delivers what the folder `state` has of a source. None once the process ends.
+async fn restore(
+    source: &mut dyn Source,
+    restored: Vec<Update>,
+    deliveries: &mpsc::Sender<Delivery>,
+) -> Option<()> {
+    if restored.is_empty() {
+        return Some(());
+    }
+    let (verdicts, said) = oneshot::channel();
+    let updates = restored.clone();
+    let delivery = Delivery { source: source.name(), updates, verdicts, is_restored: true };
+    deliveries.send(delivery).await.ok()?;
+    let accepted = said.await.ok()?;
+    let accepted = accepted.iter().filter(|verdict| verdict.refused.is_none());
+    let accepted: BTreeSet<_> = accepted.map(|verdict| &verdict.name).collect();
+    let name = |update: &Update| ResourceName::new(update.kind, &update.name);
+    let mut restored = restored;
+    restored.retain(|update| accepted.contains(&name(update)));
+    source.on_restored(&restored);
+    Some(())
 }
 
 async fn follow(
@@ -113,7 +154,7 @@ async fn follow(
             updates = source.next() => updates,
         };
         let (verdicts, said) = oneshot::channel();
-        let delivery = Delivery { source: name, updates, verdicts };
+        let delivery = Delivery { source: name, updates, verdicts, is_restored: false };
         if deliveries.send(delivery).await.is_err() {
             return;
         }

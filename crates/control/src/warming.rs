@@ -12,7 +12,8 @@ use config::snapshot::{DnsName, Resolvers};
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::dns::Dns;
+use crate::dns::{Change, Dns};
+use crate::last_good::LastGood;
 use crate::reload::{Candidate, ConfigFile, Refused};
 use crate::signals::{Asked, Signals};
 
@@ -23,6 +24,10 @@ use self::pages::EarlyPages;
 
 /// Names that a line of the log lists.
 const NAMES_MAX: usize = 5;
+
+/// How long a start waits for DNS before it takes what `state` has. A server that is well answers sooner, and what a
+/// former process was answered may be out of date.
+const RESTORE_AFTER: Duration = Duration::from_secs(1);
 
 /// Since when first answers are waited for; monotonic time, ns.
 #[derive(Debug, Default)]
@@ -76,6 +81,27 @@ impl Warming {
     /// Whether a configuration waits.
     pub(crate) const fn is_holding(&self) -> bool {
         self.held.is_some()
+    }
+
+    /// Takes what `last_good` has for the names that are waited for, if DNS failed, or is silent for too long.
+    fn restore(&self, last_good: &LastGood, dns: &mut Dns) -> Vec<Change> {
+        let Some((names, timeout)) = &self.held else { return Vec::new() };
+        let now = clock::monotonic_ns();
+        let wait = if timeout.is_zero() { RESTORE_AFTER } else { RESTORE_AFTER.min(*timeout) };
+        let wait_ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+        let is_late = |name: &Arc<DnsName>| {
+            self.since.get(name).is_some_and(|since| now.saturating_sub(*since) >= wait_ns)
+        };
+        let mut changes = Vec::new();
+        for name in names {
+            if let Some(kept) = last_good.answer(name)
+                && !dns.is_answered(name)
+                && (dns.has_failed(name) || is_late(name))
+            {
+                changes.extend(dns.restore(name, kept));
+            }
+        }
+        changes
     }
 
     /// Whether what a configuration waited for is there, or will not be waited for any longer.
@@ -136,7 +162,7 @@ pub enum WarmingError {
 
 impl<F: Send + Sync + 'static> ConfigFile<F> {
     /// Waits for the first answers to the names in `candidate`, if there are any without, and loads again
-    /// with these. To be called before anything is served; the admin interface answers meanwhile.
+    /// with these, or with what `state` has, which is read here. To be called before anything is served; the admin interface answers meanwhile.
     ///
     /// # Errors
     ///
@@ -146,6 +172,9 @@ impl<F: Send + Sync + 'static> ConfigFile<F> {
         candidate: Candidate<F>,
         admin: &EarlyAdmin<'_>,
     ) -> Result<Candidate<F>, WarmingError> {
+        if let Some(folder) = &candidate.snapshot().startup.state {
+            self.set_last_good(LastGood::read(folder));
+        }
         if candidate.unanswered().is_empty() {
             return Ok(candidate);
         }
@@ -171,7 +200,11 @@ impl<F: Send + Sync + 'static> ConfigFile<F> {
         while warming.holds(candidate.unanswered(), &candidate.snapshot().resolvers) {
             dns.set_resolvers(&candidate.snapshot().resolvers);
             let mut changes = dns.follow(&candidate.host_names());
-            while !warming.is_over(&dns) {
+            loop {
+                changes.extend(warming.restore(self.last_good(), &mut dns));
+                if warming.is_over(&dns) {
+                    break;
+                }
                 tokio::select! {
                     Some(report) = reports.recv() => changes.extend(dns.on_report(report)),
                     asked = signals.next() => match asked {

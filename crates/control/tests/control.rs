@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -11,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use config::checks::CheckTask;
 use config::snapshot::{Address, ClusterId, EndpointId, Id, ListenerId, Snapshot};
-use config::{FilterKinds, Loader};
+use config::{FilterKinds, Loader, ResourceName, Update, Verdict};
 use control::{
     AdminSocket, Answerers, BindFailure, Bound, ConfigFile, ConnectionId, ConnectionRow,
-    ConnectionSide, ConnectionWork, Control, Described, ExplainRequest, ExplainStep, HandoverStep,
-    LogWriter, Moved, NotMoved, Outcome, Parts, Question, Report, ServiceManager, Source, Workers,
+    ConnectionSide, ConnectionWork, Control, Described, EarlyAdmin, ExplainRequest, ExplainStep,
+    HandoverStep, LogWriter, Moved, NotMoved, Outcome, Parts, Question, Report, ServiceManager,
+    Source, Workers,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use telemetry::{Collector, LogReader};
@@ -177,6 +179,7 @@ impl Running {
 
     fn start_with(mut config: ConfigFile<()>, sources: Vec<Box<dyn Source>>) -> Self {
         let candidate = config.load().unwrap();
+        let candidate = config.warm(candidate, &EarlyAdmin::default()).unwrap();
         let mut first = config.keep(candidate);
         let (noted, refuses): (Arc<Mutex<Vec<_>>>, Arc<AtomicBool>) = Default::default();
         let holds_moves = Arc::new(AtomicBool::default());
@@ -844,11 +847,18 @@ struct WithFolder {
 }
 
 impl WithFolder {
+    fn path(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("strait-control-{name}-{}", std::process::id()))
+    }
+
     fn start(name: &str, text: String) -> Self {
-        let name = format!("strait-control-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = Self::path(name);
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).unwrap();
+        Self::start_at(path, text)
+    }
+
+    fn start_at(path: PathBuf, text: String) -> Self {
         let file = path.join("strait.conf");
         std::fs::write(&file, text).unwrap();
         let mut config = ConfigFile::new(&file, loader());
@@ -1068,6 +1078,125 @@ fn a_source_hears_later_that_what_it_delivered_does_not_go_with_what_came() {
     let shown = folder.running.ask("GET", "/config?resource=listener/rim");
     assert!(shown.contains("\"state\": \"refused\"") && !shown.contains("effective"), "{shown}");
     folder.end();
+}
+
+/// A source by the name of the folder that says nothing.
+#[derive(Debug)]
+struct Silent(Arc<Mutex<Vec<String>>>);
+
+impl Source for Silent {
+    fn name(&self) -> &'static str {
+        "folder"
+    }
+
+    fn subscribe(&mut self, _: &[ResourceName]) {}
+
+    fn unsubscribe(&mut self, _: &[ResourceName]) {}
+
+    fn on_restored(&mut self, resources: &[Update]) {
+        let names = resources.iter().map(|it| format!("{}/{}", it.kind.word(), it.name));
+        let names = names.collect::<Vec<_>>().join(" ");
+        self.0.lock().unwrap().push(format!("restored: {names}"));
+    }
+
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Vec<Update>> + Send + '_>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn on_verdict(&mut self, _: &Verdict) {}
+}
+
+#[test]
+fn what_a_source_delivered_serves_after_a_restart_until_it_says_otherwise() {
+    let web = |port: u16| format!("{{ name: web, endpoints: ['10.0.0.1:{port}'] }}");
+    let begin = |name: &str| {
+        let path = WithFolder::path(name);
+        let state = path.join("state");
+        let text = CONFIG.replace("respond: {}", "cluster: web");
+        (format!("{text}state: {}\n", state.display()), state.join("last-good"), path)
+    };
+    let (text, kept, path) = begin("state");
+    let folder = WithFolder::start("state", text.clone());
+    folder.write("cluster.web", &web(80));
+    folder.hears("cluster/web 1: accepted");
+    folder.write("cluster.api", "{ name: api, endpoints: ['10.0.0.2:80'] }");
+    folder.write("cluster.bad", "{ name: bad, endpoints: ['10.0.0.2:0'] }");
+    let indented = |pem: &str| pem.trim().replace('\n', "\n  ");
+    let (site, key) = (indented(certificate::SITE), indented(certificate::SITE_KEY));
+    let secret = format!("name: site\nchain: |\n  {site}\nkey: |\n  {key}\n");
+    folder.write("secret.site", &secret);
+    folder.write("secret.trust", &format!("name: trust\nca: |\n  {site}\n"));
+    for name in ["cluster/api", "secret/site", "secret/trust"] {
+        until(name, || {
+            let heard = folder.heard.lock().unwrap();
+            heard.iter().any(|it| it.starts_with(name) && it.ends_with(": accepted"))
+        });
+    }
+    folder.hears("cluster/bad");
+    // Nothing of the process is waited for: what was accepted last is written at its end.
+    assert_eq!(folder.running.end(), Outcome::Drained);
+    let names = |kept: &Path| -> Vec<String> {
+        let text = read(kept);
+        let content = text.split_once('\n').unwrap().1;
+        let content: serde_json::Value = serde_json::from_str(content).unwrap();
+        let resources = content["resources"].as_array().unwrap().clone();
+        resources.iter().map(|it| it["resource"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&kept), ["cluster/api", "cluster/web", "secret/trust"]);
+    assert!(!read(&kept).contains("PRIVATE KEY"), "keys are not kept");
+
+    // The source is silent.
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+    let mut config = ConfigFile::new(&path.join("strait.conf"), loader());
+    config.expect_sources();
+    let running = Running::start_with(config, vec![Box::new(Silent(Arc::clone(&heard)))]);
+    running.report(Report::Started { worker: 0 });
+    running.report(Report::Started { worker: 1 });
+    running.wait_for("version 2, 0 listeners removed");
+    let shown = running.ask("GET", "/config?resource=cluster/web");
+    assert!(shown.contains("10.0.0.1:80") && shown.contains("\"state\": \"active\""), "{shown}");
+    let expected = "restored: cluster/api cluster/web secret/trust";
+    until(expected, || heard.lock().unwrap().iter().any(|it| it == expected));
+    let metrics = running.ask("GET", "/metrics");
+    let restored = "strait_source_resources{source=\"folder\",state=\"restored\"}";
+    assert!(metrics.contains(&format!("{restored} 3\n")), "{metrics}");
+    let ready = running.ask("GET", "/ready?verbose");
+    assert!(ready.contains("source folder: silent, 3 restored, accepted "), "{ready}");
+    let sources = running.ask("GET", "/sources");
+    assert!(sources.contains("\"folder\": \"/") && sources.contains("\"last_error\": null"));
+    assert_eq!(running.end(), Outcome::Drained);
+    assert_eq!(names(&kept).len(), 3, "it is not less after a start without the source");
+
+    // It speaks, and one has gone meanwhile.
+    std::fs::remove_file(path.join("cluster.api.yaml")).unwrap();
+    std::fs::remove_file(path.join("cluster.bad.yaml")).unwrap();
+    std::fs::write(path.join("cluster.web.yaml"), web(81)).unwrap();
+    let folder = WithFolder::start_at(path.clone(), text);
+    folder.hears(expected);
+    folder.hears("cluster/web 1: accepted");
+    folder.hears("cluster/api 1: accepted");
+    let shown = folder.running.ask("GET", "/config?resource=cluster/web");
+    assert!(shown.contains("10.0.0.1:81"), "{shown}");
+    assert!(folder.running.ask("GET", "/config?resource=cluster/api").contains("404"));
+    until("the end of what was restored", || {
+        !folder.running.ask("GET", "/metrics").contains(restored)
+    });
+    assert!(!folder.running.ask("GET", "/ready?verbose").contains("restored"));
+    assert_eq!(folder.running.end(), Outcome::Drained);
+    assert_eq!(names(&kept), ["cluster/web", "secret/trust"]);
+
+    // The file has one of them by now.
+    let text =
+        format!("{CONFIG}clusters:\n  - {}\nstate: {}\n", web(82), path.join("state").display());
+    std::fs::write(path.join("strait.conf"), text).unwrap();
+    let mut config = ConfigFile::new(&path.join("strait.conf"), loader());
+    config.expect_sources();
+    let running = Running::start_with(config, vec![Box::new(Silent(heard))]);
+    until("the others", || running.ask("GET", "/metrics").contains(&format!("{restored} 1\n")));
+    assert!(running.ask("GET", "/config?resource=cluster/web").contains("10.0.0.1:82"));
+    assert_eq!(running.end(), Outcome::Drained);
+    assert_eq!(names(&kept), ["secret/trust"]);
+    std::fs::remove_dir_all(&path).unwrap();
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::emitter::CounterSource;
 use crate::events::{
     AccessLogWriteFailed, CertificateInUse, CheckCounted, ConfigAccepted, ConfigRejected,
     ConfigResources, ConnectionMoved, EjectionCounted, HandoverEnded, HealthOfCluster, LabelId,
-    SourceAnswered, SourceResources,
+    SourceAnswered, SourceResources, StateWrites,
 };
 use crate::former::Former;
 use crate::metrics::config::ControlCounters;
@@ -185,6 +185,11 @@ impl Collector {
     /// See [`HandoverEnded`].
     pub fn handover_ended(&mut self, event: &HandoverEnded) {
         self.readings.control.handover_ended(event);
+    }
+
+    /// See [`StateWrites`].
+    pub const fn state_writes(&mut self, writes: StateWrites) {
+        self.readings.control.state_writes(writes);
     }
 
     /// See [`AccessLogWriteFailed`].

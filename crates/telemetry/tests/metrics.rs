@@ -10,8 +10,9 @@ use telemetry::events::{
     AccessLogWriteFailed, CertificateInUse, CheckCounted, ClusterGauges, ConfigAccepted,
     ConfigRejected, ConnectionClosed, ConnectionOpened, ConnectionRefused, EjectionCounted,
     ExchangeFinished, ExchangeStarted, GrpcCall, HealthOfCluster, LabelId, ListenerGauges,
-    SourceAnswered, SourceKind, SourceResources, Stages, TunnelStarted, UpstreamClosed,
-    UpstreamConnectFailed, UpstreamConnected, UpstreamPaused, UpstreamRetried, WorkerGauges,
+    SourceAnswered, SourceKind, SourceResources, Stages, StateWrites, TunnelStarted,
+    UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamPaused, UpstreamRetried,
+    WorkerGauges,
 };
 use telemetry::{
     ClusterTotals, Collector, Emitter, EndpointName, ListenerTotals, Names, ProcessFacts,
@@ -184,6 +185,7 @@ fn everything(emitter: &mut Emitter, collector: &mut Collector) {
     }
     let stale = SourceResources { source: SourceKind::Dns, state: "stale", count: 1 };
     collector.source_resources(vec![stale]);
+    collector.state_writes(StateWrites { written: 3, failed: 2, bytes: 400, at: 5_000_000_000 });
     collector.access_log_write_failed(&AccessLogWriteFailed { lines: 6 });
     let certificate = CertificateInUse {
         listener: "edge".into(),
@@ -221,6 +223,10 @@ fn each_event_is_counted_where_it_belongs() {
                 "1",
             ),
             ("strait_source_resources{source=\"dns\",state=\"stale\"}", "1"),
+            ("strait_state_writes_total", "3"),
+            ("strait_state_write_failures_total", "2"),
+            ("strait_state_bytes", "400"),
+            ("strait_state_last_write_timestamp_seconds", "5"),
             ("strait_source_last_answer_timestamp_seconds{source=\"dns\"}", "2.5"),
             ("strait_exchanges_started_total{listener=\"edge\"}", "4"),
             ("strait_exchanges_finished_total{listener=\"edge\"}", "3"),

@@ -23,6 +23,7 @@ pub(super) fn sections(file: &file::File, started: Option<&file::File>) -> Arc<f
         admin: started.admin.clone(),
         workers: file::Workers::Options(started.workers.options()),
         handover: started.handover.clone(),
+        state: started.state.clone(),
         rebalance: file.rebalance,
         runtime: file.runtime.clone(),
         listeners: Vec::new(),

@@ -45,6 +45,11 @@ impl<'t> Masked<'t> {
         Self { original, keys, text }
     }
 
+    /// Whether there is a key in it.
+    pub(super) const fn has_keys(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
     /// What a scalar of the masked text is in the original.
     pub(super) fn fill(&self, scalar: &str) -> Zeroizing<Vec<u8>> {
         // A character for each: it does not grow, and so is not copied.

@@ -12,7 +12,7 @@ use crate::file::delivered::{Assignment, RouteConfig, Secret};
 use crate::file::tls::CertificateFiles;
 use crate::findings::{Findings, Path, Problem};
 use crate::origins::{ResourceKind, ResourceName};
-use crate::resource;
+use crate::resource::{self, SecretPart};
 use crate::shape::{self, SchemaError, Shape, schema_of};
 use crate::tree::{self, Node, Site};
 
@@ -164,6 +164,18 @@ pub(crate) fn secret(
     }
     let parts = [&file.chain, &file.key, &file.ca, &file.crl];
     Some(resource::Secret::new(parts.map(|part| Some(masked.fill(part.as_ref()?)))))
+}
+
+/// Whether the text of a secret has a private key in it, or cannot be read.
+#[must_use]
+pub fn holds_key(text: &str) -> bool {
+    let masked = Masked::new(text);
+    if masked.has_keys() {
+        return true;
+    }
+    let mut findings = Findings::new("", text);
+    let root = tree::read(text, EMPTY_HINT, &mut findings);
+    root.is_none_or(|root| root.find(SecretPart::Key.key()).is_some())
 }
 
 /// The secrets that a cluster names.

@@ -722,6 +722,15 @@ fn a_listener_cannot_have_the_address_that_the_admin_interface_keeps_until_a_res
 }
 
 #[test]
+fn the_folder_for_state_does_not_depend_on_where_the_process_is_started() {
+    let found = errors(&format!("state: var/lib/strait\n{SAMPLE}"));
+    let [found] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((found.path.as_str(), found.line, found.column), ("state", 1, 8));
+    assert_eq!(found.hint, "write the whole path, such as /var/lib/strait");
+    assert_eq!(errors(&format!("state: /var/lib/strait\n{SAMPLE}")), []);
+}
+
+#[test]
 fn hosts_that_two_route_tables_claim_name_both() {
     check(&[
         (

@@ -49,6 +49,7 @@ fn the_shop_becomes_what_its_file_says() {
                 probation: Duration::from_secs(30),
                 users: Arc::new([]),
             },
+            state: None,
         }
     );
     let listener = &snapshot.listeners[0];
@@ -189,7 +190,7 @@ fn what_takes_a_restart_stays_with_a_warning() {
     let before = load(&mut loader, SHOP);
     let text = SHOP
         .replace("127.0.0.1:9901", "127.0.0.1:9902, hosts: [a.example], metrics: '127.0.0.1:9903'")
-        .replace("workers: 1", "workers: { count: 2, pin: true }");
+        .replace("workers: 1", "workers: { count: 2, pin: true }\nstate: /var/lib/strait");
     let after = load(&mut loader, &text);
     assert_eq!(after.startup, before.startup);
     let warned: Vec<_> =
@@ -200,7 +201,8 @@ fn what_takes_a_restart_stays_with_a_warning() {
             ("admin.address", 6, 19),
             ("admin.hosts", 6, 42),
             ("admin.metrics", 6, 64),
-            ("workers", 7, 10)
+            ("workers", 7, 10),
+            ("state", 8, 8)
         ]
     );
     load(&mut loader, SHOP);

@@ -57,7 +57,12 @@ struct Question {
 
 #[derive(Debug)]
 enum Asked {
-    Updates { source: &'static str, updates: Vec<Update>, reply: oneshot::Sender<Vec<Verdict>> },
+    Updates {
+        source: &'static str,
+        updates: Vec<Update>,
+        reply: oneshot::Sender<Vec<Verdict>>,
+        is_restored: bool,
+    },
     Waited(BTreeSet<ResourceName>),
 }
 
@@ -72,12 +77,13 @@ struct Wait {
 }
 
 impl Deliveries {
-    /// Starts the sources, which get what is wanted.
+    /// Starts the sources, which get what is wanted. What the folder `state` has of them comes first.
     pub(super) fn start(
         sources: Vec<Box<dyn Source>>,
         wanted: BTreeSet<ResourceName>,
+        restored: BTreeMap<Arc<str>, Vec<Update>>,
     ) -> (Self, mpsc::Receiver<Delivery>) {
-        let (following, delivered) = Following::start(sources);
+        let (following, delivered) = Following::start(sources, restored);
         following.want(wanted.clone());
         let deliveries = Self {
             following,
@@ -205,8 +211,8 @@ impl<W: Workers> Running<W> {
     }
 
     pub(super) fn on_delivery(&mut self, delivery: Delivery) {
-        let Delivery { source, updates, verdicts } = delivery;
-        self.ask_deliveries(Asked::Updates { source, updates, reply: verdicts });
+        let Delivery { source, updates, verdicts: reply, is_restored } = delivery;
+        self.ask_deliveries(Asked::Updates { source, updates, reply, is_restored });
     }
 
     fn ask_deliveries(&mut self, what: Asked) {
@@ -242,11 +248,18 @@ impl<W: Workers> Running<W> {
             self.config.deliveries.want(wanted);
         }
         self.on_relinked(late, waits);
-        let Some(Asked::Updates { source, reply, .. }) = asked.map(|asked| asked.what) else {
+        let Some(Asked::Updates { source, updates, reply, is_restored }) =
+            asked.map(|asked| asked.what)
+        else {
             return;
         };
-        for verdict in &verdicts {
-            self.report_verdict(source, verdict, false);
+        if is_restored {
+            self.kept.on_restored(source, &verdicts);
+        } else {
+            self.kept.on_delivered(source, updates, &verdicts);
+            for verdict in &verdicts {
+                self.report_verdict(source, verdict, false);
+            }
         }
         // A source that ended needs none.
         let _ = reply.send(verdicts);

@@ -217,6 +217,7 @@ impl<W: Workers> Running<W> {
         for (file, (at, _)) in &config.endpoints_refused {
             lines.push(format!("endpoints of {file} are refused since {}", clock::rfc3339(*at)));
         }
+        lines.extend(self.kept.lines());
         lines.extend(config.dns.troubles());
         Readiness { is_ready: self.state == State::Ready || is_succeeded, reason, lines }
     }
@@ -271,6 +272,7 @@ impl<W: Workers> Running<W> {
             "sources": sources.collect::<Vec<_>>(),
             "resources": resources.collect::<Vec<_>>(),
             "refused": refused.take(REFUSED_SHOWN_MAX).collect::<Vec<_>>(),
+            "state": self.kept.to_json(),
         })
     }
 

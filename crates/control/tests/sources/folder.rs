@@ -16,6 +16,8 @@ pub(crate) struct Folder {
     path: PathBuf,
     /// What was said last.
     said: BTreeMap<ResourceName, Text>,
+    /// Whether what a former process had is to be confirmed.
+    confirms: bool,
     /// Counts what was said.
     version: u64,
     /// What became of it.
@@ -24,7 +26,7 @@ pub(crate) struct Folder {
 
 impl Folder {
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, said: BTreeMap::new(), version: 0, heard: Arc::default() }
+        Self { path, said: BTreeMap::new(), confirms: false, version: 0, heard: Arc::default() }
     }
 
     fn hear(&self, text: String) {
@@ -75,11 +77,20 @@ impl Source for Folder {
         self.hear(format!("not wanted: {}", listed(names)));
     }
 
+    fn on_restored(&mut self, resources: &[Update]) {
+        // What differs from it is said next, also if that is nothing.
+        self.confirms = true;
+        let known = |it: &Update| Some((ResourceName::new(it.kind, &it.name), it.content.clone()?));
+        self.said = resources.iter().filter_map(known).collect();
+        let names: Vec<_> = self.said.keys().cloned().collect();
+        self.hear(format!("restored: {}", listed(&names)));
+    }
+
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Vec<Update>> + Send + '_>> {
         Box::pin(async {
             loop {
                 let changes = self.changes();
-                if !changes.is_empty() {
+                if !changes.is_empty() || std::mem::take(&mut self.confirms) {
                     return changes;
                 }
                 tokio::time::sleep(Duration::from_millis(5)).await;

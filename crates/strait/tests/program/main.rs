@@ -30,6 +30,7 @@ mod reload;
 mod rustls_client;
 mod service_manager;
 mod stalls;
+mod state;
 mod tls;
 mod tls_client;
 mod top;

@@ -82,6 +82,19 @@ pub struct SourceResources {
     pub count: u64,
 }
 
+/// What came of writing what sources gave last to the folder `state`, since the process started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateWrites {
+    /// Files that were written.
+    pub written: u64,
+    /// Files that could not be written.
+    pub failed: u64,
+    /// Bytes of the last file that was written.
+    pub bytes: u64,
+    /// When that was; wall-clock time, ns since the Unix epoch, 0 for never.
+    pub at: u64,
+}
+
 /// A certificate is in use from a configuration on that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CertificateInUse {

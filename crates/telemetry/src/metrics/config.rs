@@ -8,6 +8,7 @@ use super::{BOUNDS_COARSE, Family, MetricType};
 use crate::events::{
     AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, ConfigResources,
     ConnectionMoved, HANDOVER_RESULTS, HandoverEnded, SourceAnswered, SourceKind, SourceResources,
+    StateWrites,
 };
 use crate::histogram::{Histogram, HistogramTotals};
 use crate::totals::SourceTotals;
@@ -33,6 +34,7 @@ pub(crate) struct ControlCounters {
     /// By the kind of resource, and by reason.
     source_failures: BTreeMap<(SourceKind, &'static str, &'static str), u64>,
     source_resources: Vec<SourceResources>,
+    state_writes: StateWrites,
     pub(crate) health: Health,
     /// Moves that were asked for and those that `rebalance` chose: done, and refused.
     moves: [[u64; 2]; 2],
@@ -150,6 +152,10 @@ impl ControlCounters {
         self.source_resources = resources;
     }
 
+    pub(crate) const fn state_writes(&mut self, writes: StateWrites) {
+        self.state_writes = writes;
+    }
+
     pub(crate) fn access_log_write_failed(&mut self, event: &AccessLogWriteFailed) {
         self.lines_lost = self.lines_lost.saturating_add(event.lines);
     }
@@ -175,11 +181,12 @@ const STATES: [&str; 3] = ["active", "warming", "refused"];
 /// The kinds of resources.
 const KINDS: [&str; 4] = ["listener", "route", "cluster", "assignment"];
 /// How what sources give may stand.
-const RESOURCE_STATES: [(SourceKind, &str); 6] = [
+const RESOURCE_STATES: [(SourceKind, &str); 7] = [
     (SourceKind::File, "good"),
     (SourceKind::File, "refused"),
     (SourceKind::Dns, "fresh"),
     (SourceKind::Dns, "stale"),
+    (SourceKind::Dns, "restored"),
     (SourceKind::Dns, "failed"),
     (SourceKind::Dns, "waiting"),
 ];
@@ -352,7 +359,8 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_source_resources",
         kind: MetricType::Gauge,
         help: "Files of endpoints (`good`, `refused`) and host names (`fresh`; `stale`, while the last endpoints stay \
-               after a failure; `failed` or `waiting`, before the first answer).",
+               after a failure; `failed` or `waiting`, before the first answer), and of these and other sources `restored`: \
+               they come from the folder `state`, and the source has not replaced them yet.",
         labels: &["source", "state"],
         samples: |view, out| {
             let known = &view.control.source_resources;
@@ -365,6 +373,34 @@ pub(super) static FAMILIES: &[Family] = &[
                 out.number(&[source.as_str(), state], *count);
             }
         },
+    },
+    Family {
+        name: "strait_state_writes_total",
+        kind: MetricType::Counter,
+        help: "How often what sources gave last was written to the folder `state`.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.control.state_writes.written),
+    },
+    Family {
+        name: "strait_state_write_failures_total",
+        kind: MetricType::Counter,
+        help: "How often it could not be written: the file of before stays, and another attempt follows.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.control.state_writes.failed),
+    },
+    Family {
+        name: "strait_state_bytes",
+        kind: MetricType::Gauge,
+        help: "Bytes of the file in the folder `state` that was written last.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.control.state_writes.bytes),
+    },
+    Family {
+        name: "strait_state_last_write_timestamp_seconds",
+        kind: MetricType::Gauge,
+        help: "When the file in the folder `state` was last written, seconds since the Unix epoch; 0 for never.",
+        labels: &[],
+        samples: |view, out| out.decimal(&[], super::seconds(view.control.state_writes.at)),
     },
     Family {
         name: "strait_source_last_answer_timestamp_seconds",

@@ -1,0 +1,402 @@
+//! The thread that keeps the file up to date.
+//!
+//! Control notes changes under a lock that the thread holds for moments only, never over a disk. Of each name the last
+//! change waits, and one file is written at a time: [`DELAY`] after the first change, and so late that writing takes no
+//! more than a part of the time. That an answer was given again changes its time alone, which is written every
+//! [`REFRESH`].
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use config::{ResourceKind, holds_key};
+use telemetry::events::StateWrites;
+use tokio::sync::oneshot;
+
+use super::disk::{self, STATE_BYTES_MAX};
+use super::form::encode;
+use super::{Change, KeptAnswer, KeptResource, LastGood, NameKey, ResourceKey};
+use crate::clock;
+
+/// From the first change to the file with it.
+const DELAY: Duration = Duration::from_secs(1);
+
+/// Between two files that differ in times alone.
+const REFRESH: Duration = Duration::from_secs(60);
+
+/// Between two attempts, while files cannot be written.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// Between two warnings that files cannot be written.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Writing takes at most one in so many parts of the time.
+const SHARE: u32 = 10;
+
+/// How long the end of the process waits for the last file.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Control's end of the thread.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    folder: Arc<Path>,
+    shared: Arc<Shared>,
+    ended: oneshot::Receiver<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    wake: Condvar,
+}
+
+/// What waits for the thread, and what came of its files.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Of each name the last.
+    answers: BTreeMap<NameKey, Option<KeptAnswer>>,
+    resources: BTreeMap<ResourceKey, Option<KeptResource>>,
+    /// Since when something waits that is another; monotonic time, ns.
+    since: Option<u64>,
+    /// The same for what differs in its time.
+    refreshed_since: Option<u64>,
+    /// Whether another process writes the file.
+    is_held: bool,
+    end: Option<End>,
+    writes: StateWrites,
+    failure: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// After what waits was written.
+    Written,
+    /// At once: another process writes the file.
+    Now,
+}
+
+impl Keeper {
+    /// Starts the thread, with what the file has to begin with. While it is held, it writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// The system has no room for a thread.
+    pub(crate) fn start(folder: Arc<Path>, kept: LastGood, is_held: bool) -> io::Result<Self> {
+        let since = Some(clock::monotonic_ns());
+        let waiting = Waiting { since, is_held, ..Waiting::default() };
+        let shared = Arc::new(Shared { waiting: Mutex::new(waiting), wake: Condvar::new() });
+        let (ends, ended) = oneshot::channel();
+        let writing = Writing {
+            folder: Arc::clone(&folder),
+            shared: Arc::clone(&shared),
+            kept,
+            timing: Timing::default(),
+            warned_at: None,
+        };
+        std::thread::Builder::new().name("strait-state".to_owned()).spawn(move || {
+            writing.run();
+            // The process may have given up on this.
+            let _ = ends.send(());
+        })?;
+        Ok(Self { folder, shared, ended })
+    }
+
+    /// Takes note of changes. `is_other` if more than times are others.
+    pub(crate) fn note(&self, changes: impl IntoIterator<Item = Change>, is_other: bool) {
+        let mut waiting = self.shared.lock();
+        for change in changes {
+            match change {
+                Change::Answer(key, answer) => drop(waiting.answers.insert(key, answer)),
+                Change::Resource(key, kept) => drop(waiting.resources.insert(key, kept)),
+            }
+        }
+        let now = clock::monotonic_ns();
+        let since = if is_other { &mut waiting.since } else { &mut waiting.refreshed_since };
+        let is_first = since.is_none();
+        since.get_or_insert(now);
+        drop(waiting);
+        if is_first {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// Holds files back while another process writes them, or no longer.
+    pub(crate) fn hold(&self, is_held: bool) {
+        let was_held = std::mem::replace(&mut self.shared.lock().is_held, is_held);
+        if was_held && !is_held {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// The folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What came of writing so far, and why the last file could not be written, if it could not.
+    pub(crate) fn writes(&self) -> (StateWrites, Option<String>) {
+        let waiting = self.shared.lock();
+        (waiting.writes, waiting.failure.clone())
+    }
+
+    /// Ends the thread, with a last file unless it is held; gives up on one that takes too long.
+    pub(crate) async fn close(self) {
+        self.shared.end();
+        if tokio::time::timeout(CLOSE_TIMEOUT, self.ended).await.is_err() {
+            let folder = self.folder.display();
+            tracing::warn!("{folder}: the disk is slow: what sources gave last may not be there");
+        }
+    }
+}
+
+impl Shared {
+    fn end(&self) {
+        let mut waiting = self.lock();
+        waiting.end = Some(if waiting.is_held { End::Now } else { End::Written });
+        drop(waiting);
+        self.wake.notify_one();
+    }
+
+    /// Nothing panics while it is held.
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The thread's own.
+struct Writing {
+    folder: Arc<Path>,
+    shared: Arc<Shared>,
+    kept: LastGood,
+    timing: Timing,
+    /// Monotonic time, ns.
+    warned_at: Option<u64>,
+}
+
+/// When the next file may be written; monotonic time, ns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Timing {
+    /// Not before this.
+    free_at: u64,
+    /// Since when a file is to be written again that could not be.
+    failed_since: Option<u64>,
+}
+
+impl Timing {
+    /// When what waits is to be written, if anything does.
+    fn due_at(&self, since: Option<u64>, refreshed_since: Option<u64>) -> Option<u64> {
+        let other = since.map(|at| at.saturating_add(ns(DELAY)));
+        let refreshed = refreshed_since.map(|at| at.saturating_add(ns(REFRESH)));
+        let due = [other, refreshed, self.failed_since].into_iter().flatten().min()?;
+        Some(due.max(self.free_at))
+    }
+
+    fn on_written(&mut self, began: u64, ended: u64) {
+        let pause = ended.saturating_sub(began).saturating_mul(SHARE.into());
+        *self = Self { free_at: ended.saturating_add(pause), failed_since: None };
+    }
+
+    fn on_failed(&mut self, ended: u64) {
+        *self = Self { free_at: ended.saturating_add(ns(RETRY)), failed_since: Some(ended) };
+    }
+}
+
+impl Writing {
+    fn run(mut self) {
+        disk::remove_abandoned(&self.folder);
+        loop {
+            let (end, is_due) = self.wait();
+            if end == Some(End::Now) {
+                return;
+            }
+            if is_due {
+                self.write();
+            }
+            if end.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until a file is to be written, and takes what is to be in it.
+    fn wait(&mut self) -> (Option<End>, bool) {
+        let shared = Arc::clone(&self.shared);
+        let mut waiting = shared.lock();
+        loop {
+            let due_at = self.timing.due_at(waiting.since, waiting.refreshed_since);
+            let due_at = due_at.filter(|_| !waiting.is_held);
+            let now = clock::monotonic_ns();
+            if waiting.end.is_some() || due_at.is_some_and(|at| at <= now) {
+                break;
+            }
+            waiting = match due_at {
+                Some(at) => {
+                    let wait = Duration::from_nanos(at - now);
+                    let woken = shared.wake.wait_timeout(waiting, wait);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => shared.wake.wait(waiting).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        let Waiting { since, refreshed_since, end, .. } = *waiting;
+        (waiting.since, waiting.refreshed_since) = (None, None);
+        let (answers, resources) =
+            (std::mem::take(&mut waiting.answers), std::mem::take(&mut waiting.resources));
+        drop(waiting);
+        apply(&mut self.kept, answers, resources);
+        (end, self.timing.due_at(since, refreshed_since).is_some())
+    }
+
+    fn write(&mut self) {
+        let began = clock::monotonic_ns();
+        let written = self.write_file();
+        let ended = clock::monotonic_ns();
+        let folder = self.folder.display();
+        let mut waiting = self.shared.lock();
+        match written {
+            Ok(bytes) => {
+                self.timing.on_written(began, ended);
+                waiting.writes.written += 1;
+                (waiting.writes.bytes, waiting.writes.at) = (bytes, clock::wall_ns());
+                if waiting.failure.take().is_some() {
+                    self.warned_at = None;
+                    drop(waiting);
+                    tracing::info!("{folder}: what sources gave last is written again");
+                }
+            }
+            Err(error) => {
+                self.timing.on_failed(ended);
+                waiting.writes.failed += 1;
+                waiting.failure = Some(error.to_string());
+                drop(waiting);
+                let is_due =
+                    self.warned_at.is_none_or(|at| ended.saturating_sub(at) > ns(WARNING_INTERVAL));
+                if is_due {
+                    self.warned_at = Some(ended);
+                    tracing::warn!(
+                        "{folder}: what sources gave last cannot be written: {error}; a start without \
+                         the sources will not have it: make room, or let the user of this process \
+                         write there"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Returns how many bytes it has.
+    fn write_file(&self) -> io::Result<u64> {
+        let texts = self.kept.resources.values().map(|kept| kept.content.len() as u64);
+        let too_large = || {
+            let text = format!("it has more than {STATE_BYTES_MAX} bytes (state_bytes_max)");
+            io::Error::new(io::ErrorKind::FileTooLarge, text)
+        };
+        if texts.sum::<u64>() > STATE_BYTES_MAX {
+            return Err(too_large());
+        }
+        let content = encode(&self.kept)?;
+        if content.len() as u64 > STATE_BYTES_MAX {
+            return Err(too_large());
+        }
+        disk::write(&self.folder, &content)?;
+        Ok(content.len() as u64)
+    }
+}
+
+/// Takes changes up. Private keys are not kept, and answers without addresses neither: a start gains nothing by them.
+fn apply(
+    kept: &mut LastGood,
+    answers: BTreeMap<NameKey, Option<KeptAnswer>>,
+    resources: BTreeMap<ResourceKey, Option<KeptResource>>,
+) {
+    for (key, answer) in answers {
+        match answer.filter(|answer| !answer.endpoints.is_empty()) {
+            Some(answer) => drop(kept.answers.insert(key, answer)),
+            None => drop(kept.answers.remove(&key)),
+        }
+    }
+    for (key, resource) in resources {
+        let is_secret = key.name.kind == ResourceKind::Secret;
+        match resource.filter(|it| !(is_secret && holds_key(&it.content))) {
+            Some(resource) => drop(kept.resources.insert(key, resource)),
+            None => drop(kept.resources.remove(&key)),
+        }
+    }
+}
+
+fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use config::ResourceName;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_file_is_due_a_moment_after_a_change_and_later_for_times_alone() {
+        let mut timing = Timing::default();
+        assert_eq!(timing.due_at(None, None), None);
+        assert_eq!(timing.due_at(Some(5 * SECOND), None), Some(6 * SECOND));
+        assert_eq!(timing.due_at(None, Some(5 * SECOND)), Some(65 * SECOND));
+        assert_eq!(timing.due_at(Some(5 * SECOND), Some(SECOND)), Some(6 * SECOND));
+        // Ten times as long as it took.
+        timing.on_written(10 * SECOND, 13 * SECOND);
+        assert_eq!(timing.due_at(Some(13 * SECOND), None), Some(43 * SECOND));
+        assert_eq!(timing.due_at(None, None), None);
+        timing.on_failed(50 * SECOND);
+        assert_eq!(timing.due_at(None, None), Some(60 * SECOND));
+        assert_eq!(timing.due_at(Some(50 * SECOND), None), Some(60 * SECOND));
+        timing.on_written(60 * SECOND, 60 * SECOND);
+        assert_eq!(timing.due_at(None, None), None);
+    }
+
+    #[test]
+    fn the_end_waits_for_a_last_file_that_no_other_process_writes() {
+        let name = format!("strait-keeper-{}", std::process::id());
+        let folder: Arc<Path> = std::env::temp_dir().join(name).into();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        for (is_held, is_held_later, is_written) in
+            [(true, true, false), (false, true, false), (true, false, true), (false, false, true)]
+        {
+            let _ = std::fs::remove_dir_all(&folder);
+            let keeper = Keeper::start(Arc::clone(&folder), LastGood::default(), is_held).unwrap();
+            keeper.hold(is_held_later);
+            runtime.block_on(keeper.close());
+            assert_eq!(folder.exists(), is_written, "{is_held} {is_held_later}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn private_keys_are_not_kept_and_neither_are_versions_before_them() {
+        let key = |kind, name: &str| ResourceKey {
+            source: "folder".into(),
+            name: ResourceName::new(kind, name),
+        };
+        let content =
+            |text: &str| KeptResource { version: "1".into(), content: text.into(), at: 1 };
+        let (site, trust) = (key(ResourceKind::Secret, "site"), key(ResourceKind::Secret, "trust"));
+        let mut kept = LastGood::default();
+        let of = |text: &str| {
+            let both =
+                [(site.clone(), Some(content(text))), (trust.clone(), Some(content("ca: x")))];
+            BTreeMap::from(both)
+        };
+        apply(&mut kept, BTreeMap::new(), of("ca: y"));
+        assert_eq!(kept.resources.len(), 2);
+        for text in [
+            "{ name: site, chain: x, key: y }",
+            "name: site\nca: |\n  -----BEGIN EC PRIVATE KEY-----\n  MIIEvQIBADANBgkqhkiG9w0BAQ\n  -----END EC PRIVATE KEY-----\n",
+            "{",
+        ] {
+            kept.resources.insert(site.clone(), content("ca: y"));
+            apply(&mut kept, BTreeMap::new(), of(text));
+            assert_eq!(kept.resources.keys().collect::<Vec<_>>(), [&trust], "{text}");
+        }
+    }
+}

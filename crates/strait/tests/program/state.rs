@@ -1,0 +1,184 @@
+//! What sources gave last, kept in the folder `state` for a start without them.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Stdio;
+
+use hickory_proto::op::ResponseCode;
+use rustix::process::Signal;
+
+use crate::dns_server::{DnsServer, Says};
+use crate::kit::{Scratch, Service, Strait, claim_port, forward_to, get, until};
+
+const FILE: &str = "last-good";
+
+/// A service with two addresses, a name that leads to the first one, and a folder.
+struct Names {
+    dns: DnsServer,
+    port: u16,
+    _services: [Service; 2],
+    scratch: Scratch,
+}
+
+impl Names {
+    fn start() -> Self {
+        let (port, dns) = (claim_port(), DnsServer::start());
+        let at = |ip: [u8; 4]| SocketAddr::from((ip, port));
+        let services = [
+            Service::start_at("one", at([127, 0, 0, 1])),
+            Service::start_at("two", at([127, 0, 0, 2])),
+        ];
+        dns.set_addresses("api.test", 0, &["127.0.0.1"]);
+        Self { dns, port, _services: services, scratch: Scratch::new() }
+    }
+
+    fn config(&self, folder: &Path) -> String {
+        let (server, port) = (self.dns.address, self.port);
+        let nowhere = "127.0.0.1:1".parse().unwrap();
+        let endpoints = format!("{{ dns: 'api.test:{port}', ttl_min: 100ms }}");
+        let config = forward_to(nowhere).replace("['127.0.0.1:1']", &endpoints);
+        let folder = folder.display();
+        format!(
+            "state: '{folder}'\nresolvers: {{ servers: ['{server}'], timeout: 100ms }}\n{config}"
+        )
+    }
+
+    fn run(&self) -> Strait {
+        Strait::run(&self.config(&self.scratch.path("state")))
+    }
+
+    fn file(&self) -> std::path::PathBuf {
+        self.scratch.path("state").join(FILE)
+    }
+
+    /// Waits until a file was written that has this in it.
+    fn keeps(&self, part: &str) {
+        let file = self.file();
+        until(&format!("{part} in {}", file.display()), || {
+            fs::read_to_string(&file).is_ok_and(|text| text.contains(part)).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_start_without_dns_serves_the_addresses_of_the_process_before() {
+    let names = Names::start();
+    let strait = names.run();
+    assert!(get(strait.listener, "/").text().starts_with("one\n"));
+    names.keeps("127.0.0.1:");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let (file, folder) = (names.file(), names.scratch.path("state"));
+    assert_eq!((mode(&file), mode(&folder)), (0o600, 0o700));
+    // A change is written a moment later, and survives the worst end.
+    names.dns.set_addresses("api.test", 0, &["127.0.0.2"]);
+    names.keeps("127.0.0.2:");
+    drop(strait);
+
+    for says in [Says::Silence, Says::Code(ResponseCode::ServFail)] {
+        names.dns.set_all("api.test", &says);
+        let mut strait = names.run();
+        assert_eq!(strait.times_logged("no first answer of DNS"), 0, "it waited for DNS");
+        assert!(get(strait.listener, "/").text().starts_with("two\n"));
+        assert_eq!(strait.times_logged("the addresses that `state` has serve"), 1);
+        let shown = strait.config()["host_names"][0].clone();
+        assert_eq!(shown["state"], "restored");
+        let ready = get(strait.admin, "/ready?verbose");
+        assert_eq!(ready.status, 200);
+        assert!(ready.text().contains(": restored, answered "), "{}", ready.text());
+        let stats = get(strait.admin, "/stats?filter=strait_source_*").text();
+        let line = "strait_source_resources{source=\"dns\",state=\"restored\"} 1\n";
+        assert!(stats.contains(line), "{stats}");
+        strait.signal(Signal::TERM);
+        assert!(strait.wait_for_end().success());
+    }
+
+    let strait = names.run();
+    names.dns.set_addresses("api.test", 0, &["127.0.0.1"]);
+    until("the service that DNS names now", || {
+        get(strait.listener, "/").text().starts_with("one\n").then_some(())
+    });
+    assert_eq!(strait.config()["host_names"][0]["state"], "fresh");
+    assert!(!get(strait.admin, "/ready?verbose").text().contains("restored"));
+    names.keeps("127.0.0.1:");
+}
+
+#[test]
+fn a_server_that_answers_goes_before_what_is_kept() {
+    let names = Names::start();
+    let strait = names.run();
+    names.keeps("127.0.0.1:");
+    drop(strait);
+    names.dns.set_addresses("api.test", 0, &["127.0.0.2"]);
+    let strait = names.run();
+    // From the first request on.
+    assert!(get(strait.listener, "/").text().starts_with("two\n"));
+    assert_eq!(strait.times_logged("the addresses that `state` has serve"), 0);
+}
+
+#[test]
+fn a_file_that_is_damaged_or_of_another_version_is_as_none_and_is_replaced() {
+    let names = Names::start();
+    let strait = names.run();
+    names.keeps("127.0.0.1:");
+    drop(strait);
+    let good = fs::read(names.file()).unwrap();
+    let mut damaged = good.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    let other = String::from_utf8(good.clone()).unwrap().replacen("state 1 ", "state 2 ", 1);
+    for (content, reason) in [
+        (damaged, "the file is damaged"),
+        (good[..good.len() / 2].to_vec(), "the file is damaged"),
+        (Vec::new(), "the file is damaged"),
+        (other.into_bytes(), "the file has the form 2, and this program reads the form 1"),
+    ] {
+        fs::write(names.file(), content).unwrap();
+        let strait = names.run();
+        assert_eq!(strait.times_logged(reason), 1, "{}", strait.all_logged());
+        assert_eq!(
+            strait.times_logged("last-good: the last good answers of sources are not used"),
+            1
+        );
+        assert!(get(strait.listener, "/").text().starts_with("one\n"));
+        names.keeps("127.0.0.1:");
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_to_is_reported_and_everything_serves() {
+    let names = Names::start();
+    let file = names.scratch.write("file", "");
+    let folder = Path::new(&file).join("state");
+    let mut strait = Strait::run(&names.config(&folder));
+    strait.wait_for_log("what sources gave last cannot be written: ");
+    assert!(get(strait.listener, "/").text().starts_with("one\n"));
+    until("a failure that is counted", || {
+        (strait.metric("strait_state_write_failures_total") > 0.0).then_some(())
+    });
+    let shown = strait.admin_json("/sources")["state"].clone();
+    assert!(shown["last_error"].is_string(), "{shown}");
+    assert!(get(strait.admin, "/ready?verbose").text().contains("/file/state cannot be written: "));
+    assert_eq!(get(strait.admin, "/ready").status, 200);
+}
+
+#[test]
+fn a_disk_without_room_leaves_the_file_of_before_and_everything_serves() {
+    let names = Names::start();
+    let strait = names.run();
+    names.keeps("127.0.0.1:");
+    drop(strait);
+    let good = fs::read(names.file()).unwrap();
+    // No file may grow, and that is an error as that of a full disk is.
+    let script = "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\"";
+    let config = names.config(&names.scratch.path("state"));
+    let mut strait = Strait::run_by(script, Stdio::null(), &[], &config);
+    strait.wait_for_log("what sources gave last cannot be written: ");
+    names.dns.set_addresses("api.test", 0, &["127.0.0.2"]);
+    until("the service that DNS names now", || {
+        get(strait.listener, "/").text().starts_with("two\n").then_some(())
+    });
+    assert_eq!(strait.times_logged("what sources gave last cannot be written: "), 1);
+    assert_eq!(fs::read(names.file()).unwrap(), good);
+    assert_eq!(fs::read_dir(names.scratch.path("state")).unwrap().count(), 1, "nothing is left");
+}
