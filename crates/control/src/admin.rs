@@ -22,8 +22,8 @@ mod socket;
 
 pub(crate) use connections::Rows;
 pub use connections::{ConnectionRow, ConnectionSide, Described};
-pub(crate) use explain::Explained;
 pub use explain::{ExplainRequest, ExplainStep};
+pub(crate) use explain::{Explained, add_ejections};
 pub(crate) use hosts::Hosts;
 pub(crate) use listing::{Listing, Sort};
 pub(crate) use pages::{Answer, Page, index};

@@ -105,6 +105,11 @@ impl Health {
         Described { ejections: self.outliers.ejections(), checks: self.checks.describe() }
     }
 
+    /// Why endpoints are ejected, and until when.
+    pub(crate) fn ejections(&self) -> BTreeMap<EndpointId, Value> {
+        self.outliers.ejections()
+    }
+
     /// Writes it down for the process that takes this one's place.
     pub(crate) fn write<F>(&self, snapshot: &Snapshot<F>) -> Vec<u8> {
         let (ejections, unhealthy) = (self.outliers.write(snapshot), self.checks.write());

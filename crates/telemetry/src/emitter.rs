@@ -332,6 +332,9 @@ impl Emitter {
         if let Some(block) = self.cluster(event.cluster) {
             block.pauses.increment();
         }
+        if let Some(block) = self.endpoint(event.endpoint) {
+            block.paused(event);
+        }
     }
 
     /// Sets the levels of a listener.

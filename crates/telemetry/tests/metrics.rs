@@ -153,7 +153,7 @@ fn everything(emitter: &mut Emitter, collector: &mut Collector) {
         requests: 1,
     });
     emitter.upstream_retried(&UpstreamRetried { cluster: API, cause: Cause::UpstreamClosed });
-    emitter.upstream_paused(&UpstreamPaused { cluster: API });
+    emitter.upstream_paused(&UpstreamPaused { cluster: API, endpoint: API, until: 7 });
     emitter.listener_gauges(EDGE, &ListenerGauges { buffered_bytes: 131_072 });
     emitter.cluster_gauges(API, &ClusterGauges { idle: 1, pending: 2 });
     emitter.worker_gauges(&WorkerGauges {

@@ -3,8 +3,11 @@
 //! The data path says it, from the configuration in effect, on a thread that may wait. What counters know of the
 //! endpoints that it names is added in pieces, so that no turn of control follows the size of a cluster.
 
+use std::collections::BTreeMap;
+
 use config::snapshot::EndpointId;
 use serde::Serialize;
+use serde_json::Value;
 use telemetry::EndpointTotals;
 use tokio::sync::{mpsc, oneshot};
 
@@ -122,11 +125,25 @@ pub(super) async fn page(request: ExplainRequest, queries: &mpsc::Sender<Query>)
     Some(Answer::json(&serde_json::json!({ "steps": steps })))
 }
 
+/// Adds to each endpoint that is ejected why it is, and until when, in the words of `/clusters`.
+pub(crate) fn add_ejections(steps: &mut [ExplainStep], ejections: &BTreeMap<EndpointId, Value>) {
+    for step in steps {
+        let Some(ejected) = step.endpoint.and_then(|id| ejections.get(&id)) else { continue };
+        let word = |key: &str| ejected[key].as_str().unwrap_or_default();
+        let (until, reason, times) = (word("until"), word("reason"), &ejected["times"]);
+        step.text += &format!("; ejected until {until} because of {reason}, times: {times}");
+    }
+}
+
 /// What an endpoint has counted, in the words of `/clusters`; nothing if it was not used yet.
 fn counted(totals: &EndpointTotals) -> String {
     let failures: Vec<String> =
         totals.connect_failures.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     let mut text = String::new();
+    if totals.paused_until > clock::wall_ns() {
+        let until = clock::rfc3339(totals.paused_until);
+        text += &format!("; not connected to until {until}, since it refuses");
+    }
     if totals.exchanges_total > 0 {
         let (all, failed) = (totals.exchanges_total, totals.exchanges_failed_total);
         text += &format!("; {all} exchanges, {failed} failed");
@@ -139,4 +156,30 @@ fn counted(totals: &EndpointTotals) -> String {
         text += &format!("; last error {}{reason} at {}", error.cause, clock::rfc3339(error.at));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use config::snapshot::Id;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_shown_with_what_keeps_requests_from_it() {
+        let of = |slot| Some(EndpointId(Id { slot, generation: 0 }));
+        let step = |endpoint| ExplainStep { endpoint, ..ExplainStep::new("endpoint", "a") };
+        let mut steps = [step(None), step(of(1)), step(of(2))];
+        let ejected = json!({ "reason": "errors_5xx", "until": "2026", "times": 2 });
+        add_ejections(&mut steps, &of(2).map(|id| (id, ejected)).into_iter().collect());
+        let texts = steps.map(|step| step.text);
+        assert_eq!(texts, ["a", "a", "a; ejected until 2026 because of errors_5xx, times: 2"]);
+
+        let paused =
+            |paused_until| counted(&EndpointTotals { paused_until, ..EndpointTotals::default() });
+        let later = clock::wall_ns() + 60_000_000_000;
+        let until = clock::rfc3339(later);
+        assert_eq!(paused(later), format!("; not connected to until {until}, since it refuses"));
+        assert_eq!((paused(0), paused(clock::wall_ns())), (String::new(), String::new()));
+    }
 }

@@ -19,7 +19,7 @@ use super::handover::Handing;
 use super::{DESCRIBING_MAX, InEffect, Running, State};
 use crate::admin::{
     Answer, Content, ExplainRequest, ExplainStep, Explained, Listing, Page, PieceWriter, Query,
-    Readiness, Server, index, pieces, write_config,
+    Readiness, Server, add_ejections, index, pieces, write_config,
 };
 use crate::clock;
 use crate::names::label;
@@ -125,10 +125,13 @@ impl<W: Workers> Running<W> {
     /// Says which way a request would take now. What stands about the process comes first.
     fn explain(&self, request: ExplainRequest, reply: oneshot::Sender<Explained>) {
         let about_process = self.explain_process();
-        let snapshot = Arc::clone(&self.config.snapshot);
+        let (snapshot, ejections) = (Arc::clone(&self.config.snapshot), self.health.ejections());
         tokio::task::spawn_blocking(move || {
             let steps = W::explain(&snapshot, &request);
-            let _ = reply.send(steps.map(|steps| about_process.into_iter().chain(steps).collect()));
+            let _ = reply.send(steps.map(|mut steps| {
+                add_ejections(&mut steps, &ejections);
+                about_process.into_iter().chain(steps).collect()
+            }));
         });
     }
 

@@ -513,21 +513,23 @@ impl Pools {
     }
 
     /// An endpoint, or the destination that it stands for, went away from a connection on which it had
-    /// processed nothing. Returns whether it is not connected to for a while.
+    /// processed nothing. Returns until when it is not connected to, if it is to be left alone.
     pub(crate) fn on_refused(
         &mut self,
         endpoint: EndpointId,
         destination: Option<SocketAddr>,
         random: u64,
         now: Time,
-    ) -> bool {
+    ) -> Option<Time> {
         if let Some(destination) = destination {
             // The id of an endpoint that this configuration does not have is beyond every table.
             let is_known = endpoint.0.slot != u32::MAX;
-            return is_known && self.refusing.on_refused((endpoint, destination), random, now);
+            if !is_known {
+                return None;
+            }
+            return self.refusing.on_refused((endpoint, destination), random, now);
         }
-        let state = self.endpoint_or_new(endpoint);
-        state.is_some_and(|state| state.backoff.on_refused(random, now))
+        self.endpoint_or_new(endpoint)?.backoff.on_refused(random, now)
     }
 
     /// An endpoint answered, or the destination `peer` that it stands for.

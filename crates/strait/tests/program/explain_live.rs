@@ -1,6 +1,9 @@
 //! `strait explain --admin`: a running process says where a request would go.
 
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
 use std::process::Output;
+use std::thread;
 
 use crate::kit::{
     Client, Scratch, Service, Strait, claim_port, forward_to, get, strait, text, until,
@@ -62,6 +65,48 @@ fn a_process_answers_with_what_it_knows_at_run_time() {
             .contains("config    a later one was refused at 2")
             .then_some(())
     });
+}
+
+/// An endpoint that speaks HTTP/2 and goes away from each connection before it processes anything.
+fn refusing() -> SocketAddr {
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    thread::spawn(move || {
+        for mut stream in socket.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+                let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+                stream.write_all(&settings)?;
+                // The preface, SETTINGS and the request, whatever comes first.
+                let (mut received, mut octets) = (Vec::new(), [0; 4096]);
+                let request = [1, 5];
+                while !received.windows(2).any(|it| it == request || it == [1, 4]) {
+                    match stream.read(&mut octets)? {
+                        0 => return Ok(()),
+                        count => received.extend_from_slice(&octets[..count]),
+                    }
+                }
+                stream.write_all(&goaway)?;
+                std::io::copy(&mut stream, &mut std::io::sink()).map(drop)
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn an_endpoint_that_refuses_is_shown_with_when_it_is_connected_to_again() {
+    let endpoint = refusing();
+    let config =
+        forward_to(endpoint).replace("name: service, ", "name: service, protocol: http2, ");
+    let process = Strait::run(&config);
+    let admin = process.admin.to_string();
+    let line =
+        format!("endpoint  {endpoint} (weight 1, 100.0 % of requests); not connected to until 2");
+    // It is tried again and again, with longer and longer pauses.
+    let mut client = Client::connect(process.listener);
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    until("a pause", || story_of(&admin, &["GET", "/"]).contains(&line).then_some(()));
 }
 
 #[test]

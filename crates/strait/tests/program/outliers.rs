@@ -55,7 +55,9 @@ clusters:
     let admin = process.admin.to_string();
     let explained = strait(&["explain", "--admin", &admin, "GET", "http://localhost/"]);
     let explained = text(&explained.stdout);
-    let of_bad = format!("{} (ejected, weight 1, 0.0 % of requests)", bad.listener);
+    let of_bad =
+        format!("{} (ejected, weight 1, 0.0 % of requests); ejected until 2", bad.listener);
+    assert!(explained.contains(" because of errors_5xx, times: 1; "), "{explained}");
     let of_good = format!("{} (weight 1, 100.0 % of requests)", good.address);
     assert!(explained.contains(&of_bad) && explained.contains(&of_good), "{explained}");
 }

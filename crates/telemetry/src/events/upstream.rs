@@ -137,4 +137,8 @@ impl RetryDenial {
 pub struct UpstreamPaused {
     /// The cluster.
     pub cluster: LabelId,
+    /// The endpoint.
+    pub endpoint: LabelId,
+    /// Until when; wall-clock time, ns since the Unix epoch.
+    pub until: u64,
 }

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use crate::cause::Cause;
 use crate::cell::Counter;
-use crate::events::{ExchangeFinished, UpstreamConnectFailed};
+use crate::events::{ExchangeFinished, UpstreamConnectFailed, UpstreamPaused};
 
 /// Why a connection to an endpoint cannot be established, or a client's handshake fails: errors of the kernel by
 /// name, times that were over, and what a handshake of TLS can fail for. Anything else is `other`.
@@ -128,6 +128,8 @@ pub(crate) struct EndpointBlock {
     last_reason: Counter,
     /// Wall-clock time, ns.
     last_at: Counter,
+    /// Until when it is not connected to; wall-clock time, ns, 0 for never.
+    paused_until: Counter,
 }
 
 /// What an endpoint has counted, for the admin's own pages.
@@ -141,6 +143,9 @@ pub struct EndpointTotals {
     pub connect_failures: Vec<(&'static str, u64)>,
     /// What failed last.
     pub last_error: Option<EndpointError>,
+    /// Until when some worker does not connect to it, since it refused; wall-clock time, ns since the Unix epoch, 0 for
+    /// never. It may be over.
+    pub paused_until: u64,
 }
 
 /// What failed last at an endpoint.
@@ -171,6 +176,10 @@ impl EndpointBlock {
         self.note(event.cause, place(event.reason) as u64 + 1, event.at);
     }
 
+    pub(crate) fn paused(&self, event: &UpstreamPaused) {
+        self.paused_until.set(event.until);
+    }
+
     fn note(&self, cause: Cause, reason: u64, at: u64) {
         self.last_cause.set(cause as u64 + 1);
         self.last_reason.set(reason);
@@ -189,6 +198,7 @@ impl EndpointBlock {
                 None => {}
             }
         }
+        totals.paused_until = totals.paused_until.max(self.paused_until.value());
         let last = self.last_error();
         if last.map(|error| error.at) > totals.last_error.map(|error| error.at) {
             totals.last_error = last;
@@ -222,10 +232,14 @@ mod tests {
         one.connect_failed(&connect_failed(Cause::ConnectFailed, "a new errno", 6));
         two.connect_failed(&connect_failed(Cause::ConnectFailed, "ECONNREFUSED", 7));
         two.connect_failed(&connect_failed(Cause::UpstreamTlsFailed, "certificate_expired", 8));
+        let label = LabelId::default();
+        for until in [30, 20] {
+            one.paused(&UpstreamPaused { cluster: label, endpoint: label, until });
+        }
         let mut totals = EndpointTotals::default();
         two.add_to(&mut totals);
         one.add_to(&mut totals);
-        assert_eq!(totals.exchanges_total, 1);
+        assert_eq!((totals.exchanges_total, totals.paused_until), (1, 20));
         assert_eq!(
             totals.connect_failures,
             [("ECONNREFUSED", 2), ("certificate_expired", 1), ("other", 1)]

@@ -332,8 +332,10 @@ impl Proxy {
             if processed == 0 {
                 let (cluster, endpoint) = (label(upstream.cluster.0), upstream.endpoint);
                 let (to, random) = (connection.peer.socket_address(), self.cx.random.next());
-                if self.upstream.pools.on_refused(endpoint, to, random, now) {
-                    self.cx.emitter.upstream_paused(&UpstreamPaused { cluster });
+                if let Some(until) = self.upstream.pools.on_refused(endpoint, to, random, now) {
+                    let until = self.cx.wall_clock_zero.saturating_add(until.as_nanos());
+                    let endpoint = label(endpoint.0);
+                    self.cx.emitter.upstream_paused(&UpstreamPaused { cluster, endpoint, until });
                 }
             }
         }

@@ -35,15 +35,15 @@ pub(super) struct Backoff {
 
 impl Backoff {
     /// It went away from a connection on which it had processed nothing. Half of the pause is by chance,
-    /// so that workers and processes do not all come back at once. Returns whether there is a pause.
-    pub(super) fn on_refused(&mut self, random: u64, now: Time) -> bool {
+    /// so that workers and processes do not all come back at once. Returns the end of the pause, if there is one.
+    pub(super) fn on_refused(&mut self, random: u64, now: Time) -> Option<Time> {
         self.refusals = self.refusals.saturating_add(1);
-        let Some(doublings) = self.refusals.checked_sub(2) else { return false };
+        let doublings = self.refusals.checked_sub(2)?;
         let pause = FIRST.saturating_mul(1 << doublings.min(10)).min(PAUSE_MAX);
         let half = u64::try_from(pause.as_nanos() / 2).unwrap_or(u64::MAX);
         let by_chance = random.checked_rem(half).unwrap_or_default();
         self.until = Some(now + pause / 2 + Duration::from_nanos(by_chance));
-        true
+        self.until
     }
 
     /// It answered.
@@ -69,7 +69,7 @@ impl Refusing {
         destination: (EndpointId, SocketAddr),
         random: u64,
         now: Time,
-    ) -> bool {
+    ) -> Option<Time> {
         if self.0.len() >= DESTINATIONS_MAX && !self.0.contains_key(&destination) {
             let first = self.0.iter().min_by_key(|(_, backoff)| backoff.until);
             if let Some(first) = first.map(|(destination, _)| *destination) {
@@ -117,11 +117,12 @@ mod tests {
         let now = Time::from_nanos(1_000_000_000);
         for random in [0, u64::MAX] {
             let mut backoff = Backoff::default();
-            assert!(!backoff.on_refused(random, now));
+            assert_eq!(backoff.on_refused(random, now), None);
             assert_eq!(backoff.pause(now), None, "once is no habit");
             for millis in [25, 50, 100, 200, 400, 800, 1_000, 1_000] {
-                assert!(backoff.on_refused(random, now));
-                let pause = backoff.pause(now).expect("a pause") - now;
+                let until = backoff.on_refused(random, now);
+                assert_eq!(until, backoff.pause(now));
+                let pause = until.expect("a pause") - now;
                 let whole = Duration::from_millis(millis);
                 assert!(pause >= whole / 2 && pause <= whole, "{pause:?} of {whole:?}");
                 assert_eq!(backoff.pause(now + whole), None);
@@ -146,7 +147,7 @@ mod tests {
         }
         assert!(refusing.pause((endpoint, at(80)), now) > refusing.pause((endpoint, at(81)), now));
         for port in 1_000..1_000 + 2 * DESTINATIONS_MAX {
-            assert!(!refusing.on_refused((endpoint, at(port)), 0, now), "the first time");
+            assert_eq!(refusing.on_refused((endpoint, at(port)), 0, now), None, "the first time");
         }
         assert_eq!(refusing.0.len(), DESTINATIONS_MAX);
         assert!(refusing.pause((endpoint, at(81)), now).is_some(), "pauses stay the longest");
