@@ -13,7 +13,8 @@ const STEPS_MAX: usize = 64;
 
 /// Each line of an input is a step. `t012ab` is a text with the clusters `c0`, `c1` and `c2`, and rules for `c0` and
 /// `c1`; `1web=CONTENT` is what the source `1` says of the cluster `web`, and `1web` that it is gone. Resources of other
-/// kinds have theirs before their names: `1route/shop=CONTENT`.
+/// kinds have theirs before their names: `1route/shop=CONTENT`. What a line says that begins with `+`, as in `+api=CONTENT`,
+/// comes in one batch with the line before.
 ///
 /// # Panics
 ///
@@ -26,8 +27,10 @@ pub(crate) fn check(data: &[u8]) {
     // In the order in which they were accepted.
     let mut delivered: Vec<(ResourceName, String, String)> = Vec::new();
     let mut has_late = false;
-    for step in input.lines().take(STEPS_MAX) {
-        let mut rest = step.chars();
+    let lines: Vec<&str> = input.lines().take(STEPS_MAX).collect();
+    for step in lines.chunk_by(|_, next| next.starts_with('+')) {
+        let Some((first, more)) = step.split_first() else { continue };
+        let mut rest = first.chars();
         match rest.next() {
             Some('t') => {
                 latest = text(rest.as_str());
@@ -42,18 +45,13 @@ pub(crate) fn check(data: &[u8]) {
                 delivered.retain(|(name, ..)| !is_in_file(name));
             }
             Some(source) => {
-                let (name, content) = match rest.as_str().split_once('=') {
-                    Some((name, content)) => (name, Some(content)),
-                    None => (rest.as_str(), None),
-                };
-                let cluster = |_| ResourceName::new(ResourceKind::Cluster, name);
-                let name = name.parse().unwrap_or_else(cluster);
-                let said = deliver(&mut loader, &source.to_string(), &name, content);
+                let more = more.iter().filter_map(|line| line.strip_prefix('+'));
+                let all: Vec<_> = [rest.as_str()].into_iter().chain(more).map(said_of).collect();
+                let said = deliver(&mut loader, &source.to_string(), &all);
                 has_late |= said.has_late;
-                if said.is_accepted {
+                for (name, content) in said.accepted {
                     delivered.retain(|(known, ..)| *known != name);
-                    let content = content.map(|it| (name, source.to_string(), it.to_owned()));
-                    delivered.extend(content);
+                    delivered.extend(content.map(|it| (name, source.to_string(), it)));
                 }
             }
             None => {}
@@ -66,15 +64,29 @@ pub(crate) fn check(data: &[u8]) {
     let mut scratch = fresh();
     scratch.load("f", &latest).expect("a sound text");
     for (name, source, content) in &delivered {
-        let said = deliver(&mut scratch, source, name, Some(content));
-        assert!(said.is_accepted, "accepted once: {content}");
+        let all = [(name.clone(), Some(content.clone()))];
+        let said = deliver(&mut scratch, source, &all);
+        assert_eq!(said.accepted, all, "accepted once");
     }
     assert_eq!(seen(&loader), seen(&scratch));
 }
 
-/// What became of an update.
+/// A resource, with what is said of it; none if it is gone.
+type Of = (ResourceName, Option<String>);
+
+/// What a line says, behind its source.
+fn said_of(line: &str) -> Of {
+    let (name, content) = match line.split_once('=') {
+        Some((name, content)) => (name, Some(content.to_owned())),
+        None => (line, None),
+    };
+    let name = name.parse().unwrap_or_else(|_| ResourceName::new(ResourceKind::Cluster, name));
+    (name, content)
+}
+
+/// What became of a batch.
 struct Said {
-    is_accepted: bool,
+    accepted: Vec<Of>,
     has_late: bool,
 }
 
@@ -84,24 +96,33 @@ fn fresh() -> Loader<()> {
     loader
 }
 
-fn deliver(
-    loader: &mut Loader<()>,
-    source: &str,
-    name: &ResourceName,
-    content: Option<&str>,
-) -> Said {
-    let (kind, known_as) = (name.kind, Arc::from(&*name.name));
-    let content = content.map(Into::into);
-    let update = Update { kind, name: known_as, version: "1".into(), content };
+fn deliver(loader: &mut Loader<()>, source: &str, all: &[Of]) -> Said {
+    // Of several that are about one resource, the last counts.
+    let last: BTreeMap<&ResourceName, &Option<String>> =
+        all.iter().map(|(name, content)| (name, content)).collect();
+    let updates = all.iter().map(|(name, content)| {
+        let content = content.as_deref().map(Into::into);
+        Update { kind: name.kind, name: Arc::from(&*name.name), version: "1".into(), content }
+    });
     let (source, outside) = (Arc::from(source), Memory::default());
-    let read = loader.prepare_updates(&source, vec![update], &[], &outside);
-    assert_eq!(read.verdicts.len(), 1, "one verdict for one update");
-    let verdict = read.verdicts.first().expect("there is one");
-    if let Some(errors) = &verdict.refused {
-        assert!(read.prepared.is_none(), "a refused update changes nothing");
-        assert!(errors.errors.iter().all(|it| !it.rule.is_empty() && !it.hint.is_empty()));
+    let read = loader.prepare_updates(&source, updates.collect(), &[], &outside);
+    assert_eq!(read.verdicts.len(), last.len(), "one verdict for each resource");
+    let mut accepted = Vec::new();
+    for verdict in &read.verdicts {
+        match &verdict.refused {
+            Some(errors) => {
+                assert!(errors.errors.iter().all(|it| !it.rule.is_empty() && !it.hint.is_empty()));
+            }
+            None => {
+                let content = last.get(&verdict.name).expect("it was delivered");
+                accepted.push((verdict.name.clone(), (*content).clone()));
+            }
+        }
     }
-    let said = Said { is_accepted: verdict.refused.is_none(), has_late: !read.late.is_empty() };
+    if accepted.is_empty() {
+        assert!(read.prepared.is_none(), "what is refused changes nothing");
+    }
+    let said = Said { accepted, has_late: !read.late.is_empty() };
     if let Some(prepared) = read.prepared {
         loader.keep(prepared);
     }
