@@ -1,7 +1,7 @@
 //! `checks` of a cluster: what its endpoints are asked at intervals, so that those that do not answer well get no requests.
 //!
-//! Words and meanings are those of Envoy's `health_checks`, with these differences. A first answer decides at once, either
-//! way, and so does nothing else: a status that is not expected counts as one failure. Times vary by chance by up to a tenth.
+//! Words and meanings are those of Envoy's `health_checks`, with these differences. The first check of an endpoint decides
+//! at once, either way. A status that is not expected counts as one failure, and decides nothing at once. Times vary by chance by up to a tenth.
 //! An endpoint that has not been asked yet gets requests where its cluster is as new as itself, and none where it joined
 //! others that serve.
 
@@ -71,8 +71,8 @@ pub struct Check {
     /// themselves. Absent: that of the endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<NonZeroU16>,
-    /// Whether a check takes a connection from the pool, and leaves its own there. With `false`, each check of HTTP/1 has a
-    /// new connection. Those of `grpc` and HTTP/2 are streams of shared connections, those of `tcp` have their own.
+    /// Whether the connection of a check is kept for the next one; no request uses it. With `false`, each check of HTTP/1 has
+    /// a new connection. Those of `grpc` and HTTP/2 are always kept, those of `tcp` never.
     #[serde(default = "reuse")]
     pub reuse: bool,
 }
@@ -262,7 +262,7 @@ pub struct HealthCheck {
     pub timeout: Duration,
     /// The port that is asked in place of the endpoint's.
     pub port: Option<NonZeroU16>,
-    /// Whether connections are shared with the pool.
+    /// Whether the connection is kept for the next one.
     pub reuse: bool,
     /// When it is asked, and how often until that counts.
     pub(crate) pace: Pace,

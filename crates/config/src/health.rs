@@ -21,6 +21,8 @@ const UNFIT: u8 = 2;
 pub struct EndpointHealth {
     /// Why it may not be chosen: [`EJECTED`], [`UNFIT`].
     excluded: AtomicU8,
+    /// Whether it is reported that it said of itself that it is not healthy, and no check has said anything since.
+    has_failed_itself: AtomicBool,
     /// Whether it is said of it that it reached a bound, and that is not settled.
     is_reported: AtomicBool,
     /// Failures in a row, by their kind.
@@ -45,8 +47,16 @@ impl EndpointHealth {
         self.excluded.load(Ordering::Relaxed) == 0
     }
 
+    /// It said that it is not healthy: whether that is to be reported. It is once, until its checks say otherwise.
+    #[must_use]
+    pub fn fails_itself(&self) -> bool {
+        self.excluded.load(Ordering::Relaxed) & UNFIT == 0
+            && !self.has_failed_itself.swap(true, Ordering::Relaxed)
+    }
+
     /// Its checks failed, or passed. Returns whether that is another answer than before.
     pub(crate) fn set_unfit(&self, is_unfit: bool) -> bool {
+        self.has_failed_itself.store(false, Ordering::Relaxed);
         self.set(UNFIT, is_unfit) != is_unfit
     }
 

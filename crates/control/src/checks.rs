@@ -56,7 +56,11 @@ impl Checks {
         result: CheckResult,
         collector: &mut Collector,
     ) -> Checked {
-        let has_passed = result == CheckResult::Passed;
+        let has_passed = match &result {
+            CheckResult::Passed => Some(true),
+            CheckResult::Failed { .. } => Some(false),
+            CheckResult::Undecided => None,
+        };
         let checked = self.checker.on_result(snapshot, (number, result), (now(), random()));
         for cluster in &checked.counted {
             let cluster = Arc::clone(cluster);

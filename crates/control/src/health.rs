@@ -1,6 +1,6 @@
 //! What is known of the health of endpoints: by their checks, and by how attempts end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use config::checks::{CheckResult, CheckTask, Checked};
@@ -17,7 +17,12 @@ use crate::outliers::Outliers;
 pub(crate) struct Health {
     checks: Checks,
     outliers: Outliers,
+    /// Large clusters whose endpoints are to be counted again.
+    recounts: BTreeSet<ClusterId>,
 }
+
+/// Endpoints of a cluster that are counted again at each change; those of larger ones are at each upkeep.
+const RECOUNTED_MAX: usize = 200;
 
 /// What the admin interface shows of endpoints.
 #[derive(Debug, Default)]
@@ -54,7 +59,7 @@ impl Health {
         collector: &mut Collector,
     ) {
         let checked = self.checks.on_checked(snapshot, number, result, collector);
-        self.after(snapshot, &checked);
+        self.after(snapshot, checked);
     }
 
     /// An endpoint said that it is not healthy.
@@ -64,35 +69,46 @@ impl Health {
         endpoint: (ClusterId, EndpointId),
     ) {
         let checked = self.checks.on_failed_itself(snapshot, endpoint);
-        self.after(snapshot, &checked);
+        self.after(snapshot, checked);
     }
 
-    fn after<F>(&mut self, snapshot: &Snapshot<F>, checked: &Checked) {
+    fn after<F>(&mut self, snapshot: &Snapshot<F>, mut checked: Checked) {
+        // Where thousands of endpoints fail together, one count of them is for all.
+        let is_large = |id: &ClusterId| {
+            snapshot.cluster(*id).is_some_and(|it| it.endpoints.len() > RECOUNTED_MAX)
+        };
+        self.recounts.extend(checked.changed.iter().copied().filter(&is_large));
+        checked.changed.retain(|id| !is_large(id));
         if !checked.changed.is_empty() || !checked.passed.is_empty() {
-            self.outliers.on_checked(snapshot, checked);
+            self.outliers.on_checked(snapshot, &checked);
         }
     }
 
-    /// When [`Health::on_due`] has something to do, as time from now.
-    pub(crate) fn next_in(&self) -> Option<Duration> {
-        self.outliers.next_in().into_iter().chain(self.checks.next_in()).min()
+    /// When [`Health::on_due`] has something to do, as time from now; with checks or without.
+    pub(crate) fn next_in(&self, checks: bool) -> Option<Duration> {
+        let checks = self.checks.next_in().filter(|_| checks);
+        self.outliers.next_in().into_iter().chain(checks).min()
     }
 
-    /// A time of ejection or an interval is over, or checks are due. Returns these, by worker.
+    /// A time of ejection or an interval is over, or checks are due. Returns these, by worker, if there are to be any.
     pub(crate) fn on_due<F>(
         &mut self,
         snapshot: &Snapshot<F>,
-        workers: u32,
+        workers: Option<u32>,
         collector: &mut Collector,
     ) -> BTreeMap<u32, Vec<CheckTask>> {
         self.outliers.on_deadlines(snapshot, collector);
-        self.checks.poll(workers)
+        workers.map(|workers| self.checks.poll(workers)).unwrap_or_default()
     }
 
     /// Some time has passed.
     pub(crate) fn on_upkeep<F>(&mut self, snapshot: &Snapshot<F>) {
         self.outliers.end_second();
         self.checks.on_upkeep(snapshot);
+        if !self.recounts.is_empty() {
+            let changed = std::mem::take(&mut self.recounts);
+            self.outliers.on_checked(snapshot, &Checked { changed, ..Checked::default() });
+        }
     }
 
     /// Brings the gauges up to date.
@@ -122,6 +138,6 @@ impl Health {
         let list = |key| written.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         self.outliers.adopt(snapshot, list("ejections"));
         let checked = self.checks.adopt(snapshot, list("unhealthy"));
-        self.after(snapshot, &checked);
+        self.after(snapshot, checked);
     }
 }

@@ -193,7 +193,7 @@ fn log(event: &Event) {
         Happened::Returned { endpoint } => tracing::info!(
             cluster,
             endpoint = address_text(endpoint),
-            "endpoint gets requests again: its time of ejection is over"
+            "endpoint is not ejected any more: its time is over, or it has passed a health check"
         ),
         Happened::PanicBegan => tracing::warn!(
             cluster,

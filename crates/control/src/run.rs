@@ -407,7 +407,7 @@ impl<W: Workers> Running<W> {
                     None => std::future::pending().await,
                 }
             };
-            let health_due = self.health.next_in().filter(|_| self.checks_health());
+            let health_due = self.health.next_in(self.makes_checks());
             let nothing_moves = self.moves.under_way.is_empty();
             let event = tokio::select! {
                 asked = sources.signals.next() => Event::Signal(asked),
@@ -663,14 +663,14 @@ impl<W: Workers> Running<W> {
         }
     }
 
-    /// Whether this process looks after the health of endpoints: one at a time does.
-    fn checks_health(&self) -> bool {
+    /// Whether this process checks endpoints: one at a time does, and none while connections move from one to the other.
+    fn makes_checks(&self) -> bool {
         matches!(self.state, State::Starting | State::Ready | State::Leaving)
-            && !matches!(self.handing, Handing::Given(_) | Handing::Taking)
+            && self.handing == Handing::None
     }
 
     fn on_health_due(&mut self) {
-        let count = self.workers.count();
+        let count = self.makes_checks().then(|| self.workers.count());
         let tasks = self.health.on_due(&self.config.snapshot, count, &mut self.collector);
         for (worker, tasks) in tasks {
             self.workers.check(worker, tasks.into());

@@ -11,7 +11,7 @@
 //!            ▼                                             ▼
 //!          settle ◄───────────────────────────────────── agenda
 //!            │                                             ▲ leave notes
-//!            └─► resume_source, serve_noted, attempt_again, abort, close_upstreams
+//!            └─► resume_source, serve_noted, attempt_again, abandon, close_upstreams
 //! ```
 //!
 //! So no method of [`Proxy`](crate::Proxy) is entered again while it is at work, and what a method has read of the
@@ -58,7 +58,8 @@ pub(crate) enum Note {
     Serve(ClusterId),
     /// Look for another connection for this exchange.
     Attempt(ExchangeKey),
-    /// End this exchange, which has no downstream: what it is a copy of is over before it is whole.
+    /// End this exchange, which has no downstream: what it is a copy of is over before it is whole, or it is a check of which
+    /// enough is known.
     Abandon(ExchangeKey),
     /// The last downstream of a drain is gone: close the upstream connections.
     CloseUpstreams,

@@ -9,6 +9,7 @@
 //! What it says and understands is its [`Codec`]'s.
 
 pub(crate) mod bounds;
+pub(crate) mod check_target;
 pub(crate) mod codec;
 pub(crate) mod connections;
 pub(crate) mod debug_log;
@@ -35,6 +36,7 @@ use wire::buffer::Buffer;
 use wire::head::{Framing, ResponseHead};
 
 use crate::connection::bounds::{OUTBOX_BYTES_MAX, UNDELIVERED_BYTES_MAX};
+use crate::connection::check_target::CheckTarget;
 use crate::connection::codec::elements::Output;
 use crate::connection::codec::multiplex::Multiplex;
 use crate::connection::codec::streams::Stream;
@@ -137,6 +139,8 @@ pub(crate) struct Upstream {
     pub(crate) state: UpstreamState,
     /// Whether it began with a PROXY header: it is one client's then, and carries one exchange.
     pub(crate) is_personal: bool,
+    /// What it checks, if it is for health checks alone.
+    pub(crate) checks: Option<CheckTarget>,
     /// Whether it may carry another exchange, as far as this one's heads say.
     pub(crate) is_reusable: bool,
     /// Why it fails, or takes no further streams, as its peer or the kernel said last.

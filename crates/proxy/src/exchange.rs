@@ -387,7 +387,7 @@ impl Exchange {
     pub(crate) fn endpoint_to_count(&self) -> Option<(ClusterId, EndpointId)> {
         let place = self.route.as_ref()?.endpoint?;
         let cluster = self.cluster()?;
-        let counts = cluster.balancer.counts_requests();
+        let counts = cluster.balancer.counts_requests() && self.check().is_none();
         cluster.endpoints.get(place).filter(|_| counts).map(|endpoint| (cluster.id, endpoint.id))
     }
 

@@ -233,13 +233,10 @@ impl Proxy {
         if self.connections.get(key)?.upstream().is_some() && self.leading(key) != key {
             return None;
         }
-        let (mut connections, mut exchanges) = self.companions(key, usize::MAX);
-        if self.abandon_checks(&exchanges, now) {
-            self.settle(now);
-            // What carried nothing else is closed.
-            self.connections.get(key)?;
-            (connections, exchanges) = self.companions(key, usize::MAX);
+        if self.end_checks_on(key, now) {
+            return None;
         }
+        let (connections, exchanges) = self.companions(key, usize::MAX);
         let is_movable = |key: &ConnKey| {
             let connection = self.connections.get(*key);
             // A handshake is finished where it began.

@@ -81,6 +81,8 @@ pub struct Configurations {
     calls: Option<Random>,
     /// What decides about copies of requests, if there are any.
     mirrors: Option<Random>,
+    /// What decides about health checks, if there are any.
+    checks: Option<Random>,
     /// Bytes of a body that some filter gathered at most, so far.
     pub(crate) gathered_bytes_max: usize,
 }
@@ -96,7 +98,7 @@ impl Configurations {
         random: Random,
         patience: Patience,
         has_http2: bool,
-        (has_calls, has_mirrors): (bool, bool),
+        (has_calls, has_mirrors, has_checks): (bool, bool, bool),
     ) -> Self {
         let mut protocols = random.split("protocols", 0);
         let speak_http2 = CLUSTERS.map(|_| has_http2 && protocols.chance(500));
@@ -107,6 +109,7 @@ impl Configurations {
         kinds.register_protocol(&crate::pico::Pico);
         let calls = has_calls.then(|| random.split("calls", 0));
         let mirrors = has_mirrors.then(|| random.split("mirrors", 0));
+        let checks = has_checks.then(|| random.split("checks", 0));
         let loader = Loader::new(kinds).expect("the schema is one that the loader understands");
         Self {
             loader,
@@ -117,6 +120,7 @@ impl Configurations {
             has_outliers,
             calls,
             mirrors,
+            checks,
             gathered_bytes_max: 0,
         }
     }
@@ -394,6 +398,7 @@ impl Configurations {
         if self.has_outliers && self.random.chance(700) {
             self.outlier(text);
         }
+        self.checks(text);
         let connections_max = self.random.between(1, 12);
         let _ = write!(text, "    connections_max: {connections_max}\n    pending_max: 1000\n");
         self.cluster_timeouts(text);
@@ -416,6 +421,26 @@ impl Configurations {
                  response_body: 5s, request_write: 5s, stall: 2s, idle: 8s }\n"
             }
         };
+    }
+
+    fn checks(&mut self, text: &mut String) {
+        let Some(random) = &mut self.checks else { return };
+        if !random.chance(700) {
+            return;
+        }
+        let probe = match random.chance(700) {
+            true => "http: { path: /check }",
+            false => "tcp: {}",
+        };
+        let reuse = random.chance(700);
+        let interval = random.between(100, 2_000);
+        let timeout = random.between(20, 1_000);
+        let (healthy, unhealthy) = (random.between(1, 3), random.between(1, 3));
+        let _ = writeln!(
+            text,
+            "    checks:\n      - {{ {probe}, interval: {interval}ms, interval_quiet: 2s, timeout: {timeout}ms, \
+             healthy: {healthy}, unhealthy: {unhealthy}, reuse: {reuse} }}"
+        );
     }
 
     fn outlier(&mut self, text: &mut String) {

@@ -79,6 +79,7 @@ struct Totals {
     retried: usize,
     moved: usize,
     ejected: usize,
+    checked: usize,
     secure: usize,
     outcomes: BTreeMap<Outcome, usize>,
 }
@@ -92,6 +93,7 @@ impl Totals {
         self.retried += summary.retried;
         self.moved += summary.moved;
         self.ejected += summary.ejected;
+        self.checked += summary.checked;
         self.secure += summary.secure;
         for (outcome, count) in &summary.outcomes {
             *self.outcomes.entry(*outcome).or_default() += count;

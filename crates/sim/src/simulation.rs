@@ -5,6 +5,7 @@
 //! that was begun has to end within its time; in the third no client is connected, and everything
 //! has to be released.
 
+mod checks;
 mod moves;
 mod outliers;
 mod population;
@@ -12,13 +13,14 @@ mod promises;
 mod scenario;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use config::checks::Checker;
 use config::outlier::Detector;
 use config::snapshot::ListenerId;
 use proxy::time::Time;
@@ -76,6 +78,8 @@ pub struct Summary {
     pub moved: usize,
     /// Endpoints that were ejected.
     pub ejected: usize,
+    /// Health checks of which something was learnt.
+    pub checked: usize,
     /// Bytes that passed through from one connection to the other.
     pub spliced: u64,
     /// Connections that spoke TLS.
@@ -141,6 +145,7 @@ enum Errand {
     Drain,
     Move,
     Outliers,
+    Checks,
     Answer { worker: usize, exchange: ExchangeKey, payload: Arc<[u8]> },
 }
 
@@ -156,6 +161,14 @@ pub struct Simulation {
     /// The latest configuration.
     snapshot: Option<Arc<Snapshot>>,
     detector: Detector,
+    checker: Checker,
+    /// What decides about the times of checks.
+    checks_random: Random,
+    /// Checks that workers were asked for and did not answer yet.
+    checks_open: BTreeSet<u64>,
+    checks_ended: usize,
+    /// Whether nothing more begins by itself.
+    is_silent: bool,
     /// Endpoints that were ejected so far.
     ejections: usize,
     postboxes: Vec<Postbox<SimListener, SimSocket>>,
@@ -210,7 +223,7 @@ impl Simulation {
             root.split("configurations", 0),
             patience,
             scenario.has_http2,
-            (scenario.has_calls, scenario.has_mirrors),
+            (scenario.has_calls, scenario.has_mirrors, scenario.has_checks),
         );
         let mut ledger = Ledger::default();
         if configurations.has_retries {
@@ -229,6 +242,11 @@ impl Simulation {
             configurations,
             snapshot: None,
             detector: Detector::default(),
+            checker: Checker::default(),
+            checks_random: root.split("check times", 0),
+            checks_open: BTreeSet::new(),
+            checks_ended: 0,
+            is_silent: false,
             ejections: 0,
             postboxes: mailboxes.postboxes,
             reports: mailboxes.reports,
@@ -253,6 +271,7 @@ impl Simulation {
             None => simulation.configurations.another(),
         };
         simulation.detect_in(&snapshot);
+        simulation.check_in(&snapshot);
         simulation.name(&snapshot);
         simulation.log.set_style(Some(LogStyle::all(LogFormat::Json)));
         for (number, mailbox) in mailboxes.mailboxes.into_iter().enumerate() {
@@ -311,10 +330,12 @@ impl Simulation {
         self.heal();
         self.recover();
         self.check_that_all_are_over();
+        self.is_silent = true;
         let silence_ends = self.now() + SILENCE_MAX;
         while self.now() < silence_ends && !self.has_failed() {
             self.step();
         }
+        self.check_that_checks_ended();
         self.check_that_all_is_given_back();
         self.check_outcomes();
         self.summary(begin)
@@ -547,7 +568,10 @@ impl Simulation {
                 ReportBody::OutlierFound { cluster, endpoint, kind } => {
                     self.on_outlier(cluster, endpoint, kind);
                 }
-                ReportBody::Checked { .. } | ReportBody::FailedItself { .. } => {}
+                ReportBody::Checked { number, result } => self.on_check_reported(number, result),
+                ReportBody::FailedItself { cluster, endpoint } => {
+                    self.on_failed_itself(cluster, endpoint);
+                }
                 ReportBody::Started
                 | ReportBody::Stopped
                 | ReportBody::Failed(_)
@@ -569,6 +593,7 @@ impl Simulation {
             Errand::Swap => self.swap(),
             Errand::Move => self.move_one(),
             Errand::Outliers => self.on_outliers_due(),
+            Errand::Checks => self.on_checks_due(),
             Errand::Drain => {
                 self.is_draining = true;
                 self.post_all(|_| Message::Drain);
@@ -582,6 +607,7 @@ impl Simulation {
     fn swap(&mut self) {
         let snapshot = self.configurations.another();
         self.detect_in(&snapshot);
+        self.check_in(&snapshot);
         self.read_log();
         self.name(&snapshot);
         for number in 0..self.threads.len() {
@@ -671,6 +697,7 @@ impl Simulation {
             retried: self.ledger.retried(),
             moved: self.moved,
             ejected: self.ejections,
+            checked: self.checks_ended,
             spliced: network.spliced_total,
             secure: network.secure_total(),
         })

@@ -35,6 +35,7 @@ fn scenario() -> Scenario {
         has_tls: false,
         has_calls: false,
         has_mirrors: false,
+        has_checks: false,
     }
 }
 

@@ -72,6 +72,7 @@ fn the_events_of_a_scripted_run_are_the_known_ones() {
         has_tls: false,
         has_calls: false,
         has_mirrors: false,
+        has_checks: false,
     };
     let mut simulation = Simulation::with_configuration(&scenario, Some(CONFIGURATION));
     let manners = Manners {

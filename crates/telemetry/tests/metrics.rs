@@ -685,7 +685,7 @@ fn what_is_configured_has_metrics_before_it_has_traffic() {
     }
     let kind = "errors_5xx";
     busy.ejection_counted(EjectionCounted { cluster: "api".into(), kind, is_denied: false });
-    busy.check_counted(CheckCounted { cluster: "api".into(), has_passed: true });
+    busy.check_counted(CheckCounted { cluster: "api".into(), has_passed: Some(true) });
     let page = prometheus(&mut collector);
     everything(&mut emitters[0], &mut busy);
     let (fresh, all) = (named_families(&page), named_families(&prometheus(&mut busy)));

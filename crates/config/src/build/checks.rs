@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::access_log::statuses;
 use super::http;
-use crate::checks::{Check, GrpcCheck, HealthCheck, HttpCheck, Probe, TcpCheck};
+use crate::checks::{Check, CheckMethod, GrpcCheck, HealthCheck, HttpCheck, Probe, TcpCheck};
 use crate::defaults;
 use crate::file;
 use crate::file::access_log::Status;
@@ -27,8 +27,13 @@ pub(super) fn checks(
         let rule = "a cluster with `original_destination` has no endpoints that could be checked";
         at.error(findings, Problem::new(rule, "remove it"));
     }
-    let transport =
-        serde_json::to_string(&(file.protocol, &file.tls, file.proxy_protocol, file.mark));
+    let transport = serde_json::to_string(&(
+        file.protocol,
+        &file.tls,
+        file.proxy_protocol,
+        file.mark,
+        (file.connect_timeout, &file.timeouts),
+    ));
     let transport = transport.expect("options are text");
     let mut built: Vec<HealthCheck> = Vec::new();
     for (check, site) in file.checks.iter().zip(at.items()) {
@@ -112,6 +117,12 @@ fn http_probe(
     if asked.expect.iter().any(is_few) {
         let rule = "an endpoint that is healthy answers with a status";
         site.key("expect").error(findings, Problem::new(rule, "write 200-299, for instance"));
+        is_good = false;
+    }
+    if asked.method == CheckMethod::Head && asked.body.is_some() {
+        let rule = "an answer to HEAD has no body";
+        site.key("body")
+            .error(findings, Problem::new(rule, "write `method: GET`, or remove `body`"));
         is_good = false;
     }
     let host = host(asked.host.as_deref(), cluster, site, findings)?;

@@ -26,8 +26,11 @@ pub const CHECKS_UNDER_WAY_MAX: usize = 4_096;
 /// How much longer than its timeout a check is waited for: beyond it, its worker is not heard of, and nothing is learnt.
 const LOST_AFTER: Duration = Duration::from_secs(5);
 
-/// When a check is begun again of which nothing was learnt.
+/// When a check is begun again of which nothing was learnt: the first time. Each time in a row doubles it, up to the interval.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// From one first check of new endpoints to the next.
+const FIRST_APART: Duration = Duration::from_micros(500);
 
 /// Due times are whole multiples of this, so that checks begin several at a time.
 const TICK: Duration = Duration::from_millis(10);
@@ -137,6 +140,8 @@ pub struct Checker {
     lost_at: BTreeSet<(Duration, u64)>,
     /// For targets and tasks.
     number_next: u64,
+    /// Targets that came with this configuration so far.
+    first_count: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -160,6 +165,8 @@ struct Target {
     against: u32,
     /// Failures in a row.
     failures: u32,
+    /// Checks in a row of which nothing was learnt.
+    undecided: u8,
     /// Since when it is as it is.
     since: Duration,
     /// What the last check failed with.
@@ -194,6 +201,7 @@ impl Checker {
         mut random: impl FnMut() -> u64,
     ) -> Checked {
         let mut checked = Checked::default();
+        self.first_count = 0;
         let changes = &snapshot.changes;
         for id in &changes.clusters_removed {
             self.forget(*id);
@@ -273,6 +281,10 @@ impl Checker {
             return number;
         }
         let number = self.number();
+        // At once, but not all at once: each is a connection, and with TLS a handshake.
+        let apart = FIRST_APART.saturating_mul(self.first_count);
+        self.first_count = self.first_count.saturating_add(1);
+        let first = now + apart.min(part(check.pace.interval.0, random()));
         let target = Target {
             key: key.clone(),
             users: vec![user],
@@ -280,27 +292,34 @@ impl Checker {
             is_healthy: None,
             against: 0,
             failures: 0,
+            undecided: 0,
             since: now,
             reason: None,
             began: None,
-            due: Some(now),
+            due: None,
         };
-        self.due.insert((now, number));
         self.by_key.insert(key, number);
         self.targets.insert(number, target);
+        self.set_due(number, first);
         number
+    }
+
+    fn set_due(&mut self, number: u64, due: Duration) {
+        let Some(target) = self.targets.get_mut(&number) else { return };
+        if let Some(former) = target.due.replace(due) {
+            self.due.remove(&(former, number));
+        }
+        self.due.insert((due, number));
     }
 
     /// A cluster has had its first request: its endpoints are checked more often from here on.
     fn hasten(&mut self, number: u64, now: Duration, random: &mut impl FnMut() -> u64) {
         let Some(target) = self.targets.get_mut(&number) else { return };
         let Some(due) = target.due else { return };
-        let interval = target.pace.interval.0;
+        let interval = target.interval(false);
         if due > now + interval {
             let sooner = now + part(interval, random());
-            self.due.remove(&(due, number));
-            self.due.insert((sooner, number));
-            target.due = Some(sooner);
+            self.set_due(number, sooner);
         }
     }
 
@@ -374,9 +393,10 @@ impl Checker {
             _ => self.lost_at.retain(|(_, other)| *other != number),
         }
         let target = target.filter(|it| it.began.is_some_and(|(_, last)| last == number))?;
-        let due = now + AGAIN_AFTER.min(target.pace.interval.0);
-        target.due = Some(due);
-        self.due.insert((due, id));
+        let pause = AGAIN_AFTER.saturating_mul(1 << target.undecided.min(16));
+        let due = now + pause.min(target.pace.interval.0);
+        target.undecided = target.undecided.saturating_add(1);
+        self.set_due(id, due);
         Some(id)
     }
 
@@ -389,12 +409,14 @@ impl Checker {
     ) -> Checked {
         let mut checked = Checked::default();
         let Some(id) = self.end_task(number, now) else { return checked };
+        let Some(target) = self.targets.get_mut(&id) else { return checked };
         if result == CheckResult::Undecided {
+            let names = target.users.iter().filter_map(|user| snapshot.cluster(user.0));
+            checked.counted.extend(names.map(|cluster| Arc::clone(&cluster.name)));
             return checked;
         }
-        let Some(target) = self.targets.get_mut(&id) else { return checked };
-        let before = target.is_healthy;
-        let (since, was_first) = (target.since, before.is_none());
+        let (has_passed, was_first) = (result == CheckResult::Passed, target.is_healthy.is_none());
+        let since = target.since;
         target.count(result, now);
         let is_quiet = |(cluster, ..): &(ClusterId, EndpointId, u16)| {
             self.clusters.get(cluster).is_some_and(|watched| watched.is_quiet)
@@ -402,40 +424,58 @@ impl Checker {
         let is_quiet = target.users.iter().all(is_quiet);
         let began = target.began.map_or(now, |(began, _)| began);
         let next = target.next(began, is_quiet, was_first, die).max(now);
-        if let Some(due) = target.due.replace(next) {
-            self.due.remove(&(due, id));
-            self.due.insert((next, id));
-        }
-        let (is_healthy, users) = (target.is_healthy, target.users.clone());
-        let unfit = || Unfit {
-            reason: target.reason.clone().unwrap_or_default(),
-            failures: target.failures,
-        };
-        let unfit = (is_healthy == Some(false)).then(unfit);
-        for (cluster_id, endpoint_id, _) in users {
-            let Some(cluster) = snapshot.cluster(cluster_id) else { continue };
-            checked.counted.push(Arc::clone(&cluster.name));
-            if is_healthy == Some(true) {
-                checked.passed.push((cluster_id, endpoint_id));
-            }
-            if is_healthy == before {
-                continue;
-            }
-            let place = cluster.place_of(endpoint_id);
-            let Some(endpoint) = place.and_then(|place| cluster.endpoints.get(place)) else {
-                continue;
-            };
-            if self.settle_endpoint(cluster_id, endpoint) {
-                checked.changed.insert(cluster_id);
-            }
-            if before.is_none() && is_healthy == Some(true) {
-                continue;
-            }
+        let users = target.users.clone();
+        let reason = target.reason.clone().unwrap_or_default();
+        let unfit = Unfit { reason, failures: target.failures };
+        self.set_due(id, next);
+        for user in users {
             let after = now.saturating_sub(since);
-            let (cluster, endpoint) = (Arc::clone(&cluster.name), endpoint.address.clone());
-            checked.events.push(CheckEvent { cluster, endpoint, unfit: unfit.clone(), after });
+            let Some(cluster) = snapshot.cluster(user.0) else { continue };
+            checked.counted.push(Arc::clone(&cluster.name));
+            self.settle_user(cluster, user.1, (&unfit, after), &mut checked);
+            if has_passed && self.is_fit_endpoint(user.0, user.1) {
+                checked.passed.push((user.0, user.1));
+            }
         }
         checked
+    }
+
+    /// Says in an endpoint's cell whether it may be chosen, and notes what follows if that is another answer than before.
+    fn settle_user(
+        &mut self,
+        cluster: &Cluster,
+        endpoint: EndpointId,
+        (unfit, after): (&Unfit, Duration),
+        checked: &mut Checked,
+    ) {
+        let place = cluster.place_of(endpoint);
+        let Some(endpoint) = place.and_then(|place| cluster.endpoints.get(place)) else { return };
+        let waited = self.waits(cluster.id, endpoint.id);
+        if !self.settle_endpoint(cluster.id, endpoint) {
+            return;
+        }
+        checked.changed.insert(cluster.id);
+        let is_fit = self.is_fit_endpoint(cluster.id, endpoint.id);
+        if is_fit && waited {
+            // It joins the others.
+            return;
+        }
+        checked.events.push(CheckEvent {
+            cluster: Arc::clone(&cluster.name),
+            endpoint: endpoint.address.clone(),
+            unfit: (!is_fit).then(|| unfit.clone()),
+            after,
+        });
+    }
+
+    fn waits(&self, cluster: ClusterId, endpoint: EndpointId) -> bool {
+        let watched = self.clusters.get(&cluster);
+        watched.and_then(|it| it.endpoints.get(&endpoint)).is_some_and(|it| it.waits)
+    }
+
+    fn is_fit_endpoint(&self, cluster: ClusterId, endpoint: EndpointId) -> bool {
+        let watched = self.clusters.get(&cluster);
+        watched.and_then(|it| it.endpoints.get(&endpoint)).is_some_and(|it| self.is_fit(it))
     }
 
     /// An endpoint said in a response that it is not healthy: it gets no request until it has passed its checks again.
@@ -460,18 +500,11 @@ impl Checker {
             target.count(CheckResult::Failed { reason: reason.into(), is_final: true }, now);
             users.extend(target.users.iter().map(|user| ((user.0, user.1), after)));
         }
-        for ((cluster_id, endpoint_id), after) in users {
-            let Some(cluster) = snapshot.cluster(cluster_id) else { continue };
-            let place = cluster.place_of(endpoint_id);
-            let Some(endpoint) = place.and_then(|place| cluster.endpoints.get(place)) else {
-                continue;
-            };
-            if self.settle_endpoint(cluster_id, endpoint) {
-                checked.changed.insert(cluster_id);
+        let unfit = Unfit { reason: reason.into(), failures: 1 };
+        for ((cluster, endpoint), after) in users {
+            if let Some(cluster) = snapshot.cluster(cluster) {
+                self.settle_user(cluster, endpoint, (&unfit, after), &mut checked);
             }
-            let unfit = Some(Unfit { reason: reason.into(), failures: 1 });
-            let (cluster, endpoint) = (Arc::clone(&cluster.name), endpoint.address.clone());
-            checked.events.push(CheckEvent { cluster, endpoint, unfit, after });
         }
         checked
     }
@@ -511,7 +544,8 @@ impl Checker {
                 Some(false) => "unhealthy",
                 None => "unknown",
             };
-            let reason = target.reason.clone().filter(|_| target.failures > 0);
+            let is_of_now = target.failures > 0 || target.is_healthy == Some(false);
+            let reason = target.reason.clone().filter(|_| is_of_now);
             Some((*endpoint, HealthWord { word, reason, since: target.since }))
         })
     }
@@ -596,6 +630,7 @@ impl Checker {
 impl Target {
     /// Counts a result.
     fn count(&mut self, result: CheckResult, now: Duration) {
+        self.undecided = 0;
         let (has_passed, needed) = match result {
             CheckResult::Undecided => return,
             CheckResult::Passed => {
@@ -619,14 +654,19 @@ impl Target {
         }
     }
 
-    /// When the next check is due of one that began then. The second one comes after any part of the interval, so that endpoints
-    /// that came together are not checked together for good.
-    fn next(&self, began: Duration, is_quiet: bool, was_first: bool, die: u64) -> Duration {
-        let interval = match (self.is_healthy, is_quiet) {
+    /// From one check to the next.
+    fn interval(&self, is_quiet: bool) -> Duration {
+        match (self.is_healthy, is_quiet) {
             (Some(false), _) => self.pace.interval_unhealthy.0,
             (_, true) => self.pace.interval_quiet.0,
             (_, false) => self.pace.interval.0,
-        };
+        }
+    }
+
+    /// When the next check is due of one that began then. The second one comes after any part of the interval, so that endpoints
+    /// that came together are not checked together for good.
+    fn next(&self, began: Duration, is_quiet: bool, was_first: bool, die: u64) -> Duration {
+        let interval = self.interval(is_quiet);
         if was_first {
             return began + part(interval, die);
         }

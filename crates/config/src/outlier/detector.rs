@@ -135,9 +135,17 @@ impl Detector {
         for id in changes.clusters_added.iter().chain(&changes.clusters_changed) {
             let Some(cluster) = snapshot.cluster(*id) else { continue };
             let Some(policy) = &cluster.outlier else {
+                let was_panicking = self.clusters.get(id).is_some_and(|it| it.is_panicking);
                 self.forget(*id);
                 if !cluster.checks.is_empty() {
-                    events.append(&mut self.recount(cluster));
+                    // Their cells stay, for the checks.
+                    for health in cluster.endpoints.iter().filter_map(|it| it.health.get()) {
+                        health.set_ejected(false);
+                    }
+                    self.update(*id, |watched| {
+                        watched.is_panicking = was_panicking;
+                        settle(watched, cluster, &mut events);
+                    });
                 }
                 continue;
             };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use config::checks::{
     CHECKS_UNDER_WAY_MAX, CheckResult, CheckTask, Checked, Checker, RememberedCheck,
 };
+use config::outlier::{Detector, OutlierKind};
 use config::snapshot::{Cluster, Snapshot};
 use proptest::prelude::*;
 
@@ -211,6 +212,94 @@ fn no_more_checks_are_under_way_than_may_be_and_lost_ones_are_made_again() {
     let late = checker.on_result(&snapshot, (tasks[1].number, failed("x")), (lost, HALF));
     assert!(late.events.is_empty() && late.counted.is_empty());
     assert_eq!(checker.unhealthy(find(&snapshot, "web").id), 0);
+}
+
+#[test]
+fn an_endpoint_that_is_ejected_is_taken_back_by_a_check_that_passes_and_by_no_other() {
+    let both = format!("outlier: {{ errors_5xx: 1 }}, {CHECKS}");
+    let mut loader = loader();
+    let mut load = |options: &str| {
+        loader.load("strait.yaml", &text(&[("web", &[9000, 9001], options)])).expect("it is right")
+    };
+    let first = load(&both);
+    let (mut checker, mut detector) = (Checker::default(), Detector::default());
+    let mut now = SECOND;
+    checker.on_snapshot(&first, now, || 0);
+    detector.on_snapshot(&first, now);
+    round(&mut checker, &first, &mut now, |_| CheckResult::Passed);
+    let cluster = find(&first, "web");
+    let eject = |detector: &mut Detector, cluster: &Arc<Cluster>| {
+        let kind = OutlierKind::Errors5xx;
+        detector.on_reached(cluster, cluster.endpoints[0].id, kind, (now, 0));
+        assert_eq!(unfit(cluster), [0]);
+    };
+    eject(&mut detector, cluster);
+    let mut take_back = |checked: Vec<Checked>| {
+        for (_, endpoint) in checked.iter().flat_map(|checked| &checked.passed) {
+            detector.on_check_passed(cluster, *endpoint, now);
+        }
+        unfit(cluster)
+    };
+    let mut later = now;
+    let failing = round(&mut checker, &first, &mut later, |_| failed("x"));
+    assert_eq!(take_back(failing), [0], "it is healthy yet, and its check failed");
+    let passing = round(&mut checker, &first, &mut later, |_| CheckResult::Passed);
+    assert_eq!(take_back(passing), [] as [usize; 0]);
+    // Without `outlier` nothing is ejected any more, though the cells stay.
+    eject(&mut detector, cluster);
+    let second = load(CHECKS);
+    checker.on_snapshot(&second, now, || 0);
+    detector.on_snapshot(&second, now);
+    assert_eq!(unfit(find(&second, "web")), [] as [usize; 0]);
+}
+
+#[test]
+fn an_endpoint_gets_requests_again_when_it_passes_all_its_checks() {
+    let checks = "checks: [{ tcp: {}, interval: 5s }, { http: { path: / }, interval: 5s }]";
+    let snapshot = snapshot(&[("web", &[9000], checks)]);
+    let cluster = find(&snapshot, "web");
+    cluster.activity.mark();
+    let (mut checker, mut now) = (Checker::default(), SECOND);
+    checker.on_snapshot(&snapshot, now, || 0);
+    let mut events = Vec::new();
+    let mut say = |results: [CheckResult; 2]| {
+        now = checker.next_deadline().expect("both are due").max(now);
+        for task in checker.poll(now) {
+            let result = results[usize::from(task.check)].clone();
+            let checked = checker.on_result(&snapshot, (task.number, result), (now, HALF));
+            events.extend(checked.events.into_iter().map(|event| event.unfit.is_none()));
+        }
+        (unfit(cluster), std::mem::take(&mut events))
+    };
+    assert_eq!(say([failed("x"), failed("y")]), (vec![0], vec![false]), "one event");
+    say([CheckResult::Passed, failed("y")]);
+    assert_eq!(say([CheckResult::Passed, failed("y")]), (vec![0], vec![]), "the other one fails");
+    say([CheckResult::Passed, CheckResult::Passed]);
+    assert_eq!(say([CheckResult::Passed, CheckResult::Passed]), (vec![], vec![true]));
+}
+
+#[test]
+fn what_stays_undecided_is_asked_less_and_less_often() {
+    let snapshot = snapshot(&[("web", &[9000], CHECKS)]);
+    let (mut checker, mut now) = (Checker::default(), SECOND);
+    checker.on_snapshot(&snapshot, now, || 0);
+    let mut pauses = Vec::new();
+    for _ in 0..6 {
+        let before = now;
+        round(&mut checker, &snapshot, &mut now, |_| CheckResult::Undecided);
+        pauses.push((now - before).as_millis());
+    }
+    assert_eq!(pauses, [0, 500, 1_000, 2_000, 4_000, 5_000]);
+}
+
+#[test]
+fn new_endpoints_are_checked_one_after_the_other() {
+    let ports: Vec<u16> = (1..=1_000).collect();
+    let snapshot = snapshot(&[("web", &ports, CHECKS)]);
+    let mut checker = Checker::default();
+    checker.on_snapshot(&snapshot, SECOND, || 4_999_999_999);
+    assert!(checker.poll(SECOND).len() <= 21, "of the first ten milliseconds");
+    assert_eq!(checker.poll(2 * SECOND).len() + 1, 1_000);
 }
 
 #[test]

@@ -324,7 +324,7 @@ clusters:
     checks:
       - http:
           path: /healthz?full=1
-          method: HEAD
+          method: OPTIONS
           host: app.internal
           headers: { x-probe: edge }
           expect: [200-299, 404]

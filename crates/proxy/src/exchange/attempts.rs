@@ -67,9 +67,6 @@ impl Exchange {
         if self.attempt != Attempt::Counted {
             self.begin_answer(head, cx);
         }
-        if pools.has_checks {
-            self.note_own_failure(head, cx);
-        }
     }
 
     // Apart, so that what every response asks is short.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use config::checks::{ANSWER_BYTES_MAX, CheckResult, HealthCheck, Probe};
 use config::snapshot::EndpointId;
 
-use crate::upstream::pool::CheckTarget;
+use crate::connection::check_target::CheckTarget;
 
 /// A health check on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,8 +50,16 @@ impl CheckRun {
             let room = ANSWER_BYTES_MAX.saturating_sub(self.body.len());
             self.body.extend_from_slice(data.get(..room.min(data.len())).unwrap_or_default());
         }
-        if matches!(check.probe, Probe::Tcp { .. }) && check.probe.has_come(&self.body) {
-            self.verdict = Some(CheckResult::Passed);
+        if matches!(check.probe, Probe::Tcp { .. }) && self.verdict.is_none() {
+            let is_full = self.received >= ANSWER_BYTES_MAX;
+            self.verdict = match check.probe.has_come(&self.body) {
+                true => Some(CheckResult::Passed),
+                false if is_full => {
+                    let reason = "what was expected did not come in the first 64 KiB".into();
+                    Some(CheckResult::Failed { reason, is_final: false })
+                }
+                false => None,
+            };
         }
         self.verdict.is_some() || self.received >= ANSWER_BYTES_MAX
     }

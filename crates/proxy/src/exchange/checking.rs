@@ -13,6 +13,7 @@
 //! It never moves to another worker or process: what it is on is taken along without it.
 
 use config::checks::{ANSWER_BYTES_MAX, CheckResult};
+use config::health::EndpointHealth;
 use telemetry::cause::Cause;
 use wire::head::ResponseHead;
 
@@ -65,7 +66,7 @@ impl CheckRun {
         // What was read is enough, where more than that came.
         let is_read = self.received >= ANSWER_BYTES_MAX && exchange.progress.has_response;
         match cause {
-            Some(cause) if !is_read && is_own(cause) => CheckResult::Undecided,
+            Some(cause) if !is_read && is_own(cause, exchange) => CheckResult::Undecided,
             Some(cause) if !is_read => failed(self.reason(exchange, cause)),
             _ => {
                 let Some(check) = self.check() else { return CheckResult::Undecided };
@@ -80,13 +81,18 @@ impl CheckRun {
 }
 
 /// Whether a check that ends for this cause says nothing of its endpoint.
-fn is_own(cause: Cause) -> bool {
+fn is_own(cause: Cause, exchange: &Exchange) -> bool {
+    let detail = exchange.record.cause_detail.as_ref().map_or(&[][..], Detail::as_bytes);
     match cause {
-        // It was waited for as long as it may take.
-        Cause::RequestTimeout => false,
+        // There is no one but the endpoint to wait for.
+        Cause::RequestTimeout | Cause::TunnelIdleTimeout | Cause::PendingTimeout => false,
+        Cause::ConnectFailed => OWN_ERRORS.contains(&detail),
         _ => consequence(cause).side != Side::Upstream,
     }
 }
+
+/// What the kernel says of a connection that this machine cannot open: its ports are used up, or it may not.
+const OWN_ERRORS: [&[u8]; 3] = [b"EADDRNOTAVAIL", b"EPERM", b"EACCES"];
 
 impl Exchange {
     /// The health check that it is, if it is one.
@@ -110,13 +116,15 @@ impl Exchange {
         }
         let id = cluster.id;
         let place = self.route.as_ref().and_then(|route| route.endpoint);
-        let endpoint = place.and_then(|place| cluster.endpoints.get(place)).map(|found| found.id);
+        let found = place.and_then(|place| cluster.endpoints.get(place));
+        let is_new = found.and_then(|it| it.health.get()).is_some_and(EndpointHealth::fails_itself);
+        let endpoint = found.map(|found| found.id);
         match (self.check_mut(), endpoint) {
             (Some(run), _) => run.has_failed_itself = true,
-            (None, Some(endpoint)) => {
+            (None, Some(endpoint)) if is_new => {
                 cx.ops.push_back(Op::FailedItself { cluster: id, endpoint });
             }
-            (None, None) => {}
+            (None, _) => {}
         }
     }
 }

@@ -1,7 +1,6 @@
 //! What an event left to do on other connections and exchanges, done when the event is over.
 
 use config::snapshot::ClusterId;
-use telemetry::cause::Cause;
 use wire::head::RequestHead;
 
 use crate::agenda::Note;
@@ -27,7 +26,7 @@ impl Proxy {
                 Note::Resume(source) => self.resume_source(source, now),
                 Note::Serve(cluster) => self.serve_noted(cluster, now),
                 Note::Attempt(exchange) => self.attempt_again(exchange, now),
-                Note::Abandon(exchange) => self.abort(exchange, Cause::DownstreamClosed, now),
+                Note::Abandon(exchange) => self.abandon(exchange, now),
                 Note::CloseUpstreams => self.end_upstreams(now),
             }
         }

@@ -523,7 +523,7 @@ impl Upstreams {
         };
         let (connection, role) = connections.save_connection(key, now, cx)?;
         let ConnectionRole::Upstream(upstream) = role else { return None };
-        self.pools.on_closed(cluster);
+        self.pools.on_closed(cluster, false);
         let (cluster, endpoint) = cx.names_of(&upstream);
         let Upstream { is_personal, is_reusable, reason, .. } = upstream;
         let reason = reason.map(|reason| reason.as_bytes().to_vec());
@@ -567,8 +567,17 @@ impl Upstreams {
         };
         let SavedUpstream { is_personal, is_reusable, .. } = saved;
         let reason = saved.reason.map(|bytes| Box::new(Detail::from_bytes(bytes)));
-        let upstream =
-            Upstream { cluster, endpoint, transport, state, is_personal, is_reusable, reason };
+        let upstream = Upstream {
+            cluster,
+            endpoint,
+            transport,
+            state,
+            is_personal,
+            // Those for checks do not move.
+            checks: None,
+            is_reusable,
+            reason,
+        };
         let key = connections.insert_connection(
             ConnectionRole::Upstream(upstream),
             Codec::Http1(Http1::new()),

@@ -79,10 +79,9 @@ impl Exchanges {
         let endpoint = endpoint_at(cluster, place);
         let port = self.get(key).and_then(|exchange| exchange.check()?.check()?.port);
         if let (Some(port), Address::Tcp(address)) = (port, &endpoint.address) {
-            // Pooled by its address, as those to original destinations are: no request finds it.
             let mut address = *address;
             address.set_port(port.get());
-            return (endpoint.id, Address::Tcp(address), PeerAddress::from(address));
+            return (endpoint.id, Address::Tcp(address), PeerAddress::Unix);
         }
         (endpoint.id, endpoint.address.clone(), PeerAddress::Unix)
     }

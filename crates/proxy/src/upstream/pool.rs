@@ -20,8 +20,10 @@ use config::view::{self, Level};
 use telemetry::cause::Cause;
 
 use self::backoff::Refusing;
+use self::checking::KeptForChecks;
 use self::reserve::RESERVE_MAX;
 use self::state::{ClusterState, EndpointState};
+use crate::connection::check_target::CheckTarget;
 use crate::connection::connections::Connections;
 use crate::keys::ConnKey;
 use crate::listen::clients::{ClientPlace, Clients};
@@ -43,7 +45,6 @@ mod state;
 mod stream_budget;
 mod turns;
 
-pub(crate) use self::checking::CheckTarget;
 pub(crate) use self::latency::FAILED_MIN;
 
 /// A client has more than its share when it holds more than this part of a cluster's connections.
@@ -57,6 +58,8 @@ pub(crate) struct Pools {
     /// The newest idle connection to each destination of an original-destination cluster, where
     /// there is one: as bounded as those connections are.
     originals: BTreeMap<(EndpointId, SocketAddr), ConnKey>,
+    /// Connections that are kept for health checks.
+    checked: BTreeMap<CheckTarget, KeptForChecks>,
     /// The destinations of such clusters that refused.
     refusing: Refusing,
     share: Share,
@@ -169,6 +172,7 @@ impl Pools {
             clusters: Vec::new(),
             endpoints: Vec::new(),
             originals: BTreeMap::new(),
+            checked: BTreeMap::new(),
             refusing: Refusing::default(),
             share,
             unreserved_from: Time::from_nanos(0),
@@ -411,10 +415,10 @@ impl Pools {
         }
     }
 
-    /// A connection of this cluster begins to be opened.
-    pub(crate) fn on_open(&mut self, cluster: ClusterId) {
+    /// A connection of this cluster begins to be opened; none of its bounds counts one for health checks.
+    pub(crate) fn on_open(&mut self, cluster: ClusterId, is_for_checks: bool) {
         self.open += 1;
-        if let Some(state) = self.cluster(cluster) {
+        if let Some(state) = self.cluster(cluster).filter(|_| !is_for_checks) {
             state.open += 1;
         }
     }
@@ -431,9 +435,9 @@ impl Pools {
     }
 
     /// A connection of this cluster is gone; it was not idle any more.
-    pub(crate) fn on_closed(&mut self, cluster: ClusterId) {
+    pub(crate) fn on_closed(&mut self, cluster: ClusterId, was_for_checks: bool) {
         self.open -= 1;
-        if let Some(state) = self.cluster(cluster) {
+        if let Some(state) = self.cluster(cluster).filter(|_| !was_for_checks) {
             state.open -= 1;
         }
     }

@@ -6,6 +6,7 @@ use telemetry::cause::Cause;
 use telemetry::events::UpstreamClosed;
 use wire::h2::ErrorCode;
 
+use crate::connection::check_target::CheckTarget;
 use crate::connection::connections::Connections;
 use crate::connection::{Connection, UpstreamState};
 use crate::cx::Cx;
@@ -33,7 +34,8 @@ impl Upstreams {
             self.retire(key, connections, cx);
             return None;
         }
-        if self.pools.is_stream_budget_used(endpoint, connection.requests) {
+        let is_of_requests = upstream.checks.is_none();
+        if is_of_requests && self.pools.is_stream_budget_used(endpoint, connection.requests) {
             if links.is_some() {
                 self.pools.on_stream_budget_used(endpoint);
             }
@@ -43,6 +45,10 @@ impl Upstreams {
         let has_slot = multiplex.free_slots() > 0
             && !multiplex.is_gone
             && (links.is_some() || !connections.is_of_former(key, cx));
+        if let Some(target) = upstream.checks {
+            self.keep_for_checks(key, target, has_slot, connections, cx);
+            return None;
+        }
         let ids = (upstream.cluster, upstream.endpoint);
         match (has_slot, links) {
             (true, None) if self.pools.put_idle(key, ids, connections) => Some(ids.0),
@@ -59,11 +65,35 @@ impl Upstreams {
         }
     }
 
+    /// Keeps a connection for the next health check, if it has room for one. Returns whether it is kept.
+    pub(crate) fn keep_for_checks(
+        &mut self,
+        key: ConnKey,
+        target: CheckTarget,
+        has_room: bool,
+        connections: &Connections,
+        cx: &Cx,
+    ) -> bool {
+        let upstream = connections.get(key).and_then(Connection::upstream);
+        let cluster = upstream.and_then(|upstream| cx.snapshot.cluster(upstream.cluster));
+        let endpoint = cluster.and_then(|it| it.endpoints.get(it.place_of(target.endpoint)?));
+        match endpoint.filter(|_| has_room && cx.drain_deadline.is_none()) {
+            Some(endpoint) => self.pools.keep_for_checks(key, target, endpoint.address.clone()),
+            None => {
+                self.pools.forget_kept(key, target);
+                false
+            }
+        }
+    }
+
     /// Takes an upstream connection out of its pool.
     pub(crate) fn withdraw(&mut self, key: ConnKey, connections: &mut Connections) {
         let Some(upstream) = connections.get(key).and_then(Connection::upstream) else {
             return;
         };
+        if let Some(target) = upstream.checks {
+            return self.pools.forget_kept(key, target);
+        }
         if matches!(upstream.state, UpstreamState::Shared { links: Some(_), .. }) {
             self.pools.remove_idle(key, connections);
             self.pools.set_links(key, None, connections);
@@ -90,7 +120,8 @@ impl Upstreams {
         cx: &mut Cx,
     ) {
         let upstream = connections.get(key).and_then(Connection::upstream);
-        let Some(cluster) = upstream.map(|upstream| upstream.cluster) else { return };
+        let of_upstream = upstream.map(|upstream| (upstream.cluster, upstream.checks.is_some()));
+        let Some((cluster, is_for_checks)) = of_upstream else { return };
         self.pools.remove_idle(key, connections);
         let is_established =
             connections.get(key).is_some_and(|connection| !connection.is_connecting());
@@ -112,7 +143,7 @@ impl Upstreams {
                 requests: connection.requests,
             });
         }
-        self.pools.on_closed(cluster);
+        self.pools.on_closed(cluster, is_for_checks);
         cx.ops.push_back(if would_end_early { Op::Reset(key) } else { Op::Close(key) });
         self.note_room(cluster, cx);
     }

@@ -36,7 +36,12 @@ impl Connections {
         let cluster = cx.snapshot.cluster(upstream.cluster);
         let is_wanted = cluster.is_some_and(|cluster| cluster.original_destination.is_none())
             && cx.drain_deadline.is_none();
-        if is_upstreams_fault || !is_unused || !is_wanted || upstream.is_personal {
+        if is_upstreams_fault
+            || !is_unused
+            || !is_wanted
+            || upstream.is_personal
+            || upstream.checks.is_some()
+        {
             return Fate::Close;
         }
         match upstream.state {
@@ -118,8 +123,10 @@ impl Upstreams {
         let Some(upstream) = connection.upstream() else { return };
         let ids @ (cluster, _) = (upstream.cluster, upstream.endpoint);
         let known = cx.snapshot.cluster(cluster).filter(|_| cx.drain_deadline.is_none());
-        let idle_timeout =
-            known.filter(|known| is_open && upstream.is_of(known)).map(|known| known.timeouts.idle);
+        let is_of_requests = upstream.checks.is_none();
+        let idle_timeout = known
+            .filter(|known| is_open && is_of_requests && upstream.is_of(known))
+            .map(|known| known.timeouts.idle);
         match idle_timeout {
             Some(timeout) if self.pools.put_idle(key, ids, connections) => {
                 cx.timers.arm(timer, now + timeout);

@@ -147,6 +147,10 @@ impl Host {
     ) -> Result<(), String> {
         let mut words = head.line.split(' ');
         let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        if path == "/check" {
+            self.answer_check(connection);
+            return Ok(());
+        }
         let id = path.rsplit('/').next().and_then(|id| u64::from_str_radix(id, 16).ok());
         let id = id.ok_or_else(|| format!("not a request of the simulation: {:?}", head.line))?;
         if connection.is_personal && connection.requests > 0 {
@@ -201,6 +205,22 @@ impl Host {
             self.answer(end, connection, id, plan, network, ledger);
         }
         Ok(())
+    }
+
+    /// Answers a health check, well or not.
+    fn answer_check(&mut self, connection: &mut Connection) {
+        connection.requests += 1;
+        connection.outbound.clear();
+        connection.sending = (0, 0);
+        if self.random.chance(self.faults.close_on_request) {
+            connection.after = if self.random.chance(500) { After::Close } else { After::Reset };
+        } else if self.random.chance(self.faults.hang) {
+            connection.after = After::Hang;
+        } else {
+            let status = if self.random.chance(self.faults.truncate) { 503 } else { 200 };
+            let head = format!("HTTP/1.1 {status} Whatever\r\nContent-Length: 2\r\n\r\nok");
+            self.cut(connection, head.into_bytes());
+        }
     }
 
     /// Puts together the response to a request, or what stands in for it.

@@ -225,6 +225,15 @@ impl Connection {
         let mut words = head.line.split(' ');
         let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let is_tunnel = words.next() == Some("connect");
+        if path == "/check" {
+            self.requests += 1;
+            if !host.random.chance(host.faults.hang) {
+                let status = if host.random.chance(host.faults.truncate) { 503 } else { 200 };
+                let head = format!("HTTP/1.1 {status} Whatever\r\n\r\n");
+                self.speaker.answer(stream, &head, true);
+            }
+            return Ok(());
+        }
         let id = path.rsplit('/').next().and_then(|id| u64::from_str_radix(id, 16).ok());
         let id = id.ok_or_else(|| format!("not a request of the simulation: {:?}", head.line))?;
         ledger.saw_stream(id, end, network);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::health::EndpointHealth;
 use config::outlier::{Event, Happened, OutlierKind};
 use config::snapshot::{ClusterId, EndpointId};
 use proxy::Snapshot;
@@ -58,7 +59,11 @@ impl Simulation {
             let share: f64 = share.to_string().trim_end_matches('%').parse().expect("a number");
             let count = cluster.endpoints.len();
             let max = (count as f64 * share / 100.0).floor().max(1.0);
-            let ejected = cluster.endpoints.iter().filter(|it| !it.health.is_available()).count();
+            let ejected = cluster
+                .endpoints
+                .iter()
+                .filter(|it| it.health.get().is_some_and(EndpointHealth::is_ejected))
+                .count();
             if ejected as f64 > max {
                 let words = format!("{ejected} of {count} endpoints are ejected, {max} may be");
                 self.ledger.violate(words);
@@ -69,7 +74,7 @@ impl Simulation {
         }
     }
 
-    fn since_start(&self) -> Duration {
+    pub(super) fn since_start(&self) -> Duration {
         self.now() - Time::from_nanos(0)
     }
 }

@@ -32,6 +32,8 @@ pub struct Scenario {
     pub has_calls: bool,
     /// Whether requests are copied to services of their own.
     pub has_mirrors: bool,
+    /// Whether clusters check their endpoints.
+    pub has_checks: bool,
 }
 
 impl Scenario {
@@ -60,6 +62,7 @@ impl Scenario {
             has_tls: Random::new(seed).split("tls", 0).chance(500),
             has_calls: Random::new(seed).split("calls", 0).chance(300),
             has_mirrors: Random::new(seed).split("mirrors", 0).chance(300),
+            has_checks: Random::new(seed).split("checks", 0).chance(300),
         }
     }
 

@@ -156,8 +156,8 @@ pub struct EjectionCounted {
 pub struct CheckCounted {
     /// The name of its cluster.
     pub cluster: Arc<str>,
-    /// Whether the endpoint passed it.
-    pub has_passed: bool,
+    /// Whether the endpoint passed it; none where nothing was learnt of it.
+    pub has_passed: Option<bool>,
 }
 
 /// A cluster that checks or ejects endpoints, as it is now.

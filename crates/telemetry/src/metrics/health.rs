@@ -14,7 +14,7 @@ pub(crate) struct Health {
 
 #[derive(Clone, Debug, Default)]
 struct OfCluster {
-    /// Checks that passed, and that failed.
+    /// By how they ended.
     checks: [u64; CHECK_RESULTS.len()],
     unhealthy: u64,
     ejected: u64,
@@ -25,12 +25,17 @@ struct OfCluster {
 }
 
 /// How a check ends, in the order in which they are counted.
-const CHECK_RESULTS: [&str; 2] = ["passed", "failed"];
+const CHECK_RESULTS: [&str; 3] = ["passed", "failed", "undecided"];
 
 impl Health {
     pub(crate) fn check_counted(&mut self, event: CheckCounted) {
-        let [passed, failed] = &mut self.clusters.entry(event.cluster).or_default().checks;
-        let count = if event.has_passed { passed } else { failed };
+        let [passed, failed, undecided] =
+            &mut self.clusters.entry(event.cluster).or_default().checks;
+        let count = match event.has_passed {
+            Some(true) => passed,
+            Some(false) => failed,
+            None => undecided,
+        };
         *count = count.saturating_add(1);
     }
 
@@ -73,7 +78,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_checks_total",
         kind: MetricType::Counter,
-        help: "Health checks of endpoints that ended, by how (`checks` of the cluster).",
+        help: "Health checks of endpoints that ended, by how (`checks` of the cluster); `undecided`: the process could not find out, since it had no descriptor or port left, or was being replaced.",
         labels: &["cluster", "result"],
         samples: |view, out| {
             for (cluster, it) in &view.control.health.clusters {

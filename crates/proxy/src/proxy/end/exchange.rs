@@ -7,8 +7,8 @@ use wire::h2::ErrorCode;
 use crate::connection::Life;
 use crate::connection::codec::streams::Tail;
 use crate::exchange::fault::{Side, consequence};
-use crate::exchange::{Deadlines, Exchange, Stage, Wait};
-use crate::keys::ExchangeKey;
+use crate::exchange::{Deadlines, Exchange, ExchangeKind, Stage, Wait};
+use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 use crate::upstream::attempts::is_waiting;
@@ -63,6 +63,30 @@ impl Proxy {
             role.exchange = None;
         }
         self.close_downstream(downstream, Some(cause), now);
+    }
+
+    /// An exchange without a downstream ends: a check in order, since enough is known of its endpoint.
+    pub(crate) fn abandon(&mut self, key: ExchangeKey, now: Time) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let (Some(_), Some(upstream)) = (exchange.check(), exchange.upstream()) else {
+            return self.abort(key, Cause::DownstreamClosed, now);
+        };
+        // What is sent of a handshake, or of the check, goes out before the end.
+        if exchange.kind == ExchangeKind::Tcp
+            && !self.connections.send_end(upstream, &[], &mut self.cx)
+        {
+            return;
+        }
+        self.finish_check(key, upstream, now);
+    }
+
+    /// Enough is known of an endpoint, and its connection, or stream, has sent all.
+    pub(crate) fn finish_check(&mut self, key: ExchangeKey, upstream: StreamKey, now: Time) {
+        if let Some(exchange) = self.exchanges.get_mut(key) {
+            exchange.stage = Stage::Finishing;
+        }
+        self.end_upstream(upstream, None, ErrorCode::CANCEL, now);
+        self.finish(key, None, now);
     }
 
     /// What of the response is queued still goes out; then the connection closes, which tells the

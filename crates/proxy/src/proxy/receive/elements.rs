@@ -128,6 +128,11 @@ impl Proxy {
             }
             _ => false,
         };
+        if self.upstream.pools.has_checks
+            && let Some(exchange) = self.exchanges.get_mut(key)
+        {
+            exchange.note_own_failure(head, &mut self.cx);
+        }
         if is_switching {
             self.on_switching_protocols(upstream, key, head, now);
         } else if (head.status() >= 400 || is_end)

@@ -328,8 +328,11 @@ impl Proxy {
         if !lost.is_empty() {
             let lost = u32::try_from(lost.len()).unwrap_or(u32::MAX);
             let processed = connection.requests.saturating_sub(lost);
-            self.upstream.pools.on_streams_limited(upstream.endpoint, processed);
-            if processed == 0 {
+            let is_for_checks = upstream.checks.is_some();
+            if !is_for_checks {
+                self.upstream.pools.on_streams_limited(upstream.endpoint, processed);
+            }
+            if processed == 0 && !is_for_checks {
                 let (cluster, endpoint) = (label(upstream.cluster.0), upstream.endpoint);
                 let (to, random) = (connection.peer.socket_address(), self.cx.random.next());
                 if let Some(until) = self.upstream.pools.on_refused(endpoint, to, random, now) {

@@ -86,6 +86,10 @@ impl Proxy {
             Acquired::Shared(connection, place) => {
                 self.give_stream(key, connection, place, request, head, now);
             }
+            Acquired::Open(place) if exchange.check().is_some() => {
+                let cluster = Arc::clone(cluster);
+                self.open(key, &cluster, place, request, head, now);
+            }
             Acquired::Open(place) => {
                 let cluster = Arc::clone(cluster);
                 if let Some(request) = self.try_spare(key, Some(place), request, now) {

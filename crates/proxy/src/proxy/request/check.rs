@@ -5,6 +5,7 @@ use config::snapshot::ClusterProtocol;
 use telemetry::cause::Cause;
 use wire::head::RequestHead;
 
+use crate::connection::Connection;
 use crate::connection::codec::Codec;
 use crate::connection::codec::bytes::Bytes;
 use crate::exchange::calls::Call;
@@ -14,7 +15,7 @@ use crate::exchange::record::Stamps;
 use crate::exchange::{
     Beginning, Exchange, ExchangeKind, Form, QueuedRequest, Request, Route, Wait,
 };
-use crate::keys::{ExchangeKey, StreamKey};
+use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::clients::ClientPlace;
 use crate::ops::Op;
 use crate::proxy::Proxy;
@@ -139,14 +140,17 @@ impl Proxy {
         request
     }
 
-    /// Ends the checks among these exchanges: what they are on goes elsewhere. Returns whether there were any.
-    pub(crate) fn abandon_checks(&mut self, exchanges: &[ExchangeKey], now: Time) -> bool {
-        let is_check =
-            |key: &&ExchangeKey| self.exchanges.get(**key).is_some_and(|it| it.check().is_some());
-        let checks: Vec<ExchangeKey> = exchanges.iter().filter(is_check).copied().collect();
-        for key in &checks {
-            self.abort(*key, Cause::DrainTimeout, now);
+    /// A connection that is to be moved is closed, with its checks, if it is for these. Returns whether it was.
+    pub(crate) fn end_checks_on(&mut self, key: ConnKey, now: Time) -> bool {
+        let upstream = self.connections.get(key).and_then(Connection::upstream);
+        if upstream.is_none_or(|upstream| upstream.checks.is_none()) {
+            return false;
         }
-        !checks.is_empty()
+        for exchange in self.connections.exchanges_on(key) {
+            self.abort(exchange, Cause::DrainTimeout, now);
+        }
+        self.close_upstream(key, None, now);
+        self.settle(now);
+        true
     }
 }

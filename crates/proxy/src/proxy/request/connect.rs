@@ -21,8 +21,9 @@ use crate::connection::codec::{Codec, http2};
 use crate::connection::debug_log::Named;
 use crate::connection::rpc::rpc_limits;
 use crate::connection::transport::Tls;
-use crate::connection::{Connection, ConnectionRole, Upstream, UpstreamState};
+use crate::connection::{Connection, ConnectionRole, Links, Upstream, UpstreamState};
 use crate::cx::Cx;
+use crate::exchange::check_run::CheckRun;
 use crate::exchange::record::label;
 use crate::exchange::{Exchange, Form, QueuedRequest, Stage, Wait};
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
@@ -68,17 +69,19 @@ impl Proxy {
                 (state, false, Codec::Shared(Box::new(multiplex)), Some(form))
             }
         };
+        let checks = self.exchanges.get(key).and_then(Exchange::check).map(CheckRun::target);
         let role = ConnectionRole::Upstream(Upstream {
             cluster: cluster.id,
             endpoint,
             transport: cluster.transport,
             state,
             is_personal,
+            checks,
             is_reusable: false,
             reason: None,
         });
         let upstream = self.connections.insert_connection(role, codec, now, &mut self.cx);
-        self.upstream.pools.on_open(cluster.id);
+        self.upstream.pools.on_open(cluster.id, checks.is_some());
         if let Some(settings) = &cluster.tls {
             let host = cluster.endpoints.get(place).and_then(|found| found.host.as_ref());
             let is_raw = self.exchanges.is_raw(key);
@@ -401,12 +404,27 @@ impl Proxy {
         connection.codec.await_head();
         let Some(upstream) = connection.upstream() else { return };
         let ids = (upstream.cluster, upstream.endpoint);
+        let checks = upstream.checks;
         let cluster = self.cx.snapshot.cluster(ids.0).map(Arc::clone);
         let is_kept = is_clean && is_whole && upstream.is_reusable && !is_of_former;
         let Some(cluster) = cluster.filter(|_| is_kept && self.cx.drain_deadline.is_none()) else {
             return self.close_upstream(key, None, now);
         };
-        if !self.upstream.pools.put_idle(key, ids, &mut self.connections) {
+        let is_put = match checks {
+            Some(target) => {
+                let is_kept =
+                    self.upstream.keep_for_checks(key, target, true, &self.connections, &self.cx);
+                if is_kept
+                    && let Some(upstream) =
+                        self.connections.get_mut(key).and_then(Connection::upstream_mut)
+                {
+                    upstream.state = UpstreamState::Idle(Links { newer: None, older: None });
+                }
+                is_kept
+            }
+            None => self.upstream.pools.put_idle(key, ids, &mut self.connections),
+        };
+        if !is_put {
             return self.close_upstream(key, None, now);
         }
         self.cx.timers.arm(timer, now + cluster.timeouts.idle);
@@ -519,6 +537,13 @@ impl Proxy {
             return;
         }
         exchange.deadlines.clear(Wait::RequestWrite);
+        if is_ended
+            && exchange.check().is_some()
+            && let Some(upstream) = exchange.upstream()
+            && self.connections.get(upstream.connection).is_some_and(Connection::is_sent)
+        {
+            return self.finish_check(exchange_key, upstream, now);
+        }
         let is_tunnel = exchange.progress.is_tunnel;
         if is_ended && is_tunnel {
             if let Some(upstream) = exchange.upstream().filter(|upstream| upstream.is_alone()) {

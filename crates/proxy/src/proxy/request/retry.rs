@@ -147,8 +147,9 @@ impl Proxy {
         for wait in [Wait::RequestWrite, Wait::ResponseHead, Wait::TunnelIdle, Wait::Try] {
             exchange.deadlines.clear(wait);
         }
+        let is_check = exchange.check().is_some();
         let label = exchange.route.as_ref().and_then(|route| route.cluster).map(|id| label(id.0));
-        if let Some(cluster) = label {
+        if let Some(cluster) = label.filter(|_| !is_check) {
             self.cx.emitter.upstream_retried(&UpstreamRetried { cluster, cause });
         }
         Some(request)
@@ -216,7 +217,7 @@ fn failed_attempt(
         kept,
         has_answered: exchange.progress.interim_responses > 0 || connection.codec.is_amid_head(),
         is_reused: connection.requests > 1,
-        is_idempotent: exchange.request.method.is_idempotent(),
+        is_idempotent: exchange.request.method.is_idempotent() || exchange.check().is_some(),
         asks_upgrade: exchange.request.asks_upgrade,
         is_head_alone: exchange.request.is_complete
             && exchange.progress.request_bytes == 0

@@ -1,71 +1,82 @@
-//! Connections for health checks, which go to one endpoint whatever is known of it.
-
-use std::net::SocketAddr;
+//! Connections for health checks: those of an endpoint, apart from those for requests.
+//!
+//! A check goes to its endpoint whatever is known of it, so no bound of the cluster counts its connection, no request
+//! meets one, and none makes room for another. An endpoint keeps one at most for each port that is checked, from check to
+//! check.
 
 use config::snapshot::{Address, EndpointId};
 use telemetry::cause::Cause;
 
 use super::{Acquired, Ask, Pools, Sharing};
 use crate::connection::Connection;
+use crate::connection::check_target::CheckTarget;
 use crate::connection::connections::Connections;
+use crate::keys::ConnKey;
 use crate::tools::random::Random;
 
-/// Where a health check goes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CheckTarget {
-    pub(crate) endpoint: EndpointId,
-    /// The port that is asked in place of the endpoint's.
-    pub(crate) port: Option<u16>,
+/// A connection that waits for the next check, or has room for one more.
+#[derive(Debug)]
+pub(super) struct KeptForChecks {
+    connection: ConnKey,
+    /// The address that its endpoint had: that of a name may be another by now.
+    address: Address,
 }
 
 impl Pools {
-    /// An idle connection to the endpoint, else leave to open one: no bound of the cluster keeps a check from its endpoint,
-    /// which would else look as if it had failed.
+    /// The connection that is kept for checks of an endpoint, else leave to open one.
     pub(crate) fn acquire_checked(
         &mut self,
         ask: &Ask<'_>,
-        CheckTarget { endpoint, port }: CheckTarget,
+        target: CheckTarget,
         random: &mut Random,
-        connections: &mut Connections,
+        connections: &Connections,
     ) -> Acquired {
         let Ask { cluster, sharing, .. } = *ask;
         self.has_checks = true;
-        let found = cluster.place_of(endpoint);
+        let found = cluster.place_of(target.endpoint);
         let found = found.and_then(|place| Some((place, cluster.endpoints.get(place)?)));
-        let Some((place, found)) = found else { return Acquired::Nothing(Cause::NoEndpoint) };
+        let Some((place, endpoint)) = found else { return Acquired::Nothing(Cause::NoEndpoint) };
         if self.cluster_or_new(cluster.id, || random.next()).is_none() {
             return Acquired::Nothing(Cause::NoEndpoint);
         }
-        let idle = match (port, &found.address) {
-            (Some(port), Address::Tcp(address)) => {
-                let address = SocketAddr::new(address.ip(), port);
-                self.idle_to((endpoint, address), ask, place, connections)
+        let Some(kept) = self.checked.get(&target) else { return Acquired::Open(place) };
+        let key = kept.connection;
+        let upstream = connections.get(key).and_then(Connection::upstream);
+        let is_alike = kept.address == endpoint.address
+            && upstream.is_some_and(|upstream| upstream.transport == cluster.transport);
+        match sharing {
+            _ if !is_alike => Acquired::Replace(key, place),
+            Sharing::Personal => Acquired::Open(place),
+            Sharing::Together => Acquired::Shared(key, place),
+            Sharing::InTurn => {
+                self.checked.remove(&target);
+                Acquired::Idle(key, place)
             }
-            _ => self.acquire_idle((endpoint, cluster.transport), place, sharing, connections),
-        };
-        idle.unwrap_or(Acquired::Open(place))
+        }
     }
 
-    /// The newest idle connection to an address that `endpoint` stands for, or to another port of it.
-    pub(super) fn idle_to(
+    /// Keeps a connection for the next check. Returns false if another is kept already.
+    pub(crate) fn keep_for_checks(
         &mut self,
-        to: (EndpointId, SocketAddr),
-        ask: &Ask<'_>,
-        place: usize,
-        connections: &mut Connections,
-    ) -> Option<Acquired> {
-        let newest = self.originals.get(&to).copied()?;
-        let upstream = connections.get(newest).and_then(Connection::upstream)?;
-        if upstream.transport != ask.cluster.transport {
-            return None;
+        connection: ConnKey,
+        target: CheckTarget,
+        address: Address,
+    ) -> bool {
+        let kept = self.checked.entry(target).or_insert(KeptForChecks { connection, address });
+        kept.connection == connection
+    }
+
+    /// A connection is not kept any more, if it was.
+    pub(crate) fn forget_kept(&mut self, connection: ConnKey, target: CheckTarget) {
+        if self.checked.get(&target).is_some_and(|kept| kept.connection == connection) {
+            self.checked.remove(&target);
         }
-        match ask.sharing {
-            Sharing::InTurn => {
-                self.remove_idle(newest, connections);
-                Some(Acquired::Idle(newest, place))
-            }
-            Sharing::Together => Some(Acquired::Shared(newest, place)),
-            Sharing::Personal => None,
-        }
+    }
+
+    /// Some connection that is kept for checks of an endpoint.
+    pub(super) fn first_kept(&self, endpoint: EndpointId) -> Option<ConnKey> {
+        let from = CheckTarget { endpoint, port: None };
+        let (target, kept) = self.checked.range(from..).next()?;
+        (target.endpoint == endpoint).then_some(kept.connection)
     }
 }

@@ -151,6 +151,9 @@ impl Pools {
     /// Takes a connection out of its pool, wherever in the stack it stands.
     pub(crate) fn remove_idle(&mut self, key: ConnKey, connections: &mut Connections) {
         let Some(upstream) = connections.get(key).and_then(Connection::upstream) else { return };
+        if let Some(target) = upstream.checks {
+            return self.forget_kept(key, target);
+        }
         let Some(Links { newer, older }) = upstream.links() else { return };
         let endpoint = upstream.endpoint;
         self.leave_pool(upstream.cluster);
@@ -180,8 +183,9 @@ impl Pools {
 
     /// The newest idle connection of an endpoint, still in its pool.
     pub(crate) fn newest_idle(&mut self, endpoint: EndpointId) -> Option<ConnKey> {
-        let newest = self.endpoint(endpoint)?.newest;
-        newest.or_else(|| self.first_original(endpoint))
+        let newest = self.endpoint(endpoint).and_then(|state| state.newest);
+        let newest = newest.or_else(|| self.first_original(endpoint));
+        newest.or_else(|| self.first_kept(endpoint))
     }
 }
 

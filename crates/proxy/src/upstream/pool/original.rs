@@ -12,7 +12,8 @@ use config::snapshot::EndpointId;
 use telemetry::cause::Cause;
 
 use super::idle::is_unused;
-use super::{Acquired, Ask, Pools};
+use super::{Acquired, Ask, Pools, Sharing};
+use crate::connection::Connection;
 use crate::connection::connections::Connections;
 use crate::keys::ConnKey;
 use crate::tools::random::Random;
@@ -30,7 +31,7 @@ impl Pools {
         now: Time,
         connections: &mut Connections,
     ) -> Acquired {
-        let Ask { cluster, newest, .. } = *ask;
+        let Ask { cluster, newest, sharing, .. } = *ask;
         let Some(destination) = ask.destination else {
             return Acquired::Nothing(Cause::NoOriginalDestination);
         };
@@ -40,8 +41,17 @@ impl Pools {
         };
         let has_room = state.open < share.of(newest.connections_max.get());
         let waiting = state.turns.waiting();
-        if let Some(idle) = self.idle_to((endpoint, destination), ask, 0, connections) {
-            return idle;
+        let idle = self.originals.get(&(endpoint, destination)).copied().filter(|newest| {
+            let upstream = connections.get(*newest).and_then(Connection::upstream);
+            upstream.is_some_and(|upstream| upstream.transport == cluster.transport)
+        });
+        match (idle, sharing) {
+            (Some(connection), Sharing::InTurn) => {
+                self.remove_idle(connection, connections);
+                return Acquired::Idle(connection, 0);
+            }
+            (Some(connection), Sharing::Together) => return Acquired::Shared(connection, 0),
+            (Some(_), Sharing::Personal) | (None, _) => {}
         }
         if let Some(until) = self.refusing.pause((endpoint, destination), now) {
             let has_place = waiting < share.of(newest.pending_max);
