@@ -56,6 +56,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The same where another process has taken this one's place, which nothing waits for: to write the page, and to take it.
 const RELEASED_TIMEOUT: Duration = PAGE_TIMEOUT.saturating_mul(2);
 
+/// How long the connections of such a process are waited for that have not asked anything yet.
+const LAST_QUESTIONS: Duration = Duration::from_millis(250);
+
 /// What is served on a socket.
 #[derive(Clone, Debug)]
 pub(crate) enum Scope {
@@ -120,9 +123,12 @@ impl Server {
         self.close_within(CLOSE_TIMEOUT).await;
     }
 
-    /// The same of a server that was released: what is being answered is answered.
-    pub(crate) async fn close_released(self) {
-        self.close_within(RELEASED_TIMEOUT).await;
+    /// The same of a server that was released: what is being answered is answered, and so is what a connection that was
+    /// accepted before is about to ask. To close that without an answer would look like a failure.
+    pub(crate) async fn close_released(mut self) {
+        if tokio::time::timeout(LAST_QUESTIONS, &mut self.task).await.is_err() {
+            self.close_within(RELEASED_TIMEOUT).await;
+        }
     }
 
     async fn close_within(self, timeout: Duration) {
