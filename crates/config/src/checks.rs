@@ -1,7 +1,7 @@
 //! `checks` of a cluster: what its endpoints are asked at intervals, so that those that do not answer well get no requests.
 //!
 //! Words and meanings are those of Envoy's `health_checks`, with these differences. The first check of an endpoint decides
-//! at once, either way. A status that is not expected counts as one failure, and decides nothing at once. Times vary by chance by up to a tenth.
+//! at once, either way, unless it took too long. A status that is not expected counts as one failure, and decides nothing at once. Times vary by chance by up to a tenth.
 //! An endpoint that has not been asked yet gets requests where its cluster is as new as itself, and none where it joined
 //! others that serve.
 
@@ -20,8 +20,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 pub use self::checker::{
-    CHECKS_UNDER_WAY_MAX, CheckEvent, CheckResult, CheckTask, Checked, Checker, HealthWord,
-    RememberedCheck, Unfit,
+    CHECKS_UNDER_WAY_MAX, CheckEvent, CheckResult, CheckTask, Checked, Checker, FailureWeight,
+    HealthWord, RememberedCheck, Unfit,
 };
 pub use self::judge::ANSWER_BYTES_MAX;
 use crate::defaults;

@@ -60,11 +60,22 @@ pub enum CheckResult {
     Failed {
         /// Why.
         reason: Box<str>,
-        /// Whether that counts at once, however often it has to fail else.
-        is_final: bool,
+        /// How much that counts.
+        weight: FailureWeight,
     },
     /// The worker could not find out: its part of the configuration is another, or the connection moves.
     Undecided,
+}
+
+/// How much a check that failed counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureWeight {
+    /// The first of an endpoint decides; later ones do when there are as many in a row as `unhealthy` says.
+    Usual,
+    /// The same, but the first alone decides nothing: it took too long, which may be this process's fault when it starts.
+    Late,
+    /// It decides at once.
+    Final,
 }
 
 /// The health of an endpoint changed.
@@ -497,7 +508,8 @@ impl Checker {
                 continue;
             };
             let after = now.saturating_sub(target.since);
-            target.count(CheckResult::Failed { reason: reason.into(), is_final: true }, now);
+            let weight = FailureWeight::Final;
+            target.count(CheckResult::Failed { reason: reason.into(), weight }, now);
             users.extend(target.users.iter().map(|user| ((user.0, user.1), after)));
         }
         let unfit = Unfit { reason: reason.into(), failures: 1 };
@@ -631,23 +643,25 @@ impl Target {
     /// Counts a result.
     fn count(&mut self, result: CheckResult, now: Duration) {
         self.undecided = 0;
+        let mut is_late = false;
         let (has_passed, needed) = match result {
             CheckResult::Undecided => return,
             CheckResult::Passed => {
                 self.failures = 0;
                 (true, self.pace.healthy)
             }
-            CheckResult::Failed { reason, is_final } => {
+            CheckResult::Failed { reason, weight } => {
                 self.failures = self.failures.saturating_add(1);
                 let end = reason.floor_char_boundary(REASON_BYTES_MAX);
                 self.reason = reason.get(..end).map(Into::into);
-                (false, if is_final { 1 } else { self.pace.unhealthy })
+                is_late = weight == FailureWeight::Late;
+                (false, if weight == FailureWeight::Final { 1 } else { self.pace.unhealthy })
             }
         };
         match self.is_healthy {
             Some(is_healthy) if is_healthy == has_passed => self.against = 0,
-            Some(_) => self.against = self.against.saturating_add(1),
-            None => self.against = u32::MAX,
+            None if !is_late => self.against = u32::MAX,
+            Some(_) | None => self.against = self.against.saturating_add(1),
         }
         if self.is_healthy != Some(has_passed) && self.against >= needed {
             (self.is_healthy, self.against, self.since) = (Some(has_passed), 0, now);

@@ -8,14 +8,18 @@ use super::Probe;
 /// Bytes of an answer's body, or of a connection, that are looked at.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1_024;
 
+/// Bytes of an answer of the health service that are kept: its message has two.
+const CALL_BYTES_MAX: usize = 1_024;
+
 impl Probe {
-    /// Whether the body of an answer, or the bytes of a connection, are needed.
+    /// Bytes of the body of an answer, or of a connection, that are kept to be judged.
     #[must_use]
-    pub const fn needs_body(&self) -> bool {
+    pub const fn kept_bytes_max(&self) -> usize {
         match self {
-            Self::Http { body, .. } => body.is_some(),
-            Self::Grpc { .. } => true,
-            Self::Tcp { expect, .. } => !expect.is_empty(),
+            Self::Http { body: Some(_), .. } => ANSWER_BYTES_MAX,
+            Self::Grpc { .. } => CALL_BYTES_MAX,
+            Self::Tcp { expect, .. } if !expect.is_empty() => ANSWER_BYTES_MAX,
+            Self::Http { .. } | Self::Tcp { .. } => 0,
         }
     }
 

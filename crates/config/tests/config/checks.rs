@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::checks::{
-    CHECKS_UNDER_WAY_MAX, CheckResult, CheckTask, Checked, Checker, RememberedCheck,
+    CHECKS_UNDER_WAY_MAX, CheckResult, CheckTask, Checked, Checker, FailureWeight, RememberedCheck,
 };
 use config::outlier::{Detector, OutlierKind};
 use config::snapshot::{Cluster, Snapshot};
@@ -49,7 +49,7 @@ fn unfit(cluster: &Cluster) -> Vec<usize> {
 }
 
 fn failed(reason: &str) -> CheckResult {
-    CheckResult::Failed { reason: reason.into(), is_final: false }
+    CheckResult::Failed { reason: reason.into(), weight: FailureWeight::Usual }
 }
 
 /// Checks what is due, each with the result that is said of its port.
@@ -105,7 +105,21 @@ fn so_many_results_in_a_row_change_the_verdict_and_the_first_one_does_at_once() 
     say(failed("x"), &[0, 1]);
     say(CheckResult::Passed, &[0, 1]);
     say(CheckResult::Passed, &[]);
-    say(CheckResult::Failed { reason: "said so".into(), is_final: true }, &[0, 1]);
+    say(CheckResult::Failed { reason: "said so".into(), weight: FailureWeight::Final }, &[0, 1]);
+}
+
+#[test]
+fn a_first_check_that_takes_too_long_decides_nothing_alone() {
+    let snapshot = snapshot(&[("web", &[9000], CHECKS)]);
+    let cluster = find(&snapshot, "web");
+    cluster.activity.mark();
+    let (mut checker, mut now) = (Checker::default(), SECOND);
+    checker.on_snapshot(&snapshot, now, || 0);
+    let late = |_| CheckResult::Failed { reason: "late".into(), weight: FailureWeight::Late };
+    for expected in [&[][..], &[], &[0]] {
+        round(&mut checker, &snapshot, &mut now, late);
+        assert_eq!(unfit(cluster), expected);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::checks::{ANSWER_BYTES_MAX, CheckResult, HealthCheck, Probe};
+use config::checks::{ANSWER_BYTES_MAX, CheckResult, FailureWeight, HealthCheck, Probe};
 use config::snapshot::EndpointId;
 
 use crate::connection::check_target::CheckTarget;
@@ -46,17 +46,15 @@ impl CheckRun {
     pub(crate) fn take(&mut self, data: &[u8]) -> bool {
         let Some(check) = self.checks.get(self.place) else { return true };
         self.received = self.received.saturating_add(data.len());
-        if check.probe.needs_body() {
-            let room = ANSWER_BYTES_MAX.saturating_sub(self.body.len());
-            self.body.extend_from_slice(data.get(..room.min(data.len())).unwrap_or_default());
-        }
+        let room = check.probe.kept_bytes_max().saturating_sub(self.body.len());
+        self.body.extend_from_slice(data.get(..room.min(data.len())).unwrap_or_default());
         if matches!(check.probe, Probe::Tcp { .. }) && self.verdict.is_none() {
             let is_full = self.received >= ANSWER_BYTES_MAX;
             self.verdict = match check.probe.has_come(&self.body) {
                 true => Some(CheckResult::Passed),
                 false if is_full => {
                     let reason = "what was expected did not come in the first 64 KiB".into();
-                    Some(CheckResult::Failed { reason, is_final: false })
+                    Some(CheckResult::Failed { reason, weight: FailureWeight::Usual })
                 }
                 false => None,
             };

@@ -12,7 +12,7 @@
 //!
 //! It never moves to another worker or process: what it is on is taken along without it.
 
-use config::checks::{ANSWER_BYTES_MAX, CheckResult};
+use config::checks::{ANSWER_BYTES_MAX, CheckResult, FailureWeight};
 use config::health::EndpointHealth;
 use telemetry::cause::Cause;
 use wire::head::ResponseHead;
@@ -55,7 +55,11 @@ impl CheckRun {
     fn conclude(&self, exchange: &Exchange, cause: Option<Cause>) -> CheckResult {
         let failed = |reason: String| CheckResult::Failed {
             reason: reason.into(),
-            is_final: self.has_failed_itself,
+            weight: match cause {
+                _ if self.has_failed_itself => FailureWeight::Final,
+                Some(Cause::RequestTimeout | Cause::ConnectTimeout) => FailureWeight::Late,
+                _ => FailureWeight::Usual,
+            },
         };
         if self.has_failed_itself {
             return failed(format!("the endpoint said so: {}", IMMEDIATE_FAILURE.escape_ascii()));
@@ -86,13 +90,11 @@ fn is_own(cause: Cause, exchange: &Exchange) -> bool {
     match cause {
         // There is no one but the endpoint to wait for.
         Cause::RequestTimeout | Cause::TunnelIdleTimeout | Cause::PendingTimeout => false,
-        Cause::ConnectFailed => OWN_ERRORS.contains(&detail),
+        // This machine has no port left.
+        Cause::ConnectFailed => detail == b"EADDRNOTAVAIL",
         _ => consequence(cause).side != Side::Upstream,
     }
 }
-
-/// What the kernel says of a connection that this machine cannot open: its ports are used up, or it may not.
-const OWN_ERRORS: [&[u8]; 3] = [b"EADDRNOTAVAIL", b"EPERM", b"EACCES"];
 
 impl Exchange {
     /// The health check that it is, if it is one.

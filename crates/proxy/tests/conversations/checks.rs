@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::checks::CheckResult;
+use config::checks::{CheckResult, FailureWeight};
 
 use crate::frames::Speaker;
 use crate::http2::to_one;
@@ -34,7 +34,9 @@ fn passed(number: u64) -> (u64, CheckResult) {
 }
 
 fn failed(number: u64, reason: &str) -> (u64, CheckResult) {
-    (number, CheckResult::Failed { reason: reason.into(), is_final: false })
+    let is_late = reason.contains(" after ");
+    let weight = if is_late { FailureWeight::Late } else { FailureWeight::Usual };
+    (number, CheckResult::Failed { reason: reason.into(), weight })
 }
 
 #[test]
@@ -153,7 +155,7 @@ fn what_fails_says_why() {
             };
             act(talk, upstream);
             let checked = talk.checked();
-            let [(1, CheckResult::Failed { reason, is_final: false })] = &checked[..] else {
+            let [(1, CheckResult::Failed { reason, .. })] = &checked[..] else {
                 panic!("{expected}: {checked:?}");
             };
             assert!(reason.starts_with(expected), "{reason:?} is not {expected:?}");
@@ -310,7 +312,7 @@ fn an_endpoint_may_say_that_it_is_not_healthy() {
         assert_eq!(talk.failed_themselves(), 0, "the check says so itself");
         let checked = talk.checked();
         assert!(
-            matches!(&checked[..], [(1, CheckResult::Failed { is_final: true, .. })]),
+            matches!(&checked[..], [(1, CheckResult::Failed { weight: FailureWeight::Final, .. })]),
             "{checked:?}"
         );
     });
