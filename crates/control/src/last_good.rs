@@ -27,6 +27,12 @@ pub(crate) struct LastGood {
     pub(crate) resources: BTreeMap<ResourceKey, KeptResource>,
 }
 
+impl LastGood {
+    fn is_empty(&self) -> bool {
+        self.answers.is_empty() && self.resources.is_empty()
+    }
+}
+
 /// A host name with all that decides about its answer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NameKey {

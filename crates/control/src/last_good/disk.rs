@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, ErrorKind, Read as _, Write};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,9 @@ pub(super) const STATE_BYTES_MAX: u64 = 512 << 20;
 
 /// Its name in the folder.
 const NAME: &str = "last-good";
+
+/// The name of one that could not be used, once another has taken its place.
+const UNUSABLE: &str = "last-good.unusable";
 
 /// What files end in that are being written.
 const UNFINISHED: &str = ".tmp";
@@ -67,7 +71,7 @@ impl fmt::Display for Unusable {
             }
             Reason::Wrong(wrong) => {
                 write!(f, "the file {wrong}")?;
-                "nothing has to be done: it is replaced once sources answer"
+                "nothing has to be done: once sources answer, another takes its place, and it is last-good.unusable"
             }
         };
         write!(f, "; {hint}. The start goes on without")
@@ -107,32 +111,64 @@ fn read_file(path: &Path) -> Result<LastGood, Reason> {
     decode(&content).map_err(Reason::Wrong)
 }
 
-/// Replaces the file in `folder`, which is made if it is missing. After an error the file of before is there.
+/// Replaces the file in `folder`, which is made if it is missing, unless `may_replace` says no once all of it is on the disk.
+/// Returns whether it did. After an error, the file of before is there.
 ///
 /// # Errors
 ///
 /// What the system says.
-pub(super) fn write(folder: &Path, content: &[u8]) -> io::Result<()> {
+pub(super) fn write(
+    folder: &Path,
+    content: &[u8],
+    may_replace: impl FnOnce() -> bool,
+) -> io::Result<bool> {
     if !folder.is_dir() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    let unfinished = folder.join(format!("{NAME}.{}{UNFINISHED}", std::process::id()));
-    let written = replace(folder, &unfinished, content);
-    if written.is_err() {
+    // Two processes may have the same number, each in a namespace of its own.
+    let random = RandomState::new().hash_one(std::process::id());
+    write_by(folder, &format!("{NAME}.{random:016x}{UNFINISHED}"), content, may_replace)
+}
+
+/// The same, by way of a file of this name.
+fn write_by(
+    folder: &Path,
+    unfinished: &str,
+    content: &[u8],
+    may_replace: impl FnOnce() -> bool,
+) -> io::Result<bool> {
+    let unfinished = folder.join(unfinished);
+    let written = replace(folder, &unfinished, content, may_replace);
+    if !matches!(written, Ok(true)) {
         // It may not be there.
         let _ = std::fs::remove_file(&unfinished);
     }
     written
 }
 
-fn replace(folder: &Path, unfinished: &Path, content: &[u8]) -> io::Result<()> {
-    // One of a process that died and had the same number.
-    let _ = std::fs::remove_file(unfinished);
+fn replace(
+    folder: &Path,
+    unfinished: &Path,
+    content: &[u8],
+    may_replace: impl FnOnce() -> bool,
+) -> io::Result<bool> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(unfinished)?;
     fill(&mut file, content)?;
+    if !may_replace() {
+        return Ok(false);
+    }
     std::fs::rename(unfinished, folder.join(NAME))?;
     // The name is on the disk as well then.
-    File::open(folder)?.sync_all()
+    File::open(folder)?.sync_all()?;
+    Ok(true)
+}
+
+/// Puts a file aside that cannot be used, before another takes its place: another version may read it, or its owner mend it.
+pub(super) fn put_aside_unusable(folder: &Path) {
+    if read(folder).is_err() {
+        // What cannot be moved is replaced.
+        let _ = std::fs::rename(folder.join(NAME), folder.join(UNUSABLE));
+    }
 }
 
 fn fill(file: &mut File, content: &[u8]) -> io::Result<()> {
@@ -199,7 +235,7 @@ mod tests {
         assert!(read(&folder).unwrap().is_none());
         let content = encode(&LastGood::default()).unwrap();
         for _ in 0..2 {
-            write(&folder, &content).unwrap();
+            assert!(write(&folder, &content, || true).unwrap());
             assert_eq!(read(&folder).unwrap(), Some(LastGood::default()));
         }
         assert_eq!((mode(&folder), mode(&folder.join(NAME))), (0o700, 0o600));
@@ -209,7 +245,7 @@ mod tests {
     #[test]
     fn a_file_that_others_may_have_written_is_refused() {
         let scratch = Scratch::new("others");
-        write(&scratch.0, &encode(&LastGood::default()).unwrap()).unwrap();
+        write(&scratch.0, &encode(&LastGood::default()).unwrap(), || true).unwrap();
         let path = scratch.0.join(NAME);
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o620)).unwrap();
         let text = read(&scratch.0).unwrap_err().to_string();
@@ -228,14 +264,36 @@ mod tests {
         assert_eq!(fill(&mut full, b"a").unwrap_err().kind(), ErrorKind::StorageFull);
         let scratch = Scratch::new("full");
         let content = encode(&LastGood::default()).unwrap();
-        write(&scratch.0, &content).unwrap();
+        write(&scratch.0, &content, || true).unwrap();
         // A folder stands where the file is to be written.
-        let unfinished = format!("{NAME}.{}{UNFINISHED}", std::process::id());
-        std::fs::create_dir(scratch.0.join(&unfinished)).unwrap();
-        write(&scratch.0, b"another").unwrap_err();
+        std::fs::create_dir(scratch.0.join("taken")).unwrap();
+        write_by(&scratch.0, "taken", b"another", || true).unwrap_err();
         assert_eq!(std::fs::read(scratch.0.join(NAME)).unwrap(), content);
         // And below a file there is no folder.
-        write(&scratch.0.join(NAME).join("below"), &content).unwrap_err();
+        write(&scratch.0.join(NAME).join("below"), &content, || true).unwrap_err();
+    }
+
+    #[test]
+    fn a_file_that_may_not_take_its_place_any_more_is_gone() {
+        let scratch = Scratch::new("held");
+        let content = encode(&LastGood::default()).unwrap();
+        write(&scratch.0, &content, || true).unwrap();
+        assert!(!write(&scratch.0, b"another", || false).unwrap());
+        assert_eq!(std::fs::read(scratch.0.join(NAME)).unwrap(), content);
+        assert_eq!(scratch.names(), [NAME]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_put_aside_and_one_that_can_is_not() {
+        let scratch = Scratch::new("aside");
+        put_aside_unusable(&scratch.0);
+        let content = encode(&LastGood::default()).unwrap();
+        write(&scratch.0, &content, || true).unwrap();
+        put_aside_unusable(&scratch.0);
+        assert_eq!(scratch.names(), [NAME]);
+        std::fs::write(scratch.0.join(NAME), b"of another version").unwrap();
+        put_aside_unusable(&scratch.0);
+        assert_eq!(scratch.names(), [UNUSABLE]);
     }
 
     #[test]

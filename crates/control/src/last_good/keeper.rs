@@ -91,9 +91,11 @@ impl Keeper {
         let writing = Writing {
             folder: Arc::clone(&folder),
             shared: Arc::clone(&shared),
+            has_had_any: !kept.is_empty(),
             kept,
             timing: Timing::default(),
             warned_at: None,
+            is_first: true,
         };
         std::thread::Builder::new().name("strait-state".to_owned()).spawn(move || {
             writing.run();
@@ -124,8 +126,12 @@ impl Keeper {
 
     /// Holds files back while another process writes them, or no longer.
     pub(crate) fn hold(&self, is_held: bool) {
-        let was_held = std::mem::replace(&mut self.shared.lock().is_held, is_held);
+        let mut waiting = self.shared.lock();
+        let was_held = std::mem::replace(&mut waiting.is_held, is_held);
         if was_held && !is_held {
+            // The other process may have written what it knew.
+            waiting.since.get_or_insert_with(clock::monotonic_ns);
+            drop(waiting);
             self.shared.wake.notify_one();
         }
     }
@@ -170,9 +176,13 @@ struct Writing {
     folder: Arc<Path>,
     shared: Arc<Shared>,
     kept: LastGood,
+    /// Whether there was anything to keep: until then the file of before is left alone, whatever is wrong with it.
+    has_had_any: bool,
     timing: Timing,
     /// Monotonic time, ns.
     warned_at: Option<u64>,
+    /// Whether no file was written yet.
+    is_first: bool,
 }
 
 /// When the next file may be written; monotonic time, ns.
@@ -246,6 +256,10 @@ impl Writing {
             (std::mem::take(&mut waiting.answers), std::mem::take(&mut waiting.resources));
         drop(waiting);
         apply(&mut self.kept, answers, resources);
+        self.has_had_any |= !self.kept.is_empty();
+        if !self.has_had_any {
+            return (end, false);
+        }
         (end, self.timing.due_at(since, refreshed_since).is_some())
     }
 
@@ -256,7 +270,10 @@ impl Writing {
         let folder = self.folder.display();
         let mut waiting = self.shared.lock();
         match written {
-            Ok(bytes) => {
+            Ok(None) => {
+                waiting.since.get_or_insert(began);
+            }
+            Ok(Some(bytes)) => {
                 self.timing.on_written(began, ended);
                 waiting.writes.written += 1;
                 (waiting.writes.bytes, waiting.writes.at) = (bytes, clock::wall_ns());
@@ -285,8 +302,8 @@ impl Writing {
         }
     }
 
-    /// Returns how many bytes it has.
-    fn write_file(&self) -> io::Result<u64> {
+    /// Returns how many bytes it has; none if it was held meanwhile.
+    fn write_file(&mut self) -> io::Result<Option<u64>> {
         let texts = self.kept.resources.values().map(|kept| kept.content.len() as u64);
         let too_large = || {
             let text = format!("it has more than {STATE_BYTES_MAX} bytes (state_bytes_max)");
@@ -299,8 +316,11 @@ impl Writing {
         if content.len() as u64 > STATE_BYTES_MAX {
             return Err(too_large());
         }
-        disk::write(&self.folder, &content)?;
-        Ok(content.len() as u64)
+        if std::mem::take(&mut self.is_first) {
+            disk::put_aside_unusable(&self.folder);
+        }
+        let is_written = disk::write(&self.folder, &content, || !self.shared.lock().is_held)?;
+        Ok(is_written.then_some(content.len() as u64))
     }
 }
 
@@ -364,12 +384,27 @@ mod tests {
             [(true, true, false), (false, true, false), (true, false, true), (false, false, true)]
         {
             let _ = std::fs::remove_dir_all(&folder);
-            let keeper = Keeper::start(Arc::clone(&folder), LastGood::default(), is_held).unwrap();
+            let content = KeptResource { version: "1".into(), content: "x".into(), at: 1 };
+            let name = ResourceName::new(ResourceKind::Cluster, "web");
+            let key = ResourceKey { source: "folder".into(), name };
+            let resources = [(key, content)].into();
+            let kept = LastGood { resources, ..LastGood::default() };
+            let keeper = Keeper::start(Arc::clone(&folder), kept, is_held).unwrap();
             keeper.hold(is_held_later);
             runtime.block_on(keeper.close());
             assert_eq!(folder.exists(), is_written, "{is_held} {is_held_later}");
         }
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_written_before_there_is_anything_to_keep() {
+        let name = format!("strait-keeper-nothing-{}", std::process::id());
+        let folder: Arc<Path> = std::env::temp_dir().join(name).into();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let keeper = Keeper::start(Arc::clone(&folder), LastGood::default(), false).unwrap();
+        runtime.block_on(keeper.close());
+        assert!(!folder.exists());
     }
 
     #[test]

@@ -235,6 +235,7 @@ impl<W: Workers> Running<W> {
             drop(server.release());
             self.admin_released.push(server);
         }
+        self.hold_kept();
         self.service_manager.status(&format!("handed over to process {successor}"));
         // Two processes share the machine for a while; and what is freed may have had keys in it.
         tokio::task::spawn_blocking(W::release_free_memory);
@@ -248,6 +249,7 @@ impl<W: Workers> Running<W> {
             return;
         }
         self.handing = Handing::None;
+        self.hold_kept();
         own_admin_files(true);
         self.admin = self.admin_handles.serve(self.workers.count());
         self.service_manager.status(&self.status());
@@ -270,6 +272,7 @@ impl<W: Workers> Running<W> {
         }
         self.health.adopt(&self.config.snapshot, &summary.health);
         self.handing = Handing::None;
+        self.hold_kept();
         own_admin_files(true);
         self.admin = self.admin_handles.serve(self.workers.count());
         self.read_config(Reading::IfChanged);
