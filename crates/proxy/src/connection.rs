@@ -36,7 +36,7 @@ use wire::buffer::Buffer;
 use wire::head::{Framing, ResponseHead};
 
 use crate::connection::bounds::{OUTBOX_BYTES_MAX, UNDELIVERED_BYTES_MAX};
-use crate::connection::check_target::CheckTarget;
+use crate::connection::check_target::{CheckTarget, CheckedPort};
 use crate::connection::codec::elements::Output;
 use crate::connection::codec::multiplex::Multiplex;
 use crate::connection::codec::streams::Stream;
@@ -139,8 +139,8 @@ pub(crate) struct Upstream {
     pub(crate) state: UpstreamState,
     /// Whether it began with a PROXY header: it is one client's then, and carries one exchange.
     pub(crate) is_personal: bool,
-    /// What it checks, if it is for health checks alone.
-    pub(crate) checks: Option<CheckTarget>,
+    /// Which port it checks, if it is for health checks alone.
+    pub(crate) checked_port: Option<CheckedPort>,
     /// Whether it may carry another exchange, as far as this one's heads say.
     pub(crate) is_reusable: bool,
     /// Why it fails, or takes no further streams, as its peer or the kernel said last.
@@ -180,6 +180,12 @@ pub(crate) struct Links {
 }
 
 impl Upstream {
+    /// What it checks, if it is for health checks alone.
+    pub(crate) fn checks(&self) -> Option<CheckTarget> {
+        let CheckedPort(port) = self.checked_port?;
+        Some(CheckTarget { endpoint: self.endpoint, port })
+    }
+
     /// Whether it goes to an endpoint of its cluster, and in the way in which this is spoken to, as the
     /// cluster is here.
     pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {

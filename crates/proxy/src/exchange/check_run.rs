@@ -34,7 +34,7 @@ impl CheckRun {
 
     /// Where it goes.
     pub(crate) fn target(&self) -> CheckTarget {
-        let port = self.check().and_then(|check| check.port).map(|port| port.get());
+        let port = self.check().and_then(|check| check.port);
         CheckTarget { endpoint: self.endpoint, port }
     }
 

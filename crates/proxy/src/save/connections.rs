@@ -574,7 +574,7 @@ impl Upstreams {
             state,
             is_personal,
             // Those for checks do not move.
-            checks: None,
+            checked_port: None,
             is_reusable,
             reason,
         };

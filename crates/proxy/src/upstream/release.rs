@@ -34,7 +34,7 @@ impl Upstreams {
             self.retire(key, connections, cx);
             return None;
         }
-        let is_of_requests = upstream.checks.is_none();
+        let is_of_requests = upstream.checked_port.is_none();
         if is_of_requests && self.pools.is_stream_budget_used(endpoint, connection.requests) {
             if links.is_some() {
                 self.pools.on_stream_budget_used(endpoint);
@@ -45,7 +45,7 @@ impl Upstreams {
         let has_slot = multiplex.free_slots() > 0
             && !multiplex.is_gone
             && (links.is_some() || !connections.is_of_former(key, cx));
-        if let Some(target) = upstream.checks {
+        if let Some(target) = upstream.checks() {
             self.keep_for_checks(key, target, has_slot, connections, cx);
             return None;
         }
@@ -91,7 +91,7 @@ impl Upstreams {
         let Some(upstream) = connections.get(key).and_then(Connection::upstream) else {
             return;
         };
-        if let Some(target) = upstream.checks {
+        if let Some(target) = upstream.checks() {
             return self.pools.forget_kept(key, target);
         }
         if matches!(upstream.state, UpstreamState::Shared { links: Some(_), .. }) {
@@ -120,7 +120,8 @@ impl Upstreams {
         cx: &mut Cx,
     ) {
         let upstream = connections.get(key).and_then(Connection::upstream);
-        let of_upstream = upstream.map(|upstream| (upstream.cluster, upstream.checks.is_some()));
+        let of_upstream =
+            upstream.map(|upstream| (upstream.cluster, upstream.checked_port.is_some()));
         let Some((cluster, is_for_checks)) = of_upstream else { return };
         self.pools.remove_idle(key, connections);
         let is_established =

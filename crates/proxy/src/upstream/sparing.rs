@@ -40,7 +40,7 @@ impl Connections {
             || !is_unused
             || !is_wanted
             || upstream.is_personal
-            || upstream.checks.is_some()
+            || upstream.checked_port.is_some()
         {
             return Fate::Close;
         }
@@ -123,7 +123,7 @@ impl Upstreams {
         let Some(upstream) = connection.upstream() else { return };
         let ids @ (cluster, _) = (upstream.cluster, upstream.endpoint);
         let known = cx.snapshot.cluster(cluster).filter(|_| cx.drain_deadline.is_none());
-        let is_of_requests = upstream.checks.is_none();
+        let is_of_requests = upstream.checked_port.is_none();
         let idle_timeout = known
             .filter(|known| is_open && is_of_requests && upstream.is_of(known))
             .map(|known| known.timeouts.idle);

@@ -328,7 +328,7 @@ impl Proxy {
         if !lost.is_empty() {
             let lost = u32::try_from(lost.len()).unwrap_or(u32::MAX);
             let processed = connection.requests.saturating_sub(lost);
-            let is_for_checks = upstream.checks.is_some();
+            let is_for_checks = upstream.checked_port.is_some();
             if !is_for_checks {
                 self.upstream.pools.on_streams_limited(upstream.endpoint, processed);
             }

@@ -64,7 +64,7 @@ impl Proxy {
             exchange.record.stamps.first_byte = now;
         }
         let Some(connection) = self.connections.get(upstream.connection) else { return };
-        if let Some(role) = connection.upstream().filter(|role| role.checks.is_none()) {
+        if let Some(role) = connection.upstream().filter(|role| role.checked_port.is_none()) {
             self.upstream.pools.on_answered(role.endpoint, &connection.peer);
         }
     }

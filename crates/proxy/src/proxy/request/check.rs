@@ -143,7 +143,7 @@ impl Proxy {
     /// A connection that is to be moved is closed, with its checks, if it is for these. Returns whether it was.
     pub(crate) fn end_checks_on(&mut self, key: ConnKey, now: Time) -> bool {
         let upstream = self.connections.get(key).and_then(Connection::upstream);
-        if upstream.is_none_or(|upstream| upstream.checks.is_none()) {
+        if upstream.is_none_or(|upstream| upstream.checked_port.is_none()) {
             return false;
         }
         for exchange in self.connections.exchanges_on(key) {

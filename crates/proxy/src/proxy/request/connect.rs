@@ -10,6 +10,7 @@ use telemetry::events::UpstreamConnected;
 use wire::h2::{ErrorCode, Http2, RequestForm};
 use wire::head::RequestHead;
 
+use crate::connection::check_target::CheckedPort;
 use crate::connection::codec::elements::ReadEnd;
 use crate::connection::codec::http1::RESPONSE_HEAD;
 use crate::connection::codec::http2::Http2Frames;
@@ -23,7 +24,6 @@ use crate::connection::rpc::rpc_limits;
 use crate::connection::transport::Tls;
 use crate::connection::{Connection, ConnectionRole, Links, Upstream, UpstreamState};
 use crate::cx::Cx;
-use crate::exchange::check_run::CheckRun;
 use crate::exchange::record::label;
 use crate::exchange::{Exchange, Form, QueuedRequest, Stage, Wait};
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
@@ -69,19 +69,20 @@ impl Proxy {
                 (state, false, Codec::Shared(Box::new(multiplex)), Some(form))
             }
         };
-        let checks = self.exchanges.get(key).and_then(Exchange::check).map(CheckRun::target);
+        let check = self.exchanges.get(key).and_then(Exchange::check);
+        let checked_port = check.map(|check| CheckedPort(check.target().port));
         let role = ConnectionRole::Upstream(Upstream {
             cluster: cluster.id,
             endpoint,
             transport: cluster.transport,
             state,
             is_personal,
-            checks,
+            checked_port,
             is_reusable: false,
             reason: None,
         });
         let upstream = self.connections.insert_connection(role, codec, now, &mut self.cx);
-        self.upstream.pools.on_open(cluster.id, checks.is_some());
+        self.upstream.pools.on_open(cluster.id, checked_port.is_some());
         if let Some(settings) = &cluster.tls {
             let host = cluster.endpoints.get(place).and_then(|found| found.host.as_ref());
             let is_raw = self.exchanges.is_raw(key);
@@ -404,7 +405,7 @@ impl Proxy {
         connection.codec.await_head();
         let Some(upstream) = connection.upstream() else { return };
         let ids = (upstream.cluster, upstream.endpoint);
-        let checks = upstream.checks;
+        let checks = upstream.checks();
         let cluster = self.cx.snapshot.cluster(ids.0).map(Arc::clone);
         let is_kept = is_clean && is_whole && upstream.is_reusable && !is_of_former;
         let Some(cluster) = cluster.filter(|_| is_kept && self.cx.drain_deadline.is_none()) else {

@@ -151,7 +151,7 @@ impl Pools {
     /// Takes a connection out of its pool, wherever in the stack it stands.
     pub(crate) fn remove_idle(&mut self, key: ConnKey, connections: &mut Connections) {
         let Some(upstream) = connections.get(key).and_then(Connection::upstream) else { return };
-        if let Some(target) = upstream.checks {
+        if let Some(target) = upstream.checks() {
             return self.forget_kept(key, target);
         }
         let Some(Links { newer, older }) = upstream.links() else { return };
