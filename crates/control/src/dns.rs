@@ -29,7 +29,7 @@ use self::failure::Failure;
 use self::round::{Found, resolve};
 use self::system::{Paths, System};
 use crate::clock;
-use crate::last_good::{self, KeptAnswer, NameKey};
+use crate::last_good::{Age, KeptAnswer, NameKey};
 
 /// Rounds that run at a time, each with two sockets or, in mode `srv`, some more.
 const ROUNDS_AT_ONCE: usize = 64;
@@ -197,13 +197,13 @@ impl Dns {
     /// Takes what a former process was answered for what a name stands for, until there is an answer.
     pub(crate) fn restore(&mut self, name: &Arc<DnsName>, kept: &KeptAnswer) -> Option<Change> {
         let mut status = self.names.get(name)?.status.clone();
-        let (age, addresses) = (last_good::age(kept.at), kept.endpoints.len());
+        let (answered, addresses) = (Age::of(kept.at), kept.endpoints.len());
         let reason = self.reason(name);
         if self.lines.has_room() {
             tracing::warn!(
                 %name,
                 %reason,
-                ?age,
+                %answered,
                 addresses,
                 "no answer of DNS: the addresses that `state` has serve until there is one"
             );
@@ -281,8 +281,8 @@ impl Dns {
             };
             let status = &followed.status;
             if status.is_restored {
-                let age = last_good::age(status.answered_at);
-                return format!("host name {name}: restored, answered {age:?} ago, {reason}");
+                let age = Age::of(status.answered_at);
+                return format!("host name {name}: restored, answered {age}, {reason}");
             }
             format!("host name {name}: {}, {reason}", status.state())
         });

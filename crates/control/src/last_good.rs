@@ -9,6 +9,7 @@ mod form;
 mod keeper;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::num::NonZeroU16;
 use std::path::Path;
 use std::sync::Arc;
@@ -98,7 +99,24 @@ impl LastGood {
     }
 }
 
-/// How long ago a moment was, to the second.
-pub(crate) fn age(at: u64) -> Duration {
-    Duration::from_secs(clock::wall_ns().saturating_sub(at) / 1_000_000_000)
+/// How long ago something was accepted, to the second; not known where the clock is behind that, as it is on a machine that
+/// begins without the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Age(Option<Duration>);
+
+impl Age {
+    /// Of a moment, wall-clock time in ns.
+    pub(crate) fn of(at: u64) -> Self {
+        let passed = clock::wall_ns().checked_sub(at);
+        Self(passed.map(|passed| Duration::from_secs(passed / 1_000_000_000)))
+    }
+}
+
+impl fmt::Display for Age {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(age) => write!(f, "{age:?} ago"),
+            None => f.write_str("at a time that the clock is behind"),
+        }
+    }
 }

@@ -39,11 +39,11 @@ pub(super) fn checks(
     for (check, site) in file.checks.iter().zip(at.items()) {
         let Some(probe) = probe(file, check, &site, findings) else { continue };
         let asked = serde_json::to_string(check).expect("options are text");
-        let host = match &probe {
+        let request = match &probe {
             Probe::Http { request, .. } | Probe::Grpc { request, .. } => &**request,
             Probe::Tcp { .. } => &[],
         };
-        let said = [transport.as_bytes(), asked.as_bytes(), host].join(&0);
+        let said = [transport.as_bytes(), asked.as_bytes(), request].join(&0);
         let fingerprint = xxh64(&said, 0);
         if built.iter().any(|other| other.fingerprint == fingerprint) {
             let rule = "the endpoints are asked the same twice";
@@ -113,8 +113,8 @@ fn http_probe(
         site.key("path").error(findings, Problem::new(rule, "write /healthz, for instance"));
         is_good = false;
     }
-    let is_few = |status: &Status| matches!(status, Status::Several(text) if text == "none");
-    if asked.expect.iter().any(is_few) {
+    let is_none = |status: &Status| matches!(status, Status::Several(text) if text == "none");
+    if asked.expect.iter().any(is_none) {
         let rule = "an endpoint that is healthy answers with a status";
         site.key("expect").error(findings, Problem::new(rule, "write 200-299, for instance"));
         is_good = false;
@@ -133,7 +133,7 @@ fn http_probe(
         let is_own = if lower == "host" {
             Err(Problem::new("the host stands under `host`", "write `host: NAME` beside `path`"))
         } else {
-            http::check_response_field(&lower)
+            http::check_field(&lower)
         };
         let checked = is_own.and_then(|()| http::check_value(value));
         match checked {

@@ -9,7 +9,7 @@ use crate::hosts::authority_of;
 /// The outcome for a piece that may be absent.
 pub(super) type Found<'a> = Option<Result<(), Problem>>;
 
-/// Fields of a response that Strait sets itself, because they say where it ends and what happens
+/// Fields of a message that Strait sets itself, because they say where it ends and what happens
 /// to its connection.
 const OWN_FIELDS: [&str; 9] = [
     "connection",
@@ -29,8 +29,8 @@ pub(super) fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_token_byte)
 }
 
-/// Checks the name, in lower case, of a field of a direct response.
-pub(super) fn check_response_field(name: &str) -> Result<(), Problem> {
+/// Checks the name, in lower case, of a field of a direct response or of a health check.
+pub(super) fn check_field(name: &str) -> Result<(), Problem> {
     if !is_token(name) {
         let rule = "a header name consists of letters, digits and !#$%&'*+-.^_`|~";
         return Err(Problem::new(rule, "write a name such as cache-control"));
@@ -219,10 +219,10 @@ mod tests {
     #[test]
     fn fields_that_say_where_a_response_ends_are_ours() {
         for name in ["content-length", "transfer-encoding", "connection", "a b", "", "a:"] {
-            assert!(check_response_field(name).is_err(), "{name}");
+            assert!(check_field(name).is_err(), "{name}");
         }
         for name in ["cache-control", "x-a", "content-type", "set-cookie"] {
-            assert_eq!(check_response_field(name), Ok(()), "{name}");
+            assert_eq!(check_field(name), Ok(()), "{name}");
         }
     }
 

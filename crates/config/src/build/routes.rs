@@ -569,7 +569,7 @@ fn respond(file: &route::Respond, site: &Site<'_>, findings: &mut Findings<'_>) 
     let mut seen: Map<String, &str> = Map::default();
     for (name, value) in &file.headers {
         let lower = name.to_ascii_lowercase();
-        if let Err(problem) = http::check_response_field(&lower) {
+        if let Err(problem) = http::check_field(&lower) {
             headers.key_error(findings, name, problem);
             continue;
         }

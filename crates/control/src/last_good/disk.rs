@@ -1,7 +1,7 @@
 //! The file on the disk: replaced as a whole, private to its user.
 
 use std::fmt;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, ErrorKind, Read as _, Write};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -41,7 +41,15 @@ enum Reason {
     Unreadable(io::Error),
     NotAFile,
     TooLarge,
-    OfOthers { uid: u32, mode: u32 },
+    OfOthers {
+        uid: u32,
+        mode: u32,
+    },
+    /// The same of the folder.
+    FolderOfOthers {
+        uid: u32,
+        mode: u32,
+    },
     Wrong(Wrong),
 }
 
@@ -69,6 +77,10 @@ impl fmt::Display for Unusable {
                 )?;
                 "remove it, or give it to the user of this process with mode 0600"
             }
+            Reason::FolderOfOthers { uid, mode } => {
+                f.write_str(&of_others(*uid, *mode))?;
+                HINT_OF_FOLDER
+            }
             Reason::Wrong(wrong) => {
                 write!(f, "the file {wrong}")?;
                 "nothing has to be done: once sources answer, another takes its place, and it is last-good.unusable"
@@ -78,9 +90,29 @@ impl fmt::Display for Unusable {
     }
 }
 
+/// What is wrong with a folder that others may write to: they could put an old file back.
+fn of_others(uid: u32, mode: u32) -> String {
+    let mode = mode & 0o7777;
+    format!("the user {uid} owns the folder, with mode {mode:04o}: others may write there")
+}
+
+const HINT_OF_FOLDER: &str = "name a folder in it, which is made for this process alone";
+
+/// Whether a folder, or a file, is one that only the user of this process, or root, writes to; if not, whose it is.
+fn is_private(found: &Metadata) -> Result<(), (u32, u32)> {
+    let (uid, mode) = (found.uid(), found.mode());
+    let is_own = uid == geteuid().as_raw() || uid == 0;
+    if is_own && mode & 0o022 == 0 { Ok(()) } else { Err((uid, mode)) }
+}
+
 /// What a former process left in `folder`; none if there is no file.
 pub(super) fn read(folder: &Path) -> Result<Option<LastGood>, Unusable> {
     let path = folder.join(NAME);
+    if let Ok(found) = std::fs::metadata(folder)
+        && let Err((uid, mode)) = is_private(&found)
+    {
+        return Err(Unusable { path: folder.into(), reason: Reason::FolderOfOthers { uid, mode } });
+    }
     match read_file(&path) {
         Ok(found) => Ok(Some(found)),
         Err(Reason::Unreadable(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -98,10 +130,7 @@ fn read_file(path: &Path) -> Result<LastGood, Reason> {
     if !found.is_file() {
         return Err(Reason::NotAFile);
     }
-    let (uid, mode) = (found.uid(), found.mode());
-    if (uid != geteuid().as_raw() && uid != 0) || mode & 0o022 != 0 {
-        return Err(Reason::OfOthers { uid, mode });
-    }
+    is_private(&found).map_err(|(uid, mode)| Reason::OfOthers { uid, mode })?;
     let mut content = Vec::new();
     let mut file = file.take(STATE_BYTES_MAX + 1);
     file.read_to_end(&mut content).map_err(Reason::Unreadable)?;
@@ -125,6 +154,10 @@ pub(super) fn write(
     if !folder.is_dir() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
+    is_private(&std::fs::metadata(folder)?).map_err(|(uid, mode)| {
+        let text = format!("{}: {HINT_OF_FOLDER}", of_others(uid, mode));
+        io::Error::new(ErrorKind::PermissionDenied, text)
+    })?;
     // Two processes may have the same number, each in a namespace of its own.
     let random = RandomState::new().hash_one(std::process::id());
     write_by(folder, &format!("{NAME}.{random:016x}{UNFINISHED}"), content, may_replace)
@@ -256,6 +289,20 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
         assert!(read(&scratch.0).unwrap_err().to_string().contains("not a regular file"));
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_neither_read_nor_written() {
+        let scratch = Scratch::new("shared");
+        let content = encode(&LastGood::default()).unwrap();
+        write(&scratch.0, &content, || true).unwrap();
+        std::fs::set_permissions(&scratch.0, PermissionsExt::from_mode(0o777)).unwrap();
+        let text = read(&scratch.0).unwrap_err().to_string();
+        assert!(text.contains("mode 0777: others may write there; name a folder in it"), "{text}");
+        let error = write(&scratch.0, &content, || true).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        write(&scratch.0.join("own"), &content, || true).unwrap();
+        assert!(read(&scratch.0.join("own")).unwrap().is_some());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use config::{ResourceKind, holds_key};
+use config::{RESOURCES_MAX, ResourceKind, holds_key};
 use telemetry::events::StateWrites;
 use tokio::sync::oneshot;
 
@@ -31,6 +31,12 @@ const RETRY: Duration = Duration::from_secs(10);
 
 /// Between two warnings that files cannot be written.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+/// A write that takes longer is said to hang.
+const HANGING_AFTER: Duration = Duration::from_secs(30);
+
+/// Changes that wait while a disk hangs or another process writes: more names than sources may have at a time.
+const WAITING_MAX: usize = 4 * RESOURCES_MAX;
 
 /// Writing takes at most one in so many parts of the time.
 const SHARE: u32 = 10;
@@ -65,6 +71,12 @@ struct Waiting {
     /// Whether another process writes the file.
     is_held: bool,
     end: Option<End>,
+    /// Since when a file is being written, if one is; monotonic time, ns.
+    writing_since: Option<u64>,
+    /// Whether it counts as one that failed already.
+    is_hanging: bool,
+    /// Changes that there was no room for.
+    left_out: u64,
     writes: StateWrites,
     failure: Option<String>,
 }
@@ -109,9 +121,15 @@ impl Keeper {
     pub(crate) fn note(&self, changes: impl IntoIterator<Item = Change>, is_other: bool) {
         let mut waiting = self.shared.lock();
         for change in changes {
+            let has_room = waiting.answers.len() + waiting.resources.len() < WAITING_MAX;
             match change {
-                Change::Answer(key, answer) => drop(waiting.answers.insert(key, answer)),
-                Change::Resource(key, kept) => drop(waiting.resources.insert(key, kept)),
+                Change::Answer(key, answer) if has_room || waiting.answers.contains_key(&key) => {
+                    drop(waiting.answers.insert(key, answer));
+                }
+                Change::Resource(key, kept) if has_room || waiting.resources.contains_key(&key) => {
+                    drop(waiting.resources.insert(key, kept));
+                }
+                Change::Answer(..) | Change::Resource(..) => waiting.left_out += 1,
             }
         }
         let now = clock::monotonic_ns();
@@ -143,8 +161,25 @@ impl Keeper {
 
     /// What came of writing so far, and why the last file could not be written, if it could not.
     pub(crate) fn writes(&self) -> (StateWrites, Option<String>) {
-        let waiting = self.shared.lock();
-        (waiting.writes, waiting.failure.clone())
+        self.writes_at(clock::monotonic_ns())
+    }
+
+    /// The same at this moment, monotonic time in ns.
+    fn writes_at(&self, now: u64) -> (StateWrites, Option<String>) {
+        let mut waiting = self.shared.lock();
+        let taken = waiting.writing_since.map(|at| now.saturating_sub(at));
+        let hangs = taken.filter(|taken| *taken > ns(HANGING_AFTER));
+        if hangs.is_some() && !std::mem::replace(&mut waiting.is_hanging, true) {
+            waiting.writes.failed += 1;
+            let folder = self.folder.display();
+            tracing::warn!("{folder}: the disk hangs: what sources gave last is not written");
+        }
+        let failure = hangs.map(|taken| {
+            format!("a write has not ended for {}s: the disk hangs", taken / 1_000_000_000)
+        });
+        let left_out = waiting.left_out;
+        let lost = (left_out > 0).then(|| format!("{left_out} changes had no room (waiting_max)"));
+        (waiting.writes, failure.or_else(|| waiting.failure.clone()).or(lost))
     }
 
     /// Ends the thread, with a last file unless it is held; gives up on one that takes too long.
@@ -265,10 +300,12 @@ impl Writing {
 
     fn write(&mut self) {
         let began = clock::monotonic_ns();
+        self.shared.lock().writing_since = Some(began);
         let written = self.write_file();
         let ended = clock::monotonic_ns();
         let folder = self.folder.display();
         let mut waiting = self.shared.lock();
+        (waiting.writing_since, waiting.is_hanging) = (None, false);
         match written {
             Ok(None) => {
                 waiting.since.get_or_insert(began);
@@ -395,6 +432,29 @@ mod tests {
             assert_eq!(folder.exists(), is_written, "{is_held} {is_held_later}");
         }
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_write_that_hangs_is_reported_once_and_what_waits_for_it_has_a_bound() {
+        let folder: Arc<Path> = Path::new("/nowhere").into();
+        let shared = Arc::new(Shared::default());
+        let (_ends, ended) = oneshot::channel();
+        let keeper = Keeper { folder, shared: Arc::clone(&shared), ended };
+        shared.lock().writing_since = Some(5 * SECOND);
+        assert_eq!(keeper.writes_at(35 * SECOND), (StateWrites::default(), None));
+        for now in [40, 50] {
+            let (writes, failure) = keeper.writes_at(now * SECOND);
+            assert_eq!(writes.failed, 1);
+            assert!(failure.is_some_and(|it| it.contains("s: the disk hangs")));
+        }
+        let gone = |number: usize| {
+            let name = ResourceName::new(ResourceKind::Cluster, &number.to_string());
+            Change::Resource(ResourceKey { source: "folder".into(), name }, None)
+        };
+        keeper.note((0..WAITING_MAX + 3).map(gone), true);
+        keeper.note([gone(0)], true);
+        let waiting = shared.lock();
+        assert_eq!((waiting.resources.len(), waiting.left_out), (WAITING_MAX, 3));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Control's part in what is kept in the folder `state`: what the keeper gets to write, and what of it still serves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use config::snapshot::{DnsName, StartupOptions};
@@ -13,7 +13,7 @@ use super::Running;
 use super::handover::Handing;
 use crate::clock;
 use crate::dns::{self, DnsReport, Known};
-use crate::last_good::{self, Change, Keeper, KeptResource, LastGood, NameKey, ResourceKey};
+use crate::last_good::{Age, Change, Keeper, KeptResource, LastGood, NameKey, ResourceKey};
 use crate::source::Source;
 use crate::workers::Workers;
 
@@ -25,8 +25,11 @@ const REFUSED_LOGGED_MAX: usize = 20;
 pub(super) struct Kept {
     /// None without `state`.
     keeper: Option<Keeper>,
-    /// What the folder had of each source that has said nothing yet, with when that was accepted.
+    /// What the folder had of each source and serves as it was, with when that was accepted.
     restored: BTreeMap<&'static str, BTreeMap<ResourceName, u64>>,
+    /// What the folder had of sources that have said nothing yet and was refused: it stays in the file until they say what
+    /// there is, since it may be accepted at the next start.
+    refused: BTreeMap<&'static str, BTreeSet<ResourceName>>,
 }
 
 /// What sources are to deliver first, by their names.
@@ -75,29 +78,28 @@ impl Kept {
     pub(super) fn on_restored(&mut self, source: &'static str, verdicts: &[Verdict]) {
         let Some(restored) = self.restored.get_mut(source) else { return };
         let refused = verdicts.iter().filter_map(|it| Some((&it.name, it.refused.as_ref()?)));
-        let mut changes = Vec::new();
+        let mut names = BTreeSet::new();
         for (name, errors) in refused {
             restored.remove(name);
-            if changes.len() < REFUSED_LOGGED_MAX {
+            if names.len() < REFUSED_LOGGED_MAX {
                 tracing::warn!(source, %name, "not restored, and waits for its source:\n{errors}");
             }
-            let key = ResourceKey { source: source.into(), name: name.clone() };
-            changes.push(Change::Resource(key, None));
+            names.insert(name.clone());
         }
-        if changes.len() > REFUSED_LOGGED_MAX {
-            let more = changes.len() - REFUSED_LOGGED_MAX;
+        if names.len() > REFUSED_LOGGED_MAX {
+            let more = names.len() - REFUSED_LOGGED_MAX;
             tracing::warn!(source, more, "and others that are not restored");
         }
-        if let Some((count, age)) = oldest(restored) {
+        if !names.is_empty() {
+            self.refused.insert(source, names);
+        }
+        if let Some((count, accepted)) = oldest(restored) {
             tracing::warn!(
                 source,
                 count,
-                ?age,
+                %accepted,
                 "resources that `state` has serve until their source says otherwise"
             );
-        }
-        if let Some(keeper) = self.keeper.as_ref().filter(|_| !changes.is_empty()) {
-            keeper.note(changes, true);
         }
     }
 
@@ -108,14 +110,20 @@ impl Kept {
         updates: Vec<Update>,
         verdicts: &[Verdict],
     ) {
+        self.end_restored(source, verdicts);
+        // Of what was refused, it says what there is from here on.
+        let mut unnamed = self.refused.remove(source).unwrap_or_default();
         let Some(keeper) = &self.keeper else { return };
-        if self.restored.remove(source).is_some() {
-            tracing::info!(source, "the source says what there is: `state` serves no longer");
-        }
         // Of several updates of a resource the last counts.
         let mut updates: BTreeMap<(ResourceKind, Arc<str>), Update> =
             updates.into_iter().map(|it| ((it.kind, Arc::clone(&it.name)), it)).collect();
         let (at, of) = (clock::wall_ns(), Arc::<str>::from(source));
+        for verdict in verdicts {
+            unnamed.remove(&verdict.name);
+        }
+        let unnamed = unnamed
+            .into_iter()
+            .map(|name| Change::Resource(ResourceKey { source: Arc::clone(&of), name }, None));
         let accepted = verdicts.iter().filter(|verdict| verdict.refused.is_none());
         let changes = accepted.filter_map(|Verdict { name, .. }| {
             let update = updates.remove(&(name.kind, Arc::from(&*name.name)))?;
@@ -124,7 +132,19 @@ impl Kept {
             let kept = update.content.map(|content| KeptResource { version, content, at });
             Some(Change::Resource(key, kept))
         });
-        keeper.note(changes, true);
+        keeper.note(changes.chain(unnamed), true);
+    }
+
+    /// A source has delivered: what the folder had of it serves no longer, but for what it gave a version of that was refused.
+    fn end_restored(&mut self, source: &'static str, verdicts: &[Verdict]) {
+        let Some(restored) = self.restored.get_mut(source) else { return };
+        let refused = verdicts.iter().filter(|verdict| verdict.refused.is_some());
+        let refused: BTreeSet<_> = refused.map(|verdict| &verdict.name).collect();
+        restored.retain(|name, _| refused.contains(name));
+        if restored.is_empty() {
+            self.restored.remove(source);
+            tracing::info!(source, "the source says what there is: `state` serves no longer");
+        }
     }
 
     /// How many resources of each source are as the folder had them.
@@ -140,7 +160,7 @@ impl Kept {
     pub(super) fn lines(&self) -> impl Iterator<Item = String> {
         let restored = self.restored.iter().filter_map(|(source, names)| {
             let (count, age) = oldest(names)?;
-            Some(format!("source {source}: silent, {count} restored, accepted {age:?} ago"))
+            Some(format!("source {source}: {count} restored, accepted {age}"))
         });
         let failure = self.keeper.iter().filter_map(|keeper| {
             let failure = keeper.writes().1?;
@@ -218,7 +238,7 @@ impl<W: Workers> Running<W> {
 }
 
 /// How many there are, and how old the oldest is; none if there are none.
-fn oldest(restored: &BTreeMap<ResourceName, u64>) -> Option<(usize, std::time::Duration)> {
+fn oldest(restored: &BTreeMap<ResourceName, u64>) -> Option<(usize, Age)> {
     let at = restored.values().min()?;
-    Some((restored.len(), last_good::age(*at)))
+    Some((restored.len(), Age::of(*at)))
 }

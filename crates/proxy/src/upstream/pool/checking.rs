@@ -44,8 +44,13 @@ impl Pools {
         let upstream = connections.get(key).and_then(Connection::upstream);
         let is_alike = kept.address == endpoint.address
             && upstream.is_some_and(|upstream| upstream.transport == cluster.transport);
+        if !is_alike {
+            self.checked.remove(&target);
+            // One that carries another check ends with that.
+            let is_busy = connections.get(key).is_none_or(Connection::is_busy);
+            return if is_busy { Acquired::Open(place) } else { Acquired::Replace(key, place) };
+        }
         match sharing {
-            _ if !is_alike => Acquired::Replace(key, place),
             Sharing::Personal => Acquired::Open(place),
             Sharing::Together => Acquired::Shared(key, place),
             Sharing::InTurn => {
