@@ -15,28 +15,45 @@ pub enum HandoverStep<W: Workers> {
     /// Another process would take this one's place: until the next step no file is read.
     Begin(oneshot::Sender<Result<Begun<W>, String>>),
     /// What this process has counted, and knows.
-    Summarize(oneshot::Sender<Summary>),
+    Summarize {
+        /// Whether what other processes had counted is left out: the one that asks has it.
+        is_own: bool,
+        /// Where it goes.
+        reply: oneshot::Sender<Summary>,
+    },
     /// Nothing came of it: this process goes on as before.
     RolledBack,
     /// The process with this id has taken this one's place.
     Committed(u32),
     /// That process has ended early: this one accepts again.
     AcceptAgain,
+    /// This process, which has given its place away, is to take it back: the configuration in effect, which stays so until
+    /// then.
+    BeginReturn(oneshot::Sender<Arc<Snapshot<W::Filter>>>),
     /// This process ends, once what it still has is over.
     Finish,
+    /// That is to be over now: two younger processes live.
+    EndRest,
     /// This process has taken the place of another.
     TakenOver {
         /// What it has counted, and knew.
         summary: Summary,
         /// How many handovers led to this process.
         generation: u64,
+        /// Whether that had taken the place of this one, which has it back.
+        is_return: bool,
         /// Hears when it is done.
         reply: oneshot::Sender<()>,
     },
     /// Something became known of it.
     News(HandoverNews),
     /// What the former process has counted by now.
-    Update(Vec<u8>),
+    Update {
+        /// Its counters and histograms.
+        totals: Vec<u8>,
+        /// As in [`HandoverStep::TakenOver`].
+        is_return: bool,
+    },
     /// This process cannot take the other's place, and ends.
     Stop(String),
 }
@@ -45,14 +62,16 @@ impl<W: Workers> fmt::Debug for HandoverStep<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Begin(_) => "Begin",
-            Self::Summarize(_) => "Summarize",
+            Self::Summarize { .. } => "Summarize",
             Self::RolledBack => "RolledBack",
             Self::Committed(_) => "Committed",
             Self::AcceptAgain => "AcceptAgain",
+            Self::BeginReturn(_) => "BeginReturn",
             Self::Finish => "Finish",
+            Self::EndRest => "EndRest",
             Self::TakenOver { .. } => "TakenOver",
             Self::News(_) => "News",
-            Self::Update(_) => "Update",
+            Self::Update { .. } => "Update",
             Self::Stop(_) => "Stop",
         })
     }

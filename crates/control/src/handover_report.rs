@@ -40,6 +40,8 @@ pub enum HandoverResult {
     RolledBack,
     /// The taker was the process, ended early, and the giver goes on.
     StoodIn,
+    /// The taker was the process, and gave everything back.
+    TakenBack,
 }
 
 impl HandoverResult {
@@ -50,6 +52,7 @@ impl HandoverResult {
             Self::Completed => "completed",
             Self::RolledBack => "rolled_back",
             Self::StoodIn => "stood_in",
+            Self::TakenBack => "taken_back",
         }
     }
 }

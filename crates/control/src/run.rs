@@ -547,12 +547,16 @@ impl<W: Workers> Running<W> {
             State::Leaving => self.drain(),
             State::Draining => {
                 tracing::warn!("stopping at once: what still ran is cut off");
-                self.state = State::Stopping;
-                self.service_manager.status("stopping at once");
-                self.workers.stop();
+                self.stop_now();
             }
             State::Stopping => {}
         }
+    }
+
+    fn stop_now(&mut self) {
+        self.state = State::Stopping;
+        self.service_manager.status("stopping at once");
+        self.workers.stop();
     }
 
     /// Begins the end: says that the process is not ready, and drains after `limits.drain_delay`.

@@ -3,10 +3,11 @@
 //! ```text
 //!  Hello ─► Described ─► Config ─► Listening ─► Serving ─► Moving (probe, connections, remaining)
 //!                                                             │ nothing is left
-//!                                      Ended ◄─ Probation ◄─ Committing
+//!                                    Leaving ◄─ Probation ◄─ Committing
 //! ```
 //!
-//! From any state before `Probation` a failure leads to [`GiverAction::RollBack`], once.
+//! From any state before `Probation` a failure leads to [`GiverAction::RollBack`], once. In `Leaving` this process ends what it
+//! still has, and hears from its taker whether others wait for that.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -92,6 +93,13 @@ pub enum GiverAction {
     AcceptAgain,
     /// Probation is over: this process ends what it still has, and itself.
     Finish,
+    /// The taker in its probation asks this process to take everything back, for this reason. It stays in its probation
+    /// until then.
+    BecomeTaker(String),
+    /// The taker has handed over in its turn: the process whose place this one took is to end what it still has.
+    EndFormer,
+    /// Two younger processes live: this one ends what it still has at once.
+    EndRest,
 }
 
 /// Whether the other process may still use what it was given.
@@ -157,6 +165,8 @@ enum State {
     Summarizing,
     Committing,
     Probation,
+    /// Probation is over, and the connection to the taker is not.
+    Leaving,
     Ended,
 }
 
@@ -209,7 +219,7 @@ impl Giver {
             State::Moving(phase) => phase,
             State::Summarizing | State::Committing => Phase::Commit,
             State::Probation => Phase::Probation,
-            State::Ended => Phase::Done,
+            State::Leaving | State::Ended => Phase::Done,
         }
     }
 
@@ -219,10 +229,16 @@ impl Giver {
         self.state == State::Ended && self.actions.is_empty()
     }
 
+    /// Whether this process ends what it still has.
+    #[must_use]
+    pub const fn is_leaving(&self) -> bool {
+        matches!(self.state, State::Leaving)
+    }
+
     /// When [`Giver::on_time`] has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
-        if self.state == State::Ended {
+        if matches!(self.state, State::Leaving | State::Ended) {
             return None;
         }
         let batches = self.under_way.iter().map(|batch| batch.deadline);
@@ -243,7 +259,9 @@ impl Giver {
                 Err(Failure::Descriptors { phase, expected: 0, got: descriptors })
             }
             Ok(None) => Ok(()),
-            Ok(Some(Message::GiveUp { reason })) if self.state != State::Probation => {
+            Ok(Some(Message::GiveUp { reason }))
+                if !matches!(self.state, State::Probation | State::Leaving) =>
+            {
                 return self.roll_back(Failure::GaveUp(reason), PeerLife::Over);
             }
             Ok(Some(message)) => self.on_message(message, now),
@@ -280,8 +298,23 @@ impl Giver {
                 self.finish();
                 Ok(())
             }
+            (State::Probation, Message::TakeBack { reason }) => {
+                self.actions.push_back(GiverAction::BecomeTaker(reason));
+                Ok(())
+            }
+            (State::Probation | State::Leaving, Message::Succeeded) => {
+                self.actions.push_back(GiverAction::EndFormer);
+                Ok(())
+            }
+            (State::Probation | State::Leaving, Message::EndRest) => {
+                if self.state == State::Probation {
+                    self.finish();
+                }
+                self.actions.push_back(GiverAction::EndRest);
+                Ok(())
+            }
             // What else it says there cannot end what is done.
-            (State::Probation, _) => Ok(()),
+            (State::Probation | State::Leaving, _) => Ok(()),
             (_, message) => {
                 Err(Failure::OutOfTurn { phase: self.phase(), message: message.name() })
             }
@@ -293,13 +326,17 @@ impl Giver {
             let (min, max) = (hello.version_min, hello.version_max);
             return Err(Failure::Version { min, max });
         }
-        let Purpose::Take { forms_read, is_check, .. } = &hello.purpose else {
-            return Err(Failure::OutOfTurn { phase: Phase::Hello, message: "Hello" });
+        let (forms_read, is_check) = match &hello.purpose {
+            Purpose::Take { forms_read, is_check, .. } => (forms_read, *is_check),
+            Purpose::TakeBack { forms_read, .. } => (forms_read, false),
+            Purpose::Upgrade(_) | Purpose::GiveBack { .. } => {
+                return Err(Failure::OutOfTurn { phase: Phase::Hello, message: "Hello" });
+            }
         };
         if !forms_read.contains(&self.offer.form) {
             return Err(Failure::Form(self.offer.form));
         }
-        self.is_check = *is_check;
+        self.is_check = is_check;
         let probation_ms = u64::try_from(self.deadlines.probation.as_millis()).unwrap_or(u64::MAX);
         self.send(&Message::Welcome(Welcome {
             version: VERSION,
@@ -503,7 +540,7 @@ impl Giver {
 
     /// Newer values of what the process knows, while this process still has connections.
     pub fn update(&mut self, states: &[(String, Zeroizing<Vec<u8>>)]) {
-        if self.state == State::Probation {
+        if matches!(self.state, State::Probation | State::Leaving) {
             self.send_states(states);
         }
     }
@@ -532,6 +569,7 @@ impl Giver {
     pub fn on_closed(&mut self) {
         match self.state {
             State::Ended => {}
+            State::Leaving => self.state = State::Ended,
             State::Probation => {
                 self.state = State::Ended;
                 self.actions.push_back(GiverAction::AcceptAgain);
@@ -542,7 +580,7 @@ impl Giver {
 
     /// Time has passed.
     pub fn on_time(&mut self, now: u64) {
-        if self.state == State::Ended {
+        if matches!(self.state, State::Leaving | State::Ended) {
             return;
         }
         if self.again_at.is_some_and(|at| at <= now) {
@@ -561,14 +599,14 @@ impl Giver {
     }
 
     fn finish(&mut self) {
-        self.state = State::Ended;
+        self.state = State::Leaving;
         self.actions.push_back(GiverAction::Enter(Phase::Done));
         self.actions.push_back(GiverAction::Finish);
     }
 
     /// This side cannot go on: the attempt is over.
     pub fn fail(&mut self, failure: Failure) {
-        if matches!(self.state, State::Ended | State::Probation) {
+        if matches!(self.state, State::Ended | State::Probation | State::Leaving) {
             return;
         }
         self.send(&Message::GiveUp { reason: shortened(failure.to_string()) });

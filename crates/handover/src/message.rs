@@ -75,6 +75,15 @@ pub enum Message {
         /// Why.
         reason: String,
     },
+    /// From a taker in its probation, which is unwell or was asked to: the giver is to take everything back, as a taker.
+    TakeBack {
+        /// Why.
+        reason: String,
+    },
+    /// From a taker that has handed over in its turn, before it says `Committed` once more.
+    Succeeded,
+    /// To a process that still ends what it has, while two younger ones live: it is to end that at once.
+    EndRest,
     /// A line for who asked for an upgrade.
     Progress {
         /// The line.
@@ -132,6 +141,18 @@ pub enum Purpose {
     },
     /// To have the process start another in its place.
     Upgrade(UpgradeRequest),
+    /// To take back what this process gave, as [`Message::TakeBack`] asked.
+    TakeBack {
+        /// Forms of connections that it reads.
+        forms_read: Vec<u16>,
+        /// Descriptors that it may open.
+        descriptors: u64,
+    },
+    /// To have the process give everything back to the one whose place it took.
+    GiveBack {
+        /// Why.
+        reason: String,
+    },
 }
 
 /// What `strait upgrade` asks for.
@@ -276,6 +297,8 @@ impl Message {
                 frame::encode(kind, &(topic, bytes_total, bytes))
             }
             Self::GiveUp { reason } => frame::encode(kind, reason),
+            Self::TakeBack { reason } => frame::encode(kind, reason),
+            Self::Succeeded | Self::EndRest => frame::encode(kind, &()),
             Self::Progress { text } => frame::encode(kind, text),
             Self::Outcome { is_done, text } => frame::encode(kind, &(is_done, text)),
         }
@@ -311,6 +334,9 @@ impl Message {
             13 => Self::GiveUp { reason: frame::body(body)? },
             14 => frame::body(body).map(|(is_done, text)| Self::Outcome { is_done, text })?,
             PROGRESS => Self::Progress { text: frame::body(body)? },
+            TAKE_BACK => Self::TakeBack { reason: frame::body(body)? },
+            SUCCEEDED => Self::Succeeded,
+            END_REST => Self::EndRest,
             kind if kind >= IGNORABLE => return Ok(None),
             kind => return Err(FrameError::UnknownKind(kind)),
         }))
@@ -333,6 +359,9 @@ impl Message {
             Self::GiveUp { .. } => 13,
             Self::Outcome { .. } => 14,
             Self::Progress { .. } => PROGRESS,
+            Self::TakeBack { .. } => TAKE_BACK,
+            Self::Succeeded => SUCCEEDED,
+            Self::EndRest => END_REST,
         }
     }
 
@@ -353,6 +382,9 @@ impl Message {
             Self::Committed => "Committed",
             Self::GiveUp { .. } => "GiveUp",
             Self::Progress { .. } => "Progress",
+            Self::TakeBack { .. } => "TakeBack",
+            Self::Succeeded => "Succeeded",
+            Self::EndRest => "EndRest",
             Self::Outcome { .. } => "Outcome",
         }
     }
@@ -369,6 +401,10 @@ impl Message {
 
 const PIECE: u16 = 7;
 const PROGRESS: u16 = IGNORABLE;
+// A process that does not know these goes on as if there were none: nothing is given back, or ended early.
+const TAKE_BACK: u16 = IGNORABLE + 1;
+const SUCCEEDED: u16 = IGNORABLE + 2;
+const END_REST: u16 = IGNORABLE + 3;
 
 impl Piece {
     /// The frame.

@@ -134,8 +134,31 @@ impl Taker {
         deadlines: Deadlines,
         now: u64,
     ) -> Self {
-        let hello = Hello::new(program, Purpose::Take { forms_read, descriptors, is_check });
-        let frame = Message::Hello(hello).encode();
+        let purpose = Purpose::Take { forms_read, descriptors, is_check };
+        Self::with_purpose(program, purpose, is_check, deadlines, now)
+    }
+
+    /// The former process, which has just connected to take back what it gave, since it was asked to.
+    #[must_use]
+    pub fn of_former(
+        program: &str,
+        forms_read: Vec<u16>,
+        descriptors: u64,
+        deadlines: Deadlines,
+        now: u64,
+    ) -> Self {
+        let purpose = Purpose::TakeBack { forms_read, descriptors };
+        Self::with_purpose(program, purpose, false, deadlines, now)
+    }
+
+    fn with_purpose(
+        program: &str,
+        purpose: Purpose,
+        is_check: bool,
+        deadlines: Deadlines,
+        now: u64,
+    ) -> Self {
+        let frame = Message::Hello(Hello::new(program, purpose)).encode();
         Self {
             deadlines,
             state: State::Welcome,

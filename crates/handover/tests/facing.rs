@@ -199,6 +199,63 @@ fn a_taker_that_ends_as_it_should_ends_the_probation() {
 }
 
 #[test]
+fn a_taker_in_its_probation_has_the_giver_take_everything_back() {
+    let mut pair = Pair::new(10);
+    while pair.giver.phase() < Phase::Probation {
+        assert!(pair.deliver());
+    }
+    let asked = Message::TakeBack { reason: "unwell".to_owned() };
+    pair.giver.on_frame(&asked.encode(), 0, pair.now);
+    let actions: Vec<_> = std::iter::from_fn(|| pair.giver.poll()).collect();
+    assert_eq!(actions.last(), Some(&GiverAction::BecomeTaker("unwell".to_owned())));
+    assert_eq!(pair.giver.phase(), Phase::Probation, "until it has");
+
+    let deadlines = Default::default();
+    let mut former = Taker::of_former("1.0.0", vec![11], 40, deadlines, 0);
+    let frame = std::iter::from_fn(|| former.poll()).find_map(|action| match action {
+        TakerAction::Send(frame) => Some(frame),
+        _ => None,
+    });
+    let mut giver = Giver::new("1.1.0", 11, 40, 1, deadlines, 0);
+    giver.on_frame(&frame.unwrap(), 0, 0);
+    assert_eq!(giver.phase(), Phase::Config);
+}
+
+#[test]
+fn a_giver_that_still_ends_what_it_has_learns_that_younger_ones_live() {
+    let frames = |messages: &[Message]| {
+        let mut pair = Pair::new(10);
+        while pair.giver.phase() < Phase::Probation {
+            assert!(pair.deliver());
+        }
+        for message in messages {
+            pair.giver.on_frame(&message.encode(), 0, pair.now);
+        }
+        let is_notice = |action: &GiverAction| {
+            matches!(action, GiverAction::Finish | GiverAction::EndFormer | GiverAction::EndRest)
+        };
+        let noticed: Vec<_> = std::iter::from_fn(|| pair.giver.poll()).filter(is_notice).collect();
+        assert_eq!(pair.giver.next_deadline(), None);
+        pair.giver.update(&[("counters".to_owned(), vec![1].into())]);
+        assert!(pair.giver.poll().is_some(), "what it counts is passed on to its end");
+        pair.giver.on_closed();
+        assert!(pair.giver.is_over());
+        noticed
+    };
+    let (succeeded, committed, end) = (Message::Succeeded, Message::Committed, Message::EndRest);
+    assert_eq!(
+        frames(&[succeeded.clone(), committed.clone()]),
+        [GiverAction::EndFormer, GiverAction::Finish]
+    );
+    assert_eq!(
+        frames(&[committed.clone(), succeeded]),
+        [GiverAction::Finish, GiverAction::EndFormer]
+    );
+    assert_eq!(frames(&[committed, end.clone()]), [GiverAction::Finish, GiverAction::EndRest]);
+    assert_eq!(frames(&[end]), [GiverAction::Finish, GiverAction::EndRest]);
+}
+
+#[test]
 fn connections_that_cannot_move_yet_are_waited_for_and_not_for_ever() {
     let mut pair = Pair::new(10);
     // One of them has a handshake that does not end.

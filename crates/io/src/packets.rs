@@ -100,6 +100,12 @@ impl PacketListener {
         Ok(Self { fd })
     }
 
+    /// Has those who connect from now on see this process as the other one, where another began to listen.
+    pub fn own(&self) {
+        // The kernel takes the credentials anew. It fails only if the socket does not listen.
+        let _ = rustix::net::listen(&self.fd, BACKLOG);
+    }
+
     /// Waits for a connection, for `timeout` at most.
     ///
     /// # Errors

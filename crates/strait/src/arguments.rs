@@ -112,6 +112,9 @@ pub(crate) struct Upgrade {
     /// Only say what would not move, by listener, chain and cluster.
     #[arg(long)]
     pub(crate) check: bool,
+    /// Go back: the process that took over gives everything back to the one before it, within `handover.probation`.
+    #[arg(long, conflicts_with_all = ["binary", "check"])]
+    pub(crate) back: bool,
 }
 
 #[derive(Debug, Args)]

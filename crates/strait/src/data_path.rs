@@ -91,7 +91,7 @@ pub(crate) struct Contacts {
     former: Former,
 }
 
-/// The connection to the process whose place this one took, as long as that one would stand in for it.
+/// The connection to the process whose place this one took, as long as that one lives.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Former(Arc<Mutex<Option<Packets>>>);
 
@@ -101,13 +101,21 @@ impl Former {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = packets;
     }
 
-    /// Says that this process ends as it should, or has handed over itself: there is nothing to stand in for.
+    /// Whether there is one.
+    pub(crate) fn is_there(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Says that this process ends as it should: there is nothing to stand in for.
     pub(crate) fn leave(&self) {
-        let packets = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(packets) = packets {
-            // That process may be gone.
-            let _ = packets.send(&::handover::Message::Committed.encode(), &[], Duration::ZERO);
-        }
+        self.send(&::handover::Message::Committed);
+    }
+
+    /// Sends it a message, and says whether there is such a process.
+    pub(crate) fn send(&self, message: &::handover::Message) -> bool {
+        let packets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(packets) = &*packets else { return false };
+        packets.send(&message.encode(), &[], Duration::ZERO).is_ok()
     }
 }
 

@@ -5,7 +5,9 @@
 
 mod asking;
 pub(crate) mod giving;
+pub(crate) mod giving_back;
 mod groups;
+mod leaving;
 mod line;
 pub(crate) mod taking;
 pub(crate) mod upgrade;
@@ -90,6 +92,13 @@ pub(crate) fn bind(address: &Address, mode: Option<FileMode>) -> io::Result<Admi
             AdminSocket::bind(address, mode)
         }
         result => result,
+    }
+}
+
+/// Starts a thread that something else goes on without.
+pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
+    if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(work) {
+        tracing::error!("handover: the thread {name} cannot be started: {error}");
     }
 }
 

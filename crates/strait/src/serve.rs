@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
@@ -29,6 +29,8 @@ use crate::data_path::{Contacts, DataPath, address_text, hint};
 use crate::descriptors::Descriptors;
 use crate::filter_list::loader;
 use crate::handover::giving::{Giving, StartCommand};
+use crate::handover::giving_back::watch;
+use crate::handover::spawn;
 use crate::handover::taking::{Asked, TakenSockets, Taking};
 use crate::secrecy::{self, CoreDumps};
 use crate::{COMMIT, Failure, VERSION, handover, logging};
@@ -266,7 +268,10 @@ impl HandoverThread {
         };
         thread::Builder::new()
             .name("strait-handover".to_owned())
-            .spawn(move || self.work(listener, taking))
+            .spawn({
+                let path = path.to_owned();
+                move || self.work(path, listener, taking)
+            })
             .map_err(failed)?;
         Ok(())
     }
@@ -287,7 +292,7 @@ impl HandoverThread {
         })
     }
 
-    fn work(self, listener: Option<PacketListener>, taking: Option<Taking>) {
+    fn work(self, path: PathBuf, listener: Option<PacketListener>, taking: Option<Taking>) {
         let mut generation = 0;
         let mut listener = listener;
         if let Some(taking) = taking {
@@ -295,16 +300,16 @@ impl HandoverThread {
             let Some(mut taken) = taken else { return };
             generation = taken.generation;
             listener = taken.listener.take();
+            let (probation, contacts) = (taken.probation, self.contacts.clone());
+            let at = path.clone();
+            spawn("strait-probation", move || watch(&contacts, &at, probation));
             let (steps, contacts) = (self.steps.clone(), self.contacts.clone());
-            let follow = thread::Builder::new().name("strait-former".to_owned());
-            if let Err(error) = follow.spawn(move || taken.follow(&contacts, &steps)) {
-                tracing::error!("handover: no thread for what the former process counts: {error}");
-            }
+            spawn("strait-former", move || taken.follow(&contacts, &steps));
         }
         let Some(listener) = listener else { return };
         let Self { options, contacts, steps: control, sessions } = self;
         let start = StartCommand::of_this_process();
-        Giving { listener, options, contacts, control, start, generation, sessions }.run();
+        Giving { listener, path, options, contacts, control, start, generation, sessions }.run();
     }
 }
 

@@ -28,6 +28,18 @@ pub struct Collector {
     /// Where the blocks of each worker come from.
     announced: Vec<rtrb::Consumer<Announced>>,
     readings: Readings,
+    carried: CarriedTotals,
+}
+
+/// What other processes have counted, of which the readings have the sum.
+#[derive(Debug, Default)]
+struct CarriedTotals {
+    /// The one whose place this one took, with those before it.
+    before: Former,
+    /// Those to which this one had given its place, and which gave it back.
+    behind: Former,
+    /// The last of these, which may still count.
+    returned: Former,
 }
 
 impl Collector {
@@ -45,7 +57,7 @@ impl Collector {
             endpoints_left_out: 0,
             former: Arc::default(),
         };
-        Self { announced: Vec::new(), readings }
+        Self { announced: Vec::new(), readings, carried: CarriedTotals::default() }
     }
 
     /// Names the commit that the program was built from.
@@ -206,7 +218,30 @@ impl Collector {
     /// Goes on with what the process had counted whose place this one takes, as [`Readings::write_totals`] wrote it.
     /// Each time takes the place of the time before.
     pub fn set_former_totals(&mut self, totals: &[u8]) {
-        self.readings.former = Arc::new(Former::read(totals));
+        self.carried.before = Former::read(totals);
+        self.add_up_carried();
+    }
+
+    /// Another process had this one's place and gives it back: from here on
+    /// [`Collector::set_returned_totals`] is about that one.
+    pub fn begin_return(&mut self) {
+        let returned = std::mem::take(&mut self.carried.returned);
+        self.carried.behind.add(&returned);
+    }
+
+    /// Adds what the process has counted by itself that gave this one's place back, as
+    /// [`Readings::write_own_totals`] wrote it. Each time takes the place of the time before.
+    pub fn set_returned_totals(&mut self, totals: &[u8]) {
+        self.carried.returned = Former::read(totals);
+        self.add_up_carried();
+    }
+
+    fn add_up_carried(&mut self) {
+        let CarriedTotals { before, behind, returned } = &self.carried;
+        let mut sum = before.clone();
+        sum.add(behind);
+        sum.add(returned);
+        self.readings.former = Arc::new(sum);
     }
 
     /// The counts of a listener, with those of former processes. What one worker, or process, opened may have ended in

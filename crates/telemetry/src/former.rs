@@ -24,7 +24,7 @@ use crate::totals::ClusterTotals;
 const SERIES_MAX: usize = 1 << 20;
 
 /// What former processes had counted.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Former {
     families: BTreeMap<String, Series>,
 }
@@ -53,6 +53,19 @@ impl Former {
             }
         }
         former
+    }
+
+    /// Adds what other processes had counted. A series of another kind stays as it is.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (family, series) in &other.families {
+            let into = self.families.entry(family.clone()).or_default();
+            for (labels, value) in series {
+                match into.get_mut(labels) {
+                    Some(there) => there.add(value),
+                    None => drop(into.insert(labels.clone(), value.clone())),
+                }
+            }
+        }
     }
 
     /// All that a process has counted, with what those before it had.
@@ -171,6 +184,22 @@ impl Value {
             }
             _ => return None,
         })
+    }
+
+    fn add(&mut self, other: &Self) {
+        match (self, other) {
+            (Self::Number(sum), Self::Number(more)) => *sum = sum.wrapping_add(*more),
+            (Self::Decimal(sum), Self::Decimal(more)) => *sum += more,
+            (Self::Level(up, down), Self::Level(more_up, more_down)) => {
+                *up = up.wrapping_add(*more_up);
+                *down = down.wrapping_add(*more_down);
+            }
+            (Self::Histogram(_, sum), Self::Histogram(_, more)) => sum.add_totals(more),
+            (
+                Self::Number(_) | Self::Decimal(_) | Self::Level(..) | Self::Histogram(..),
+                Self::Number(_) | Self::Decimal(_) | Self::Level(..) | Self::Histogram(..),
+            ) => {}
+        }
     }
 
     fn write(&self, out: &mut String) {
@@ -353,5 +382,24 @@ mod tests {
             }
         }
         assert!(Former::read(b"\xff\nx\nx\tz 1\nx\tn\nx\tl 1\nx\tf 1 2\n").families.is_empty());
+    }
+
+    #[test]
+    fn what_several_processes_counted_is_added_by_series() {
+        let lines = |number: u32, up: u32, down: u32| {
+            format!("strait_x_total\ta\tn {number}\nstrait_y\tb\tl {up} {down}\nstrait_z\td 0.5\n")
+        };
+        let mut sum = Former::read(lines(1, 5, 2).as_bytes());
+        sum.add(&Former::read(lines(2, 1, 4).as_bytes()));
+        sum.add(&Former::read(b"strait_x_total\tc\tn 7\nstrait_z\tn 3\n"));
+        let number =
+            |family: &str, label: &str| match &sum.families[family][&vec![label.to_owned()]] {
+                Value::Number(number) => *number,
+                other => panic!("{other:?}"),
+            };
+        assert_eq!((number("strait_x_total", "a"), number("strait_x_total", "c")), (3, 7));
+        assert_eq!(sum.level("strait_y", "b"), (6, 6));
+        let Value::Decimal(decimal) = sum.families["strait_z"][&Vec::new()] else { panic!() };
+        assert!((decimal - 1.0).abs() < 1e-9, "another kind adds nothing");
     }
 }

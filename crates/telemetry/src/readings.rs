@@ -84,6 +84,12 @@ impl Readings {
         self.former.write(&self.view(&process)).into_bytes()
     }
 
+    /// All that this process alone has counted, for the one that gets its place back.
+    pub fn write_own_totals(&self) -> Vec<u8> {
+        let process = ProcessFacts::default();
+        Former::default().write(&self.view(&process)).into_bytes()
+    }
+
     /// What an endpoint has counted.
     pub(crate) fn totals_of(&self, id: LabelId) -> EndpointTotals {
         let mut totals = EndpointTotals::default();

@@ -1,6 +1,7 @@
 //! Control's part in a handover: what is read, served and reported, and by which of the two processes.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use config::snapshot::Address;
 use telemetry::events::HandoverEnded;
@@ -105,23 +106,31 @@ impl<W: Workers> Running<W> {
                 self.begin_waits = Some(reply);
                 self.begin_when_read();
             }
-            HandoverStep::Summarize(reply) => {
-                let totals = self.collector.readings().write_totals();
+            HandoverStep::Summarize { is_own, reply } => {
+                let readings = self.collector.readings();
+                let totals =
+                    if is_own { readings.write_own_totals() } else { readings.write_totals() };
                 let health = self.health.write(&self.config.snapshot);
                 let _ = reply.send(Summary { totals, health });
             }
             HandoverStep::RolledBack => self.end_giving(),
             HandoverStep::Committed(successor) => self.hand_over(successor),
             HandoverStep::AcceptAgain => self.be_the_process_again(),
+            HandoverStep::BeginReturn(reply) => {
+                if matches!(self.handing, Handing::Given(_)) && self.state == State::Ready {
+                    let _ = reply.send(Arc::clone(&self.config.snapshot));
+                }
+            }
             HandoverStep::Finish => self.finish_giving(),
-            HandoverStep::TakenOver { summary, generation, reply } => {
+            HandoverStep::EndRest => self.end_rest(),
+            HandoverStep::TakenOver { summary, generation, is_return, reply } => {
                 self.collector.set_generation(generation);
                 self.handover_report.generation = generation;
-                self.take_over(&summary);
+                self.take_over(&summary, is_return);
                 let _ = reply.send(());
             }
             HandoverStep::News(news) => self.on_handover_news(news),
-            HandoverStep::Update(totals) => self.collector.set_former_totals(&totals),
+            HandoverStep::Update { totals, is_return } => self.add_totals(&totals, is_return),
             HandoverStep::Stop(reason) => {
                 self.workers.stop();
                 self.outcome = Some(Outcome::Failed(reason));
@@ -266,15 +275,38 @@ impl<W: Workers> Running<W> {
         self.drain();
     }
 
-    fn take_over(&mut self, summary: &Summary) {
-        if !summary.totals.is_empty() {
-            self.collector.set_former_totals(&summary.totals);
+    /// Ends at once what a process still has that has given its place away, and that is the third of those that live.
+    fn end_rest(&mut self) {
+        if matches!(self.handing, Handing::Given(_)) && self.state == State::Draining {
+            tracing::warn!("two younger processes live: what this one still has is cut off");
+            self.stop_now();
         }
+    }
+
+    fn add_totals(&mut self, totals: &[u8], is_return: bool) {
+        if totals.is_empty() {
+            return;
+        }
+        if is_return {
+            self.collector.set_returned_totals(totals);
+        } else {
+            self.collector.set_former_totals(totals);
+        }
+    }
+
+    fn take_over(&mut self, summary: &Summary, is_return: bool) {
+        if is_return {
+            self.collector.begin_return();
+        }
+        self.add_totals(&summary.totals, is_return);
         self.health.adopt(&self.config.snapshot, &summary.health);
         self.handing = Handing::None;
         self.hold_kept();
         own_admin_files(true);
         self.admin = self.admin_handles.serve(self.workers.count());
+        if is_return {
+            self.service_manager.status(&self.status());
+        }
         self.read_config(Reading::IfChanged);
     }
 }

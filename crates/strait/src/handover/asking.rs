@@ -1,6 +1,7 @@
 //! Workers that are asked for connections. What a worker gives is nowhere else: an answer that comes after the asker has
 //! given up goes back to its worker.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -18,7 +19,7 @@ pub(crate) struct Asked {
     reply: Option<Sender<Given<Socket>>>,
     answers: Receiver<Given<Socket>>,
     /// Workers that have not answered.
-    missing: u32,
+    missing: BTreeSet<usize>,
 }
 
 /// A worker takes no message, or has not answered in time.
@@ -28,7 +29,12 @@ pub(crate) struct Silent;
 impl Asked {
     pub(crate) fn none() -> Self {
         let (reply, answers) = channel();
-        Self { reply: Some(reply), answers, missing: 0 }
+        Self { reply: Some(reply), answers, missing: BTreeSet::new() }
+    }
+
+    /// The workers that have not answered.
+    pub(crate) fn silent(&self) -> impl Iterator<Item = usize> {
+        self.missing.iter().copied()
     }
 
     /// Asks a worker.
@@ -39,9 +45,8 @@ impl Asked {
         contacts: &Contacts,
     ) -> Result<(), Silent> {
         let Some(reply) = self.reply.clone() else { return Err(Silent) };
-        contacts.post(worker, Mail::Give(Give { wanted, reply })).map_err(|_| Silent)?;
-        self.missing += 1;
-        Ok(())
+        self.missing.insert(worker);
+        contacts.post(worker, Mail::Give(Give { wanted, reply })).map_err(|_| Silent)
     }
 
     /// The next answer, or none if all were heard.
@@ -52,11 +57,11 @@ impl Asked {
     fn next_within(&mut self, timeout: Duration) -> Result<Option<Given<Socket>>, Silent> {
         // From here on the workers have the only senders, so that their end ends the waiting.
         self.reply = None;
-        if self.missing == 0 {
+        if self.missing.is_empty() {
             return Ok(None);
         }
         let given = self.answers.recv_timeout(timeout).map_err(|_| Silent)?;
-        self.missing -= 1;
+        self.missing.remove(&(given.worker as usize));
         Ok(Some(given))
     }
 
@@ -70,7 +75,7 @@ impl Asked {
     fn return_late_by(self, put_back: impl Fn(usize, Moving<Socket>) + Send + 'static) {
         let Self { reply, answers, missing } = self;
         drop(reply);
-        if missing == 0 {
+        if missing.is_empty() {
             return;
         }
         let wait = move || {
@@ -114,11 +119,12 @@ mod tests {
         let mut asked = Asked::none();
         let workers: Vec<_> =
             (0..3).map(|_| asked.reply.clone().expect("none was heard")).collect();
-        asked.missing = 3;
+        asked.missing = (0..3).collect();
         workers[0].send(given(0, &[b"in time"])).expect("the one who asked listens");
         let heard = asked.next_within(Duration::ZERO).expect("it has answered").expect("one has");
         assert_eq!((heard.worker, heard.groups.len()), (0, 1));
         assert!(asked.next_within(Duration::ZERO).is_err(), "two are silent");
+        assert_eq!(asked.silent().collect::<Vec<_>>(), [1, 2]);
         // One answers before the asker gives up, one after.
         workers[2].send(given(2, &[b"just"])).expect("the asker has not given up");
         let (into, returned) = channel();

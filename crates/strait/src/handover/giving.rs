@@ -4,7 +4,7 @@
 //! connection's sockets and bytes until the other process is the process. What comes back goes to the worker that it
 //! came from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -26,9 +26,11 @@ use worker::{Given, Message as Mail, Origin, Wanted};
 use zeroize::Zeroizing;
 
 use super::asking::{Asked, Silent, put_back};
+use super::giving_back::NotReturned;
 use super::groups::GivenAway;
+use super::leaving::Leaving;
 use super::line::{Incoming, Line, now};
-use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, is_allowed, parts};
+use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, is_allowed, parts, spawn};
 use crate::VERSION;
 use crate::data_path::{Contacts, DataPath};
 
@@ -36,7 +38,7 @@ use crate::data_path::{Contacts, DataPath};
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Between two reports of counters to the new process, while this one has connections left.
-const UPDATE_INTERVAL: u64 = 100_000_000;
+pub(super) const UPDATE_INTERVAL: u64 = 100_000_000;
 
 /// How long who connects may take to say what it wants.
 const HELLO_TIMEOUT: u64 = 2_000_000_000;
@@ -46,6 +48,8 @@ const HELLO_TIMEOUT: u64 = 2_000_000_000;
 pub(crate) struct Giving {
     /// Where other processes connect to.
     pub(crate) listener: PacketListener,
+    /// The file of that.
+    pub(crate) path: PathBuf,
     /// How it is configured.
     pub(crate) options: HandoverOptions,
     pub(crate) contacts: Contacts,
@@ -119,36 +123,41 @@ fn in_search_path(name: &std::path::Path) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// Who asked for an upgrade, and the process that was started for it.
-struct UpgradeClient {
-    line: Line,
-    child: Child,
+/// Who asked for an upgrade, and the process that was started for it, if one was.
+pub(super) struct UpgradeClient {
+    pub(super) line: Line,
+    pub(super) child: Option<Child>,
 }
 
 impl UpgradeClient {
     /// Says how it ended, and waits for the end of a process that is not the next one.
-    fn finish(mut self, is_done: bool, text: String) {
+    fn finish(self, is_done: bool, text: String) {
         // Who asked may be gone.
         let _ = self.line.send_message(&Message::Outcome { is_done, text });
-        // A process that ended and is not waited for stays in the process table. It may take a while.
-        let wait = move || drop(self.child.wait());
-        if let Err(error) = std::thread::Builder::new().name("reap".to_owned()).spawn(wait) {
-            tracing::warn!("handover: cannot wait for the end of the other process: {error}");
-        }
+        reap(self.child);
     }
 }
 
+/// Waits for the end of a process that is not the next one, which may take a while: one that ended and is not waited for
+/// stays in the process table.
+fn reap(child: Option<Child>) {
+    let Some(mut child) = child else { return };
+    spawn("reap", move || drop(child.wait()));
+}
+
 /// How an attempt ended.
-enum End {
+pub(super) enum End {
     /// This process goes on.
     Back,
-    /// The process with this id has taken over, and this one is not needed any more.
-    Over,
+    /// This process goes on, to which so many handovers led: the other one has given everything back.
+    Returned(u64),
+    /// The other process has taken over, and this one is not needed any more. What it still hears of that one, if it does.
+    Over(Option<Box<Leaving>>),
 }
 
 impl Giving {
     /// Serves one process after the other, until one has taken this one's place.
-    pub(crate) fn run(self) {
+    pub(crate) fn run(mut self) {
         loop {
             let packets = match self.listener.accept(Duration::from_secs(3600)) {
                 Ok(Some(packets)) => packets,
@@ -163,21 +172,32 @@ impl Giving {
             let end = match purpose {
                 Purpose::Take { .. } => self.give(line, &frame, None),
                 Purpose::Upgrade(request) => self.upgrade(line, &request),
+                Purpose::GiveBack { reason } => self.give_back(line, reason),
+                Purpose::TakeBack { .. } => {
+                    self.refuse(&line, "this process was not asked to give back".to_owned());
+                    End::Back
+                }
             };
-            if matches!(end, End::Over) {
-                return;
+            match end {
+                End::Back => {}
+                End::Returned(generation) => self.generation = generation,
+                End::Over(leaving) => {
+                    let Self { listener, contacts, control, .. } = self;
+                    // What connects there from now on finds the other process, or none.
+                    drop(listener);
+                    if let Some(leaving) = leaving {
+                        leaving.run(&contacts, &control);
+                    }
+                    return;
+                }
             }
         }
     }
 
     /// The first frame of a process that may ask, and what it wants.
-    fn hear(&self, line: &mut Line) -> Option<(Vec<u8>, Purpose)> {
+    pub(super) fn hear(&self, line: &mut Line) -> Option<(Vec<u8>, Purpose)> {
         let peer = line.peer;
-        let refuse = |line: &Line, reason: String| {
-            tracing::warn!(pid = peer.pid, uid = peer.uid, "a handover is refused: {reason}");
-            // Who asked may be gone.
-            let _ = line.send_message(&Message::GiveUp { reason });
-        };
+        let refuse = |line: &Line, reason| self.refuse(line, reason);
         if !is_allowed(peer.uid, &self.options) {
             let reason = format!("user {} may not take over: add it to handover.users", peer.uid);
             refuse(line, reason);
@@ -207,45 +227,53 @@ impl Giving {
         None
     }
 
+    #[expect(clippy::unused_self, reason = "a method beside its callers")]
+    fn refuse(&self, line: &Line, reason: String) {
+        let peer = line.peer;
+        tracing::warn!(pid = peer.pid, uid = peer.uid, "a handover is refused: {reason}");
+        // Who asked may be gone.
+        let _ = line.send_message(&Message::GiveUp { reason });
+    }
+
     /// Starts the new process, and gives when it asks.
     fn upgrade(&self, line: Line, request: &UpgradeRequest) -> End {
         let mut command = self.start.successor(request);
         let program = command.get_program().to_string_lossy().into_owned();
-        let child = match command.spawn() {
+        let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
                 return self.tell_outcome(&line, format!("{program} cannot be started: {error}"));
             }
         };
         tracing::info!(pid = child.id(), program, "upgrade: started the new process");
-        let mut asked = UpgradeClient { line, child };
         let until = now().saturating_add(nanos(self.options.timeout));
         while now() < until {
-            if let Ok(Some(status)) = asked.child.try_wait() {
+            if let Ok(Some(status)) = child.try_wait() {
                 let reason = format!("the new process ended before it took over ({status})");
-                return self.tell_outcome(&asked.line, reason);
+                return self.tell_outcome(&line, reason);
             }
             let Ok(Some(packets)) = self.listener.accept(Duration::from_millis(50)) else {
                 continue;
             };
-            let Ok(mut line) = Line::new(packets) else { continue };
-            if line.peer.pid != asked.child.id() {
-                let reason = format!("process {} is taking over already", asked.child.id());
+            let Ok(mut taker) = Line::new(packets) else { continue };
+            if taker.peer.pid != child.id() {
+                let reason = format!("process {} is taking over already", child.id());
                 // Who asked may be gone.
-                let _ = line.send_message(&Message::GiveUp { reason });
+                let _ = taker.send_message(&Message::GiveUp { reason });
                 continue;
             }
-            let Some((frame, Purpose::Take { .. })) = self.hear(&mut line) else { continue };
-            return self.give(line, &frame, Some(asked));
+            let Some((frame, Purpose::Take { .. })) = self.hear(&mut taker) else { continue };
+            let asked = UpgradeClient { line, child: Some(child) };
+            return self.give(taker, &frame, Some(asked));
         }
         // It was started by this process, which therefore may end it.
-        let _ = asked.child.kill();
-        let _ = asked.child.wait();
+        let _ = child.kill();
+        let _ = child.wait();
         let reason = "the new process did not ask to take over in time, and was ended".to_owned();
-        self.tell_outcome(&asked.line, reason)
+        self.tell_outcome(&line, reason)
     }
 
-    fn tell_outcome(&self, line: &Line, reason: String) -> End {
+    pub(super) fn tell_outcome(&self, line: &Line, reason: String) -> End {
         tracing::error!("upgrade: {reason}; this process goes on");
         // Who asked may be gone.
         let _ = line.send_message(&Message::Outcome { is_done: false, text: reason });
@@ -253,10 +281,16 @@ impl Giving {
     }
 
     /// Hands over to the process at the other end.
-    fn give(&self, line: Line, hello: &[u8], asked: Option<UpgradeClient>) -> End {
+    pub(super) fn give(&self, line: Line, hello: &[u8], asked: Option<UpgradeClient>) -> End {
         let began = now();
+        let purpose = match Message::decode(hello) {
+            Ok(Some(Message::Hello(hello))) => Some(hello.purpose),
+            _ => None,
+        };
+        let is_return = matches!(purpose, Some(Purpose::TakeBack { .. }));
         let deadlines = Deadlines {
-            probation: self.options.probation,
+            // The other one is the process again, and needs no other to stand in for it.
+            probation: if is_return { Duration::ZERO } else { self.options.probation },
             total: self.options.timeout,
             ..Deadlines::default()
         };
@@ -276,6 +310,8 @@ impl Giving {
             process: ProcessHandle::open(line.peer.pid).ok(),
             line,
             asked,
+            child: None,
+            is_return,
             giver,
             begun: None,
             given: BTreeMap::new(),
@@ -297,16 +333,28 @@ impl Giving {
 struct Cursors {
     next: Vec<Option<u32>>,
     only_idle: bool,
+    /// Workers that do not answer, and are not asked again.
+    silent: BTreeSet<usize>,
 }
 
 impl Cursors {
     fn new(workers: usize) -> Self {
-        Self { next: vec![Some(0); workers], only_idle: true }
+        Self { next: vec![Some(0); workers], only_idle: true, silent: BTreeSet::new() }
     }
 
     fn begin_again(&mut self, only_idle: bool) {
         self.next.fill(Some(0));
         self.only_idle = only_idle;
+        self.leave_out();
+    }
+
+    /// Has no worker asked again that does not answer.
+    fn leave_out(&mut self) {
+        for worker in &self.silent {
+            if let Some(next) = self.next.get_mut(*worker) {
+                *next = None;
+            }
+        }
     }
 }
 
@@ -316,6 +364,10 @@ struct Attempt<'g> {
     line: Line,
     process: Option<ProcessHandle>,
     asked: Option<UpgradeClient>,
+    /// The process at the other end, once it is the process, if this one started it.
+    child: Option<Child>,
+    /// Whether this process gives back what it got.
+    is_return: bool,
     giver: Giver,
     begun: Option<Begun<DataPath>>,
     given: BTreeMap<u32, GivenAway>,
@@ -338,6 +390,10 @@ impl Attempt<'_> {
                 if let Some(end) = self.perform(action) {
                     return end;
                 }
+            }
+            if self.giver.is_leaving() {
+                let Self { line, giver, is_return, .. } = self;
+                return End::Over(Some(Box::new(Leaving { line, giver, is_return })));
             }
             self.turn_others_away();
             let incoming = self.line.receive(self.giver.next_deadline());
@@ -406,12 +462,32 @@ impl Attempt<'_> {
             GiverAction::Committed => self.on_committed(),
             GiverAction::RollBack { failure, peer } => return Some(self.roll_back(&failure, peer)),
             GiverAction::AcceptAgain => return Some(self.accept_again()),
-            GiverAction::Finish => {
-                self.step(HandoverStep::Finish);
-                return Some(End::Over);
+            GiverAction::BecomeTaker(reason) => return self.take_back_all(&reason),
+            GiverAction::Finish => self.step(HandoverStep::Finish),
+            GiverAction::EndFormer => {
+                self.giving.contacts.former().send(&Message::EndRest);
             }
+            GiverAction::EndRest => self.step(HandoverStep::EndRest),
         }
         None
+    }
+
+    /// Takes everything back, as the other process asks in its probation. None if that does not come about: the probation goes
+    /// on.
+    fn take_back_all(&mut self, reason: &str) -> Option<End> {
+        let pid = self.line.peer.pid;
+        tracing::error!(pid, "the new process asks this one to take everything back: {reason}");
+        match self.giving.return_all(self.process.take()) {
+            Ok(generation) => {
+                reap(self.child.take());
+                Some(End::Returned(generation))
+            }
+            Err(NotReturned::Refused(reason)) => {
+                tracing::error!(pid, "it cannot be taken back, the probation goes on: {reason}");
+                None
+            }
+            Err(NotReturned::Ending) => Some(End::Over(None)),
+        }
     }
 
     fn enter(&self, phase: Phase) {
@@ -531,10 +607,16 @@ impl Attempt<'_> {
         let mut asked = Asked::none();
         let result = self.ask_all(groups_max, groups, &mut asked);
         if result.is_err() {
-            self.giver.fail(Failure::Own("a worker does not answer".to_owned()));
+            if self.is_return {
+                // That may be why everything is given back: what the others have goes.
+                self.cursors.silent.extend(asked.silent());
+                self.cursors.leave_out();
+            } else {
+                self.giver.fail(Failure::Own("a worker does not answer".to_owned()));
+            }
             asked.return_late(self.giving.contacts.clone());
         }
-        result.unwrap_or(false)
+        result.unwrap_or(self.is_return)
     }
 
     fn ask_all(
@@ -588,9 +670,7 @@ impl Attempt<'_> {
     }
 
     fn summary(&self) -> Option<Summary> {
-        let (reply, summary) = oneshot::channel();
-        self.step(HandoverStep::Summarize(reply));
-        summary.blocking_recv().ok()
+        summary(&self.giving.control, self.is_return)
     }
 
     /// What else goes along when the other process becomes the process.
@@ -612,7 +692,9 @@ impl Attempt<'_> {
         io::own_socket_files(false);
         self.given.clear();
         self.begun = None;
-        self.giving.contacts.former().leave();
+        let former = self.giving.contacts.former();
+        former.send(&Message::Succeeded);
+        former.leave();
         self.count();
         self.step(HandoverStep::Committed(pid));
         let ms = now().saturating_sub(self.began) / 1_000_000;
@@ -628,6 +710,7 @@ impl Attempt<'_> {
         if let Some(asked) = self.asked.take() {
             // Who asked may be gone.
             let _ = asked.line.send_message(&Message::Outcome { is_done: true, text });
+            self.child = asked.child;
         }
     }
 
@@ -665,7 +748,8 @@ impl Attempt<'_> {
         tracing::error!(pid, returned, ended, "the handover is rolled back: {failure}");
         let mut reason = failure.to_string();
         if let Some(mut asked) = self.asked.take() {
-            if let Ok(Some(status)) = asked.child.try_wait() {
+            let status = asked.child.as_mut().and_then(|child| child.try_wait().ok()?);
+            if let Some(status) = status {
                 reason = format!("{reason} ({status})");
             }
             asked.finish(false, format!("{reason}; {returned} groups went on, {ended} were ended"));
@@ -695,7 +779,8 @@ impl Attempt<'_> {
         is_over
     }
 
-    fn accept_again(&self) -> End {
+    fn accept_again(&mut self) -> End {
+        reap(self.child.take());
         let pid = self.line.peer.pid;
         tracing::error!(pid, "the new process ended in its probation: this one accepts again");
         io::own_socket_files(true);
@@ -721,6 +806,13 @@ impl Attempt<'_> {
         // Control ends with the process.
         let _ = self.giving.control.blocking_send(step);
     }
+}
+
+/// What the process has counted, and knows: all, or without what others had counted. None if control has ended.
+pub(super) fn summary(control: &Sender<HandoverStep<DataPath>>, is_own: bool) -> Option<Summary> {
+    let (reply, summary) = oneshot::channel();
+    control.blocking_send(HandoverStep::Summarize { is_own, reply }).ok()?;
+    summary.blocking_recv().ok()
 }
 
 fn nanos(duration: Duration) -> u64 {

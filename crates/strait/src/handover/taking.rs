@@ -53,6 +53,10 @@ pub(crate) struct Taking {
     pub(crate) generation: u64,
     /// Where other processes connect to, from COMMIT on.
     pub(crate) listener: Option<PacketListener>,
+    /// How long the former process stands by after COMMIT.
+    pub(crate) probation: Duration,
+    /// Whether the other process had taken this one's place, and gives it back.
+    is_return: bool,
 }
 
 /// What the former process had.
@@ -117,26 +121,42 @@ pub(crate) fn ask(
     // What this process begins with is not its own until COMMIT.
     io::own_socket_files(false);
     control::own_admin_files(false);
-    let deadlines = Deadlines { total: options.timeout, ..Deadlines::default() };
+    let deadlines = deadlines(options);
     let descriptors = io::limits::open_files_max();
     let taker = Taker::new(VERSION, vec![FORM], descriptors, is_check, deadlines, now());
-    let taking = Taking {
-        line,
-        taker,
-        differing: Arc::default(),
-        version: String::new(),
-        began: now(),
-        phases: Vec::new(),
-        moved: 0,
-        left: Vec::new(),
-        generation: 0,
-        listener: None,
-    };
-    taking.receive_sockets(snapshot, is_check)
+    Taking::new(line, taker, false).receive_sockets(snapshot, is_check)
+}
+
+fn deadlines(options: &HandoverOptions) -> Deadlines {
+    Deadlines { total: options.timeout, ..Deadlines::default() }
 }
 
 impl Taking {
-    fn receive_sockets(
+    fn new(line: Line, taker: Taker, is_return: bool) -> Self {
+        Self {
+            line,
+            taker,
+            differing: Arc::default(),
+            version: String::new(),
+            began: now(),
+            phases: Vec::new(),
+            moved: 0,
+            left: Vec::new(),
+            generation: 0,
+            listener: None,
+            probation: Duration::ZERO,
+            is_return,
+        }
+    }
+
+    /// The side of a process that takes back what it gave.
+    pub(super) fn of_former(line: Line, options: &HandoverOptions) -> Self {
+        let descriptors = io::limits::open_files_max();
+        let (forms, deadlines) = (vec![FORM], deadlines(options));
+        Self::new(line, Taker::of_former(VERSION, forms, descriptors, deadlines, now()), true)
+    }
+
+    pub(super) fn receive_sockets(
         mut self,
         snapshot: &Snapshot,
         is_check: bool,
@@ -181,6 +201,7 @@ impl Taking {
 
     fn on_welcome(&mut self, welcome: &Welcome) {
         self.generation = welcome.generation + 1;
+        self.probation = Duration::from_millis(welcome.probation_ms);
         self.version = welcome.program.clone();
         let needed = welcome.descriptors.saturating_add(OWN_DESCRIPTORS);
         let limit = io::limits::open_files_max();
@@ -289,11 +310,20 @@ impl Taking {
                             states.get(topic).map(|it| it.to_vec()).unwrap_or_default()
                         };
                         let summary = Summary { totals: said(TOTALS), health: said(HEALTH) };
+                        if let Some(listener) = &self.listener {
+                            // From here on those who connect see this process as the other one.
+                            listener.own();
+                        }
                         self.commit(summary, is_alone, control);
                         let left = mem::take(&mut self.left).into_iter();
                         let left = left.map(|left| (left.reason, left.count)).collect();
                         news(HandoverNews::Counted { moved: self.moved, left });
-                        news(HandoverNews::Ended(HandoverResult::Completed, String::new()));
+                        let result = if self.is_return {
+                            HandoverResult::TakenBack
+                        } else {
+                            HandoverResult::Completed
+                        };
+                        news(HandoverNews::Ended(result, String::new()));
                         self.taker.committed();
                         while let Some(action) = self.taker.poll() {
                             if let TakerAction::Send(frame) = action {
@@ -368,7 +398,8 @@ impl Taking {
         }
         let (reply, is_done) = oneshot::channel();
         let generation = self.generation;
-        let step = HandoverStep::TakenOver { summary, generation, reply };
+        let is_return = self.is_return;
+        let step = HandoverStep::TakenOver { summary, generation, is_return, reply };
         // Control ends with the process.
         let _ = control.blocking_send(step);
         let _ = is_done.blocking_recv();
@@ -382,7 +413,8 @@ impl Taking {
                 match action {
                     TakerAction::Update { topic, bytes } if topic == TOTALS => {
                         // Control ends with the process.
-                        let _ = control.blocking_send(HandoverStep::Update(bytes.to_vec()));
+                        let (totals, is_return) = (bytes.to_vec(), self.is_return);
+                        let _ = control.blocking_send(HandoverStep::Update { totals, is_return });
                     }
                     _ => {}
                 }
@@ -390,7 +422,7 @@ impl Taking {
             self.hear();
         }
         contacts.former().keep(None);
-        tracing::info!(pid = self.line.peer.pid, "the former process has ended the handover");
+        tracing::info!(pid = self.line.peer.pid, "the former process has ended");
     }
 }
 

@@ -40,7 +40,12 @@ pub(crate) fn upgrade(upgrade: &Upgrade) -> Result<(), Failure> {
         is_check: upgrade.check,
     };
     let mut line = connect(&path, &options)?;
-    let hello = Message::Hello(Hello::new(VERSION, Purpose::Upgrade(request)));
+    let purpose = if upgrade.back {
+        Purpose::GiveBack { reason: "an operator asks for it".to_owned() }
+    } else {
+        Purpose::Upgrade(request)
+    };
+    let hello = Message::Hello(Hello::new(VERSION, purpose));
     line.send_message(&hello)?;
     listen(&mut line)
 }

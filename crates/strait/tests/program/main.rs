@@ -17,6 +17,7 @@ mod dns_server;
 mod endpoints;
 mod explain_live;
 mod handover;
+mod handover_back;
 mod handover_early_data;
 mod handover_secrets;
 mod kit;

@@ -134,7 +134,8 @@ pub struct HandoverEnded {
 }
 
 /// How handovers end.
-pub const HANDOVER_RESULTS: [&str; 4] = ["completed", "rolled_back", "stood_in", "checked"];
+pub const HANDOVER_RESULTS: [&str; 5] =
+    ["completed", "rolled_back", "stood_in", "taken_back", "checked"];
 
 /// The options for which an endpoint is ejected.
 pub const EJECTION_REASONS: [&str; 5] =

@@ -203,8 +203,8 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_handovers_total",
         kind: MetricType::Counter,
         help: "Handovers to another process, by how they ended: `completed`; `rolled_back`, if the giver went on; \
-               `stood_in`, if the taker ended in its probation and the giver went on; `checked`, if configurations \
-               were only compared.",
+               `stood_in`, if the taker ended in its probation and the giver went on; `taken_back`, if the taker gave \
+               everything back in its probation; `checked`, if configurations were only compared.",
         labels: &["result"],
         samples: |view, out| {
             for (result, count) in HANDOVER_RESULTS.iter().zip(view.control.handovers) {

@@ -1,0 +1,165 @@
+//! A process that has taken another's place and gives it back while that one stands by: because an operator asks for it, or
+//! because a worker does not answer.
+//!
+//! The process that gets everything back is the taker of that handover, with its own workers, listening sockets and
+//! configuration.
+
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use ::handover::{Hello, Message, Purpose};
+use control::HandoverStep;
+use io::packets::{Packets, ProcessHandle};
+use tokio::sync::oneshot;
+use worker::{Give, Message as Mail, Wanted};
+
+use super::giving::{End, Giving, UpgradeClient};
+use super::line::{Incoming, Line, now};
+use super::taking::{Asked, Taking};
+use super::{is_allowed, spawn};
+use crate::VERSION;
+use crate::data_path::Contacts;
+
+/// How long the former process may take to connect.
+const CONNECT_TIMEOUT: u64 = 5_000_000_000;
+
+/// How long a worker may take to answer before the process is unwell: what is asked twice.
+const WORKER_TIMEOUT: Duration = Duration::from_millis(2500);
+
+/// Between two looks at the workers.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a process may take to end that has given everything back, beyond the drain.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why everything was not taken back.
+pub(super) enum NotReturned {
+    /// The other process does not give, and serves on.
+    Refused(String),
+    /// This process began to take and cannot: it ends.
+    Ending,
+}
+
+impl Giving {
+    /// Gives everything back to the process whose place this one took, if that still stands by.
+    pub(super) fn give_back(&self, line: Line, reason: String) -> End {
+        tracing::warn!("giving everything back to the former process: {reason}");
+        if !self.contacts.former().send(&Message::TakeBack { reason }) {
+            let reason = "there is no former process that could take back".to_owned();
+            return self.tell_outcome(&line, reason);
+        }
+        let until = now().saturating_add(CONNECT_TIMEOUT);
+        while now() < until {
+            let Ok(Some(packets)) = self.listener.accept(Duration::from_millis(50)) else {
+                continue;
+            };
+            let Ok(mut former) = Line::new(packets) else { continue };
+            match self.hear(&mut former) {
+                Some((frame, Purpose::TakeBack { .. })) => {
+                    return self.give(former, &frame, Some(UpgradeClient { line, child: None }));
+                }
+                Some(_) => {
+                    let reason = "this process is giving back to the former one".to_owned();
+                    // Who asked may be gone.
+                    let _ = former.send_message(&Message::GiveUp { reason });
+                }
+                None => {}
+            }
+        }
+        let reason = "the former process does not take back: its probation is over".to_owned();
+        self.tell_outcome(&line, reason)
+    }
+
+    /// Takes everything back from the process that has taken this one's place, and says how many handovers led to it then.
+    pub(super) fn return_all(&self, process: Option<ProcessHandle>) -> Result<u64, NotReturned> {
+        let refused = |reason: String| NotReturned::Refused(reason);
+        let (reply, snapshot) = oneshot::channel();
+        // Control ends with the process.
+        let _ = self.control.blocking_send(HandoverStep::BeginReturn(reply));
+        let snapshot =
+            snapshot.blocking_recv().map_err(|_| refused("this process is ending".to_owned()))?;
+        let line = Packets::connect(&self.path).and_then(Line::new);
+        let line = line.map_err(|error| refused(error.to_string()))?;
+        if !is_allowed(line.peer.uid, &self.options) {
+            return Err(refused(format!("user {} listens there", line.peer.uid)));
+        }
+        let taking = Taking::of_former(line, &self.options);
+        let taking = match taking.receive_sockets(&snapshot, false) {
+            // This process has its own.
+            Ok(Asked::Taking(taking, _)) => taking,
+            Ok(Asked::NoProcess(_) | Asked::Checked) => return Err(refused(String::new())),
+            Err(error) => return Err(refused(error.to_string())),
+        };
+        let drain_timeout = snapshot.limits.drain_timeout;
+        drop(snapshot);
+        self.sessions.early.expect();
+        self.contacts.deliver_to_all(|| Mail::AcceptAgain);
+        let taken = taking.take_connections(&self.contacts, &self.control, &self.sessions);
+        let Some(taken) = taken else { return Err(NotReturned::Ending) };
+        let generation = taken.generation;
+        if let Some(process) = process {
+            let timeout = drain_timeout.saturating_add(END_TIMEOUT);
+            spawn("strait-unwell", move || end_within(&process, timeout));
+        }
+        let (contacts, control) = (self.contacts.clone(), self.control.clone());
+        spawn("strait-former", move || taken.follow(&contacts, &control));
+        Ok(generation)
+    }
+}
+
+/// Ends a process that has given everything back and does not end by itself, as one whose worker hangs.
+fn end_within(process: &ProcessHandle, timeout: Duration) {
+    let until = now().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
+    while now() < until {
+        // A signal may cut the waiting short.
+        match process.wait(Duration::from_nanos(until.saturating_sub(now()))) {
+            Ok(false) => {}
+            Ok(true) | Err(_) => return,
+        }
+    }
+    tracing::error!("the process that gave everything back does not end, and is killed");
+    // It may be another user's.
+    let _ = process.kill();
+}
+
+/// Looks at the workers of a process that has just taken another's place, as long as that one stands by, and has everything
+/// given back if one does not answer.
+pub(crate) fn watch(contacts: &Contacts, path: &Path, probation: Duration) {
+    let until = now().saturating_add(u64::try_from(probation.as_nanos()).unwrap_or(u64::MAX));
+    while now() < until && contacts.former().is_there() {
+        pause();
+        let Some(worker) = silent_worker(contacts).and_then(|_| silent_worker(contacts)) else {
+            continue;
+        };
+        let reason = format!("worker {worker} does not answer");
+        tracing::error!("this process is unwell: {reason}");
+        let hello = Hello::new(VERSION, Purpose::GiveBack { reason });
+        let asked = Packets::connect(path).and_then(Line::new).and_then(|mut line| {
+            line.send_message(&Message::Hello(hello))?;
+            // To the end of the handover, which this process may not see.
+            while !matches!(line.receive(None), Ok(Incoming::End) | Err(_)) {}
+            Ok(())
+        });
+        if let Err(error) = asked {
+            tracing::error!("handover: nothing can be given back: {error}");
+        }
+        return;
+    }
+}
+
+/// A worker that does not answer in time, if one does not.
+fn silent_worker(contacts: &Contacts) -> Option<usize> {
+    (0..contacts.count()).find(|worker| {
+        let (reply, answer) = channel();
+        let wanted = Wanted::From { first: u32::MAX, groups_max: 0, only_idle: true };
+        let nothing = Mail::Give(Give { wanted, reply });
+        contacts.post(*worker, nothing).is_err() || answer.recv_timeout(WORKER_TIMEOUT).is_err()
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "a thread of its own looks now and then")]
+fn pause() {
+    thread::sleep(LOOK_INTERVAL);
+}

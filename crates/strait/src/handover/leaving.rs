@@ -1,0 +1,52 @@
+//! A process that has given its place away and ends what it still has: it goes on saying what it counts, and hears how many
+//! others have come since.
+
+use ::handover::{Giver, GiverAction, Message};
+use control::HandoverStep;
+use tokio::sync::mpsc::Sender;
+use zeroize::Zeroizing;
+
+use super::TOTALS;
+use super::giving::{UPDATE_INTERVAL, summary};
+use super::line::{Incoming, Line, now};
+use crate::data_path::{Contacts, DataPath};
+
+/// What is left of a handover, to the end of one of both processes.
+pub(super) struct Leaving {
+    /// To the process that took this one's place.
+    pub(super) line: Line,
+    pub(super) giver: Giver,
+    /// Whether that was the process before, and needs only what this one counted by itself.
+    pub(super) is_return: bool,
+}
+
+impl Leaving {
+    pub(super) fn run(mut self, contacts: &Contacts, control: &Sender<HandoverStep<DataPath>>) {
+        let mut update_at = 0;
+        while !self.giver.is_over() {
+            while let Some(action) = self.giver.poll() {
+                // Control ends with the process, and the other one may be gone: the same below.
+                match action {
+                    GiverAction::Send(frame) => drop(self.line.send(&frame, &[])),
+                    GiverAction::EndRest => drop(control.blocking_send(HandoverStep::EndRest)),
+                    GiverAction::EndFormer => drop(contacts.former().send(&Message::EndRest)),
+                    _ => {}
+                }
+            }
+            let at = now();
+            if at >= update_at {
+                update_at = at.saturating_add(UPDATE_INTERVAL);
+                let Some(summary) = summary(control, self.is_return) else { return };
+                self.giver.update(&[(TOTALS.to_owned(), Zeroizing::new(summary.totals))]);
+            }
+            match self.line.receive(None) {
+                Ok(Incoming::Frame(frame, count)) => {
+                    self.line.descriptors.clear();
+                    self.giver.on_frame(&frame, count, now());
+                }
+                Ok(Incoming::Nothing) => {}
+                Ok(Incoming::End) | Err(_) => return,
+            }
+        }
+    }
+}
