@@ -56,7 +56,7 @@ pub use handover::{Begun, HandoverStep, Summary};
 pub use handover_report::{HandoverNews, HandoverResult};
 pub use log_output::{LogOutput, OpenError};
 pub use log_writer::LogWriter;
-pub use moves::{ConnectionId, ConnectionWork, GROUP_CONNECTIONS_MAX, Moved, Mover, NotMoved};
+pub use moves::{ConnectionId, ConnectionWork, Moved, Mover, NotMoved};
 pub use questions::{Answerers, Question};
 pub use reload::{Accepted, Candidate, ConfigFile, Refused, read_text};
 pub use run::{Control, Outcome, Parts};

@@ -6,8 +6,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Connections of one group that move between workers; both stand still for larger ones.
-pub const GROUP_CONNECTIONS_MAX: usize = 64;
+/// Connections that move together between workers where an operator says so.
+pub(crate) const GROUP_CONNECTIONS_MAX: usize = 65_536;
+
+/// Connections that `rebalance` moves together: more than these are no relief for one worker, but the other's load.
+pub(crate) const REBALANCED_CONNECTIONS_MAX: usize = 64;
 
 /// Names a connection until it is closed or moves: `/connections` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,8 +84,8 @@ pub enum NotMoved {
     #[error("its listener or chain is not configured any more: it ends where it is")]
     Stays,
     /// The connections that belong together are more than move at once.
-    #[error("more than {GROUP_CONNECTIONS_MAX} connections would have to move together")]
-    TooLarge,
+    #[error("more than {0} connections would have to move together")]
+    TooLarge(usize),
     /// There is none of this name.
     #[error("there is no connection {0}: it was closed, or has moved since")]
     UnknownConnection(ConnectionId),
@@ -102,7 +105,7 @@ impl NotMoved {
         match self {
             Self::UnknownConnection(_) | Self::UnknownWorker { .. } => 404,
             Self::Handshake | Self::Refused { .. } | Self::SameWorker(_) => 409,
-            Self::NotNow(_) | Self::Stays | Self::TooLarge => 409,
+            Self::NotNow(_) | Self::Stays | Self::TooLarge(_) => 409,
             Self::NoAnswer(_) => 503,
         }
     }
@@ -121,12 +124,17 @@ pub struct ConnectionWork {
 
 /// Moves connections. Its methods wait for workers: control calls them on a thread that may.
 pub trait Mover: Send + 'static {
-    /// Moves a connection with all that belongs to it to another worker.
+    /// Moves a connection with all that belongs to it to another worker, if these are no more than `connections_max`.
     ///
     /// # Errors
     ///
     /// Why it did not; it goes on where it was.
-    fn move_group(&self, connection: ConnectionId, to: u32) -> Result<Moved, NotMoved>;
+    fn move_group(
+        &self,
+        connection: ConnectionId,
+        to: u32,
+        connections_max: usize,
+    ) -> Result<Moved, NotMoved>;
 
     /// The clients' connections of a worker for which something was done since this was asked last.
     fn work(&self, worker: u32) -> Vec<ConnectionWork>;

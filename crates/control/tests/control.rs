@@ -57,7 +57,7 @@ struct Mover {
 }
 
 impl control::Mover for Mover {
-    fn move_group(&self, connection: ConnectionId, to: u32) -> Result<Moved, NotMoved> {
+    fn move_group(&self, connection: ConnectionId, to: u32, _: usize) -> Result<Moved, NotMoved> {
         self.notes.lock().unwrap().push(format!("move {connection} to {to}"));
         while self.holds.load(Ordering::Relaxed) {
             std::thread::yield_now();

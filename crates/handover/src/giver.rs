@@ -21,7 +21,8 @@ use crate::message::{
     Difference, Hello, Left, Message, Part, Piece, Purpose, Refused, SocketKey, VERSION, Welcome,
 };
 use crate::{
-    BATCH_GROUPS_MAX, BATCHES_MAX, LISTENING_MAX, PARTS_MAX, PROBE_GROUPS_MAX, STATE_BYTES_MAX,
+    BATCH_GROUPS_MAX, BATCHES_MAX, GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, LISTENING_MAX, PARTS_MAX,
+    PROBE_GROUPS_MAX, STATE_BYTES_MAX,
 };
 
 /// Bytes of a frame that are left for names and numbers around a piece of a group.
@@ -425,6 +426,17 @@ impl Giver {
         self.is_collecting = false;
         if groups.is_empty() {
             return self.on_nothing(phase, pending, now);
+        }
+        let is_too_large = |group: &GivenGroup| {
+            group.bytes.len() > GROUP_BYTES_MAX as usize || group.sockets > GROUP_SOCKETS_MAX
+        };
+        let (too_large, groups): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_too_large);
+        for GivenGroup { group, bytes, .. } in too_large {
+            let reason = format!("its group has {} bytes or too many connections", bytes.len());
+            self.actions.push_back(GiverAction::TakeBack(Refused { group, reason }));
+        }
+        if groups.is_empty() {
+            return self.collect();
         }
         let number = self.batch_next;
         self.batch_next = self.batch_next.wrapping_add(1);

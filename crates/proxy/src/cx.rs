@@ -1,6 +1,7 @@
 //! What every part needs beside its own table: time's wheel, buffers, operations, events, randomness,
 //! the configuration. No peer is in it.
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use crate::share::{Settings, Share};
 use crate::timers::PackedOwner;
 use crate::tools::buffers::Buffers;
 use crate::tools::differing::Differing;
+use crate::tools::names::{Found, Names};
 use crate::tools::pinned::Pinned;
 use crate::tools::random::Random;
 use crate::tools::time::Time;
@@ -61,6 +63,12 @@ pub(crate) struct Cx {
     pub(crate) wall_clock_zero: u64,
     /// Where the process is configured otherwise that connections come from.
     pub(crate) differing: Arc<Differing>,
+    /// The names of the newest configuration, once they are asked for.
+    names: OnceCell<Names>,
+    /// What was found by them.
+    pub(crate) found: Found,
+    /// Whether connections of a group are here whose exchanges are not.
+    pub(crate) is_placing: bool,
 }
 
 impl Cx {
@@ -93,7 +101,15 @@ impl Cx {
             drain_deadline: None,
             wall_clock_zero: 0,
             differing: Arc::default(),
+            names: OnceCell::new(),
+            found: Found::default(),
+            is_placing: false,
         }
+    }
+
+    /// The names of the newest configuration.
+    pub(crate) fn names(&self) -> &Names {
+        self.names.get_or_init(|| Names::of(&self.snapshot))
     }
 
     /// Takes a newer configuration.
@@ -102,6 +118,7 @@ impl Cx {
         // Tables that are gone are not to be kept for their searches.
         self.searches.clear();
         self.rewriting.clear();
+        (self.names, self.found) = Default::default();
         self.former.push(std::mem::replace(&mut self.snapshot, snapshot));
     }
 

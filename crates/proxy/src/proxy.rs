@@ -374,6 +374,10 @@ impl Proxy {
     pub fn on_deadlines(&mut self, now: Time) {
         while let Some(owner) = self.cx.timers.pop_expired(now) {
             match owner.unpack() {
+                TimerOwner::Connection(key) if self.cx.is_placing => {
+                    // It may be one whose exchange is not here yet.
+                    self.connections.postpone(key, now, &mut self.cx);
+                }
                 TimerOwner::Connection(key) => self.on_connection_deadline(key, now),
                 TimerOwner::Exchange(key) => self.on_exchange_deadline(key, now),
                 TimerOwner::Handshake(key) => self.on_early_deadline(key, now),

@@ -5,17 +5,19 @@
 //! route tables go by name, deadlines as the time that is left. Nothing is said of readiness: it
 //! is assumed, and the first call that finds it wrong corrects it.
 //!
-//! The form is [`VERSION`] in two bytes, then the structures below in postcard's encoding. A change
-//! of any of them is a new version.
+//! The form is [`VERSION`] in two bytes, then the structures below in postcard's encoding: how many connections, they, how many
+//! exchanges, and they. A change of any of them is a new version. A group is written and read in as many steps as the caller likes
+//! ([`Standing`], [`Arriving`]), so that a large one does not hold up others.
 
+mod arriving;
 mod connections;
 mod exchanges;
+mod standing;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use config::snapshot::{ClusterId, Id};
-use postcard::ser_flavors::Size;
 use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
 
@@ -28,10 +30,11 @@ use crate::keys::Slot;
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::Listen;
 use crate::listen::listeners::ListenerKey;
-use crate::ops::Op;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
+pub use self::arriving::Arriving;
+pub use self::standing::Standing;
 pub use crate::tools::differing::Differing;
 
 /// Version of the form that is written, and the only one that is read.
@@ -85,20 +88,20 @@ pub enum RestoreError {
 }
 
 /// Connections and exchanges that know each other by their places here.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Debug, Default)]
 struct Group {
     connections: Vec<SavedEnd>,
     exchanges: Vec<SavedExchange>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 enum SavedEnd {
     Downstream(SavedDownstream),
     Upstream(SavedUpstream),
 }
 
 /// One side of an exchange: the place of a connection, and the stream on it.
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct SavedSide {
     connection: u32,
     slot: Slot,
@@ -193,10 +196,44 @@ impl Listen {
     }
 
     pub(crate) fn listener_named(&self, name: &str, cx: &Cx) -> Result<ListenerKey, RestoreError> {
-        let mut listeners = cx.snapshot.listeners.iter();
-        let id = listeners.find(|listener| *listener.name == *name);
-        let id = id.ok_or(RestoreError::NoListener)?.id;
+        let place = cx.names().listener(name, &cx.snapshot).ok_or(RestoreError::NoListener)?;
+        let id = cx.snapshot.listeners.get(place).ok_or(RestoreError::NoListener)?.id;
         self.listeners.find(id).ok_or(RestoreError::NoListener)
+    }
+}
+
+/// Every connection and exchange that one connection cannot be moved without, and their places in these lists.
+struct Companions {
+    connections: Vec<ConnKey>,
+    exchanges: Vec<ExchangeKey>,
+    connection_places: BTreeMap<u64, u32>,
+    exchange_places: BTreeMap<u64, u32>,
+}
+
+impl Companions {
+    fn add_connection(&mut self, key: ConnKey) {
+        let place = u32::try_from(self.connections.len()).unwrap_or(u32::MAX);
+        self.connection_places.entry(key.to_bits()).or_insert_with(|| {
+            self.connections.push(key);
+            place
+        });
+    }
+
+    /// Whether it was not there before.
+    fn add_exchange(&mut self, key: ExchangeKey) -> bool {
+        let place = u32::try_from(self.exchanges.len()).unwrap_or(u32::MAX);
+        let mut is_new = false;
+        self.exchange_places.entry(key.to_bits()).or_insert_with(|| {
+            self.exchanges.push(key);
+            is_new = true;
+            place
+        });
+        is_new
+    }
+
+    fn side(&self, side: StreamKey) -> SavedSide {
+        let place = self.connection_places.get(&side.connection.to_bits());
+        SavedSide { connection: place.copied().unwrap_or(u32::MAX), slot: side.slot }
     }
 }
 
@@ -222,68 +259,11 @@ impl Connections {
 }
 
 impl Proxy {
-    /// Takes a connection with all that belongs to it out of this worker. None for a stale key, and
-    /// for an upstream connection whose exchange has it alone: it goes with its downstream. None, too,
-    /// where some downstream came through a listener that is not configured any more: no worker
-    /// could take it up, not even this one; and while a handshake of TLS lasts.
-    ///
-    /// Nothing of it is closed and nothing is counted: the sockets live on under [`Proxy::restore`].
+    /// [`Proxy::uproot`], and all of it written down at once. None where that is refused.
     pub fn save(&mut self, key: ConnKey, now: Time) -> Option<Saved> {
-        debug_assert!(self.cx.agenda.is_empty(), "each event is settled");
-        if self.connections.get(key)?.upstream().is_some() && self.leading(key) != key {
-            return None;
-        }
-        if self.end_checks_on(key, now) {
-            return None;
-        }
-        let (connections, exchanges) = self.companions(key, usize::MAX);
-        let is_movable = |key: &ConnKey| {
-            let connection = self.connections.get(*key);
-            // A handshake is finished where it began.
-            self.connections.has_known_listener(*key, &self.listen, &self.cx)
-                && connection.is_some_and(|it| !it.owes_handshake())
-        };
-        let is_detached = |key: &ExchangeKey| {
-            self.exchanges.get(*key).is_some_and(|exchange| exchange.detached.is_some())
-        };
-        let has_listener = !self.cx.snapshot.listeners.is_empty();
-        if !connections.iter().all(is_movable) || !has_listener && exchanges.iter().any(is_detached)
-        {
-            return None;
-        }
-        let mut group = Group::default();
-        let upstreams = connections.iter().filter_map(|key| self.connections.get(*key)?.upstream());
-        let clusters = upstreams.map(|upstream| upstream.cluster).collect();
-        for exchange in &exchanges {
-            let saved = self.save_exchange(*exchange, &connections, &exchanges, now);
-            group.exchanges.extend(saved);
-        }
-        for connection in &connections {
-            let is_downstream =
-                self.connections.get(*connection).is_some_and(|c| c.downstream().is_some());
-            let saved = if is_downstream {
-                self.connections
-                    .save_downstream(*connection, now, &mut self.listen, &mut self.cx)
-                    .map(SavedEnd::Downstream)
-            } else {
-                self.upstream
-                    .save_upstream(*connection, now, &mut self.connections, &mut self.cx)
-                    .map(SavedEnd::Upstream)
-            };
-            group.connections.extend(saved);
-        }
-        self.end_if_drained(now);
-        if self.cx.has_former_snapshots() {
-            self.cx.retire_former();
-        }
-        self.settle(now);
-        let version = VERSION.to_be_bytes();
-        let len = postcard::serialize_with_flavor(&group, Size::default()).unwrap_or_default();
-        // There are keys in it: where a vector grows, it leaves a copy behind.
-        let mut bytes = Vec::with_capacity(version.len() + len);
-        bytes.extend_from_slice(&version);
-        let bytes = postcard::to_extend(&group, bytes).expect("memory is all that it needs");
-        Some(Saved { bytes, connections, clusters })
+        let mut standing = self.uproot(key, usize::MAX, now).ok()?;
+        self.write_standing(&mut standing, usize::MAX);
+        Some(self.finish_standing(standing))
     }
 
     /// Overwrites what calls have left of secrets on the stacks of this thread, once connections were given to another
@@ -324,7 +304,7 @@ impl Proxy {
     /// Whether no more connections than these go with this one, itself among them.
     #[must_use]
     pub fn is_group_within(&self, key: ConnKey, connections_max: usize) -> bool {
-        self.companions(key, connections_max).0.len() <= connections_max
+        self.companions(key, connections_max).connections.len() <= connections_max
     }
 
     fn movability(&self, key: ConnKey, connection: &Connection) -> Movable {
@@ -352,7 +332,11 @@ impl Proxy {
     /// Goes on with those that waited for the room of connections that were saved, once all that is
     /// to be saved is.
     pub fn on_saved(&mut self, saved: &Saved, now: Time) {
-        for cluster in &saved.clusters {
+        self.serve_clusters(&saved.clusters, now);
+    }
+
+    fn serve_clusters(&mut self, clusters: &[ClusterId], now: Time) {
+        for cluster in clusters {
             self.serve_waiting(*cluster, now);
         }
         self.settle(now);
@@ -360,33 +344,36 @@ impl Proxy {
 
     /// Every connection and exchange that this connection cannot be moved without; of more than `connections_max`
     /// connections, some of them.
-    fn companions(&self, key: ConnKey, connections_max: usize) -> (Vec<ConnKey>, Vec<ExchangeKey>) {
-        let mut connections = vec![key];
-        let mut exchanges = Vec::new();
-        let mut known = BTreeSet::new();
+    fn companions(&self, key: ConnKey, connections_max: usize) -> Companions {
+        let mut found = Companions {
+            connections: Vec::new(),
+            exchanges: Vec::new(),
+            connection_places: BTreeMap::new(),
+            exchange_places: BTreeMap::new(),
+        };
+        found.add_connection(key);
         let mut seen = 0;
-        while let Some(key) = connections.get(seen).copied() {
-            if connections.len() > connections_max {
+        while let Some(key) = found.connections.get(seen).copied() {
+            if found.connections.len() > connections_max {
                 break;
             }
             seen += 1;
-            for exchange in self.connections.exchanges_on(key) {
-                if !known.insert(exchange.to_bits()) {
+            for key in self.connections.exchanges_on(key) {
+                if !found.add_exchange(key) {
                     continue;
                 }
-                exchanges.push(exchange);
-                let Some(exchange) = self.exchanges.get(exchange) else { continue };
+                let Some(exchange) = self.exchanges.get(key) else { continue };
                 let copies = exchange.copies.iter().flatten();
-                exchanges.extend(copies.filter(|copy| self.exchanges.get(**copy).is_some()));
+                for copy in copies.filter(|copy| self.exchanges.get(**copy).is_some()) {
+                    found.add_exchange(*copy);
+                }
                 let sides = [Some(exchange.downstream), exchange.upstream()];
                 for side in sides.into_iter().flatten().filter(|side| *side != StreamKey::NONE) {
-                    if !connections.contains(&side.connection) {
-                        connections.push(side.connection);
-                    }
+                    found.add_connection(side.connection);
                 }
             }
         }
-        (connections, exchanges)
+        found
     }
 
     /// Takes up what [`Proxy::save`] wrote, with its sockets to be registered under the returned
@@ -396,45 +383,9 @@ impl Proxy {
     ///
     /// [`RestoreError`]; nothing was taken up then.
     pub fn restore(&mut self, bytes: &[u8], now: Time) -> Result<Vec<ConnKey>, RestoreError> {
-        let (version, rest) = bytes.split_first_chunk().ok_or(RestoreError::Damaged)?;
-        let version = u16::from_be_bytes(*version);
-        if version != VERSION {
-            return Err(RestoreError::Version(version));
-        }
-        let group: Group = postcard::from_bytes(rest).map_err(|_| RestoreError::Damaged)?;
-        self.listen.check(&group, &self.cx)?;
-        let mut keys = Vec::new();
-        for end in group.connections {
-            keys.push(match end {
-                SavedEnd::Downstream(saved) => self.connections.restore_downstream(
-                    saved,
-                    now,
-                    &mut self.listen,
-                    &mut self.cx,
-                )?,
-                SavedEnd::Upstream(saved) => self.upstream.restore_upstream(
-                    saved,
-                    now,
-                    &mut self.connections,
-                    &self.listen,
-                    &mut self.cx,
-                ),
-            });
-        }
-        let mut copies = Vec::new();
-        let mut exchanges = Vec::new();
-        for mut saved in group.exchanges {
-            copies.push(std::mem::take(&mut saved.copies));
-            exchanges.push(self.restore_exchange(saved, &keys, now));
-        }
-        self.exchanges.join_copies(&exchanges, &copies, &mut self.cx);
-        for key in &keys {
-            self.upstream.on_spare_restored(*key, &self.connections);
-            self.cx.ops.push_back(Op::Send(*key));
-            self.cx.ops.push_back(Op::Read(*key));
-        }
-        self.settle(now);
-        Ok(keys)
+        let mut arriving = self.begin_restore(bytes)?;
+        self.restore_part(&mut arriving, bytes, usize::MAX, now)?;
+        Ok(arriving.keys().to_vec())
     }
 
     /// Whether the socket of a restored connection is still being connected.
@@ -445,6 +396,7 @@ impl Proxy {
 
     /// Goes on with restored connections, once their sockets are registered.
     pub fn on_restored(&mut self, keys: &[ConnKey], now: Time) {
+        self.try_restored(keys);
         for key in keys {
             let upstream = self.connections.get(*key).and_then(Connection::upstream);
             if let Some(cluster) = upstream.map(|upstream| upstream.cluster) {

@@ -3,6 +3,7 @@
 pub(crate) mod buffers;
 pub(crate) mod detail;
 pub(crate) mod differing;
+pub(crate) mod names;
 pub(crate) mod outbox;
 pub(crate) mod peer_address;
 pub(crate) mod pinned;

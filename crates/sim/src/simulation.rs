@@ -289,7 +289,8 @@ impl Simulation {
             let proxy = Proxy::new(settings, Arc::clone(&snapshot), emitter, now);
             let world = SimWorld::new(Rc::clone(&simulation.network), number);
             let listeners = simulation.listeners(&snapshot, number, |_| true);
-            let settings = worker::Settings { stage_times: true };
+            let group_part_max = scenario.group_part_max;
+            let settings = worker::Settings { stage_times: true, group_part_max };
             let worker = Worker::new(world, proxy, listeners, mailbox, settings)
                 .expect("the simulated world watches any listener");
             simulation.threads.push(Some(Thread { worker, runs_at: None }));

@@ -287,7 +287,8 @@ impl Bench {
         let proxy = Proxy::new(settings, snapshot, emitter, Time::from_nanos(stage.now));
         let mut mailboxes = Mailboxes::new(1);
         let mailbox = mailboxes.mailboxes.pop().unwrap();
-        let settings = worker::Settings { stage_times: true };
+        let settings =
+            worker::Settings { stage_times: true, group_part_max: worker::GROUP_PART_MAX };
         let worker = Worker::new(stage, proxy, vec![(id, ())], mailbox, settings).unwrap();
         let (lines, _reports) = (Vec::new(), mailboxes.reports);
         Self { worker, log, lines, allocations: 0, bytes: 0, _reports }

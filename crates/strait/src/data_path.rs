@@ -514,7 +514,7 @@ impl Post {
         let mut proxy = Proxy::new(settings, self.snapshot, self.emitter, now);
         proxy.set_descriptors_max(self.descriptors.connections_max);
         proxy.set_crypto_thread(Box::new(crypto_thread));
-        let settings = worker::Settings { stage_times };
+        let settings = worker::Settings { stage_times, group_part_max: worker::GROUP_PART_MAX };
         let mut worker = Worker::new(world, proxy, self.listeners, self.mailbox, settings)
             .map_err(|error| format!("a listener cannot be watched: {error}"))?;
         reporter.report(ReportBody::Started);

@@ -3,7 +3,7 @@
 
 use std::sync::mpsc::channel;
 
-use control::{ConnectionId, ConnectionWork, GROUP_CONNECTIONS_MAX, Moved, Mover, NotMoved};
+use control::{ConnectionId, ConnectionWork, Moved, Mover, NotMoved};
 use io::Socket;
 use proxy::ConnKey;
 use worker::{Give, Kept, Message as Mail, Moving, Origin, Take, Wanted, Weigh, Work};
@@ -15,8 +15,13 @@ use crate::data_path::Contacts;
 pub(crate) struct Moves(pub(crate) Contacts);
 
 impl Mover for Moves {
-    fn move_group(&self, connection: ConnectionId, to: u32) -> Result<Moved, NotMoved> {
-        let moving = self.give(connection)?;
+    fn move_group(
+        &self,
+        connection: ConnectionId,
+        to: u32,
+        connections_max: usize,
+    ) -> Result<Moved, NotMoved> {
+        let moving = self.give(connection, connections_max)?;
         let (reason, moving) = match self.take(to, moving) {
             Ok(keys) => return arrived(to, &keys).ok_or(NotMoved::UnknownConnection(connection)),
             Err(refused) => refused,
@@ -62,10 +67,14 @@ impl Mover for Moves {
 
 impl Moves {
     /// Takes a connection out of its worker, with all that belongs to it.
-    fn give(&self, connection: ConnectionId) -> Result<Moving<Socket>, NotMoved> {
+    fn give(
+        &self,
+        connection: ConnectionId,
+        connections_max: usize,
+    ) -> Result<Moving<Socket>, NotMoved> {
         let ConnectionId { worker, slot, generation } = connection;
         let key = ConnKey::from_bits(u64::from(generation) << 32 | u64::from(slot));
-        let wanted = Wanted::One { connection: key, connections_max: GROUP_CONNECTIONS_MAX };
+        let wanted = Wanted::One { connection: key, connections_max };
         let (reply, answer) = channel();
         let no_answer = || NotMoved::NoAnswer(worker);
         let give = Mail::Give(Give { wanted, reply });
@@ -75,7 +84,7 @@ impl Moves {
         given.groups.into_iter().next().ok_or(match given.kept {
             Some(Kept::Handshake) => NotMoved::Handshake,
             Some(Kept::Stays) => NotMoved::Stays,
-            Some(Kept::TooLarge) => NotMoved::TooLarge,
+            Some(Kept::TooLarge) => NotMoved::TooLarge(connections_max),
             Some(Kept::Unknown) | None => NotMoved::UnknownConnection(connection),
         })
     }

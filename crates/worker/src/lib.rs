@@ -21,5 +21,5 @@ pub use mailbox::{
     Take, Taken, Wanted, Weigh, Weighed, Work,
 };
 pub use moving::Moving;
-pub use turn::{Settings, TurnError, Worker};
+pub use turn::{GROUP_PART_MAX, Settings, TurnError, Worker};
 pub use world::{AcceptError, Accepted, ConnectError, ConnectState, Event, Ready, Spliced, World};

@@ -84,6 +84,8 @@ pub enum Wanted {
         first: u32,
         /// Groups, at most.
         groups_max: u32,
+        /// Connections of a group, at most: a larger one stays.
+        connections_max: usize,
         /// Whether to take only connections that carry nothing.
         only_idle: bool,
     },
@@ -109,6 +111,8 @@ pub struct Given<S> {
     pub pending: u32,
     /// Connections that were looked at and stay: they came back, or their listener is gone.
     pub staying: u32,
+    /// Connections that were looked at and stay, since more belong together than were asked for.
+    pub too_large: u32,
     /// Why the one that was asked for is not given.
     pub kept: Option<Kept>,
 }

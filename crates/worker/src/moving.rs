@@ -1,10 +1,13 @@
 //! Connections that leave a worker and arrive at another, or at the next process, with their
 //! sockets; and by which of them a worker would be relieved.
 
+use std::collections::BTreeMap;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use proxy::ConnKey;
-use proxy::save::{Movable, RestoreError};
+use proxy::save::{Arriving, Movable, RestoreError, Standing};
+use proxy::time::Time;
 use zeroize::Zeroizing;
 
 use crate::mailbox::{Give, Given, Kept, Origin, Take, Taken, Wanted, Weigh, Weighed, Work};
@@ -12,8 +15,11 @@ use crate::sockets::Flags;
 use crate::turn::Worker;
 use crate::world::World;
 
-/// How long a worker gives connections away at a time: others wait meanwhile.
-const GIVING_TIME_MAX: Duration = Duration::from_millis(1);
+/// How long a worker gives or takes connections in a turn: others wait meanwhile.
+const MOVING_TIME_MAX: Duration = Duration::from_millis(1);
+
+/// Connections or exchanges between two looks at the clock.
+const STRIDE: usize = 8;
 
 /// Slots that are looked at for one message.
 const SLOTS_MAX: u32 = 4096;
@@ -28,22 +34,73 @@ pub struct Moving<S> {
     pub sockets: Vec<Option<S>>,
 }
 
+/// A group of more connections than [`Settings::group_part_max`](crate::Settings::group_part_max) on its way, in parts: one for each turn. Mail waits meanwhile, so that no
+/// configuration comes, no drain begins, and nothing else moves.
+#[derive(Debug)]
+pub(crate) enum UnderWay<S> {
+    Leaving {
+        standing: Standing,
+        sockets: Vec<Option<S>>,
+        /// How many sockets are not watched any more.
+        unwatched: usize,
+        given: Given<S>,
+        reply: Sender<Given<S>>,
+    },
+    Arriving {
+        arriving: Arriving,
+        /// Its sockets are taken out as their connections are placed.
+        moving: Moving<S>,
+        /// How many connections are at work.
+        begun: usize,
+        /// None of one that was given in vain.
+        answer: Option<TakeAnswer<S>>,
+    },
+}
+
+/// Who waits for what becomes of a [`Take`].
+#[derive(Debug)]
+pub(crate) struct TakeAnswer<S> {
+    origin: Origin,
+    number: u64,
+    reply: Sender<Taken<S>>,
+}
+
+impl<S> Given<S> {
+    fn note_kept(&mut self, why: Option<Kept>) {
+        match why {
+            Some(Kept::TooLarge) => self.too_large += 1,
+            Some(Kept::Handshake | Kept::Stays) => self.pending += 1,
+            Some(Kept::Unknown) | None => {}
+        }
+    }
+}
+
 impl<W: World> Worker<W> {
-    /// Gives away what is asked for, as far as it can move.
-    pub(crate) fn give(&mut self, give: &Give<W::Socket>) {
-        let given = match give.wanted {
-            Wanted::From { first, groups_max, only_idle } => {
-                self.give_from(first, groups_max, only_idle)
+    /// Gives away what is asked for, as far as it can move: at once, or in the turns to come.
+    pub fn give(&mut self, give: Give<W::Socket>) {
+        let (given, large) = match give.wanted {
+            Wanted::From { first, groups_max, connections_max, only_idle } => {
+                self.give_from(first, groups_max, connections_max, only_idle)
             }
             Wanted::One { connection, connections_max } => {
                 self.give_one(connection, connections_max)
             }
         };
+        match large {
+            None => self.answer_give(given, &give.reply),
+            Some((standing, sockets)) => {
+                let reply = give.reply;
+                let under_way = UnderWay::Leaving { standing, sockets, unwatched: 0, given, reply };
+                self.under_way = Some(under_way);
+            }
+        }
+    }
+
+    fn answer_give(&mut self, given: Given<W::Socket>, reply: &Sender<Given<W::Socket>>) {
         // Who asked may have given up; then the connections go on here.
-        if let Err(unsent) = give.reply.send(given) {
+        if let Err(unsent) = reply.send(given) {
             for moving in unsent.0.groups {
-                // It was saved here a moment ago.
-                let _ = self.restore(moving);
+                self.take_up(moving, None);
             }
         }
     }
@@ -55,18 +112,27 @@ impl<W: World> Worker<W> {
             next: None,
             pending: 0,
             staying: 0,
+            too_large: 0,
             kept: None,
         }
     }
 
-    /// What can move of the connections from a slot on, for a moment at most.
-    fn give_from(&mut self, first: u32, groups_max: u32, only_idle: bool) -> Given<W::Socket> {
-        let until = self.world.now() + GIVING_TIME_MAX;
+    /// What can move of the connections from a slot on, for a moment at most. A large group is the last of them.
+    fn give_from(
+        &mut self,
+        first: u32,
+        groups_max: u32,
+        connections_max: usize,
+        only_idle: bool,
+    ) -> (Given<W::Socket>, Option<Large<W::Socket>>) {
+        let until = self.world.now() + MOVING_TIME_MAX;
         let (candidates, mut next) = self.proxy.movable(first, SLOTS_MAX);
         let mut given = self.no_groups();
-        for (key, movable) in candidates {
+        // Of groups that cannot move: not to be put together for each of their connections.
+        let mut kept: BTreeMap<u64, Kept> = BTreeMap::new();
+        for (place, (key, movable)) in candidates.into_iter().enumerate() {
             let is_full = given.groups.len() >= groups_max as usize;
-            if is_full || self.world.now() >= until && !given.groups.is_empty() {
+            if is_full || place > 0 && self.world.now() >= until {
                 next = Some(key.index());
                 break;
             }
@@ -77,18 +143,34 @@ impl<W: World> Worker<W> {
                 Movable::Busy if only_idle => {}
                 Movable::NotYet => given.pending += 1,
                 Movable::Stays => given.staying += 1,
-                Movable::Idle | Movable::Busy => match self.save(key) {
-                    Some(moving) => given.groups.push(moving),
-                    // It went with a group, or one of its own is amid a handshake.
-                    None => given.pending += u32::from(self.proxy.has_connection(key)),
+                Movable::Idle | Movable::Busy if kept.contains_key(&key.to_bits()) => {
+                    given.note_kept(kept.get(&key.to_bits()).copied());
+                }
+                Movable::Idle | Movable::Busy => match self.uproot(key, connections_max) {
+                    Ok((standing, sockets)) if self.is_large(standing.connections().len()) => {
+                        given.next = Some(key.index() + 1);
+                        return (given, Some((standing, sockets)));
+                    }
+                    Ok((standing, sockets)) => given.groups.push(self.finish(standing, sockets)),
+                    Err(group) => {
+                        let is_too_large = group.len() > connections_max;
+                        let why = if is_too_large { Kept::TooLarge } else { Kept::Handshake };
+                        // Without a group it went with another, or ended.
+                        given.note_kept((!group.is_empty()).then_some(why));
+                        kept.extend(group.iter().map(|key| (key.to_bits(), why)));
+                    }
                 },
             }
         }
         given.next = next;
-        given
+        (given, None)
     }
 
-    fn give_one(&mut self, connection: ConnKey, connections_max: usize) -> Given<W::Socket> {
+    fn give_one(
+        &mut self,
+        connection: ConnKey,
+        connections_max: usize,
+    ) -> (Given<W::Socket>, Option<Large<W::Socket>>) {
         let mut given = self.no_groups();
         // With an upstream connection that an exchange has alone goes what it belongs to.
         let key = self.proxy.leading(connection);
@@ -96,33 +178,178 @@ impl<W: World> Worker<W> {
             None => Kept::Unknown,
             Some(Movable::NotYet | Movable::WithAnother) => Kept::Handshake,
             Some(Movable::Stays) => Kept::Stays,
-            Some(Movable::Idle | Movable::Busy)
-                if !self.proxy.is_group_within(key, connections_max) =>
-            {
-                Kept::TooLarge
-            }
-            Some(Movable::Idle | Movable::Busy) => match self.save(key) {
-                Some(moving) => {
-                    given.groups.push(moving);
-                    return given;
+            Some(Movable::Idle | Movable::Busy) => match self.uproot(key, connections_max) {
+                Ok((standing, sockets)) if self.is_large(standing.connections().len()) => {
+                    return (given, Some((standing, sockets)));
                 }
-                None => Kept::Handshake,
+                Ok((standing, sockets)) => {
+                    given.groups.push(self.finish(standing, sockets));
+                    return (given, None);
+                }
+                Err(group) if group.len() > connections_max => Kept::TooLarge,
+                Err(_) => Kept::Handshake,
             },
         };
         given.kept = Some(kept);
-        given
+        (given, None)
     }
 
     /// Goes on with connections from elsewhere, and says so.
     pub(crate) fn take(&mut self, take: Take<W::Socket>) {
         let Take { moving, origin, number, reply } = take;
         self.shares_sockets |= origin == Origin::Process;
+        self.take_up(moving, Some(TakeAnswer { origin, number, reply }));
+    }
+
+    fn take_up(&mut self, moving: Moving<W::Socket>, answer: Option<TakeAnswer<W::Socket>>) {
+        // A drain that ends at its deadline spares nothing that is only half here.
+        if self.is_large(moving.sockets.len()) && self.under_way.is_none() && !self.is_draining() {
+            match self.proxy.begin_restore(&moving.bytes) {
+                Ok(arriving) => {
+                    let under_way = UnderWay::Arriving { arriving, moving, begun: 0, answer };
+                    self.under_way = Some(under_way);
+                }
+                Err(error) => self.answer_take(answer, Err((error, moving))),
+            }
+            return;
+        }
         let result = self.restore_keys(moving);
+        self.answer_take(answer, result);
+    }
+
+    fn answer_take(
+        &mut self,
+        answer: Option<TakeAnswer<W::Socket>>,
+        result: Result<Vec<ConnKey>, (RestoreError, Moving<W::Socket>)>,
+    ) {
+        // What was given in vain was saved here a moment ago.
+        let Some(TakeAnswer { origin, number, reply }) = answer else { return };
         if let (Origin::Returned, Ok(keys)) = (origin, &result) {
             self.returned.extend(keys.iter().map(|key| key.to_bits()));
         }
         // Who asked may be gone; what was taken goes on.
         let _ = reply.send(Taken { number, result });
+    }
+
+    /// Whether a large group leaves or arrives.
+    pub const fn is_moving(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    const fn is_large(&self, connections: usize) -> bool {
+        connections > self.settings.group_part_max
+    }
+
+    /// How many entries go in a turn, in parts between which the clock is looked at.
+    fn strides(&self) -> impl Iterator<Item = usize> + use<W> {
+        let part_max = self.settings.group_part_max;
+        (0..part_max).step_by(STRIDE).map(move |done| STRIDE.min(part_max - done))
+    }
+
+    /// Goes on with a large group, for a moment.
+    pub(crate) fn move_on(&mut self) {
+        match self.under_way.take() {
+            None => {}
+            Some(UnderWay::Leaving { standing, sockets, unwatched, given, reply }) => {
+                self.go_on_leaving(standing, sockets, unwatched, given, reply);
+            }
+            Some(UnderWay::Arriving { arriving, moving, begun, answer }) => {
+                self.go_on_arriving(arriving, moving, begun, answer);
+            }
+        }
+        self.perform();
+    }
+
+    fn go_on_leaving(
+        &mut self,
+        mut standing: Standing,
+        sockets: Vec<Option<W::Socket>>,
+        mut unwatched: usize,
+        mut given: Given<W::Socket>,
+        reply: Sender<Given<W::Socket>>,
+    ) {
+        let until = self.world.now() + MOVING_TIME_MAX;
+        for stride in self.strides() {
+            for socket in sockets.iter().skip(unwatched).take(stride).flatten() {
+                self.world.unwatch(socket);
+            }
+            unwatched = (unwatched + stride).min(sockets.len());
+            self.proxy.write_standing(&mut standing, stride);
+            if self.world.now() >= until {
+                break;
+            }
+        }
+        if !standing.is_written() || unwatched < sockets.len() {
+            let under_way = UnderWay::Leaving { standing, sockets, unwatched, given, reply };
+            self.under_way = Some(under_way);
+            return;
+        }
+        let saved = self.proxy.finish_standing(standing);
+        given.groups.push(Moving { bytes: Zeroizing::new(saved.bytes), sockets });
+        self.has_given = true;
+        self.answer_give(given, &reply);
+    }
+
+    fn go_on_arriving(
+        &mut self,
+        mut arriving: Arriving,
+        mut moving: Moving<W::Socket>,
+        mut begun: usize,
+        answer: Option<TakeAnswer<W::Socket>>,
+    ) {
+        let now = self.world.now();
+        let until = now + MOVING_TIME_MAX;
+        for stride in self.strides() {
+            if arriving.is_placed() {
+                let last = (begun + stride).min(arriving.keys().len());
+                let keys = arriving.keys().get(begun..last).unwrap_or_default();
+                keys.iter().for_each(|key| self.begin_watching(*key, now));
+                self.proxy.on_restored(keys, now);
+                begun = last;
+            } else {
+                let before = arriving.keys().len();
+                let part = self.proxy.restore_part(&mut arriving, &moving.bytes, stride, now);
+                if let Err(error) = part {
+                    return self.answer_take(answer, Err((error, moving)));
+                }
+                let placed = arriving.keys().iter().zip(&mut moving.sockets).skip(before);
+                for (key, socket) in placed {
+                    if let Some(socket) = socket.take() {
+                        self.sockets.insert(*key, socket, Flags::default());
+                    }
+                }
+            }
+            if self.world.now() >= until {
+                break;
+            }
+        }
+        if arriving.is_placed() && begun == arriving.keys().len() {
+            self.answer_take(answer, Ok(arriving.keys().to_vec()));
+        } else {
+            self.under_way = Some(UnderWay::Arriving { arriving, moving, begun, answer });
+        }
+    }
+
+    /// Has the kernel report what happens to a restored connection, which may have ended since.
+    fn begin_watching(&mut self, key: ConnKey, now: Time) {
+        let awaits_connection = self.proxy.awaits_connection(key);
+        let Some((socket, flags)) = self.sockets.get(key) else {
+            if self.proxy.has_connection(key) {
+                self.proxy.on_broken(key, "", now);
+            }
+            return;
+        };
+        if self.world.watch(socket, key).is_err() {
+            self.proxy.on_broken(key, "", now);
+            return;
+        }
+        if awaits_connection {
+            flags.set(Flags::CONNECTING);
+        } else {
+            // Assumed, and corrected by the first call that finds it wrong.
+            flags.set(Flags::READABLE);
+            flags.set(Flags::WRITABLE);
+        }
     }
 
     /// Says what was done for clients' connections since this was asked last.
@@ -137,26 +364,46 @@ impl<W: World> Worker<W> {
         let _ = weigh.reply.send(Weighed { connections, next });
     }
 
+    /// Takes a connection with all that belongs to it out of this worker's tables, with its sockets. See
+    /// [`proxy::Proxy::uproot`] for what is refused.
+    fn uproot(
+        &mut self,
+        key: ConnKey,
+        connections_max: usize,
+    ) -> Result<Large<W::Socket>, Vec<ConnKey>> {
+        let now = self.world.now();
+        let standing = match self.proxy.uproot(key, connections_max, now) {
+            Ok(standing) => standing,
+            Err(group) => {
+                // A health check that it carried may have ended.
+                self.perform();
+                return Err(group);
+            }
+        };
+        let sockets = standing.connections().iter().map(|key| self.sockets.remove(*key)).collect();
+        self.proxy.on_uprooted(&standing, now);
+        self.perform();
+        Ok((standing, sockets))
+    }
+
+    /// Writes all of a group down.
+    fn finish(
+        &mut self,
+        mut standing: Standing,
+        sockets: Vec<Option<W::Socket>>,
+    ) -> Moving<W::Socket> {
+        sockets.iter().flatten().for_each(|socket| self.world.unwatch(socket));
+        self.proxy.write_standing(&mut standing, usize::MAX);
+        let saved = self.proxy.finish_standing(standing);
+        self.perform();
+        Moving { bytes: Zeroizing::new(saved.bytes), sockets }
+    }
+
     /// Takes a downstream connection with all that belongs to it, or an idle upstream connection,
     /// out of this worker, between two turns. None for a key that [`proxy::Proxy::save`] refuses.
     pub fn save(&mut self, key: ConnKey) -> Option<Moving<W::Socket>> {
-        let now = self.world.now();
-        let Some(saved) = self.proxy.save(key, now) else {
-            // A health check that it carried may have ended.
-            self.perform();
-            return None;
-        };
-        let mut sockets = Vec::new();
-        for key in &saved.connections {
-            let socket = self.sockets.remove(*key);
-            if let Some(socket) = &socket {
-                self.world.unwatch(socket);
-            }
-            sockets.push(socket);
-        }
-        self.proxy.on_saved(&saved, now);
-        self.perform();
-        Some(Moving { bytes: Zeroizing::new(saved.bytes), sockets })
+        let (standing, sockets) = self.uproot(key, usize::MAX).ok()?;
+        Some(self.finish(standing, sockets))
     }
 
     /// Takes over connections that [`Worker::save`] took out of another worker.
@@ -182,23 +429,16 @@ impl<W: World> Worker<W> {
             Err(error) => return Err((error, moving)),
         };
         for (key, socket) in keys.iter().zip(moving.sockets) {
-            let is_watched = socket.as_ref().is_some_and(|s| self.world.watch(s, *key).is_ok());
-            let Some(socket) = socket.filter(|_| is_watched) else {
-                self.proxy.on_broken(*key, "", now);
-                continue;
-            };
-            let mut flags = Flags::default();
-            if self.proxy.awaits_connection(*key) {
-                flags.set(Flags::CONNECTING);
-            } else {
-                // Assumed, and corrected by the first call that finds it wrong.
-                flags.set(Flags::READABLE);
-                flags.set(Flags::WRITABLE);
+            if let Some(socket) = socket {
+                self.sockets.insert(*key, socket, Flags::default());
             }
-            self.sockets.insert(*key, socket, flags);
+            self.begin_watching(*key, now);
         }
         self.proxy.on_restored(&keys, now);
         self.perform();
         Ok(keys)
     }
 }
+
+/// A group that is out of the worker's tables, with its sockets.
+type Large<S> = (Standing, Vec<Option<S>>);

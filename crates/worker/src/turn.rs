@@ -19,6 +19,7 @@ use proxy::{ConnKey, ConnectFailure, Op, Passthrough, PeerAddress, Proxy, SLICES
 use telemetry::cause::Cause;
 
 use crate::mailbox::{Mailbox, Message, ReportBody};
+use crate::moving::UnderWay;
 use crate::sockets::{Flags, Sockets};
 use crate::world::{AcceptError, ConnectError, ConnectState, Event, Ready, Spliced, World};
 
@@ -53,7 +54,12 @@ const DESCRIBED_MAX: u32 = 256;
 pub struct Settings {
     /// Whether the clock is read at every stage of an exchange, or once a turn.
     pub stage_times: bool,
+    /// Connections of a group that move in a turn, and as many exchanges. A larger group takes several turns.
+    pub group_part_max: usize,
 }
+
+/// Usual [`Settings::group_part_max`].
+pub const GROUP_PART_MAX: usize = 64;
 
 /// Why a worker cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +82,9 @@ pub struct Worker<W: World> {
     listeners_closed: Vec<u32>,
     pub(crate) mailbox: Mailbox<W::Listener, W::Socket>,
     /// Whether connections were given away in this turn.
-    has_given: bool,
+    pub(crate) has_given: bool,
+    /// A large group that leaves or arrives.
+    pub(crate) under_way: Option<UnderWay<W::Socket>>,
     /// The keys of connections that came back from another process and stay, as bits.
     pub(crate) returned: BTreeSet<u64>,
     /// Whether another process has some of the sockets, too: to close one is no end to its peer then.
@@ -86,7 +94,7 @@ pub struct Worker<W: World> {
     /// Connections with more to read than was read.
     again: Vec<ConnKey>,
     scratch: Box<[u8]>,
-    settings: Settings,
+    pub(crate) settings: Settings,
     /// When this turn began.
     now: Time,
     upkeep_at: Time,
@@ -140,6 +148,7 @@ impl<W: World> Worker<W> {
             listeners_closed: Vec::new(),
             mailbox,
             has_given: false,
+            under_way: None,
             returned: BTreeSet::new(),
             shares_sockets: false,
             events: Vec::new(),
@@ -213,11 +222,17 @@ impl<W: World> Worker<W> {
         self.perform();
         self.proxy.on_signatures(had_nothing_to_do, self.now);
         self.perform();
+        if self.under_way.is_some() {
+            self.move_on();
+            // It may have been reported while the group was under way.
+            self.open_mail();
+        }
         self.resume_listeners();
         if self.upkeep_at <= self.now {
             self.upkeep();
         }
-        if self.state == State::Draining && self.proxy.is_drained() {
+        let has_more = self.under_way.is_some();
+        if self.state == State::Draining && !has_more && self.proxy.is_drained() {
             self.mailbox.report(ReportBody::Drained { cut_off: self.proxy.cut_off() });
             self.state = State::Stopped;
         }
@@ -242,7 +257,7 @@ impl<W: World> Worker<W> {
 
     /// When the next turn has something to do even if nothing happens.
     pub fn next_deadline(&self) -> Option<Time> {
-        if !self.again.is_empty() || self.proxy.has_held() {
+        if !self.again.is_empty() || self.proxy.has_held() || self.under_way.is_some() {
             return Some(Time::from_nanos(0));
         }
         let resumes = self.listeners.iter().filter_map(|listening| listening.paused_until);
@@ -717,7 +732,9 @@ impl<W: World> Worker<W> {
     // Control.
 
     fn open_mail(&mut self) {
-        while let Some(message) = self.mailbox.next() {
+        while self.under_way.is_none()
+            && let Some(message) = self.mailbox.next()
+        {
             match message {
                 Message::Snapshot { snapshot, listeners } => {
                     for id in &snapshot.changes.listeners_removed {
@@ -742,7 +759,7 @@ impl<W: World> Worker<W> {
                     self.mailbox.report(ReportBody::Described { request, connections, next });
                 }
                 Message::Give(give) => {
-                    self.give(&give);
+                    self.give(give);
                     self.has_given = true;
                 }
                 Message::Take(take) => self.take(take),
@@ -759,6 +776,10 @@ impl<W: World> Worker<W> {
             }
             self.perform();
         }
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.state == State::Draining
     }
 
     fn drain(&mut self) {

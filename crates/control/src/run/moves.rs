@@ -14,7 +14,10 @@ use config::file::Rebalance;
 
 use super::{Handing, Running, State};
 use crate::clock;
-use crate::moves::{ConnectionId, ConnectionWork, Moved, Mover, NotMoved};
+use crate::moves::{
+    ConnectionId, ConnectionWork, GROUP_CONNECTIONS_MAX, Moved, Mover, NotMoved,
+    REBALANCED_CONNECTIONS_MAX,
+};
 use crate::rebalance::{Rebalancer, Step};
 use crate::workers::Workers;
 
@@ -97,7 +100,8 @@ impl<W: Workers> Running<W> {
         {
             if !wanted.reply.is_closed() {
                 self.moves.under_way.spawn_blocking(move || {
-                    let result = mover.move_group(wanted.connection, wanted.to);
+                    let result =
+                        mover.move_group(wanted.connection, wanted.to, GROUP_CONNECTIONS_MAX);
                     Ended::Wanted(wanted, result)
                 });
             }
@@ -171,7 +175,8 @@ impl<W: Workers> Running<W> {
             Step::Weigh(worker) => Ended::Weighed(mover.work(worker)),
             Step::Move(connections, to) => {
                 let from = connections.first().map_or(to, |it| it.worker);
-                let results = connections.iter().map(|it| mover.move_group(*it, to));
+                let move_one = |it: &_| mover.move_group(*it, to, REBALANCED_CONNECTIONS_MAX);
+                let results = connections.iter().map(move_one);
                 let moved: Vec<_> = results.flatten().map(|moved| moved.connection).collect();
                 let refused = connections.len() - moved.len();
                 Ended::Rebalanced { from, to, moved, refused }

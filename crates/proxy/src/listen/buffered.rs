@@ -42,7 +42,7 @@ impl Listen {
     pub(crate) fn buffered_due(&self, cx: &Cx) -> Option<Time> {
         let least = cx.snapshot.listener_bounds.buffered_bytes_least;
         let least = cx.share.of_bytes(least.unwrap_or(u64::MAX));
-        (cx.buffers.usage().bytes > least).then_some(self.buffered_look)
+        (cx.buffers.usage().bytes > least && !cx.is_placing).then_some(self.buffered_look)
     }
 
     /// Sets the gauges to what the last look found.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use config::protocols::Protocols;
-use config::snapshot::{Address, ClusterId, ClusterProtocol, EndpointId, TransportId};
+use config::snapshot::{ClusterId, ClusterProtocol, EndpointId, TransportId};
 use serde::{Deserialize, Serialize};
 use wire::buffer::Buffer;
 use wire::h2::{Http2, Limits};
@@ -24,7 +24,7 @@ use crate::connection::connections::Connections;
 use crate::connection::delivery::Lingering;
 use crate::connection::rpc::rpc_limits;
 use crate::connection::transport::{SavedTls, Tls};
-use crate::connection::{ConnectionRole, Downstream, Life, Upstream, UpstreamState};
+use crate::connection::{Connection, ConnectionRole, Downstream, Life, Upstream, UpstreamState};
 use crate::cx::Cx;
 use crate::keys::Slot;
 use crate::keys::{ConnKey, ExchangeKey};
@@ -38,7 +38,7 @@ use crate::tools::text::Text;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SavedConnection {
     codec: SavedCodec,
     lingering: Option<Lingering>,
@@ -55,7 +55,7 @@ pub(super) struct SavedConnection {
     deadline: Option<Duration>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SavedDownstream {
     pub(super) connection: SavedConnection,
     pub(super) listener: String,
@@ -67,7 +67,7 @@ pub(super) struct SavedDownstream {
     original: Option<Box<SocketAddr>>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SavedUpstream {
     pub(super) connection: SavedConnection,
     cluster: String,
@@ -78,7 +78,7 @@ pub(super) struct SavedUpstream {
     state: SavedUpstreamState,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 enum SavedUpstreamState {
     Connecting { age: u64 },
     Busy,
@@ -86,7 +86,7 @@ enum SavedUpstreamState {
     Shared { connecting_age: Option<u64> },
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) enum SavedCodec {
     Opening(Opening),
     Http1(Http1),
@@ -95,14 +95,14 @@ pub(super) enum SavedCodec {
     Bytes(Bytes),
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SavedRpc {
     /// The name of the protocol.
     protocol: String,
     shared: SavedShared<RpcState>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SavedShared<C> {
     codec: C,
     streams: Vec<SavedStream>,
@@ -110,7 +110,7 @@ pub(super) struct SavedShared<C> {
     failure: Option<String>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct SavedStream {
     id: u32,
     outbox: SavedOutbox,
@@ -125,7 +125,7 @@ struct SavedStream {
     is_one_way: bool,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(try_from = "UncheckedOutbox")]
 pub(super) struct SavedOutbox {
     /// Bytes that were sent and are kept, then those that wait.
@@ -317,42 +317,76 @@ impl Cx {
     /// The cluster and endpoint of these names, and how that is spoken to. One that spoke another protocol is
     /// not known.
     fn ids_of(
-        &self,
+        &mut self,
         cluster: &str,
         endpoint: &[u8],
         spoken: Spoken<'_>,
     ) -> (ClusterId, EndpointId, TransportId) {
-        let found = self.snapshot.clusters.iter().find(|(_, found)| *found.name == *cluster);
-        let Some((_, found)) = found else {
+        let id = self.names().cluster(cluster, &self.snapshot);
+        let Some(found) = id.and_then(|id| self.snapshot.cluster(id)) else {
             return (ClusterId(GONE), EndpointId(GONE), TransportId(GONE));
         };
-        let is_same = |address: &Address| Text::of_address(Some(address)).as_bytes() == endpoint;
-        let place = found.endpoints.iter().find(|candidate| is_same(&candidate.address));
+        let place = self.found.endpoint(found, endpoint);
         let endpoint = place
+            .and_then(|place| found.endpoints.get(place))
             .map(|endpoint| endpoint.id)
             .or_else(|| found.original_destination.filter(|_| *endpoint != *FORMER_TRANSPORT));
         let endpoint = endpoint.filter(|_| spoken.is_of(found.protocol));
         (found.id, endpoint.unwrap_or(EndpointId(GONE)), found.transport)
     }
-}
 
-impl Connections {
-    fn save_connection(
+    /// Writes a connection down.
+    pub(super) fn write_end(&mut self, end: StandingEnd, now: Time) -> SavedEnd {
+        let StandingEnd { connection, deadline, facts } = end;
+        let (connection, role) = self.write_connection(connection, deadline, now);
+        match (role, facts) {
+            (ConnectionRole::Downstream(downstream), EndFacts::Downstream { listener, chain }) => {
+                let head_began = since(downstream.head_began, now);
+                let Downstream { life, is_detected, is_aged, original, .. } = downstream;
+                SavedEnd::Downstream(SavedDownstream {
+                    connection,
+                    listener,
+                    chain,
+                    life,
+                    is_detected,
+                    is_aged,
+                    head_began,
+                    original,
+                })
+            }
+            (ConnectionRole::Upstream(upstream), EndFacts::Upstream(state)) => {
+                let (cluster, endpoint) = self.names_of(&upstream);
+                let Upstream { is_personal, is_reusable, reason, .. } = upstream;
+                let reason = reason.map(|reason| reason.as_bytes().to_vec());
+                SavedEnd::Upstream(SavedUpstream {
+                    connection,
+                    cluster,
+                    endpoint,
+                    is_personal,
+                    is_reusable,
+                    reason,
+                    state,
+                })
+            }
+            (ConnectionRole::Downstream(_) | ConnectionRole::Upstream(_), _) => {
+                unreachable!("each has the facts of its role")
+            }
+        }
+    }
+
+    fn write_connection(
         &mut self,
-        key: ConnKey,
+        mut connection: Connection,
+        deadline: Option<Duration>,
         now: Time,
-        cx: &mut Cx,
-    ) -> Option<(SavedConnection, ConnectionRole)> {
-        let mut connection = self.remove(key)?;
-        let deadline = cx.timers.deadline(connection.timer);
-        cx.timers.remove(connection.timer);
+    ) -> (SavedConnection, ConnectionRole) {
         let inbox = connection.inbox.take();
         let saved = SavedConnection {
             lingering: connection.downstream().and_then(|it| it.lingering.as_deref().copied()),
-            codec: save_codec(connection.codec, &mut cx.buffers, now),
+            codec: save_codec(connection.codec, &mut self.buffers, now),
             inbox: inbox.as_ref().map_or(&[][..], Buffer::filled).to_vec(),
-            outbox: save_outbox(&mut connection.outbox, &mut cx.buffers),
-            tls: connection.tls.and_then(|tls| tls.save(&mut cx.buffers)).map(Box::new),
+            outbox: save_outbox(&mut connection.outbox, &mut self.buffers),
+            tls: connection.tls.and_then(|tls| tls.save(&mut self.buffers)).map(Box::new),
             peer: connection.peer,
             local: connection.local,
             age: now.nanos_since(connection.opened),
@@ -360,43 +394,61 @@ impl Connections {
             is_read_closed: connection.is_read_closed,
             is_send_broken: connection.is_send_broken,
             is_shut: connection.is_shut,
-            deadline: deadline.is_set().then(|| deadline - now),
+            deadline,
         };
         if let Some(inbox) = inbox {
-            cx.buffers.give_back(inbox);
+            self.buffers.give_back(inbox);
         }
-        Some((saved, connection.role))
+        (saved, connection.role)
     }
 }
 
+/// A connection that is out of the table and not written down yet.
+#[derive(Debug)]
+pub(super) struct StandingEnd {
+    connection: Connection,
+    deadline: Option<Duration>,
+    facts: EndFacts,
+}
+
+/// What the worker's tables said of it.
+#[derive(Debug)]
+enum EndFacts {
+    Downstream { listener: String, chain: Option<String> },
+    Upstream(SavedUpstreamState),
+}
+
 impl Connections {
-    pub(super) fn save_downstream(
+    /// A connection without its timer, and the time that this had left.
+    fn uproot_connection(
+        &mut self,
+        key: ConnKey,
+        now: Time,
+        cx: &mut Cx,
+    ) -> Option<(Connection, Option<Duration>)> {
+        let connection = self.remove(key)?;
+        let deadline = cx.timers.deadline(connection.timer);
+        cx.timers.remove(connection.timer);
+        Some((connection, deadline.is_set().then(|| deadline - now)))
+    }
+
+    pub(super) fn uproot_downstream(
         &mut self,
         key: ConnKey,
         now: Time,
         listen: &mut Listen,
         cx: &mut Cx,
-    ) -> Option<SavedDownstream> {
-        let (connection, role) = self.save_connection(key, now, cx)?;
-        let ConnectionRole::Downstream(downstream) = role else { return None };
+    ) -> Option<StandingEnd> {
+        let (connection, deadline) = self.uproot_connection(key, now, cx)?;
+        let downstream = connection.downstream()?;
         let listener = listen.listeners.get(downstream.listener).listener();
         let chain = downstream.chain.and_then(|id| listener.chains.find(id));
         let chain = chain.map(|(_, chain)| chain.name.to_string());
         let listener = listener.name.to_string();
         listen.listeners.on_closed(downstream.listener);
         listen.clients.remove(downstream.client, Part::Connection);
-        let head_began = since(downstream.head_began, now);
-        let Downstream { life, is_detected, is_aged, original, .. } = downstream;
-        Some(SavedDownstream {
-            connection,
-            listener,
-            chain,
-            life,
-            is_detected,
-            is_aged,
-            head_began,
-            original,
-        })
+        let facts = EndFacts::Downstream { listener, chain };
+        Some(StandingEnd { connection, deadline, facts })
     }
 
     fn restore_connection(
@@ -495,13 +547,13 @@ impl Connections {
 }
 
 impl Upstreams {
-    pub(super) fn save_upstream(
+    pub(super) fn uproot_upstream(
         &mut self,
         key: ConnKey,
         now: Time,
         connections: &mut Connections,
         cx: &mut Cx,
-    ) -> Option<SavedUpstream> {
+    ) -> Option<StandingEnd> {
         let upstream = connections.get(key)?.upstream()?;
         let cluster = upstream.cluster;
         let state = match upstream.state {
@@ -521,21 +573,9 @@ impl Upstreams {
                 SavedUpstreamState::Shared { connecting_age }
             }
         };
-        let (connection, role) = connections.save_connection(key, now, cx)?;
-        let ConnectionRole::Upstream(upstream) = role else { return None };
+        let (connection, deadline) = connections.uproot_connection(key, now, cx)?;
         self.pools.on_closed(cluster, false);
-        let (cluster, endpoint) = cx.names_of(&upstream);
-        let Upstream { is_personal, is_reusable, reason, .. } = upstream;
-        let reason = reason.map(|reason| reason.as_bytes().to_vec());
-        Some(SavedUpstream {
-            connection,
-            cluster,
-            endpoint,
-            is_personal,
-            is_reusable,
-            reason,
-            state,
-        })
+        Some(StandingEnd { connection, deadline, facts: EndFacts::Upstream(state) })
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::time::Duration;
 
 use config::edits::operators::KEPT_BYTES_MAX;
-use config::snapshot::{Action, Address, ChainId, ClusterId, Forward, Rule};
+use config::snapshot::{Action, ChainId, ClusterId, Forward, Rule};
 use config::targets::{Share, Target};
 use serde::{Deserialize, Serialize};
 use telemetry::FAILED_ATTEMPTS_BYTES_MAX;
@@ -15,7 +16,7 @@ use wire::buffer::Buffer;
 use super::connections::{
     CodecSettings, SavedCodec, SavedOutbox, restore_codec, restore_outbox, save_codec, save_outbox,
 };
-use super::{GONE, SavedSide, before, cause_named, since};
+use super::{Companions, GONE, SavedSide, before, cause_named, since};
 use crate::connection::codec::streams::Tail;
 use crate::connection::connections::Connections;
 use crate::connection::{ConnectionRole, UpstreamState};
@@ -23,7 +24,6 @@ use crate::cx::Cx;
 use crate::exchange::attempts::Attempt;
 use crate::exchange::calls::Call;
 use crate::exchange::detached::Detached;
-use crate::exchange::exchanges::Exchanges;
 use crate::exchange::progress::Progress;
 use crate::exchange::record::{ExchangeRecord, Stamps, Waits, Words};
 use crate::exchange::route::edits_response;
@@ -43,9 +43,8 @@ use crate::tools::detail::Detail;
 use crate::tools::pinned::Pinned;
 use crate::tools::text::Text;
 use crate::tools::time::Time;
-use crate::upstream::Upstreams;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SavedExchange {
     /// None of one that is detached.
     pub(super) downstream: Option<SavedSide>,
@@ -77,7 +76,7 @@ pub(super) struct SavedExchange {
     stalled: Option<u64>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) enum SavedStage {
     Suspended {
         step: FilterStep,
@@ -98,25 +97,25 @@ pub(super) enum SavedStage {
     Finishing,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SavedRequest {
     outbox: SavedOutbox,
     form: SavedForm,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 enum SavedForm {
     Alone { codec: SavedCodec, is_personal: bool },
     Stream { head: Vec<u8>, tail: Tail },
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct SavedGathered {
     body: Vec<u8>,
     trailers: Vec<u8>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct SavedHeld {
     head: Vec<u8>,
     body: Vec<u8>,
@@ -125,14 +124,14 @@ struct SavedHeld {
 
 /// A rule by its table and by what it matches, and which it is of several that match the same: where it
 /// stands may be another place in the next configuration, or another rule's.
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct SavedRule {
     table: String,
     condition: String,
     nth: u32,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct SavedRoute {
     rule: Option<SavedRule>,
     cluster: Option<String>,
@@ -143,7 +142,7 @@ struct SavedRoute {
     share: Option<u32>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct SavedRecord {
     /// Time since each stamp, none for those that are not set.
     stamps: [Option<u64>; Stamps::COUNT],
@@ -224,17 +223,19 @@ impl Connections {
     }
 }
 
-impl Exchanges {
-    /// `cluster`: whose connection it may be waiting for.
-    fn save_stage(
-        &self,
-        stage: Stage,
-        cluster: Option<ClusterId>,
-        client: ClientPlace,
-        now: Time,
-        upstream: &mut Upstreams,
-        cx: &mut Cx,
-    ) -> SavedStage {
+/// An exchange that is out of the table and not written down yet.
+#[derive(Debug)]
+pub(super) struct StandingExchange {
+    exchange: Exchange,
+    downstream: Option<SavedSide>,
+    upstream: Option<SavedSide>,
+    detached: Option<Box<Detached>>,
+    copies: Vec<u32>,
+    stalled: Option<u64>,
+}
+
+impl Cx {
+    fn write_stage(&mut self, stage: Stage, now: Time) -> SavedStage {
         match stage {
             Stage::Suspended { step, question, head } => {
                 let saved = SavedStage::Suspended {
@@ -243,69 +244,39 @@ impl Exchanges {
                     payload: question.payload.to_vec(),
                     head: head.filled().to_vec(),
                 };
-                cx.buffers.give_back(head);
+                self.buffers.give_back(head);
                 saved
             }
             Stage::Gathering { filter, head } => {
                 let saved = SavedStage::Gathering { filter, head: head.filled().to_vec() };
-                cx.buffers.give_back(head);
+                self.buffers.give_back(head);
                 saved
             }
             Stage::Buffering { request } => {
-                SavedStage::Buffering(save_request(request, &mut cx.buffers, now))
+                SavedStage::Buffering(save_request(request, &mut self.buffers, now))
             }
-            // On an agenda only, which is empty between two events.
-            Stage::Retrying { request } => {
-                SavedStage::Waiting(save_request(request, &mut cx.buffers, now))
+            // One that retries is on an agenda only, which is empty between two events.
+            Stage::Retrying { request } | Stage::Waiting { request } => {
+                SavedStage::Waiting(save_request(request, &mut self.buffers, now))
             }
             Stage::Pausing { request, since } => {
-                let saved = save_request(request, &mut cx.buffers, now);
+                let saved = save_request(request, &mut self.buffers, now);
                 SavedStage::Pausing(saved, now - since)
-            }
-            Stage::Waiting { request } => {
-                if let Some(cluster) = cluster {
-                    let exchanges = self;
-                    upstream.pools.give_up(cluster, client, |key| exchanges.get(key).is_some());
-                }
-                SavedStage::Waiting(save_request(request, &mut cx.buffers, now))
             }
             Stage::Attempting { .. } => SavedStage::Attempting,
             Stage::Responding { .. } => SavedStage::Responding,
             Stage::Finishing => SavedStage::Finishing,
         }
     }
-}
 
-impl Proxy {
-    pub(super) fn save_exchange(
+    /// Writes an exchange down.
+    pub(super) fn write_exchange(
         &mut self,
-        key: ExchangeKey,
-        connections: &[ConnKey],
-        exchanges: &[ExchangeKey],
+        standing: StandingExchange,
         now: Time,
-    ) -> Option<SavedExchange> {
-        let stalled = self.exchanges.get(key).and_then(|it| self.exchanges.stalled_for(it, now));
-        let mut exchange = self.exchanges.table.remove(key)?;
-        exchange.let_go(
-            &mut self.listen.clients,
-            &mut self.exchanges.stalls,
-            &mut self.upstream.pools,
-        );
-        exchange.end_retries(&mut self.upstream.pools);
-        let side = |side: StreamKey| {
-            let place = connections.iter().position(|key| *key == side.connection);
-            let connection = place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX);
-            SavedSide { connection, slot: side.slot }
-        };
-        let upstream = exchange.upstream().map(side);
-        let downstream = exchange.detached.is_none().then(|| side(exchange.downstream));
-        let detached = exchange.detached.clone();
-        let copies = exchange.copies.take();
-        let place = |copy: &ExchangeKey| exchanges.iter().position(|key| key == copy);
-        let copies = copies.iter().flatten().filter_map(|copy| u32::try_from(place(copy)?).ok());
-        let copies = copies.collect();
-        exchange.end_copies(&mut self.cx);
-        self.cx.timers.remove(exchange.timer);
+    ) -> SavedExchange {
+        let StandingExchange { mut exchange, downstream, upstream, detached, copies, stalled } =
+            standing;
         let gathered = exchange.gathered.as_ref().map(|gathered| SavedGathered {
             body: gathered.body.filled().to_vec(),
             trailers: gathered.trailers.clone(),
@@ -316,28 +287,18 @@ impl Proxy {
             bytes_max: held.bytes_max,
         });
         let kept = exchange.kept.as_ref().map_or(&[][..], Buffer::filled).to_vec();
-        self.cx.drop_bodies(&mut exchange);
-        let route = exchange.route.as_ref().map(|route| save_route(&exchange, route));
+        self.drop_bodies(&mut exchange);
+        let route = exchange.route.as_ref().map(|route| self.write_route(&exchange, route));
         let filters = exchange.listener().filter_sources.iter();
         let filters = filters.map(|source| source.name().to_owned()).collect();
-        let cluster = exchange.route.as_ref().and_then(|route| route.cluster);
-        let stage = self.exchanges.save_stage(
-            exchange.stage,
-            cluster,
-            exchange.client,
-            now,
-            &mut self.upstream,
-            &mut self.cx,
-        );
-        self.listen.clients.remove(exchange.client, Part::Exchange);
-        Some(SavedExchange {
+        SavedExchange {
             downstream,
             detached,
             copies,
             upstream,
             filters,
             kind: exchange.kind,
-            stage,
+            stage: self.write_stage(exchange.stage, now),
             request: exchange.request,
             route,
             deadlines: exchange.deadlines.remaining(now),
@@ -346,14 +307,102 @@ impl Proxy {
             gathered,
             kept,
             held,
-            record: self.cx.save_record(exchange.record, exchange.progress, now),
+            record: self.save_record(exchange.record, exchange.progress, now),
             call: exchange.call,
             handshake: exchange.handshake,
             is_response_complete: exchange.progress.is_response_complete,
             is_request_slow: exchange.is_request_slow,
             is_response_slow: exchange.is_response_slow,
             stalled,
-        })
+        }
+    }
+
+    /// Whether a snapshot is the newest, whose names are known.
+    fn is_newest(&self, snapshot: &Pinned) -> bool {
+        Arc::ptr_eq(self.snapshot.shared(), snapshot.shared())
+    }
+
+    fn write_route(&mut self, exchange: &Exchange, route: &Route) -> SavedRoute {
+        let is_newest = self.is_newest(&exchange.snapshot);
+        let rule = route.rule.and_then(|(table, place)| {
+            let table = exchange.snapshot.route_table(table)?;
+            let named = match is_newest {
+                true => self.found.identity(table, place as usize),
+                false => table.name_of(place as usize),
+            };
+            let (condition, nth) = named?;
+            let nth = u32::try_from(nth).ok()?;
+            Some(SavedRule { table: table.name.to_string(), condition, nth })
+        });
+        let cluster = exchange.cluster();
+        let endpoint = cluster
+            .zip(route.endpoint)
+            .and_then(|(cluster, place)| cluster.endpoints.get(place))
+            .map(|endpoint| Text::of_address(Some(&endpoint.address)).as_bytes().to_vec());
+        let Route { hash, subset, cookie, share, .. } = *route;
+        let cluster = cluster.map(|cluster| cluster.name.to_string());
+        SavedRoute { rule, cluster, endpoint, hash, subset, cookie, share }
+    }
+
+    fn restore_route(&mut self, snapshot: &Pinned, saved: &SavedRoute) -> Route {
+        // A listener that exchanges come to does not drain: it is seen as the newest snapshot has it.
+        debug_assert!(self.is_newest(snapshot), "names are those of the newest snapshot");
+        let found = saved.rule.as_ref().and_then(|saved| {
+            let table = self.names().route_table(&saved.table, snapshot)?;
+            let table = snapshot.route_table(table)?;
+            Some((table, self.found.rule(table, &saved.condition, saved.nth)?))
+        });
+        let rule = found.and_then(|(table, place)| Some((table.id, u32::try_from(place).ok()?)));
+        let cluster = saved.cluster.as_ref().map(|name| {
+            let id = self.names().cluster(name, snapshot);
+            id.and_then(|id| snapshot.cluster(id))
+        });
+        let endpoint = saved.endpoint.as_ref().zip(cluster.flatten());
+        let endpoint =
+            endpoint.and_then(|(address, cluster)| self.found.endpoint(cluster, address));
+        let id = cluster.map(|found| found.map_or(ClusterId(GONE), |cluster| cluster.id));
+        let rules = found.and_then(|(table, place)| Some((table, table.rules.get(place)?)));
+        // The weights may be others now.
+        let share = rules.and_then(|(_, rule)| share_of(rule, id?, saved.share));
+        let has_edits = rules.is_some_and(|(table, rule)| edits_response(table, rule, share));
+        let SavedRoute { hash, subset, cookie, .. } = *saved;
+        Route { endpoint, hash, subset, cookie, share, has_edits, ..Route::new(rule, id) }
+    }
+}
+
+impl Proxy {
+    /// Takes an exchange out of the table and of all lists that have it.
+    pub(super) fn uproot_exchange(
+        &mut self,
+        key: ExchangeKey,
+        companions: &Companions,
+        now: Time,
+    ) -> Option<StandingExchange> {
+        let stalled = self.exchanges.get(key).and_then(|it| self.exchanges.stalled_for(it, now));
+        let mut exchange = self.exchanges.table.remove(key)?;
+        exchange.let_go(
+            &mut self.listen.clients,
+            &mut self.exchanges.stalls,
+            &mut self.upstream.pools,
+        );
+        exchange.end_retries(&mut self.upstream.pools);
+        let upstream = exchange.upstream().map(|side| companions.side(side));
+        let is_detached = exchange.detached.is_some();
+        let downstream = (!is_detached).then(|| companions.side(exchange.downstream));
+        let detached = exchange.detached.clone();
+        let copies = exchange.copies.take();
+        let place = |copy: &ExchangeKey| companions.exchange_places.get(&copy.to_bits()).copied();
+        let copies = copies.iter().flatten().filter_map(place).collect();
+        exchange.end_copies(&mut self.cx);
+        self.cx.timers.remove(exchange.timer);
+        let cluster = exchange.route.as_ref().and_then(|route| route.cluster);
+        if let (Stage::Waiting { .. }, Some(cluster)) = (&exchange.stage, cluster) {
+            let exchanges = &self.exchanges;
+            let is_waiting = |key| exchanges.get(key).is_some();
+            self.upstream.pools.give_up(cluster, exchange.client, is_waiting);
+        }
+        self.listen.clients.remove(exchange.client, Part::Exchange);
+        Some(StandingExchange { exchange, downstream, upstream, detached, copies, stalled })
     }
 
     /// The downstream of a saved exchange, with its listener, chain and client; none if that is not there.
@@ -394,7 +443,7 @@ impl Proxy {
         let state = self.listen.listeners.get(listener);
         let listener = state.listener().seen_by(chain);
         let (snapshot, place) = state.pin();
-        let route = saved.route.map(|route| restore_route(&snapshot, &route));
+        let route = saved.route.map(|route| self.cx.restore_route(&snapshot, &route));
         let timer = self.cx.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
         let deadlines = restore_deadlines(&saved.deadlines, now);
         let (_, first) = deadlines.first();
@@ -614,50 +663,6 @@ fn restore_gathered(saved: SavedGathered, buffers: &mut Buffers) -> Box<Gathered
 fn restore_held(saved: &SavedHeld, buffers: &mut Buffers) -> Box<Held> {
     let (head, body) = (buffers.lease_with(&saved.head), buffers.lease_with(&saved.body));
     Box::new(Held { head, body, bytes_max: saved.bytes_max })
-}
-
-fn save_route(exchange: &Exchange, route: &Route) -> SavedRoute {
-    let rule = route.rule.and_then(|(table, place)| {
-        let table = exchange.snapshot.route_table(table)?;
-        let (condition, nth) = table.name_of(place as usize)?;
-        Some(SavedRule { table: table.name.to_string(), condition, nth: u32::try_from(nth).ok()? })
-    });
-    let cluster = exchange.cluster();
-    let endpoint = cluster
-        .zip(route.endpoint)
-        .and_then(|(cluster, place)| cluster.endpoints.get(place))
-        .map(|endpoint| Text::of_address(Some(&endpoint.address)).as_bytes().to_vec());
-    let Route { hash, subset, cookie, share, .. } = *route;
-    let cluster = cluster.map(|cluster| cluster.name.to_string());
-    SavedRoute { rule, cluster, endpoint, hash, subset, cookie, share }
-}
-
-fn restore_route(snapshot: &Pinned, saved: &SavedRoute) -> Route {
-    let found = saved.rule.as_ref().and_then(|saved| {
-        let mut tables = snapshot.route_tables.iter();
-        let (_, table) = tables.find(|(_, table)| *table.name == *saved.table)?;
-        let place = table.place_named(&saved.condition, saved.nth as usize)?;
-        Some((table, place))
-    });
-    let rule = found.and_then(|(table, place)| Some((table.id, u32::try_from(place).ok()?)));
-    let cluster = saved.cluster.as_ref().map(|name| {
-        snapshot
-            .clusters
-            .iter()
-            .find(|(_, cluster)| *cluster.name == **name)
-            .map(|(_, found)| found)
-    });
-    let endpoint = saved.endpoint.as_ref().zip(cluster.flatten()).and_then(|(address, cluster)| {
-        let is_same = |other: &Address| Text::of_address(Some(other)).as_bytes() == *address;
-        cluster.endpoints.iter().position(|endpoint| is_same(&endpoint.address))
-    });
-    let id = cluster.map(|found| found.map_or(ClusterId(GONE), |cluster| cluster.id));
-    let rules = found.and_then(|(table, place)| Some((table, table.rules.get(place)?)));
-    // The weights may be others now.
-    let share = rules.and_then(|(_, rule)| share_of(rule, id?, saved.share));
-    let has_edits = rules.is_some_and(|(table, rule)| edits_response(table, rule, share));
-    let SavedRoute { hash, subset, cookie, .. } = *saved;
-    Route { endpoint, hash, subset, cookie, share, has_edits, ..Route::new(rule, id) }
 }
 
 /// The place of a cluster among the weights of a rule: where it was, or else the first with this cluster.

@@ -18,6 +18,12 @@ pub(crate) struct Text {
     len: usize,
 }
 
+impl AsRef<[u8]> for Text {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
 impl Text {
     pub(crate) const EMPTY: Self = Self { bytes: [0; TEXT_BYTES_MAX], len: 0 };
 

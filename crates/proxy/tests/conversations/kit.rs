@@ -20,7 +20,7 @@ use config::checks::{CheckResult, CheckTask};
 use config::outlier::{Detector, Event, Happened};
 use config::snapshot::{Address, EndpointId};
 use proxy::filter::{Filter, Question};
-use proxy::save::RestoreError;
+use proxy::save::{RestoreError, Saved};
 use proxy::time::Time;
 use proxy::{
     ConnKey, ConnectFailure, ExchangeKey, Load, Op, PeerAddress, Proxy, SLICES_MAX, Settings,
@@ -864,7 +864,7 @@ impl<'s> Talk<'s> {
         let mut saved = Vec::new();
         for place in 0..self.peers.len() {
             let Some(key) = self.peers[place].key else { continue };
-            if let Some(group) = self.proxy.save(key, self.now) {
+            if let Some(group) = self.save_in_parts(key) {
                 let places: Vec<_> = group.connections.iter().map(|key| self.place(*key)).collect();
                 saved.push((group.bytes, places));
             }
@@ -890,12 +890,26 @@ impl<'s> Talk<'s> {
         self.proxy = proxy;
         self.counts.push(counts);
         for (bytes, places) in saved {
-            let keys = self.proxy.restore(&bytes, self.now).expect("what was saved");
-            for (place, key) in places.iter().zip(&keys) {
+            let mut arriving = self.proxy.begin_restore(&bytes).expect("what was saved");
+            while !arriving.is_placed() {
+                let part = self.proxy.restore_part(&mut arriving, &bytes, 1, self.now);
+                part.expect("what was saved");
+            }
+            let keys = arriving.keys();
+            for (place, key) in places.iter().zip(keys) {
                 self.peers[*place].key = Some(*key);
             }
-            self.proxy.on_restored(&keys, self.now);
+            self.proxy.on_restored(keys, self.now);
         }
+    }
+
+    /// Writes a group down as a large one is: in many steps.
+    fn save_in_parts(&mut self, key: ConnKey) -> Option<Saved> {
+        let mut standing = self.proxy.uproot(key, usize::MAX, self.now).ok()?;
+        while !standing.is_written() {
+            self.proxy.write_standing(&mut standing, 1);
+        }
+        Some(self.proxy.finish_standing(standing))
     }
 
     fn place(&self, key: ConnKey) -> usize {

@@ -7,7 +7,7 @@
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use proxy::ConnKey;
-use worker::{Message, Moving, Origin, Take, Taken};
+use worker::{Give, Given, Message, Moving, Origin, Take, Taken, Wanted};
 
 use super::Simulation;
 use crate::world::SimSocket;
@@ -22,6 +22,8 @@ pub(super) struct Move {
 
 #[derive(Debug)]
 enum Awaits {
+    /// A large group leaves in several turns.
+    Given(Receiver<Given<SimSocket>>),
     Taken(Receiver<Taken<SimSocket>>),
     /// Where it came from has to take it.
     TakenBack(Receiver<Taken<SimSocket>>),
@@ -48,10 +50,24 @@ impl Simulation {
         if latest != Some(thread.worker.proxy().snapshot().version) {
             return;
         }
-        let Some(moving) = self.take_out(from, key) else { return };
-        let awaits = self.take(to, moving);
-        let awaits = awaits.map_or_else(|back| self.take_back(from, back), Awaits::Taken);
-        self.moves.push(Move { from, to, awaits });
+        let Some(given) = self.begin_to_give(from, key) else { return };
+        let first = self.go_on_with(Move { from, to, awaits: Awaits::Given(given) });
+        self.moves.extend(first);
+    }
+
+    /// Has a worker give a connection away, with all that belongs to it.
+    fn begin_to_give(&mut self, from: usize, key: ConnKey) -> Option<Receiver<Given<SimSocket>>> {
+        let worker = &mut self.threads.get_mut(from)?.as_mut()?.worker;
+        if worker.is_moving() {
+            return None;
+        }
+        let (reply, given) = channel();
+        let wanted = Wanted::One { connection: key, connections_max: usize::MAX };
+        worker.give(Give { wanted, reply });
+        // What waited for its room may have begun to connect.
+        self.give_keys(from);
+        self.read_reports();
+        Some(given)
     }
 
     fn take_out(&mut self, from: usize, key: ConnKey) -> Option<Moving<SimSocket>> {
@@ -77,6 +93,16 @@ impl Simulation {
         let Move { from, to, awaits } = under_way;
         let on = |awaits| Some(Move { from, to, awaits });
         match awaits {
+            Awaits::Given(answer) => match answer.try_recv() {
+                Ok(Given { mut groups, .. }) => {
+                    let moving = groups.pop()?;
+                    self.uprooted += 1;
+                    let taken = self.take(to, moving);
+                    on(taken.map_or_else(|back| self.take_back(from, back), Awaits::Taken))
+                }
+                Err(TryRecvError::Empty) => on(Awaits::Given(answer)),
+                Err(TryRecvError::Disconnected) => self.lost(from),
+            },
             Awaits::Taken(answer) => match answer.try_recv() {
                 Ok(Taken { result: Ok(_), .. }) => {
                     self.moved += 1;

@@ -111,7 +111,7 @@ mod tests {
     fn given(worker: u32, groups: &[&[u8]]) -> Given<Socket> {
         let moving = |bytes: &&[u8]| Moving { bytes: bytes.to_vec().into(), sockets: Vec::new() };
         let groups = groups.iter().map(moving).collect();
-        Given { worker, groups, next: None, pending: 0, staying: 0, kept: None }
+        Given { worker, groups, next: None, pending: 0, staying: 0, too_large: 0, kept: None }
     }
 
     #[test]

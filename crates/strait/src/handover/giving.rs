@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use ::handover::{
-    Deadlines, Failure, GivenGroup, Giver, GiverAction, Left, Message, PeerLife, Phase, Purpose,
-    SocketKey, UpgradeRequest,
+    Deadlines, Failure, GROUP_SOCKETS_MAX, GivenGroup, Giver, GiverAction, Left, Message, PeerLife,
+    Phase, Purpose, SocketKey, UpgradeRequest,
 };
 use config::snapshot::HandoverOptions;
 use control::{Begun, HandoverNews, HandoverResult, HandoverStep, Summary};
@@ -39,6 +39,9 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Between two reports of counters to the new process, while this one has connections left.
 pub(super) const UPDATE_INTERVAL: u64 = 100_000_000;
+
+/// Why connections stay that too many others belong to.
+const TOO_LARGE: &str = "more connections belong together than move at once";
 
 /// How long who connects may take to say what it wants.
 const HELLO_TIMEOUT: u64 = 2_000_000_000;
@@ -318,6 +321,8 @@ impl Giving {
             group_next: 0,
             cursors: Cursors::new(self.contacts.count()),
             pending: 0,
+            too_large: 0,
+            too_large_before: 0,
             left: Vec::new(),
             moved: 0,
             is_accepting: true,
@@ -375,6 +380,9 @@ struct Attempt<'g> {
     cursors: Cursors,
     /// Connections that could not move in this round.
     pending: u32,
+    /// Connections that do not move since too many others belong to them: those of this round, and of the last.
+    too_large: u32,
+    too_large_before: u32,
     left: Vec<Left>,
     /// Groups that the other process has.
     moved: u64,
@@ -596,6 +604,7 @@ impl Attempt<'_> {
         let pending = std::mem::take(&mut self.pending);
         if groups.is_empty() {
             self.cursors.begin_again(is_probe);
+            self.too_large_before = std::mem::take(&mut self.too_large);
         } else {
             self.pending = pending;
         }
@@ -638,7 +647,8 @@ impl Attempt<'_> {
             }
             room -= share;
             let only_idle = self.cursors.only_idle;
-            let wanted = Wanted::From { first, groups_max: share, only_idle };
+            let connections_max = GROUP_SOCKETS_MAX as usize;
+            let wanted = Wanted::From { first, groups_max: share, connections_max, only_idle };
             asked.ask(worker, wanted, &self.giving.contacts)?;
             was_asked = true;
         }
@@ -654,6 +664,7 @@ impl Attempt<'_> {
             *next = given.next;
         }
         self.pending += given.pending;
+        self.too_large += given.too_large;
         for moving in given.groups {
             let group = self.group_next;
             self.group_next += 1;
@@ -695,6 +706,7 @@ impl Attempt<'_> {
         let former = self.giving.contacts.former();
         former.send(&Message::Succeeded);
         former.leave();
+        Left::add(&mut self.left, TOO_LARGE, self.too_large_before);
         self.count();
         self.step(HandoverStep::Committed(pid));
         let ms = now().saturating_sub(self.began) / 1_000_000;

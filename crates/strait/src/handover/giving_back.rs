@@ -153,7 +153,8 @@ pub(crate) fn watch(contacts: &Contacts, path: &Path, probation: Duration) {
 fn silent_worker(contacts: &Contacts) -> Option<usize> {
     (0..contacts.count()).find(|worker| {
         let (reply, answer) = channel();
-        let wanted = Wanted::From { first: u32::MAX, groups_max: 0, only_idle: true };
+        let wanted =
+            Wanted::From { first: u32::MAX, groups_max: 0, connections_max: 0, only_idle: true };
         let nothing = Mail::Give(Give { wanted, reply });
         contacts.post(*worker, nothing).is_err() || answer.recv_timeout(WORKER_TIMEOUT).is_err()
     })

@@ -430,7 +430,8 @@ impl Taking {
 fn are_running(contacts: &Contacts) -> bool {
     let (reply, answers) = channel();
     for worker in 0..contacts.count() {
-        let wanted = Wanted::From { first: u32::MAX, groups_max: 0, only_idle: true };
+        let wanted =
+            Wanted::From { first: u32::MAX, groups_max: 0, connections_max: 0, only_idle: true };
         let nothing = Give { wanted, reply: reply.clone() };
         if contacts.post(worker, Mail::Give(nothing)).is_err() {
             return false;

@@ -133,6 +133,30 @@ fn a_connection_of_http2_moves_with_its_open_streams() {
 }
 
 #[test]
+fn a_group_of_many_connections_moves_over_several_turns() {
+    const STREAMS: u32 = 90;
+    let service = Service::start("one");
+    let strait = Strait::run(&forward_to(service.address));
+    let mut client = Http2::connect(strait.listener);
+    let streams = || (0..STREAMS).map(|n| 2 * n + 1);
+    streams().for_each(|stream| client.ask(stream, "/gate"));
+    until("a connection to the service for each stream", || {
+        let cluster = strait.admin_json("/clusters")["clusters"][0].clone();
+        (cluster["connections"]["active"] == STREAMS).then_some(())
+    });
+    let mut other = Client::connect(strait.listener);
+    for _ in 0..4 {
+        assert_eq!(move_over(&strait, client.address), u64::from(STREAMS) + 1);
+        assert_eq!(other.get("/").status, 200);
+    }
+    service.open_gate();
+    for stream in streams() {
+        assert!(client.wait_for(stream).contains("GET /gate"), "{stream}");
+    }
+    assert_eq!(strait.metric("strait_exchanges_finished_total"), f64::from(STREAMS) + 4.0);
+}
+
+#[test]
 fn a_connection_of_tls_moves_with_its_keys() {
     let service = Service::start("one");
     let plain = forward_to(service.address);

@@ -16,7 +16,7 @@ const ENDED_AT_ONCE_MAX: usize = 1_024;
 impl Proxy {
     /// Looks for connections that are over their age. Called every second.
     pub fn end_aged(&mut self, now: Time) {
-        if !self.cx.snapshot.listener_bounds.has_connection_age {
+        if !self.cx.snapshot.listener_bounds.has_connection_age || self.cx.is_placing {
             return;
         }
         let mut due = Vec::new();

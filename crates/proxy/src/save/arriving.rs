@@ -1,0 +1,212 @@
+//! A group on its way in: its bytes are read, then its connections are placed, then its exchanges, in as many steps as it
+//! takes.
+//!
+//! Its connections stand still until all of it is here: they have no events, since their sockets are not watched. Timers of
+//! connections, and what looks at all of them, wait meanwhile (`Cx::is_placing`).
+
+use std::time::Duration;
+use std::vec::IntoIter;
+
+use serde::de::DeserializeOwned;
+
+use super::exchanges::SavedExchange;
+use super::{Group, RestoreError, SavedEnd, VERSION};
+use crate::connection::connections::Connections;
+use crate::cx::Cx;
+use crate::keys::{ConnKey, ExchangeKey};
+use crate::ops::Op;
+use crate::proxy::Proxy;
+use crate::tools::time::Time;
+
+/// A group that is being taken up. No configuration may be taken up in between.
+#[derive(Debug)]
+pub struct Arriving {
+    state: State,
+    /// Bytes that were read.
+    read: usize,
+    keys: Vec<ConnKey>,
+    exchanges: Vec<Option<ExchangeKey>>,
+    copies: Vec<Vec<u32>>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Entries are read: so many are to come of those that are being read.
+    Reading {
+        group: Group,
+        ends: usize,
+        exchanges: Option<usize>,
+    },
+    Placing {
+        ends: IntoIter<SavedEnd>,
+        exchanges: IntoIter<SavedExchange>,
+    },
+    Placed,
+}
+
+impl Arriving {
+    /// The connections that were placed so far, in the order of [`super::Saved::connections`].
+    #[must_use]
+    pub fn keys(&self) -> &[ConnKey] {
+        &self.keys
+    }
+
+    /// Whether all of it is there.
+    #[must_use]
+    pub const fn is_placed(&self) -> bool {
+        matches!(self.state, State::Placed)
+    }
+
+    /// Whether connections of it are in the worker's tables.
+    #[must_use]
+    pub const fn is_begun(&self) -> bool {
+        !matches!(self.state, State::Reading { .. })
+    }
+
+    fn read<T: DeserializeOwned>(&mut self, bytes: &[u8]) -> Result<T, RestoreError> {
+        let left = bytes.get(self.read..).ok_or(RestoreError::Damaged)?;
+        let (value, behind) = postcard::take_from_bytes(left).map_err(|_| RestoreError::Damaged)?;
+        self.read = bytes.len() - behind.len();
+        Ok(value)
+    }
+
+    fn count(&mut self, bytes: &[u8]) -> Result<usize, RestoreError> {
+        let count: usize = self.read(bytes)?;
+        // Each takes a byte at least.
+        if count > bytes.len() - self.read { Err(RestoreError::Damaged) } else { Ok(count) }
+    }
+}
+
+impl Proxy {
+    /// Begins to take up what [`Proxy::save`] wrote.
+    ///
+    /// # Errors
+    ///
+    /// It is not that.
+    pub fn begin_restore(&self, bytes: &[u8]) -> Result<Arriving, RestoreError> {
+        let (version, _) = bytes.split_first_chunk().ok_or(RestoreError::Damaged)?;
+        let version = u16::from_be_bytes(*version);
+        if version != VERSION {
+            return Err(RestoreError::Version(version));
+        }
+        let mut arriving = Arriving {
+            state: State::Placed,
+            read: size_of_val(&version),
+            keys: Vec::new(),
+            exchanges: Vec::new(),
+            copies: Vec::new(),
+        };
+        let ends = arriving.count(bytes)?;
+        arriving.state = State::Reading { group: Group::default(), ends, exchanges: None };
+        Ok(arriving)
+    }
+
+    /// Goes on with so many connections or exchanges, at most. `bytes` are those that it began with.
+    ///
+    /// # Errors
+    ///
+    /// [`RestoreError`]; nothing was taken up then.
+    pub fn restore_part(
+        &mut self,
+        arriving: &mut Arriving,
+        bytes: &[u8],
+        entries_max: usize,
+        now: Time,
+    ) -> Result<(), RestoreError> {
+        for _ in 0..entries_max {
+            arriving.state = match std::mem::replace(&mut arriving.state, State::Placed) {
+                State::Reading { group, ends, exchanges } => {
+                    self.read_entry(arriving, bytes, group, ends, exchanges)?
+                }
+                State::Placing { ends, exchanges } => {
+                    self.place_entry(arriving, ends, exchanges, now)?
+                }
+                State::Placed => break,
+            };
+        }
+        self.settle(now);
+        Ok(())
+    }
+
+    fn read_entry(
+        &self,
+        arriving: &mut Arriving,
+        bytes: &[u8],
+        mut group: Group,
+        ends: usize,
+        exchanges: Option<usize>,
+    ) -> Result<State, RestoreError> {
+        if ends > 0 {
+            group.connections.push(arriving.read(bytes)?);
+            return Ok(State::Reading { group, ends: ends - 1, exchanges });
+        }
+        let left = match exchanges {
+            Some(left) => left,
+            None => arriving.count(bytes)?,
+        };
+        if let Some(left) = left.checked_sub(1) {
+            group.exchanges.push(arriving.read(bytes)?);
+            return Ok(State::Reading { group, ends, exchanges: Some(left) });
+        }
+        self.listen.check(&group, &self.cx)?;
+        let (ends, exchanges) = (group.connections.into_iter(), group.exchanges.into_iter());
+        Ok(State::Placing { ends, exchanges })
+    }
+
+    fn place_entry(
+        &mut self,
+        arriving: &mut Arriving,
+        mut ends: IntoIter<SavedEnd>,
+        mut exchanges: IntoIter<SavedExchange>,
+        now: Time,
+    ) -> Result<State, RestoreError> {
+        self.cx.is_placing = true;
+        if let Some(end) = ends.next() {
+            arriving.keys.push(match end {
+                SavedEnd::Downstream(saved) => self.connections.restore_downstream(
+                    saved,
+                    now,
+                    &mut self.listen,
+                    &mut self.cx,
+                )?,
+                SavedEnd::Upstream(saved) => self.upstream.restore_upstream(
+                    saved,
+                    now,
+                    &mut self.connections,
+                    &self.listen,
+                    &mut self.cx,
+                ),
+            });
+        } else if let Some(mut saved) = exchanges.next() {
+            arriving.copies.push(std::mem::take(&mut saved.copies));
+            arriving.exchanges.push(self.restore_exchange(saved, &arriving.keys, now));
+        } else {
+            self.exchanges.join_copies(&arriving.exchanges, &arriving.copies, &mut self.cx);
+            let keys = arriving.keys.iter();
+            keys.for_each(|key| self.upstream.on_spare_restored(*key, &self.connections));
+            self.cx.is_placing = false;
+            return Ok(State::Placed);
+        }
+        Ok(State::Placing { ends, exchanges })
+    }
+
+    /// Has the worker try what may be possible on restored connections, whose sockets are registered.
+    pub(super) fn try_restored(&mut self, keys: &[ConnKey]) {
+        for key in keys {
+            self.cx.ops.push_back(Op::Send(*key));
+            self.cx.ops.push_back(Op::Read(*key));
+        }
+    }
+}
+
+/// How long a deadline waits that came before all of a group was here.
+const POSTPONED: Duration = Duration::from_millis(10);
+
+impl Connections {
+    /// Leaves a connection's deadline to a time when all of its group is here.
+    pub(crate) fn postpone(&self, key: ConnKey, now: Time, cx: &mut Cx) {
+        if let Some(connection) = self.get(key) {
+            cx.timers.arm(connection.timer, now + POSTPONED);
+        }
+    }
+}
