@@ -29,6 +29,7 @@ mod rewrites;
 mod routes;
 mod runtime;
 mod subsets;
+mod tables;
 mod targets;
 mod tls;
 pub(crate) mod tunnels;

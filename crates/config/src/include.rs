@@ -12,6 +12,7 @@ use crate::findings::{Findings, Path, Position, Problem};
 use crate::map::Map;
 use crate::outside::Outside;
 use crate::tree::{self, Entry, Node, Value};
+use crate::wildcard::is_pattern;
 
 /// Files that a configuration may consist of.
 const FILES_MAX: usize = 1_000;
@@ -26,51 +27,6 @@ const KEY: &str = "include";
 
 /// What stands in an included file without anything.
 const EMPTY_HINT: &str = "write `clusters:`, for instance, or remove the file";
-
-/// Whether the name of a file fits a pattern, in which `*` stands for any characters and `?` for one. Names that begin with a
-/// dot fit only patterns that do.
-#[must_use]
-pub fn fits(pattern: &str, name: &str) -> bool {
-    if name.starts_with('.') && !pattern.starts_with('.') {
-        return false;
-    }
-    let (pattern, name): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), name.chars().collect());
-    // The last `*`, and the place in the name up to which it stands for something.
-    let (mut p, mut n, mut star) = (0, 0, None);
-    while n < name.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                star = Some((p, n));
-                p += 1;
-            }
-            Some(c) if *c == '?' || name.get(n) == Some(c) => {
-                (p, n) = (p + 1, n + 1);
-            }
-            _ => match star {
-                Some((at, from)) => {
-                    star = Some((at, from + 1));
-                    (p, n) = (at + 1, from + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern.iter().skip(p).all(|c| *c == '*')
-}
-
-/// [`fits`], for the last parts of two paths.
-#[must_use]
-pub fn fits_path(pattern: &FilePath, path: &FilePath) -> bool {
-    let name = |path: &FilePath| path.file_name().map(|name| name.to_string_lossy().into_owned());
-    name(pattern).zip(name(path)).is_some_and(|(pattern, name)| fits(&pattern, &name))
-}
-
-/// Whether a path names the files that fit its last part.
-#[must_use]
-pub fn is_pattern(path: &FilePath) -> bool {
-    path.file_name().is_some_and(|name| name.as_encoded_bytes().iter().any(|b| b"*?".contains(b)))
-}
 
 /// Puts the files that `root` includes behind what it has, and takes its `include` out.
 pub(crate) fn resolve(root: &mut Node, outside: &dyn Outside, findings: &mut Findings<'_>) {
@@ -254,33 +210,6 @@ fn add_section(known: &mut Entry, section: Entry, findings: &mut Findings<'_>) {
             let rule = "this section stands in one file alone";
             let problem = Problem::new(rule, format!("{line} has it already; put them together"));
             findings.key_error(section.key_at, Path::Key(&Path::Root, &section.key), problem);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_fit_patterns_as_in_a_shell() {
-        for (pattern, name, is_fitting) in [
-            ("*.yaml", "a.yaml", true),
-            ("*.yaml", ".a.yaml", false),
-            (".*.yaml", ".a.yaml", true),
-            ("*.yaml", "a.yaml.old", false),
-            ("*.yaml", ".yaml", false),
-            ("*", "a", true),
-            ("a*b*c", "axxbyyc", true),
-            ("a*b*c", "axxbyy", false),
-            ("a*bc", "abcbc", true),
-            ("?.yaml", "é.yaml", true),
-            ("?.yaml", "ab.yaml", false),
-            ("a", "a", true),
-            ("a", "b", false),
-            ("**", "", true),
-        ] {
-            assert_eq!(fits(pattern, name), is_fitting, "{pattern} {name}");
         }
     }
 }

@@ -48,7 +48,7 @@ pub mod hash_table;
 pub mod health;
 pub mod hosts;
 mod ids;
-pub mod include;
+mod include;
 mod load;
 mod map;
 pub mod matching;
@@ -79,6 +79,7 @@ mod unchanged;
 pub mod units;
 mod variables;
 pub mod view;
+pub mod wildcard;
 mod xxhash;
 
 pub use agreed::{Agreed, AgreedKind, agreed};

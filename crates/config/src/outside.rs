@@ -30,7 +30,7 @@ pub trait Outside {
         self.read(path)
     }
 
-    /// The files whose names fit the last part of `pattern` ([`crate::include::fits`]), as paths in the form of `pattern` and in the
+    /// The files whose names fit the last part of `pattern` ([`crate::wildcard::fits`]), as paths in the form of `pattern` and in the
     /// order of their names.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ impl Outside for Memory {
 
     fn list(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
         let is_meant = |path: &&PathBuf| {
-            path.parent() == pattern.parent() && crate::include::fits_path(pattern, path)
+            path.parent() == pattern.parent() && crate::wildcard::fits_path(pattern, path)
         };
         Ok(self.files.keys().filter(is_meant).cloned().collect())
     }

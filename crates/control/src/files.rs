@@ -295,7 +295,7 @@ fn list(pattern: &Path) -> io::Result<Vec<OsString>> {
     let folder = pattern.parent().filter(|it| !it.as_os_str().is_empty());
     let entries = std::fs::read_dir(folder.unwrap_or_else(|| Path::new(".")))?;
     let names: io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.file_name())).collect();
-    let is_meant = |name: &OsString| config::include::fits_path(pattern, Path::new(name));
+    let is_meant = |name: &OsString| config::wildcard::fits_path(pattern, Path::new(name));
     let mut names: Vec<_> = names?.into_iter().filter(is_meant).collect();
     names.sort_unstable();
     Ok(names)

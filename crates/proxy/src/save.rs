@@ -10,8 +10,11 @@
 //! ([`Standing`], [`Arriving`]), so that a large one does not hold up others.
 
 mod arriving;
+mod codecs;
 mod connections;
 mod exchanges;
+mod records;
+mod routes;
 mod standing;
 
 use std::collections::BTreeMap;

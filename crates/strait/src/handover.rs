@@ -9,6 +9,7 @@ pub(crate) mod giving_back;
 mod groups;
 mod leaving;
 mod line;
+pub(crate) mod start_command;
 pub(crate) mod taking;
 pub(crate) mod upgrade;
 

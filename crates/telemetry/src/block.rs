@@ -8,13 +8,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::counters::connection::{ConnectionCounters, ConnectionEnds};
+use crate::counters::endpoint::EndpointBlock;
+use crate::counters::exchange::{ExchangeCounters, ExchangeTimes, RuleBlock};
+use crate::counters::tls::{TlsCounters, TlsTimes};
+use crate::counters::upstream::{ClusterBlock, UpstreamEnds};
+use crate::counters::worker::{LogRecordCounters, WorkerLevels};
 use crate::events::LabelId;
-use crate::metrics::connection::{ConnectionCounters, ConnectionEnds};
-use crate::metrics::endpoint::EndpointBlock;
-use crate::metrics::exchange::{ExchangeCounters, ExchangeTimes, RuleBlock};
-use crate::metrics::tls::{TlsCounters, TlsTimes};
-use crate::metrics::upstream::{ClusterBlock, UpstreamEnds};
-use crate::metrics::worker::{LogRecordCounters, WorkerLevels};
 
 /// Slots of listeners, route tables and clusters that are counted; those beyond are not. Slots are
 /// dense, so this bounds the table that finds the blocks.

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::block::Announced;
+use crate::counters::endpoint::EndpointTotals;
 use crate::emitter::CounterSource;
 use crate::events::{
     AccessLogWriteFailed, CertificateInUse, CheckCounted, ConfigAccepted, ConfigRejected,
@@ -17,7 +18,6 @@ use crate::events::{
 };
 use crate::former::Former;
 use crate::metrics::config::ControlCounters;
-use crate::metrics::endpoint::EndpointTotals;
 use crate::names::{EndpointName, Names, RouteNames};
 use crate::readings::{Blocks, Moved, Readings};
 use crate::totals::{ClusterTotals, ListenerTotals, SourceTotals};

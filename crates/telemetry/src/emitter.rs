@@ -9,6 +9,9 @@ use std::sync::Arc;
 
 use crate::block::{Announced, Announcer, Blocks, ListenerBlock, WorkerBlock};
 use crate::cause::Cause;
+use crate::counters::endpoint::EndpointBlock;
+use crate::counters::exchange::{RULES_PER_BLOCK, RuleBlock};
+use crate::counters::upstream::ClusterBlock;
 use crate::debug_lines::{DebugLines, DebugSource};
 use crate::events::{
     ClusterGauges, ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened,
@@ -19,9 +22,6 @@ use crate::events::{
 };
 use crate::failures::FailureCounts;
 use crate::log_record::{self, Audience, LOG_RECORD_BYTES_MAX};
-use crate::metrics::endpoint::EndpointBlock;
-use crate::metrics::exchange::{RULES_PER_BLOCK, RuleBlock};
-use crate::metrics::upstream::ClusterBlock;
 
 /// Bytes of records that wait for the log reader, a worker, by default: some 3,000
 /// records, which a worker at full speed makes in 40 ms.

@@ -9,21 +9,21 @@ use std::fmt::Write as _;
 
 use crate::block::{ListenerBlock, WorkerBlock};
 use crate::cause::Cause;
-use crate::cell::{CauseCounters, CauseSet, Counter};
+use crate::cell::Counter;
+use crate::counters::CauseTotals;
+use crate::counters::endpoint::EndpointTotals;
+use crate::counters::upstream::ClusterBlock;
 use crate::histogram::{Histogram, HistogramTotals};
 use crate::process::ProcessFacts;
 
 pub(crate) mod config;
-pub(crate) mod connection;
-pub(crate) mod endpoint;
-pub(crate) mod exchange;
-mod grpc;
+mod connection;
+mod exchange;
 mod health;
 mod process;
-pub(crate) mod status;
-pub(crate) mod tls;
-pub(crate) mod upstream;
-pub(crate) mod worker;
+mod tls;
+mod upstream;
+mod worker;
 
 /// Metrics with one name.
 pub(crate) struct Family {
@@ -161,11 +161,11 @@ pub(crate) const RULES_MAX: usize = 1_000;
 pub(crate) struct View<'a> {
     pub(crate) workers: Vec<(String, &'a WorkerBlock)>,
     pub(crate) listeners: BTreeMap<&'a str, Vec<&'a ListenerBlock>>,
-    pub(crate) clusters: BTreeMap<&'a str, Vec<&'a upstream::ClusterBlock>>,
+    pub(crate) clusters: BTreeMap<&'a str, Vec<&'a ClusterBlock>>,
     /// Route, rule, requests.
     pub(crate) rules: Vec<(&'a str, String, u64)>,
     /// Cluster, address, counts.
-    pub(crate) endpoints: Vec<(&'a str, &'a str, endpoint::EndpointTotals)>,
+    pub(crate) endpoints: Vec<(&'a str, &'a str, EndpointTotals)>,
     /// Endpoints beyond these.
     pub(crate) endpoints_left_out: u64,
     pub(crate) control: &'a config::ControlCounters,
@@ -176,7 +176,7 @@ pub(crate) struct View<'a> {
 
 impl View<'_> {
     /// The clusters whose histograms are reported.
-    fn clusters_with_times(&self) -> impl Iterator<Item = (&&str, &Vec<&upstream::ClusterBlock>)> {
+    fn clusters_with_times(&self) -> impl Iterator<Item = (&&str, &Vec<&ClusterBlock>)> {
         let are_few = self.clusters.len() <= CLUSTERS_MAX;
         self.clusters.iter().filter(move |(_, blocks)| are_few || !blocks.is_empty())
     }
@@ -218,19 +218,6 @@ impl View<'_> {
             times.add(histogram);
         }
         times
-    }
-}
-
-/// A counter for every cause.
-#[derive(Debug, Default)]
-pub(crate) struct CauseTotals(CauseCounters<ALL_CAUSES>);
-
-const ALL_CAUSES: usize = Cause::ALL.len() + 1;
-static CAUSES: CauseSet<ALL_CAUSES> = CauseSet::new(Cause::ALL);
-
-impl CauseTotals {
-    pub(crate) fn increment(&self, cause: Cause) {
-        self.0.increment(&CAUSES, cause);
     }
 }
 

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::block::{ListenerBlock, WorkerBlock};
+use crate::counters::endpoint::{EndpointBlock, EndpointTotals};
+use crate::counters::exchange::RuleBlock;
+use crate::counters::upstream::ClusterBlock;
 use crate::events::LabelId;
 use crate::exposition::{Glob, PrometheusText, StatsText};
 use crate::former::Former;
 use crate::metrics::config::ControlCounters;
-use crate::metrics::endpoint::{EndpointBlock, EndpointTotals};
-use crate::metrics::exchange::RuleBlock;
-use crate::metrics::upstream::ClusterBlock;
 use crate::metrics::{RULES_MAX, View, families};
 use crate::names::{EndpointName, Names};
 use crate::process::ProcessFacts;

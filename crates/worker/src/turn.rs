@@ -8,6 +8,9 @@
 //! the next. So do TLS handshakes beyond the first few: new clients wait for their cost, and
 //! clients that are being served do not.
 
+mod listening;
+mod reading;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -15,30 +18,19 @@ use std::time::Duration;
 
 use config::snapshot::ListenerId;
 use proxy::time::Time;
-use proxy::{ConnKey, ConnectFailure, Op, Passthrough, PeerAddress, Proxy, SLICES_MAX};
+use proxy::{ConnKey, ConnectFailure, Op, Proxy, SLICES_MAX};
 use telemetry::cause::Cause;
 
+use self::listening::ACCEPTS_MAX;
+use self::reading::SPLICE_BYTES;
 use crate::mailbox::{Mailbox, Message, ReportBody};
 use crate::moving::UnderWay;
 use crate::sockets::{Flags, Sockets};
-use crate::world::{AcceptError, ConnectError, ConnectState, Event, Ready, Spliced, World};
-
-/// Bytes of one read.
-const READ_BYTES: usize = 64 << 10;
-
-/// Bytes that are spliced at a time. Those that the other side does not take have to be buffered
-/// for it.
-const SPLICE_BYTES: usize = 256 << 10;
+use crate::world::{ConnectError, ConnectState, Event, Ready, World};
 
 /// Events of connections after which what the proxy asks for is done: more at a time crowd the
 /// bytes out of the cache again (bench/README.md, scenario h1).
 const EVENTS_TOGETHER: usize = 32;
-
-/// Connections accepted from one listener in a turn: a burst must not starve what is open.
-const ACCEPTS_MAX: usize = 64;
-
-/// Pause of accepting after running out of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How often memory is given back, clocks are compared and gauges are reported.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -323,154 +315,6 @@ impl<W: World> Worker<W> {
         }
     }
 
-    fn read(&mut self, key: ConnKey) {
-        let is_bulk = self.sockets.get(key).is_some_and(|(_, flags)| flags.has(Flags::BULK));
-        if !is_bulk || !self.splice(key) {
-            self.receive(key);
-        }
-    }
-
-    fn receive(&mut self, key: ConnKey) {
-        // The end of a body is read with what comes behind it, rather than apart.
-        let passing = self.proxy.passthrough(key).filter(|way| way.bytes_max >= READ_BYTES);
-        let bytes_max = match passing {
-            Some(_) => READ_BYTES,
-            None => self.proxy.read_bytes_max(key).min(READ_BYTES),
-        };
-        let Some((socket, flags)) = self.sockets.get(key) else { return };
-        if bytes_max == 0 {
-            if flags.has(Flags::CLOSED) {
-                let now = self.now;
-                self.proxy.on_hangup(key, now);
-            } else if self.proxy.is_handshake_held(key) && !flags.has(Flags::QUEUED) {
-                flags.set(Flags::QUEUED);
-                self.again.push(key);
-            }
-            return;
-        }
-        let Some(buffer) = self.scratch.get_mut(..bytes_max) else { return };
-        match self.world.recv(socket, buffer) {
-            Ok(0) => self.on_read_end(key),
-            Ok(n) => {
-                if n < bytes_max && !flags.has(Flags::ENDING) {
-                    flags.clear(Flags::READABLE);
-                } else if !flags.has(Flags::QUEUED) {
-                    flags.set(Flags::QUEUED);
-                    self.again.push(key);
-                }
-                if n >= W::SPLICE_BYTES_MIN {
-                    flags.set(Flags::BULK);
-                }
-                let now = if self.settings.stage_times { self.world.now() } else { self.now };
-                match passing {
-                    Some(Passthrough { to, .. }) => self.pass(key, to, n, now),
-                    None => {
-                        let bytes = self.scratch.get_mut(..n).unwrap_or_default();
-                        self.proxy.on_received(key, bytes, now);
-                    }
-                }
-            }
-            Err(error) => self.on_read_failed(key, &error),
-        }
-    }
-
-    fn on_read_end(&mut self, key: ConnKey) {
-        let now = self.stamp();
-        if let Some((_, flags)) = self.sockets.get(key) {
-            flags.clear(Flags::READABLE);
-        }
-        self.proxy.on_read_closed(key, now);
-    }
-
-    fn on_read_failed(&mut self, key: ConnKey, error: &io::Error) {
-        if let Some((_, flags)) = self.sockets.get(key) {
-            flags.clear(Flags::READABLE);
-        }
-        if error.kind() != io::ErrorKind::WouldBlock {
-            let now = self.stamp();
-            self.proxy.on_broken(key, ::io::errno_name(error), now);
-        }
-    }
-
-    /// Sends bytes of a passthrough on at once, from the read buffer.
-    fn pass(&mut self, key: ConnKey, to: ConnKey, n: usize, began: Time) {
-        let bytes = self.scratch.get(..n).unwrap_or_default();
-        let mut sent = 0;
-        if let Some((target, flags)) = self.sockets.get(to)
-            && flags.has(Flags::WRITABLE)
-        {
-            match self.world.send(target, &[IoSlice::new(bytes)]) {
-                Ok(taken) => sent = taken,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    flags.clear(Flags::WRITABLE);
-                }
-                // The next send reports why.
-                Err(_) => {}
-            }
-            if 0 < sent && sent < n {
-                flags.clear(Flags::WRITABLE);
-            }
-        }
-        let now = self.stamp();
-        let rest = self.scratch.get(sent..n).unwrap_or_default();
-        self.proxy.on_passed_through((key, to), sent, rest, (began, now));
-    }
-
-    /// Splices what arrived on a connection; returns false if that is not possible.
-    fn splice(&mut self, key: ConnKey) -> bool {
-        let began = self.stamp();
-        let Some(Passthrough { to, bytes_max }) = self.proxy.passthrough(key) else { return false };
-        let Some((from, _)) = self.sockets.peek(key) else { return false };
-        let Some((target, to_flags)) = self.sockets.peek(to) else { return false };
-        if !to_flags.has(Flags::WRITABLE) {
-            return false;
-        }
-        let rest = &mut self.scratch;
-        let Some(rest) = rest.get_mut(..bytes_max.min(SPLICE_BYTES)) else { return false };
-        let result = self.world.splice(from, target, rest);
-        let Some((_, flags)) = self.sockets.get(key) else { return false };
-        match result {
-            Ok(Spliced { received: 0, .. }) => self.on_read_end(key),
-            Ok(Spliced { received, sent }) => {
-                // How many come says nothing about how many are left: a pipe has room for a number
-                // of packets.
-                if received < W::SPLICE_BYTES_MIN || sent < received {
-                    flags.clear(Flags::BULK);
-                }
-                if !flags.has(Flags::QUEUED) {
-                    flags.set(Flags::QUEUED);
-                    self.again.push(key);
-                }
-                let now = self.stamp();
-                let rest = self.scratch.get(..received - sent).unwrap_or_default();
-                self.proxy.on_passed_through((key, to), sent, rest, (began, now));
-            }
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                flags.clear(Flags::BULK);
-                return false;
-            }
-            // The kernel reports an error once.
-            Err(error) => self.on_read_failed(key, &error),
-        }
-        true
-    }
-
-    /// Reads once more from those that had more; what still has more waits for the next turn.
-    fn read_again(&mut self) {
-        let count = self.again.len();
-        for index in 0..count {
-            let Some(key) = self.again.get(index).copied() else { break };
-            if let Some((_, flags)) = self.sockets.get(key) {
-                flags.clear(Flags::QUEUED);
-                if flags.has(Flags::READABLE) {
-                    self.read(key);
-                    self.perform();
-                }
-            }
-        }
-        self.again.drain(..count);
-    }
-
     fn send(&mut self, key: ConnKey) {
         loop {
             let began = self.stamp();
@@ -612,122 +456,6 @@ impl<W: World> Worker<W> {
     }
 
     // Listeners.
-
-    fn add_listener(&mut self, id: ListenerId, socket: W::Listener) -> io::Result<()> {
-        // An event that was meant for the closed one makes the new one accept nothing, once.
-        let next = u32::try_from(self.listeners.len()).expect("fewer than 2^32 listeners");
-        let token = self.listeners_closed.last().copied().unwrap_or(next);
-        self.world.watch_listener(&socket, token)?;
-        let listening = Listening { id, socket: Some(socket), paused_until: None };
-        match self.listeners.get_mut(token as usize) {
-            Some(closed) => *closed = listening,
-            None => self.listeners.push(listening),
-        }
-        if token != next {
-            self.listeners_closed.pop();
-        }
-        self.listener_places.entry(id).or_default().push(token);
-        Ok(())
-    }
-
-    /// Accepts up to `count` connections.
-    fn accept(&mut self, index: usize, count: usize) {
-        if !self.is_accepting {
-            return;
-        }
-        for _ in 0..count {
-            let Some(listening) = self.listeners.get_mut(index) else { return };
-            let Some(listener) = &listening.socket else { return };
-            let id = listening.id;
-            match self.world.accept(listener) {
-                Ok(Some(accepted)) => {
-                    let original = accepted.original;
-                    // The peer connected to that address.
-                    let local = PeerAddress::from(original.or(accepted.local));
-                    let peer = PeerAddress::from(accepted.peer);
-                    let now = self.stamp();
-                    let key = self.proxy.on_accepted(id, peer, local, original, now);
-                    let Some(key) = key else { continue };
-                    if self.world.watch(&accepted.socket, key).is_err() {
-                        self.proxy.on_broken(key, "", now);
-                        continue;
-                    }
-                    self.sockets.insert(key, accepted.socket, Flags::WRITABLE);
-                }
-                Ok(None) => return,
-                Err(AcceptError::Transient) => self.proxy.on_accept_failed(id, Cause::AcceptFailed),
-                Err(AcceptError::OutOfDescriptors) => {
-                    self.proxy.on_accept_failed(id, Cause::OutOfDescriptors);
-                    self.world.unwatch_listener(listener);
-                    listening.paused_until = Some(self.now + ACCEPT_PAUSE);
-                    return self.mailbox.report(ReportBody::OutOfDescriptors);
-                }
-                Err(AcceptError::Fatal) => {
-                    self.close_listener(id);
-                    return self.mailbox.report(ReportBody::ListenerBroken(id));
-                }
-            }
-        }
-    }
-
-    /// Accepts again where descriptors had run out.
-    fn resume_listeners(&mut self) {
-        for (index, listening) in (0u32..).zip(&mut self.listeners) {
-            if listening.paused_until.is_some_and(|until| until <= self.now) {
-                let watched = listening
-                    .socket
-                    .as_ref()
-                    .is_some_and(|socket| self.world.watch_listener(socket, index).is_ok());
-                listening.paused_until = if watched { None } else { Some(self.now + ACCEPT_PAUSE) };
-            }
-        }
-    }
-
-    fn close_listener(&mut self, id: ListenerId) {
-        for place in self.listener_places.remove(&id).unwrap_or_default() {
-            let Some(listening) = self.listeners.get_mut(place as usize) else { continue };
-            listening.paused_until = None;
-            if let Some(socket) = listening.socket.take() {
-                self.world.unwatch_listener(&socket);
-            }
-            self.listeners_closed.push(place);
-        }
-    }
-
-    /// Leaves new connections to another process, which has the same sockets.
-    fn stop_accepting(&mut self) {
-        self.is_accepting = false;
-        for listening in &mut self.listeners {
-            listening.paused_until = None;
-            if let Some(socket) = &listening.socket {
-                self.world.unwatch_listener(socket);
-            }
-        }
-    }
-
-    fn accept_again(&mut self) {
-        if std::mem::replace(&mut self.is_accepting, true) {
-            return;
-        }
-        self.returned.clear();
-        for (index, listening) in (0u32..).zip(&mut self.listeners) {
-            if let Some(socket) = &listening.socket
-                && self.world.watch_listener(socket, index).is_err()
-            {
-                listening.paused_until = Some(self.now + ACCEPT_PAUSE);
-            }
-        }
-    }
-
-    /// Takes the connections that the kernel has accepted already, so that closing resets none.
-    fn empty_queue(&mut self, id: ListenerId) {
-        let Some((_, listener)) = self.proxy.snapshot().listener(id) else { return };
-        // More than the queue holds came after the drain began.
-        let queued_max = listener.socket.backlog.get() as usize + 1;
-        for place in self.listener_places.get(&id).cloned().unwrap_or_default() {
-            self.accept(place as usize, queued_max);
-        }
-    }
 
     // Control.
 

@@ -13,44 +13,29 @@ use super::{Finding, Tree};
 /// Files that may form a circle.
 const CIRCLE_FILES_MAX: usize = 3;
 
-/// Sources with larger circles, and how large: what grows is found, and what shrinks is to be written
-/// here.
-const LARGER: [(&str, usize); 2] = [("crates/config/src/", 8), ("crates/telemetry/src/", 8)];
-
 /// A module's path below the crate's root, which is empty for the root itself.
 type Path<'t> = Vec<&'t str>;
 
-/// Finds circles that are larger than they may be, and bounds that are.
+/// Finds circles that are larger than they may be.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let sources: BTreeSet<&str> = tree
         .ending(".rs")
         .filter_map(|(name, _)| name.find("/src/").map(|place| &name[..place + "/src/".len()]))
         .collect();
-    let bound = |folder: &str| LARGER.iter().find(|(of, _)| *of == folder).map(|(_, max)| *max);
-    sources
-        .into_iter()
-        .filter_map(|folder| find(tree, folder, bound(folder).unwrap_or(CIRCLE_FILES_MAX)))
-        .collect()
+    sources.into_iter().filter_map(|folder| find(tree, folder, CIRCLE_FILES_MAX)).collect()
 }
 
 fn find(tree: &Tree, folder: &str, files_max: usize) -> Option<Finding> {
     let circle = Imports::read(tree, folder).largest_circle();
-    let text = if circle.len() > files_max {
-        let names: Vec<String> = circle.iter().map(|path| path.join("/")).collect();
-        format!(
-            "{} files import each other, and {files_max} may: {}",
-            circle.len(),
-            names.join(", ")
-        )
-    } else if files_max > CIRCLE_FILES_MAX && circle.len() < files_max {
-        format!(
-            "{} files import each other, so that the bound of {files_max} is too high",
-            circle.len()
-        )
-    } else {
+    if circle.len() <= files_max {
         return None;
-    };
-    Some(Finding::new(folder, text))
+    }
+    let names: Vec<String> = circle.iter().map(|path| path.join("/")).collect();
+    let (count, names) = (circle.len(), names.join(", "));
+    Some(Finding::new(
+        folder,
+        format!("{count} files import each other, and {files_max} may: {names}"),
+    ))
 }
 
 /// The files of a crate, and which of them each imports.
@@ -216,6 +201,5 @@ mod tests {
         let tree = Tree::of(&ring);
         assert!(find(&tree, "src/", 3).is_some_and(|it| it.text.starts_with("4 files import")));
         assert!(find(&tree, "src/", 4).is_none());
-        assert!(find(&tree, "src/", 5).is_some_and(|it| it.text.ends_with("is too high")));
     }
 }

@@ -281,7 +281,7 @@ fn assignment<F>(
             if tls.is_some_and(|tls| !tls.allows_unix())
                 && assignment.endpoints.iter().any(has_unix)
             {
-                site.error(context.findings, tls::unix_needs_name());
+                site.error(context.findings, endpoints::unix_needs_name());
             }
             (assignment, EndpointsFrom::File(Arc::from(file.as_str())))
         }

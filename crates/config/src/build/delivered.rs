@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Context, Names, clusters, listeners, routes, share};
+use super::{Context, Names, clusters, listeners, routes, share, tables};
 use crate::build::Values;
 use crate::file::listener::OneOrSeveral;
 use crate::file::{self, delivered::RouteConfig};
@@ -107,7 +107,7 @@ pub(crate) fn delivered_listener<F>(
     let mut route_tables = Names::elsewhere(Map::default(), groups);
     let mut clusters = held(clusters::named_by_listener(file), context);
     let names = (&mut route_tables, &mut clusters);
-    let tables = routes::Tables::new(tables);
+    let tables = tables::Tables::new(tables);
     let listener = listeners::delivered(file, site, former, names, &tables, context);
     lowered(listener, missing, context)
 }

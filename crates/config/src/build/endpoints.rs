@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::tls;
 use crate::defaults;
 use crate::dns::{self, DnsFamily, DnsMode, DnsName, EndpointAddress, HostPort};
 use crate::file::cluster::{Endpoint as FileEndpoint, EndpointsDns, WeightedEndpoint};
@@ -63,7 +62,7 @@ pub(crate) fn lower(
             continue;
         }
         if entry.is_unix() && !allows_unix {
-            at.error(findings, tls::unix_needs_name());
+            at.error(findings, unix_needs_name());
             continue;
         }
         if let Some(line) = lines.insert(address, at.at().line) {
@@ -173,4 +172,11 @@ fn check_reachable(address: &Address) -> Result<(), Problem> {
         }
         Address::Tcp(_) | Address::Unix(_) => Ok(()),
     }
+}
+
+/// What is wrong with TLS to a socket of the file system.
+pub(super) fn unix_needs_name() -> Problem {
+    let rule = "a unix socket is no name, so it has to be said whose certificate is behind it";
+    let hint = "add `server_name: api.example.com`, or `names` if they are asked for none";
+    Problem::new(rule, hint)
 }

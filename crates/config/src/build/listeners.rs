@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use self::addresses::{Addresses, Taken, take_addresses};
 use self::http::{http, proxy_protocol};
-use super::routes::Tables;
+use super::tables::Tables;
 use super::tls::Spoken;
 use super::{Context, Names, Once, http2, keepalive, or_none, resolved, rpc, tls};
 use crate::chain_names::ChainNames;

@@ -1,6 +1,6 @@
 //! Redirects that lead to themselves.
 
-use super::routes::Tables;
+use super::tables::Tables;
 use crate::address::Address;
 use crate::file::listener::OneOrSeveral;
 use crate::file::{self, route};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::http::{self, Found};
 use super::runtime::Values;
+use super::tables::Tables;
 use super::{Context, Names, Once, error_pages, resolved, share};
 use super::{edits, hashing, matching, mirrors, retries, rewrites, subsets, targets};
 use crate::defaults;
@@ -24,42 +25,6 @@ use crate::snapshot::{
     Action, ClusterId, Forward, Redirect, RedirectPath, Respond, RouteTable, RouteTableId, Rule,
 };
 use crate::tree::Site;
-
-/// The route tables that could be made, by id.
-#[derive(Default)]
-pub(super) struct Tables {
-    in_order: Vec<Arc<RouteTable>>,
-    places: Map<RouteTableId, usize>,
-}
-
-impl Tables {
-    pub(super) fn new(tables: impl IntoIterator<Item = Arc<RouteTable>>) -> Self {
-        let mut all = Self::default();
-        tables.into_iter().for_each(|table| all.push(table));
-        all
-    }
-
-    pub(super) fn find(&self, id: RouteTableId) -> Option<&Arc<RouteTable>> {
-        self.places.get(&id).and_then(|place| self.in_order.get(*place))
-    }
-
-    pub(super) fn named(&self, name: &str) -> Option<&RouteTable> {
-        self.in_order.iter().find(|table| *table.name == *name).map(AsRef::as_ref)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &RouteTable> {
-        self.in_order.iter().map(AsRef::as_ref)
-    }
-
-    pub(super) fn into_values(self) -> Vec<Arc<RouteTable>> {
-        self.in_order
-    }
-
-    fn push(&mut self, table: Arc<RouteTable>) {
-        self.places.insert(table.id, self.in_order.len());
-        self.in_order.push(table);
-    }
-}
 
 pub(super) fn build<F>(
     entries: &[Arc<file::RouteTable>],

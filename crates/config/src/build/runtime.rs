@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::check_name;
-use super::routes::Tables;
+use super::tables::Tables;
 use crate::file;
 use crate::findings::{Findings, Problem};
 use crate::map::Map;

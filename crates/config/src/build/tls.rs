@@ -8,7 +8,7 @@ use tls::{
     ProcessSessions, Resumption, ServerContext, ServerOptions, SharedTickets, Verify,
 };
 
-use super::Context;
+use super::{Context, endpoints};
 use crate::file;
 use crate::file::tls::{
     CipherSuite, ClientMode, Group, Mode, Signing, Verify as FileVerify, Version,
@@ -392,7 +392,7 @@ fn peer_names(
         && !site.is_cut("verify")
         && has_unix_endpoints
     {
-        site.error(findings, unix_needs_name());
+        site.error(findings, endpoints::unix_needs_name());
     } else if site.key("names").is_written() && file.names.is_empty() {
         let items = site.key("names");
         if items.node().items().is_empty() && !is_written("server_name") {
@@ -402,13 +402,6 @@ fn peer_names(
         }
     }
     (server_name, names)
-}
-
-/// What is wrong with TLS to a socket of the file system.
-pub(super) fn unix_needs_name() -> Problem {
-    let rule = "a unix socket is no name, so it has to be said whose certificate is behind it";
-    let hint = "add `server_name: api.example.com`, or `names` if they are asked for none";
-    Problem::new(rule, hint)
 }
 
 /// A required certificate that clients get around by leaving TLS out.

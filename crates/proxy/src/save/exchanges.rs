@@ -1,22 +1,19 @@
 //! Exchanges as they are written down, and what makes one of the other.
 
-use std::net::IpAddr;
-use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::time::Duration;
 
 use config::edits::operators::KEPT_BYTES_MAX;
-use config::snapshot::{Action, ChainId, ClusterId, Forward, Rule};
-use config::targets::{Share, Target};
+use config::snapshot::ChainId;
 use serde::{Deserialize, Serialize};
-use telemetry::FAILED_ATTEMPTS_BYTES_MAX;
 use telemetry::captures::CAPTURES_BYTES_MAX;
 use wire::buffer::Buffer;
 
-use super::connections::{
+use super::codecs::{
     CodecSettings, SavedCodec, SavedOutbox, restore_codec, restore_outbox, save_codec, save_outbox,
 };
-use super::{Companions, GONE, SavedSide, before, cause_named, since};
+use super::records::{SavedRecord, restore_progress, restore_record};
+use super::routes::SavedRoute;
+use super::{Companions, SavedSide, before};
 use crate::connection::codec::streams::Tail;
 use crate::connection::connections::Connections;
 use crate::connection::{ConnectionRole, UpstreamState};
@@ -25,10 +22,9 @@ use crate::exchange::attempts::Attempt;
 use crate::exchange::calls::Call;
 use crate::exchange::detached::Detached;
 use crate::exchange::progress::Progress;
-use crate::exchange::record::{ExchangeRecord, Stamps, Waits, Words};
-use crate::exchange::route::edits_response;
+use crate::exchange::record::Words;
 use crate::exchange::{
-    Deadlines, Exchange, ExchangeKind, Form, Handshake, QueuedRequest, Request, Route, Stage, Wait,
+    Deadlines, Exchange, ExchangeKind, Form, Handshake, QueuedRequest, Request, Stage, Wait,
 };
 use crate::filter::Question;
 use crate::filter::filter_chain::{BodyObservers, FilterStep, Gathered, Held};
@@ -39,9 +35,6 @@ use crate::ops::Op;
 use crate::proxy::Proxy;
 use crate::timers::TimerOwner;
 use crate::tools::buffers::Buffers;
-use crate::tools::detail::Detail;
-use crate::tools::pinned::Pinned;
-use crate::tools::text::Text;
 use crate::tools::time::Time;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -122,80 +115,7 @@ struct SavedHeld {
     bytes_max: usize,
 }
 
-/// A rule by its table and by what it matches, and which it is of several that match the same: where it
-/// stands may be another place in the next configuration, or another rule's.
-#[derive(Debug, Serialize, Deserialize)]
-struct SavedRule {
-    table: String,
-    condition: String,
-    nth: u32,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct SavedRoute {
-    rule: Option<SavedRule>,
-    cluster: Option<String>,
-    endpoint: Option<Vec<u8>>,
-    hash: Option<NonZeroU64>,
-    subset: Option<NonZeroU64>,
-    cookie: Option<NonZeroU64>,
-    share: Option<u32>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct SavedRecord {
-    /// Time since each stamp, none for those that are not set.
-    stamps: [Option<u64>; Stamps::COUNT],
-    waits: Waits,
-    status: u16,
-    is_reply: bool,
-    is_tunnel: bool,
-    attempts: u8,
-    interim_responses: u8,
-    request_bytes: u64,
-    response_bytes: u64,
-    cause: Option<String>,
-    cause_detail: Option<Vec<u8>>,
-    failed_attempts: Vec<u8>,
-    client: Option<IpAddr>,
-    words: Vec<u8>,
-    lengths: [u16; 5],
-    captures: Vec<u8>,
-}
-
-impl Cx {
-    fn save_record(
-        &mut self,
-        mut record: ExchangeRecord,
-        progress: Progress,
-        now: Time,
-    ) -> SavedRecord {
-        let text = record.words.text.take();
-        let captures = record.captures.take();
-        let saved = SavedRecord {
-            stamps: record.stamps.all_mut().map(|stamp| since(*stamp, now)),
-            waits: record.stamps.waits,
-            status: record.status,
-            is_reply: record.is_reply,
-            is_tunnel: progress.is_tunnel,
-            attempts: progress.attempts,
-            interim_responses: progress.interim_responses,
-            request_bytes: progress.request_bytes,
-            response_bytes: record.response_bytes,
-            cause: record.cause.map(|cause| cause.as_str().to_owned()),
-            cause_detail: record.cause_detail.map(|detail| detail.as_bytes().to_vec()),
-            failed_attempts: record.failed_attempts.map_or_else(Vec::new, <[u8]>::into_vec),
-            client: record.client,
-            words: text.as_ref().map_or(&[][..], Buffer::filled).to_vec(),
-            lengths: record.words.lengths,
-            captures: captures.as_ref().map_or(&[][..], Buffer::filled).to_vec(),
-        };
-        for text in [text, captures].into_iter().flatten() {
-            self.buffers.give_back(text);
-        }
-        saved
-    }
-}
+impl Cx {}
 
 impl Connections {
     /// Makes the connections of a restored exchange know it.
@@ -315,58 +235,6 @@ impl Cx {
             is_response_slow: exchange.is_response_slow,
             stalled,
         }
-    }
-
-    /// Whether a snapshot is the newest, whose names are known.
-    fn is_newest(&self, snapshot: &Pinned) -> bool {
-        Arc::ptr_eq(self.snapshot.shared(), snapshot.shared())
-    }
-
-    fn write_route(&mut self, exchange: &Exchange, route: &Route) -> SavedRoute {
-        let is_newest = self.is_newest(&exchange.snapshot);
-        let rule = route.rule.and_then(|(table, place)| {
-            let table = exchange.snapshot.route_table(table)?;
-            let named = match is_newest {
-                true => self.found.identity(table, place as usize),
-                false => table.name_of(place as usize),
-            };
-            let (condition, nth) = named?;
-            let nth = u32::try_from(nth).ok()?;
-            Some(SavedRule { table: table.name.to_string(), condition, nth })
-        });
-        let cluster = exchange.cluster();
-        let endpoint = cluster
-            .zip(route.endpoint)
-            .and_then(|(cluster, place)| cluster.endpoints.get(place))
-            .map(|endpoint| Text::of_address(Some(&endpoint.address)).as_bytes().to_vec());
-        let Route { hash, subset, cookie, share, .. } = *route;
-        let cluster = cluster.map(|cluster| cluster.name.to_string());
-        SavedRoute { rule, cluster, endpoint, hash, subset, cookie, share }
-    }
-
-    fn restore_route(&mut self, snapshot: &Pinned, saved: &SavedRoute) -> Route {
-        // A listener that exchanges come to does not drain: it is seen as the newest snapshot has it.
-        debug_assert!(self.is_newest(snapshot), "names are those of the newest snapshot");
-        let found = saved.rule.as_ref().and_then(|saved| {
-            let table = self.names().route_table(&saved.table, snapshot)?;
-            let table = snapshot.route_table(table)?;
-            Some((table, self.found.rule(table, &saved.condition, saved.nth)?))
-        });
-        let rule = found.and_then(|(table, place)| Some((table.id, u32::try_from(place).ok()?)));
-        let cluster = saved.cluster.as_ref().map(|name| {
-            let id = self.names().cluster(name, snapshot);
-            id.and_then(|id| snapshot.cluster(id))
-        });
-        let endpoint = saved.endpoint.as_ref().zip(cluster.flatten());
-        let endpoint =
-            endpoint.and_then(|(address, cluster)| self.found.endpoint(cluster, address));
-        let id = cluster.map(|found| found.map_or(ClusterId(GONE), |cluster| cluster.id));
-        let rules = found.and_then(|(table, place)| Some((table, table.rules.get(place)?)));
-        // The weights may be others now.
-        let share = rules.and_then(|(_, rule)| share_of(rule, id?, saved.share));
-        let has_edits = rules.is_some_and(|(table, rule)| edits_response(table, rule, share));
-        let SavedRoute { hash, subset, cookie, .. } = *saved;
-        Route { endpoint, hash, subset, cookie, share, has_edits, ..Route::new(rule, id) }
     }
 }
 
@@ -663,63 +531,4 @@ fn restore_gathered(saved: SavedGathered, buffers: &mut Buffers) -> Box<Gathered
 fn restore_held(saved: &SavedHeld, buffers: &mut Buffers) -> Box<Held> {
     let (head, body) = (buffers.lease_with(&saved.head), buffers.lease_with(&saved.body));
     Box::new(Held { head, body, bytes_max: saved.bytes_max })
-}
-
-/// The place of a cluster among the weights of a rule: where it was, or else the first with this cluster.
-fn share_of(rule: &Rule, cluster: ClusterId, place: Option<u32>) -> Option<u32> {
-    let Action::Forward(Forward { target: Target::Shares(shares), .. }) = &rule.action else {
-        return None;
-    };
-    let place = usize::try_from(place?).ok()?;
-    let is_same = |share: &Share| share.cluster == cluster;
-    let found = match shares.clusters().get(place).is_some_and(is_same) {
-        true => Some(place),
-        false => shares.clusters().iter().position(is_same),
-    };
-    found.and_then(|place| u32::try_from(place).ok())
-}
-
-fn restore_record(
-    saved: &SavedRecord,
-    words: Words,
-    captures: Option<Buffer>,
-    now: Time,
-) -> ExchangeRecord {
-    let mut stamps = Stamps::NONE;
-    for (stamp, age) in stamps.all_mut().into_iter().zip(saved.stamps) {
-        *stamp = age.map_or(Time::NEVER, |age| before(age, now));
-    }
-    stamps.waits = saved.waits;
-    let cause = saved.cause.as_ref();
-    ExchangeRecord {
-        stamps,
-        status: saved.status,
-        is_reply: saved.is_reply,
-        response_bytes: saved.response_bytes,
-        cause: cause.and_then(|word| cause_named(word)),
-        cause_detail: saved.cause_detail.clone().map(Detail::from_bytes),
-        failed_attempts: restore_failed_attempts(&saved.failed_attempts),
-        client: saved.client,
-        words,
-        captures,
-    }
-}
-
-fn restore_failed_attempts(saved: &[u8]) -> Option<Box<[u8]>> {
-    let kept = saved.get(..FAILED_ATTEMPTS_BYTES_MAX).unwrap_or(saved);
-    (!kept.is_empty()).then(|| kept.into())
-}
-
-fn restore_progress(saved: &SavedRecord) -> Progress {
-    Progress {
-        is_tunnel: saved.is_tunnel,
-        has_response: saved.status != 0,
-        is_response_complete: false,
-        // By what its rule says now.
-        has_retries: false,
-        is_retry: false,
-        attempts: saved.attempts,
-        interim_responses: saved.interim_responses,
-        request_bytes: saved.request_bytes,
-    }
 }

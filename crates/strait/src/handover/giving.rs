@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::Duration;
 
 use ::handover::{
@@ -30,6 +30,7 @@ use super::giving_back::NotReturned;
 use super::groups::GivenAway;
 use super::leaving::Leaving;
 use super::line::{Incoming, Line, now};
+use super::start_command::StartCommand;
 use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, is_allowed, parts, spawn};
 use crate::VERSION;
 use crate::data_path::{Contacts, DataPath};
@@ -62,68 +63,6 @@ pub(crate) struct Giving {
     /// How many handovers led to this process.
     pub(crate) generation: u64,
     pub(crate) sessions: ProcessSessions,
-}
-
-/// How a process was started.
-#[derive(Clone, Debug)]
-pub(crate) struct StartCommand {
-    /// The program, as a whole path.
-    pub(crate) program: PathBuf,
-    /// What stands behind it.
-    pub(crate) arguments: Vec<std::ffi::OsString>,
-}
-
-impl StartCommand {
-    /// Of this process.
-    pub(crate) fn of_this_process() -> Self {
-        let mut arguments = std::env::args_os();
-        let name = arguments.next().unwrap_or_default();
-        let program = PathBuf::from(&name);
-        let program = if program.components().count() > 1 {
-            std::path::absolute(&program).unwrap_or(program)
-        } else {
-            in_search_path(&program).unwrap_or(program)
-        };
-        Self { program, arguments: arguments.collect() }
-    }
-
-    /// What starts another process like this one, to take its place.
-    fn successor(&self, request: &UpgradeRequest) -> Command {
-        let program = request.binary.as_ref().map_or_else(|| self.program.clone(), PathBuf::from);
-        let mut command = Command::new(program);
-        let mut arguments = self.arguments.iter();
-        while let Some(argument) = arguments.next() {
-            let text = argument.to_string_lossy();
-            if text.starts_with("--take-over") {
-                continue;
-            }
-            if request.config.is_some() && (text == "-c" || text == "--config") {
-                arguments.next();
-                continue;
-            }
-            let is_config = text.starts_with("--config=") || text.starts_with("-c");
-            if request.config.is_some() && is_config && !text.starts_with("--core") {
-                continue;
-            }
-            command.arg(argument);
-        }
-        if let Some(config) = &request.config {
-            command.arg("--config").arg(config);
-        }
-        let whether = if request.is_check { "check" } else { "required" };
-        command.arg(format!("--take-over={whether}"));
-        // It has a process id of its own, and gets its sockets otherwise.
-        for variable in ["WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"] {
-            command.env_remove(variable);
-        }
-        command.stdin(Stdio::null());
-        command
-    }
-}
-
-fn in_search_path(name: &std::path::Path) -> Option<PathBuf> {
-    let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
 /// Who asked for an upgrade, and the process that was started for it, if one was.

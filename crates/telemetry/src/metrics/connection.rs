@@ -1,60 +1,9 @@
 //! Counted from the events of downstream connections.
 
-use super::{CauseTotals, Family, MetricType, total};
-use crate::cause::Cause;
-use crate::cell::{CauseCounters, CauseSet, Counter};
-use crate::events::{ConnectionClosed, ConnectionDetected, ConnectionRefused, DetectedProtocol};
-use crate::histogram::Histogram;
-
-/// Why a connection can be refused.
-static REFUSAL_CAUSES: CauseSet<5> = CauseSet::new(&[
-    Cause::ClientConnectionsOverflow,
-    Cause::ConnectionsOverflow,
-    Cause::OutOfDescriptors,
-    Cause::ProxyProtocolSource,
-]);
-
-/// Connections of one listener on one worker.
-#[derive(Debug, Default)]
-pub(crate) struct ConnectionCounters {
-    pub(crate) opened: Counter,
-    pub(crate) closed: Counter,
-    pub(crate) buffered_bytes: Counter,
-    refused: CauseCounters<5>,
-    detected: [Counter; DetectedProtocol::NAMES.len()],
-}
-
-impl ConnectionCounters {
-    pub(crate) fn refused(&self, event: &ConnectionRefused) {
-        self.refused.increment(&REFUSAL_CAUSES, event.cause);
-    }
-
-    pub(crate) fn detected(&self, event: &ConnectionDetected) {
-        if let Some(counter) = self.detected.get(event.protocol as usize) {
-            counter.increment();
-        }
-    }
-}
-
-/// Connections of one worker, whichever the listener.
-#[derive(Debug, Default)]
-pub(crate) struct ConnectionEnds {
-    causes: CauseTotals,
-    undelivered_bytes: Counter,
-    lifetime: Histogram,
-}
-
-impl ConnectionEnds {
-    pub(crate) fn closed(&self, event: &ConnectionClosed) {
-        if let Some(cause) = event.cause {
-            self.causes.increment(cause);
-        }
-        if event.undelivered_bytes > 0 {
-            self.undelivered_bytes.add(event.undelivered_bytes);
-        }
-        self.lifetime.record(event.lifetime);
-    }
-}
+use super::{Family, MetricType, total};
+use crate::cell::Counter;
+use crate::counters::connection::REFUSAL_CAUSES;
+use crate::events::DetectedProtocol;
 
 pub(super) static FAMILIES: &[Family] = &[
     Family {

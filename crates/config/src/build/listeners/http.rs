@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wire::path::Slashes;
 
-use super::super::routes::Tables;
+use super::super::tables::Tables;
 use super::super::{Context, error_pages};
 use crate::cidr::Cidr;
 use crate::file::listener::{ClientCertDetail, Http, OneOrSeveral, ProxyProtocol};

@@ -119,17 +119,17 @@ impl ReasonCounters {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct EndpointBlock {
-    exchanges: Counter,
-    failed: Counter,
-    connect_failures: ReasonCounters,
+    pub(crate) exchanges: Counter,
+    pub(crate) failed: Counter,
+    pub(crate) connect_failures: ReasonCounters,
     /// The cause of the last error, as its place in [`Cause::ALL`] and one.
-    last_cause: Counter,
+    pub(crate) last_cause: Counter,
     /// The reason, as its place in [`REASONS`] and one; 0 for none.
-    last_reason: Counter,
+    pub(crate) last_reason: Counter,
     /// Wall-clock time, ns.
-    last_at: Counter,
+    pub(crate) last_at: Counter,
     /// Until when it is not connected to; wall-clock time, ns, 0 for never.
-    paused_until: Counter,
+    pub(crate) paused_until: Counter,
 }
 
 /// What an endpoint has counted, for the admin's own pages.

@@ -1,0 +1,188 @@
+//! Clusters and their endpoints.
+
+use super::endpoints::EndpointsFrom;
+use super::id::ClusterId;
+use super::id::EndpointId;
+use super::id::TransportId;
+use super::tls::ClusterTls;
+use crate::address::Address;
+use crate::file::cluster::Protocol as ClusterProtocol;
+use crate::file::cluster::ResponseParsing;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::listener::{Http2Options, Keepalive, RpcOptions};
+use crate::balance::Balancer;
+use crate::checks::HealthCheck;
+use crate::file;
+use crate::file::delivered::{Locality, ReportedHealth};
+use crate::health::{Activity, HealthCell};
+use crate::matching::Percent;
+use crate::outlier::Outlier;
+use crate::retry::RetryBudget;
+use crate::slow_start::SlowStart;
+use crate::subsets::{Metadata, Selectors};
+use crate::view::View;
+
+/// A logical service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// Stable name.
+    pub id: ClusterId,
+    /// What it was built from.
+    pub source: Arc<file::Cluster>,
+    /// Name in the file.
+    pub name: Arc<str>,
+    /// Its addresses; none if it has an original destination.
+    pub endpoints: Vec<Endpoint>,
+    /// Where they come from.
+    pub endpoints_from: EndpointsFrom,
+    /// Stands for every address, if it connects to where downstream connections were going.
+    pub original_destination: Option<EndpointId>,
+    /// Their places in the order of their ids; empty if they stand in that order.
+    pub(crate) places_by_id: Box<[u32]>,
+    /// How requests are shared among them.
+    pub balancer: Balancer,
+    /// What one of them gets that came lately, if that is less.
+    pub slow_start: Option<SlowStart>,
+    /// What its endpoints are asked at intervals.
+    pub checks: Arc<[HealthCheck]>,
+    /// Whether it has had a request, where it has checks.
+    pub activity: Activity,
+    /// When its endpoints are ejected, if they are.
+    pub outlier: Option<Outlier>,
+    /// All endpoints get requests where fewer than this share of them may be chosen.
+    pub panic: Percent,
+    /// How many retries may be under way.
+    pub retry_budget: RetryBudget,
+    /// Who of them may be chosen, by what a request asks for.
+    pub view: View,
+    /// By what they make subsets, if they do.
+    pub selectors: Option<Selectors>,
+    /// How they are spoken to: this names `protocol`, `tls` and `proxy_protocol` together.
+    pub transport: TransportId,
+    /// What its endpoints speak.
+    pub protocol: ClusterProtocol,
+    /// What one connection of HTTP/2 may hold.
+    pub http2: Http2Options,
+    /// What one connection of an RPC protocol may hold.
+    pub rpc: RpcOptions,
+    /// How strictly its responses are read.
+    pub response_parsing: ResponseParsing,
+    /// Interim responses before the final one.
+    pub interim_responses_max: u8,
+    /// How TLS is spoken with its endpoints, if it is.
+    pub tls: Option<Arc<ClusterTls>>,
+    /// How long its peers may take.
+    pub timeouts: UpstreamTimeouts,
+    /// Connections open at a time, in the process.
+    pub connections_max: NonZeroU32,
+    /// Exchanges that wait for a connection at a time, in the process.
+    pub pending_max: u32,
+    /// Whether each connection begins with a PROXY protocol header, and of which version.
+    pub proxy_protocol: Option<ProxyProtocolVersion>,
+    /// TCP keepalive.
+    pub keepalive: Option<Keepalive>,
+    /// Whether a request's first bytes may travel with the SYN.
+    pub fast_open: bool,
+    /// Mark of the packets that go to it.
+    pub mark: Option<NonZeroU32>,
+}
+
+impl Cluster {
+    /// The ids of its endpoints, that of its original destination among them.
+    pub fn endpoint_ids(&self) -> impl Iterator<Item = EndpointId> {
+        self.endpoints.iter().map(|endpoint| endpoint.id).chain(self.original_destination)
+    }
+
+    /// Whether this is one of its endpoints, or stands for its original destinations.
+    #[must_use]
+    pub fn has_endpoint(&self, id: EndpointId) -> bool {
+        self.place_of(id).is_some() || self.original_destination == Some(id)
+    }
+
+    /// Whether the health of its endpoints is known.
+    #[must_use]
+    pub fn has_health(&self) -> bool {
+        self.outlier.is_some() || !self.checks.is_empty()
+    }
+
+    /// Whether requests may meet endpoints that are ejected or unfit, since too few others are left.
+    #[must_use]
+    pub fn is_panicking(&self) -> bool {
+        self.view.is_panicking(self.panic)
+    }
+
+    /// The place of the endpoint with this id among its endpoints, found by bisection.
+    #[must_use]
+    pub fn place_of(&self, id: EndpointId) -> Option<usize> {
+        if self.places_by_id.is_empty() {
+            return self.endpoints.binary_search_by_key(&id, |endpoint| endpoint.id).ok();
+        }
+        let id_at = |place: &u32| self.endpoints.get(*place as usize).map(|endpoint| endpoint.id);
+        let found = self.places_by_id.binary_search_by_key(&Some(id), id_at).ok()?;
+        self.places_by_id.get(found).map(|place| *place as usize)
+    }
+}
+
+/// One address of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Stable name.
+    pub id: EndpointId,
+    /// Where it listens.
+    pub address: Address,
+    /// Weight as written, or 0 if its source says that it is not healthy. With 0, it gets no new requests.
+    pub weight: u16,
+    /// What its source says of its health.
+    pub reported: ReportedHealth,
+    /// Where it is, if its source says so.
+    pub locality: Option<Arc<Locality>>,
+    /// The host whose address it is, without the dot of the root, if a name led to it. TLS asks for it where
+    /// the cluster's names no other.
+    pub host: Option<Arc<str>>,
+    /// It is chosen only where no endpoint of a lower number may be.
+    pub priority: u8,
+    /// What is known of its health, if its cluster asks for that.
+    pub health: HealthCell,
+    /// What it is, for subsets; none for nothing.
+    pub(crate) metadata: Option<Arc<Metadata>>,
+}
+
+impl Endpoint {
+    /// What it is, for subsets.
+    #[must_use]
+    pub fn metadata(&self) -> &Metadata {
+        static NONE: Metadata = Metadata::new();
+        self.metadata.as_deref().unwrap_or(&NONE)
+    }
+}
+
+/// How long an upstream may take. Each has a counter of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpstreamTimeouts {
+    /// To establish a connection, TLS included.
+    pub connect: Duration,
+    /// For a connection while all are in use.
+    pub pending: Duration,
+    /// From the request's last byte to the response's head.
+    pub response_head: Duration,
+    /// Between two pieces of a response body.
+    pub response_body: Duration,
+    /// Without progress while request bytes wait to be taken by the upstream.
+    pub request_write: Duration,
+    /// With a client that stands still, while others wait for the connection; none for no bound.
+    pub stall: Option<Duration>,
+    /// In the pool.
+    pub idle: Duration,
+}
+
+/// Version of the PROXY protocol to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ProxyProtocolVersion {
+    /// Text.
+    V1,
+    /// Binary.
+    V2,
+}

@@ -1,0 +1,79 @@
+//! The end of the process: leaving, draining, stopping.
+//!
+//! A process that has given its connections to another ends by `handover`, and one that takes them does not drain.
+
+use std::time::Duration;
+
+use super::handover::Handing;
+use super::{Running, State};
+use crate::clock;
+use crate::workers::Workers;
+
+/// What the end of the process takes beyond the drain, at most: the last pages and lines.
+const END_MAX: Duration = Duration::from_secs(10);
+
+impl<W: Workers> Running<W> {
+    /// A first time drains, at the end of a delay if there is one, which a second time ends; another
+    /// time stops.
+    pub(super) fn end(&mut self) {
+        if self.postpones_end() {
+            tracing::info!("a handover is under way: the end waits for its own");
+            return;
+        }
+        match self.handing {
+            Handing::Taking => return self.stop_taking(),
+            Handing::Given(_) if self.state == State::Ready => return self.finish_giving(),
+            Handing::None | Handing::Giving { .. } | Handing::Given(_) => {}
+        }
+        match self.state {
+            State::Starting | State::Ready => self.leave(),
+            State::Leaving => self.drain(),
+            State::Draining => {
+                tracing::warn!("stopping at once: what still ran is cut off");
+                self.stop_now();
+            }
+            State::Stopping => {}
+        }
+    }
+
+    pub(super) fn stop_now(&mut self) {
+        self.state = State::Stopping;
+        self.service_manager.status("stopping at once");
+        self.workers.stop();
+    }
+
+    /// Begins the end: says that the process is not ready, and drains after `limits.drain_delay`.
+    pub(super) fn leave(&mut self) {
+        let limits = &self.config.snapshot.limits;
+        let (delay, timeout) = (limits.drain_delay, limits.drain_timeout);
+        if delay.is_zero() {
+            return self.drain();
+        }
+        tracing::info!(?delay, "leaving: not ready any more, still accepting");
+        self.state = State::Leaving;
+        let delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        self.drain_at = clock::monotonic_ns().saturating_add(delay_ns);
+        let at_most = delay.saturating_add(timeout).saturating_add(END_MAX);
+        self.service_manager.stopping(at_most, "not ready, still accepting");
+    }
+
+    pub(super) fn drain_after_delay(&mut self) {
+        if self.state == State::Leaving && clock::monotonic_ns() >= self.drain_at {
+            self.drain();
+        }
+    }
+
+    pub(super) fn drain(&mut self) {
+        let timeout = self.config.snapshot.limits.drain_timeout;
+        tracing::info!(?timeout, "draining: not accepting any more, finishing what runs");
+        self.state = State::Draining;
+        self.config.dns.stop();
+        self.service_manager.forget_workers();
+        self.service_manager.stopping(timeout.saturating_add(END_MAX), "draining");
+        self.drain_workers();
+    }
+
+    pub(super) const fn is_ending(&self) -> bool {
+        matches!(self.state, State::Draining | State::Stopping)
+    }
+}

@@ -1,0 +1,133 @@
+//! When the configuration file is read, and what is reported of that to the service manager.
+//!
+//! `Builder` reads and builds on a thread of its own; here is when it begins. A file that is away, or files that do not
+//! go together, are given a second before they count as mistakes: editors and deployments replace them one by one.
+
+use super::handover::Handing;
+use super::{Running, State};
+use crate::builder::Reading;
+use crate::clock;
+use crate::workers::Workers;
+
+/// How long the configuration file may be away, ns: editors and deployments take it away for an
+/// instant to put another in its place.
+const GRACE: u64 = 1_000_000_000;
+
+impl<W: Workers> Running<W> {
+    pub(super) fn read_config(&mut self, reading: Reading) {
+        if self.postpones_reading() {
+            return;
+        }
+        if self.is_ending() {
+            self.config.builder.skip();
+        } else {
+            self.config.builder.read(reading);
+        }
+    }
+
+    /// Reads the file once it has been away for too long, which says why it cannot be read; and once
+    /// files that it names have not gone together for too long, such as a certificate and its key.
+    pub(super) fn miss_file(&mut self) {
+        let is_missed = |since: &mut u64| clock::monotonic_ns().saturating_sub(*since) > GRACE;
+        if self.config.unreadable_since.take_if(is_missed).is_some() {
+            self.read_config(Reading::UnlessSame);
+        }
+        if self.config.unsettled_since.take_if(is_missed).is_some() {
+            self.read_config(Reading::Anyway);
+        }
+    }
+
+    /// A change that could not be read for lack of descriptors is looked at until it can: nothing else
+    /// would tell of it again.
+    pub(super) fn look_again(&mut self) {
+        let now = clock::monotonic_ns();
+        if self.config.look_again_at.take_if(|at| *at <= now).is_some() {
+            self.read_config(Reading::UnlessSame);
+        }
+    }
+
+    pub(super) fn on_starved(&mut self) {
+        self.config.look_again_at = Some(clock::monotonic_ns() + GRACE);
+        if self.is_descriptor_warning_due() {
+            let file = self.config.builder.file_name();
+            tracing::warn!(
+                "no file descriptor was left to read {file} and what it names: it is looked at \
+                 again every second; raise the limit on open files (ulimit -n, LimitNOFILE=) or \
+                 lower limits.connections_max"
+            );
+        }
+    }
+
+    /// On request: also if nothing changed.
+    pub(super) fn reload(&mut self) {
+        if !self.config.builder.has_file() {
+            tracing::warn!("there is no configuration file to read again");
+        } else if self.is_ending() {
+            self.config.builder.skip();
+            self.warn_of_skip();
+        } else if let Handing::Given(pid) = self.handing {
+            tracing::warn!("process {pid} has taken over: it reads the file, and takes SIGHUP");
+        } else {
+            self.report_reloading();
+            self.read_config(Reading::Anyway);
+        }
+    }
+
+    pub(super) fn warn_of_skip(&self) {
+        let (file, state) = (self.config.builder.file_name(), self.state_text());
+        tracing::warn!("{file} is not read again: the process is {state}");
+    }
+
+    fn report_reloading(&mut self) {
+        if self.state == State::Ready {
+            self.is_reloading = true;
+            let status = format!("reading {}", self.config.builder.file_name());
+            self.service_manager.reloading(clock::boot_us(), &status);
+        }
+    }
+
+    /// Ends a reload, once no question about the file is open.
+    pub(super) fn report_reloaded(&mut self) {
+        let is_open = self.config.builder.is_busy() || self.config.warming.is_holding();
+        if self.state != State::Ready || is_open {
+            return;
+        }
+        let status = self.status();
+        if std::mem::take(&mut self.is_reloading) {
+            self.service_manager.ready(&status);
+        } else {
+            self.service_manager.status(&status);
+        }
+    }
+
+    /// What serves, in a line.
+    pub(super) fn status(&self) -> String {
+        let config = &self.config;
+        let served = format!("configuration version {} serves", config.snapshot.version);
+        match &config.refused {
+            Some((at, refused)) => {
+                let (count, at) = (refused.count(), clock::rfc3339(*at));
+                format!("{served}; a later one was refused at {at}, mistakes: {count}")
+            }
+            None => served,
+        }
+    }
+
+    /// Asks the workers whether they are alive, where the service manager wants to know.
+    pub(super) fn report_alive(&mut self) {
+        self.service_manager.flush();
+        let now = clock::monotonic_ns();
+        if !self.service_manager.is_watchdog_due(now) {
+            return;
+        }
+        let is_serving = matches!(self.state, State::Ready | State::Leaving);
+        let count = if is_serving { self.workers.count() } else { 0 };
+        let first = self.describe_next;
+        self.describe_next += u64::from(count);
+        self.service_manager.on_asked(first..self.describe_next, now);
+        for (worker, request) in (0..count).zip(first..) {
+            // No connection has this slot: the answer is empty.
+            self.workers.describe(worker, u32::MAX, request);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What workers report, and the warnings that follow from it.
+//!
+//! A warning that a peer can cause comes at most once in ten seconds.
+
+use config::snapshot::ListenerId;
+
+use super::{Outcome, Running, State};
+use crate::admin::Rows;
+use crate::clock;
+use crate::workers::{Report, Workers};
+
+/// Between two warnings about descriptors, ns.
+const WARNING_INTERVAL: u64 = 10_000_000_000;
+
+impl<W: Workers> Running<W> {
+    pub(super) fn on_report(&mut self, report: Report<W>) {
+        match report {
+            Report::Started { .. } => {
+                self.started += 1;
+                if self.started == self.workers.count() && self.state == State::Starting {
+                    self.state = State::Ready;
+                    tracing::info!(workers = self.started, "ready");
+                    self.is_reloading = false;
+                    self.service_manager.ready(&self.status());
+                }
+            }
+            Report::Stopped { .. } => {
+                self.stopped += 1;
+                if self.stopped == self.workers.count() {
+                    self.outcome = Some(match self.state {
+                        State::Stopping => Outcome::Stopped,
+                        State::Starting | State::Ready | State::Leaving | State::Draining => {
+                            Outcome::Drained
+                        }
+                    });
+                }
+            }
+            Report::Failed { worker, reason } => {
+                self.workers.stop();
+                self.outcome = Some(Outcome::Failed(format!("worker {worker}: {reason}")));
+            }
+            Report::Question { worker, asker, question } => match self.answerers.ask(&question) {
+                Some(answering) => {
+                    self.answering.spawn(async move { (worker, asker, answering.await) });
+                }
+                None => {
+                    tracing::error!(topic = %question.topic, "no handler is registered for this filter's question");
+                }
+            },
+            Report::Retired(snapshot) => self.config.builder.free(snapshot),
+            Report::Described { request, described } => {
+                if self.service_manager.on_answer(request) {
+                    return;
+                }
+                if let Some((worker, reply)) = self.describing.remove(&request) {
+                    // The client may be gone.
+                    let _ = reply.send(Rows::new(worker, described, &self.config.snapshot));
+                }
+            }
+            Report::ListenerBroken { worker, listener } => {
+                let listener = self.config.snapshot.listener(listener);
+                let name = listener.map_or("(removed)", |(_, listener)| &listener.name);
+                tracing::error!(
+                    worker,
+                    listener = name,
+                    "a listening socket broke: restart to listen with this worker again"
+                );
+            }
+            Report::BufferedOverflow { listener, closed } => {
+                self.warn_of_overflow(listener, closed);
+            }
+            Report::OutlierFound { cluster, endpoint, kind } => {
+                let found = (cluster, endpoint, kind);
+                self.health.on_reached(&self.config.snapshot, found, &mut self.collector);
+            }
+            Report::Checked { number, result } => {
+                let checked = (number, result);
+                self.health.on_checked(&self.config.snapshot, checked, &mut self.collector);
+            }
+            Report::FailedItself { cluster, endpoint } => {
+                self.health.on_failed_itself(&self.config.snapshot, (cluster, endpoint));
+            }
+            Report::OutOfDescriptors { worker } => self.warn_of_descriptors(worker),
+            Report::Drained { worker, cut_off: 0 } => tracing::debug!(worker, "drained"),
+            Report::Drained { worker, cut_off } => tracing::warn!(
+                worker,
+                cut_off,
+                "exchanges were cut off: they took longer than limits.drain_timeout"
+            ),
+        }
+    }
+
+    fn warn_of_overflow(&mut self, listener: ListenerId, closed: u32) {
+        let Some(closed) = self.overflows.note(listener, closed, clock::monotonic_ns()) else {
+            return;
+        };
+        let listener = self.config.snapshot.listener(listener).map(|(_, listener)| listener);
+        let name = listener.map_or("(removed)", |listener| &listener.name);
+        let bytes_max = listener.and_then(|listener| listener.buffered_bytes_max);
+        tracing::warn!(
+            listener = name,
+            closed,
+            bytes_max,
+            "the clients of a listener held more in buffers than its buffered_max: the connections \
+             that held the most were closed (buffered_overflow); raise buffered_max if these were \
+             no attack, or lower connections_per_client_max, http.head_max, http.request_buffer or rpc.body_max"
+        );
+    }
+
+    fn warn_of_descriptors(&mut self, worker: u32) {
+        if self.is_descriptor_warning_due() {
+            tracing::warn!(
+                worker,
+                "no file descriptor was left to accept a connection: raise the limit on open \
+                 files (ulimit -n, LimitNOFILE=) or lower limits.connections_max"
+            );
+        }
+    }
+
+    /// Whether it is time for another warning about descriptors, which there is one of then.
+    pub(super) fn is_descriptor_warning_due(&mut self) -> bool {
+        let now = clock::monotonic_ns();
+        let last = self.descriptors_warned_at;
+        let is_due = last.is_none_or(|at| now.saturating_sub(at) > WARNING_INTERVAL);
+        if is_due {
+            self.descriptors_warned_at = Some(now);
+        }
+        is_due
+    }
+}

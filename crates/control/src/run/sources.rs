@@ -1,0 +1,95 @@
+//! Host names and files of endpoints: which are asked for, and what is counted of their answers.
+//!
+//! Answers reach the builder once it has time, the last of each name. Meanwhile the former addresses serve.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use config::ResourceKind;
+use config::snapshot::DnsName;
+use telemetry::events::{SourceAnswered, SourceKind, SourceResources};
+
+use super::handover::Handing;
+use super::{Running, State};
+use crate::builder::Reading;
+use crate::clock;
+use crate::dns::Change;
+use crate::reload::Candidate;
+use crate::workers::Workers;
+
+impl<W: Workers> Running<W> {
+    /// Whether a configuration has to wait for first answers. Its names are asked for beside those of the one in
+    /// effect, in the way that the new one says.
+    pub(super) fn is_held(&mut self, candidate: &Candidate<W::Filter>) -> bool {
+        let resolvers = &candidate.snapshot().resolvers;
+        if !self.config.warming.holds(candidate.unanswered(), resolvers) {
+            return false;
+        }
+        self.config.dns.set_resolvers(resolvers);
+        let names = self.config.host_names.union(&candidate.host_names()).cloned().collect();
+        self.follow_names(&names);
+        true
+    }
+
+    /// Has these names asked for and no others.
+    pub(super) fn follow_names(&mut self, names: &BTreeSet<Arc<DnsName>>) {
+        let gone = self.config.dns.follow(names);
+        self.forget_answers(&gone);
+        self.note_answers(gone);
+    }
+
+    /// Takes note of what names stand for.
+    pub(super) fn note_answers(&mut self, changes: impl IntoIterator<Item = Change>) {
+        self.config.answers.extend(changes);
+        self.hand_answers();
+    }
+
+    /// Hands over to the builder what names stand for, once it has time: of each name the last. Nothing is changed
+    /// during a handover.
+    pub(super) fn hand_answers(&mut self) {
+        let config = &mut self.config;
+        if config.answers.is_empty() || config.builder.is_busy() || self.handing != Handing::None {
+            return;
+        }
+        if matches!(self.state, State::Draining | State::Stopping) {
+            return config.answers.clear();
+        }
+        let changes = std::mem::take(&mut config.answers).into_iter().collect();
+        config.builder.answers(changes);
+    }
+
+    /// Reads the configuration that waited for first answers again, once they are there or took too long.
+    pub(super) fn end_warming(&mut self) {
+        // Those that came have to be handed over before.
+        let is_settled = self.config.answers.is_empty() && !self.config.builder.is_busy();
+        if is_settled && self.config.warming.is_over(&self.config.dns) {
+            self.read_config(Reading::Anyway);
+        }
+    }
+
+    pub(super) fn count_answer(
+        &mut self,
+        source: SourceKind,
+        kind: ResourceKind,
+        failure: Option<&'static str>,
+    ) {
+        let (kind, at) = (kind.word(), clock::wall_ns());
+        self.collector.source_answered(&SourceAnswered { source, kind, failure, at });
+    }
+
+    /// Has the metrics say how files of endpoints and host names are.
+    pub(super) fn describe_sources(&mut self) {
+        let refused = u64::try_from(self.config.endpoints_refused.len()).unwrap_or(u64::MAX);
+        let good = self.config.endpoint_files.saturating_sub(refused);
+        let files = [("good", good), ("refused", refused)];
+        let files = files.map(|it| (SourceKind::File, it));
+        let names = self.config.dns.states().into_iter().map(|it| (SourceKind::Dns, it));
+        let all = files.into_iter().chain(names);
+        let all = all.map(|(source, (state, count))| SourceResources { source, state, count });
+        let all = all.chain(self.kept.restored());
+        self.collector.source_resources(all.collect());
+        self.kept.count(&mut self.collector);
+        self.collector.config_resources(self.config.resources());
+        self.health.gauge(&self.config.snapshot, &mut self.collector);
+    }
+}

@@ -1,0 +1,149 @@
+//! What control begins with: the first configuration, what is watched, and where its events come from.
+//!
+//! The first snapshot is built and bound before this; nothing here can refuse it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use telemetry::events::ConfigAccepted;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::deliveries::Deliveries;
+use super::handover::{AdminHandles, Handing};
+use super::kept::Kept;
+use super::moves::Moves;
+use super::taking_up::warn;
+use super::{InEffect, Parts, Running, Sources, State};
+use crate::admin::{Hosts, Scope, Server};
+use crate::builder::Builder;
+use crate::clock;
+use crate::dns::Dns;
+use crate::expiry::Expiry;
+use crate::handover_report::HandoverReport;
+use crate::health::Health;
+use crate::memory::MemoryRelease;
+use crate::overflows::Overflows;
+use crate::reload::Accepted;
+use crate::signals::Signals;
+use crate::warming::Warming;
+use crate::watch::FileWatch;
+use crate::workers::Workers;
+
+/// Queries of the admin interface that wait.
+const QUERIES_MAX: usize = 64;
+
+impl<W: Workers> Running<W> {
+    pub(super) async fn start(parts: Parts<W>) -> io::Result<(Self, Sources<W>)> {
+        let began = clock::monotonic_ns();
+        let Parts { mut config, first, addresses, workers, reports, log, mut collector, .. } =
+            parts;
+        if !parts.sources.is_empty() {
+            config.order_sources(parts.sources.iter().map(|it| it.name().into()).collect());
+        }
+        let (query_sender, queries) = mpsc::channel(QUERIES_MAX);
+        let signals = Signals::new()?;
+        let watched = config.path().and_then(|_| match FileWatch::new(config.watched()) {
+            Ok(watched) => Some(watched),
+            Err(error) => {
+                let file = config.name();
+                tracing::warn!("{file} cannot be watched ({error}): send SIGHUP after a change");
+                None
+            }
+        });
+        let (watch, watch_list) = watched.unzip();
+        let count = workers.count();
+        let hosts = Hosts::Known(Arc::clone(&first.snapshot.startup.admin_hosts));
+        let startup = &first.snapshot.startup;
+        let mut servers = Vec::new();
+        let mut admin_handles = AdminHandles::new(query_sender.clone());
+        for (socket, address, scope) in [
+            (parts.admin, &startup.admin, Scope::All(hosts)),
+            (parts.metrics, &startup.metrics, Scope::Metrics),
+        ] {
+            let Some(socket) = socket else { continue };
+            admin_handles.keep(&socket, address.as_ref(), scope.clone());
+            if !parts.is_taking_over {
+                servers.push(Server::start(socket, scope, query_sender.clone(), count)?);
+            }
+        }
+        let loaded_at = clock::wall_ns();
+        let last_good = config.take_last_good();
+        let (builder, built) = Builder::start(config)?;
+        let Accepted { snapshot, warnings, known, wanted, endpoint_files, duration, .. } = first;
+        let (kept, restored) =
+            Kept::start(&snapshot.startup, last_good, &known, &parts.sources, parts.is_taking_over);
+        let (deliveries, delivered) = Deliveries::start(parts.sources, wanted, restored);
+        let (mut dns, resolved) = Dns::new(snapshot.resolvers.clone());
+        let host_names = known.keys().cloned().collect();
+        let unanswered = known.iter().filter(|(_, status)| !status.is_answered());
+        let warming = Warming::after(unanswered.map(|(name, _)| Arc::clone(name)).collect());
+        dns.resume(known);
+        collector.config_accepted(&ConfigAccepted {
+            version: snapshot.version,
+            at: loaded_at,
+            duration,
+            taking_up: clock::monotonic_ns().saturating_sub(began),
+        });
+        warn(&warnings);
+        let expiry = Expiry::new(&snapshot);
+        collector.certificates_in_use(expiry.in_use());
+        let mut health = Health::default();
+        health.on_snapshot(&snapshot);
+        let running = Self {
+            workers,
+            state: State::Starting,
+            drain_at: 0,
+            started: 0,
+            stopped: 0,
+            outcome: None,
+            config: InEffect {
+                builder,
+                watch_list,
+                expiry,
+                snapshot,
+                addresses: addresses.into_iter().collect(),
+                warnings,
+                loaded_at,
+                unreadable_since: None,
+                unsettled_since: None,
+                look_again_at: None,
+                refused: None,
+                endpoints_refused: BTreeMap::new(),
+                endpoint_files,
+                dns,
+                host_names,
+                answers: BTreeMap::new(),
+                warming,
+                deliveries,
+            },
+            log,
+            collector,
+            admin: servers,
+            admin_released: Vec::new(),
+            admin_handles,
+            handing: if parts.is_taking_over { Handing::Taking } else { Handing::None },
+            begin_waits: None,
+            answerers: parts.answerers,
+            answering: JoinSet::new(),
+            describing: BTreeMap::new(),
+            describe_next: 0,
+            descriptors_warned_at: None,
+            overflows: Overflows::default(),
+            health,
+            kept,
+            moves: Moves::default(),
+            handover_report: HandoverReport::default(),
+            memory: MemoryRelease::default(),
+            service_manager: parts.service_manager,
+            is_reloading: false,
+            version: parts.version,
+        };
+        let handover = parts.handover;
+        Ok((
+            running,
+            Sources { signals, watch, reports, queries, built, resolved, delivered, handover },
+        ))
+    }
+}

@@ -1,0 +1,244 @@
+//! Taking up what the builder made: the whole configuration, or other endpoints and delivered resources.
+//!
+//! Sockets are bound first, since that can fail; names reach the metrics and the log before workers use them; the
+//! workers come last.
+
+use std::sync::Arc;
+
+use config::snapshot::Snapshot;
+use config::{EndpointsOutcome, Finding, ResourceKind};
+use telemetry::events::{ConfigAccepted, ConfigRejected, SourceKind};
+
+use super::Running;
+use crate::builder::Built;
+use crate::names::label;
+use crate::reload::{Candidate, Endpoints, EndpointsCandidate, Refused, TakenUp};
+use crate::workers::{BindFailure, Workers};
+use crate::{changes, clock};
+
+/// A build that took so long (ns) leaves megabytes that were freed.
+const LONG_BUILD: u64 = 50_000_000;
+
+impl<W: Workers> Running<W> {
+    pub(super) async fn on_built(&mut self, built: Built<W::Filter>) {
+        let (result, watched) = match built {
+            Built::Same => return self.config.unreadable_since = None,
+            Built::Endpoints(endpoints) => return self.on_endpoints(endpoints).await,
+            Built::Unreadable => {
+                self.config.unreadable_since.get_or_insert_with(clock::monotonic_ns);
+                return;
+            }
+            Built::Unsettled => {
+                self.config.unsettled_since.get_or_insert_with(clock::monotonic_ns);
+                return;
+            }
+            Built::Starved => return self.on_starved(),
+            Built::Skipped => return self.warn_of_skip(),
+            Built::Read(result, watched) => (result, watched),
+        };
+        self.config.unreadable_since = None;
+        self.config.unsettled_since = None;
+        self.config.look_again_at = None;
+        if self.is_ending() {
+            // The drain began while it was read.
+            if let Ok(candidate) = result {
+                self.config.builder.discard(candidate);
+            }
+            return self.warn_of_skip();
+        }
+        if let Some(list) = &self.config.watch_list {
+            list.set(watched);
+        }
+        let result = match result {
+            Ok(candidate) if self.is_held(&candidate) => {
+                return self.config.builder.discard(candidate);
+            }
+            Ok(candidate) => self.take_up(candidate).await,
+            Err(refused) => Err(refused),
+        };
+        if let Err(refused) = result {
+            let (at, errors) = (clock::wall_ns(), refused.count());
+            let version = self.config.snapshot.version;
+            tracing::error!("configuration refused, version {version} serves on:\n{refused}");
+            self.collector.config_rejected(&ConfigRejected { errors, at });
+            self.config.refused = Some((at, refused));
+            self.config.warming.forget();
+            let host_names = self.config.host_names.clone();
+            self.follow_names(&host_names);
+        }
+    }
+
+    /// Files of endpoints changed, or what host names stand for, and nothing else.
+    async fn on_endpoints(&mut self, endpoints: Endpoints<W::Filter>) {
+        let Endpoints { candidate, outcomes, delivered, is_dns } = endpoints;
+        self.config.unreadable_since = None;
+        if self.is_ending() {
+            if !is_dns {
+                self.warn_of_skip();
+            }
+            return;
+        }
+        for outcome in outcomes {
+            self.note_endpoints(outcome);
+        }
+        if let Some(candidate) = candidate
+            && let Err(failures) = self.take_up_endpoints(candidate, is_dns).await
+        {
+            if delivered.is_some() {
+                return self.config.deliveries.on_unbindable(failures);
+            }
+            let refused = Refused::Unbindable(failures);
+            tracing::error!("endpoints refused, those of before serve on:\n{refused}");
+        }
+        if let Some(delivered) = delivered {
+            self.on_delivered(*delivered);
+        }
+    }
+
+    /// Remembers what became of a file of endpoints, and reports what is new of it.
+    fn note_endpoints(&mut self, EndpointsOutcome { file, refused }: EndpointsOutcome) {
+        let failure = refused.as_ref().map(|_| "invalid");
+        self.count_answer(SourceKind::File, ResourceKind::Assignment, failure);
+        let Some(errors) = refused else {
+            if self.config.endpoints_refused.remove(&file).is_some() {
+                tracing::info!(%file, "endpoints are good again");
+            }
+            return;
+        };
+        let known = self.config.endpoints_refused.get(&file);
+        if known.is_some_and(|(_, known)| *known == errors) {
+            return;
+        }
+        tracing::error!("endpoints refused, those of before serve on:\n{errors}");
+        let refused = Refused::Invalid(errors.clone());
+        let at = clock::wall_ns();
+        self.collector.config_rejected(&ConfigRejected { errors: refused.count(), at });
+        self.config.endpoints_refused.insert(file, (at, errors));
+    }
+
+    /// Takes other endpoints up, or what sources have delivered. Nothing here follows the size of the configuration,
+    /// unless listeners changed.
+    async fn take_up_endpoints(
+        &mut self,
+        mut candidate: Box<EndpointsCandidate<W::Filter>>,
+        is_dns: bool,
+    ) -> Result<(), Vec<BindFailure>> {
+        let began = clock::monotonic_ns();
+        let snapshot = Arc::clone(candidate.snapshot());
+        let bound = self.workers.bind(&snapshot)?;
+        warn(candidate.warnings());
+        let (duration, names) = (candidate.duration, candidate.names.clone());
+        let expiry = candidate.expiry.take();
+        self.config.builder.keep_endpoints(candidate);
+        if let Some(expiry) = expiry {
+            self.collector.certificates_in_use(expiry.in_use());
+            self.config.expiry = expiry;
+        }
+        if let Some(names) = names {
+            self.collector.set_names(Arc::clone(&names));
+            self.log.set_names(names).await;
+        }
+        for (_, endpoint) in &snapshot.changes.endpoints_removed {
+            self.collector.forget_endpoint(label(endpoint.0));
+        }
+        // Before workers choose by it: what was ejected while it was built is counted.
+        self.health.on_snapshot(&snapshot);
+        self.workers.publish(&snapshot, bound.sockets);
+        for id in &snapshot.changes.listeners_removed {
+            self.config.addresses.remove(id);
+        }
+        self.config.addresses.extend(bound.addresses);
+        self.publish_done(snapshot, (duration, began), is_dns);
+        Ok(())
+    }
+
+    /// Ends the taking up of a snapshot that the workers have.
+    fn publish_done(
+        &mut self,
+        snapshot: Arc<Snapshot<W::Filter>>,
+        (duration, began): (u64, u64),
+        is_dns: bool,
+    ) {
+        let loaded_at = clock::wall_ns();
+        let version = snapshot.version;
+        let taking_up = clock::monotonic_ns().saturating_sub(began);
+        let accepted = ConfigAccepted { version, at: loaded_at, duration, taking_up };
+        self.collector.config_accepted(&accepted);
+        let changed = changes::summary(&self.config.snapshot, &snapshot);
+        let milliseconds = duration / 1_000_000;
+        if is_dns {
+            tracing::debug!(version, milliseconds, %changed, "other addresses taken up");
+        } else {
+            tracing::info!(version, milliseconds, %changed, "configuration taken up");
+        }
+        if !snapshot.changes.clusters_removed.is_empty() {
+            self.health.gauge(&snapshot, &mut self.collector);
+        }
+        let former = std::mem::replace(&mut self.config.snapshot, snapshot);
+        self.config.builder.free(former);
+        self.config.loaded_at = loaded_at;
+    }
+
+    /// Takes a candidate up, or changes nothing.
+    pub(super) async fn take_up(
+        &mut self,
+        mut candidate: Box<Candidate<W::Filter>>,
+    ) -> Result<(), Refused> {
+        let began = clock::monotonic_ns();
+        let snapshot = Arc::clone(candidate.snapshot());
+        let bound = match self.workers.bind(&snapshot) {
+            Ok(bound) => bound,
+            Err(failures) => {
+                self.config.builder.discard(candidate);
+                return self.leave_out(failures, &snapshot).map_err(Refused::Unbindable);
+            }
+        };
+        self.config.deliveries.on_file_taken();
+        let taken_up = candidate.take_up();
+        let TakenUp { warnings, endpoints_refused, log_output, names, expiry, .. } = taken_up;
+        let TakenUp { host_names, wanted, endpoint_files, duration, late, waits, .. } = taken_up;
+        self.config.builder.keep(candidate);
+        self.collector.set_names(Arc::clone(&names));
+        for (_, endpoint) in &snapshot.changes.endpoints_removed {
+            self.collector.forget_endpoint(label(endpoint.0));
+        }
+        self.log.set_names(names).await;
+        self.log.set_output(log_output);
+        // Before workers choose by it: what was ejected while it was built is counted.
+        self.health.on_snapshot(&snapshot);
+        self.workers.publish(&snapshot, bound.sockets);
+
+        let config = &mut self.config;
+        config.expiry = expiry;
+        self.collector.certificates_in_use(config.expiry.in_use());
+        for id in &snapshot.changes.listeners_removed {
+            config.addresses.remove(id);
+        }
+        config.addresses.extend(bound.addresses);
+        config.refused = None;
+        config.dns.set_resolvers(&snapshot.resolvers);
+        self.follow_names(&host_names);
+        self.config.deliveries.want(wanted);
+        self.config.host_names = host_names;
+        self.config.endpoint_files = endpoint_files;
+        self.publish_done(snapshot, (duration, began), false);
+        self.on_relinked(late, waits);
+        warn(&warnings);
+        self.config.warnings = warnings;
+        let is_refused = |file: &Arc<str>| endpoints_refused.iter().any(|it| it.file == *file);
+        self.config.endpoints_refused.retain(|file, _| is_refused(file));
+        for outcome in endpoints_refused {
+            self.note_endpoints(outcome);
+        }
+        if duration >= LONG_BUILD {
+            self.memory.note_freed();
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn warn(warnings: &[Finding]) {
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+}

@@ -1,0 +1,140 @@
+//! Listening sockets: what is accepted, and when nothing is.
+//!
+//! A token of the poller names a place in `Worker::listeners`. Places of closed listeners are used again, so that an
+//! event may be meant for the former one.
+
+use std::io;
+use std::time::Duration;
+
+use config::snapshot::ListenerId;
+use proxy::PeerAddress;
+use telemetry::cause::Cause;
+
+use super::{Listening, Worker};
+use crate::mailbox::ReportBody;
+use crate::sockets::Flags;
+use crate::world::{AcceptError, World};
+
+/// Connections accepted from one listener in a turn: a burst must not starve what is open.
+pub(super) const ACCEPTS_MAX: usize = 64;
+
+/// Pause of accepting after running out of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+impl<W: World> Worker<W> {
+    pub(super) fn add_listener(&mut self, id: ListenerId, socket: W::Listener) -> io::Result<()> {
+        // An event that was meant for the closed one makes the new one accept nothing, once.
+        let next = u32::try_from(self.listeners.len()).expect("fewer than 2^32 listeners");
+        let token = self.listeners_closed.last().copied().unwrap_or(next);
+        self.world.watch_listener(&socket, token)?;
+        let listening = Listening { id, socket: Some(socket), paused_until: None };
+        match self.listeners.get_mut(token as usize) {
+            Some(closed) => *closed = listening,
+            None => self.listeners.push(listening),
+        }
+        if token != next {
+            self.listeners_closed.pop();
+        }
+        self.listener_places.entry(id).or_default().push(token);
+        Ok(())
+    }
+
+    /// Accepts up to `count` connections.
+    pub(super) fn accept(&mut self, index: usize, count: usize) {
+        if !self.is_accepting {
+            return;
+        }
+        for _ in 0..count {
+            let Some(listening) = self.listeners.get_mut(index) else { return };
+            let Some(listener) = &listening.socket else { return };
+            let id = listening.id;
+            match self.world.accept(listener) {
+                Ok(Some(accepted)) => {
+                    let original = accepted.original;
+                    // The peer connected to that address.
+                    let local = PeerAddress::from(original.or(accepted.local));
+                    let peer = PeerAddress::from(accepted.peer);
+                    let now = self.stamp();
+                    let key = self.proxy.on_accepted(id, peer, local, original, now);
+                    let Some(key) = key else { continue };
+                    if self.world.watch(&accepted.socket, key).is_err() {
+                        self.proxy.on_broken(key, "", now);
+                        continue;
+                    }
+                    self.sockets.insert(key, accepted.socket, Flags::WRITABLE);
+                }
+                Ok(None) => return,
+                Err(AcceptError::Transient) => self.proxy.on_accept_failed(id, Cause::AcceptFailed),
+                Err(AcceptError::OutOfDescriptors) => {
+                    self.proxy.on_accept_failed(id, Cause::OutOfDescriptors);
+                    self.world.unwatch_listener(listener);
+                    listening.paused_until = Some(self.now + ACCEPT_PAUSE);
+                    return self.mailbox.report(ReportBody::OutOfDescriptors);
+                }
+                Err(AcceptError::Fatal) => {
+                    self.close_listener(id);
+                    return self.mailbox.report(ReportBody::ListenerBroken(id));
+                }
+            }
+        }
+    }
+
+    /// Accepts again where descriptors had run out.
+    pub(super) fn resume_listeners(&mut self) {
+        for (index, listening) in (0u32..).zip(&mut self.listeners) {
+            if listening.paused_until.is_some_and(|until| until <= self.now) {
+                let watched = listening
+                    .socket
+                    .as_ref()
+                    .is_some_and(|socket| self.world.watch_listener(socket, index).is_ok());
+                listening.paused_until = if watched { None } else { Some(self.now + ACCEPT_PAUSE) };
+            }
+        }
+    }
+
+    pub(super) fn close_listener(&mut self, id: ListenerId) {
+        for place in self.listener_places.remove(&id).unwrap_or_default() {
+            let Some(listening) = self.listeners.get_mut(place as usize) else { continue };
+            listening.paused_until = None;
+            if let Some(socket) = listening.socket.take() {
+                self.world.unwatch_listener(&socket);
+            }
+            self.listeners_closed.push(place);
+        }
+    }
+
+    /// Leaves new connections to another process, which has the same sockets.
+    pub(super) fn stop_accepting(&mut self) {
+        self.is_accepting = false;
+        for listening in &mut self.listeners {
+            listening.paused_until = None;
+            if let Some(socket) = &listening.socket {
+                self.world.unwatch_listener(socket);
+            }
+        }
+    }
+
+    pub(super) fn accept_again(&mut self) {
+        if std::mem::replace(&mut self.is_accepting, true) {
+            return;
+        }
+        self.returned.clear();
+        for (index, listening) in (0u32..).zip(&mut self.listeners) {
+            if let Some(socket) = &listening.socket
+                && self.world.watch_listener(socket, index).is_err()
+            {
+                listening.paused_until = Some(self.now + ACCEPT_PAUSE);
+            }
+        }
+    }
+
+    /// Takes the connections that the kernel has accepted already, so that closing resets none.
+    pub(super) fn empty_queue(&mut self, id: ListenerId) {
+        let Some((_, listener)) = self.proxy.snapshot().listener(id) else { return };
+        // More than the queue holds came after the drain began.
+        let queued_max = listener.socket.backlog.get() as usize + 1;
+        for place in self.listener_places.get(&id).cloned().unwrap_or_default() {
+            self.accept(place as usize, queued_max);
+        }
+    }
+}
