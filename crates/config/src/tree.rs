@@ -12,6 +12,7 @@ mod yaml;
 
 pub(crate) use deserialize::{Mismatch, deserialize};
 pub(crate) use environment::expand;
+pub use yaml::FILE_BYTES_MAX;
 pub(crate) use yaml::read;
 
 use crate::findings::{Findings, Path, Position, Problem};

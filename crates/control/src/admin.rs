@@ -21,7 +21,6 @@ mod server;
 mod socket;
 
 pub(crate) use connections::Rows;
-pub use connections::{ConnectionRow, ConnectionSide, Described};
 pub use explain::{ExplainRequest, ExplainStep};
 pub(crate) use explain::{Explained, add_ejections};
 pub(crate) use hosts::Hosts;

@@ -45,10 +45,7 @@ mod warming;
 mod watch;
 mod workers;
 
-pub use admin::{
-    AdminSocket, ConnectionRow, ConnectionSide, Described, ExplainRequest, ExplainStep,
-    own_admin_files,
-};
+pub use admin::{AdminSocket, ExplainRequest, ExplainStep, own_admin_files};
 #[doc(hidden)]
 pub use dns::records_of_dns_answer;
 pub use files::{Files, STDIN};
@@ -57,7 +54,7 @@ pub use handover_report::{HandoverNews, HandoverResult};
 pub use log_output::{LogOutput, OpenError};
 pub use log_writer::LogWriter;
 pub use moves::{ConnectionId, ConnectionWork, Moved, Mover, NotMoved};
-pub use questions::{Answerers, Question};
+pub use questions::Answerers;
 pub use reload::{Accepted, Candidate, ConfigFile, Refused, read_text};
 pub use run::{Control, Outcome, Parts};
 pub use service_manager::ServiceManager;

@@ -10,14 +10,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// What a filter wants to know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
-    /// Who is asked.
-    pub topic: Arc<str>,
-    /// What is asked, in a form that the filter and its answerer agree on.
-    pub payload: Arc<[u8]>,
-}
+use config::reports::Question;
 
 /// An answer on its way.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Arc<[u8]>> + Send>>;

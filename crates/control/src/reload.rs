@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use config::snapshot::{DnsName, Listener, Snapshot};
 use config::{
-    EndpointsOutcome, Errors, Finding, Loader, Prepared, PreparedEndpoints, PreparedUpdates,
-    ResourceName, Unbound, Update, Verdict,
+    EndpointsOutcome, Errors, FILE_BYTES_MAX, Finding, Loader, Prepared, PreparedEndpoints,
+    PreparedUpdates, ResourceName, Unbound, Update, Verdict,
 };
 use telemetry::Names;
 use tls::ProcessSessions;
@@ -22,9 +22,6 @@ use crate::last_good::LastGood;
 use crate::log_output::{LogOutput, OpenError};
 use crate::names::names_after;
 use crate::workers::BindFailure;
-
-/// Bytes of a configuration file; a larger one is a mistake, and would be read for nothing.
-const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// Where the configuration comes from, with what was made of it so far.
 #[derive(Debug)]
@@ -555,8 +552,8 @@ fn is_stream(path: &Path) -> bool {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    if std::fs::metadata(path)?.len() > FILE_BYTES_MAX {
-        return Err(io::Error::other(format!("larger than {FILE_BYTES_MAX} bytes")));
+    if std::fs::metadata(path)?.len() > FILE_BYTES_MAX as u64 {
+        return Err(io::Error::other(format!("larger than {} MiB", FILE_BYTES_MAX >> 20)));
     }
     std::fs::read(path)
 }

@@ -5,13 +5,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use config::checks::{CheckResult, CheckTask};
-use config::outlier::OutlierKind;
-use config::snapshot::{Address, ClusterId, EndpointId, ListenerId, Snapshot};
+use config::checks::CheckTask;
+#[cfg(doc)]
+use config::reports::ReportBody;
+use config::snapshot::{Address, ListenerId, Snapshot};
 
-use crate::admin::{Described, ExplainRequest, ExplainStep};
+use crate::admin::{ExplainRequest, ExplainStep};
 use crate::moves::Mover;
-use crate::questions::Question;
 
 /// The workers as control sees them. No method waits: what does not fit into a mailbox is kept, in
 /// its order, and handed on by [`Workers::flush`].
@@ -47,11 +47,11 @@ pub trait Workers: Send + 'static {
     /// Answers what an exchange of `worker` asked.
     fn answer(&mut self, worker: u32, asker: Self::Asker, payload: Arc<[u8]>);
 
-    /// Has `worker` find out how endpoints are; each task is answered by [`Report::Checked`].
+    /// Has `worker` find out how endpoints are; each task is answered by [`ReportBody::Checked`].
     fn check(&mut self, worker: u32, tasks: Box<[CheckTask]>);
 
     /// Asks `worker` to describe its connections from the slot `first` on; the answer is a
-    /// [`Report::Described`] with the number `request`.
+    /// [`ReportBody::Described`] with the number `request`.
     fn describe(&mut self, worker: u32, first: u32, request: u64);
 
     /// What moves connections from worker to worker; none while messages wait for room in a mailbox. Until
@@ -122,94 +122,8 @@ pub enum BindFailure {
     },
 }
 
-/// What workers tell.
-#[derive(Debug)]
-pub enum Report<W: Workers> {
-    /// A worker has taken up its first snapshot and serves.
-    Started {
-        /// Which, from 0.
-        worker: u32,
-    },
-    /// A worker has ended as it was asked to.
-    Stopped {
-        /// Which, from 0.
-        worker: u32,
-    },
-    /// A worker cannot go on.
-    Failed {
-        /// Which, from 0.
-        worker: u32,
-        /// Why.
-        reason: String,
-    },
-    /// A filter asks.
-    Question {
-        /// On which worker.
-        worker: u32,
-        /// Whom to answer.
-        asker: W::Asker,
-        /// What it asks.
-        question: Question,
-    },
-    /// A worker uses this snapshot no more. Dropped here, off the data path.
-    Retired(Arc<Snapshot<W::Filter>>),
-    /// Some connections of a worker.
-    Described {
-        /// The number of the request.
-        request: u64,
-        /// They.
-        described: Described,
-    },
-    /// A worker lost a listener.
-    ListenerBroken {
-        /// On which worker.
-        worker: u32,
-        /// Which listener.
-        listener: ListenerId,
-    },
-    /// A worker's drain is over.
-    Drained {
-        /// Which, from 0.
-        worker: u32,
-        /// Exchanges that took longer than the drain may.
-        cut_off: u32,
-    },
-    /// A worker closed connections, since the clients of a listener held more than its `buffered_max`.
-    BufferedOverflow {
-        /// Which listener.
-        listener: ListenerId,
-        /// How many were closed.
-        closed: u32,
-    },
-    /// An endpoint reached a bound of its cluster's `outlier`.
-    OutlierFound {
-        /// The cluster.
-        cluster: ClusterId,
-        /// Which of its endpoints.
-        endpoint: EndpointId,
-        /// Which bound.
-        kind: OutlierKind,
-    },
-    /// A health check ended.
-    Checked {
-        /// Which.
-        number: u64,
-        /// How.
-        result: CheckResult,
-    },
-    /// An endpoint said of itself that it is not healthy.
-    FailedItself {
-        /// The cluster.
-        cluster: ClusterId,
-        /// Which of its endpoints.
-        endpoint: EndpointId,
-    },
-    /// A worker had no descriptor left to accept a connection with.
-    OutOfDescriptors {
-        /// Which, from 0.
-        worker: u32,
-    },
-}
+/// A report of one of the workers `W`.
+pub type Report<W> = config::reports::Report<<W as Workers>::Filter, <W as Workers>::Asker>;
 
 /// An address as the configuration file writes it.
 pub(crate) fn address_text(address: &Address) -> String {

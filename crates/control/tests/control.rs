@@ -11,13 +11,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use config::checks::CheckTask;
+use config::reports::{
+    ConnectionSide, ConnectionSummaries, ConnectionSummary, Question, ReportBody,
+};
 use config::snapshot::{Address, ClusterId, EndpointId, Id, ListenerId, Snapshot};
 use config::{FilterKinds, Loader, ResourceName, Update, Verdict};
 use control::{
-    AdminSocket, Answerers, BindFailure, Bound, ConfigFile, ConnectionId, ConnectionRow,
-    ConnectionSide, ConnectionWork, Control, Described, EarlyAdmin, ExplainRequest, ExplainStep,
-    HandoverStep, LogWriter, Moved, NotMoved, Outcome, Parts, Question, Report, ServiceManager,
-    Source, Workers,
+    AdminSocket, Answerers, BindFailure, Bound, ConfigFile, ConnectionId, ConnectionWork, Control,
+    EarlyAdmin, ExplainRequest, ExplainStep, HandoverStep, LogWriter, Moved, NotMoved, Outcome,
+    Parts, Report, ServiceManager, Source, Workers,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use telemetry::{Collector, LogReader};
@@ -221,8 +223,8 @@ impl Running {
         Self::start(ConfigFile::fixed("test", CONFIG.to_owned(), loader()))
     }
 
-    fn report(&self, report: Report<Notebook>) {
-        self.reports.blocking_send(report).unwrap();
+    fn report(&self, worker: u32, body: ReportBody<(), u32>) {
+        self.reports.blocking_send(Report::<Notebook> { worker, body }).unwrap();
     }
 
     /// Waits until the workers were sent `text`.
@@ -241,7 +243,7 @@ impl Running {
 
     fn end(self) -> Outcome {
         for worker in 0..2 {
-            self.report(Report::Stopped { worker });
+            self.report(worker, ReportBody::Stopped);
         }
         self.thread.join().unwrap()
     }
@@ -260,9 +262,9 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn question(asker: u32, topic: &str) -> Report<Notebook> {
+fn question(asker: u32, topic: &str) -> ReportBody<(), u32> {
     let payload = b"hello".as_slice().into();
-    Report::Question { worker: 1, asker, question: Question { topic: topic.into(), payload } }
+    ReportBody::Question { exchange: asker, question: Question { topic: topic.into(), payload } }
 }
 
 #[test]
@@ -274,8 +276,8 @@ fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over(
         begun.blocking_recv().unwrap()
     };
     assert_eq!(begin().unwrap_err(), "this process is starting");
-    running.report(Report::Started { worker: 0 });
-    running.report(Report::Started { worker: 1 });
+    running.report(0, ReportBody::Started);
+    running.report(1, ReportBody::Started);
     until("ready", || running.ask("GET", "/ready").contains("ready"));
     let begun = begin().unwrap();
     assert!(begun.handles == 7 && begun.admin.is_some() && begun.metrics.is_none());
@@ -298,8 +300,8 @@ fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over(
     running.steps.blocking_send(HandoverStep::Committed(4711)).unwrap();
     running.steps.blocking_send(HandoverStep::Finish).unwrap();
     running.wait_for("drain");
-    running.report(Report::Stopped { worker: 0 });
-    running.report(Report::Stopped { worker: 1 });
+    running.report(0, ReportBody::Stopped);
+    running.report(1, ReportBody::Stopped);
     assert_eq!(running.thread.join().unwrap(), Outcome::Drained);
 }
 
@@ -421,8 +423,8 @@ fn a_handover_begins_once_a_changed_configuration_is_in_effect() {
     let path = folder.join("strait.yaml");
     std::fs::write(&path, CONFIG).unwrap();
     let running = Running::start(ConfigFile::new(&path, loader()));
-    running.report(Report::Started { worker: 0 });
-    running.report(Report::Started { worker: 1 });
+    running.report(0, ReportBody::Started);
+    running.report(1, ReportBody::Started);
     until("ready", || running.ask("GET", "/ready").contains("ready"));
     // Large enough that some of the handovers are asked for while it is read.
     let rule = |number| format!("      - {{ match: {{ path: /{number} }}, respond: {{}} }}\n");
@@ -448,9 +450,9 @@ fn a_handover_begins_once_a_changed_configuration_is_in_effect() {
 fn it_is_ready_when_every_worker_has_started_and_not_while_draining() {
     let control = Running::fixed();
     assert!(control.ask("GET", "/ready").contains(" 503 "));
-    control.report(Report::Started { worker: 0 });
+    control.report(0, ReportBody::Started);
     until("one worker", || control.ask("GET", "/ready").contains("starting: 1 of 2"));
-    control.report(Report::Started { worker: 1 });
+    control.report(1, ReportBody::Started);
     until("both workers", || control.ask("GET", "/ready").contains(" 200 "));
     assert!(control.ask("POST", "/drain").contains(" 202 "));
     control.wait_for("drain");
@@ -503,10 +505,10 @@ fn connections_that_are_being_answered_are_not_closed_for_others() {
     until("all questions", || control.noted.lock().unwrap().len() == 64);
     let mut later = ask("/healthz");
     for request in 0..128 {
-        let described = Described::default();
+        let connections = ConnectionSummaries::default();
         until("a question", || control.noted.lock().unwrap().len() > request);
         let request = u64::try_from(request).unwrap();
-        control.report(Report::Described { request, described });
+        control.report(0, ReportBody::Described { request, connections });
     }
     for mut stream in waiting {
         let mut answer = String::new();
@@ -522,8 +524,8 @@ fn connections_that_are_being_answered_are_not_closed_for_others() {
 #[test]
 fn a_question_is_answered_where_it_was_asked_and_an_unknown_topic_never() {
     let control = Running::fixed();
-    control.report(question(7, "whisper"));
-    control.report(question(8, "shout"));
+    control.report(1, question(7, "whisper"));
+    control.report(1, question(8, "shout"));
     control.wait_for("8 on 1: HELLO");
     assert_eq!(control.noted.lock().unwrap().len(), 1);
     assert_eq!(control.end(), Outcome::Drained);
@@ -532,7 +534,7 @@ fn a_question_is_answered_where_it_was_asked_and_an_unknown_topic_never() {
 #[test]
 fn a_worker_that_cannot_go_on_stops_the_others_and_ends_the_process_with_its_reason() {
     let control = Running::fixed();
-    control.report(Report::Failed { worker: 1, reason: "epoll".to_owned() });
+    control.report(1, ReportBody::Failed("epoll".to_owned()));
     control.wait_for("stop");
     assert_eq!(control.thread.join().unwrap(), Outcome::Failed("worker 1: epoll".to_owned()));
 }
@@ -544,7 +546,7 @@ fn retired_snapshots_are_freed_here() {
     let snapshot = loader.load("other", CONFIG).unwrap();
     drop(loader);
     let weak = Arc::downgrade(&snapshot);
-    control.report(Report::Retired(snapshot));
+    control.report(0, ReportBody::Retired(snapshot));
     until("its end", || weak.upgrade().is_none());
     assert_eq!(control.end(), Outcome::Drained);
 }
@@ -559,8 +561,9 @@ fn connections_are_asked_for_and_shown() {
             let asked = format!("describe {worker} from 0, request {request}");
             until(&asked, || noted.lock().unwrap().contains(&asked));
             let connections = if worker == 0 { some_connections() } else { Vec::new() };
-            let described = Described { connections, next: None };
-            reports.blocking_send(Report::Described { request, described }).unwrap();
+            let connections = ConnectionSummaries { connections, next: None };
+            let body = ReportBody::Described { request, connections };
+            reports.blocking_send(Report::<Notebook> { worker, body }).unwrap();
         }
     });
     let page = control.ask("GET", "/connections");
@@ -587,8 +590,8 @@ fn connections_are_asked_for_and_shown() {
 fn a_connection_moves_while_the_process_serves_and_the_answer_says_what_came_of_it() {
     let control = Running::fixed();
     assert!(control.ask("POST", "/connections/move?connection=0.1.3&to=1").contains("starting"));
-    control.report(Report::Started { worker: 0 });
-    control.report(Report::Started { worker: 1 });
+    control.report(0, ReportBody::Started);
+    control.report(1, ReportBody::Started);
     until("ready", || control.ask("GET", "/ready").contains(" 200 "));
     for (connection, status, part) in [
         ("0.1.3", 200, "\"id\": \"1.1.3\",\n  \"moved\": 2"),
@@ -621,8 +624,8 @@ fn nothing_that_needs_every_connection_in_its_place_begins_while_one_is_on_its_w
     let path = folder.join("strait.yaml");
     std::fs::write(&path, CONFIG).unwrap();
     let control = Arc::new(Running::start(ConfigFile::new(&path, loader())));
-    control.report(Report::Started { worker: 0 });
-    control.report(Report::Started { worker: 1 });
+    control.report(0, ReportBody::Started);
+    control.report(1, ReportBody::Started);
     until("ready", || control.ask("GET", "/ready").contains(" 200 "));
     let begin_to_move = |slot| {
         control.holds_moves.store(true, Ordering::Relaxed);
@@ -670,9 +673,9 @@ fn nothing_that_needs_every_connection_in_its_place_begins_while_one_is_on_its_w
 }
 
 /// One of HTTP/2, one of a unix socket, and one to an endpoint of a cluster that is gone.
-fn some_connections() -> Vec<ConnectionRow> {
+fn some_connections() -> Vec<ConnectionSummary> {
     let (first, gone) = (Id { slot: 0, generation: 0 }, Id { slot: 9, generation: 0 });
-    let row = |slot, side, peer, streams| ConnectionRow {
+    let row = |slot, side, peer, streams| ConnectionSummary {
         slot,
         generation: 3,
         side,
@@ -866,8 +869,8 @@ impl WithFolder {
         let source = folder::Folder::new(path.clone());
         let heard = Arc::clone(&source.heard);
         let running = Running::start_with(config, vec![Box::new(source)]);
-        running.report(Report::Started { worker: 0 });
-        running.report(Report::Started { worker: 1 });
+        running.report(0, ReportBody::Started);
+        running.report(1, ReportBody::Started);
         Self { path, heard, running }
     }
 
@@ -1150,8 +1153,8 @@ fn what_a_source_delivered_serves_after_a_restart_until_it_says_otherwise() {
     let mut config = ConfigFile::new(&path.join("strait.conf"), loader());
     config.expect_sources();
     let running = Running::start_with(config, vec![Box::new(Silent(Arc::clone(&heard)))]);
-    running.report(Report::Started { worker: 0 });
-    running.report(Report::Started { worker: 1 });
+    running.report(0, ReportBody::Started);
+    running.report(1, ReportBody::Started);
     running.wait_for("version 2, 0 listeners removed");
     let shown = running.ask("GET", "/config?resource=cluster/web");
     assert!(shown.contains("10.0.0.1:80") && shown.contains("\"state\": \"active\""), "{shown}");

@@ -11,9 +11,10 @@
 pub(crate) mod filter_chain;
 
 use std::fmt;
-use std::sync::Arc;
 
 use wire::head::{RequestHead, ResponseHead};
+
+pub use config::reports::Question;
 
 /// What the chain does after a filter has run.
 #[derive(Debug)]
@@ -67,16 +68,6 @@ pub struct Reply {
     pub status: u16,
     /// What the body says besides the status; one word of the filter's own vocabulary.
     pub reason: &'static str,
-}
-
-/// What a suspended filter waits for: data, so that it can be written down with its
-/// exchange and be asked again elsewhere.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
-    /// Who is asked, by a name that control knows.
-    pub topic: Arc<str>,
-    /// What is asked, in a form that the filter and the one it asks agree on.
-    pub payload: Arc<[u8]>,
 }
 
 /// One step of a filter chain.

@@ -55,8 +55,11 @@ mod timers;
 mod tools;
 mod upstream;
 
+/// A filter as a configuration has it.
+pub type BuiltFilter = Box<dyn filter::Filter>;
+
 /// A configuration with the filters that run here.
-pub type Snapshot = config::snapshot::Snapshot<Box<dyn filter::Filter>>;
+pub type Snapshot = config::snapshot::Snapshot<BuiltFilter>;
 
 pub use connection::Connection;
 pub use exchange::Exchange;
@@ -65,7 +68,7 @@ pub use exchange::route;
 pub use keys::{ConnKey, ExchangeKey, OfConnection, OfExchange, StreamKey};
 pub use listen::misdirected;
 pub use ops::{ConnectFailure, ConnectOptions, Op};
-pub use proxy::describe::{ConnectionSummary, SummarySide};
+pub use proxy::receive::handshake::SkipHandshake;
 pub use proxy::receive::passthrough::Passthrough;
 pub use proxy::{Load, Proxy};
 pub use share::{Settings, Share};

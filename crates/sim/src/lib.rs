@@ -19,7 +19,7 @@
 //! *TLS.* About half of the seeds have clients and clusters that speak TLS 1.2 or 1.3, for every
 //! protocol. A handshake cannot be made deterministic, so the simulation begins after it: both ends
 //! get keys from the seed, and a worker's connection gets its record layer right after the turn in
-//! which it began (`Proxy::begin_records`). The peers' records are of odd sizes, padded and empty,
+//! which it began (`proxy::SkipHandshake`). The peers' records are of odd sizes, padded and empty,
 //! between tickets, key updates and warnings; some peers close without close_notify where they may,
 //! are cut off, or corrupt a record. The configuration has no TLS then, and handshakes are not
 //! tested here.

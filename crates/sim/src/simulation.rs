@@ -23,6 +23,7 @@ use std::time::Duration;
 use config::checks::Checker;
 use config::outlier::Detector;
 use config::snapshot::ListenerId;
+use proxy::SkipHandshake as _;
 use proxy::time::Time;
 use proxy::{ExchangeKey, Proxy, Share, Snapshot};
 use telemetry::{
@@ -386,7 +387,7 @@ impl Simulation {
         let now = self.now();
         let threads = self.threads.iter_mut().flatten();
         let connections =
-            threads.flat_map(|thread| thread.worker.proxy().describe(0, u32::MAX, now).0);
+            threads.flat_map(|thread| thread.worker.proxy().describe(0, u32::MAX, now).connections);
         connections.map(|connection| connection.inbox_bytes + connection.outbox_bytes).sum()
     }
 

@@ -18,19 +18,13 @@ use crate::explain::{self, Knowledge};
 use crate::moves::Moves;
 use crate::secrecy::CoreDumps;
 use config::checks::CheckTask;
-use config::snapshot::{
-    Address, ClusterId, EndpointId, Id, Listener as ListenerConfig, ListenerId,
-};
-use control::{
-    BindFailure, Bound, ConnectionRow, ConnectionSide, Described, ExplainRequest, ExplainStep,
-    Question, Report, Workers,
-};
+use config::snapshot::{Address, Listener as ListenerConfig, ListenerId};
+use control::{BindFailure, Bound, ExplainRequest, ExplainStep, Report, Workers};
 use io::Socket;
 use io::packets::Packets;
 use proxy::filter::Filter;
-use proxy::{ConnectionSummary, ExchangeKey, Proxy, Share, Snapshot, SummarySide};
+use proxy::{ExchangeKey, Proxy, Share, Snapshot};
 use telemetry::Emitter;
-use telemetry::events::LabelId;
 use tokio::sync::mpsc::Sender;
 use worker::{
     Kernel, Listener, Mailbox, Mailboxes, Message, Postbox, ReportBody, Reporter, Worker, World,
@@ -532,64 +526,13 @@ impl Drop for EndProcessOnPanic {
     }
 }
 
-/// Passes the workers' reports on, in control's terms and in their order, until the last worker is
-/// gone.
+/// Passes the workers' reports on, in their order, until the last worker is gone: workers do not wait for control, and
+/// control waits for reports beside all else.
 fn pass_on(from: &Receiver<worker::Report>, to: &Sender<Report<DataPath>>) {
-    while let Ok(worker::Report { worker, body }) = from.recv() {
-        let report = match body {
-            ReportBody::Started => Report::Started { worker },
-            ReportBody::Stopped => Report::Stopped { worker },
-            ReportBody::Failed(reason) => Report::Failed { worker, reason },
-            ReportBody::Question { exchange, question } => {
-                let question = Question { topic: question.topic, payload: question.payload };
-                Report::Question { worker, asker: exchange, question }
-            }
-            ReportBody::Retired(snapshot) => Report::Retired(snapshot),
-            ReportBody::Described { request, connections, next } => {
-                let connections = connections.into_iter().map(row).collect();
-                Report::Described { request, described: Described { connections, next } }
-            }
-            ReportBody::ListenerBroken(listener) => Report::ListenerBroken { worker, listener },
-            ReportBody::OutOfDescriptors => Report::OutOfDescriptors { worker },
-            ReportBody::BufferedOverflow { listener, closed } => {
-                Report::BufferedOverflow { listener, closed }
-            }
-            ReportBody::OutlierFound { cluster, endpoint, kind } => {
-                Report::OutlierFound { cluster, endpoint, kind }
-            }
-            ReportBody::Checked { number, result } => Report::Checked { number, result },
-            ReportBody::FailedItself { cluster, endpoint } => {
-                Report::FailedItself { cluster, endpoint }
-            }
-            ReportBody::Drained { cut_off } => Report::Drained { worker, cut_off },
-        };
+    while let Ok(report) = from.recv() {
         if to.blocking_send(report).is_err() {
             break;
         }
-    }
-}
-
-fn row(summary: ConnectionSummary) -> ConnectionRow {
-    let id = |label: LabelId| Id { slot: label.slot, generation: label.generation };
-    ConnectionRow {
-        slot: summary.key.index(),
-        generation: summary.key.generation(),
-        side: match summary.side {
-            SummarySide::Downstream(listener) => {
-                ConnectionSide::Downstream(ListenerId(id(listener)))
-            }
-            SummarySide::Upstream { cluster, endpoint } => {
-                ConnectionSide::Upstream(ClusterId(id(cluster)), EndpointId(id(endpoint)))
-            }
-        },
-        peer: summary.peer.socket_address(),
-        state: summary.state,
-        age: Duration::from_nanos(summary.age),
-        requests: summary.requests,
-        streams: summary.streams,
-        inbox_bytes: summary.inbox_bytes,
-        outbox_bytes: summary.outbox_bytes,
-        target: summary.target,
     }
 }
 

@@ -73,7 +73,7 @@ impl Moves {
         connections_max: usize,
     ) -> Result<Moving<Socket>, NotMoved> {
         let ConnectionId { worker, slot, generation } = connection;
-        let key = ConnKey::from_bits(u64::from(generation) << 32 | u64::from(slot));
+        let key = ConnKey::new(slot, generation);
         let wanted = Wanted::One { connection: key, connections_max };
         let (reply, answer) = channel();
         let no_answer = || NotMoved::NoAnswer(worker);

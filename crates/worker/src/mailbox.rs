@@ -4,12 +4,10 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, sync_channel};
 
-use config::checks::{CheckResult, CheckTask};
-use config::outlier::OutlierKind;
-use config::snapshot::{ClusterId, EndpointId, ListenerId};
-use proxy::filter::Question;
+use config::checks::CheckTask;
+use config::snapshot::ListenerId;
 use proxy::save::{Differing, RestoreError};
-use proxy::{ConnKey, ConnectionSummary, ExchangeKey, Snapshot};
+use proxy::{BuiltFilter, ConnKey, ExchangeKey, Snapshot};
 
 use crate::moving::Moving;
 
@@ -194,81 +192,10 @@ pub struct Work {
 }
 
 /// A report from a worker to control.
-#[derive(Debug)]
-pub struct Report {
-    /// The worker that reports.
-    pub worker: u32,
-    /// What it reports.
-    pub body: ReportBody,
-}
+pub type Report = config::reports::Report<BuiltFilter, ExchangeKey>;
 
 /// The content of a report.
-#[derive(Debug)]
-pub enum ReportBody {
-    /// The worker has taken up its first configuration and serves.
-    Started,
-    /// The worker has ended on request. No report follows.
-    Stopped,
-    /// The worker cannot go on, for this reason. No report follows.
-    Failed(String),
-    /// A filter asks a question.
-    Question {
-        /// The exchange whose filter asks.
-        exchange: ExchangeKey,
-        /// The question.
-        question: Question,
-    },
-    /// The worker uses this configuration no more; control frees it.
-    Retired(Arc<Snapshot>),
-    /// Some connections.
-    Described {
-        /// The request's own number.
-        request: u64,
-        /// The connections in the slots that were looked at.
-        connections: Vec<ConnectionSummary>,
-        /// The slot to continue with, if there are more.
-        next: Option<u32>,
-    },
-    /// A listener could not be used any more.
-    ListenerBroken(ListenerId),
-    /// No file descriptor was left to accept a connection with; tried again soon.
-    OutOfDescriptors,
-    /// Connections were closed, since the clients of a listener held more than its `buffered_max`.
-    BufferedOverflow {
-        /// Which listener.
-        listener: ListenerId,
-        /// How many were.
-        closed: u32,
-    },
-    /// An endpoint reached a bound of its cluster's `outlier`.
-    OutlierFound {
-        /// The cluster.
-        cluster: ClusterId,
-        /// Which of its endpoints.
-        endpoint: EndpointId,
-        /// Which bound.
-        kind: OutlierKind,
-    },
-    /// A health check ended.
-    Checked {
-        /// Which.
-        number: u64,
-        /// How.
-        result: CheckResult,
-    },
-    /// An endpoint said of itself that it is not healthy.
-    FailedItself {
-        /// The cluster.
-        cluster: ClusterId,
-        /// Which of its endpoints.
-        endpoint: EndpointId,
-    },
-    /// The drain is over; the worker ends.
-    Drained {
-        /// Exchanges that took longer than the drain may.
-        cut_off: u32,
-    },
-}
+pub type ReportBody = config::reports::ReportBody<BuiltFilter, ExchangeKey>;
 
 /// A worker's end: messages to it, reports from it.
 #[derive(Debug)]

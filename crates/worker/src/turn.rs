@@ -483,8 +483,8 @@ impl<W: World> Worker<W> {
                     tasks.iter().for_each(|task| self.proxy.on_check(*task, self.now));
                 }
                 Message::Describe { first, request } => {
-                    let (connections, next) = self.proxy.describe(first, DESCRIBED_MAX, self.now);
-                    self.mailbox.report(ReportBody::Described { request, connections, next });
+                    let connections = self.proxy.describe(first, DESCRIBED_MAX, self.now);
+                    self.mailbox.report(ReportBody::Described { request, connections });
                 }
                 Message::Give(give) => {
                     self.give(give);

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use crate::date::civil;
+use crate::date;
 use crate::findings::Problem;
 
 /// What a time is put together of.
@@ -80,18 +80,17 @@ impl TimeFormat {
     /// Writes a time, in nanoseconds since 1970.
     pub(super) fn push(&self, nanos: u64, out: &mut Vec<u8>) {
         let (seconds, fraction) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
-        let (year, month, day) = civil(seconds / 86_400);
-        let of_day = seconds % 86_400;
+        let date = date::utc(seconds);
         for piece in &self.0 {
             // Writing to a vector cannot fail.
             let _ = match piece {
                 Piece::Text(text) => out.write_all(text.as_bytes()),
-                Piece::Year => write!(out, "{year:04}"),
-                Piece::Month => write!(out, "{month:02}"),
-                Piece::Day => write!(out, "{day:02}"),
-                Piece::Hour => write!(out, "{:02}", of_day / 3600),
-                Piece::Minute => write!(out, "{:02}", of_day / 60 % 60),
-                Piece::Second => write!(out, "{:02}", of_day % 60),
+                Piece::Year => write!(out, "{:04}", date.year()),
+                Piece::Month => write!(out, "{:02}", u8::from(date.month())),
+                Piece::Day => write!(out, "{:02}", date.day()),
+                Piece::Hour => write!(out, "{:02}", date.hour()),
+                Piece::Minute => write!(out, "{:02}", date.minute()),
+                Piece::Second => write!(out, "{:02}", date.second()),
                 Piece::Epoch => write!(out, "{seconds}"),
                 Piece::Fraction(digits) => {
                     let shown = fraction / 10_u64.pow(9 - digits.min(&9));

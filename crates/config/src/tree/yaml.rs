@@ -9,8 +9,8 @@ use super::{Entry, Node, Value, unreadable};
 use crate::findings::{Findings, Path, Position, Problem, START};
 use crate::map::Map;
 
-/// Bytes of a file. Ten thousand clusters take about two MiB.
-const FILE_BYTES_MAX: usize = 64 << 20;
+/// Bytes of a file of the configuration, or of one that it names. Ten thousand clusters take about two MiB.
+pub const FILE_BYTES_MAX: usize = 64 << 20;
 
 /// Lists and maps within each other. The deepest key of ours is at seven.
 const DEPTH_MAX: usize = 32;

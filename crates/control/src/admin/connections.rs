@@ -1,9 +1,9 @@
-//! `/connections`: what workers tell about their connections, a page at a time.
+//! `/connections`: what workers report of their connections, a page at a time.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use config::snapshot::{ClusterId, EndpointId, ListenerId, Snapshot};
+use config::reports::{ConnectionSide, ConnectionSummaries};
+use config::snapshot::Snapshot;
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
@@ -18,51 +18,6 @@ const LIMIT_DEFAULT: usize = 100;
 
 /// How long a worker may take to describe connections: some turns.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Some connections, as a worker tells of them.
-#[derive(Clone, Debug, Default)]
-pub struct Described {
-    /// They, in the order of their slots.
-    pub connections: Vec<ConnectionRow>,
-    /// The slot to go on with, if there are more.
-    pub next: Option<u32>,
-}
-
-/// One connection.
-#[derive(Clone, Debug)]
-pub struct ConnectionRow {
-    /// Its slot in its worker.
-    pub slot: u32,
-    /// How often that slot was used before.
-    pub generation: u32,
-    /// Which way it faces.
-    pub side: ConnectionSide,
-    /// The peer; none for unix sockets.
-    pub peer: Option<SocketAddr>,
-    /// A word for where it stands.
-    pub state: &'static str,
-    /// Since it was accepted or established.
-    pub age: Duration,
-    /// Requests that it carried.
-    pub requests: u32,
-    /// Streams that are open on it, if it speaks HTTP/2.
-    pub streams: Option<usize>,
-    /// Bytes read and not consumed.
-    pub inbox_bytes: usize,
-    /// Bytes not sent.
-    pub outbox_bytes: usize,
-    /// What its exchange asked for; empty if it has none.
-    pub target: String,
-}
-
-/// Which way a connection faces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectionSide {
-    /// A client's, of this listener.
-    Downstream(ListenerId),
-    /// To this endpoint of this cluster.
-    Upstream(ClusterId, EndpointId),
-}
 
 /// Connections with the names of what they belong to, ready to be shown.
 #[derive(Debug)]
@@ -95,7 +50,11 @@ struct Row {
 
 impl Rows {
     /// Names what `described` belongs to. What `snapshot` no longer has is named as gone.
-    pub(crate) fn new<F>(worker: u32, described: Described, snapshot: &Snapshot<F>) -> Self {
+    pub(crate) fn new<F>(
+        worker: u32,
+        described: ConnectionSummaries,
+        snapshot: &Snapshot<F>,
+    ) -> Self {
         let gone = || "(removed)".to_owned();
         let rows = described.connections.into_iter().map(|connection| {
             let (side, listener, cluster, endpoint) = match connection.side {

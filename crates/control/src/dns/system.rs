@@ -29,7 +29,7 @@ const MACHINE_ATTEMPTS_MAX: u32 = 5;
 const MACHINE_SERVERS_MAX: usize = 3;
 
 /// Bytes of either file: lists that block advertisers have some ten.
-const FILE_BYTES_MAX: u64 = 32 << 20;
+const SYSTEM_FILE_BYTES_MAX: u64 = 32 << 20;
 
 /// Where the machine says what it does.
 #[derive(Clone, Debug)]
@@ -117,7 +117,7 @@ impl<T> Cached<T> {
 
 fn content(path: &std::path::Path) -> Option<Vec<u8>> {
     let found = std::fs::metadata(path).ok()?;
-    if !found.is_file() || found.len() > FILE_BYTES_MAX {
+    if !found.is_file() || found.len() > SYSTEM_FILE_BYTES_MAX {
         return None;
     }
     std::fs::read(path).ok()

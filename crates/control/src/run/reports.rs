@@ -8,14 +8,16 @@ use super::{Outcome, Running, State};
 use crate::admin::Rows;
 use crate::clock;
 use crate::workers::{Report, Workers};
+use config::reports::ReportBody;
 
 /// Between two warnings about descriptors, ns.
 const WARNING_INTERVAL: u64 = 10_000_000_000;
 
 impl<W: Workers> Running<W> {
     pub(super) fn on_report(&mut self, report: Report<W>) {
-        match report {
-            Report::Started { .. } => {
+        let (worker, body) = (report.worker, report.body);
+        match body {
+            ReportBody::Started => {
                 self.started += 1;
                 if self.started == self.workers.count() && self.state == State::Starting {
                     self.state = State::Ready;
@@ -24,7 +26,7 @@ impl<W: Workers> Running<W> {
                     self.service_manager.ready(&self.status());
                 }
             }
-            Report::Stopped { .. } => {
+            ReportBody::Stopped => {
                 self.stopped += 1;
                 if self.stopped == self.workers.count() {
                     self.outcome = Some(match self.state {
@@ -35,29 +37,31 @@ impl<W: Workers> Running<W> {
                     });
                 }
             }
-            Report::Failed { worker, reason } => {
+            ReportBody::Failed(reason) => {
                 self.workers.stop();
                 self.outcome = Some(Outcome::Failed(format!("worker {worker}: {reason}")));
             }
-            Report::Question { worker, asker, question } => match self.answerers.ask(&question) {
-                Some(answering) => {
-                    self.answering.spawn(async move { (worker, asker, answering.await) });
+            ReportBody::Question { exchange: asker, question } => {
+                match self.answerers.ask(&question) {
+                    Some(answering) => {
+                        self.answering.spawn(async move { (worker, asker, answering.await) });
+                    }
+                    None => {
+                        tracing::error!(topic = %question.topic, "no handler is registered for this filter's question");
+                    }
                 }
-                None => {
-                    tracing::error!(topic = %question.topic, "no handler is registered for this filter's question");
-                }
-            },
-            Report::Retired(snapshot) => self.config.builder.free(snapshot),
-            Report::Described { request, described } => {
+            }
+            ReportBody::Retired(snapshot) => self.config.builder.free(snapshot),
+            ReportBody::Described { request, connections } => {
                 if self.service_manager.on_answer(request) {
                     return;
                 }
                 if let Some((worker, reply)) = self.describing.remove(&request) {
                     // The client may be gone.
-                    let _ = reply.send(Rows::new(worker, described, &self.config.snapshot));
+                    let _ = reply.send(Rows::new(worker, connections, &self.config.snapshot));
                 }
             }
-            Report::ListenerBroken { worker, listener } => {
+            ReportBody::ListenerBroken(listener) => {
                 let listener = self.config.snapshot.listener(listener);
                 let name = listener.map_or("(removed)", |(_, listener)| &listener.name);
                 tracing::error!(
@@ -66,23 +70,23 @@ impl<W: Workers> Running<W> {
                     "a listening socket broke: restart to listen with this worker again"
                 );
             }
-            Report::BufferedOverflow { listener, closed } => {
+            ReportBody::BufferedOverflow { listener, closed } => {
                 self.warn_of_overflow(listener, closed);
             }
-            Report::OutlierFound { cluster, endpoint, kind } => {
+            ReportBody::OutlierFound { cluster, endpoint, kind } => {
                 let found = (cluster, endpoint, kind);
                 self.health.on_reached(&self.config.snapshot, found, &mut self.collector);
             }
-            Report::Checked { number, result } => {
+            ReportBody::Checked { number, result } => {
                 let checked = (number, result);
                 self.health.on_checked(&self.config.snapshot, checked, &mut self.collector);
             }
-            Report::FailedItself { cluster, endpoint } => {
+            ReportBody::FailedItself { cluster, endpoint } => {
                 self.health.on_failed_itself(&self.config.snapshot, (cluster, endpoint));
             }
-            Report::OutOfDescriptors { worker } => self.warn_of_descriptors(worker),
-            Report::Drained { worker, cut_off: 0 } => tracing::debug!(worker, "drained"),
-            Report::Drained { worker, cut_off } => tracing::warn!(
+            ReportBody::OutOfDescriptors => self.warn_of_descriptors(worker),
+            ReportBody::Drained { cut_off: 0 } => tracing::debug!(worker, "drained"),
+            ReportBody::Drained { cut_off } => tracing::warn!(
                 worker,
                 cut_off,
                 "exchanges were cut off: they took longer than limits.drain_timeout"

@@ -1,7 +1,9 @@
 //! Connections as the admin interface lists them.
 
+use std::time::Duration;
+
+use config::reports::{ConnectionSide, ConnectionSummaries, ConnectionSummary};
 use telemetry::events::ClusterGauges;
-use telemetry::events::LabelId;
 use telemetry::events::WorkerGauges;
 
 use crate::connection::Connection;
@@ -15,71 +17,26 @@ use crate::exchange::record::Word;
 use crate::exchange::record::label;
 use crate::keys::ConnKey;
 use crate::proxy::Proxy;
-use crate::tools::peer_address::PeerAddress;
 use crate::tools::time::Time;
-
-/// One connection, for people.
-#[derive(Clone, Debug)]
-pub struct ConnectionSummary {
-    /// Its key, for telling connections apart.
-    pub key: ConnKey,
-    /// Which way it faces, and what it belongs to.
-    pub side: SummarySide,
-    /// The peer.
-    pub peer: PeerAddress,
-    /// A word for where it stands.
-    pub state: &'static str,
-    /// ns since it was accepted or established.
-    pub age: u64,
-    /// Requests that it carried.
-    pub requests: u32,
-    /// Streams that are open on it, if it speaks HTTP/2.
-    pub streams: Option<usize>,
-    /// Bytes read and not consumed.
-    pub inbox_bytes: usize,
-    /// Bytes not sent.
-    pub outbox_bytes: usize,
-    /// What its exchange asked for, if it has one.
-    pub target: String,
-}
-
-/// Which way a described connection faces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SummarySide {
-    /// Of this listener.
-    Downstream(LabelId),
-    /// To this endpoint of this cluster.
-    Upstream {
-        /// The cluster.
-        cluster: LabelId,
-        /// The endpoint.
-        endpoint: LabelId,
-    },
-}
 
 impl Proxy {
     /// The connections in `count` slots from `first` on, and the slot to go on with.
     #[must_use]
-    pub fn describe(
-        &self,
-        first: u32,
-        count: u32,
-        now: Time,
-    ) -> (Vec<ConnectionSummary>, Option<u32>) {
+    pub fn describe(&self, first: u32, count: u32, now: Time) -> ConnectionSummaries {
         let (slots, next) = self.connections.table.range(first, count);
-        (slots.map(|(key, connection)| self.summary(key, connection, now)).collect(), next)
+        let connections = slots.map(|(key, connection)| self.summary(key, connection, now));
+        ConnectionSummaries { connections: connections.collect(), next }
     }
 
     fn summary(&self, key: ConnKey, connection: &Connection, now: Time) -> ConnectionSummary {
         let exchange = connection.exchange().and_then(|exchange| self.exchanges.get(exchange));
         let side = match &connection.role {
             ConnectionRole::Downstream(downstream) => {
-                SummarySide::Downstream(label(self.listen.listeners.get(downstream.listener).id.0))
+                ConnectionSide::Downstream(self.listen.listeners.get(downstream.listener).id)
             }
-            ConnectionRole::Upstream(upstream) => SummarySide::Upstream {
-                cluster: label(upstream.cluster.0),
-                endpoint: label(upstream.endpoint.0),
-            },
+            ConnectionRole::Upstream(upstream) => {
+                ConnectionSide::Upstream(upstream.cluster, upstream.endpoint)
+            }
         };
         let state = match (&connection.role, exchange) {
             (_, Some(exchange)) if exchange.progress.is_tunnel => "tunnel",
@@ -111,11 +68,12 @@ impl Proxy {
         };
         let target = exchange.map(|exchange| exchange.record.words.word(Word::Target));
         ConnectionSummary {
-            key,
+            slot: key.index(),
+            generation: key.generation(),
             side,
-            peer: connection.peer.clone(),
+            peer: connection.peer.socket_address(),
             state,
-            age: now.nanos_since(connection.opened),
+            age: Duration::from_nanos(now.nanos_since(connection.opened)),
             requests: connection.requests,
             streams: connection.multiplex().map(|all| all.streams.len()),
             inbox_bytes: connection.inbox.as_ref().map_or(0, wire::buffer::Buffer::len),

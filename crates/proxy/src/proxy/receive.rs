@@ -2,7 +2,7 @@
 
 pub(crate) mod elements;
 mod frames;
-mod handshake;
+pub(crate) mod handshake;
 mod lingering;
 pub(crate) mod passthrough;
 mod read;

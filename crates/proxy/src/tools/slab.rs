@@ -100,6 +100,12 @@ pub struct Key<T> {
 }
 
 impl<T> Key<T> {
+    /// The key of a place, and of which use of it.
+    #[must_use]
+    pub const fn new(index: u32, generation: u32) -> Self {
+        Self { index, generation, of: PhantomData }
+    }
+
     /// Place in the slab: dense, small, used again.
     #[must_use]
     pub const fn index(self) -> u32 {
@@ -122,7 +128,7 @@ impl<T> Key<T> {
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "takes the two halves apart")]
     pub const fn from_bits(bits: u64) -> Self {
-        Self { index: bits as u32, generation: (bits >> 32) as u32, of: PhantomData }
+        Self::new(bits as u32, (bits >> 32) as u32)
     }
 }
 

@@ -19,6 +19,7 @@ use std::time::Duration;
 use config::checks::{CheckResult, CheckTask};
 use config::outlier::{Detector, Event, Happened};
 use config::snapshot::{Address, EndpointId};
+use proxy::SkipHandshake as _;
 use proxy::filter::{Filter, Question};
 use proxy::save::{RestoreError, Saved};
 use proxy::time::Time;

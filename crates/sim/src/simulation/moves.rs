@@ -36,11 +36,12 @@ impl Simulation {
         let from = self.random.length_below(self.threads.len());
         let to = self.random.length_below(self.threads.len());
         let Some(Some(thread)) = self.threads.get_mut(from) else { return };
-        let (connections, _) = thread.worker.proxy().describe(0, u32::MAX, now);
+        let connections = thread.worker.proxy().describe(0, u32::MAX, now).connections;
         if connections.is_empty() {
             return;
         }
-        let key = self.random.pick(&connections).key;
+        let picked = self.random.pick(&connections);
+        let key = ConnKey::new(picked.slot, picked.generation);
         self.network.borrow_mut().trace.note(now, "move", to as u64, &key.to_bits().to_le_bytes());
         if self.is_draining {
             return self.move_at_once(from, to, key);

@@ -40,7 +40,7 @@ impl Simulation {
     pub(super) fn check_queues(&mut self, number: usize) {
         let now = self.now();
         let Some(Some(thread)) = self.threads.get_mut(number) else { return };
-        let (connections, _) = thread.worker.proxy().describe(0, u32::MAX, now);
+        let connections = thread.worker.proxy().describe(0, u32::MAX, now).connections;
         for connection in connections {
             let streams = connection.streams.unwrap_or(0);
             let bytes_max = CONNECTION_BYTES_MAX
@@ -145,7 +145,7 @@ impl Simulation {
         let now = self.now();
         let Some(Some(thread)) = self.threads.get_mut(number) else { return };
         let proxy = thread.worker.proxy();
-        let (connections, _) = proxy.describe(0, u32::MAX, now);
+        let connections = proxy.describe(0, u32::MAX, now).connections;
         proxy.tell_gauges(0, 0);
         // A worker that ends does not close its pools one by one.
         if connections.iter().any(|connection| connection.state != "idle") {

@@ -4,9 +4,10 @@ use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use config::snapshot::{Address, ClusterId, Id, OriginalDestination};
+use config::reports::ConnectionSide;
+use config::snapshot::{Address, ClusterId, OriginalDestination};
 use proxy::time::Time;
-use proxy::{ConnKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share, Snapshot, SummarySide};
+use proxy::{ConnKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share, Snapshot};
 use telemetry::Emitter;
 
 use super::Listener;
@@ -93,12 +94,10 @@ impl From<Answer> for Trial {
 
 /// The cluster that a connection to an upstream belongs to.
 fn cluster_of(proxy: &Proxy, connection: ConnKey) -> Option<ClusterId> {
-    let (described, _) = proxy.describe(connection.index(), 1, NOW);
-    match described.first()?.side {
-        SummarySide::Upstream { cluster, .. } => {
-            Some(ClusterId(Id { slot: cluster.slot, generation: cluster.generation }))
-        }
-        SummarySide::Downstream(_) => None,
+    let described = proxy.describe(connection.index(), 1, NOW);
+    match described.connections.first()?.side {
+        ConnectionSide::Upstream(cluster, _) => Some(cluster),
+        ConnectionSide::Downstream(_) => None,
     }
 }
 

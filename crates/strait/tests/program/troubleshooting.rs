@@ -171,7 +171,7 @@ fn the_words_of_the_page_are_those_of_the_program() {
         include_str!("../../../../docs/access-log.md"),
         include_str!("../../../../docs/configuration/reference.md"),
         include_str!("../../../../docs/admin.md"),
-        include_str!("../../../telemetry/src/metrics/endpoint.rs"),
+        include_str!("../../../telemetry/src/counters/endpoint.rs"),
     );
     let words = page.split('`').skip(1).step_by(2);
     let is_word = |word: &&str| {

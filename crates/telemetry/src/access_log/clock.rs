@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use time::OffsetDateTime;
+
 use super::number::fill_digits;
 
 const NS: u64 = 1_000_000_000;
-const DAY: u64 = 24 * 60 * 60;
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
@@ -51,29 +52,18 @@ impl Clock {
     #[cold]
     fn set(&mut self, second: u64) {
         self.second = second;
-        let (year, month, day) = civil(second / DAY);
-        let (h, m, s) = (second % DAY / 3600, second % 3600 / 60, second % 60);
+        let date =
+            i64::try_from(second).ok().and_then(|it| OffsetDateTime::from_unix_timestamp(it).ok());
+        let date = date.unwrap_or(OffsetDateTime::UNIX_EPOCH);
+        let (year, month, day) = (date.year(), u8::from(date.month()), date.day());
+        let (h, m, s) = date.to_hms();
         self.iso.clear();
         let _ = write!(self.iso, "{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}");
-        let name = usize::try_from(month - 1).ok().and_then(|month| MONTHS.get(month));
+        let name = MONTHS.get(usize::from(month - 1));
         let name = name.copied().unwrap_or_default();
         self.common.clear();
         let _ = write!(self.common, "{day:02}/{name}/{year:04}:{h:02}:{m:02}:{s:02} +0000");
     }
-}
-
-/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar. Years are
-/// counted from March, so that the leap day is the last of its year.
-fn civil(day: u64) -> (u64, u64, u64) {
-    // Days from 0000-03-01 to 1970-01-01; an era is 400 years of 146,097 days.
-    let day = day + 719_468;
-    let (era, day) = (day / 146_097, day % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day_of_month = day - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (era * 400 + year + carry, month, day_of_month)
 }
 
 #[cfg(test)]

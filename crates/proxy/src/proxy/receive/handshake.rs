@@ -26,6 +26,23 @@ const PLAIN_HTTP_REPLY: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     connection: close\r\n\r\n\
     This port speaks HTTPS: ask by https://\n";
 
+/// How tests begin behind a handshake: the simulation, whose seeds no handshake follows, and conversations about
+/// records. No configuration leads here.
+pub trait SkipHandshake {
+    /// Goes on with the record layer of a handshake that was done on a connection's socket. Nothing was read of what
+    /// came behind the handshake, and nothing sent; the connection may be one that is still being established.
+    fn begin_records(&mut self, key: ConnKey, records: RecordLayer, now: Time);
+}
+
+impl SkipHandshake for Proxy {
+    fn begin_records(&mut self, key: ConnKey, records: RecordLayer, now: Time) {
+        if let Some(connection) = self.connections.get_mut(key) {
+            let state = TlsState::Records(Box::new(records));
+            connection.tls = Some(Box::new(Tls::new(state, now)));
+        }
+    }
+}
+
 impl Proxy {
     /// Lets a few handshakes with clients go on, and no more until this is called again: once before
     /// a turn's events, and once before what was left lying is gone on with.
@@ -40,17 +57,6 @@ impl Proxy {
             connection.is_handshaking() && connection.downstream().is_some()
         };
         self.connections.handshakes_admitted == 0 && self.connections.get(key).is_some_and(is_held)
-    }
-
-    /// Goes on with the record layer of a handshake that another thread has done on a connection's
-    /// socket. Nothing was read of what came behind the handshake, and nothing sent; it may be one
-    /// that is still being connected. This is where the simulation begins, whose seeds no handshake
-    /// follows. No configuration leads here.
-    pub fn begin_records(&mut self, key: ConnKey, records: RecordLayer, now: Time) {
-        if let Some(connection) = self.connections.get_mut(key) {
-            let state = TlsState::Records(Box::new(records));
-            connection.tls = Some(Box::new(Tls::new(state, now)));
-        }
     }
 
     /// The first bytes of a client's handshake are there: it takes a slot, if need be that of the
