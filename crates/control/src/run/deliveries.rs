@@ -26,7 +26,7 @@ const REFUSED_MAX: usize = 10_000;
 pub(super) struct Deliveries {
     following: Following,
     /// What the builder has, or is to have again.
-    asked: Option<Question>,
+    asked: Option<BuildRequest>,
     /// Whether the builder is to have it again.
     is_to_be_asked: bool,
     waits: BTreeMap<ResourceName, Wait>,
@@ -49,7 +49,7 @@ pub(super) struct Refusal {
 
 /// What the builder is asked.
 #[derive(Debug)]
-struct Question {
+struct BuildRequest {
     what: Asked,
     /// What the system does not let this process have.
     unbound: Vec<Unbound>,
@@ -216,7 +216,7 @@ impl<W: Workers> Running<W> {
     }
 
     fn ask_deliveries(&mut self, what: Asked) {
-        self.config.deliveries.asked = Some(Question { what, unbound: Vec::new() });
+        self.config.deliveries.asked = Some(BuildRequest { what, unbound: Vec::new() });
         self.config.deliveries.is_to_be_asked = true;
         self.hand_deliveries();
     }

@@ -7,16 +7,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::sample::Answer;
-use super::state::Question;
+use super::state::PageRequest;
 use crate::admin_client::{AdminClient, AdminError};
 
 /// What came, of which question, and when.
-type Came = (Question, Result<Answer, String>, Duration);
+type Came = (PageRequest, Result<Answer, String>, Duration);
 
 /// Asks on a thread of its own.
 #[derive(Debug)]
 pub(super) struct Fetcher {
-    wanted: Arc<Mutex<Option<Question>>>,
+    wanted: Arc<Mutex<Option<PageRequest>>>,
     /// Wakes it for another question.
     wake: Sender<()>,
     came: Receiver<Came>,
@@ -25,7 +25,7 @@ pub(super) struct Fetcher {
 impl Fetcher {
     /// Asks every `interval`, and at once when something else is wanted.
     pub(super) fn start(mut client: AdminClient, interval: Duration) -> io::Result<Self> {
-        let wanted = Arc::new(Mutex::new(None::<Question>));
+        let wanted = Arc::new(Mutex::new(None::<PageRequest>));
         let (wake, woken) = mpsc::channel();
         let (sender, came) = mpsc::channel();
         let asked = Arc::clone(&wanted);
@@ -50,7 +50,7 @@ impl Fetcher {
     }
 
     /// Says what is wanted from now on.
-    pub(super) fn want(&self, question: &Question) {
+    pub(super) fn want(&self, question: &PageRequest) {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         if wanted.as_ref() != Some(question) {
             *wanted = Some(question.clone());
@@ -66,7 +66,7 @@ impl Fetcher {
 }
 
 /// What a process answers to a question.
-pub(super) fn ask(client: &mut AdminClient, question: &Question) -> Result<Answer, AdminError> {
+pub(super) fn ask(client: &mut AdminClient, question: &PageRequest) -> Result<Answer, AdminError> {
     let state = client.get_any("/ready?verbose")?;
     let body = client.get(&question.path)?;
     Ok(Answer { state: String::from_utf8_lossy(&state).into_owned(), body })

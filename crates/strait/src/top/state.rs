@@ -64,7 +64,7 @@ impl TopSort {
 
 /// What to ask of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Question {
+pub(super) struct PageRequest {
     pub(super) path: String,
 }
 
@@ -141,7 +141,7 @@ impl Top {
     }
 
     /// What has to be known to show this: no more entries than reach the end of the screen.
-    pub(super) fn question(&self) -> Question {
+    pub(super) fn question(&self) -> PageRequest {
         let (sort, filter) = (self.sort.word(), encode(&self.filter));
         let limit = self.offset.saturating_add(self.height).max(1);
         let path = match (&self.detail, self.view) {
@@ -155,13 +155,13 @@ impl Top {
             (None, View::Sources) => "/sources".to_owned(),
             (None, View::Slow) => "/slow?format=text".to_owned(),
         };
-        Question { path }
+        PageRequest { path }
     }
 
     /// Takes what came. What was asked before a key was pressed is passed over.
     pub(super) fn on_answer(
         &mut self,
-        question: &Question,
+        question: &PageRequest,
         answer: Result<Answer, String>,
         at: Duration,
     ) {

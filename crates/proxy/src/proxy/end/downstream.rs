@@ -154,7 +154,7 @@ impl Proxy {
         if exchange.stall.is_some() {
             self.exchanges.end_response_stall(exchange_key);
         }
-        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
+        let exchange = self.exchanges.get_mut(exchange_key).expect("a stall ends no exchange");
         if matches!(exchange.stage, Stage::Finishing) {
             self.finish(exchange_key, None, now);
         } else if is_ended {

@@ -56,8 +56,8 @@ impl Proxy {
             if is_behind || is_over || self.connections.is_share_spent(key) {
                 break;
             }
-            let Some(connection) = self.connections.get_mut(key) else { break };
-            let Some(multiplex) = connection.codec.multiplex_mut() else { break };
+            let connection = self.connections.get_mut(key).expect("it was found above");
+            let multiplex = connection.codec.multiplex_mut().expect("it was looked at above");
             if multiplex.owes_many_answers() {
                 multiplex.frame_control(&mut connection.outbox, &mut self.cx.buffers);
             }
@@ -319,7 +319,7 @@ impl Proxy {
             return;
         }
         self.upstream.withdraw(key, &mut self.connections);
-        let Some(connection) = self.connections.get(key) else { return };
+        let connection = self.connections.get(key).expect("withdrawing closes no connection");
         let Some((multiplex, upstream)) = connection.multiplex().zip(connection.upstream()) else {
             return;
         };
@@ -444,7 +444,7 @@ impl Proxy {
             multiplex.go_away(ErrorCode::NO_ERROR);
             self.upstream.withdraw(key, &mut self.connections);
         }
-        let Some(multiplex) = self.connections.multiplex_mut(key) else { return };
+        let multiplex = self.connections.multiplex_mut(key).expect("withdrawing closes nothing");
         if multiplex.is_finished() || multiplex.has_work() {
             self.connections.queue_send(key, &mut self.cx);
         }

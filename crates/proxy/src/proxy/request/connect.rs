@@ -98,7 +98,7 @@ impl Proxy {
                 self.connections.upstream_handshakes += 1;
             }
         }
-        let Some(connection) = self.connections.get_mut(upstream) else { return };
+        let connection = self.connections.get_mut(upstream).expect("it was opened above");
         connection.peer = peer;
         match stream {
             None => {

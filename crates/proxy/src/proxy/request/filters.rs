@@ -85,10 +85,12 @@ impl Proxy {
             return;
         }
         let stage = std::mem::replace(&mut exchange.stage, Stage::Finishing);
-        let Stage::Suspended { step, head, .. } = stage else { return };
+        let Stage::Suspended { step, head, .. } = stage else {
+            unreachable!("the stage was looked at above")
+        };
         exchange.deadlines.clear(Wait::Filter);
         self.with_parked(key, head, now, |proxy, head| {
-            let Some(exchange) = proxy.exchanges.get_mut(key) else { return };
+            let exchange = proxy.exchanges.get_mut(key).expect("it was found above");
             let filters = Arc::clone(&exchange.listener().filters);
             let Some(filter) = filters.get(step.place()) else { return };
             let slot = slot_of(&filters, exchange.slots.as_deref_mut(), step.place());

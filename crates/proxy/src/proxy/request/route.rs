@@ -127,7 +127,7 @@ impl Proxy {
         if !forward.mirrors.is_empty() && !asks_upgrade {
             self.mirror(key, forward, head, now);
         }
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let exchange = self.exchanges.get_mut(key).expect("making copies ends no exchange");
         let is_complete = exchange.request.is_complete;
         let is_shared = match exchange.cluster().map(|cluster| &cluster.protocol) {
             Some(ClusterProtocol::Rpc(_)) => return self.forward_call(key, forward, head, now),
@@ -195,7 +195,7 @@ impl Proxy {
         if exchange.copies.is_some() {
             self.exchanges.copy_request_data(key, data, &mut self.cx);
         }
-        let Some(exchange) = self.exchanges.get(key) else { return };
+        let exchange = self.exchanges.get(key).expect("filling copies ends no exchange");
         let is_gathering = matches!(exchange.stage, Stage::Gathering { .. });
         let is_buffering = matches!(exchange.stage, Stage::Buffering { .. });
         let (upstream, has_retries) = (exchange.upstream(), exchange.progress.has_retries);
@@ -253,11 +253,11 @@ impl Proxy {
             Ok(trailers) => trailers,
             Err(cause) => return self.fail(key, cause, now),
         };
-        let Some(exchange) = self.exchanges.get(key) else { return };
+        let exchange = self.exchanges.get(key).expect("looking at trailers ends no exchange");
         if exchange.copies.is_some() {
             self.exchanges.send_copies(key, trailers, now, &mut self.cx);
         }
-        let Some(exchange) = self.exchanges.get(key) else { return };
+        let exchange = self.exchanges.get(key).expect("sending copies ends no exchange");
         if matches!(exchange.stage, Stage::Gathering { .. }) {
             return self.on_request_gathered(key, trailers, now);
         }
