@@ -282,6 +282,9 @@ pub(crate) struct Route {
     pub(crate) newer: Option<Pinned>,
     /// Place of the endpoint in the cluster, once one was chosen.
     pub(crate) endpoint: Option<usize>,
+    /// The endpoint that was chosen for an attempt which waits for a connection. A worker that takes the exchange over
+    /// chooses anew.
+    pub(crate) chosen: Option<EndpointId>,
     /// What each attempt chooses its endpoint by, where the cluster goes by a hash.
     pub(crate) hash: Option<NonZeroU64>,
     /// Which endpoints each attempt may choose, where the cluster has subsets.
@@ -302,6 +305,7 @@ impl Route {
             cluster,
             newer: None,
             endpoint: None,
+            chosen: None,
             hash: None,
             subset: None,
             cookie: None,

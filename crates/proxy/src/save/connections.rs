@@ -461,7 +461,7 @@ impl Upstreams {
         cx: &mut Cx,
     ) -> Option<StandingEnd> {
         let upstream = connections.get(key)?.upstream()?;
-        let cluster = upstream.cluster;
+        let ids = (upstream.cluster, upstream.endpoint);
         let state = match upstream.state {
             UpstreamState::Connecting { since, .. } => {
                 SavedUpstreamState::Connecting { age: now.nanos_since(since) }
@@ -480,7 +480,7 @@ impl Upstreams {
             }
         };
         let (connection, deadline) = connections.uproot_connection(key, now, cx)?;
-        self.pools.on_closed(cluster, false);
+        self.pools.on_closed(ids, false);
         Some(StandingEnd { connection, deadline, facts: EndFacts::Upstream(state) })
     }
 }
@@ -531,7 +531,7 @@ impl Upstreams {
             cx,
         );
         let random = &mut cx.random;
-        self.pools.on_restored(cluster, || random.next());
+        self.pools.on_restored((cluster, endpoint), || random.next());
         connections.restore_connection(key, saved.connection, now, listen, cx);
         if matches!(saved.state, SavedUpstreamState::Idle)
             && (cluster.0 == GONE || !self.pools.put_idle(key, (cluster, endpoint), connections))

@@ -21,6 +21,7 @@ use telemetry::cause::Cause;
 
 use self::backoff::Refusing;
 use self::checking::KeptForChecks;
+use self::claim::Claim;
 use self::reserve::RESERVE_MAX;
 use self::state::{ClusterState, EndpointState};
 use crate::connection::check_target::CheckTarget;
@@ -36,6 +37,7 @@ use crate::upstream::balance::{self, Among};
 mod backoff;
 mod candidates;
 mod checking;
+mod claim;
 mod idle;
 mod latency;
 mod original;
@@ -98,8 +100,13 @@ pub(crate) enum Acquired {
     Open(usize),
     /// Leave to open one, in place of this idle one.
     Replace(ConnKey, usize),
-    /// A place in the queue, or a connection that is being established for none: to this endpoint, or to any.
-    Wait(Option<usize>),
+    /// A place in the queue, or a connection that is being established for none.
+    Wait {
+        /// The endpoint that was chosen, which an exchange keeps while it waits.
+        place: usize,
+        /// Whether such a connection has to be to this endpoint.
+        stays: bool,
+    },
     /// A place in the queue, although connections are free: they are kept for other clients.
     Reserved,
     /// The same, until an endpoint may be connected to again at this time.
@@ -120,6 +127,8 @@ pub(crate) struct Ask<'c> {
     pub(crate) newest: &'c Cluster,
     /// The endpoint where an attempt failed.
     pub(crate) avoid: Option<EndpointId>,
+    /// The endpoint that was chosen before the exchange waited.
+    pub(crate) chosen: Option<EndpointId>,
     /// What the endpoint is chosen by, where the cluster goes by a hash.
     pub(crate) hash: Option<NonZeroU64>,
     /// Which endpoints it may be, where the cluster has subsets.
@@ -151,8 +160,18 @@ struct Others<'c> {
     among: Among<'c>,
     /// The endpoint that was chosen.
     place: usize,
-    /// Whether no other will do: an idle connection makes room for one to it.
-    stays: bool,
+    wanted: Wanted,
+}
+
+/// What an exchange may have of the idle connections to other endpoints.
+#[derive(Clone, Copy, Debug)]
+enum Wanted {
+    /// Room: no other endpoint will do.
+    Room,
+    /// The same, of endpoints that have more than their part of the connections.
+    RoomOf(Claim),
+    /// Any of the group.
+    Any,
 }
 
 /// How an exchange uses a connection.
@@ -206,9 +225,9 @@ impl Pools {
         }
     }
 
-    /// An idle connection to the endpoint that is chosen, else a new one. Where no more may be opened, an idle one to any
-    /// endpoint of the cluster; or, where a hash chose, a new one in place of an idle one to another. Else a place in the
-    /// queue.
+    /// An idle connection to the endpoint that is chosen, else a new one. Where no more may be opened, a new one in place of
+    /// an idle one to another endpoint: of any, where a hash chose, else as its [`Claim`] says. An endpoint that has its part
+    /// of the connections gives way to an idle one of the group. Else a place in the queue.
     fn acquire_in_turn(
         &mut self,
         ask: &Ask<'_>,
@@ -235,16 +254,26 @@ impl Pools {
                 Err(_) => Acquired::Overflow,
             };
         }
-        let stays = ask.hash.is_some() && cluster.balancer.is_by_hash();
-        let others = Others { among, place, stays };
-        if idle > 0
-            && let Some(acquired) = self.acquire_of_others(others, sharing, connections)
-        {
-            return acquired;
+        let is_by_hash = ask.hash.is_some() && cluster.balancer.is_by_hash();
+        if idle > 0 {
+            let claim = Claim::new(self.connections_max(newest), among.group);
+            let has_less = claim.has_less(self.open_to(endpoint.id), endpoint);
+            let wanted = match (is_by_hash, has_less) {
+                (true, _) => &[Wanted::Room][..],
+                (false, true) => &[Wanted::RoomOf(claim), Wanted::Any],
+                (false, false) => &[Wanted::Any],
+            };
+            let found = wanted.iter().find_map(|wanted| {
+                let others = Others { among, place, wanted: *wanted };
+                self.acquire_of_others(others, sharing, connections)
+            });
+            if let Some(acquired) = found {
+                return acquired;
+            }
         }
         if waiting < share.of(newest.pending_max) {
             // One that is being established may be to an endpoint of another group.
-            Acquired::Wait((stays || !among.group.is_whole()).then_some(place))
+            Acquired::Wait { place, stays: is_by_hash || !among.group.is_whole() }
         } else {
             Acquired::Overflow
         }
@@ -257,6 +286,9 @@ impl Pools {
     fn choose<'c>(&mut self, ask: &Ask<'c>, random: &mut Random, now: Time) -> Option<Choice<'c>> {
         let Ask { cluster, avoid, subset, .. } = *ask;
         let levels = cluster.view.levels(subset);
+        if let Some(choice) = ask.chosen.and_then(|chosen| self.choose_again(chosen, ask)) {
+            return Some(choice);
+        }
         let die = || ask.hash.map_or_else(|| random.next(), NonZeroU64::get);
         let Level { place, group, is_partial } = view::level(levels, cluster.panic, die)?;
         self.counts_results |= cluster.outlier.is_some();
@@ -281,6 +313,25 @@ impl Pools {
             }
             _ => Some(choice),
         }
+    }
+
+    /// The endpoint that was chosen for an exchange before it waited, while that may still be chosen. Where a hash
+    /// chooses, it leads there again.
+    #[cold]
+    fn choose_again<'c>(&mut self, chosen: EndpointId, ask: &Ask<'c>) -> Option<Choice<'c>> {
+        let Ask { cluster, avoid, subset, .. } = *ask;
+        let place = cluster.place_of(chosen)?;
+        let endpoint = cluster.endpoints.get(place)?;
+        let may_be = endpoint.weight > 0 && endpoint.health.is_available();
+        if !may_be || avoid == Some(chosen) || cluster.balancer.is_by_hash() {
+            return None;
+        }
+        let mut levels = cluster.view.levels(subset).iter();
+        let group = levels.find(|group| group.inner(place).is_some())?;
+        let among = Among { cluster, group, is_partial: true };
+        let state = self.cluster(cluster.id)?;
+        let (open, idle, waiting) = (state.open, state.idle, state.turns.waiting());
+        Some(Choice { among, place, endpoint, open, idle, waiting })
     }
 
     /// The endpoint of a group that the cluster's balancer chooses.
@@ -416,16 +467,33 @@ impl Pools {
     }
 
     /// A connection of this cluster begins to be opened; none of its bounds counts one for health checks.
-    pub(crate) fn on_open(&mut self, cluster: ClusterId, is_for_checks: bool) {
+    pub(crate) fn on_open(
+        &mut self,
+        (cluster, endpoint): (ClusterId, EndpointId),
+        is_for_checks: bool,
+    ) {
         self.open += 1;
-        if let Some(state) = self.cluster(cluster).filter(|_| !is_for_checks) {
+        if is_for_checks {
+            return;
+        }
+        if let Some(state) = self.cluster(cluster) {
+            state.open += 1;
+        }
+        if let Some(state) = self.endpoint_or_new(endpoint) {
             state.open += 1;
         }
     }
 
     /// A connection of this cluster came from another worker.
-    pub(crate) fn on_restored(&mut self, cluster: ClusterId, start: impl FnOnce() -> u64) {
+    pub(crate) fn on_restored(
+        &mut self,
+        (cluster, endpoint): (ClusterId, EndpointId),
+        start: impl FnOnce() -> u64,
+    ) {
         self.open += 1;
+        if let Some(state) = self.endpoint_or_new(endpoint) {
+            state.open += 1;
+        }
         // The id of a cluster that is gone is beyond every table.
         if cluster.0.slot != u32::MAX
             && let Some(state) = self.cluster_or_new(cluster, start)
@@ -435,11 +503,27 @@ impl Pools {
     }
 
     /// A connection of this cluster is gone; it was not idle any more.
-    pub(crate) fn on_closed(&mut self, cluster: ClusterId, was_for_checks: bool) {
+    pub(crate) fn on_closed(
+        &mut self,
+        (cluster, endpoint): (ClusterId, EndpointId),
+        was_for_checks: bool,
+    ) {
         self.open -= 1;
-        if let Some(state) = self.cluster(cluster).filter(|_| !was_for_checks) {
+        if was_for_checks {
+            return;
+        }
+        if let Some(state) = self.cluster(cluster) {
             state.open -= 1;
         }
+        // One that came back after it was gone has not counted all that are open.
+        if let Some(state) = self.endpoint(endpoint) {
+            state.open = state.open.saturating_sub(1);
+        }
+    }
+
+    /// Connections to an endpoint that are open or being opened.
+    fn open_to(&self, endpoint: EndpointId) -> u32 {
+        self.known_endpoint(endpoint).map_or(0, |state| state.open)
     }
 
     /// Whether a client may have a connection of this cluster, as far as some are kept for others.

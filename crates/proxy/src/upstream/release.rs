@@ -120,9 +120,8 @@ impl Upstreams {
         cx: &mut Cx,
     ) {
         let upstream = connections.get(key).and_then(Connection::upstream);
-        let of_upstream =
-            upstream.map(|upstream| (upstream.cluster, upstream.checked_port.is_some()));
-        let Some((cluster, is_for_checks)) = of_upstream else { return };
+        let of_upstream = upstream.map(|it| ((it.cluster, it.endpoint), it.checked_port.is_some()));
+        let Some((ids @ (cluster, _), is_for_checks)) = of_upstream else { return };
         self.pools.remove_idle(key, connections);
         let is_established =
             connections.get(key).is_some_and(|connection| !connection.is_connecting());
@@ -144,7 +143,7 @@ impl Upstreams {
                 requests: connection.requests,
             });
         }
-        self.pools.on_closed(cluster, is_for_checks);
+        self.pools.on_closed(ids, is_for_checks);
         cx.ops.push_back(if would_end_early { Op::Reset(key) } else { Op::Close(key) });
         self.note_room(cluster, cx);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use config::snapshot::Address;
 
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, hold};
+use crate::kit::{Manner, Peer, Talk, hold};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -241,32 +241,120 @@ fn an_endpoint_whose_weight_becomes_zero_gets_no_new_requests_and_finishes_what_
     });
 }
 
+/// The usual configuration with so many endpoints, and a bound on connections.
+fn crowded(endpoints: u16, connections_max: u32) -> String {
+    let endpoints = (9000..9000 + endpoints).map(|port| format!("'127.0.0.1:{port}'"));
+    let endpoints = endpoints.collect::<Vec<_>>().join(", ");
+    CONFIG.replace("'127.0.0.1:9000'", &endpoints)
+        + &format!("    connections_max: {connections_max}\n")
+}
+
+/// The connections to upstreams that a test knows, by port.
+#[derive(Default)]
+struct Known(Vec<(u16, Peer)>);
+
+impl Known {
+    /// The port that a request went to, the connection, and whether that is new.
+    fn asked(&mut self, talk: &mut Talk<'_>) -> (u16, Peer, bool) {
+        let is_new = talk.is_connecting();
+        if is_new {
+            let upstream = talk.upstream();
+            let Address::Tcp(address) = talk.address(upstream) else { panic!("an IP address") };
+            self.0.push((address.port(), upstream));
+        }
+        self.0.retain(|(_, upstream)| !talk.is_closed(*upstream));
+        let asked = self.0.iter().find(|(_, upstream)| !talk.heard(*upstream).is_empty());
+        let (port, upstream) = *asked.expect("one of them is asked");
+        (port, upstream, is_new)
+    }
+
+    /// A client asks and is answered: by which port, and whether over a new connection.
+    fn answers(&mut self, talk: &mut Talk<'_>, client: Peer) -> (u16, bool) {
+        talk.says(client, GET);
+        let (port, upstream, is_new) = self.asked(talk);
+        talk.says(upstream, OK);
+        talk.hears(client, OK);
+        (port, is_new)
+    }
+}
+
 #[test]
-fn endpoints_with_idle_connections_take_turns_for_those_that_may_have_none() {
-    let endpoints = "['127.0.0.1:9000', '127.0.0.1:9001', '127.0.0.1:9002']";
-    let config = CONFIG.replace("['127.0.0.1:9000']", endpoints) + "    connections_max: 2\n";
-    hold(&config, |talk| {
+fn an_endpoint_whose_turn_it_is_gets_a_connection_in_place_of_an_idle_one_to_another() {
+    hold(&crowded(3, 2), |talk| {
         if talk.manner() == Manner::Moving {
             // Each worker has a pool and takes turns of its own.
             return;
         }
-        let client = talk.client();
-        let mut upstreams = Vec::new();
-        for _ in 0..2 {
-            talk.says(client, GET);
-            upstreams.push(talk.upstream());
-            talk.says(upstreams[upstreams.len() - 1], OK);
-        }
-        upstreams.iter().for_each(|upstream| drop(talk.heard(*upstream)));
-        let mut asked = [0; 2];
+        let (client, mut known) = (talk.client(), Known::default());
+        let mut asked = [0; 3];
         for _ in 0..12 {
-            talk.says(client, GET);
-            let place = upstreams.iter().position(|it| !talk.heard(*it).is_empty()).unwrap();
-            talk.says(upstreams[place], OK);
-            asked[place] += 1;
+            let (port, _) = known.answers(talk, client);
+            asked[usize::from(port - 9000)] += 1;
+            assert!(known.0.len() <= 2);
         }
-        // A third are turns of the endpoint that may have no connection.
-        assert_eq!(asked, [6, 6]);
+        assert_eq!(asked, [4, 4, 4]);
+    });
+}
+
+#[test]
+fn endpoints_that_have_their_part_of_the_connections_give_way_to_idle_ones() {
+    hold(&crowded(1, 4), |talk| {
+        if talk.manner() == Manner::Moving {
+            return;
+        }
+        let mut known = Known::default();
+        let clients: Vec<Peer> = (0..4).map(|_| talk.client()).collect();
+        // All connections are to one endpoint.
+        let asked: Vec<_> = clients
+            .iter()
+            .map(|client| {
+                talk.says(*client, GET);
+                known.asked(talk).1
+            })
+            .collect();
+        for (client, upstream) in clients.iter().zip(asked) {
+            talk.says(upstream, OK);
+            talk.hears(*client, OK);
+        }
+        // Another comes, and has its part of them after a few requests, all of which are under way at once.
+        talk.reconfigures(&crowded(2, 4));
+        for round in 0..4 {
+            let mut opened = 0;
+            let mut at: Vec<_> = Vec::new();
+            for client in &clients {
+                talk.says(*client, GET);
+                let (port, upstream, is_new) = known.asked(talk);
+                opened += u32::from(is_new);
+                at.push((port, upstream, client));
+            }
+            let of_new = at.iter().filter(|(port, ..)| *port == 9001).count();
+            assert_eq!((of_new, opened), (2, if round == 0 { 2 } else { 0 }), "round {round}");
+            for (_, upstream, client) in at {
+                talk.says(upstream, OK);
+                talk.hears(*client, OK);
+            }
+        }
+    });
+}
+
+#[test]
+fn an_exchange_that_waits_keeps_the_endpoint_whose_turn_it_was() {
+    hold(&crowded(2, 1), |talk| {
+        if talk.manner() == Manner::Moving {
+            return;
+        }
+        let mut known = Known::default();
+        let clients: Vec<Peer> = (0..5).map(|_| talk.client()).collect();
+        clients.iter().for_each(|client| talk.says(*client, GET));
+        let mut ports = Vec::new();
+        for client in clients {
+            let (port, upstream, is_new) = known.asked(talk);
+            assert!(is_new, "the one before makes room");
+            ports.push(port);
+            talk.says(upstream, OK);
+            talk.hears(client, OK);
+        }
+        assert!(ports.windows(2).all(|pair| pair[0] != pair[1]), "turns: {ports:?}");
     });
 }
 

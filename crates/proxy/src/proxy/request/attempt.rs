@@ -57,6 +57,7 @@ impl Proxy {
             cluster,
             newest: self.cx.snapshot.cluster(id).unwrap_or(cluster),
             avoid: failed.map(|endpoint| endpoint.id),
+            chosen: exchange.route.as_ref().and_then(|route| route.chosen),
             hash: exchange.route.as_ref().and_then(|route| route.hash),
             subset: exchange.route.as_ref().and_then(|route| route.subset),
             destination,
@@ -101,8 +102,13 @@ impl Proxy {
                 self.close_upstream(idle, None, now);
                 self.open(key, &cluster, place, request, head, now);
             }
-            Acquired::Wait(place) => {
-                if let Some(request) = self.try_spare(key, place, request, now) {
+            Acquired::Wait { place, stays } => {
+                let chosen = cluster.endpoints.get(place).map(|endpoint| endpoint.id);
+                if let Some(route) = self.exchanges.get_mut(key).and_then(|it| it.route.as_mut()) {
+                    route.chosen = chosen;
+                }
+                let to = stays.then_some(place);
+                if let Some(request) = self.try_spare(key, to, request, now) {
                     self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
                 }
             }

@@ -82,7 +82,7 @@ impl Proxy {
             reason: None,
         });
         let upstream = self.connections.insert_connection(role, codec, now, &mut self.cx);
-        self.upstream.pools.on_open(cluster.id, checked_port.is_some());
+        self.upstream.pools.on_open((cluster.id, endpoint), checked_port.is_some());
         if let Some(settings) = &cluster.tls {
             let host = cluster.endpoints.get(place).and_then(|found| found.host.as_ref());
             let is_raw = self.exchanges.is_raw(key);

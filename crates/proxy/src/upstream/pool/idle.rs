@@ -4,7 +4,7 @@
 use config::snapshot::{ClusterId, EndpointId, TransportId};
 
 use super::candidates::Look;
-use super::{Acquired, Others, Pools, Sharing};
+use super::{Acquired, Others, Pools, Sharing, Wanted};
 use crate::connection::codec::multiplex::Multiplex;
 use crate::connection::connections::Connections;
 use crate::connection::destination::destination_of;
@@ -43,12 +43,12 @@ impl Pools {
         }
     }
 
-    /// An idle connection to any endpoint of the group; for an exchange that needs a new one, or one to the
-    /// endpoint at `place` alone, one that makes room for it. Candidates of which this snapshot of the cluster
-    /// knows nothing, or whose connections will not do, are passed over, up to a bound.
+    /// An idle connection to any endpoint of the group, or one that makes room for one to the endpoint at `place`. Candidates
+    /// of which this snapshot of the cluster knows nothing, or whose connections will not do, are passed over, up to a
+    /// bound.
     pub(super) fn acquire_of_others(
         &mut self,
-        Others { among, place, stays }: Others<'_>,
+        Others { among, place, wanted }: Others<'_>,
         sharing: Sharing,
         connections: &mut Connections,
     ) -> Option<Acquired> {
@@ -63,13 +63,20 @@ impl Pools {
             let Some(of_newest) = cluster.place_of(endpoint) else { return Look::Unfit };
             // One without a weight, of another group, or ejected, gets nothing more; its idle connections may make
             // room.
-            let has_turns = group.inner(of_newest).is_some()
-                && cluster
-                    .endpoints
-                    .get(of_newest)
-                    .is_some_and(|it| it.weight > 0 && among.may_be(it));
+            let in_turn = cluster
+                .endpoints
+                .get(of_newest)
+                .filter(|it| group.inner(of_newest).is_some() && it.weight > 0 && among.may_be(it));
+            let open = state.open;
             // What only a new connection will do for need not wait for idle ones to grow old.
-            let acquired = if sharing == Sharing::Personal || stays || !has_turns {
+            let makes_room = match (in_turn, wanted) {
+                (None, _) | (Some(_), Wanted::Room) => true,
+                (Some(_), _) if sharing == Sharing::Personal => true,
+                (Some(found), Wanted::RoomOf(claim)) if claim.has_more(open, found) => true,
+                (Some(_), Wanted::RoomOf(_)) => return Look::Unfit,
+                (Some(_), Wanted::Any) => false,
+            };
+            let acquired = if makes_room {
                 is_unused(newest, connections).then_some(Acquired::Replace(newest, place))
             } else {
                 let pool = (endpoint, cluster.transport);

@@ -64,7 +64,7 @@ impl Pools {
             return Acquired::Replace(other, 0);
         }
         if waiting < share.of(newest.pending_max) {
-            Acquired::Wait(None)
+            Acquired::Wait { place: 0, stays: false }
         } else {
             Acquired::Overflow
         }

@@ -89,6 +89,8 @@ pub(super) struct EndpointState {
     pub(super) newest: Option<ConnKey>,
     /// Whether it is among the candidates of its cluster.
     pub(super) is_candidate: bool,
+    /// Connections to it that are open or being opened, but for those of health checks.
+    pub(super) open: u32,
     /// Requests under way, where the balancer compares them.
     pub(super) requests: u32,
     /// When it came, where it may get less for a while.
@@ -106,6 +108,7 @@ impl EndpointState {
             id,
             newest: None,
             is_candidate: false,
+            open: 0,
             requests: 0,
             began: None,
             latency: Latency::default(),
