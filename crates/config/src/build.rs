@@ -18,6 +18,7 @@ mod files;
 mod hashing;
 mod http;
 mod listeners;
+mod localities;
 mod matching;
 mod mirrors;
 mod patterns;
@@ -56,6 +57,7 @@ use crate::filters::FilterKinds;
 use crate::findings::{Findings, Problem};
 use crate::hosts::Host;
 use crate::ids::Draft;
+use crate::locality::LocalityKey;
 use crate::map::Map;
 use crate::metrics::Metrics;
 use crate::nearest;
@@ -103,6 +105,7 @@ pub(crate) struct Parts<F> {
     pub(crate) protocols: Protocols,
     pub(crate) metrics: Metrics,
     pub(crate) rebalance: Rebalance,
+    pub(crate) locality: Option<LocalityKey>,
     pub(crate) runtime: Runtime,
     pub(crate) source: Arc<file::File>,
     pub(crate) origins: Origins,
@@ -313,6 +316,7 @@ pub(crate) fn parts<F>(
     warn_unused(&file.clusters, &cluster_names, &site.key("clusters"), context.findings);
     hashing::check(file, site, context.findings);
     subsets::check(file, site, context.findings);
+    localities::check(file, site, context.findings);
     calls::check(file, site, context.kinds, context.findings);
     routes::check_clients(file, site, context.findings);
     routes::check_slashes(file, site, context.findings);
@@ -331,6 +335,12 @@ pub(crate) fn parts<F>(
         limits: limits(&file.limits),
         metrics: file.metrics,
         rebalance: file.rebalance,
+        locality: localities::own(
+            file.locality.as_deref(),
+            &site.key("locality"),
+            context.findings,
+        )
+        .map(|it| it.key()),
         protocols: context.kinds.protocols().clone(),
         wanted: cluster_names.others.keys().map(|name| Arc::from(&**name)).collect(),
         origins: Origins::read(site.node(), context.findings.places()),

@@ -68,6 +68,10 @@ pub struct File {
     /// `strait_worker_busy_seconds_total` says how busy each is.
     #[serde(default)]
     pub rebalance: Rebalance,
+    /// Where this process is: a region, a zone in it, and a part of that, such as `eu/a`. Clusters with `zone_aware` ask for it. Absent:
+    /// it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub locality: Option<String>,
     /// How another process takes this one's place without a client noticing. Takes a restart, or a handover.
     #[serde(default)]
     pub handover: Handover,

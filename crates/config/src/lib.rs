@@ -50,6 +50,7 @@ pub mod hosts;
 mod ids;
 mod include;
 mod load;
+pub mod locality;
 mod map;
 pub mod matching;
 pub mod metrics;

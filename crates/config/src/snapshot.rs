@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use crate::file::{self, Rebalance};
 use crate::file_mode::FileMode;
+use crate::locality::LocalityKey;
 use crate::metrics::Metrics;
 use crate::origins::{Origins, ResourceName};
 use crate::protocols::Protocols;
@@ -87,6 +88,8 @@ pub struct Snapshot<F> {
     pub metrics: Metrics,
     /// Whether connections move between workers.
     pub rebalance: Rebalance,
+    /// Where this process is, if that is known.
+    pub locality: Option<LocalityKey>,
     /// What the sections were built from, all but those that are lists.
     pub source: Arc<file::File>,
     /// The values that rules ask for and operators may change.

@@ -13,6 +13,7 @@ use crate::build::{Declared, Parts};
 use crate::file::delivered::ReportedHealth;
 use crate::health::HealthCell;
 use crate::ids::{Draft, Ids, TakenIds};
+use crate::locality::{LocalityKey, LocalityRule};
 use crate::map::Map;
 use crate::origins::{Origins, ResourceKind};
 use crate::resource::{self, Assignment};
@@ -130,6 +131,7 @@ impl<F> Store<F> {
             protocols: parts.protocols,
             metrics: parts.metrics,
             rebalance: parts.rebalance,
+            locality: parts.locality,
             source: parts.source,
             changes,
         };
@@ -224,6 +226,7 @@ impl<F> Store<F> {
             protocols: former.protocols.clone(),
             metrics: former.metrics,
             rebalance: former.rebalance,
+            locality: former.locality,
             source: Arc::clone(&former.source),
             origins: Arc::clone(&former.origins),
             changes,
@@ -267,6 +270,16 @@ fn dated<F>(
     origins
 }
 
+/// By what a cluster chooses among its endpoints.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choosing<'c> {
+    pub(crate) balancer: Balancer,
+    pub(crate) selectors: Option<&'c Selectors>,
+    pub(crate) localities: Option<&'c LocalityRule>,
+    /// Whether their health counts.
+    pub(crate) has_health: bool,
+}
+
 /// The endpoints of a cluster with their ids, and what follows from them.
 #[derive(Debug)]
 pub(crate) struct Assigned {
@@ -281,7 +294,7 @@ impl Assigned {
     pub(crate) fn new(
         assignment: &Assignment,
         from: &EndpointsFrom,
-        (balancer, selectors, has_health): (Balancer, Option<&Selectors>, bool),
+        Choosing { balancer, selectors, localities, has_health }: Choosing<'_>,
         former: Option<&Arc<Cluster>>,
         draft: &mut Draft<'_>,
     ) -> Self {
@@ -320,7 +333,7 @@ impl Assigned {
         let of_former = former.map(|former| members(&former.endpoints));
         let former = former.zip(of_former.as_deref());
         let former = former.map(|(former, members)| (&former.view, members, former.balancer));
-        let view = View::new(&members(&endpoints), selectors, balancer, former);
+        let view = View::new(&members(&endpoints), selectors, localities, balancer, former);
         Self { endpoints, places_by_id, view }
     }
 
@@ -336,6 +349,7 @@ fn members(endpoints: &[Endpoint]) -> Vec<Member<'_>> {
         weight: endpoint.weight,
         priority: endpoint.priority,
         metadata: endpoint.metadata(),
+        locality: endpoint.locality.as_ref().map_or_else(LocalityKey::unknown, |it| it.key()),
         health: &endpoint.health,
     });
     members.collect()
@@ -449,7 +463,12 @@ fn assign(
 ) {
     let Some(before) = clusters.find(id.0).cloned() else { return };
     let from = &before.endpoints_from;
-    let choice = (before.balancer, before.selectors.as_ref(), before.has_health());
+    let choice = Choosing {
+        balancer: before.balancer,
+        selectors: before.selectors.as_ref(),
+        localities: before.localities.as_ref(),
+        has_health: before.has_health(),
+    };
     let assigned = Assigned::new(assignment, from, choice, Some(&before), draft);
     if before.endpoints == assigned.endpoints {
         return;

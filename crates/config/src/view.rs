@@ -1,4 +1,4 @@
-//! Who may be chosen among a cluster's endpoints: by subset, and there by priority.
+//! Who may be chosen among a cluster's endpoints: by subset, there by priority, and there by locality.
 //!
 //! A view follows from endpoints and options alone. It is built with the snapshot, once, and all workers read it; what
 //! a worker counts (turns, requests) stays its own, by the numbers of groups. A cluster without subsets and priorities
@@ -11,10 +11,15 @@ use crate::address::Address;
 use crate::balance::Balancer;
 use crate::hash_table::HashTable;
 use crate::health::{Availability, HealthCell};
+use crate::locality::{LocalityKey, LocalityRule};
 use crate::map::Map;
 use crate::matching::Percent;
 use crate::schedule::Schedule;
 use crate::subsets::{Fallback, Metadata, Selectors, SubsetHash};
+
+mod localities;
+
+pub use self::localities::{Part, Parts};
 
 /// Groups of endpoints, by what a request asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,6 +60,8 @@ pub struct Group {
     weighted: u32,
     /// How many of these may be chosen, as far as their health is known.
     available: Availability,
+    /// The same endpoints by locality, where that counts and there are several.
+    parts: Option<Box<Parts>>,
 }
 
 /// An endpoint, as far as it matters who may be chosen.
@@ -64,6 +71,7 @@ pub(crate) struct Member<'e> {
     pub(crate) weight: u16,
     pub(crate) priority: u8,
     pub(crate) metadata: &'e Metadata,
+    pub(crate) locality: LocalityKey,
     pub(crate) health: &'e HealthCell,
 }
 
@@ -72,10 +80,11 @@ impl View {
     pub(crate) fn new(
         endpoints: &[Member<'_>],
         selectors: Option<&Selectors>,
+        localities: Option<&LocalityRule>,
         balancer: Balancer,
         former: Option<(&Self, &[Member<'_>], Balancer)>,
     ) -> Self {
-        let mut builder = Builder { endpoints, balancer, former, groups: 0 };
+        let mut builder = Builder { endpoints, localities, balancer, former, groups: 0 };
         let whole = builder.levels(&|_| true);
         let subsets = selectors.map(|selectors| Box::new(builder.split(selectors)));
         Self { whole, subsets }
@@ -117,7 +126,8 @@ impl View {
     fn groups(&self) -> impl Iterator<Item = &Group> {
         let split = self.subsets.iter();
         let split = split.flat_map(|split| split.by_hash.values().chain([&split.default]));
-        [&self.whole].into_iter().chain(split).flat_map(|levels| &levels.0)
+        let groups = [&self.whole].into_iter().chain(split).flat_map(|levels| &levels.0);
+        groups.flat_map(|group| [group].into_iter().chain(group.parts().map(|part| &part.group)))
     }
 }
 
@@ -130,6 +140,14 @@ pub struct Level<'v> {
     pub group: &'v Group,
     /// Whether some of its endpoints may not be chosen.
     pub is_partial: bool,
+}
+
+impl Level<'_> {
+    /// Whether all of its endpoints get requests since too few of them may be chosen.
+    #[must_use]
+    pub fn is_panicking(&self) -> bool {
+        !self.is_partial && self.group.available().is_some_and(|it| it < self.group.weighted)
+    }
 }
 
 /// The group that a request goes to, by a die. Those of the first priority get all requests while enough of their
@@ -294,6 +312,7 @@ impl Group {
 
 struct Builder<'b> {
     endpoints: &'b [Member<'b>],
+    localities: Option<&'b LocalityRule>,
     balancer: Balancer,
     former: Option<(&'b View, &'b [Member<'b>], Balancer)>,
     groups: usize,
@@ -336,6 +355,27 @@ impl Builder<'_> {
     }
 
     fn group(&mut self, places: Vec<u32>) -> Option<Group> {
+        let parts = self.localities.and_then(|rule| self.parts(&places, rule));
+        Some(Group { parts: parts.map(Box::new), ..self.undivided(places)? })
+    }
+
+    /// The parts of a group, if there are several.
+    fn parts(&mut self, places: &[u32], rule: &LocalityRule) -> Option<Parts> {
+        let mut by_locality: BTreeMap<LocalityKey, Vec<u32>> = BTreeMap::new();
+        for place in places {
+            let endpoint = self.endpoints.get(*place as usize)?;
+            by_locality.entry(endpoint.locality).or_default().push(*place);
+        }
+        if by_locality.len() < 2 {
+            return None;
+        }
+        let parts = by_locality.into_iter().filter_map(|(key, places)| {
+            Some(Part { key, weight: rule.weight(key), group: self.undivided(places)? })
+        });
+        Some(Parts { rule: rule.clone(), parts: parts.collect() })
+    }
+
+    fn undivided(&mut self, places: Vec<u32>) -> Option<Group> {
         let members = || places.iter().filter_map(|place| self.endpoints.get(*place as usize));
         let weights: Vec<u16> = members().map(|endpoint| endpoint.weight).collect();
         let weight_sum = weights.iter().copied().map(u64::from).sum();
@@ -360,6 +400,7 @@ impl Builder<'_> {
             weight_sum,
             weighted,
             available,
+            parts: None,
         })
     }
 

@@ -77,6 +77,8 @@ pub struct Configurations {
     pub(crate) has_retries: bool,
     /// Whether clusters may eject endpoints.
     has_outliers: bool,
+    /// What decides where endpoints are, and whether that counts.
+    localities: Random,
     /// What decides about calls of RPC, if there are any.
     calls: Option<Random>,
     /// What decides about copies of requests, if there are any.
@@ -107,6 +109,7 @@ impl Configurations {
         let mut kinds = FilterKinds::new();
         crate::filter::register(&mut kinds);
         kinds.register_protocol(&crate::pico::Pico);
+        let localities = random.split("localities", 0);
         let calls = has_calls.then(|| random.split("calls", 0));
         let mirrors = has_mirrors.then(|| random.split("mirrors", 0));
         let checks = has_checks.then(|| random.split("checks", 0));
@@ -118,6 +121,7 @@ impl Configurations {
             speak_http2,
             has_retries,
             has_outliers,
+            localities,
             calls,
             mirrors,
             checks,
@@ -150,7 +154,7 @@ impl Configurations {
 
     fn text(&mut self) -> String {
         let mut text = String::from(
-            "admin: { address: 127.0.0.1:9901 }\nworkers: 2\n\
+            "admin: { address: 127.0.0.1:9901 }\nworkers: 2\nlocality: eu/a\n\
              access_log: { output: stdout, format: json }\n\
              limits: { linger_timeout: ",
         );
@@ -371,7 +375,8 @@ impl Configurations {
                 let _ = writeln!(
                     text,
                     "      - {{ address: {address}, weight: {weight}, priority: {priority}, \
-                     metadata: {{ version: v{version} }} }}"
+                     locality: eu/{}, metadata: {{ version: v{version} }} }}",
+                    self.localities.pick(&["a", "b"]),
                 );
             }
         }
@@ -387,6 +392,14 @@ impl Configurations {
         let _ = writeln!(text, "    balance: {balance}");
         if !balance.contains("hash") && !balance.contains("maglev") && self.random.chance(300) {
             *text += "    slow_start: { window: 3s }\n";
+        }
+        if !balance.contains("hash") && !balance.contains("maglev") && self.localities.chance(400) {
+            let rule = self.localities.pick(&[
+                "{ weights: { eu/a: 3, eu/b: 1 } }",
+                "{ zone_aware: { size_min: 2 } }",
+                "{ zone_aware: { size_min: 1, percent: 50, share: 80 } }",
+            ]);
+            let _ = writeln!(text, "    localities: {rule}");
         }
         if self.random.chance(400) {
             *text += "    subsets: { by: [[version]], fallback: any }\n";

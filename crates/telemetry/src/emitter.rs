@@ -14,11 +14,11 @@ use crate::counters::exchange::{RULES_PER_BLOCK, RuleBlock};
 use crate::counters::upstream::ClusterBlock;
 use crate::debug_lines::{DebugLines, DebugSource};
 use crate::events::{
-    ClusterGauges, ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened,
-    ConnectionRefused, CopyFinished, ExchangeFinished, ExchangeStarted, HeadersDropped, LabelId,
-    ListenerGauges, MirrorDrop, SignaturesMade, TlsHandshakeFinished, TunnelStarted,
-    UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamPaused, UpstreamRetried,
-    UpstreamRetryDenied, WorkerGauges,
+    ChoiceKind, ClusterGauges, ConnectionClosed, ConnectionDetected, ConnectionFailed,
+    ConnectionOpened, ConnectionRefused, CopyFinished, ExchangeFinished, ExchangeStarted,
+    HeadersDropped, LabelId, ListenerGauges, MirrorDrop, SignaturesMade, TlsHandshakeFinished,
+    TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamPaused,
+    UpstreamRetried, UpstreamRetryDenied, WorkerGauges,
 };
 use crate::failures::FailureCounts;
 use crate::log_record::{self, Audience, LOG_RECORD_BYTES_MAX};
@@ -324,6 +324,13 @@ impl Emitter {
     pub fn mirror_dropped(&mut self, cluster: LabelId, reason: MirrorDrop) {
         if let Some(block) = self.cluster(cluster) {
             block.mirror_dropped(reason);
+        }
+    }
+
+    /// An attempt at a cluster got an endpoint that was chosen in this way.
+    pub fn endpoint_chosen(&mut self, cluster: LabelId, kind: ChoiceKind) {
+        if let Some(block) = self.cluster(cluster) {
+            block.endpoint_chosen(kind);
         }
     }
 

@@ -26,7 +26,7 @@ pub use exchange::{
 };
 pub use tls::{SignaturesMade, TlsHandshakeFinished, TlsHandshakeKind};
 pub use upstream::{
-    CopyFinished, MirrorDrop, RetryDenial, UpstreamClosed, UpstreamConnectFailed,
+    ChoiceKind, CopyFinished, MirrorDrop, RetryDenial, UpstreamClosed, UpstreamConnectFailed,
     UpstreamConnected, UpstreamPaused, UpstreamRetried, UpstreamRetryDenied,
 };
 pub use worker::{ClusterGauges, ListenerGauges, WorkerGauges};

@@ -89,6 +89,7 @@ fn listed(entry: &AssignedEndpoint) -> FileEndpoint {
             address: it.address.clone(),
             weight: it.weight,
             priority: it.priority,
+            locality: None,
             metadata: it.metadata.clone(),
         }),
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::tunnels::opens_tunnels;
 use super::{
-    Context, Names, Once, checks, endpoints, http2, keepalive, resolved, rpc, share, subsets, tls,
+    Context, Names, Once, checks, endpoints, http2, keepalive, localities, resolved, rpc, share,
+    subsets, tls,
 };
 use crate::balance::Balancer;
 use crate::file::cluster::{Endpoints, EndpointsFile, Protocol, ProxyProtocol};
@@ -21,7 +22,7 @@ use crate::snapshot::{
     Address, Cluster, ClusterId, ClusterProtocol, ClusterTls, EndpointId, EndpointsFrom,
     ProxyProtocolVersion, TransportId, UpstreamTimeouts,
 };
-use crate::store::Assigned;
+use crate::store::{Assigned, Choosing};
 use crate::tree::Site;
 
 pub(super) fn build<F>(
@@ -122,7 +123,13 @@ pub(super) fn cluster<F>(
     let source = resolved::cluster(file, tls.as_deref());
     let checks = checks::checks(&source, site, context.findings);
     let has_health = outlier.is_some() || !checks.is_empty();
-    let choice = (balancer, selectors.as_ref(), has_health);
+    let localities = localities::rule(file, balancer, site, context.findings);
+    let choice = Choosing {
+        balancer,
+        selectors: selectors.as_ref(),
+        localities: localities.as_ref(),
+        has_health,
+    };
     let Assigned { endpoints, places_by_id, view } =
         Assigned::new(&assignment, &endpoints_from, choice, former, &mut context.ids);
     if file.protocol != Protocol::Http1 && file.proxy_protocol != ProxyProtocol::Off {
@@ -147,6 +154,7 @@ pub(super) fn cluster<F>(
         original_destination,
         places_by_id,
         balancer,
+        localities,
         slow_start: slow_start(file, balancer, site, context.findings),
         activity: Activity::new(!checks.is_empty(), former.map(|former| &former.activity)),
         checks,

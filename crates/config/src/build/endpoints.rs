@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::localities;
 use crate::defaults;
 use crate::dns::{self, DnsFamily, DnsMode, DnsName, EndpointAddress, HostPort};
 use crate::file::cluster::{Endpoint as FileEndpoint, EndpointsDns, WeightedEndpoint};
@@ -74,7 +75,9 @@ pub(crate) fn lower(
         }
         let (weight, traits) = match entry {
             FileEndpoint::Address(_) => (defaults::WEIGHT.get(), Traits::default()),
-            FileEndpoint::Weighted(weighted) => (weighted.weight, traits(weighted)),
+            FileEndpoint::Weighted(weighted) => {
+                (weighted.weight, traits(weighted, &site, findings))
+            }
         };
         listed.push(listed_endpoint(address, weight, traits));
     }
@@ -86,9 +89,10 @@ pub(crate) fn lower(
     List { entries: listed }
 }
 
-fn traits(file: &WeightedEndpoint) -> Traits {
+fn traits(file: &WeightedEndpoint, site: &Site<'_>, findings: &mut Findings<'_>) -> Traits {
     let metadata = (!file.metadata.is_empty()).then(|| Arc::new(file.metadata.clone()));
-    Traits { priority: file.priority, metadata, ..Traits::default() }
+    let locality = localities::own(file.locality.as_deref(), &site.key("locality"), findings);
+    Traits { priority: file.priority, metadata, locality, ..Traits::default() }
 }
 
 fn listed_endpoint(address: &EndpointAddress, weight: u16, traits: Traits) -> ListedEndpoint {

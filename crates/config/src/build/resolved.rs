@@ -25,6 +25,7 @@ pub(super) fn sections(file: &file::File, started: Option<&file::File>) -> Arc<f
         handover: started.handover.clone(),
         state: started.state.clone(),
         rebalance: file.rebalance,
+        locality: file.locality.clone(),
         runtime: file.runtime.clone(),
         listeners: Vec::new(),
         routes: Vec::new(),
@@ -49,6 +50,7 @@ pub(super) fn cluster(file: &file::Cluster, tls: Option<&ClusterTls>) -> Arc<fil
                     address,
                     weight,
                     priority: 0,
+                    locality: None,
                     metadata: Metadata::new(),
                 });
             }

@@ -14,6 +14,7 @@ use crate::balance::Balance;
 use crate::checks::Check;
 use crate::defaults;
 use crate::dns::{DnsFamily, DnsMode, EndpointAddress};
+use crate::locality::Localities;
 use crate::matching::Percent;
 use crate::outlier::Outlier;
 use crate::retry::RetryBudget;
@@ -39,6 +40,10 @@ pub struct Cluster {
     /// Absent: `round_robin`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balance: Option<Balance>,
+    /// How requests are shared by the `locality` of endpoints, before `balance` chooses there: not with `maglev` and
+    /// `ring_hash`. Absent: localities do not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub localities: Option<Localities>,
     /// Gives an endpoint that came lately less than its weight says, for a while: with `round_robin`, `random`,
     /// `least_request` and `peak_ewma`. Absent: it gets all at once.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -257,6 +262,9 @@ pub struct WeightedEndpoint {
     /// where an attempt at the only one failed.
     #[serde(default)]
     pub priority: u8,
+    /// Where it is: a region, a zone in it, and a part of that, such as `eu/a`, for `localities`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub locality: Option<String>,
     /// What it is, by keys, for `subsets`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: Metadata,

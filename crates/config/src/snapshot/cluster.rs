@@ -18,6 +18,7 @@ use crate::checks::HealthCheck;
 use crate::file;
 use crate::file::delivered::{Locality, ReportedHealth};
 use crate::health::{Activity, HealthCell};
+use crate::locality::LocalityRule;
 use crate::matching::Percent;
 use crate::outlier::Outlier;
 use crate::retry::RetryBudget;
@@ -44,6 +45,8 @@ pub struct Cluster {
     pub(crate) places_by_id: Box<[u32]>,
     /// How requests are shared among them.
     pub balancer: Balancer,
+    /// How localities share requests, if they count.
+    pub localities: Option<LocalityRule>,
     /// What one of them gets that came lately, if that is less.
     pub slow_start: Option<SlowStart>,
     /// What its endpoints are asked at intervals.

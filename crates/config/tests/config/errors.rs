@@ -1476,6 +1476,22 @@ fn hashes_and_balancers_that_cannot_choose() {
         ),
         (
             cluster,
+            "  - name: api\n    balance: maglev\n    ^localities: { zone_aware: {} }\n",
+            "clusters[0].localities",
+            "\"localities\"",
+            "leads to one endpoint",
+            "least_request",
+        ),
+        (
+            cluster,
+            "  - name: api\n    localities: { weights: { eu/: ^1 } }\n",
+            "clusters[0].localities.weights.\"eu/\"",
+            "1",
+            "a region, a zone in it",
+            "REGION/ZONE",
+        ),
+        (
+            cluster,
             "  - name: api\n    slow_start: { window: 1s, aggression: ^0 }\n",
             "clusters[0].slow_start.aggression",
             "0",

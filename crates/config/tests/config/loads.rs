@@ -522,3 +522,55 @@ routes:
     let changes = loader.load("f", text).unwrap().changes.clone();
     assert_eq!((changes.route_tables_changed.len(), changes.listeners_changed.len()), (0, 1));
 }
+
+/// What an operator may ask of routing and balancing, in one file.
+const WHOLE: &str = r##"
+runtime: { canary: 5 }
+listeners: [{ name: edge, address: 127.0.0.1:8080, routes: shop }]
+routes:
+  - name: shop
+    hosts: ["shop.example.com", "*.shop.example.com", "shop.*", "*"]
+    rules:
+      - { name: health, match: { path: /healthz }, respond: { status: 200, body: ok } }
+      - name: canary
+        match:
+          prefix: /api/
+          methods: [GET, HEAD]
+          headers: { x-team: { prefix: a }, x-debug: { present: false }, x-age: { range: [18, 99] }, x-mode: { not: off } }
+          query: { page: { regex: "[0-9]+" } }
+          cookies: { beta: "yes" }
+          sources: [127.0.0.0/8]
+          fraction: { percent: 10, runtime: canary }
+        clusters: [{ cluster: api, weight: 90 }, { cluster: next, weight: 10, headers: { response: { set: { x-canary: v2 } } } }]
+        sticky: { header: x-user }
+        rewrite: { prefix: /v2/, host: api.internal }
+        headers: { request: { set: { x-client: "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%" } } }
+        mirror: [{ cluster: shadow, percent: 1 }]
+      - { match: { regex: "/users/([0-9]+)/orders" }, rewrite: { regex: "^/users/([0-9]+)/orders$", with: '/orders?of=\1' }, cluster: api }
+      - { match: { template: "/items/{id}/{rest=**}" }, rewrite: { template: "/v3/{rest}/of/{id}" }, cluster: api }
+      - { match: { segments: /tenant }, cluster_header: x-cluster }
+      - match: { prefix: / }
+        cluster: web
+        hash: [{ cookie: { name: sess, ttl: 1h, path: / } }, { header: x-user }, client_ip]
+        subset: { version: v2, unit: { header: x-unit } }
+clusters:
+  - { name: api, balance: least_request, slow_start: { window: 30s, aggression: 1.0, weight_min: 10% }, endpoints: ["127.0.0.1:9000"] }
+  - { name: next, balance: { peak_ewma: { decay: 10s } }, endpoints: ["127.0.0.1:9001"] }
+  - { name: shadow, balance: random, endpoints: ["127.0.0.1:9002"] }
+  - name: web
+    balance: { maglev: { table: 65537 } }
+    panic: 50%
+    subsets: { by: [[version], [version, unit]], fallback: any }
+    endpoints:
+      - { address: "127.0.0.1:9003", weight: 2, metadata: { version: v2, unit: a }, locality: eu/a, priority: 0 }
+      - { address: "127.0.0.1:9004", metadata: { version: v1 }, locality: eu/b, priority: 1 }
+"##;
+
+#[test]
+fn a_file_with_all_of_routing_and_balancing_loads() {
+    let mut loader = loader();
+    let snapshot = loader.load("whole.yaml", WHOLE).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(snapshot.clusters.iter().count(), 4);
+    let (_, table) = snapshot.route_tables.iter().next().unwrap();
+    assert_eq!(table.rules.len(), 6);
+}

@@ -25,6 +25,8 @@ mod include;
 #[cfg(test)]
 mod loads;
 #[cfg(test)]
+mod localities;
+#[cfg(test)]
 mod matching;
 #[cfg(test)]
 mod names;

@@ -300,7 +300,7 @@ routes:
     rules: []
 clusters:
   - name: all
-    endpoints: ["unix:/run/app.sock", { address: "[::1]:9000", weight: 65535, priority: 2, metadata: { version: v2, unit: t } }, 10.0.0.1:80]
+    endpoints: ["unix:/run/app.sock", { address: "[::1]:9000", weight: 65535, priority: 2, locality: eu/a/1, metadata: { version: v2, unit: t } }, 10.0.0.1:80]
     subsets: { by: [[version], [version, unit]], fallback: default, default: { version: v2 } }
     tls:
       server_name: API.example.com
@@ -321,6 +321,7 @@ clusters:
     balance: { least_request: { choices: 3 } }
     slow_start: { window: 30s, aggression: 1.5, weight_min: 20% }
     panic: 40%
+    localities: { zone_aware: { percent: 90%, size_min: 3, share: 25% } }
     checks:
       - http:
           path: /healthz?full=1
@@ -356,6 +357,7 @@ clusters:
     protocol: http2
     checks: [{ grpc: { service: shop.Cart, host: cart.internal } }]
     balance: { peak_ewma: { decay: 5s } }
+    localities: { weights: { eu/a: 2 } }
   - name: onward
     original_destination: true
     mark: 4294967295
@@ -368,6 +370,7 @@ clusters:
 resolvers: { servers: [10.0.0.2], timeout: 1s, initial_fetch_timeout: 5s }
 state: /var/lib/strait
 rebalance: off
+locality: eu/a
 handover: { socket: /run/strait/handover/strait.sock, timeout: 20s, probation: 0s, users: [33] }
 limits:
   connections_max: 5000

@@ -14,10 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::balance::Balancer;
+use config::locality::LocalityKey;
 use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId};
 use config::subsets::SubsetHash;
-use config::view::{self, Level};
+use config::view::{self, Level, Part};
 use telemetry::cause::Cause;
+use telemetry::events::ChoiceKind;
 
 use self::backoff::Refusing;
 use self::checking::KeptForChecks;
@@ -117,6 +119,13 @@ pub(crate) enum Acquired {
     Nothing(Cause),
 }
 
+impl Acquired {
+    /// Whether an endpoint gets the request.
+    pub(crate) const fn is_endpoint(self) -> bool {
+        matches!(self, Self::Idle(..) | Self::Shared(..) | Self::Open(_) | Self::Replace(..))
+    }
+}
+
 /// What an exchange asks for that needs a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask<'c> {
@@ -133,6 +142,8 @@ pub(crate) struct Ask<'c> {
     pub(crate) hash: Option<NonZeroU64>,
     /// Which endpoints it may be, where the cluster has subsets.
     pub(crate) subset: Option<SubsetHash>,
+    /// Where this process is, for clusters whose localities count.
+    pub(crate) locality: Option<LocalityKey>,
     /// Where the client's connection was going, for a cluster of original destinations.
     pub(crate) destination: Option<SocketAddr>,
     pub(crate) sharing: Sharing,
@@ -146,6 +157,8 @@ struct Choice<'c> {
     among: Among<'c>,
     place: usize,
     endpoint: &'c Endpoint,
+    /// How it was chosen, if by more than the balancer.
+    kind: Option<ChoiceKind>,
     /// Connections of the cluster that are open or being opened.
     open: u32,
     /// Of these, in pools.
@@ -205,7 +218,7 @@ impl Pools {
         }
     }
 
-    /// Finds a connection for an exchange. What is personal gets a new connection only, and one that is
+    /// Finds a connection for an exchange, and says how its endpoint was chosen if by more than the balancer. What is personal gets a new connection only, and one that is
     /// shared stays where it is. A client that has more than its share gets none that is reserved.
     pub(crate) fn acquire(
         &mut self,
@@ -214,33 +227,34 @@ impl Pools {
         random: &mut Random,
         now: Time,
         connections: &mut Connections,
-    ) -> Acquired {
+    ) -> (Acquired, Option<ChoiceKind>) {
         if !self.admits(ask.newest, ask.client, clients, now) {
             let has_room = self.has_room_to_wait(ask.newest);
-            return if has_room { Acquired::Reserved } else { Acquired::Overflow };
+            let acquired = if has_room { Acquired::Reserved } else { Acquired::Overflow };
+            return (acquired, None);
         }
-        match ask.cluster.original_destination {
-            Some(endpoint) => self.acquire_to(endpoint, ask, random, now, connections),
-            None => self.acquire_in_turn(ask, random, now, connections),
+        if let Some(endpoint) = ask.cluster.original_destination {
+            return (self.acquire_to(endpoint, ask, random, now, connections), None);
+        }
+        match self.choose(ask, random, now) {
+            Some(choice) => (self.acquire_chosen(choice, ask, now, connections), choice.kind),
+            None => (Acquired::Nothing(Cause::NoEndpoint), None),
         }
     }
 
     /// An idle connection to the endpoint that is chosen, else a new one. Where no more may be opened, a new one in place of
     /// an idle one to another endpoint: of any, where a hash chose, else as its [`Claim`] says. An endpoint that has its part
     /// of the connections gives way to an idle one of the group. Else a place in the queue.
-    fn acquire_in_turn(
+    fn acquire_chosen(
         &mut self,
+        choice: Choice<'_>,
         ask: &Ask<'_>,
-        random: &mut Random,
         now: Time,
         connections: &mut Connections,
     ) -> Acquired {
         let Ask { cluster, newest, sharing, .. } = *ask;
         let share = self.share;
-        let Some(choice) = self.choose(ask, random, now) else {
-            return Acquired::Nothing(Cause::NoEndpoint);
-        };
-        let Choice { among, place, endpoint, open, idle, waiting } = choice;
+        let Choice { among, place, endpoint, open, idle, waiting, .. } = choice;
         if idle > 0
             && let Some(acquired) =
                 self.acquire_idle((endpoint.id, cluster.transport), place, sharing, connections)
@@ -290,29 +304,62 @@ impl Pools {
             return Some(choice);
         }
         let die = || ask.hash.map_or_else(|| random.next(), NonZeroU64::get);
-        let Level { place, group, is_partial } = view::level(levels, cluster.panic, die)?;
+        let level = view::level(levels, cluster.panic, die)?;
+        let Level { place, group, is_partial } = level;
         self.counts_results |= cluster.outlier.is_some();
         if !cluster.checks.is_empty() {
             self.has_checks = true;
             cluster.activity.mark();
         }
         let among = Among { cluster, group, is_partial };
+        let is_panicking = level.is_panicking();
+        let kind = match (is_panicking, place) {
+            (true, _) => Some(ChoiceKind::Panic),
+            (false, 0) => None,
+            (false, _) => Some(ChoiceKind::Failover),
+        };
+        if cluster.localities.is_some()
+            && kind.is_none()
+            && let Some(choice) = self.choose_locality(among, ask, random, now)
+        {
+            return Some(choice);
+        }
         let choice = match self.choose_among(among, ask, random, now) {
             // The last one was ejected, and what follows of that is not counted yet.
             None if is_partial && !cluster.panic.is_none() => {
                 let all = Among { is_partial: false, ..among };
-                self.choose_among(all, ask, random, now)?
+                let choice = self.choose_among(all, ask, random, now)?;
+                Choice { kind: Some(ChoiceKind::Panic), ..choice }
             }
-            choice => choice?,
+            choice => Choice { kind, ..choice? },
         };
         // The only one of a priority failed: those of the next stand in.
         match levels.get(place + 1) {
             Some(group) if Some(choice.endpoint.id) == avoid => {
                 let next = Among { cluster, group, is_partial: true };
-                self.choose_among(next, ask, random, now).or(Some(choice))
+                let next = self.choose_among(next, ask, random, now);
+                let next = next.map(|it| Choice { kind: Some(ChoiceKind::Failover), ..it });
+                next.or(Some(choice))
             }
             _ => Some(choice),
         }
+    }
+
+    /// An endpoint of the locality that a request goes to; none where any of the group will do, as where the only one of its
+    /// locality failed.
+    #[cold]
+    fn choose_locality<'c>(
+        &mut self,
+        among: Among<'c>,
+        ask: &Ask<'c>,
+        random: &mut Random,
+        now: Time,
+    ) -> Option<Choice<'c>> {
+        let part = among.group.part(ask.locality, || random.next())?;
+        let of_part = Among { group: &part.group, ..among };
+        let choice = self.choose_among(of_part, ask, random, now)?;
+        let kind = kind_of(part, ask.locality);
+        (Some(choice.endpoint.id) != ask.avoid).then_some(Choice { kind: Some(kind), ..choice })
     }
 
     /// The endpoint that was chosen for an exchange before it waited, while that may still be chosen. Where a hash
@@ -328,10 +375,13 @@ impl Pools {
         }
         let mut levels = cluster.view.levels(subset).iter();
         let group = levels.find(|group| group.inner(place).is_some())?;
+        let part = group.parts().find(|part| part.group.inner(place).is_some());
+        let kind = part.map(|part| kind_of(part, ask.locality));
+        let group = part.map_or(group, |part| &part.group);
         let among = Among { cluster, group, is_partial: true };
         let state = self.cluster(cluster.id)?;
         let (open, idle, waiting) = (state.open, state.idle, state.turns.waiting());
-        Some(Choice { among, place, endpoint, open, idle, waiting })
+        Some(Choice { among, place, endpoint, kind, open, idle, waiting })
     }
 
     /// The endpoint of a group that the cluster's balancer chooses.
@@ -394,7 +444,7 @@ impl Pools {
                 })
             }
         }?;
-        Some(Choice { among, place, endpoint, open, idle, waiting })
+        Some(Choice { among, place, endpoint, kind: None, open, idle, waiting })
     }
 
     /// An endpoint that is drawn; one that came lately is drawn again, but for a chance that grows with its age.
@@ -656,6 +706,11 @@ impl Pools {
             state.stream_budget.on_used();
         }
     }
+}
+
+/// How an endpoint of this part is chosen.
+fn kind_of(part: &Part, own: Option<LocalityKey>) -> ChoiceKind {
+    if own == Some(part.key) { ChoiceKind::OwnLocality } else { ChoiceKind::OtherLocality }
 }
 
 fn take_turn(cursor: &mut u64) -> u64 {

@@ -42,6 +42,7 @@ mod hash;
 mod heads;
 mod http2;
 mod keep_alive;
+mod localities;
 mod lookalikes;
 mod mirrors;
 mod misdirected;

@@ -1,6 +1,7 @@
 //! Where a request goes that a rule has taken: cluster, subset, endpoints.
 
 use config::hash::Hashed;
+use config::locality::LocalityKey;
 use config::matching::{Asked, Searches};
 use config::snapshot::{Cluster, ClusterId, Endpoint, Forward};
 use config::targets::Target;
@@ -84,7 +85,8 @@ fn describe_cluster(
     for (place, endpoint) in cluster.endpoints.iter().enumerate() {
         let found = parts.iter().find(|(group, _)| group.inner(place).is_some());
         let percent = found.map_or(0.0, |(group, (part, is_partial))| {
-            100.0 * part * part_of(cluster, group, endpoint, *is_partial)
+            let own = snapshot.locality;
+            100.0 * part * share_of(cluster, group, (place, endpoint), *is_partial, own)
         });
         story.endpoint(endpoint.id, endpoint_text(endpoint, percent));
     }
@@ -95,6 +97,7 @@ fn describe_cluster(
         );
     }
     describe_subset(story, forward, cluster, asked);
+    describe_localities(story, forward, cluster, snapshot.locality, asked);
     describe_hash(story, forward, cluster, asked);
     if let Some(asked) = asked.head.upgrade() {
         let verdict = if route::allows_upgrade(&forward.upgrades, asked) {
@@ -134,6 +137,38 @@ fn describe_subset(story: &mut Story, forward: &Forward, cluster: &Cluster, aske
     }
 }
 
+/// What each locality gets of the requests of the first priority, where that counts.
+fn describe_localities(
+    story: &mut Story,
+    forward: &Forward,
+    cluster: &Cluster,
+    own: Option<LocalityKey>,
+    asked: &Asked<'_>,
+) {
+    let subset = forward.subset.as_ref().and_then(|it| it.hash(asked, &mut Searches::default()));
+    let Some(group) = cluster.view.levels(subset).first() else { return };
+    if group.parts().next().is_none() {
+        return;
+    }
+    let Some((parts, others)) = group.part_shares(own) else {
+        let why = match own {
+            None => "this process does not know where it is",
+            Some(_) => "too few endpoints here, or in all, may be chosen",
+        };
+        return story.line("locality", format!("any: {why}"));
+    };
+    for (part, share) in parts {
+        let endpoint = part.group.place(0).and_then(|place| cluster.endpoints.get(place));
+        let locality = endpoint.and_then(|endpoint| endpoint.locality.as_ref());
+        let name = locality.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
+        let here = if own == Some(part.key) { ", of this process" } else { "" };
+        story.line("locality", format!("{name}{here} ({:.1} % of requests)", share * 100.0));
+    }
+    if others > 0.0 {
+        story.line("locality", format!("any ({:.1} % of requests)", others * 100.0));
+    }
+}
+
 /// The endpoint that the request's hash leads to, where the cluster goes by that.
 fn describe_hash(story: &mut Story, forward: &Forward, cluster: &Cluster, asked: &Asked<'_>) {
     let subset = forward.subset.as_ref().and_then(|it| it.hash(asked, &mut Searches::default()));
@@ -154,6 +189,25 @@ fn describe_hash(story: &mut Story, forward: &Forward, cluster: &Cluster, asked:
         }
     };
     story.line("hash", words);
+}
+
+/// What part of the requests that a group gets one of its endpoints gets, by locality where that counts.
+fn share_of(
+    cluster: &Cluster,
+    group: &Group,
+    (place, endpoint): (usize, &Endpoint),
+    is_partial: bool,
+    own: Option<LocalityKey>,
+) -> f64 {
+    let any = part_of(cluster, group, endpoint, is_partial);
+    let has_all = group.available().is_none_or(|available| available as usize == group.len());
+    let Some((parts, others)) = group.part_shares(own).filter(|_| is_partial || has_all) else {
+        return any;
+    };
+    let found = parts.iter().find(|(part, _)| part.group.inner(place).is_some());
+    let of_part = found
+        .map_or(0.0, |(part, share)| share * part_of(cluster, &part.group, endpoint, is_partial));
+    of_part + others * any
 }
 
 /// What part of the requests that a group gets one of its endpoints gets.

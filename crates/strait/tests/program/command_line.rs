@@ -725,6 +725,37 @@ clusters: [{ name: one, endpoints: ['127.0.0.1:1'] }, { name: two, endpoints: ['
 }
 
 #[test]
+fn explain_says_what_each_locality_gets() {
+    let scratch = Scratch::new();
+    let file = scratch.write(
+        "strait.yaml",
+        "\
+locality: eu/b
+listeners: [{ name: edge, address: 127.0.0.1:8080, routes: all }]
+routes: [{ name: all, rules: [{ match: { prefix: / }, cluster: web }] }]
+clusters:
+- name: web
+  localities: { zone_aware: { size_min: 3 } }
+  endpoints:
+  - { address: '127.0.0.1:1', locality: eu/a }
+  - { address: '127.0.0.1:2', locality: eu/a, weight: 3 }
+  - { address: '127.0.0.1:3', locality: eu/b }
+",
+    );
+    let output = strait(&["explain", "-c", &file, "GET", "http://a:8080/"]);
+    let shown = text(&output.stdout);
+    for part in [
+        "127.0.0.1:1 (weight 1, 8.3 % of requests)\n",
+        "127.0.0.1:2 (weight 3, 25.0 % of requests)\n",
+        "127.0.0.1:3 (weight 1, 66.7 % of requests)\n",
+        "eu/a (33.3 % of requests)\n",
+        "eu/b, of this process (66.7 % of requests)\n",
+    ] {
+        assert!(shown.contains(part), "{part:?} in {shown}");
+    }
+}
+
+#[test]
 fn explain_says_which_endpoints_a_request_may_go_to_and_by_what() {
     let scratch = Scratch::new();
     let file = scratch.write(

@@ -10,8 +10,8 @@ use super::status::{CLASSES, class_place};
 use crate::cause::Cause;
 use crate::cell::{CauseCounters, CauseSet, Counter};
 use crate::events::{
-    ClusterGauges, CopyFinished, ExchangeFinished, MirrorDrop, RetryDenial, UpstreamClosed,
-    UpstreamConnectFailed, UpstreamConnected, UpstreamRetried, UpstreamRetryDenied,
+    ChoiceKind, ClusterGauges, CopyFinished, ExchangeFinished, MirrorDrop, RetryDenial,
+    UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamRetried, UpstreamRetryDenied,
 };
 use crate::histogram::{Histogram, HistogramTotals};
 use crate::totals::ClusterTotals;
@@ -62,6 +62,7 @@ pub(crate) struct ClusterBlock {
     pub(crate) connect_reasons: ReasonCounters,
     pub(crate) retries: CauseCounters<RETRY_CAUSES_LEN>,
     pub(crate) retries_denied: [Counter; RetryDenial::ALL.len()],
+    pub(crate) choices: [Counter; ChoiceKind::ALL.len()],
     /// Once there was a copy for it.
     pub(crate) mirrors: OnceLock<Box<MirrorCounters>>,
     pub(crate) grpc_calls: GrpcCalls,
@@ -116,6 +117,12 @@ impl ClusterBlock {
 
     pub(crate) fn retry_denied(&self, event: &UpstreamRetryDenied) {
         if let Some(counter) = self.retries_denied.get(event.reason as usize) {
+            counter.increment();
+        }
+    }
+
+    pub(crate) fn endpoint_chosen(&self, kind: ChoiceKind) {
+        if let Some(counter) = self.choices.get(kind as usize) {
             counter.increment();
         }
     }

@@ -83,6 +83,37 @@ impl MirrorDrop {
     }
 }
 
+/// How an endpoint was chosen for an attempt, where more than the balancer had a say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ChoiceKind {
+    /// In the locality of the process.
+    OwnLocality,
+    /// In another one.
+    OtherLocality,
+    /// Of a priority behind the first.
+    Failover,
+    /// Of all endpoints, also those that are ejected or unhealthy, since few are left.
+    Panic,
+}
+
+impl ChoiceKind {
+    /// All of them, in the order of the enum.
+    pub const ALL: [Self; 4] =
+        [Self::OwnLocality, Self::OtherLocality, Self::Failover, Self::Panic];
+
+    /// The word for it in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OwnLocality => "own_locality",
+            Self::OtherLocality => "other_locality",
+            Self::Failover => "failover",
+            Self::Panic => "panic",
+        }
+    }
+}
+
 /// An exchange is tried again on another connection.
 #[derive(Clone, Copy, Debug)]
 pub struct UpstreamRetried {

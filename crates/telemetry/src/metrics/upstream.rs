@@ -6,7 +6,7 @@ use crate::counters::endpoint::{FROM_THE_START, REASONS};
 use crate::counters::grpc::GrpcCalls;
 use crate::counters::status::CLASSES;
 use crate::counters::upstream::{CONNECT_CAUSES, RETRY_CAUSES};
-use crate::events::{MirrorDrop, RetryDenial};
+use crate::events::{ChoiceKind, MirrorDrop, RetryDenial};
 
 pub(super) static FAMILIES: &[Family] = &[
     Family {
@@ -79,6 +79,22 @@ pub(super) static FAMILIES: &[Family] = &[
                     let counters =
                         blocks.iter().filter_map(|block| block.retries_denied.get(place));
                     out.number(&[cluster, reason.as_str()], counters.map(Counter::value).sum());
+                }
+            }
+        },
+    },
+    Family {
+        name: "strait_upstream_choices_total",
+        kind: MetricType::Counter,
+        help: "Attempts whose endpoint was chosen by more than the balancer: in the process's own locality (`own_locality`) or in another \
+               (`other_locality`), where `localities` of the cluster counted; of a priority behind the first (`failover`); or of all \
+               endpoints, also those that are ejected or unhealthy (`panic`). Each counts once, as the last of these that holds.",
+        labels: &["cluster", "kind"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                for (place, kind) in ChoiceKind::ALL.iter().enumerate() {
+                    let counters = blocks.iter().filter_map(|block| block.choices.get(place));
+                    out.number(&[cluster, kind.as_str()], counters.map(Counter::value).sum());
                 }
             }
         },

@@ -8,6 +8,7 @@ use wire::head::RequestHead;
 
 use crate::connection::destination::destination;
 use crate::exchange::check_run::CheckRun;
+use crate::exchange::record::label;
 use crate::exchange::{Exchange, ExchangeKind, Form, QueuedRequest, Wait};
 use crate::keys::ExchangeKey;
 use crate::listen::clients::ClientPlace;
@@ -60,18 +61,26 @@ impl Proxy {
             chosen: exchange.route.as_ref().and_then(|route| route.chosen),
             hash: exchange.route.as_ref().and_then(|route| route.hash),
             subset: exchange.route.as_ref().and_then(|route| route.subset),
+            locality: self.cx.snapshot.locality,
             destination,
             sharing,
             client: exchange.client,
         };
         let random = &mut self.cx.random;
         let connections = &mut self.connections;
-        let acquired = match exchange.check().map(CheckRun::target) {
-            Some(target) => self.upstream.pools.acquire_checked(&ask, target, random, connections),
+        let (acquired, kind) = match exchange.check().map(CheckRun::target) {
+            Some(target) => {
+                (self.upstream.pools.acquire_checked(&ask, target, random, connections), None)
+            }
             None => {
                 self.upstream.pools.acquire(&ask, &self.listen.clients, random, now, connections)
             }
         };
+        if let Some(kind) = kind
+            && acquired.is_endpoint()
+        {
+            self.cx.emitter.endpoint_chosen(label(id.0), kind);
+        }
         match acquired {
             Acquired::Idle(connection, place) => self.exchanges.give(
                 key,
