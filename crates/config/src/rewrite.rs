@@ -37,6 +37,10 @@ pub struct RewriteKey {
     /// The new path, with the variables of the rule's `template` as `{name}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
+    /// Whether the upstream learns the path and query from before they were rewritten, by `x-envoy-original-path`, in place of
+    /// what the client may have sent there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub original_path: bool,
     /// The host that the request is for, with a port if there is to be one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
@@ -50,6 +54,8 @@ pub struct RewriteKey {
 pub struct Rewrite {
     /// Its path; none for no change.
     pub path: Option<PathRewrite>,
+    /// Whether the path from before stands in `x-envoy-original-path`.
+    pub keeps_path: bool,
     /// Its host; none for no change.
     pub host: Option<HostRewrite>,
 }
@@ -135,6 +141,16 @@ impl Rewrite {
     ) -> Result<(), PathError> {
         // `OPTIONS *` has no path.
         if let Some(path) = self.path.as_ref().filter(|_| head.path() != b"*") {
+            if self.keeps_path {
+                let original = &mut rewriting.raw;
+                original.clear();
+                original.extend_from_slice(head.path());
+                if let Some(query) = head.query() {
+                    original.push(b'?');
+                    original.extend_from_slice(query);
+                }
+                head.set(b"x-envoy-original-path", original);
+            }
             path.apply(head, matched, slashes, rewriting)?;
         }
         match (host, &self.host) {

@@ -12,6 +12,7 @@
 //!            any of them ── reply made here ──────────────────────┘
 //! ```
 
+pub(crate) mod asked_timeout;
 pub(crate) mod attempts;
 pub(crate) mod bodies;
 mod bounds;

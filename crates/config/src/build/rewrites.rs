@@ -39,7 +39,14 @@ pub(super) fn rewrite(
             Problem::new("this rewrites nothing", "add `prefix`, `regex`, `template` or `host`");
         site.error(findings, problem);
     }
-    Some(Rewrite { path, host })
+    let has_path =
+        ["prefix", "regex", "template"].iter().any(|key| site.has_key(key) || site.is_cut(key));
+    if file.original_path && !has_path {
+        let rule = "the path is not rewritten, so that there is no other one from before";
+        let hint = "remove it, or add `prefix`, `regex` or `template`";
+        site.key("original_path").error(findings, Problem::new(rule, hint));
+    }
+    Some(Rewrite { path, keeps_path: file.original_path, host })
 }
 
 /// How a path is changed; none if it is not, or something is wrong, which is reported. `site` is that of the keys.

@@ -303,6 +303,11 @@ pub struct Http {
     pub via: Option<String>,
     /// Whether a request without a trusted `x-request-id` gets one.
     pub request_id: bool,
+    /// Whether requests may say how long they may take, by `x-envoy-upstream-rq-timeout-ms`: a number of milliseconds that
+    /// goes before the `timeout` of the rule; 0 for no bound. `x-envoy-expected-rq-timeout-ms` says it to the upstream.
+    /// Only for listeners whose clients are trusted with it. Otherwise these fields are removed;
+    /// `x-envoy-upstream-rq-per-try-timeout-ms` is in either case.
+    pub trust_timeouts: bool,
     /// Whether calls of gRPC-Web, in either of its forms, go on as calls of gRPC, and their answers
     /// back. Their clusters speak `protocol: http2`. Browsers on other origins need CORS besides.
     pub grpc_web: bool,
@@ -335,6 +340,7 @@ impl Default for Http {
             ],
             via: None,
             request_id: true,
+            trust_timeouts: false,
             grpc_web: false,
         }
     }

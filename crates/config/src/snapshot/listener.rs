@@ -270,6 +270,8 @@ pub struct HttpOptions {
     pub via: Option<Arc<str>>,
     /// Whether a request without `x-request-id` gets one.
     pub request_id: bool,
+    /// Whether requests may say how long they may take.
+    pub trust_timeouts: bool,
     /// Whether calls of gRPC-Web go on as calls of gRPC.
     pub grpc_web: bool,
     /// Whether each connection begins with a PROXY protocol header (versions 1 and 2), and where it

@@ -57,6 +57,7 @@ fn every_yaml_block_of_the_guides_loads_without_a_warning() {
         ("docs/configuration/routing.md", 1),
         ("docs/configuration/balancing.md", 1),
         ("docs/configuration/checks.md", 1),
+        ("docs/configuration/coming-from.md", 1),
         ("docs/configuration/outliers.md", 1),
         ("docs/configuration/retries.md", 1),
         ("docs/configuration/rpc.md", 1),

@@ -1475,6 +1475,14 @@ fn hashes_and_balancers_that_cannot_choose() {
             "least_request",
         ),
         (
+            "      - match: { prefix: / }\n        cluster: api\n",
+            "      - match: { prefix: / }\n        cluster: api\n        rewrite: { host: a.b, original_path: ^true }\n",
+            "routes[0].rules[2].rewrite.original_path",
+            "true",
+            "the path is not rewritten",
+            "add `prefix`",
+        ),
+        (
             cluster,
             "  - name: api\n    balance: maglev\n    ^localities: { zone_aware: {} }\n",
             "clusters[0].localities",

@@ -168,6 +168,7 @@ listeners:
       via: strait
       request_id: false
       grpc_web: true
+      trust_timeouts: true
     rpc: { requests_max: 100, head_max: 32KiB, body_max: 1MiB }
     http2:
       streams_max: 200
@@ -274,7 +275,7 @@ routes:
         clusters: [{ cluster: all, weight: 90 }, { cluster: apart, weight: 0, rewrite: { host: "apart.example:81" }, headers: { response: { set: { x-canary: v2 } } } }]
         headers: { request: { set_if_present: { x-user: "%REQ(x-name)%" }, append_if_absent: { x-as: "%PROTOCOL%" } } }
         sticky: { header: x-user }
-        rewrite: { prefix: /v2/, host: api.internal }
+        rewrite: { prefix: /v2/, host: api.internal, original_path: true }
       - match: { prefix: /crumbs/ }
         clusters: [{ cluster: all }]
         sticky: { cookie: user }

@@ -74,6 +74,12 @@ impl Exchange {
             (Some(asked), allowed) if allowed.is_none_or(|allowed| asked <= allowed) => {
                 Some(Detail::of_bound("grpc-timeout of the client", asked))
             }
+            _ if self.listener().http.trust_timeouts => {
+                let waits_for = self.waits_for();
+                let words =
+                    format_args!("timeout of the rule or of the request, waiting for {waits_for}");
+                Some(Detail::of(&words))
+            }
             (_, allowed) => allowed.map(|allowed| {
                 let waits_for = self.waits_for();
                 let words =

@@ -233,3 +233,60 @@ fn an_endpoint_that_came_lately_gets_its_share_by_and_by() {
         });
     }
 }
+
+/// Requests at each of ten endpoints, of which the first takes 400 ms for what takes the others 10: three new ones each 10 ms.
+fn with_one_slow_of_ten(talk: &mut Talk<'_>) -> BTreeMap<u16, u32> {
+    let mut free: Vec<Peer> = Vec::new();
+    let mut known: Vec<(u16, Peer)> = Vec::new();
+    let mut under_way: Vec<(u32, Peer, Peer)> = Vec::new();
+    let mut asked = BTreeMap::new();
+    for step in 0..400 {
+        for _ in 0..3 {
+            let client = free.pop().unwrap_or_else(|| talk.client());
+            talk.says(client, GET);
+            if talk.is_connecting() {
+                let upstream = talk.upstream();
+                known.push((port(talk, upstream), upstream));
+            }
+            let found = known.iter().find(|(_, upstream)| !talk.heard(*upstream).is_empty());
+            let (port, upstream) = *found.expect("one of them is asked");
+            let steps = if port == 9000 { 40 } else { 1 };
+            under_way.push((step + steps, client, upstream));
+            // The first second is for the balancer to learn.
+            if step >= 100 {
+                *asked.entry(port).or_insert(0) += 1;
+            }
+        }
+        talk.passes(Duration::from_millis(10));
+        under_way.retain(|(until, client, upstream)| {
+            let is_over = *until <= step + 1;
+            if is_over {
+                talk.says(*upstream, OK);
+                talk.hears(*client, OK);
+                free.push(*client);
+            }
+            !is_over
+        });
+    }
+    asked
+}
+
+#[test]
+fn a_slow_endpoint_of_ten_gets_at_most_a_third_of_what_the_others_get() {
+    let endpoints = (9000..9010).map(|port| format!("'127.0.0.1:{port}'"));
+    let endpoints = format!("[{}]", endpoints.collect::<Vec<_>>().join(", "));
+    for balance in ["least_request", "{ least_request: { choices: 3 } }", "peak_ewma"] {
+        let config =
+            CONFIG.replace("['127.0.0.1:9000']", &endpoints) + &format!("    balance: {balance}\n");
+        hold(&config, |talk| {
+            if talk.manner() != Manner::Plain {
+                return;
+            }
+            let asked = with_one_slow_of_ten(talk);
+            let slow = asked.get(&9000).copied().unwrap_or_default();
+            let others: u32 = asked.iter().filter(|it| *it.0 != 9000).map(|it| it.1).sum();
+            assert_eq!(slow + others, 900);
+            assert!(slow * 3 <= others / 9, "{balance}: {asked:?}");
+        });
+    }
+}

@@ -1,5 +1,7 @@
 //! Which rule a request meets, by what it is and who sends it.
 
+use std::time::Duration;
+
 use crate::kit::{Talk, hold};
 
 const CONFIG: &str = "
@@ -179,5 +181,83 @@ fn a_tunnel_is_for_requests_that_meet_the_rule() {
         talk.says(client, "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\nx-tunnel: 1\r\n\r\n");
         talk.upstream();
         assert!(talk.heard(client).starts_with("HTTP/1.1 200 "));
+    });
+}
+
+/// One rule with a timeout and a rewrite, behind a listener with these options.
+fn timed(http: &str) -> String {
+    format!(
+        "
+listeners:
+  - name: edge
+    address: 127.0.0.1:8080
+    routes: all
+    http: {{ forwarded: off, request_id: false{http} }}
+routes:
+  - name: all
+    rules:
+      - match: {{ prefix: / }}
+        cluster: one
+        timeout: 15s
+        rewrite: {{ prefix: /v2/, original_path: true }}
+clusters: [{{ name: one, endpoints: ['127.0.0.1:9000'] }}]
+"
+    )
+}
+
+#[test]
+fn a_request_says_how_long_it_may_take_where_its_listener_trusts_it() {
+    for (asked, seen, waits) in [
+        ("250", "x-envoy-expected-rq-timeout-ms: 250\r\n", Some(250)),
+        ("20000", "x-envoy-expected-rq-timeout-ms: 20000\r\n", Some(20_000)),
+        ("0", "", None),
+        ("1s", "", Some(15_000)),
+    ] {
+        hold(&timed(", trust_timeouts: true"), |talk| {
+            let client = talk.client();
+            talk.says(
+                client,
+                format!(
+                    "GET /a HTTP/1.1\r\nHost: x\r\nX-Envoy-Upstream-Rq-Timeout-Ms: {asked}\r\n\
+                     x-envoy-upstream-rq-per-try-timeout-ms: 1\r\n\r\n"
+                ),
+            );
+            let upstream = talk.upstream();
+            let heard = talk.heard(upstream);
+            assert_eq!(
+                heard,
+                format!("GET /v2/a HTTP/1.1\r\nHost: x\r\nx-envoy-original-path: /a\r\n{seen}\r\n")
+            );
+            let Some(waits) = waits else {
+                talk.passes(Duration::from_secs(29));
+                talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+                return talk.hears(client, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            };
+            talk.passes(Duration::from_millis(waits - 20));
+            assert_eq!(talk.heard(client), "");
+            talk.passes(Duration::from_millis(120));
+            assert!(talk.heard(client).starts_with("HTTP/1.1 504 "));
+        });
+    }
+}
+
+#[test]
+fn what_others_say_of_timeouts_and_former_paths_goes_no_further() {
+    hold(&timed(""), |talk| {
+        let client = talk.client();
+        talk.says(
+            client,
+            "GET /a?b=c HTTP/1.1\r\nHost: x\r\nx-envoy-upstream-rq-timeout-ms: 1\r\nX-A: b\r\n\
+             x-envoy-original-path: /admin\r\nx-envoy-expected-rq-timeout-ms: 2\r\n\r\n",
+        );
+        let upstream = talk.upstream();
+        talk.hears(
+            upstream,
+            "GET /v2/a?b=c HTTP/1.1\r\nHost: x\r\nX-A: b\r\nx-envoy-original-path: /a?b=c\r\n\r\n",
+        );
+        talk.passes(Duration::from_secs(14));
+        assert_eq!(talk.heard(client), "");
+        talk.passes(Duration::from_secs(2));
+        assert!(talk.heard(client).starts_with("HTTP/1.1 504 "));
     });
 }

@@ -10,7 +10,9 @@ use wire::upgrade::websocket_accept;
 
 use crate::connection::Connection;
 use crate::connection::transport::Tls;
-use crate::exchange::{Exchange, ExchangeKind, Handshake, Route, Stage, Wait, route};
+use crate::exchange::{
+    Exchange, ExchangeKind, Handshake, Route, Stage, Wait, asked_timeout, route,
+};
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::tools::buffers::Buffers;
@@ -123,7 +125,11 @@ impl Proxy {
         if exchange.request.is_extended_connect && !asks_upgrade {
             return self.fail(key, Cause::RequestNotImplemented, now);
         }
-        let timeout = exchange.bound_call(head, forward.timeout);
+        let asked = match exchange.kind {
+            ExchangeKind::Rpc => None,
+            _ => asked_timeout::take(head, exchange.listener().http.trust_timeouts),
+        };
+        let timeout = exchange.bound_call(head, asked.unwrap_or(forward.timeout));
         if !forward.mirrors.is_empty() && !asks_upgrade {
             self.mirror(key, forward, head, now);
         }
