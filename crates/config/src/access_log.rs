@@ -3,7 +3,7 @@
 //! `telemetry` writes them, and this crate does not see it; a test of `control` compares the two lists.
 
 /// Names of the fields, in the order that they have where none are chosen.
-pub const FIELDS: [&str; 42] = [
+pub const FIELDS: [&str; 43] = [
     "time",
     "client",
     "method",
@@ -19,6 +19,7 @@ pub const FIELDS: [&str; 42] = [
     "rule",
     "rule_name",
     "cluster",
+    "subset",
     "endpoint",
     "attempts",
     "failed_attempts",

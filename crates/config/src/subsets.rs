@@ -137,19 +137,19 @@ impl Selectors {
         self.fallback
     }
 
-    /// The subsets that an endpoint with this metadata belongs to.
-    pub(crate) fn of(&self, metadata: &Metadata) -> Vec<SubsetHash> {
-        let hash = |keys: &BTreeSet<String>| {
-            let mut hash = Hash::default();
+    /// The subsets that an endpoint with this metadata belongs to, each with its keys and values.
+    pub(crate) fn of(&self, metadata: &Metadata) -> BTreeMap<SubsetHash, String> {
+        let subset = |keys: &BTreeSet<String>| {
+            let (mut hash, mut name) = (Hash::default(), String::new());
             for key in keys {
-                hash.add(key, metadata.get(key)?.as_bytes());
+                let value = metadata.get(key)?;
+                hash.add(key, value.as_bytes());
+                let comma = if name.is_empty() { "" } else { "," };
+                name.push_str(&format!("{comma}{key}={value}"));
             }
-            hash.finish()
+            Some((hash.finish()?, name))
         };
-        let mut hashes: Vec<_> = self.by.iter().filter_map(hash).collect();
-        hashes.sort_unstable();
-        hashes.dedup();
-        hashes
+        self.by.iter().filter_map(subset).collect()
     }
 
     /// Whether an endpoint with this metadata is one of those of `default`.

@@ -33,6 +33,8 @@ pub struct View {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Split {
     by_hash: Map<SubsetHash, Levels>,
+    /// The keys and values of each, as the access log has them.
+    names: Map<SubsetHash, Box<str>>,
     fallback: Fallback,
     default: Levels,
 }
@@ -107,6 +109,12 @@ impl View {
     #[must_use]
     pub fn has_subset(&self, asked: SubsetHash) -> bool {
         self.subsets.as_ref().is_some_and(|split| split.by_hash.contains_key(&asked))
+    }
+
+    /// The keys and values of a subset, if there is such a one: `unit=a,version=v2`.
+    #[must_use]
+    pub fn subset_name(&self, asked: SubsetHash) -> Option<&str> {
+        self.subsets.as_ref()?.names.get(&asked).map(|name| &**name)
     }
 
     /// Counts again how many endpoints of each group may be chosen, which `is_available` says of a place in the cluster.
@@ -336,8 +344,10 @@ impl Builder<'_> {
 
     fn split(&mut self, selectors: &Selectors) -> Split {
         let mut places: BTreeMap<SubsetHash, BTreeMap<u8, Vec<u32>>> = BTreeMap::new();
+        let mut names: Map<SubsetHash, Box<str>> = Map::default();
         for (endpoint, place) in self.endpoints.iter().zip(0..) {
-            for hash in selectors.of(endpoint.metadata) {
+            for (hash, name) in selectors.of(endpoint.metadata) {
+                names.entry(hash).or_insert_with(|| name.into());
                 let levels = places.entry(hash).or_default();
                 levels.entry(endpoint.priority).or_default().push(place);
             }
@@ -351,7 +361,7 @@ impl Builder<'_> {
             Fallback::Default => self.levels(&|endpoint| selectors.is_default(endpoint.metadata)),
             Fallback::None | Fallback::Any => Levels::default(),
         };
-        Split { by_hash, fallback, default }
+        Split { by_hash, names, fallback, default }
     }
 
     fn group(&mut self, places: Vec<u32>) -> Option<Group> {

@@ -29,6 +29,7 @@ fn exchange(place: u32) -> ExchangeFinished<'static> {
         listener: LABEL,
         rule: Some((LABEL, 1)),
         cluster: Some(LABEL),
+        subset: b"",
         endpoint: b"127.0.0.1:9000",
         client: b"192.0.2.7",
         method: b"GET",

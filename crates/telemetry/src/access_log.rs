@@ -158,6 +158,8 @@ fields! {
         |line| Value::text(line.rule_name);
     "cluster" pair "Name of the cluster, if the rule forwards to one."
         |line| Value::text(line.cluster);
+    "subset" pair "Keys and values of the subset of endpoints that the request asked for, if there is such a one: `unit=a,version=v2`."
+        |line| Value::bytes(line.event.subset);
     "endpoint" pair "Address of the endpoint that was chosen."
         |line| Value::bytes(line.event.endpoint);
     "attempts" pair "Upstream attempts, if any were made."
@@ -277,6 +279,7 @@ pub fn reference() -> String {
         tls_version: b"",
         tls_cipher: b"",
         peer_identity: b"",
+        subset: b"version=v2",
         endpoint: b"127.0.0.1:9000",
         listener: crate::events::LabelId::default(),
         rule: Some((crate::events::LabelId::default(), 1)),
@@ -359,7 +362,7 @@ response as the client gets it; responses that Strait makes itself have none. `a
 No peer can break a line or forge another. Text in UTF-8 is written as such, but for quotes, backslashes, control characters and those that turn the
 direction of text: in JSON they are `\uXXXX`, in text their bytes are `\xXX`. A byte that is no part of UTF-8 is `\xXX` in both (in JSON, behind the escape
 of that backslash). In the beginning of `text`, where blanks separate, so is a blank within a value. Long values are cut: the target at 1,024 bytes, the user agent at 256,
-the host at 264, the request id at 128, the detail of a cause at 160, addresses at 112, the method at 32.
+the host at 264, the subset at 256, the request id at 128, the detail of a cause at 160, addresses at 112, the method at 32.
 
 A line is written when the last byte of the response was handed to the kernel, before the client has it: `status` and `response_bytes` say
 what was sent, not what arrived. What a client does not take before its connection is given up is lost without a sign in the line;

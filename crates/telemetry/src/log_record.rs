@@ -4,8 +4,8 @@
 //! u32 length of all | u8 flags | u8 version | u16 status | u8 cause | u8 attempts | u32 rule | u32 failures
 //! 3 x (u32 slot, u32 generation): listener, route table, cluster
 //! 3 x u64: request bytes, response bytes, start | 12 x u64: stages
-//! u8 gRPC status | 2 x u64: messages up and down | 14 x u16: lengths of texts
-//! texts: endpoint, client, method, target, host, request id, user agent, server name, version of TLS,
+//! u8 gRPC status | 2 x u64: messages up and down | 15 x u16: lengths of texts
+//! texts: subset, endpoint, client, method, target, host, request id, user agent, server name, version of TLS,
 //!        cipher suite, peer identity, detail of the cause, failed attempts, captured header fields
 //! ```
 //!
@@ -40,8 +40,12 @@ const CAUSE_DETAIL_BYTES_MAX: usize = 160;
 /// Bytes kept of the attempts that failed.
 pub const FAILED_ATTEMPTS_BYTES_MAX: usize = 256;
 
+/// Bytes kept of the subset.
+const SUBSET_BYTES_MAX: usize = 256;
+
 /// The bounds of the texts, in their order.
-const TEXTS_MAX: [usize; 14] = [
+const TEXTS_MAX: [usize; 15] = [
+    SUBSET_BYTES_MAX,
     ADDRESS_BYTES_MAX,
     ADDRESS_BYTES_MAX,
     METHOD_BYTES_MAX,
@@ -58,9 +62,10 @@ const TEXTS_MAX: [usize; 14] = [
     CAPTURES_BYTES_MAX,
 ];
 /// Bytes before the texts.
-const FIXED_BYTES: usize = 18 + 24 + 24 + 8 * Stages::NAMES.len() + 17 + 28;
+const FIXED_BYTES: usize = 18 + 24 + 24 + 8 * Stages::NAMES.len() + 17 + 2 * TEXTS_MAX.len();
 /// Bytes of the longest record.
 pub(crate) const LOG_RECORD_BYTES_MAX: usize = FIXED_BYTES
+    + SUBSET_BYTES_MAX
     + 2 * ADDRESS_BYTES_MAX
     + METHOD_BYTES_MAX
     + TARGET_BYTES_MAX
@@ -122,6 +127,7 @@ pub(crate) fn encode<'b>(
     let (table, rule) = event.rule.unwrap_or_default();
     let cluster = event.cluster.unwrap_or_default();
     let texts = [
+        event.subset,
         event.endpoint,
         event.client,
         event.method,
@@ -228,7 +234,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
     for (text, length) in texts.iter_mut().zip(lengths) {
         *text = reader.text(usize::from(length))?;
     }
-    let [endpoint, client, method, target, host, request_id, user_agent, ..] = texts;
+    let [subset, endpoint, client, method, target, host, request_id, user_agent, ..] = texts;
     let [
         ..,
         server_name,
@@ -246,6 +252,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
         listener,
         rule: has(FLAG_RULE).then_some((table, rule)),
         cluster: has(FLAG_CLUSTER).then_some(cluster),
+        subset,
         endpoint,
         client,
         method,
@@ -366,7 +373,8 @@ mod tests {
         for (extra, cut) in [(0, 0), (1, 1), (60_000, 60_000)] {
             let text = |max: usize| vec![b'x'; max + extra];
             let texts = TEXTS_MAX.map(text);
-            let [endpoint, client, method, target, host, request_id, user_agent, ..] = &texts;
+            let [subset, endpoint, client, method, target, host, request_id, user_agent, ..] =
+                &texts;
             let [
                 ..,
                 server_name,
@@ -378,6 +386,7 @@ mod tests {
                 captures,
             ] = &texts;
             let event = ExchangeFinished {
+                subset,
                 endpoint,
                 client,
                 method,

@@ -8,6 +8,7 @@ pub(crate) fn exchange() -> ExchangeFinished<'static> {
         listener: LabelId { slot: 0, generation: 0 },
         rule: Some((LabelId { slot: 0, generation: 0 }, 1)),
         cluster: Some(LabelId { slot: 0, generation: 0 }),
+        subset: b"unit=a",
         endpoint: b"127.0.0.1:9000",
         client: b"192.0.2.7",
         method: b"GET",

@@ -50,6 +50,7 @@ fn finished() -> ExchangeFinished<'static> {
         listener: EDGE,
         rule: Some((SHOP, 1)),
         cluster: Some(API),
+        subset: b"",
         endpoint: b"127.0.0.1:9000",
         client: b"192.0.2.7:1",
         method: b"GET",

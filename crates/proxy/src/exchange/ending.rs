@@ -92,6 +92,7 @@ impl Connections {
             cx.debug(exchange.downstream, words, now);
         }
         cx.emitter.exchange_finished(&ExchangeFinished {
+            subset: subset_of(exchange).map_or(&[], str::as_bytes),
             endpoint: endpoint.as_bytes(),
             client: client.as_bytes(),
             method: words.word(Word::Method),
@@ -161,6 +162,12 @@ impl Connections {
         let endpoint = endpoint_of(exchange).map(|endpoint| &endpoint.address);
         Text::of_address(endpoint.or(onward.as_ref()))
     }
+}
+
+/// The subset that it asked for, if there is such a one.
+fn subset_of(exchange: &Exchange) -> Option<&str> {
+    let subset = exchange.route.as_ref()?.subset?;
+    exchange.cluster()?.view.subset_name(subset)
 }
 
 /// The endpoint that was chosen last, if one was.

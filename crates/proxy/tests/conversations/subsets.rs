@@ -53,6 +53,7 @@ fn a_request_goes_to_its_subset_in_turn() {
             of_b.insert(ask(talk, "b"));
         }
         assert_eq!(of_b, BTreeSet::from([9001, 9002]));
+        assert!(talk.log().contains("\"subset\":\"unit=a\""), "{}", talk.log());
         let client = talk.client();
         talk.says(client, get("c"));
         talk.hears_about(client, "HTTP/1.1 503 Service Unavailable\r\n", &[": no_endpoint\n"]);

@@ -32,6 +32,8 @@ pub struct ExchangeFinished<'a> {
     pub cluster: Option<LabelId>,
     /// The endpoint, if one was chosen.
     pub endpoint_id: Option<LabelId>,
+    /// Keys and values of the subset that it asked for, as text, if there is such a one; empty otherwise.
+    pub subset: &'a [u8],
     /// The endpoint's address as text, if one was chosen; empty otherwise.
     pub endpoint: &'a [u8],
     /// The address of the downstream, as text (the client's own if a trusted proxy reported it).
@@ -99,6 +101,7 @@ impl ExchangeFinished<'_> {
         rule: None,
         cluster: None,
         endpoint_id: None,
+        subset: &[],
         endpoint: &[],
         client: &[],
         method: &[],
