@@ -56,6 +56,12 @@ impl<T: Copy> HostTable<T> {
         exact.or_else(|| self.find_prefix(host)).copied().or(self.any)
     }
 
+    /// The same without `*`.
+    fn find_named(&self, host: &[u8]) -> Option<T> {
+        let exact = self.exact.get(host).or_else(|| self.find_suffix(host));
+        exact.or_else(|| self.find_prefix(host)).copied()
+    }
+
     /// The values of all entries that `host` matches, the closest first.
     pub fn find_all(&self, host: &[u8]) -> impl Iterator<Item = T> {
         let exact = self.exact.get(host).copied();
@@ -120,6 +126,73 @@ impl<T: Copy> HostTable<T> {
     }
 }
 
+/// What a listener looks a request's host up in, where the port may count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostIndex<T> {
+    hosts: HostTable<T>,
+    /// Hosts with the port that a request names, if any table has such.
+    with_ports: Option<Box<HostTable<T>>>,
+}
+
+impl<T> Default for HostIndex<T> {
+    fn default() -> Self {
+        Self { hosts: HostTable::default(), with_ports: None }
+    }
+}
+
+impl<T: Copy> HostIndex<T> {
+    /// The value for `host`, which is lower case, of a request that names no port.
+    #[must_use]
+    pub fn find(&self, host: &[u8]) -> Option<T> {
+        self.find_authority(host, host)
+    }
+
+    /// The value for `host`, which is lower case and has no port, of a request that names it as `authority`. What counts the port goes
+    /// first, but for `*`.
+    #[must_use]
+    #[inline]
+    pub fn find_authority(&self, host: &[u8], authority: &[u8]) -> Option<T> {
+        match &self.with_ports {
+            None => self.hosts.find(host),
+            Some(with_ports) => self.find_with_ports(with_ports, host, authority),
+        }
+    }
+
+    #[cold]
+    fn find_with_ports(
+        &self,
+        with_ports: &HostTable<T>,
+        host: &[u8],
+        authority: &[u8],
+    ) -> Option<T> {
+        // A longer one is no host of any table.
+        let mut room = [0; HOST_BYTES_MAX + PORT_BYTES_MAX];
+        let lower = room.get_mut(..authority.len()).map(|lower| {
+            lower.copy_from_slice(authority);
+            lower.make_ascii_lowercase();
+            &*lower
+        });
+        let found = lower.and_then(|lower| with_ports.find_named(lower));
+        found.or_else(|| self.hosts.find(host)).or(with_ports.any)
+    }
+
+    /// Gives `host` the value `value`; `has_port`: the port counts.
+    ///
+    /// # Errors
+    ///
+    /// The value that `host` has already, which stays.
+    pub fn insert(&mut self, host: &Host, has_port: bool, value: T) -> Result<(), T> {
+        let any = self.hosts.any.or_else(|| self.with_ports.as_ref()?.any);
+        if let (Host::Any, Some(former)) = (host, any) {
+            return Err(former);
+        }
+        match has_port {
+            true => self.with_ports.get_or_insert_default().insert(host, value),
+            false => self.hosts.insert(host, value),
+        }
+    }
+}
+
 /// Puts `value` under `key` unless something is there, which is then returned.
 fn put<T: Copy>(map: &mut Map<Box<[u8]>, T>, key: &[u8], value: T) -> Option<T> {
     if let Some(former) = map.get(key) {
@@ -155,6 +228,36 @@ impl std::fmt::Display for Host {
 
 /// Bytes of a host name (RFC 1035, section 2.3.4, as text and without the final dot).
 pub(crate) const HOST_BYTES_MAX: usize = 253;
+
+/// Bytes of a port, with its colon.
+const PORT_BYTES_MAX: usize = 6;
+
+impl Host {
+    /// A host of a table where ports count: with the port that a request names, or without for those that name none.
+    ///
+    /// # Errors
+    ///
+    /// If it can be the host of no request.
+    pub(crate) fn with_port(text: &str) -> Result<Self, Problem> {
+        let port =
+            text.rsplit_once(':').filter(|(name, _)| name.ends_with(']') || !name.contains(':'));
+        let Some((name, port)) = port else { return text.parse() };
+        let is_port =
+            port.parse::<u16>().is_ok_and(|number| number > 0 && number.to_string() == port);
+        if !is_port {
+            let rule = "a port is a number from 1 to 65535";
+            return Err(Problem::new(rule, format!("write {name}:8080, for instance")));
+        }
+        match name.parse()? {
+            Self::Exact(name) => Ok(Self::Exact(format!("{name}:{port}").into())),
+            Self::Suffix(suffix) => Ok(Self::Suffix(format!("{suffix}:{port}").into())),
+            Self::Prefix(_) | Self::Any => {
+                let rule = "no port stands behind a `*` that takes all that follows";
+                Err(Problem::new(rule, format!("write {name}")))
+            }
+        }
+    }
+}
 
 impl std::str::FromStr for Host {
     type Err = Problem;
@@ -239,6 +342,45 @@ const fn is_host_byte(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ports_count_where_a_table_says_so() {
+        let mut index = HostIndex::default();
+        for (value, host) in ["a.example", "*.b.example", "c.*", "*"].iter().enumerate() {
+            index.insert(&host.parse().unwrap(), false, value).unwrap();
+        }
+        let with_ports = ["a.example:8080", "*.b.example:81", "d.example", "[::1]:80", "e.*"];
+        for (value, host) in with_ports.iter().enumerate() {
+            index.insert(&Host::with_port(host).unwrap(), true, 10 + value).unwrap();
+        }
+        for (authority, expected) in [
+            ("A.example:8080", 10),
+            ("a.example", 0),
+            ("a.example:80", 0),
+            ("x.b.example:81", 11),
+            ("x.b.example:82", 1),
+            ("d.example", 12),
+            ("d.example:80", 3),
+            ("[::1]:80", 13),
+            ("[::1]", 3),
+            ("e.example:99", 14),
+            ("c.example:99", 2),
+        ] {
+            let host = authority.to_ascii_lowercase();
+            let host = host
+                .rsplit_once(':')
+                .filter(|(host, _)| !host.contains(':') || host.ends_with(']'))
+                .map_or(&*host, |(host, _)| host);
+            let found = index.find_authority(host.as_bytes(), authority.as_bytes());
+            assert_eq!(found, Some(expected), "{authority}");
+        }
+        let long = vec![b'a'; 70_000];
+        assert_eq!(index.find_authority(&long, &long), Some(3));
+        assert_eq!(index.insert(&Host::Any, true, 9), Err(3));
+        for text in ["a:0", "a:", "a:080", "a:65536", "c.*:80", "*:80", "a:b:80", "::1"] {
+            assert!(Host::with_port(text).is_err(), "{text}");
+        }
+    }
 
     fn table(hosts: &[&str]) -> HostTable<usize> {
         let mut table = HostTable::default();

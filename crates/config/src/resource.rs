@@ -48,7 +48,11 @@ impl RouteConfig {
     /// Whether listeners find the same tables for the same hosts here.
     pub(crate) fn leads_the_same(&self, other: &Self) -> bool {
         let lead = |config: &Self| -> Vec<_> {
-            config.virtual_hosts.iter().map(|table| (table.id, table.hosts.clone())).collect()
+            config
+                .virtual_hosts
+                .iter()
+                .map(|table| (table.id, table.hosts.clone(), table.has_ports))
+                .collect()
         };
         lead(self) == lead(other)
     }

@@ -17,7 +17,7 @@ use crate::file::listener::{OneOrSeveral, Protocol, WeightedCluster};
 use crate::file::{self, OrNone};
 use crate::file_mode::FileMode;
 use crate::findings::{Findings, Problem};
-use crate::hosts::{Host, HostTable};
+use crate::hosts::{Host, HostIndex};
 use crate::map::Map;
 use crate::snapshot::{
     ChainMatch, ClusterId, Detected, DownstreamTimeouts, FILTERS_MAX, ListenSocket, Listener,
@@ -290,7 +290,7 @@ struct BuiltEnds<F> {
     filters: Arc<[F]>,
     filter_sources: Arc<[crate::filters::FilterSource]>,
     route_tables: Vec<RouteTableId>,
-    hosts: HostTable<RouteTableId>,
+    hosts: HostIndex<RouteTableId>,
     /// Whether the file says where.
     is_some: bool,
 }
@@ -495,9 +495,9 @@ fn routes(
     names: &mut Names<'_, RouteTableId>,
     tables: &Tables,
     findings: &mut Findings<'_>,
-) -> (Vec<RouteTableId>, HostTable<RouteTableId>) {
+) -> (Vec<RouteTableId>, HostIndex<RouteTableId>) {
     let mut ids = Vec::new();
-    let mut hosts = HostTable::default();
+    let mut hosts = HostIndex::default();
     let mut add = |name: &str, site: &Site<'_>| {
         for id in names.resolve_all(name, "route table", site, findings) {
             if ids.contains(&id) {
@@ -508,7 +508,7 @@ fn routes(
             ids.push(id);
             let Some(table) = tables.find(id) else { continue };
             for host in &table.hosts {
-                if let Err(other) = hosts.insert(host, id) {
+                if let Err(other) = hosts.insert(host, table.has_ports, id) {
                     site.error(findings, claimed_twice(host, tables.find(other), table));
                 }
             }

@@ -49,7 +49,7 @@ pub(super) fn build<F>(
         let hosts = if site.is_cut("hosts") {
             Vec::new()
         } else {
-            hosts(&entry.hosts, &site.key("hosts"), context.findings)
+            hosts(entry, &site.key("hosts"), context.findings)
         };
         let mut patterns = TablePatterns::default();
         let rules_site = site.key("rules");
@@ -82,6 +82,7 @@ pub(super) fn build<F>(
             source,
             name,
             hosts,
+            has_ports: entry.ports,
             paths,
             values: regexes_of_values,
             casts_dice,
@@ -132,13 +133,14 @@ fn note_uses<F>(
     }
 }
 
-fn hosts(entries: &[String], site: &Site<'_>, findings: &mut Findings<'_>) -> Vec<Host> {
+fn hosts(table: &file::RouteTable, site: &Site<'_>, findings: &mut Findings<'_>) -> Vec<Host> {
     if !site.is_written() {
         return vec![Host::Any];
     }
-    let mut hosts = Vec::with_capacity(entries.len());
-    for (entry, site) in entries.iter().zip(site.items()) {
-        match entry.parse::<Host>() {
+    let read = if table.ports { Host::with_port } else { str::parse::<Host> };
+    let mut hosts = Vec::with_capacity(table.hosts.len());
+    for (entry, site) in table.hosts.iter().zip(site.items()) {
+        match read(entry) {
             Ok(host) if hosts.contains(&host) => {
                 let problem = Problem::new("this host stands twice", "remove one of the two");
                 site.error(findings, problem);

@@ -30,6 +30,11 @@ pub struct RouteTable {
     #[serde(default = "hosts")]
     #[schemars(length(min = 1))]
     pub hosts: Vec<String>,
+    /// Whether hosts are compared with the port that a request names, as Envoy does: `a.example:8080` and `*.a.example:8080` are for
+    /// requests that name this port, `a.example` for those that name none, and `a.*` for any. Hosts of such tables go before those of
+    /// others, but for `*`.
+    #[serde(default)]
+    pub ports: bool,
     /// What replies to failures of requests for these hosts say, before those of the listener are looked at
     /// (`http.error_pages`). A `respond` with such a status and no body has one as well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -26,7 +26,7 @@ use crate::error_pages::ErrorPages;
 use crate::file;
 use crate::file_mode::FileMode;
 use crate::filters::FilterSource;
-use crate::hosts::{Host, HostTable};
+use crate::hosts::{Host, HostIndex};
 
 /// What bounds connections of any listener, so that a worker that takes up a snapshot need not look at
 /// all of them.
@@ -94,7 +94,7 @@ pub struct Listener<F> {
     /// The route tables, in the order of the file.
     pub route_tables: Vec<RouteTableId>,
     /// Host name ⇒ route table.
-    pub hosts: HostTable<RouteTableId>,
+    pub hosts: HostIndex<RouteTableId>,
     /// How HTTP is read and rewritten here.
     pub http: HttpOptions,
     /// What one connection of HTTP/2 may hold.

@@ -31,6 +31,8 @@ pub struct RouteTable {
     pub name: Arc<str>,
     /// The hosts it is for.
     pub hosts: Vec<Host>,
+    /// Whether they are compared with the port that a request names.
+    pub has_ports: bool,
     /// Index over the paths of `rules`; yields the first rule that matches.
     pub paths: PathTable,
     /// The rules, in the order of the file.

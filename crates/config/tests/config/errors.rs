@@ -1475,6 +1475,14 @@ fn hashes_and_balancers_that_cannot_choose() {
             "least_request",
         ),
         (
+            "    hosts: [shop.example]\n",
+            "    hosts: [^\"shop.example:0\"]\n    ports: true\n",
+            "routes[0].hosts[0]",
+            "\"shop.example:0\"",
+            "a number from 1 to 65535",
+            "shop.example:8080",
+        ),
+        (
             "      - match: { prefix: / }\n        cluster: api\n",
             "      - match: { prefix: / }\n        cluster: api\n        rewrite: { host: a.b, original_path: ^true }\n",
             "routes[0].rules[2].rewrite.original_path",

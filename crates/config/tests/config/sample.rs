@@ -222,7 +222,8 @@ listeners:
     routes: two
 routes:
   - name: one
-    hosts: [a.example, "*.a.example", "a.*"]
+    hosts: [a.example, "*.a.example:81", "a.*"]
+    ports: true
     error_pages: [{ file: 404.html }]
     headers: { response: { set: { x-edge: "%START_TIME(%s)%" }, append: { x-by: strait }, remove: [x-powered-by] } }
     rules:

@@ -62,7 +62,10 @@ impl Exchange {
     /// The route table of its rule, or of its host where no rule was found or asked for.
     fn route_table(&self, host: &[u8]) -> Option<&RouteTable> {
         let of_rule = self.route.as_ref().and_then(|route| route.rule).map(|(table, _)| table);
-        let id: Option<RouteTableId> = of_rule.or_else(|| self.listener().hosts.find(host));
+        let id: Option<RouteTableId> = of_rule.or_else(|| {
+            let authority = self.record.words.word(Word::Host);
+            self.listener().hosts.find_authority(host, authority)
+        });
         self.snapshot.route_table(id?).map(AsRef::as_ref)
     }
 }

@@ -21,7 +21,7 @@ use crate::exchange::Exchange;
 use crate::filter::Filter;
 use crate::listen::misdirected;
 
-/// The table for requests with this host, which is in lower case and has no port.
+/// The table for requests with this host, which is in lower case and has no port, as they name it with a port (`authority`).
 ///
 /// # Errors
 ///
@@ -29,9 +29,10 @@ use crate::listen::misdirected;
 pub fn table<'s>(
     snapshot: &'s Snapshot,
     listener: &Listener<Box<dyn Filter>>,
-    host: &[u8],
+    (host, authority): (&[u8], &[u8]),
 ) -> Result<&'s Arc<RouteTable>, Cause> {
-    let table = listener.hosts.find(host).and_then(|id| snapshot.route_table(id));
+    let found = listener.hosts.find_authority(host, authority);
+    let table = found.and_then(|id| snapshot.route_table(id));
     table.ok_or(Cause::NoHost)
 }
 

@@ -261,3 +261,29 @@ fn what_others_say_of_timeouts_and_former_paths_goes_no_further() {
         assert!(talk.heard(client).starts_with("HTTP/1.1 504 "));
     });
 }
+
+#[test]
+fn a_port_counts_for_tables_that_say_so() {
+    let config = "
+listeners: [{ name: edge, address: 127.0.0.1:8080, routes: [exact, ported, all], http: { forwarded: off } }]
+routes:
+  - { name: exact, hosts: [a.example], rules: [{ match: { prefix: / }, respond: { body: any port } }] }
+  - { name: ported, ports: true, hosts: ['a.example:8443', '*.a.example:8443', b.example], rules: [{ match: { prefix: / }, respond: { body: this port } }] }
+  - { name: all, hosts: ['*'], rules: [{ match: { prefix: / }, respond: { body: others } }] }
+";
+    hold(config, |talk| {
+        for (host, body) in [
+            ("A.Example:8443", "this port"),
+            ("a.example:443", "any port"),
+            ("a.example", "any port"),
+            ("x.a.example:8443", "this port"),
+            ("x.a.example", "others"),
+            ("b.example", "this port"),
+            ("b.example:80", "others"),
+        ] {
+            let client = talk.client();
+            talk.says(client, format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            assert!(talk.heard(client).ends_with(body), "{host}");
+        }
+    });
+}

@@ -100,11 +100,13 @@ fn describe_routes(
     client: Option<&PeerCertificate>,
 ) {
     let host = String::from_utf8_lossy(head.host()).into_owned();
-    let found = listener.hosts.find(head.host());
+    let found = listener.hosts.find_authority(head.host(), head.authority());
     for id in &listener.route_tables {
         let Some(table) = snapshot.route_table(*id) else { continue };
         let hosts = table.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        let closest = closest(&table.hosts, head.host());
+        let authority = head.authority().to_ascii_lowercase();
+        let asked = if table.has_ports { &*authority } else { head.host() };
+        let closest = closest(&table.hosts, asked);
         if found == Some(*id) {
             let pattern = closest.filter(|pattern| !matches!(pattern, Host::Exact(_)));
             let pattern = pattern.map_or_else(String::new, |pattern| format!(" by {pattern}"));

@@ -28,7 +28,8 @@ impl Proxy {
         let asks_tunnel = head.method() == Method::Connect && !head.is_extended_connect();
         let downstream = self.connections.get(exchange.downstream.connection);
         let tls = downstream.and_then(|connection| connection.tls.as_deref());
-        let table = match route::table(&snapshot, exchange.listener(), head.host()) {
+        let host = (head.host(), head.authority());
+        let table = match route::table(&snapshot, exchange.listener(), host) {
             Ok(table) => table,
             Err(cause) => return self.fail(key, cause, now),
         };
