@@ -36,6 +36,8 @@ pub enum ReportBody<F, A> {
         /// The question.
         question: Question,
     },
+    /// The worker serves by the configuration of this version, that it was sent.
+    TakenUp(u64),
     /// The worker uses this configuration no more; control frees it, off the data path.
     Retired(Arc<Snapshot<F>>),
     /// Some connections.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use config::snapshot::{Address, DnsAnswer, DnsName, ListenerId, Snapshot};
 use config::{Errors, Finding};
 use telemetry::Collector;
-use telemetry::events::AccessLogWriteFailed;
+use telemetry::events::{AccessLogWriteFailed, ControlTurned};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -49,11 +49,13 @@ mod reports;
 mod sources;
 mod start;
 mod taking_up;
+mod versions;
 
 use self::deliveries::Deliveries;
 use self::handover::{AdminHandles, Handing};
 use self::kept::Kept;
 use self::moves::{Ended, Moves};
+use self::versions::Versions;
 
 /// Questions of filters that are being answered. More wait where they are: reports are not read
 /// until there is room.
@@ -216,6 +218,7 @@ struct Running<W: Workers> {
     overflows: Overflows,
     health: Health,
     kept: Kept,
+    versions: Versions,
     moves: Moves,
     handover_report: HandoverReport,
     memory: MemoryRelease,
@@ -278,11 +281,11 @@ impl<W: Workers> Running<W> {
                 }
             };
             let health_due = self.health.next_in(self.makes_checks());
-            let nothing_moves = self.moves.under_way.is_empty();
+            let takes_up = self.takes_up();
             let event = tokio::select! {
                 asked = sources.signals.next() => Event::Signal(asked),
                 () = changed => Event::FileChanged,
-                Some(built) = sources.built.recv(), if nothing_moves => Event::Built(built),
+                Some(built) = sources.built.recv(), if takes_up => Event::Built(built),
                 Some(report) = sources.resolved.recv() => Event::Resolved(report),
                 Some(delivery) = sources.delivered.recv(), if takes_deliveries => {
                     Event::Delivered(delivery)
@@ -300,8 +303,11 @@ impl<W: Workers> Running<W> {
                 }
                 _ = upkeep.tick() => Event::Upkeep,
             };
+            let began = clock::monotonic_ns();
             self.on_event(event).await;
             self.begin_moves();
+            let taken = clock::monotonic_ns().saturating_sub(began);
+            self.collector.control_turned(&ControlTurned { taken });
         };
         self.admin_handles.close();
         self.answer_last(&mut sources.queries).await;
@@ -380,6 +386,7 @@ impl<W: Workers> Running<W> {
                 self.hand_answers();
                 self.hold_kept();
                 self.report_alive();
+                self.warn_of_late_worker();
                 self.drain_after_delay();
                 self.rebalance();
                 self.describing.retain(|_, (_, reply)| !reply.is_closed());

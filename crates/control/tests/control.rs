@@ -50,6 +50,9 @@ struct Notebook {
     noted: Arc<Mutex<Vec<String>>>,
     refuses: Arc<AtomicBool>,
     holds_moves: Arc<AtomicBool>,
+    /// Whether the second worker takes nothing up.
+    is_stuck: Arc<AtomicBool>,
+    reports: Sender<Report<Self>>,
 }
 
 /// Notes what it is to move, and takes until it need not hold on.
@@ -125,7 +128,13 @@ impl Workers for Notebook {
 
     fn publish(&mut self, snapshot: &Arc<Snapshot<()>>, (): ()) {
         let removed = snapshot.changes.listeners_removed.len();
-        self.note(format!("version {}, {removed} listeners removed", snapshot.version));
+        let version = snapshot.version;
+        self.note(format!("version {version}, {removed} listeners removed"));
+        let count = if self.is_stuck.load(Ordering::Relaxed) { 1 } else { 2 };
+        for worker in 0..count {
+            let body = ReportBody::TakenUp(version);
+            self.reports.try_send(Report::<Self> { worker, body }).unwrap();
+        }
     }
 
     fn answer(&mut self, worker: u32, asker: u32, payload: Arc<[u8]>) {
@@ -168,6 +177,7 @@ struct Running {
     noted: Arc<Mutex<Vec<String>>>,
     refuses: Arc<AtomicBool>,
     holds_moves: Arc<AtomicBool>,
+    is_stuck: Arc<AtomicBool>,
     reports: Sender<Report<Notebook>>,
     steps: Sender<HandoverStep<Notebook>>,
     admin: SocketAddr,
@@ -185,12 +195,15 @@ impl Running {
         let mut first = config.keep(candidate);
         let (noted, refuses): (Arc<Mutex<Vec<_>>>, Arc<AtomicBool>) = Default::default();
         let holds_moves = Arc::new(AtomicBool::default());
+        let is_stuck = Arc::new(AtomicBool::default());
+        let (sender, reports) = channel(64);
         let workers = Notebook {
             noted: Arc::clone(&noted),
             refuses: Arc::clone(&refuses),
             holds_moves: Arc::clone(&holds_moves),
+            is_stuck: Arc::clone(&is_stuck),
+            reports: sender.clone(),
         };
-        let (sender, reports) = channel(16);
         let (steps, handover) = channel(16);
         let socket = AdminSocket::bind(&"127.0.0.1:0".parse().unwrap(), None).unwrap();
         let admin = socket.local_address().unwrap().unwrap();
@@ -216,7 +229,7 @@ impl Running {
             version: "0.0.0",
         });
         let thread = std::thread::spawn(move || control.run());
-        Self { noted, refuses, holds_moves, reports: sender, steps, admin, thread }
+        Self { noted, refuses, holds_moves, is_stuck, reports: sender, steps, admin, thread }
     }
 
     fn fixed() -> Self {
@@ -930,7 +943,6 @@ fn a_source_delivers_clusters_and_hears_what_became_of_each() {
             format!("strait_config_resources{{kind=\"{kind}\",state=\"{state}\"}} {count}\n");
         assert!(metrics.contains(&line), "{line} in {metrics}");
     }
-    assert!(metrics.contains("strait_config_take_up_seconds_count 2\n"), "{metrics}");
     folder.write("cluster.web", &web(81));
     folder.hears("cluster/web 3: accepted");
     running.wait_for("version 3, 0 listeners removed");
@@ -951,6 +963,39 @@ fn a_source_delivers_clusters_and_hears_what_became_of_each() {
         ),
         "{metrics}"
     );
+    folder.end();
+}
+
+#[test]
+fn no_more_than_two_configurations_wait_for_a_worker_and_what_changes_meanwhile_is_put_together() {
+    let web = |port: u16| format!("{{ name: web, endpoints: ['10.0.0.1:{port}'] }}");
+    let folder = WithFolder::start("stuck", CONFIG.replace("respond: {}", "cluster: web"));
+    let running = &folder.running;
+    folder.write("cluster.web", &web(80));
+    folder.hears("cluster/web 1: accepted");
+    until("both workers", || {
+        running.ask("GET", "/metrics").contains("strait_config_take_up_seconds_count 2\n")
+    });
+    running.is_stuck.store(true, Ordering::Relaxed);
+    folder.write("cluster.web", &web(81));
+    folder.hears("cluster/web 2: accepted");
+    folder.write("cluster.web", &web(82));
+    folder.hears("cluster/web 3: accepted");
+    folder.write("cluster.web", &web(83));
+    // A reload waits as well; control answers meanwhile.
+    let reload = || std::fs::write(folder.path.join("strait.conf"), format!("{CONFIG}# again\n"));
+    reload().unwrap();
+    #[expect(clippy::disallowed_methods, reason = "that nothing happens takes time to see")]
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(running.ask("GET", "/ready").contains("ready"));
+    assert_eq!(running.noted.lock().unwrap().last().unwrap(), "version 4, 0 listeners removed");
+    running.is_stuck.store(false, Ordering::Relaxed);
+    running.report(1, ReportBody::TakenUp(4));
+    folder.hears("cluster/web 4: accepted");
+    running.wait_for("version 6, 0 listeners removed");
+    until("all of them", || {
+        running.ask("GET", "/metrics").contains("strait_config_take_up_seconds_count 6\n")
+    });
     folder.end();
 }
 

@@ -575,6 +575,7 @@ impl Simulation {
                     self.on_failed_itself(cluster, endpoint);
                 }
                 ReportBody::Started
+                | ReportBody::TakenUp(_)
                 | ReportBody::Stopped
                 | ReportBody::Failed(_)
                 | ReportBody::Described { .. }

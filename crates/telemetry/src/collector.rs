@@ -13,8 +13,8 @@ use crate::counters::endpoint::EndpointTotals;
 use crate::emitter::CounterSource;
 use crate::events::{
     AccessLogWriteFailed, CertificateInUse, CheckCounted, ConfigAccepted, ConfigRejected,
-    ConfigResources, ConnectionMoved, EjectionCounted, HandoverEnded, HealthOfCluster, LabelId,
-    SourceAnswered, SourceResources, StateWrites,
+    ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned, EjectionCounted, HandoverEnded,
+    HealthOfCluster, LabelId, SourceAnswered, SourceResources, StateWrites,
 };
 use crate::former::Former;
 use crate::metrics::config::ControlCounters;
@@ -135,6 +135,16 @@ impl Collector {
     /// See [`ConfigAccepted`].
     pub fn config_accepted(&mut self, event: &ConfigAccepted) {
         self.readings.control.config_accepted(event);
+    }
+
+    /// See [`ConfigTakenUp`].
+    pub fn config_taken_up(&self, event: &ConfigTakenUp) {
+        self.readings.control.config_taken_up(*event);
+    }
+
+    /// See [`ControlTurned`].
+    pub fn control_turned(&self, event: &ControlTurned) {
+        self.readings.control.control_turned(*event);
     }
 
     /// See [`ConfigRejected`].

@@ -14,8 +14,9 @@ mod worker;
 
 pub use config::{
     AccessLogWriteFailed, CertificateInUse, CheckCounted, ConfigAccepted, ConfigRejected,
-    ConfigResources, ConnectionMoved, EJECTION_REASONS, EjectionCounted, HANDOVER_RESULTS,
-    HandoverEnded, HealthOfCluster, SourceAnswered, SourceKind, SourceResources, StateWrites,
+    ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned, EJECTION_REASONS,
+    EjectionCounted, HANDOVER_RESULTS, HandoverEnded, HealthOfCluster, SourceAnswered, SourceKind,
+    SourceResources, StateWrites,
 };
 pub use connection::{
     ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened, ConnectionRefused,

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use telemetry::cause::Cause;
 use telemetry::events::{
     AccessLogWriteFailed, CertificateInUse, CheckCounted, ClusterGauges, ConfigAccepted,
-    ConfigRejected, ConnectionClosed, ConnectionOpened, ConnectionRefused, EjectionCounted,
-    ExchangeFinished, ExchangeStarted, GrpcCall, HealthOfCluster, LabelId, ListenerGauges,
-    SourceAnswered, SourceKind, SourceResources, Stages, StateWrites, TunnelStarted,
-    UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamPaused, UpstreamRetried,
-    WorkerGauges,
+    ConfigRejected, ConfigTakenUp, ConnectionClosed, ConnectionOpened, ConnectionRefused,
+    ControlTurned, EjectionCounted, ExchangeFinished, ExchangeStarted, GrpcCall, HealthOfCluster,
+    LabelId, ListenerGauges, SourceAnswered, SourceKind, SourceResources, Stages, StateWrites,
+    TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamPaused,
+    UpstreamRetried, WorkerGauges,
 };
 use telemetry::{
     ClusterTotals, Collector, Emitter, EndpointName, ListenerTotals, Names, ProcessFacts,
@@ -169,12 +169,9 @@ fn everything(emitter: &mut Emitter, collector: &mut Collector) {
         idle_upstream: 1,
         pending: 2,
     });
-    collector.config_accepted(&ConfigAccepted {
-        version: 3,
-        at: 1_500_000_000,
-        duration: 2_000,
-        taking_up: 1_000,
-    });
+    collector.config_accepted(&ConfigAccepted { version: 3, at: 1_500_000_000, duration: 2_000 });
+    collector.config_taken_up(&ConfigTakenUp { taking_up: 1_000 });
+    collector.control_turned(&ControlTurned { taken: 5_000_000 });
     collector.config_rejected(&ConfigRejected { errors: 4, at: 2_500_000_000 });
     for (source, failure, at) in [
         (SourceKind::Dns, None, 1_500_000_000),

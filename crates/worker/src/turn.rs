@@ -469,12 +469,14 @@ impl<W: World> Worker<W> {
                         self.empty_queue(*id);
                     }
                     self.settings.stage_times = snapshot.access_log.stage_times;
+                    let version = snapshot.version;
                     self.proxy.on_snapshot(snapshot, self.now);
                     for (id, listener) in listeners {
                         if self.add_listener(id, listener).is_err() {
                             self.mailbox.report(ReportBody::ListenerBroken(id));
                         }
                     }
+                    self.mailbox.report(ReportBody::TakenUp(version));
                 }
                 Message::Answer { exchange, payload } => {
                     self.proxy.on_answer(exchange, &payload, self.now);

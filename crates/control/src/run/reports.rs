@@ -17,7 +17,9 @@ impl<W: Workers> Running<W> {
     pub(super) fn on_report(&mut self, report: Report<W>) {
         let (worker, body) = (report.worker, report.body);
         match body {
+            ReportBody::TakenUp(version) => self.on_taken_up(worker, version),
             ReportBody::Started => {
+                self.on_first_taken_up(worker);
                 self.started += 1;
                 if self.started == self.workers.count() && self.state == State::Starting {
                     self.state = State::Ready;

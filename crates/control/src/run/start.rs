@@ -15,6 +15,7 @@ use super::handover::{AdminHandles, Handing};
 use super::kept::Kept;
 use super::moves::Moves;
 use super::taking_up::warn;
+use super::versions::Versions;
 use super::{InEffect, Parts, Running, Sources, State};
 use crate::admin::{Hosts, Scope, Server};
 use crate::builder::Builder;
@@ -84,8 +85,8 @@ impl<W: Workers> Running<W> {
             version: snapshot.version,
             at: loaded_at,
             duration,
-            taking_up: clock::monotonic_ns().saturating_sub(began),
         });
+        let versions = Versions::new(count, snapshot.version, began);
         warn(&warnings);
         let expiry = Expiry::new(&snapshot);
         collector.certificates_in_use(expiry.in_use());
@@ -133,6 +134,7 @@ impl<W: Workers> Running<W> {
             overflows: Overflows::default(),
             health,
             kept,
+            versions,
             moves: Moves::default(),
             handover_report: HandoverReport::default(),
             memory: MemoryRelease::default(),

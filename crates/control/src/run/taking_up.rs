@@ -161,9 +161,8 @@ impl<W: Workers> Running<W> {
     ) {
         let loaded_at = clock::wall_ns();
         let version = snapshot.version;
-        let taking_up = clock::monotonic_ns().saturating_sub(began);
-        let accepted = ConfigAccepted { version, at: loaded_at, duration, taking_up };
-        self.collector.config_accepted(&accepted);
+        self.versions.on_published(version, began);
+        self.collector.config_accepted(&ConfigAccepted { version, at: loaded_at, duration });
         let changed = changes::summary(&self.config.snapshot, &snapshot);
         let milliseconds = duration / 1_000_000;
         if is_dns {

@@ -11,8 +11,20 @@ pub struct ConfigAccepted {
     pub at: u64,
     /// From reading the text to the snapshot that was built of it, ns.
     pub duration: u64,
-    /// From there until all workers were handed it, ns.
+}
+
+/// All workers serve by a configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct ConfigTakenUp {
+    /// From the snapshot that was built to the report of the last worker, ns.
     pub taking_up: u64,
+}
+
+/// The control loop has done one thing.
+#[derive(Clone, Copy, Debug)]
+pub struct ControlTurned {
+    /// How long that took, ns.
+    pub taken: u64,
 }
 
 /// How many resources of a kind are in a state.

@@ -7,8 +7,8 @@ use super::health::Health;
 use super::{BOUNDS_COARSE, Family, MetricType};
 use crate::events::{
     AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, ConfigResources,
-    ConnectionMoved, HANDOVER_RESULTS, HandoverEnded, SourceAnswered, SourceKind, SourceResources,
-    StateWrites,
+    ConfigTakenUp, ConnectionMoved, ControlTurned, HANDOVER_RESULTS, HandoverEnded, SourceAnswered,
+    SourceKind, SourceResources, StateWrites,
 };
 use crate::histogram::{Histogram, HistogramTotals};
 use crate::totals::SourceTotals;
@@ -23,6 +23,7 @@ pub(crate) struct ControlCounters {
     accepted_duration: u64,
     build_times: Arc<Histogram>,
     take_up_times: Arc<Histogram>,
+    turn_times: Arc<Histogram>,
     resources: Vec<ConfigResources>,
     rejected_at: u64,
     rejected_errors: u32,
@@ -50,7 +51,14 @@ impl ControlCounters {
         self.accepted_at = event.at;
         self.accepted_duration = event.duration;
         self.build_times.record(event.duration);
+    }
+
+    pub(crate) fn config_taken_up(&self, event: ConfigTakenUp) {
         self.take_up_times.record(event.taking_up);
+    }
+
+    pub(crate) fn control_turned(&self, event: ControlTurned) {
+        self.turn_times.record(event.taken);
     }
 
     pub(crate) fn set_generation(&mut self, generation: u64) {
@@ -284,11 +292,25 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_config_take_up_seconds",
         kind: MetricType::Histogram,
-        help: "Time from there until all workers were handed the snapshot, sockets bound and names set.",
+        help: "Time from there until the last worker has reported that it serves by the snapshot; of the first, until the \
+               last worker has started.",
         labels: &[],
         samples: |view, out| {
             let mut times = HistogramTotals::default();
             times.add(&view.control.take_up_times);
+            out.histogram(&[], &BOUNDS_COARSE, &times);
+        },
+    },
+    Family {
+        name: "strait_control_turn_seconds",
+        kind: MetricType::Histogram,
+        help: "How long the control loop took for each thing that it did: a signal, a report of a worker, a snapshot, a \
+               query of the admin interface. Others wait meanwhile. Longer than 0.01 is a machine without a free core, \
+               or a defect.",
+        labels: &[],
+        samples: |view, out| {
+            let mut times = HistogramTotals::default();
+            times.add(&view.control.turn_times);
             out.histogram(&[], &BOUNDS_COARSE, &times);
         },
     },
