@@ -29,7 +29,7 @@ use self::failure::Failure;
 use self::round::{Found, resolve};
 use self::system::{Paths, System};
 use crate::clock;
-use crate::last_good::{Age, KeptAnswer, NameKey};
+use crate::last_good::{Age, KeptAnswer, LastGood, NameKey};
 
 /// Rounds that run at a time, each with two sockets or, in mode `srv`, some more.
 const ROUNDS_AT_ONCE: usize = 64;
@@ -214,6 +214,24 @@ impl Dns {
         // Its task begins anew, and knows them.
         self.start(Arc::clone(name), status, Duration::ZERO);
         Some((Arc::clone(name), Some(Arc::clone(&kept.endpoints))))
+    }
+
+    /// The same for all names of which `last_good` has an answer that is newer than what is known: another process was
+    /// answered, and this one was not.
+    pub(crate) fn restore_newer(&mut self, last_good: &LastGood) -> Vec<Change> {
+        let is_older = |status: &Status, kept: &KeptAnswer| {
+            !status.is_answered() || (status.is_restored && status.answered_at < kept.at)
+        };
+        let names = self.names.iter().filter_map(|(name, followed)| {
+            let kept = last_good.answer(name)?;
+            is_older(&followed.status, kept).then(|| (Arc::clone(name), kept))
+        });
+        let names: Vec<_> = names.collect();
+        let mut changes = Vec::new();
+        for (name, kept) in names {
+            changes.extend(self.restore(&name, kept));
+        }
+        changes
     }
 
     /// Takes note of a round. Returns what the name stands for, if that is new.

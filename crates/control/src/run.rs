@@ -25,6 +25,7 @@ use crate::expiry::Expiry;
 use crate::handover::{Begun, HandoverStep};
 use crate::handover_report::HandoverReport;
 use crate::health::Health;
+use crate::last_good::LastGood;
 use crate::log_writer::{LinesLost, LogWriter};
 use crate::memory::MemoryRelease;
 use crate::overflows::Overflows;
@@ -175,6 +176,7 @@ enum Event<W: Workers> {
     Handover(HandoverStep<W>),
     Answered(u32, W::Asker, Arc<[u8]>),
     LinesLost(LinesLost),
+    StateRead(LastGood),
     MoveEnded(Ended),
     HealthDue,
     Upkeep,
@@ -298,6 +300,7 @@ impl<W: Workers> Running<W> {
                 }
                 Some(Ok(ended)) = self.moves.under_way.join_next() => Event::MoveEnded(ended),
                 Some(lost) = self.log.lost.recv() => Event::LinesLost(lost),
+                last_good = self.kept.read_state() => Event::StateRead(last_good),
                 () = tokio::time::sleep(health_due.unwrap_or_default()), if health_due.is_some() => {
                     Event::HealthDue
                 }
@@ -370,6 +373,7 @@ impl<W: Workers> Running<W> {
             Event::LinesLost(LinesLost(lines)) => {
                 self.collector.access_log_write_failed(&AccessLogWriteFailed { lines });
             }
+            Event::StateRead(last_good) => self.take_state(last_good),
             Event::MoveEnded(ended) => self.on_move_ended(ended),
             Event::HealthDue => self.on_health_due(),
             Event::Upkeep => {
@@ -385,6 +389,7 @@ impl<W: Workers> Running<W> {
                 self.hand_deliveries();
                 self.hand_answers();
                 self.hold_kept();
+                self.begin_when_read();
                 self.report_alive();
                 self.warn_of_late_worker();
                 self.drain_after_delay();

@@ -45,9 +45,28 @@ pub(crate) struct Delivery {
     pub(crate) source: &'static str,
     pub(crate) updates: Vec<Update>,
     pub(crate) verdicts: oneshot::Sender<Vec<Verdict>>,
-    /// Whether it is from the folder `state`, and not from the source itself.
-    pub(crate) is_restored: bool,
+    /// Which part of what the folder `state` has it is, if it is not from the source itself.
+    pub(crate) restored: Option<RestoredPart>,
 }
+
+/// What a former process had of a source, in the order in which it is delivered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Restored {
+    /// The versions that served.
+    pub(crate) serving: Vec<Update>,
+    /// Versions that were accepted after these and waited, and what was gone and served all the same.
+    pub(crate) later: Vec<Update>,
+}
+
+/// A part of [`Restored`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RestoredPart {
+    Serving,
+    Later,
+}
+
+/// Where what the folder `state` has of each source is sent, once it is known.
+pub(crate) type Restores = BTreeMap<&'static str, oneshot::Sender<Restored>>;
 
 /// The sources at work.
 #[derive(Debug)]
@@ -62,28 +81,31 @@ pub(crate) struct Following {
 const LATE_MAX: usize = 1024;
 
 impl Following {
-    /// Starts a task for each source, which first delivers what `restored` has of it; they end with this. Deliveries
-    /// come from the receiver.
+    /// Starts a task for each source, which first waits for what is restored of it and delivers that; they end with this.
+    /// Deliveries come from the receiver.
     pub(crate) fn start(
         sources: Vec<Box<dyn Source>>,
-        mut restored: BTreeMap<Arc<str>, Vec<Update>>,
-    ) -> (Self, mpsc::Receiver<Delivery>) {
+    ) -> (Self, mpsc::Receiver<Delivery>, Restores) {
+        let mut restores = Restores::new();
         let (wanted, _) = watch::channel(Arc::default());
         let (deliveries, delivered) = mpsc::channel(sources.len().max(1));
         let mut late = BTreeMap::new();
         for source in sources {
             let (sender, verdicts) = mpsc::channel(LATE_MAX);
             late.insert(source.name(), sender);
-            let restored = restored.remove(source.name()).unwrap_or_default();
+            let (restore_sender, restored) = oneshot::channel();
+            restores.insert(source.name(), restore_sender);
             let (wanted, deliveries) = (wanted.subscribe(), deliveries.clone());
             tokio::spawn(async move {
                 let mut source = source;
+                // Without it the process ends.
+                let Ok(restored) = restored.await else { return };
                 if restore(&mut *source, restored, &deliveries).await.is_some() {
                     follow(source, wanted, verdicts, deliveries).await;
                 }
             });
         }
-        (Self { wanted, late }, delivered)
+        (Self { wanted, late }, delivered, restores)
     }
 
     /// Says what is wanted from now on.
@@ -107,23 +129,36 @@ impl Following {
 /// Delivers what the folder `state` has of a source. None once the process ends.
 async fn restore(
     source: &mut dyn Source,
-    restored: Vec<Update>,
+    restored: Restored,
     deliveries: &mpsc::Sender<Delivery>,
 ) -> Option<()> {
-    if restored.is_empty() {
-        return Some(());
+    let mut known = BTreeMap::new();
+    for (part, updates) in
+        [(RestoredPart::Serving, restored.serving), (RestoredPart::Later, restored.later)]
+    {
+        if updates.is_empty() {
+            continue;
+        }
+        let (verdicts, said) = oneshot::channel();
+        let (source, restored) = (source.name(), Some(part));
+        let delivery = Delivery { source, updates: updates.clone(), verdicts, restored };
+        deliveries.send(delivery).await.ok()?;
+        let accepted = said.await.ok()?.into_iter().filter(|verdict| verdict.refused.is_none());
+        let accepted: BTreeSet<_> = accepted.map(|verdict| verdict.name).collect();
+        for update in updates {
+            let name = ResourceName::new(update.kind, &update.name);
+            if !accepted.contains(&name) {
+                continue;
+            }
+            match update.content {
+                Some(_) => drop(known.insert(name, update)),
+                None => drop(known.remove(&name)),
+            }
+        }
     }
-    let (verdicts, said) = oneshot::channel();
-    let updates = restored.clone();
-    let delivery = Delivery { source: source.name(), updates, verdicts, is_restored: true };
-    deliveries.send(delivery).await.ok()?;
-    let accepted = said.await.ok()?;
-    let accepted = accepted.iter().filter(|verdict| verdict.refused.is_none());
-    let accepted: BTreeSet<_> = accepted.map(|verdict| &verdict.name).collect();
-    let name = |update: &Update| ResourceName::new(update.kind, &update.name);
-    let mut restored = restored;
-    restored.retain(|update| accepted.contains(&name(update)));
-    source.on_restored(&restored);
+    if !known.is_empty() {
+        source.on_restored(&known.into_values().collect::<Vec<_>>());
+    }
     Some(())
 }
 
@@ -154,7 +189,7 @@ async fn follow(
             updates = source.next() => updates,
         };
         let (verdicts, said) = oneshot::channel();
-        let delivery = Delivery { source: name, updates, verdicts, is_restored: false };
+        let delivery = Delivery { source: name, updates, verdicts, restored: None };
         if deliveries.send(delivery).await.is_err() {
             return;
         }

@@ -19,7 +19,7 @@ use config::{FilterKinds, Loader, ResourceName, Update, Verdict};
 use control::{
     AdminSocket, Answerers, BindFailure, Bound, ConfigFile, ConnectionId, ConnectionWork, Control,
     EarlyAdmin, ExplainRequest, ExplainStep, HandoverStep, LogWriter, Moved, NotMoved, Outcome,
-    Parts, Report, ServiceManager, Source, Workers,
+    Parts, Report, ServiceManager, Source, Summary, Workers,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use telemetry::{Collector, LogReader};
@@ -189,7 +189,15 @@ impl Running {
         Self::start_with(config, Vec::new())
     }
 
-    fn start_with(mut config: ConfigFile<()>, sources: Vec<Box<dyn Source>>) -> Self {
+    fn start_with(config: ConfigFile<()>, sources: Vec<Box<dyn Source>>) -> Self {
+        Self::start_as(config, sources, false)
+    }
+
+    fn start_as(
+        mut config: ConfigFile<()>,
+        sources: Vec<Box<dyn Source>>,
+        is_taking_over: bool,
+    ) -> Self {
         let candidate = config.load().unwrap();
         let candidate = config.warm(candidate, &EarlyAdmin::default()).unwrap();
         let mut first = config.keep(candidate);
@@ -225,7 +233,7 @@ impl Running {
             answerers,
             service_manager: ServiceManager::default(),
             handover,
-            is_taking_over: false,
+            is_taking_over,
             version: "0.0.0",
         });
         let thread = std::thread::spawn(move || control.run());
@@ -1248,6 +1256,172 @@ fn what_a_source_delivered_serves_after_a_restart_until_it_says_otherwise() {
         ["cluster/web", "secret/trust"],
         "it may be accepted at the next start"
     );
+    std::fs::remove_dir_all(&path).unwrap();
+}
+
+/// The resources in a file, or those that serve in place of them.
+fn kept_in(file: &Path, part: &str) -> Vec<String> {
+    let text = read(file);
+    let content: serde_json::Value =
+        serde_json::from_str(text.split_once('\n').unwrap().1).unwrap();
+    let resources = content.get(part).unwrap().as_array().unwrap().clone();
+    resources.iter().map(|it| it["resource"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A configuration with a folder `state` below `path`, and the file in it.
+fn with_state(path: &Path, text: &str) -> (String, PathBuf) {
+    let state = path.join("state");
+    (format!("{text}state: {}\n", state.display()), state.join("last-good"))
+}
+
+#[test]
+fn a_version_that_waits_and_one_that_is_gone_leave_what_serves_for_the_next_start() {
+    let (text, file) = with_state(&WithFolder::path("serving"), CONFIG);
+    let folder = WithFolder::start("serving", text);
+    let running = &folder.running;
+    folder.write("cluster.web", "{ name: web, endpoints: ['10.0.0.1:80'] }");
+    folder.write("cluster.api", "{ name: api }");
+    folder.write("assignment.api", "{ name: api, endpoints: ['10.0.0.2:80'] }");
+    let is_active = |running: &Running, name: &str, address: &str| {
+        running.ask("GET", &format!("/clusters?name={name}")).contains(address)
+    };
+    let both_serve = |running: &Running| {
+        is_active(running, "web", "10.0.0.1:80") && is_active(running, "api", "10.0.0.2:80")
+    };
+    until("both", || both_serve(running));
+    // The first waits from now on, and the endpoints of the second are gone: what was there serves.
+    let waiting = "{ name: web, endpoints: ['10.0.0.3:80'], tls: { ca: 'secret:trust' } }";
+    folder.write("cluster.web", waiting);
+    until("what it waits for", || {
+        let heard = folder.heard.lock().unwrap();
+        heard.iter().any(|it| it.starts_with("cluster/web") && it.contains("waits for secret"))
+    });
+    std::fs::remove_file(folder.path.join("assignment.api.yaml")).unwrap();
+    until("its end", || {
+        let heard = folder.heard.lock().unwrap();
+        heard.iter().filter(|it| it.starts_with("assignment/api")).count() == 2
+    });
+    assert!(both_serve(running));
+    assert_eq!(folder.running.end(), Outcome::Drained);
+    assert_eq!(kept_in(&file, "resources"), ["cluster/api", "cluster/web"]);
+    assert_eq!(kept_in(&file, "serving"), ["cluster/web", "assignment/api"]);
+
+    // A start without the source, and one after that.
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+    for _ in 0..2 {
+        let mut config = ConfigFile::new(&folder.path.join("strait.conf"), loader());
+        config.expect_sources();
+        let source = Silent(Arc::clone(&heard));
+        let running = Running::start_with(config, vec![Box::new(source)]);
+        let restored = "restored: cluster/api cluster/web";
+        until(restored, || heard.lock().unwrap().pop().is_some_and(|it| it == restored));
+        assert!(both_serve(&running));
+        assert_eq!(running.end(), Outcome::Drained);
+        assert_eq!(kept_in(&file, "serving"), ["cluster/web", "assignment/api"]);
+    }
+
+    // The source is back, with what the first waits for; nothing names the endpoints any more.
+    std::fs::remove_file(folder.path.join("cluster.api.yaml")).unwrap();
+    let site = certificate::SITE.trim().replace('\n', "\n  ");
+    let trust = format!("name: trust\nca: |\n  {site}\n");
+    std::fs::write(folder.path.join("secret.trust.yaml"), trust).unwrap();
+    let folder = WithFolder::start_at(folder.path.clone(), read(&folder.path.join("strait.conf")));
+    folder.hears("cluster/api 1: accepted");
+    until("the version that waited", || is_active(&folder.running, "web", "10.0.0.3:80"));
+    assert_eq!(folder.running.end(), Outcome::Drained);
+    assert_eq!(kept_in(&file, "resources"), ["cluster/web", "secret/trust"]);
+    assert_eq!(kept_in(&file, "serving"), [""; 0]);
+    std::fs::remove_dir_all(&folder.path).unwrap();
+}
+
+#[test]
+fn a_route_configuration_that_a_listener_refuses_leaves_the_one_before_for_the_next_start() {
+    let path = WithFolder::path("refuses");
+    let (text, file) = with_state(&path, CONFIG);
+    let folder = WithFolder::start("refuses", text);
+    let route = |host: &str| {
+        format!("{{ name: shop, virtual_hosts: [{{ name: any, hosts: [{host}], rules: [] }}] }}")
+    };
+    let other = "{ name: other, virtual_hosts: [{ name: any, hosts: [a.test], rules: [] }] }";
+    folder.write("route.shop", &route("b.test"));
+    folder.write("route.other", other);
+    folder.write("listener.rim", &listener("rim", 7, "[shop, other]"));
+    let hears = |name: &str, part: &str| {
+        until(&format!("{part} of {name}"), || {
+            let heard = folder.heard.lock().unwrap();
+            heard.iter().any(|it| it.starts_with(name) && it.contains(part))
+        });
+    };
+    hears("listener/rim", ": accepted");
+    // Two with the same host do not go together.
+    folder.write("route.shop", &route("a.test"));
+    hears("listener/rim", "a.test");
+    let shown = folder.running.ask("GET", "/config?resource=listener/rim");
+    assert_eq!(folder.running.end(), Outcome::Drained);
+    assert_eq!(kept_in(&file, "resources"), ["listener/rim", "route/other", "route/shop"]);
+    assert_eq!(kept_in(&file, "serving"), ["route/shop"]);
+
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+    let mut config = ConfigFile::new(&path.join("strait.conf"), loader());
+    config.expect_sources();
+    let running = Running::start_with(config, vec![Box::new(Silent(Arc::clone(&heard)))]);
+    let restored = "restored: listener/rim route/other route/shop";
+    until(restored, || heard.lock().unwrap().iter().any(|it| it == restored));
+    let again = running.ask("GET", "/config?resource=listener/rim");
+    let state = |page: &str| page.lines().find(|it| it.contains("\"state\"")).map(str::to_owned);
+    assert_eq!(state(&again), state(&shown), "{again}");
+    assert!(again.contains("b.test") == shown.contains("b.test"), "{again}{shown}");
+    assert_eq!(running.end(), Outcome::Drained);
+    assert_eq!(kept_in(&file, "serving"), ["route/shop"]);
+
+    // It goes with them again.
+    std::fs::write(path.join("route.shop.yaml"), route("c.test")).unwrap();
+    let folder = WithFolder::start_at(path.clone(), read(&path.join("strait.conf")));
+    folder.hears("route/shop 1: accepted");
+    assert_eq!(folder.running.end(), Outcome::Drained);
+    assert_eq!(kept_in(&file, "serving"), [""; 0]);
+    std::fs::remove_dir_all(&path).unwrap();
+}
+
+#[test]
+fn a_process_that_takes_over_restores_what_the_other_one_had_learnt_by_then() {
+    let path = WithFolder::path("taking");
+    let (text, file) = with_state(&path, &CONFIG.replace("respond: {}", "cluster: web"));
+    let giver = WithFolder::start("taking", text);
+    let web = |port: u16| format!("{{ name: web, endpoints: ['10.0.0.1:{port}'] }}");
+    giver.write("cluster.web", &web(80));
+    until("the first file", || file.exists());
+    // The other process starts, and what it finds is out of date when it takes over.
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+    let mut config = ConfigFile::new(&path.join("strait.conf"), loader());
+    config.expect_sources();
+    let sources: Vec<Box<dyn Source>> = vec![Box::new(Silent(Arc::clone(&heard)))];
+    let taker = Running::start_as(config, sources, true);
+    giver.write("cluster.web", &web(81));
+    giver.hears("cluster/web 2: accepted");
+    until("ready", || giver.running.ask("GET", "/ready").contains("ready"));
+    let (reply, begun) = tokio::sync::oneshot::channel();
+    giver.running.steps.blocking_send(HandoverStep::Begin(reply)).unwrap();
+    begun.blocking_recv().unwrap().unwrap();
+    assert!(read(&file).contains("10.0.0.1:81"), "it is written before the handover begins");
+    assert!(heard.lock().unwrap().is_empty(), "the other one waits");
+
+    giver.running.steps.blocking_send(HandoverStep::Committed(4711)).unwrap();
+    let (reply, taken) = tokio::sync::oneshot::channel();
+    let summary = Summary { totals: Vec::new(), health: Vec::new() };
+    let step = HandoverStep::TakenOver { summary, generation: 1, is_return: false, reply };
+    taker.steps.blocking_send(step).unwrap();
+    taken.blocking_recv().unwrap();
+    taker.report(0, ReportBody::Started);
+    taker.report(1, ReportBody::Started);
+    let restored = "restored: cluster/web";
+    until(restored, || heard.lock().unwrap().iter().any(|it| it == restored));
+    let shown = taker.ask("GET", "/config?resource=cluster/web");
+    assert!(shown.contains("10.0.0.1:81"), "{shown}");
+    // And it is the one that writes the file.
+    assert_eq!(giver.running.end(), Outcome::Drained);
+    assert_eq!(taker.end(), Outcome::Drained);
+    assert!(read(&file).contains("10.0.0.1:81"));
     std::fs::remove_dir_all(&path).unwrap();
 }
 

@@ -1,8 +1,8 @@
 //! The file: a line with the version of the form and a checksum, then JSON.
 //!
 //! ```text
-//! strait state 1 53c5b8d1bd2c5bd9
-//! {"answers":[…],"resources":[…]}
+//! strait state 2 53c5b8d1bd2c5bd9
+//! {"answers":[…],"resources":[…],"serving":[…]}
 //! ```
 //!
 //! A file is taken only if every byte of it is as it was written. The checksum finds damage, not forgery: that the file
@@ -20,7 +20,10 @@ use serde::{Deserialize, Serialize};
 use super::{KeptAnswer, KeptResource, LastGood, NameKey, ResourceKey};
 
 /// Changes with every change of what is written below.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+
+/// The oldest that is read: in it nothing serves in place of what was accepted last.
+const VERSION_MIN: u32 = 1;
 
 /// What the first line begins with.
 const BEGIN: &str = "strait state ";
@@ -55,6 +58,8 @@ struct Content<'a> {
     answers: Vec<Answer<'a>>,
     #[serde(borrow)]
     resources: Vec<Resource<'a>>,
+    #[serde(borrow, default)]
+    serving: Vec<Resource<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -107,14 +112,12 @@ pub(super) fn encode(kept: &LastGood) -> serde_json::Result<Vec<u8>> {
         at: answer.at,
         endpoints: answer.endpoints.iter().map(endpoint).collect(),
     });
-    let resources = kept.resources.iter().map(|(key, kept)| Resource {
-        source: Cow::Borrowed(&*key.source),
-        resource: Cow::Owned(key.name.to_string()),
-        version: Cow::Borrowed(&*kept.version),
-        at: kept.at,
-        content: Cow::Borrowed(&*kept.content),
-    });
-    let content = Content { answers: answers.collect(), resources: resources.collect() };
+    let serving = kept.serving.iter().filter_map(|(key, kept)| Some((key, kept.as_ref()?)));
+    let content = Content {
+        answers: answers.collect(),
+        resources: kept.resources.iter().map(written).collect(),
+        serving: serving.map(written).collect(),
+    };
     let content = serde_json::to_vec(&content)?;
     let mut file = first_line(VERSION, &content).into_bytes();
     file.extend(content);
@@ -133,7 +136,7 @@ pub(super) fn decode(file: &[u8]) -> Result<LastGood, Wrong> {
     let (version, _) = words.and_then(|words| words.split_once(' ')).ok_or(Wrong::Damaged)?;
     let version = version.parse().map_err(|_| Wrong::Damaged)?;
     // Another version may have another line.
-    if version != VERSION {
+    if !(VERSION_MIN..=VERSION).contains(&version) {
         return Err(Wrong::Version(version));
     }
     if first_line(version, content).as_bytes() != line {
@@ -142,10 +145,23 @@ pub(super) fn decode(file: &[u8]) -> Result<LastGood, Wrong> {
     let content: Content<'_> = serde_json::from_slice(content).map_err(|_| Wrong::Damaged)?;
     let answers = content.answers.into_iter().map(answer);
     let resources = content.resources.into_iter().map(resource);
+    let serving = content.serving.into_iter().map(resource);
+    let serving = serving.map(|it| it.map(|(key, kept)| (key, Some(kept))));
     Ok(LastGood {
         answers: answers.collect::<Option<_>>().ok_or(Wrong::Damaged)?,
         resources: resources.collect::<Option<_>>().ok_or(Wrong::Damaged)?,
+        serving: serving.collect::<Option<_>>().ok_or(Wrong::Damaged)?,
     })
+}
+
+fn written<'a>((key, kept): (&'a ResourceKey, &'a KeptResource)) -> Resource<'a> {
+    Resource {
+        source: Cow::Borrowed(&*key.source),
+        resource: Cow::Owned(key.name.to_string()),
+        version: Cow::Borrowed(&*kept.version),
+        at: kept.at,
+        content: Cow::Borrowed(&*kept.content),
+    }
 }
 
 fn first_line(version: u32, content: &[u8]) -> String {
@@ -212,6 +228,12 @@ mod tests {
                 resource("api/\"x\"", "{}"),
             ]
             .into(),
+            serving: [
+                resource("web", "name: web\nendpoints: []"),
+                resource("gone", "name: gone\nendpoints: []"),
+            ]
+            .map(|(key, kept)| (key, Some(kept)))
+            .into(),
         }
     }
 
@@ -243,9 +265,16 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_the_version_before_is_read() {
+        let content = r#"{"answers":[],"resources":[]}"#;
+        let file = first_line(VERSION_MIN, content.as_bytes()) + content;
+        assert_eq!(decode(file.as_bytes()), Ok(LastGood::default()));
+    }
+
+    #[test]
     fn another_version_is_named_whatever_follows() {
-        for file in ["strait state 2 \n", "strait state 2 sha256:00 zstd\n\0\u{1}"] {
-            assert_eq!(decode(file.as_bytes()), Err(Wrong::Version(2)));
+        for file in ["strait state 3 \n", "strait state 3 sha256:00 zstd\n\0\u{1}"] {
+            assert_eq!(decode(file.as_bytes()), Err(Wrong::Version(3)));
         }
         assert_eq!(decode(b"strait state 4294967296 0\n"), Err(Wrong::Damaged));
     }

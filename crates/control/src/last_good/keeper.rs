@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use super::disk::{self, STATE_BYTES_MAX};
 use super::form::encode;
-use super::{Change, KeptAnswer, KeptResource, LastGood, NameKey, ResourceKey};
+use super::{Change, KeptAnswer, LastGood, NameKey, ResourceChange, ResourceKey};
 use crate::clock;
 
 /// From the first change to the file with it.
@@ -63,11 +63,13 @@ struct Shared {
 struct Waiting {
     /// Of each name the last.
     answers: BTreeMap<NameKey, Option<KeptAnswer>>,
-    resources: BTreeMap<ResourceKey, Option<KeptResource>>,
+    resources: BTreeMap<ResourceKey, ResourceChange>,
     /// Since when something waits that is another; monotonic time, ns.
     since: Option<u64>,
     /// The same for what differs in its time.
     refreshed_since: Option<u64>,
+    /// Whether what waits is written at once.
+    is_urgent: bool,
     /// Whether another process writes the file.
     is_held: bool,
     end: Option<End>,
@@ -122,14 +124,22 @@ impl Keeper {
         let mut waiting = self.shared.lock();
         for change in changes {
             let has_room = waiting.answers.len() + waiting.resources.len() < WAITING_MAX;
-            match change {
+            let (key, change) = match change {
                 Change::Answer(key, answer) if has_room || waiting.answers.contains_key(&key) => {
-                    drop(waiting.answers.insert(key, answer));
+                    waiting.answers.insert(key, answer);
+                    continue;
                 }
-                Change::Resource(key, kept) if has_room || waiting.resources.contains_key(&key) => {
-                    drop(waiting.resources.insert(key, kept));
+                Change::Answer(..) => {
+                    waiting.left_out += 1;
+                    continue;
                 }
-                Change::Answer(..) | Change::Resource(..) => waiting.left_out += 1,
+                Change::Resource(key, kept, serves) => (key, ResourceChange::new(kept, serves)),
+                Change::Serves(key) => (key, ResourceChange::serves()),
+            };
+            match waiting.resources.remove(&key) {
+                Some(former) => drop(waiting.resources.insert(key, former.then(change))),
+                None if has_room => drop(waiting.resources.insert(key, change)),
+                None => waiting.left_out += 1,
             }
         }
         let now = clock::monotonic_ns();
@@ -152,6 +162,20 @@ impl Keeper {
             drop(waiting);
             self.shared.wake.notify_one();
         }
+    }
+
+    /// Has what waits written at once: another process is about to read it.
+    pub(crate) fn hurry(&self) {
+        let mut waiting = self.shared.lock();
+        let is_waiting = waiting.since.is_some() || waiting.refreshed_since.is_some();
+        waiting.is_urgent = (is_waiting || waiting.writing_since.is_some()) && !waiting.is_held;
+        drop(waiting);
+        self.shared.wake.notify_one();
+    }
+
+    /// Whether something is to be written at once, and is not yet.
+    pub(crate) fn is_hurrying(&self) -> bool {
+        self.shared.lock().is_urgent
     }
 
     /// The folder.
@@ -273,6 +297,7 @@ impl Writing {
             let due_at = self.timing.due_at(waiting.since, waiting.refreshed_since);
             let due_at = due_at.filter(|_| !waiting.is_held);
             let now = clock::monotonic_ns();
+            let due_at = due_at.map(|at| if waiting.is_urgent { at.min(now) } else { at });
             if waiting.end.is_some() || due_at.is_some_and(|at| at <= now) {
                 break;
             }
@@ -293,6 +318,7 @@ impl Writing {
         apply(&mut self.kept, answers, resources);
         self.has_had_any |= !self.kept.is_empty();
         if !self.has_had_any {
+            shared.lock().is_urgent = false;
             return (end, false);
         }
         (end, self.timing.due_at(since, refreshed_since).is_some())
@@ -306,6 +332,9 @@ impl Writing {
         let folder = self.folder.display();
         let mut waiting = self.shared.lock();
         (waiting.writing_since, waiting.is_hanging) = (None, false);
+        let is_waiting = waiting.since.is_some() || waiting.refreshed_since.is_some();
+        // One attempt is made.
+        waiting.is_urgent &= is_waiting && written.is_ok();
         match written {
             Ok(None) => {
                 waiting.since.get_or_insert(began);
@@ -341,7 +370,9 @@ impl Writing {
 
     /// Returns how many bytes it has; none if it was held meanwhile.
     fn write_file(&mut self) -> io::Result<Option<u64>> {
-        let texts = self.kept.resources.values().map(|kept| kept.content.len() as u64);
+        let resources = self.kept.resources.values();
+        let all = resources.chain(self.kept.serving.values().flatten());
+        let texts = all.map(|kept| kept.content.len() as u64);
         let too_large = || {
             let text = format!("it has more than {STATE_BYTES_MAX} bytes (state_bytes_max)");
             io::Error::new(io::ErrorKind::FileTooLarge, text)
@@ -365,7 +396,7 @@ impl Writing {
 fn apply(
     kept: &mut LastGood,
     answers: BTreeMap<NameKey, Option<KeptAnswer>>,
-    resources: BTreeMap<ResourceKey, Option<KeptResource>>,
+    resources: BTreeMap<ResourceKey, ResourceChange>,
 ) {
     for (key, answer) in answers {
         match answer.filter(|answer| !answer.endpoints.is_empty()) {
@@ -373,12 +404,11 @@ fn apply(
             None => drop(kept.answers.remove(&key)),
         }
     }
-    for (key, resource) in resources {
-        let is_secret = key.name.kind == ResourceKind::Secret;
-        match resource.filter(|it| !(is_secret && holds_key(&it.content))) {
-            Some(resource) => drop(kept.resources.insert(key, resource)),
-            None => drop(kept.resources.remove(&key)),
+    for (key, mut change) in resources {
+        if key.name.kind == ResourceKind::Secret {
+            change.retain(|secret| !holds_key(&secret.content));
         }
+        kept.change(key, change);
     }
 }
 
@@ -390,6 +420,7 @@ fn ns(duration: Duration) -> u64 {
 mod tests {
     use config::ResourceName;
 
+    use super::super::{KeptResource, Serves};
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
@@ -449,12 +480,48 @@ mod tests {
         }
         let gone = |number: usize| {
             let name = ResourceName::new(ResourceKind::Cluster, &number.to_string());
-            Change::Resource(ResourceKey { source: "folder".into(), name }, None)
+            Change::Resource(ResourceKey { source: "folder".into(), name }, None, Serves::Last)
         };
         keeper.note((0..WAITING_MAX + 3).map(gone), true);
         keeper.note([gone(0)], true);
         let waiting = shared.lock();
         assert_eq!((waiting.resources.len(), waiting.left_out), (WAITING_MAX, 3));
+    }
+
+    /// However long the pause behind the file before would have to be.
+    #[test]
+    fn what_another_process_is_about_to_read_is_written_at_once() {
+        let name = format!("strait-keeper-hurry-{}", std::process::id());
+        let folder: Arc<Path> = std::env::temp_dir().join(name).into();
+        let _ = std::fs::remove_dir_all(&folder);
+        let name = ResourceName::new(ResourceKind::Cluster, "web");
+        let key = ResourceKey { source: "folder".into(), name };
+        let of = |text: &str| {
+            let kept = KeptResource { version: "1".into(), content: text.into(), at: 1 };
+            Change::Resource(key.clone(), Some(kept), Serves::Last)
+        };
+        let keeper = Keeper::start(Arc::clone(&folder), LastGood::default(), false).unwrap();
+        keeper.hurry();
+        while keeper.is_hurrying() {
+            std::thread::yield_now();
+        }
+        assert!(!folder.exists(), "there is nothing to keep");
+        for text in ["x", "y", "z"] {
+            keeper.note([of(text)], true);
+            keeper.hurry();
+            while keeper.is_hurrying() {
+                std::thread::yield_now();
+            }
+            let found = LastGood::read(&folder);
+            assert_eq!(&*found.resources[&key].content, text);
+        }
+        keeper.hold(true);
+        keeper.note([of("a")], true);
+        keeper.hurry();
+        assert!(!keeper.is_hurrying(), "the other process writes");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(keeper.close());
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
@@ -478,8 +545,8 @@ mod tests {
         let (site, trust) = (key(ResourceKind::Secret, "site"), key(ResourceKind::Secret, "trust"));
         let mut kept = LastGood::default();
         let of = |text: &str| {
-            let both =
-                [(site.clone(), Some(content(text))), (trust.clone(), Some(content("ca: x")))];
+            let change = |text| ResourceChange::new(Some(content(text)), Serves::Last);
+            let both = [(site.clone(), change(text)), (trust.clone(), change("ca: x"))];
             BTreeMap::from(both)
         };
         apply(&mut kept, BTreeMap::new(), of("ca: y"));

@@ -15,7 +15,7 @@ use super::{Running, State};
 use crate::builder::Reading;
 use crate::clock;
 use crate::reload::DeliveredUpdates;
-use crate::source::{Delivery, Following, Source};
+use crate::source::{Delivery, Following, RestoredPart, Restores, Source};
 use crate::workers::{BindFailure, Workers};
 
 /// Refused resources whose mistakes the admin interface shows.
@@ -61,7 +61,7 @@ enum Asked {
         source: &'static str,
         updates: Vec<Update>,
         reply: oneshot::Sender<Vec<Verdict>>,
-        is_restored: bool,
+        restored: Option<RestoredPart>,
     },
     Waited(BTreeSet<ResourceName>),
 }
@@ -77,13 +77,12 @@ struct Wait {
 }
 
 impl Deliveries {
-    /// Starts the sources, which get what is wanted. What the folder `state` has of them comes first.
+    /// Starts the sources, which get what is wanted once they have what is restored of each.
     pub(super) fn start(
         sources: Vec<Box<dyn Source>>,
         wanted: BTreeSet<ResourceName>,
-        restored: BTreeMap<Arc<str>, Vec<Update>>,
-    ) -> (Self, mpsc::Receiver<Delivery>) {
-        let (following, delivered) = Following::start(sources, restored);
+    ) -> (Self, mpsc::Receiver<Delivery>, Restores) {
+        let (following, delivered, restores) = Following::start(sources);
         following.want(wanted.clone());
         let deliveries = Self {
             following,
@@ -94,12 +93,17 @@ impl Deliveries {
             wanted,
             refused: BTreeMap::new(),
         };
-        (deliveries, delivered)
+        (deliveries, delivered, restores)
     }
 
     pub(super) fn want(&mut self, wanted: BTreeSet<ResourceName>) {
         self.following.want(wanted.clone());
         self.wanted = wanted;
+    }
+
+    /// What other sources may have and something names.
+    pub(super) const fn wanted(&self) -> &BTreeSet<ResourceName> {
+        &self.wanted
     }
 
     /// Why the last version of a resource is refused, and since when.
@@ -211,8 +215,8 @@ impl<W: Workers> Running<W> {
     }
 
     pub(super) fn on_delivery(&mut self, delivery: Delivery) {
-        let Delivery { source, updates, verdicts: reply, is_restored } = delivery;
-        self.ask_deliveries(Asked::Updates { source, updates, reply, is_restored });
+        let Delivery { source, updates, verdicts: reply, restored } = delivery;
+        self.ask_deliveries(Asked::Updates { source, updates, reply, restored });
     }
 
     fn ask_deliveries(&mut self, what: Asked) {
@@ -247,18 +251,32 @@ impl<W: Workers> Running<W> {
         if let Some(wanted) = wanted {
             self.config.deliveries.want(wanted);
         }
+        let refused_late: BTreeSet<ResourceName> = refused(&late).cloned().collect();
         self.on_relinked(late, waits);
-        let Some(Asked::Updates { source, updates, reply, is_restored }) =
+        let Some(Asked::Updates { source, updates, reply, restored }) =
             asked.map(|asked| asked.what)
         else {
             return;
         };
-        if is_restored {
-            self.kept.on_restored(source, &verdicts);
-        } else {
-            self.kept.on_delivered(source, updates, &verdicts);
-            for verdict in &verdicts {
-                self.report_verdict(source, verdict, false);
+        match restored {
+            Some(part) => {
+                self.kept.on_restored(source, part, &verdicts);
+                if part == RestoredPart::Later {
+                    let wanted = self.config.deliveries.wanted();
+                    self.kept.on_later_restored(
+                        source,
+                        &updates,
+                        &verdicts,
+                        (&refused_late, wanted),
+                    );
+                }
+            }
+            None => {
+                let wanted = self.config.deliveries.wanted();
+                self.kept.on_delivered(source, updates, &verdicts, (&refused_late, wanted));
+                for verdict in &verdicts {
+                    self.report_verdict(source, verdict, false);
+                }
             }
         }
         // A source that ended needs none.
@@ -271,6 +289,12 @@ impl<W: Workers> Running<W> {
         late: Vec<(Arc<str>, Verdict)>,
         waits: Vec<(ResourceName, Vec<ResourceName>)>,
     ) {
+        let refused_late: BTreeSet<&ResourceName> = refused(&late).collect();
+        let ended = waits.iter().filter(|(_, waits_for)| waits_for.is_empty());
+        let serves = ended.map(|(name, _)| name).filter(|name| !refused_late.contains(name));
+        let good_late = late.iter().filter(|(_, verdict)| verdict.refused.is_none());
+        let good_late = good_late.map(|(_, verdict)| &verdict.name);
+        self.kept.on_serving(serves.chain(good_late), self.config.deliveries.wanted());
         self.config.deliveries.note_waits(waits);
         for (source, verdict) in late {
             if let Some(source) = self.config.deliveries.following.tell(&source, verdict.clone()) {
@@ -327,6 +351,12 @@ impl Deliveries {
         }
         late
     }
+}
+
+/// The resources that are refused.
+fn refused(late: &[(Arc<str>, Verdict)]) -> impl Iterator<Item = &ResourceName> {
+    let refused = late.iter().filter(|(_, verdict)| verdict.refused.is_some());
+    refused.map(|(_, verdict)| &verdict.name)
 }
 
 fn unbound(failure: &BindFailure) -> Unbound {

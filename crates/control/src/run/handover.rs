@@ -104,6 +104,7 @@ impl<W: Workers> Running<W> {
             HandoverStep::Begin(reply) => {
                 // One that waits is of a giver that has given up: there is one at a time.
                 self.begin_waits = Some(reply);
+                self.kept.hurry();
                 self.begin_when_read();
             }
             HandoverStep::Summarize { is_own, reply } => {
@@ -162,11 +163,13 @@ impl<W: Workers> Running<W> {
     }
 
     /// Begins the handover that was asked for, unless a configuration is being read: both processes have to
-    /// begin with the same, and reading takes no longer than its files are large. Nor while connections are between two
+    /// begin with the same, and reading takes no longer than its files are large; or what sources gave last is being
+    /// written down for the other process. Nor while connections are between two
     /// workers, where it would not find them.
     pub(super) fn begin_when_read(&mut self) {
         let is_reading = self.config.builder.is_busy() && self.state == State::Ready;
-        if is_reading || !self.moves.under_way.is_empty() {
+        let is_waited_for = is_reading || self.kept.is_hurrying();
+        if is_waited_for || !self.moves.under_way.is_empty() {
             return;
         }
         if let Some(reply) = self.begin_waits.take() {
@@ -301,6 +304,7 @@ impl<W: Workers> Running<W> {
         self.add_totals(&summary.totals, is_return);
         self.health.adopt(&self.config.snapshot, &summary.health);
         self.handing = Handing::None;
+        self.kept.read();
         self.hold_kept();
         own_admin_files(true);
         self.admin = self.admin_handles.serve(self.workers.count());

@@ -8,62 +8,68 @@ use config::{ResourceKind, ResourceName, Update, Verdict};
 use serde_json::{Value, json};
 use telemetry::Collector;
 use telemetry::events::{SourceKind, SourceResources};
+use tokio::sync::oneshot;
 
 use super::Running;
 use super::handover::Handing;
 use crate::clock;
 use crate::dns::{self, DnsReport, Known};
-use crate::last_good::{Age, Change, Keeper, KeptResource, LastGood, NameKey, ResourceKey};
-use crate::source::Source;
+use crate::last_good::{Age, Change, Keeper, KeptResource, LastGood, NameKey, ResourceKey, Serves};
+use crate::source::{Restored, RestoredPart, Restores};
 use crate::workers::Workers;
 
 /// Restored resources that were refused, of which the log has a line each.
 const REFUSED_LOGGED_MAX: usize = 20;
+
+/// How long a handover waits for what this process has learnt to be in the file, ns.
+const HURRY_MAX: u64 = 1_000_000_000;
 
 /// What is kept.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     /// None without `state`.
     keeper: Option<Keeper>,
+    /// Sources that wait for what is restored of them.
+    restores: Restores,
+    /// The folder's content, while it is read for a process that has taken another's place.
+    reading: Option<oneshot::Receiver<LastGood>>,
+    /// Until when a handover waits for the file; monotonic time, ns.
+    hurry_until: u64,
     /// What the folder had of each source and serves as it was, with when that was accepted.
     restored: BTreeMap<&'static str, BTreeMap<ResourceName, u64>>,
     /// What the folder had of sources that have said nothing yet and was refused: it stays in the file until they say what
     /// there is, since it may be accepted at the next start.
     refused: BTreeMap<&'static str, BTreeSet<ResourceName>>,
+    /// Of what a version before the last one serves, with its source.
+    formers: BTreeMap<ResourceName, (Arc<str>, Why)>,
 }
 
-/// What sources are to deliver first, by their names.
-pub(super) type Restored = BTreeMap<Arc<str>, Vec<Update>>;
+/// Why another version serves than the one that was accepted last.
+#[derive(Debug)]
+enum Why {
+    /// That one waits for what it names.
+    Waits,
+    /// It is gone, and what names it goes on with it.
+    IsNamed,
+    /// It does not go with these, which go on with the one before.
+    Refuses(BTreeSet<ResourceName>),
+}
 
 impl Kept {
-    /// Begins to keep what names stand for and what the folder had of these sources, if there is a folder.
+    /// Begins to keep what names stand for, if there is a folder. `restores` wait for [`Self::restore`].
     pub(super) fn start(
         startup: &StartupOptions,
-        last_good: LastGood,
         known: &Known,
-        sources: &[Box<dyn Source>],
+        restores: Restores,
         is_held: bool,
-    ) -> (Self, Restored) {
-        let mut kept = Self::default();
-        let Some(folder) = &startup.state else { return (kept, Restored::new()) };
+    ) -> Self {
+        let mut kept = Self { restores, ..Self::default() };
+        let Some(folder) = &startup.state else { return kept };
         let mut first = LastGood::default();
         first.answers.extend(known.iter().filter_map(|(name, status)| {
             let answer = status.kept().filter(|answer| !answer.endpoints.is_empty());
             Some((NameKey::from(&**name), answer?))
         }));
-        let mut restored = Restored::new();
-        for (key, resource) in last_good.resources {
-            let source = sources.iter().find(|source| *source.name() == *key.source);
-            let Some(source) = source.map(|source| source.name()) else { continue };
-            restored.entry(Arc::clone(&key.source)).or_default().push(Update {
-                kind: key.name.kind,
-                name: Arc::from(&*key.name.name),
-                version: Arc::clone(&resource.version),
-                content: Some(resource.content.clone()),
-            });
-            kept.restored.entry(source).or_default().insert(key.name.clone(), resource.at);
-            first.resources.insert(key, resource);
-        }
         match Keeper::start(Arc::clone(folder), first, is_held) {
             Ok(keeper) => kept.keeper = Some(keeper),
             Err(error) => {
@@ -71,16 +77,73 @@ impl Kept {
                 tracing::warn!("{folder}: what sources give is not kept: no thread: {error}");
             }
         }
-        (kept, restored)
+        kept
     }
 
-    /// What the folder had of a source was checked.
-    pub(super) fn on_restored(&mut self, source: &'static str, verdicts: &[Verdict]) {
+    /// Reads what the process left whose place this one has taken, on a thread that may wait for a disk.
+    pub(super) fn read(&mut self) {
+        let Some(keeper) = &self.keeper else { return self.restore(LastGood::default()) };
+        let (sender, receiver) = oneshot::channel();
+        let folder = keeper.folder().to_owned();
+        self.reading = Some(receiver);
+        tokio::task::spawn_blocking(move || sender.send(LastGood::read(&folder)));
+    }
+
+    /// Waits for what is being read, for ever if nothing is.
+    pub(super) async fn read_state(&mut self) -> LastGood {
+        let Some(reading) = &mut self.reading else { return std::future::pending().await };
+        // What reads it may have had no thread.
+        let last_good = reading.await.unwrap_or_default();
+        self.reading = None;
+        last_good
+    }
+
+    /// Sends each source what the folder has of it.
+    pub(super) fn restore(&mut self, last_good: LastGood) {
+        let mut changes = Vec::new();
+        let mut parts: BTreeMap<&'static str, Restored> = BTreeMap::new();
+        let LastGood { mut resources, serving, .. } = last_good;
+        let serving = serving.into_iter().filter_map(|(key, kept)| Some((key, kept?)));
+        for (key, former) in serving {
+            let Some((source, _)) = self.restores.get_key_value(&*key.source) else { continue };
+            let part = parts.entry(source).or_default();
+            let last = resources.remove(&key);
+            part.serving.push(update(&key, &former.version, Some(&former)));
+            let version = last.as_ref().map_or(&former.version, |last| &last.version);
+            part.later.push(update(&key, version, last.as_ref()));
+            self.restored.entry(source).or_default().insert(key.name.clone(), former.at);
+            changes.push(Change::Resource(key.clone(), Some(former), Serves::Last));
+            changes.push(Change::Resource(key, last, Serves::Former));
+        }
+        for (key, last) in resources {
+            let Some((source, _)) = self.restores.get_key_value(&*key.source) else { continue };
+            parts.entry(source).or_default().serving.push(update(&key, &last.version, Some(&last)));
+            self.restored.entry(source).or_default().insert(key.name.clone(), last.at);
+            changes.push(Change::Resource(key, Some(last), Serves::Last));
+        }
+        if let Some(keeper) = self.keeper.as_ref().filter(|_| !changes.is_empty()) {
+            keeper.note(changes, true);
+        }
+        for (source, sender) in std::mem::take(&mut self.restores) {
+            // One whose task has ended needs none.
+            let _ = sender.send(parts.remove(source).unwrap_or_default());
+        }
+    }
+
+    /// A part of what the folder had of a source was checked.
+    pub(super) fn on_restored(
+        &mut self,
+        source: &'static str,
+        part: RestoredPart,
+        verdicts: &[Verdict],
+    ) {
         let Some(restored) = self.restored.get_mut(source) else { return };
         let refused = verdicts.iter().filter_map(|it| Some((&it.name, it.refused.as_ref()?)));
         let mut names = BTreeSet::new();
         for (name, errors) in refused {
-            restored.remove(name);
+            if part == RestoredPart::Serving {
+                restored.remove(name);
+            }
             if names.len() < REFUSED_LOGGED_MAX {
                 tracing::warn!(source, %name, "not restored, and waits for its source:\n{errors}");
             }
@@ -91,9 +154,10 @@ impl Kept {
             tracing::warn!(source, more, "and others that are not restored");
         }
         if !names.is_empty() {
-            self.refused.insert(source, names);
+            self.refused.entry(source).or_default().extend(names);
         }
-        if let Some((count, accepted)) = oldest(restored) {
+        if let Some((count, accepted)) = oldest(restored).filter(|_| part == RestoredPart::Serving)
+        {
             tracing::warn!(
                 source,
                 count,
@@ -103,36 +167,120 @@ impl Kept {
         }
     }
 
-    /// A source has delivered these.
+    /// A source has delivered these, with which resources turned out not to go with them, and what something names.
     pub(super) fn on_delivered(
         &mut self,
         source: &'static str,
         updates: Vec<Update>,
         verdicts: &[Verdict],
+        (refused_late, wanted): (&BTreeSet<ResourceName>, &BTreeSet<ResourceName>),
     ) {
         self.end_restored(source, verdicts);
         // Of what was refused, it says what there is from here on.
         let mut unnamed = self.refused.remove(source).unwrap_or_default();
-        let Some(keeper) = &self.keeper else { return };
-        // Of several updates of a resource the last counts.
-        let mut updates: BTreeMap<(ResourceKind, Arc<str>), Update> =
-            updates.into_iter().map(|it| ((it.kind, Arc::clone(&it.name)), it)).collect();
-        let (at, of) = (clock::wall_ns(), Arc::<str>::from(source));
+        if self.keeper.is_none() {
+            return;
+        }
         for verdict in verdicts {
             unnamed.remove(&verdict.name);
         }
-        let unnamed = unnamed
-            .into_iter()
-            .map(|name| Change::Resource(ResourceKey { source: Arc::clone(&of), name }, None));
-        let accepted = verdicts.iter().filter(|verdict| verdict.refused.is_none());
-        let changes = accepted.filter_map(|Verdict { name, .. }| {
-            let update = updates.remove(&(name.kind, Arc::from(&*name.name)))?;
-            let key = ResourceKey { source: Arc::clone(&of), name: name.clone() };
+        let of = Arc::<str>::from(source);
+        let key = |name| ResourceKey { source: Arc::clone(&of), name };
+        let unnamed = unnamed.into_iter();
+        let unnamed = unnamed.map(|name| Change::Resource(key(name), None, Serves::Last));
+        let mut changes: Vec<Change> = unnamed.collect();
+        // Of several updates of a resource the last counts.
+        let mut updates: BTreeMap<(ResourceKind, Arc<str>), Update> =
+            updates.into_iter().map(|it| ((it.kind, Arc::clone(&it.name)), it)).collect();
+        let at = clock::wall_ns();
+        for verdict in verdicts.iter().filter(|verdict| verdict.refused.is_none()) {
+            let name = &verdict.name;
+            let Some(update) = updates.remove(&(name.kind, Arc::from(&*name.name))) else {
+                continue;
+            };
+            let why = why_former(verdict, update.content.is_some(), refused_late, wanted);
+            let serves = if why.is_some() { Serves::Former } else { Serves::Last };
+            match why {
+                Some(why) => drop(self.formers.insert(name.clone(), (Arc::clone(&of), why))),
+                None => drop(self.formers.remove(name)),
+            }
             let version = update.version;
             let kept = update.content.map(|content| KeptResource { version, content, at });
-            Some(Change::Resource(key, kept))
+            changes.push(Change::Resource(key(name.clone()), kept, serves));
+        }
+        self.note(changes);
+    }
+
+    /// Takes note of why versions before the last ones serve, which the file has in that order already.
+    pub(super) fn on_later_restored(
+        &mut self,
+        source: &'static str,
+        updates: &[Update],
+        verdicts: &[Verdict],
+        (refused_late, wanted): (&BTreeSet<ResourceName>, &BTreeSet<ResourceName>),
+    ) {
+        let of = Arc::<str>::from(source);
+        let mut changes = Vec::new();
+        for (update, verdict) in updates.iter().zip(verdicts) {
+            if verdict.refused.is_some() {
+                continue;
+            }
+            let name = verdict.name.clone();
+            match why_former(verdict, update.content.is_some(), refused_late, wanted) {
+                Some(why) => drop(self.formers.insert(name, (Arc::clone(&of), why))),
+                None => changes.push(Change::Serves(ResourceKey { source: Arc::clone(&of), name })),
+            }
+        }
+        self.note(changes);
+    }
+
+    /// The last versions of these serve by now; and this is all that something names.
+    pub(super) fn on_serving<'n>(
+        &mut self,
+        names: impl Iterator<Item = &'n ResourceName>,
+        wanted: &BTreeSet<ResourceName>,
+    ) {
+        if self.formers.is_empty() {
+            return;
+        }
+        let names: BTreeSet<&ResourceName> = names.collect();
+        let mut changes = Vec::new();
+        self.formers.retain(|name, (source, why)| {
+            let is_former = match why {
+                Why::Waits => !names.contains(name),
+                Why::IsNamed => wanted.contains(name),
+                Why::Refuses(others) => {
+                    others.retain(|other| !names.contains(other));
+                    !others.is_empty()
+                }
+            };
+            if !is_former {
+                let key = ResourceKey { source: Arc::clone(source), name: name.clone() };
+                changes.push(Change::Serves(key));
+            }
+            is_former
         });
-        keeper.note(changes.chain(unnamed), true);
+        self.note(changes);
+    }
+
+    fn note(&self, changes: Vec<Change>) {
+        if let Some(keeper) = self.keeper.as_ref().filter(|_| !changes.is_empty()) {
+            keeper.note(changes, true);
+        }
+    }
+
+    /// A handover is about to begin: what this process has learnt has to be in the file that the other one reads.
+    pub(super) fn hurry(&mut self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.hurry();
+            self.hurry_until = clock::monotonic_ns().saturating_add(HURRY_MAX);
+        }
+    }
+
+    /// Whether it is not there yet and is waited for.
+    pub(super) fn is_hurrying(&self) -> bool {
+        let is_hurrying = self.keeper.as_ref().is_some_and(Keeper::is_hurrying);
+        is_hurrying && clock::monotonic_ns() < self.hurry_until
     }
 
     /// A source has delivered: what the folder had of it serves no longer, but for what it gave a version of that was refused.
@@ -213,8 +361,18 @@ impl<W: Workers> Running<W> {
     /// Of two processes the one that clients reach writes the file.
     pub(super) fn hold_kept(&self) {
         if let Some(keeper) = &self.kept.keeper {
-            keeper.hold(matches!(self.handing, Handing::Taking | Handing::Given(_)));
+            let is_others = matches!(self.handing, Handing::Taking | Handing::Given(_));
+            // What that one left has to be read before it is replaced.
+            keeper.hold(is_others || self.kept.reading.is_some());
         }
+    }
+
+    /// Takes what the process left whose place this one has taken.
+    pub(super) fn take_state(&mut self, last_good: LastGood) {
+        let changes = self.config.dns.restore_newer(&last_good);
+        self.note_answers(changes);
+        self.kept.restore(last_good);
+        self.hold_kept();
     }
 
     fn keep_answer(&self, name: &DnsName, is_other: bool) {
@@ -234,6 +392,36 @@ impl<W: Workers> Running<W> {
         if !changes.is_empty() {
             keeper.note(changes, true);
         }
+    }
+}
+
+/// What a source is restored to have said.
+fn update(key: &ResourceKey, version: &Arc<str>, kept: Option<&KeptResource>) -> Update {
+    Update {
+        kind: key.name.kind,
+        name: Arc::from(&*key.name.name),
+        version: Arc::clone(version),
+        content: kept.map(|kept| kept.content.clone()),
+    }
+}
+
+/// Why the version before serves after an update that was accepted, if it does.
+fn why_former(
+    verdict: &Verdict,
+    is_there: bool,
+    refused_late: &BTreeSet<ResourceName>,
+    wanted: &BTreeSet<ResourceName>,
+) -> Option<Why> {
+    use ResourceKind::{Assignment, Route, Secret};
+    if !verdict.waits_for.is_empty() {
+        return Some(Why::Waits);
+    }
+    match verdict.name.kind {
+        Assignment | Secret if !is_there => wanted.contains(&verdict.name).then_some(Why::IsNamed),
+        Secret | Route if is_there && !refused_late.is_empty() => {
+            Some(Why::Refuses(refused_late.clone()))
+        }
+        _ => None,
     }
 }
 

@@ -73,9 +73,12 @@ impl<W: Workers> Running<W> {
         let last_good = config.take_last_good();
         let (builder, built) = Builder::start(config)?;
         let Accepted { snapshot, warnings, known, wanted, endpoint_files, duration, .. } = first;
-        let (kept, restored) =
-            Kept::start(&snapshot.startup, last_good, &known, &parts.sources, parts.is_taking_over);
-        let (deliveries, delivered) = Deliveries::start(parts.sources, wanted, restored);
+        let (deliveries, delivered, restores) = Deliveries::start(parts.sources, wanted);
+        let mut kept = Kept::start(&snapshot.startup, &known, restores, parts.is_taking_over);
+        // One that takes another's place reads what that one leaves when it has done so.
+        if !parts.is_taking_over {
+            kept.restore(last_good);
+        }
         let (mut dns, resolved) = Dns::new(snapshot.resolvers.clone());
         let host_names = known.keys().cloned().collect();
         let unanswered = known.iter().filter(|(_, status)| !status.is_answered());

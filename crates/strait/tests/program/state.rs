@@ -10,6 +10,7 @@ use hickory_proto::op::ResponseCode;
 use rustix::process::Signal;
 
 use crate::dns_server::{DnsServer, Says};
+use crate::handover::{Successors, upgraded, with_handover};
 use crate::kit::{Scratch, Service, Strait, claim_port, forward_to, get, until};
 
 const FILE: &str = "last-good";
@@ -126,12 +127,12 @@ fn a_file_that_is_damaged_or_of_another_version_is_as_none_and_is_replaced() {
     let good = fs::read(names.file()).unwrap();
     let mut damaged = good.clone();
     *damaged.last_mut().unwrap() ^= 1;
-    let other = String::from_utf8(good.clone()).unwrap().replacen("state 1 ", "state 2 ", 1);
+    let other = String::from_utf8(good.clone()).unwrap().replacen("state 2 ", "state 3 ", 1);
     for (content, reason) in [
         (damaged, "the file is damaged"),
         (good[..good.len() / 2].to_vec(), "the file is damaged"),
         (Vec::new(), "the file is damaged"),
-        (other.into_bytes(), "the file has the form 2, and this program reads the form 1"),
+        (other.into_bytes(), "the file has the form 3, and this program reads the form 2"),
     ] {
         fs::write(names.file(), content).unwrap();
         let strait = names.run();
@@ -181,4 +182,34 @@ fn a_disk_without_room_leaves_the_file_of_before_and_everything_serves() {
     assert_eq!(strait.times_logged("what sources gave last cannot be written: "), 1);
     assert_eq!(fs::read(names.file()).unwrap(), good);
     assert_eq!(fs::read_dir(names.scratch.path("state")).unwrap().count(), 1, "nothing is left");
+}
+
+#[test]
+fn a_process_that_takes_over_while_dns_is_silent_has_what_the_other_one_learnt_last() {
+    let (names, mut successors) = (Names::start(), Successors::default());
+    let scratch = Scratch::new();
+    let state = scratch.path("state");
+    let config = with_handover(&scratch, &names.config(&state), "probation: 0s");
+    let mut strait = Strait::run_in(scratch, &config);
+    assert!(get(strait.listener, "/").text().starts_with("one\n"));
+    names.dns.set_addresses("api.test", 0, &["127.0.0.2"]);
+    until("the service that DNS names now", || {
+        get(strait.listener, "/").text().starts_with("two\n").then_some(())
+    });
+    names.dns.set_all("api.test", &Says::Silence);
+    upgraded(&strait, &mut successors);
+    assert!(strait.wait_for_end().success());
+    until("the service that the former process knew", || {
+        get(strait.listener, "/").text().starts_with("two\n").then_some(())
+    });
+    assert_eq!(strait.config()["host_names"][0]["state"], "restored");
+    // It writes the file from now on.
+    names.dns.set_addresses("api.test", 0, &["127.0.0.1"]);
+    until("127.0.0.1 in the file", || {
+        let text = fs::read_to_string(state.join(FILE)).ok()?;
+        text.contains("127.0.0.1:").then_some(())
+    });
+    until("the service that DNS names again", || {
+        get(strait.listener, "/").text().starts_with("one\n").then_some(())
+    });
 }
