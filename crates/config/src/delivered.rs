@@ -6,6 +6,7 @@
 //! delivered (yet) is answered with 503 and `no_cluster`; a listener whose route configurations or secrets are not there
 //! waits for them, and so does a cluster for its secrets and its assignment, while the version before serves.
 
+mod armor;
 mod keys;
 mod read;
 

@@ -58,7 +58,7 @@ impl RouteConfig {
     }
 }
 
-/// What TLS needs beside its options: a certificate with its key, or authorities.
+/// What TLS needs beside its options: a certificate with its key, authorities, or a key of tickets.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Secret {
     parts: [Option<Arc<Zeroizing<Vec<u8>>>>; SecretPart::ALL.len()],
@@ -75,10 +75,15 @@ pub(crate) enum SecretPart {
     Ca,
     /// What these have revoked.
     Crl,
+    /// An answer of the authority that the certificate is good, DER.
+    Ocsp,
+    /// A key of session tickets, as it is.
+    TicketKey,
 }
 
 impl SecretPart {
-    const ALL: [Self; 4] = [Self::Chain, Self::Key, Self::Ca, Self::Crl];
+    const ALL: [Self; 6] =
+        [Self::Chain, Self::Key, Self::Ca, Self::Crl, Self::Ocsp, Self::TicketKey];
 
     /// What stands before it in a secret.
     pub(crate) const fn key(self) -> &'static str {
@@ -87,12 +92,14 @@ impl SecretPart {
             Self::Key => "key",
             Self::Ca => "ca",
             Self::Crl => "crl",
+            Self::Ocsp => "ocsp",
+            Self::TicketKey => "ticket_key",
         }
     }
 }
 
 impl Secret {
-    /// A secret of these parts, each PEM, by the order of [`SecretPart`].
+    /// A secret of these parts, each PEM unless it says otherwise, by the order of [`SecretPart`].
     pub(crate) fn new(parts: [Option<Zeroizing<Vec<u8>>>; SecretPart::ALL.len()]) -> Self {
         Self { parts: parts.map(|part| part.map(Arc::new)) }
     }

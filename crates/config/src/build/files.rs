@@ -123,7 +123,7 @@ impl<'a> Files<'a> {
         let ocsp_site = site.key("ocsp");
         let ocsp_der = match &file.ocsp {
             None => None,
-            Some(path) => Some(self.content(path, &ocsp_site, findings)?),
+            Some(path) => Some(self.content_of(path, SecretPart::Ocsp, &ocsp_site, findings)?),
         };
         self.warn_of_readers(&file.key, &site.key("key"), findings);
         let (chain_pem, key_pem) = (chain_pem?, key_pem?);
@@ -259,7 +259,7 @@ impl<'a> Files<'a> {
         site: &Site<'_>,
         findings: &mut Findings<'_>,
     ) -> Option<Arc<TicketKeySource>> {
-        let secret = self.content(path, site, findings)?;
+        let secret = self.content_of(path, SecretPart::TicketKey, site, findings)?;
         match TicketKey::new(&secret) {
             Ok(key) => Some(Arc::new(TicketKeySource {
                 key: Arc::new(key),

@@ -1,4 +1,4 @@
-//! Private keys in the text of a secret, kept from what reads it: the parser, the tree and the types copy what they read
+//! Private keys, and keys of tickets, in the text of a secret, kept from what reads it: the parser, the tree and the types copy what they read
 //! and wipe nothing.
 //!
 //! The characters of a key are replaced before the text is parsed, each by one character, so that places stay what they
@@ -85,7 +85,8 @@ fn keys(text: &str) -> impl Iterator<Item = Range<usize>> {
         let label = rest.split_once(DASHES)?.0;
         let start = begin + BEGIN.len() + label.len() + DASHES.len();
         let len = text.get(start..)?.find(DASHES).unwrap_or(text.len() - start);
-        (label.contains("PRIVATE KEY") && !label.contains('\n')).then_some(start..start + len)
+        let is_key = label.contains("PRIVATE KEY") || label.contains("TICKET KEY");
+        (is_key && !label.contains('\n')).then_some(start..start + len)
     })
 }
 
@@ -123,7 +124,10 @@ mod tests {
     fn no_character_of_a_key_is_left_and_what_was_masked_is_filled_again() {
         let certificate = KEY.replace("PRIVATE KEY", "CERTIFICATE");
         let both = format!("{certificate}{KEY}{}", KEY.replace("MII", "NII"));
-        for text in [KEY, &both, "", "-----BEGIN", "-----BEGIN PRIVATE KEY-----", &certificate] {
+        let tickets = KEY.replace("PRIVATE KEY", "TICKET KEY");
+        for text in
+            [KEY, &tickets, &both, "", "-----BEGIN", "-----BEGIN PRIVATE KEY-----", &certificate]
+        {
             let masked = Masked::new(text);
             assert_eq!(masked.text.len(), text.len());
             assert!(!masked.text.replace(&certificate, "").contains("MII"), "{}", masked.text);

@@ -3,7 +3,9 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
+use zeroize::Zeroizing;
 
+use super::armor;
 use super::keys::Masked;
 use crate::build::SECRET_PREFIX;
 use crate::file;
@@ -18,6 +20,10 @@ use crate::tree::{self, Node, Site};
 
 /// What stands in a text without anything.
 const EMPTY_HINT: &str = "write `{ name: web, endpoints: [\"10.0.0.1:80\"] }`, for instance";
+
+/// What the textual encodings of these are called. No RFC has a label for them.
+const OCSP_LABEL: &str = "OCSP RESPONSE";
+const TICKET_KEY_LABEL: &str = "TICKET KEY";
 
 /// What may stand in a resource of each kind.
 #[derive(Debug)]
@@ -158,12 +164,32 @@ pub(crate) fn secret(
         let rule = "a certificate and its key belong together";
         Site::root(&root).error(findings, Problem::new(rule, "add the other of `chain` and `key`"));
     }
-    if file.chain.is_none() && file.ca.is_none() {
+    if file.chain.is_none() && file.ca.is_none() && file.ticket_key.is_none() {
         let rule = "this secret holds nothing";
-        Site::root(&root).error(findings, Problem::new(rule, "add `chain` and `key`, or `ca`"));
+        let hint = "add `chain` and `key`, `ca`, or `ticket_key`";
+        Site::root(&root).error(findings, Problem::new(rule, hint));
     }
-    let parts = [&file.chain, &file.key, &file.ca, &file.crl];
-    Some(resource::Secret::new(parts.map(|part| Some(masked.fill(part.as_ref()?)))))
+    if file.ocsp.is_some() && file.chain.is_none() {
+        let problem = Problem::new("there is no certificate here", "add `chain` and `key`");
+        Site::root(&root).key(SecretPart::Ocsp.key()).error(findings, problem);
+    }
+    let [chain, key, ca, crl, ocsp, ticket_key] =
+        [&file.chain, &file.key, &file.ca, &file.crl, &file.ocsp, &file.ticket_key]
+            .map(|part| Some(masked.fill(part.as_ref()?)));
+    let mut octets = |part: SecretPart, text: Option<Zeroizing<Vec<u8>>>, label: &str| {
+        let text = text?;
+        let octets = armor::decode(&text, label);
+        if octets.is_none() {
+            let rule = format!("base64 between `BEGIN {label}` and `END {label}` is needed here");
+            let hint = "write the octets as `openssl base64` does, between these two lines";
+            let site = Site::root(&root);
+            site.key(part.key()).error(findings, Problem::new(rule, hint));
+        }
+        octets
+    };
+    let ocsp = octets(SecretPart::Ocsp, ocsp, OCSP_LABEL);
+    let ticket_key = octets(SecretPart::TicketKey, ticket_key, TICKET_KEY_LABEL);
+    Some(resource::Secret::new([chain, key, ca, crl, ocsp, ticket_key]))
 }
 
 /// Whether the text of a secret has a private key in it, or cannot be read.
@@ -175,7 +201,8 @@ pub fn holds_key(text: &str) -> bool {
     }
     let mut findings = Findings::new("", text);
     let root = tree::read(text, EMPTY_HINT, &mut findings);
-    root.is_none_or(|root| root.find(SecretPart::Key.key()).is_some())
+    let keys = [SecretPart::Key, SecretPart::TicketKey];
+    root.is_none_or(|root| keys.iter().any(|part| root.find(part.key()).is_some()))
 }
 
 /// The secrets that a cluster names.
@@ -193,13 +220,14 @@ pub(crate) fn secrets_of_listener(file: &file::Listener) -> impl Iterator<Item =
     let of_tls = ends.flat_map(|tls| {
         let client =
             tls.client.iter().flat_map(|client| [&client.ca].into_iter().chain(&client.crl));
-        tls.certificates.iter().flat_map(paths).chain(client)
+        let certificates = tls.certificates.iter().flat_map(paths);
+        certificates.chain(client).chain(&tls.session_ticket_files)
     });
     of_tls.filter_map(|path| secret_name(path))
 }
 
 fn paths(files: &CertificateFiles) -> impl Iterator<Item = &String> {
-    [&files.chain, &files.key].into_iter()
+    [&files.chain, &files.key].into_iter().chain(&files.ocsp)
 }
 
 fn secret_name(path: &str) -> Option<ResourceName> {

@@ -99,7 +99,7 @@ const fn weight() -> u16 {
     defaults::WEIGHT.get()
 }
 
-/// A certificate with its key, or authorities with what they have revoked. Where listeners and clusters of other
+/// A certificate with its key, authorities with what they have revoked, or a key of session tickets. Where listeners and clusters of other
 /// sources name a file, they write `secret:NAME`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -119,11 +119,20 @@ pub struct Secret {
     /// Lists of what these have revoked, in PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crl: Option<String>,
+    /// An answer of the authority that the certificate is good (OCSP): DER, as base64 between lines `BEGIN OCSP RESPONSE`
+    /// and `END OCSP RESPONSE` as PEM has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ocsp: Option<String>,
+    /// A key of session tickets, of 32 bytes at least: base64 between lines `BEGIN TICKET KEY` and `END TICKET KEY`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = true))]
+    pub ticket_key: Option<String>,
 }
 
 impl Drop for Secret {
     fn drop(&mut self) {
         self.key.zeroize();
+        self.ticket_key.zeroize();
     }
 }
 

@@ -187,6 +187,69 @@ fn listeners_and_clusters_wait_for_secrets_and_follow_renewed_ones() {
     assert!(!errors.contains("PRIVATE") && !format!("{done:?}").contains("PRIVATE"));
 }
 
+/// An answer that has its end, as `dated.ocsp`.
+const OCSP: &str = "
+  -----BEGIN OCSP RESPONSE-----
+  MIIBGAoBAKCCAREwggENBgkrBgEFBQcwAQEEgf8wgfwwgaKhFjAUMRIwEAYDVQQD
+  DAlvY3NwLXRlc3QYDzIwMjYxMTIyMjAzOTU4WjB3MHUwTTAJBgUrDgMCGgUABBRt
+  9yh/CuE9TkZJeFXwl99RsaBG7gQUM4m84ufCyO+Jm4pC7Lx5X2e+sNUCFHQKGQDK
+  d7jh+lK2f1BqmR+Gy/p1gAAYDzIwMjYxMTIyMjAzOTU4WqARGA8yMDMzMDUxODE1
+  MzI1OFowCgYIKoZIzj0EAwIDSQAwRgIhAKF++7VJSM6p/hYB7N4XvHKOsvqmD3W2
+  a2jZuWMWl/plAiEA3Y9ftfeo12NNBxW30QH5VeKu3d+SWoL8O+unYvX3wZE=
+  -----END OCSP RESPONSE-----
+";
+
+/// A key of tickets, of so many times three octets.
+fn ticket_key(octets: &str, times: usize) -> String {
+    format!(
+        "|\n  -----BEGIN TICKET KEY-----\n  {}\n  -----END TICKET KEY-----\n",
+        octets.repeat(times)
+    )
+}
+
+#[test]
+fn stapled_answers_and_keys_of_tickets_are_delivered_and_renewed() {
+    let mut loader = loaded();
+    let text = "{ name: rim, address: '127.0.0.1:2', routes: own, tls: { \
+                certificates: [{ chain: 'secret:site', key: 'secret:site', ocsp: 'secret:site' }], \
+                session_ticket_files: ['secret:new', 'secret:old'] } }";
+    let waits = "waits for secret/new secret/old secret/site";
+    assert_eq!(one(&mut loader, Listener, "rim", text).1, waits);
+    let site = secret("site", &[("chain", "tenants.pem"), ("key", "tenants.key")]);
+    let stapled = format!("{site}ocsp: |{OCSP}");
+    one(&mut loader, Secret, "site", &stapled);
+    let named = |name: &str, key: &str| format!("name: {name}\nticket_key: {key}");
+    one(&mut loader, Secret, "old", &named("old", &ticket_key("Zm9v", 11)));
+    let now = taken(&mut loader, Secret, "new", &named("new", &ticket_key("YmFy", 27)));
+    let tls = listener(&now, "rim").unwrap().tls.clone().unwrap();
+    assert_eq!(tls.source.certificates[0].certificate.ocsp_ends(), Some(2_000_043_178));
+    assert_eq!(tls.source.ticket_keys.len(), 2);
+    // A renewed key changes the listener alone; the certificate stays.
+    let now = taken(&mut loader, Secret, "new", &named("new", &ticket_key("YmFz", 27)));
+    let renewed = listener(&now, "rim").unwrap().tls.clone().unwrap();
+    let keys = |tls: &config::snapshot::ListenerTls| -> Vec<_> {
+        tls.source.ticket_keys.iter().map(|it| Arc::clone(&it.key)).collect()
+    };
+    assert!(!Arc::ptr_eq(&keys(&tls)[0], &keys(&renewed)[0]));
+    assert!(Arc::ptr_eq(&tls.source.certificates[0], &renewed.source.certificates[0]));
+    // Without the answer, what serves stays, and its listener hears why.
+    let said = late(&mut loader, of(Secret, "site", "2", &site));
+    assert!(said[0].contains("secret site has no `ocsp`"), "{said:?}");
+    for (content, rule) in [
+        (format!("name: site\nocsp: |{OCSP}"), "there is no certificate here"),
+        (stapled.replace("MII", "M*I"), "base64 between `BEGIN OCSP RESPONSE`"),
+        (named("site", "Zm9v"), "base64 between `BEGIN TICKET KEY`"),
+    ] {
+        let said = one(&mut loader, Secret, "site", &content).1;
+        assert!(said.contains(rule), "{rule} in {said}");
+        assert!(!said.contains("Zm9v"), "{said}");
+    }
+    // One that is too short is refused where it is used.
+    let short = named("new", &ticket_key("Zm9v", 5));
+    let said = late(&mut loader, of(Secret, "new", "3", &short));
+    assert!(said[0].starts_with("listener/rim 1: "), "{said:?}");
+}
+
 /// What is said of other resources after one was delivered.
 fn late(loader: &mut Loader, update: Update) -> Vec<String> {
     let done = loader.prepare_updates(&"folder".into(), vec![update], &[], &sample::outside());

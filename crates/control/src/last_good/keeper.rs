@@ -553,6 +553,7 @@ mod tests {
         assert_eq!(kept.resources.len(), 2);
         for text in [
             "{ name: site, chain: x, key: y }",
+            "{ name: site, ticket_key: y }",
             "name: site\nca: |\n  -----BEGIN EC PRIVATE KEY-----\n  MIIEvQIBADANBgkqhkiG9w0BAQ\n  -----END EC PRIVATE KEY-----\n",
             "{",
         ] {
