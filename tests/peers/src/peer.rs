@@ -74,6 +74,7 @@ pub(crate) enum Peer {
     SystemdSocketActivate,
     /// The same, with more of them, in a shell script.
     Testssl,
+    Unbound,
     /// Gives a process file systems of its own.
     Unshare,
     /// Load, as fast as it goes.
@@ -95,7 +96,7 @@ enum Source {
 impl Peer {
     /// In the order in which they are installed. What only claims need that are tried by name is not
     /// among them.
-    const ALL: [Self; 35] = [
+    const ALL: [Self; 36] = [
         Self::CargoDeb,
         Self::Certutil,
         Self::Chromium,
@@ -121,6 +122,7 @@ impl Peer {
         Self::SystemdAnalyze,
         Self::SystemdSocketActivate,
         Self::Testssl,
+        Self::Unbound,
         Self::Unshare,
         Self::Wrk,
         Self::GoClient,
@@ -168,6 +170,7 @@ impl Peer {
             Self::SystemdAnalyze => "systemd-analyze",
             Self::SystemdSocketActivate => "systemd-socket-activate",
             Self::Testssl => "testssl",
+            Self::Unbound => "unbound",
             Self::Unshare => "unshare",
             Self::WebSocketSuite => "kosoku",
             Self::Wrk => "wrk",
@@ -233,6 +236,7 @@ impl Peer {
             Self::SystemdAnalyze | Self::SystemdSocketActivate => Source::Debian("systemd"),
             Self::Testssl => Source::Debian("testssl.sh"),
             Self::Hypercorn | Self::Sslyze | Self::WebSocketSuite => Source::PythonEnvironment,
+            Self::Unbound => Source::Debian("unbound"),
             Self::Unshare => Source::Debian("util-linux"),
             Self::Wrk => Source::Debian("wrk"),
         }

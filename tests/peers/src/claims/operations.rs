@@ -7,6 +7,7 @@ mod http2_drains_and_loses_nothing;
 mod promtool_accepts_the_metrics;
 mod reload_under_load_loses_nothing;
 mod requests_in_flight_outlive_the_listener;
+mod services_in_unbound_move_under_load;
 mod termination_under_load_loses_nothing;
 
 use anyhow::{Context as _, Result, ensure};
@@ -22,6 +23,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     reload_under_load_loses_nothing::CLAIM,
     a_wrong_file_changes_nothing::CLAIM,
     addresses_in_dnsmasq_move_under_load::CLAIM,
+    services_in_unbound_move_under_load::CLAIM,
     handovers_under_load_lose_nothing::CLAIM,
     termination_under_load_loses_nothing::CLAIM,
     http2_drains_and_loses_nothing::CLAIM,

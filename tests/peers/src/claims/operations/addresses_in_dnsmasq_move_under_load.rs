@@ -18,7 +18,7 @@ pub(super) const CLAIM: Claim =
     Claim { module: module_path!(), needs: &[Peer::Wrk, Peer::Dnsmasq], holds };
 
 /// The state of the only name, and its addresses without the port.
-fn shown(strait: &Strait) -> Result<(String, Vec<String>)> {
+pub(super) fn shown(strait: &Strait) -> Result<(String, Vec<String>)> {
     let config: serde_json::Value = serde_json::from_str(&strait.admin("/config")?.text())?;
     let of_name = |key: &str| config.pointer(&format!("/host_names/0/{key}")).cloned();
     let endpoints = of_name("endpoints").unwrap_or_default();
