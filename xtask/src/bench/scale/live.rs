@@ -1,0 +1,491 @@
+//! A process with a large configuration: its memory beside Envoy's, and what changes cost it.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::configs::{Change, ENDPOINTS_FILE, Size, chains, endpoints, envoy, strait};
+use crate::bench::proxy::{free_address, pause};
+use crate::say;
+
+/// The size of the table.
+const SIZE: Size = Size { clusters: 10_000, endpoints: 5, rules: 10_000 };
+
+/// How long a process may take to be ready.
+const READY_MAX: Duration = Duration::from_secs(180);
+
+/// Memory is read so long after a process is ready.
+const SETTLE: Duration = Duration::from_secs(4);
+
+/// The programs, and a folder for their files.
+#[derive(Debug)]
+pub(super) struct Programs {
+    pub(super) strait: PathBuf,
+    pub(super) envoy: Option<PathBuf>,
+    pub(super) upstream: PathBuf,
+    pub(super) load: PathBuf,
+    pub(super) scratch: PathBuf,
+}
+
+/// A figure, with what it is to be at most.
+#[derive(Debug, serde::Serialize)]
+pub(super) struct Row {
+    pub(super) what: String,
+    pub(super) unit: &'static str,
+    pub(super) measured: f64,
+    pub(super) at_most: Option<f64>,
+}
+
+impl Row {
+    fn new(what: &str, unit: &'static str, measured: f64, at_most: Option<f64>) -> Self {
+        let what = what.to_owned();
+        let row = Self { what, unit, measured, at_most };
+        say::line(row.line());
+        row
+    }
+
+    /// As a row of a table.
+    pub(super) fn line(&self) -> String {
+        let Self { what, unit, measured, at_most } = self;
+        let (most, verdict) = match at_most {
+            Some(most) => (most.to_string(), if measured <= most { "reached" } else { "missed" }),
+            None => (String::new(), ""),
+        };
+        format!("| {what} | {measured:.3} {unit} | {most} | {verdict} |")
+    }
+}
+
+/// A program that runs until this is dropped.
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    listen: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Process {
+    fn start(programs: &Programs, program: &Path, arguments: &[&str]) -> Result<Child> {
+        let log = File::create(programs.scratch.join("scale.log"))?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        command.spawn().with_context(|| program.display().to_string())
+    }
+
+    fn strait(
+        programs: &Programs,
+        text: impl FnOnce(SocketAddr, SocketAddr) -> String,
+    ) -> Result<Self> {
+        let (listen, admin) = (free_address()?, free_address()?);
+        let file = programs.file();
+        fs::write(&file, text(listen, admin))?;
+        programs.replace_endpoints(0)?;
+        let arguments = ["run", "-c", file.to_str().context("a path")?];
+        let child = Self::start(programs, &programs.strait, &arguments)?;
+        let mut process = Self { child, listen, admin };
+        process.wait_until(|it| it.ask("/ready").is_ok_and(|page| page.contains(" 200 ")))?;
+        Ok(process)
+    }
+
+    fn envoy(programs: &Programs, program: &Path, size: Size) -> Result<(Self, Duration)> {
+        let listen = free_address()?;
+        let file = programs.scratch.join("scale.json");
+        fs::write(&file, envoy(size, listen).to_string())?;
+        let began = now();
+        let path = file.to_str().context("a path")?;
+        let arguments = ["-c", path, "--concurrency", "1", "--disable-hot-restart", "-l", "error"];
+        let child = Self::start(programs, program, &arguments)?;
+        let mut process = Self { child, listen, admin: listen };
+        process.wait_until(|it| TcpStream::connect(it.listen).is_ok())?;
+        Ok((process, began.elapsed()))
+    }
+
+    fn wait_until(&mut self, mut is_so: impl FnMut(&Self) -> bool) -> Result<()> {
+        let began = now();
+        while !is_so(self) {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("ended with {status}: see scale.log");
+            }
+            if began.elapsed() > READY_MAX {
+                bail!("not ready in {READY_MAX:?}");
+            }
+            pause(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// A page of the admin interface.
+    fn ask(&self, path: &str) -> Result<String> {
+        let mut stream = TcpStream::connect(self.admin)?;
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page)?;
+        Ok(page)
+    }
+
+    /// Samples of the metrics that begin with this.
+    fn metrics(&self, filter: &str) -> Result<Metrics> {
+        Ok(Metrics(self.ask(&format!("/stats?filter={filter}*"))?))
+    }
+
+    fn rss_kib(&self) -> Result<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).context("no VmRSS")?;
+        Ok(kib.trim().parse()?)
+    }
+
+    /// CPU time of the threads of this name, µs; of the main thread for none.
+    fn cpu_us(&self, name: Option<&str>) -> Result<f64> {
+        let id = self.child.id();
+        let mut total = 0.0;
+        for entry in fs::read_dir(format!("/proc/{id}/task"))? {
+            let entry = entry?;
+            let is_main = entry.file_name().to_str() == Some(&id.to_string());
+            let read = |file: &str| fs::read_to_string(entry.path().join(file));
+            // A thread may have ended.
+            let (Ok(comm), Ok(times)) = (read("comm"), read("schedstat")) else { continue };
+            let is_it = name.map_or(is_main, |name| comm.trim() == name);
+            if is_it {
+                let ns: f64 = times.split(' ').next().unwrap_or_default().parse()?;
+                total += ns / 1000.0;
+            }
+        }
+        Ok(total)
+    }
+}
+
+/// A page of metrics.
+struct Metrics(String);
+
+impl Metrics {
+    fn get(&self, name: &str) -> f64 {
+        let lines = self.0.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        lines.filter_map(|value| value.trim().parse::<f64>().ok()).sum()
+    }
+}
+
+impl Programs {
+    fn file(&self) -> PathBuf {
+        self.scratch.join("scale.yaml")
+    }
+
+    fn replace_endpoints(&self, number: usize) -> Result<()> {
+        self.replace(&self.scratch.join(ENDPOINTS_FILE), &endpoints(number))
+    }
+
+    fn replace(&self, path: &Path, text: &str) -> Result<()> {
+        let part = self.scratch.join("part");
+        fs::write(&part, text)?;
+        Ok(fs::rename(part, path)?)
+    }
+
+    /// Starts `upstream`, and says where it listens.
+    fn upstream(&self) -> Result<(Process, SocketAddr)> {
+        let mut command = Command::new(&self.upstream);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let mut line = Vec::new();
+        let mut output = child.stdout.take().context("its output")?;
+        let mut byte = [0];
+        while output.read(&mut byte)? == 1 && byte != *b"\n" {
+            line.extend(byte);
+        }
+        let address: SocketAddr = String::from_utf8(line)?.trim().parse()?;
+        Ok((Process { child, listen: address, admin: address }, address))
+    }
+
+    /// What `load` says, in ns or in whatever `key` is.
+    fn load(
+        &self,
+        target: SocketAddr,
+        seconds: u32,
+        rate: Option<u32>,
+    ) -> Result<serde_json::Value> {
+        let mut command = Command::new(&self.load);
+        command.args(["--target", &target.to_string(), "--connections", "64", "--warmup", "1"]);
+        command.args(["--seconds", &seconds.to_string()]);
+        if let Some(rate) = rate {
+            command.args(["--rate", &rate.to_string()]);
+        }
+        let output = command.output()?;
+        serde_json::from_slice(&output.stdout).context("what load prints")
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// All of it.
+///
+/// # Errors
+///
+/// If a program does not do what it should.
+pub(super) fn run(programs: &Programs, rounds: u32, seconds: u32) -> Result<Vec<Row>> {
+    let mut rows = memory(programs)?;
+    rows.extend(changes(programs)?);
+    rows.extend(under_load(programs, rounds, seconds)?);
+    rows.extend(chains_met(programs, rounds)?);
+    Ok(rows)
+}
+
+fn memory(programs: &Programs) -> Result<Vec<Row>> {
+    let nowhere: SocketAddr = ([127, 0, 0, 1], 9).into();
+    let rss = |size: Size| -> Result<f64> {
+        let process = Process::strait(programs, |listen, admin| {
+            strait(size, Change::default(), (listen, admin, nowhere))
+        })?;
+        pause(SETTLE);
+        process.rss_kib()
+    };
+    let base = rss(SIZE)?;
+    let mut rows = vec![Row::new("resident memory", "MiB", base / 1024.0, None)];
+    if let Some(program) = &programs.envoy {
+        let (process, ready) = Process::envoy(programs, program, SIZE)?;
+        pause(SETTLE);
+        let other = process.rss_kib()?;
+        rows.push(Row::new("resident memory of Envoy", "MiB", other / 1024.0, None));
+        rows.push(Row::new("Envoy is ready after", "s", ready.as_secs_f64(), None));
+        rows.push(Row::new("resident memory to Envoy's", "x", base / other, Some(0.2)));
+    }
+    let each = |more: f64, count: usize| (more - base) * 1024.0 / count_f64(count);
+    let endpoint = each(rss(Size { endpoints: 25, ..SIZE })?, 20 * SIZE.clusters);
+    rows.push(Row::new("memory of an endpoint", "B", endpoint, Some(500.0)));
+    let cluster = each(rss(Size { clusters: 2 * SIZE.clusters, ..SIZE })?, SIZE.clusters);
+    let cluster = cluster - endpoint * count_f64(SIZE.endpoints);
+    rows.push(Row::new("memory of a cluster without endpoints", "B", cluster, Some(4096.0)));
+    let rule = each(rss(Size { rules: 2 * SIZE.rules, ..SIZE })?, SIZE.rules);
+    rows.push(Row::new("memory of a route", "B", rule, Some(1536.0)));
+    Ok(rows)
+}
+
+fn count_f64(count: usize) -> f64 {
+    u32::try_from(count).map_or(f64::MAX, f64::from)
+}
+
+/// Names of the threads whose time counts: the builder, the worker.
+const BUILDER: Option<&str> = Some("strait-builder");
+const WORKER: Option<&str> = Some("strait-worker-0");
+
+fn changes(programs: &Programs) -> Result<Vec<Row>> {
+    let nowhere: SocketAddr = ([127, 0, 0, 1], 9).into();
+    let text = |change: Change, process: &Process| {
+        strait(SIZE, change, (process.listen, process.admin, nowhere))
+    };
+    let mut process = Process::strait(programs, |listen, admin| {
+        strait(SIZE, Change::default(), (listen, admin, nowhere))
+    })?;
+    pause(SETTLE);
+    let mut rows = Vec::new();
+    // An endpoint of a file, so many times, and as long without.
+    let times = |process: &Process| -> Result<[f64; 3]> {
+        Ok([process.cpu_us(BUILDER)?, process.cpu_us(None)?, process.cpu_us(WORKER)?])
+    };
+    let count = 500;
+    let mut used = [[0.0; 3]; 2];
+    let mut taken = 0.0;
+    for (is_idle, used) in [true, false].into_iter().zip(&mut used) {
+        let (version, before) = (process.metrics("strait_config_version")?, times(&process)?);
+        for number in 1..=count {
+            if !is_idle {
+                programs.replace_endpoints(number)?;
+            }
+            pause(Duration::from_millis(10));
+        }
+        pause(Duration::from_millis(200));
+        let after = times(&process)?;
+        for ((used, after), before) in used.iter_mut().zip(after).zip(before) {
+            *used = after - before;
+        }
+        let now = process.metrics("strait_config_version")?;
+        taken = now.get("strait_config_version") - version.get("strait_config_version");
+    }
+    if taken < 1.0 {
+        bail!("no change of the endpoints was taken up");
+    }
+    let [idle, changing] = used;
+    let [builder, control, worker] = [0, 1, 2].map(|it: usize| (changing.get(it), idle.get(it)));
+    let each = |(changing, idle): (Option<&f64>, Option<&f64>)| {
+        (changing.copied().unwrap_or_default() - idle.copied().unwrap_or_default()) / taken
+    };
+    let (builder, control, worker) = (each(builder), each(control), each(worker));
+    rows.push(Row::new("changed endpoints of a file that were taken up, of 500", "", taken, None));
+    rows.push(Row::new("a changed endpoint of a file, the builder", "us", builder, None));
+    rows.push(Row::new("a changed endpoint of a file, control", "us", control, None));
+    let both = builder + control;
+    rows.push(Row::new("a changed endpoint of a file, both", "us", both, Some(200.0)));
+    rows.push(Row::new("a changed endpoint of a file, a worker", "us", worker, Some(10.0)));
+    // A cluster, and a rule of a virtual host, in the file of the configuration.
+    let turns = process.metrics("strait_control_turn_seconds")?;
+    let changed = |name: &str, change: &dyn Fn(usize) -> Change, process: &mut Process| {
+        let mut waits = Vec::new();
+        let before = process.metrics("strait_config_")?;
+        for number in 1..=5 {
+            let text = text(change(number), process);
+            let known = process.metrics("strait_config_take_up")?;
+            let began = now();
+            programs.replace(&programs.file(), &text)?;
+            let count = "strait_config_take_up_seconds_count";
+            process.wait_until(|it| {
+                let metrics = it.metrics("strait_config_take_up");
+                metrics.is_ok_and(|it| it.get(count) > known.get(count))
+            })?;
+            waits.push(began.elapsed().as_secs_f64() * 1000.0);
+        }
+        let after = process.metrics("strait_config_")?;
+        let seconds = |name: &str| {
+            let sum = format!("strait_config_{name}_seconds_sum");
+            (after.get(&sum) - before.get(&sum)) * 1000.0 / 5.0
+        };
+        waits.sort_by(f64::total_cmp);
+        let median = waits.get(2).copied().unwrap_or_default();
+        let what = format!("a changed {name} in the file: written until workers have it");
+        // 0.6 of 486 ms, which the loader alone took before the store was there.
+        anyhow::Ok([
+            Row::new(&what, "ms", median, Some(292.0)),
+            Row::new(
+                &format!("of that, reading and building ({name})"),
+                "ms",
+                seconds("build"),
+                None,
+            ),
+            Row::new(&format!("of that, taking up ({name})"), "ms", seconds("take_up"), None),
+        ])
+    };
+    let cluster = |number| Change { connections: number, ..Change::default() };
+    rows.extend(changed("cluster", &cluster, &mut process)?);
+    let rule = |number| Change { timeout: number, connections: 5 };
+    rows.extend(changed("rule", &rule, &mut process)?);
+    let now = process.metrics("strait_control_turn_seconds")?;
+    let long = |it: &Metrics| {
+        let count = "strait_control_turn_seconds_count";
+        it.get(count) - it.get("strait_control_turn_seconds_bucket{le=\"0.01\"}")
+    };
+    let what = "turns of control above 10 ms meanwhile";
+    rows.push(Row::new(what, "", long(&now) - long(&turns), Some(0.0)));
+    Ok(rows)
+}
+
+fn under_load(programs: &Programs, rounds: u32, seconds: u32) -> Result<Vec<Row>> {
+    let (_upstream, address) = programs.upstream()?;
+    let process = Process::strait(programs, |listen, admin| {
+        strait(SIZE, Change::default(), (listen, admin, address))
+    })?;
+    pause(SETTLE);
+    let full = programs.load(process.listen, 3, None)?;
+    let number = |value: &serde_json::Value, key: &str| {
+        value.get(key).and_then(serde_json::Value::as_f64).unwrap_or_default()
+    };
+    let half = number(&full, "requests") / number(&full, "seconds").max(1.0) / 2.0;
+    let rate = format!("{half:.0}").parse::<u32>()?;
+    let mut ratios = Vec::new();
+    let (mut errors, mut changed, mut taken) = (0.0, 0, 0.0);
+    for _ in 0..rounds {
+        let quiet = programs.load(process.listen, seconds, Some(rate))?;
+        let is_over = AtomicBool::new(false);
+        let version = process.metrics("strait_config_version")?;
+        let (count, under) = thread::scope(|scope| {
+            let writing = scope.spawn(|| write_often(programs, &is_over));
+            let under = programs.load(process.listen, seconds, Some(rate));
+            is_over.store(true, Ordering::Relaxed);
+            let count = writing.join().unwrap_or_else(|_| bail!("the writer failed"));
+            (count, under)
+        });
+        let under = under?;
+        changed += count?;
+        let now = process.metrics("strait_config_version")?;
+        taken += now.get("strait_config_version") - version.get("strait_config_version");
+        let [quiet_p99, under_p99] = [&quiet, &under].map(|it| number(it, "p99_ns") / 1e6);
+        say::line(format_args!("p99 {quiet_p99:.3} ms, while endpoints change {under_p99:.3} ms"));
+        ratios.push(under_p99 / quiet_p99.max(0.001));
+        errors += number(&under, "errors") + number(&under, "unanswered");
+    }
+    ratios.sort_by(f64::total_cmp);
+    let median = ratios.get(ratios.len() / 2).copied().unwrap_or_default();
+    let per_second = count_f64(changed) / f64::from(rounds * (seconds + 1));
+    Ok(vec![
+        Row::new("requests a second, half of the most", "", f64::from(rate), None),
+        Row::new("changes of an endpoint a second that were written", "", per_second, None),
+        Row::new(
+            "of these, snapshots that came of them",
+            "",
+            taken / f64::from(rounds * (seconds + 1)),
+            None,
+        ),
+        Row::new("p99 of a client under them to none", "x", median, Some(1.2)),
+        Row::new("failed requests under them", "", errors, Some(0.0)),
+    ])
+}
+
+/// Writes another endpoint each millisecond. Returns how many.
+fn write_often(programs: &Programs, is_over: &AtomicBool) -> Result<usize> {
+    let (began, mut count) = (now(), 0);
+    while !is_over.load(Ordering::Relaxed) {
+        count += 1;
+        programs.replace_endpoints(count)?;
+        let due = Duration::from_millis(u64::try_from(count)?);
+        pause(due.saturating_sub(began.elapsed()));
+    }
+    Ok(count)
+}
+
+fn chains_met(programs: &Programs, rounds: u32) -> Result<Vec<Row>> {
+    let (_upstream, address) = programs.upstream()?;
+    let connections = 5_000;
+    let mut ratios = Vec::new();
+    let mut costs = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        let mut round = [0.0; 2];
+        for ((count, cost), costs) in [10, 10_000].into_iter().zip(&mut round).zip(&mut costs) {
+            let process =
+                Process::strait(programs, |listen, admin| chains(count, (listen, admin, address)))?;
+            connect(process.listen, 500)?;
+            let before = process.cpu_us(WORKER)?;
+            connect(process.listen, connections)?;
+            *cost = (process.cpu_us(WORKER)? - before) / count_f64(connections);
+            costs.push(*cost);
+        }
+        let [few, many] = round;
+        ratios.push(many / few);
+    }
+    ratios.sort_by(f64::total_cmp);
+    let median = ratios.get(ratios.len() / 2).copied().unwrap_or_default();
+    let mut rows = Vec::new();
+    for (name, mut costs) in ["10", "10,000"].into_iter().zip(costs) {
+        costs.sort_by(f64::total_cmp);
+        let cost = costs.get(costs.len() / 2).copied().unwrap_or_default();
+        let what = format!("a connection with one request, {name} chains, a worker");
+        rows.push(Row::new(&what, "us", cost, None));
+    }
+    rows.push(Row::new("the second to the first", "x", median, Some(1.2)));
+    Ok(rows)
+}
+
+/// So many connections, each with one request.
+fn connect(to: SocketAddr, count: usize) -> Result<()> {
+    let mut answer = Vec::new();
+    for _ in 0..count {
+        let mut stream = TcpStream::connect(to)?;
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")?;
+        answer.clear();
+        stream.read_to_end(&mut answer)?;
+        if !answer.starts_with(b"HTTP/1.1 200 ") {
+            bail!("another answer than 200");
+        }
+    }
+    Ok(())
+}
