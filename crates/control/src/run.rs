@@ -100,6 +100,9 @@ pub struct Parts<W: Workers> {
     pub handover: mpsc::Receiver<HandoverStep<W>>,
     /// Whether this process takes the place of another, which says when.
     pub is_taking_over: bool,
+    /// Whether this is the first process of its PID namespace, which gets the signals that are meant for the one that
+    /// serves.
+    pub is_init: bool,
     /// Version of the program.
     pub version: &'static str,
 }
@@ -109,6 +112,8 @@ pub struct Parts<W: Workers> {
 pub enum Outcome {
     /// All workers ended after a drain.
     Drained,
+    /// All workers ended, and the process with this id serves.
+    Replaced(u32),
     /// A second signal cut the drain short.
     Stopped,
     /// Something without which nothing can go on.
@@ -200,7 +205,8 @@ struct Running<W: Workers> {
     /// When a process that is leaving begins to drain; monotonic time, ns.
     drain_at: u64,
     started: u32,
-    stopped: u32,
+    /// Workers that have ended.
+    stopped: BTreeSet<u32>,
     outcome: Option<Outcome>,
     config: InEffect<W::Filter>,
     log: LogWriter,
@@ -227,6 +233,8 @@ struct Running<W: Workers> {
     service_manager: ServiceManager,
     /// Whether a reload was reported to the service manager, and its end was not.
     is_reloading: bool,
+    /// Whether this is the first process of its PID namespace.
+    is_init: bool,
     version: &'static str,
 }
 
@@ -320,7 +328,7 @@ impl<W: Workers> Running<W> {
         self.hold_kept();
         self.kept.close().await;
         self.log.close().await;
-        if outcome == Outcome::Drained {
+        if matches!(outcome, Outcome::Drained | Outcome::Replaced(_)) {
             tracing::info!("drained");
         }
         outcome
@@ -329,7 +337,7 @@ impl<W: Workers> Running<W> {
     /// Answers what was asked before another process took this one's place.
     async fn answer_last(&mut self, queries: &mut mpsc::Receiver<Query>) {
         // Workers have ended, and say nothing more.
-        self.describing.clear();
+        self.answer_for_ended(|_| true);
         let released = std::mem::take(&mut self.admin_released);
         let closed = async {
             for server in released {
@@ -347,6 +355,7 @@ impl<W: Workers> Running<W> {
 
     async fn on_event(&mut self, event: Event<W>) {
         match event {
+            Event::Signal(asked) if self.passes_on(asked) => {}
             Event::Signal(Asked::End) => self.end(),
             Event::Signal(Asked::Reload) => self.reload(),
             Event::Signal(Asked::ReopenLog) => self.log.reopen(),

@@ -234,6 +234,7 @@ impl Running {
             service_manager: ServiceManager::default(),
             handover,
             is_taking_over,
+            is_init: false,
             version: "0.0.0",
         });
         let thread = std::thread::spawn(move || control.run());
@@ -323,7 +324,7 @@ fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over(
     running.wait_for("drain");
     running.report(0, ReportBody::Stopped);
     running.report(1, ReportBody::Stopped);
-    assert_eq!(running.thread.join().unwrap(), Outcome::Drained);
+    assert_eq!(running.thread.join().unwrap(), Outcome::Replaced(4711));
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //! * a writer that was refused waits for the next writable event; no interest is ever changed.
 //!
 //! The safe interface of `rustix` covers all but a few socket options and the allocator, so the crate's
-//! only unsafe calls are in the modules `option`, `traffic`, `allocator` and `inherited`.
+//! only unsafe calls are in the modules `option`, `traffic`, `allocator`, `inherited` and `init`.
 
 #![deny(unsafe_code)]
 
@@ -20,6 +20,8 @@ pub mod affinity;
 pub mod clock;
 #[expect(unsafe_code, reason = "descriptors come as numbers; see the module's own text")]
 pub mod inherited;
+#[expect(unsafe_code, reason = "rustix has no masks of signals; see the module's own text")]
+pub mod init;
 pub mod limits;
 pub mod packets;
 pub mod process;

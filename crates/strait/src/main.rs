@@ -39,7 +39,16 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The commit that it was built from; `build.rs` asks git.
 const COMMIT: &str = env!("STRAIT_COMMIT");
 
+/// The argument by which a process that was the first of its container begins anew, once another has its place.
+const INIT: &str = "--stay-as-init-for";
+
 fn main() -> ExitCode {
+    // Before anything takes memory.
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|it| it == INIT) {
+        let successor = arguments.next().and_then(|it| it.to_str()?.parse().ok());
+        return ExitCode::from(::io::init::be_init(successor.unwrap_or(0)));
+    }
     // Wrong arguments end the process here, with status 2.
     let Arguments { command } = Arguments::parse();
     let result = match command {

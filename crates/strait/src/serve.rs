@@ -3,6 +3,7 @@
 //! Order: configuration, descriptors, sockets, then threads. Whatever can fail has failed before
 //! the first connection is accepted.
 
+use std::ffi::CString;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ use crate::handover::spawn;
 use crate::handover::start_command::StartCommand;
 use crate::handover::taking::{Asked, TakenSockets, Taking};
 use crate::secrecy::{self, CoreDumps};
-use crate::{COMMIT, Failure, VERSION, handover, logging};
+use crate::{COMMIT, Failure, INIT, VERSION, handover, logging};
 
 /// Steps of a handover that wait for control.
 const STEPS_MAX: usize = 16;
@@ -173,6 +174,7 @@ pub(crate) fn serve(
         .map_err(start)?;
     let (steps, handover) = mpsc::channel(STEPS_MAX);
     let is_taking_over = taking.is_some();
+    let is_init = std::process::id() == 1;
     if let Some(path) = &handover_path {
         let options = snapshot.startup.handover.clone();
         let contacts = data_path.contacts();
@@ -196,14 +198,39 @@ pub(crate) fn serve(
         service_manager: service_manager(),
         handover,
         is_taking_over,
+        is_init,
         version: VERSION,
     });
     came(&addresses)?;
     match control.run() {
         Outcome::Drained => Ok(()),
+        Outcome::Replaced(successor) => {
+            if is_init {
+                stay_as_init(successor);
+            }
+            Ok(())
+        }
         Outcome::Stopped => Err(Failure::Ended("stopped before everything had ended".to_owned())),
         Outcome::Failed(reason) => Err(Failure::Ended(reason)),
     }
+}
+
+/// The first process of a container stays for its successor, with which the kernel would end otherwise.
+fn stay_as_init(successor: u32) {
+    tracing::info!(
+        successor,
+        "this process is the first of its container: it stays to pass signals on"
+    );
+    logging::finish(None);
+    let arguments = ["strait", INIT, &successor.to_string()].map(CString::new);
+    let arguments: Result<Vec<_>, _> = arguments.into_iter().collect();
+    if let Ok(arguments) = arguments {
+        let error = ::io::init::become_init(&arguments);
+        tracing::error!("it cannot begin anew, and stays as it is: {error}");
+    }
+    let status = ::io::init::be_init(successor);
+    #[expect(clippy::exit, reason = "with the successor's status")]
+    std::process::exit(status.into());
 }
 
 /// The admin interface's sockets of a process that waits for first answers, and their addresses in the

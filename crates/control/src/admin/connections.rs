@@ -20,7 +20,7 @@ const LIMIT_DEFAULT: usize = 100;
 const WORKER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Connections with the names of what they belong to, ready to be shown.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Rows {
     rows: Vec<Row>,
     next: Option<u32>,

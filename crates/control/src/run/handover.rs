@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use config::snapshot::Address;
+use rustix::process::{Pid, Signal, kill_process};
 use telemetry::events::HandoverEnded;
 use tokio::sync::mpsc;
 
@@ -12,6 +13,7 @@ use crate::admin::{AdminSocket, Query, Scope, Server, own_admin_files};
 use crate::handover::{Begun, HandoverStep, Summary};
 use crate::handover_report::HandoverNews;
 use crate::run::Outcome;
+use crate::signals::Asked;
 use crate::workers::Workers;
 
 /// How far this process is in a handover.
@@ -217,6 +219,24 @@ impl<W: Workers> Running<W> {
             }
             Handing::None | Handing::Given(_) | Handing::Taking => false,
         }
+    }
+
+    /// Whether a signal is meant for the process that serves, and was passed on: where this one is the first of a container,
+    /// it gets them all.
+    pub(super) fn passes_on(&self, asked: Asked) -> bool {
+        let Handing::Given(successor) = self.handing else { return false };
+        let pid = i32::try_from(successor).ok().and_then(Pid::from_raw).filter(|_| self.is_init);
+        let Some(pid) = pid else { return false };
+        let signal = match asked {
+            Asked::End => Signal::TERM,
+            Asked::Reload => Signal::HUP,
+            Asked::ReopenLog => Signal::USR1,
+            Asked::Nothing => return false,
+        };
+        let is_passed = kill_process(pid, signal).is_ok();
+        tracing::info!(pid = successor, ?asked, is_passed, "a signal is passed on");
+        // What both write to is opened again by both.
+        is_passed && asked != Asked::ReopenLog
     }
 
     /// Ends a process that is not the one that serves yet: what it has goes back.

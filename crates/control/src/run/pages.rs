@@ -19,7 +19,7 @@ use super::handover::Handing;
 use super::{DESCRIBING_MAX, InEffect, Running, State};
 use crate::admin::{
     Answer, Content, ExplainRequest, ExplainStep, Explained, Listing, Page, PieceWriter, Query,
-    Readiness, Server, add_ejections, index, pieces, write_config,
+    Readiness, Rows, Server, add_ejections, index, pieces, write_config,
 };
 use crate::clock;
 use crate::names::label;
@@ -47,6 +47,9 @@ impl<W: Workers> Running<W> {
                 let _ = reply.send(totals.collect());
             }
             Query::Move { connection, to, reply } => self.move_connection(connection, to, reply),
+            Query::Connections { worker, reply, .. } if self.stopped.contains(&worker) => {
+                let _ = reply.send(Rows::default());
+            }
             Query::Connections { worker, first, reply } => {
                 let request = self.describe_next;
                 self.describe_next += 1;

@@ -4,6 +4,7 @@
 
 use config::snapshot::ListenerId;
 
+use super::handover::Handing;
 use super::{Outcome, Running, State};
 use crate::admin::Rows;
 use crate::clock;
@@ -29,11 +30,13 @@ impl<W: Workers> Running<W> {
                 }
             }
             ReportBody::Stopped => {
-                self.stopped += 1;
-                if self.stopped == self.workers.count() {
-                    self.outcome = Some(match self.state {
-                        State::Stopping => Outcome::Stopped,
-                        State::Starting | State::Ready | State::Leaving | State::Draining => {
+                self.stopped.insert(worker);
+                self.answer_for_ended(|of| of == worker);
+                if self.stopped.len() == self.workers.count() as usize {
+                    self.outcome = Some(match (self.handing, self.state) {
+                        (Handing::Given(successor), _) => Outcome::Replaced(successor),
+                        (_, State::Stopping) => Outcome::Stopped,
+                        (_, State::Starting | State::Ready | State::Leaving | State::Draining) => {
                             Outcome::Drained
                         }
                     });
@@ -93,6 +96,14 @@ impl<W: Workers> Running<W> {
                 cut_off,
                 "exchanges were cut off: they took longer than limits.drain_timeout"
             ),
+        }
+    }
+
+    /// Answers what was asked of workers that have ended: they have no connections.
+    pub(super) fn answer_for_ended(&mut self, has_ended: impl Fn(u32) -> bool) {
+        for (_, (_, reply)) in self.describing.extract_if(.., |_, (worker, _)| has_ended(*worker)) {
+            // The client may be gone.
+            let _ = reply.send(Rows::default());
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The first snapshot is built and bound before this; nothing here can refuse it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
@@ -100,7 +100,8 @@ impl<W: Workers> Running<W> {
             state: State::Starting,
             drain_at: 0,
             started: 0,
-            stopped: 0,
+            stopped: BTreeSet::new(),
+            is_init: parts.is_init,
             outcome: None,
             config: InEffect {
                 builder,

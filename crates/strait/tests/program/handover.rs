@@ -283,6 +283,31 @@ fn a_check_says_what_would_not_move_and_changes_nothing() {
 }
 
 #[test]
+fn connections_are_listed_where_one_worker_has_ended_and_another_not() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let port = claim_port();
+    let scratch = Scratch::new();
+    let other = format!("  - {{ name: other, address: '127.0.0.1:{port}', routes: all }}\n");
+    let config = forward_to(service.address).replace("routes:\n", &format!("{other}routes:\n"));
+    let config = with_handover(&scratch, &config, "probation: 0s");
+    let strait = Strait::run_in(scratch, &config);
+    let mut kept = Client::connect(strait.admin);
+    assert_eq!(kept.get("/ready").status, 200);
+    let mut stays = Client::connect(SocketAddr::from(([127, 0, 0, 1], port)));
+    stays.send("GET /gate HTTP/1.1\r\nhost: test\r\n\r\n");
+    service.wait_at_gate();
+    // Of a listener that the next process does not have.
+    let config = fs::read_to_string(strait.path("strait.yaml")).unwrap();
+    strait.write("strait.yaml", &config.replace(&other, ""));
+    upgraded(&strait, &mut successors);
+    let response = kept.get("/connections");
+    assert_eq!(response.status, 200, "{}", response.text());
+    assert!(response.text().contains("\"target\":\"/gate\""), "{}", response.text());
+    service.open_gate();
+    assert_eq!(stays.receive().status, 200);
+}
+
+#[test]
 fn a_new_process_that_ends_in_its_probation_is_stood_in_for() {
     let (service, mut successors) = (Service::start("one"), Successors::default());
     let mut strait = run(&service, "probation: 1m");

@@ -20,6 +20,7 @@ mod handover;
 mod handover_back;
 mod handover_early_data;
 mod handover_secrets;
+mod init;
 mod kit;
 mod life;
 mod logs;
