@@ -459,6 +459,7 @@ fn handover(
         timeout: file.timeout.into(),
         probation: file.probation.0,
         users: file.users.as_slice().into(),
+        fd_store: file.fd_store,
     }
 }
 

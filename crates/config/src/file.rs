@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 pub use access_log::AccessLog;
 pub use chain::ListenerChain;
 pub use cluster::Cluster;
-pub use handover::Handover;
+pub use handover::{FdStore, Handover};
 pub use http2::Http2;
 pub use limits::Limits;
 pub use listener::Listener;

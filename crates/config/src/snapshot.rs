@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::file::{self, Rebalance};
+use crate::file::{self, FdStore, Rebalance};
 use crate::file_mode::FileMode;
 use crate::locality::LocalityKey;
 use crate::metrics::Metrics;
@@ -160,6 +160,8 @@ pub struct HandoverOptions {
     pub probation: Duration,
     /// Users, beside this process's own and root, whose processes may take over.
     pub users: Arc<[u32]>,
+    /// What the service manager keeps for the next process.
+    pub fd_store: FdStore,
 }
 
 /// What one snapshot changes against the one before. A worker's work follows the length of these

@@ -54,6 +54,8 @@ pub enum HandoverStep<W: Workers> {
         /// As in [`HandoverStep::TakenOver`].
         is_return: bool,
     },
+    /// The former process has ended.
+    FormerEnded,
     /// This process cannot take the other's place, and ends.
     Stop(String),
 }
@@ -72,6 +74,7 @@ impl<W: Workers> fmt::Debug for HandoverStep<W> {
             Self::TakenOver { .. } => "TakenOver",
             Self::News(_) => "News",
             Self::Update { .. } => "Update",
+            Self::FormerEnded => "FormerEnded",
             Self::Stop(_) => "Stop",
         })
     }

@@ -57,7 +57,7 @@ pub use moves::{ConnectionId, ConnectionWork, Moved, Mover, NotMoved};
 pub use questions::Answerers;
 pub use reload::{Accepted, Candidate, ConfigFile, Refused, read_text};
 pub use run::{Control, Outcome, Parts};
-pub use service_manager::ServiceManager;
+pub use service_manager::{ServiceManager, stored_listener};
 pub use source::Source;
 pub use warming::{EarlyAdmin, WarmingError};
 pub use workers::{BindFailure, Bound, Report, Workers};

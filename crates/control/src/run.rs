@@ -49,6 +49,7 @@ mod reading;
 mod reports;
 mod sources;
 mod start;
+mod stored;
 mod taking_up;
 mod versions;
 
@@ -57,6 +58,7 @@ use self::handover::{AdminHandles, Handing};
 use self::kept::Kept;
 use self::moves::{Ended, Moves};
 use self::versions::Versions;
+use self::stored::Stored;
 
 /// Questions of filters that are being answered. More wait where they are: reports are not read
 /// until there is room.
@@ -103,6 +105,8 @@ pub struct Parts<W: Workers> {
     /// Whether this is the first process of its PID namespace, which gets the signals that are meant for the one that
     /// serves.
     pub is_init: bool,
+    /// Listeners of a former process that this one does not have, of which the service manager may keep sockets.
+    pub listeners_gone: Vec<String>,
     /// Version of the program.
     pub version: &'static str,
 }
@@ -235,6 +239,7 @@ struct Running<W: Workers> {
     is_reloading: bool,
     /// Whether this is the first process of its PID namespace.
     is_init: bool,
+    stored: Stored,
     version: &'static str,
 }
 

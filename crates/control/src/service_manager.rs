@@ -15,19 +15,39 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, sockopt,
+};
+
 /// Messages that wait for room in the socket. Beyond, the oldest is dropped: later ones say more.
 const UNSENT_MAX: usize = 16;
+
+mod stored;
+
+pub use stored::stored_listener;
+pub(crate) use stored::stored_name;
+
+/// Descriptors in one message, at most (the kernel's `SCM_MAX_FD`).
+const DESCRIPTORS_MAX: usize = 253;
+
+/// Messages about descriptors that wait for room in the socket: each tells of another listener. Beyond, a listener is not kept.
+const STORING_MAX: usize = 1 << 16;
 
 /// The connection to the service manager, or none.
 #[derive(Debug, Default)]
 pub struct ServiceManager {
     socket: Option<(UnixDatagram, SocketAddr)>,
     unsent: VecDeque<String>,
+    /// About descriptors, with those that go along.
+    storing: VecDeque<(String, Vec<OwnedFd>)>,
     /// The status that was sent last.
     status: String,
     /// Whether the last message failed: that is logged once, not for each message.
@@ -97,6 +117,38 @@ impl ServiceManager {
         *self = Self::default();
     }
 
+    /// Has it keep a listener's sockets for the next process. What is not of TCP is left out: a socket file goes with its
+    /// process.
+    pub(crate) fn store_listener(&mut self, listener: &str, sockets: Vec<OwnedFd>) {
+        let Some(name) = stored_name(listener) else {
+            tracing::warn!(
+                listener,
+                "the name is too long for the service manager to keep its sockets"
+            );
+            return;
+        };
+        let is_tcp = |socket: &OwnedFd| sockopt::socket_domain(socket) != Ok(AddressFamily::UNIX);
+        let mut sockets = sockets.into_iter().filter(is_tcp).peekable();
+        while sockets.peek().is_some() {
+            let some = sockets.by_ref().take(DESCRIPTORS_MAX).collect();
+            self.send_storing(format!("FDSTORE=1\nFDNAME={name}"), some);
+        }
+    }
+
+    /// Has it close what it keeps of a listener.
+    pub(crate) fn forget_listener(&mut self, listener: &str) {
+        if let Some(name) = stored_name(listener) {
+            self.send_storing(format!("FDSTOREREMOVE=1\nFDNAME={name}"), Vec::new());
+        }
+    }
+
+    fn send_storing(&mut self, message: String, descriptors: Vec<OwnedFd>) {
+        if self.socket.is_some() && self.storing.len() < STORING_MAX {
+            self.storing.push_back((message, descriptors));
+            self.flush();
+        }
+    }
+
     /// What `systemctl status` shows, if it is another text than before.
     pub(crate) fn status(&mut self, status: &str) {
         if self.status != status {
@@ -141,6 +193,22 @@ impl ServiceManager {
     /// Sends what has waited. Called now and then.
     pub(crate) fn flush(&mut self) {
         let Some((socket, address)) = &self.socket else { return self.unsent.clear() };
+        while let Some((message, descriptors)) = self.storing.pop_front() {
+            match send_with(socket, address, &message, &descriptors) {
+                Err(Errno::AGAIN) => {
+                    self.storing.push_front((message, descriptors));
+                    // Others keep their order behind it.
+                    return;
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut self.has_failed, true) {
+                        let message = message.escape_default();
+                        tracing::warn!("NOTIFY_SOCKET: {error}; not sent: {message}");
+                    }
+                }
+                Ok(()) => self.has_failed = false,
+            }
+        }
         while let Some(message) = self.unsent.pop_front() {
             match socket.send_to_addr(message.as_bytes(), address) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -170,6 +238,27 @@ impl ServiceManager {
         self.unsent.push_back(message);
         self.flush();
     }
+}
+
+fn send_with(
+    socket: &UnixDatagram,
+    address: &SocketAddr,
+    message: &str,
+    descriptors: &[OwnedFd],
+) -> rustix::io::Result<()> {
+    let address = match (address.as_pathname(), address.as_abstract_name()) {
+        (Some(path), _) => SocketAddrUnix::new(path)?,
+        (None, Some(name)) => SocketAddrUnix::new_abstract_name(name)?,
+        (None, None) => return Err(Errno::INVAL),
+    };
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut with = SendAncillaryBuffer::new(&mut space);
+    let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+    if !descriptors.is_empty() && !with.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(Errno::INVAL);
+    }
+    let text = [io::IoSlice::new(message.as_bytes())];
+    rustix::net::sendmsg_addr(socket, &address, &text, &mut with, SendFlags::NOSIGNAL).map(drop)
 }
 
 /// `/run/x` is a path, `@x` a name in the abstract namespace.
@@ -231,6 +320,28 @@ mod tests {
         manager.stopping(Duration::from_millis(3), "d");
         assert_eq!(received(&receiver), ["MAINPID=4711"]);
         assert!(!manager.is_watchdog_due(u64::MAX));
+    }
+
+    #[test]
+    fn sockets_are_kept_by_their_listener_s_name_and_those_of_files_are_not() {
+        let (mut manager, receiver) = manager("store", &[]);
+        let tcp = |count: usize| {
+            let bind = |_| std::net::TcpListener::bind("127.0.0.1:0").unwrap().into();
+            (0..count).map(bind).collect::<Vec<OwnedFd>>()
+        };
+        manager.store_listener("a b", tcp(2));
+        manager.store_listener("many", tcp(254));
+        let (unix, _other) = UnixDatagram::pair().unwrap();
+        manager.store_listener("file", vec![unix.into()]);
+        manager.forget_listener("a b");
+        manager.store_listener(&"x".repeat(300), tcp(1));
+        let expected = [
+            "FDSTORE=1\nFDNAME=strait.listener.a%20b",
+            "FDSTORE=1\nFDNAME=strait.listener.many",
+            "FDSTORE=1\nFDNAME=strait.listener.many",
+            "FDSTOREREMOVE=1\nFDNAME=strait.listener.a%20b",
+        ];
+        assert_eq!(received(&receiver), expected);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The binary implements [`Workers`] with the workers' mailboxes; tests implement it with a list.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use config::checks::CheckTask;
@@ -22,8 +23,8 @@ pub trait Workers: Send + 'static {
     type Asker: fmt::Debug + Send + 'static;
     /// Listening sockets that are bound and not handed out.
     type Sockets: Send;
-    /// Handles on the listening sockets, for the process that takes this one's place.
-    type Handles: Send;
+    /// Handles on the listening sockets by listener, for the process that takes this one's place.
+    type Handles: IntoIterator<Item = (Arc<str>, Vec<OwnedFd>)> + Send;
     /// Moves connections from worker to worker.
     type Mover: Mover;
 

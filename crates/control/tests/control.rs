@@ -89,7 +89,7 @@ impl Workers for Notebook {
     type Filter = ();
     type Asker = u32;
     type Sockets = ();
-    type Handles = u32;
+    type Handles = Vec<(Arc<str>, Vec<std::os::fd::OwnedFd>)>;
     type Mover = Mover;
 
     fn count(&self) -> u32 {
@@ -122,8 +122,8 @@ impl Workers for Notebook {
         Some(Mover { notes, holds })
     }
 
-    fn handles(&self) -> std::io::Result<u32> {
-        Ok(7)
+    fn handles(&self) -> std::io::Result<Self::Handles> {
+        Ok(vec![("edge".into(), Vec::new())])
     }
 
     fn publish(&mut self, snapshot: &Arc<Snapshot<()>>, (): ()) {
@@ -235,6 +235,7 @@ impl Running {
             handover,
             is_taking_over,
             is_init: false,
+            listeners_gone: Vec::new(),
             version: "0.0.0",
         });
         let thread = std::thread::spawn(move || control.run());
@@ -302,7 +303,7 @@ fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over(
     running.report(1, ReportBody::Started);
     until("ready", || running.ask("GET", "/ready").contains("ready"));
     let begun = begin().unwrap();
-    assert!(begun.handles == 7 && begun.admin.is_some() && begun.metrics.is_none());
+    assert!(begun.handles.len() == 1 && begun.admin.is_some() && begun.metrics.is_none());
     assert_eq!(begin().unwrap_err(), "this process is in a handover already");
     running.steps.blocking_send(HandoverStep::RolledBack).unwrap();
     let again = begin().unwrap();

@@ -2,7 +2,8 @@
 //!
 //! A listener takes the socket that listens on its address, and so does the admin interface. The process
 //! keeps each for its life, so that a listener that changes takes it again. A socket that the
-//! configuration has no use for is an error at the start: its connections would wait for ever.
+//! configuration has no use for is an error at the start: its connections would wait for ever. Those that a former process
+//! left with the service manager (`handover.fd_store`) go by the names of its listeners, as in a handover.
 
 use std::ffi::OsString;
 
@@ -19,7 +20,7 @@ const SOCKETS_MAX: u32 = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Activation {
     sockets: Vec<Handed>,
-    /// Those of the process whose place this one takes, by listener and address.
+    /// Those of the process before this one, by listener and address: handed over, or left with the service manager.
     taken: Vec<(String, Vec<Inherited>)>,
 }
 
@@ -49,16 +50,22 @@ impl Activation {
         let names = text("LISTEN_FDNAMES").unwrap_or_default();
         let mut names = names.split(':').filter(|name| !name.is_empty());
         let (mut sockets, mut refused) = (Vec::new(), Vec::new());
+        let mut stored: Vec<(String, Vec<Inherited>)> = Vec::new();
         for (number, taken) in inherited::take(count) {
-            let name = names.next().map(|name| format!(" ({name})")).unwrap_or_default();
+            let name = names.next();
+            let listener = name.and_then(control::stored_listener);
+            let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
             let label = format!("descriptor {number}{name}");
-            match taken {
-                Ok(socket) => sockets.push(Handed { label, socket }),
-                Err(error) => refused.push(format!("{label}: {error}; {}", hint(&error))),
+            match (taken, listener) {
+                (Ok(socket), Some(listener)) => stored.push((listener, vec![socket])),
+                (Ok(socket), None) => sockets.push(Handed { label, socket }),
+                (Err(error), _) => refused.push(format!("{label}: {error}; {}", hint(&error))),
             }
         }
         if refused.is_empty() {
-            Ok(Self { sockets, taken: Vec::new() })
+            let mut this = Self { sockets, taken: Vec::new() };
+            this.take_over(stored);
+            Ok(this)
         } else {
             Err(start(&refused))
         }
@@ -106,9 +113,10 @@ impl Activation {
         found.map(|(_, sockets)| &**sockets)
     }
 
-    /// Closes its handles on sockets of a former process.
-    pub(crate) fn let_go(&mut self) {
-        self.taken.clear();
+    /// Closes its handles on sockets of a former process, which listeners have taken, and says of which listeners there were
+    /// any: of one that is gone, connections would wait for ever.
+    pub(crate) fn let_go(&mut self) -> Vec<String> {
+        self.taken.drain(..).map(|(name, _)| name).collect()
     }
 
     /// The socket that listens on `address`.

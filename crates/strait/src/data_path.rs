@@ -227,6 +227,12 @@ impl DataPath {
         &self.activation
     }
 
+    /// Closes its handles on sockets of a former process, once listeners have theirs, and says of which listeners there were
+    /// any.
+    pub(crate) fn let_go(&mut self) -> Vec<String> {
+        self.activation.let_go()
+    }
+
     /// How the workers are reached from another thread.
     pub(crate) fn contacts(&self) -> Contacts {
         let contact = |it: &Contact| (it.postbox.clone(), it.waker.clone());
@@ -351,7 +357,6 @@ impl Workers for DataPath {
         self.former.leave();
         // The queues end with the workers' own handles.
         self.held.iter_mut().for_each(|held| held.handles.clear());
-        self.activation.let_go();
         self.tell_all(|| Message::Drain);
     }
 

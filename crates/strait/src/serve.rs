@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
+use config::file::FdStore;
 use config::file_mode::FileMode;
 use config::snapshot::{Address, HandoverOptions, ListenerId};
 use control::{
@@ -113,11 +114,16 @@ pub(crate) fn serve(
         config.sessions().early.expect();
     }
     activation.take_over(std::mem::take(&mut taken.listeners));
+    let is_stored = snapshot.startup.handover.fd_store != FdStore::Off;
+    let keeps_handles = handover_path.is_some() || is_stored;
     let (mut data_path, crew) =
-        DataPath::new(count, core_dumps, activation, handover_path.is_some()).map_err(start)?;
+        DataPath::new(count, core_dumps, activation, keeps_handles).map_err(start)?;
     let bound = data_path
         .bind(&snapshot)
         .map_err(|failures| Failure::Config(Refused::Unbindable(failures)))?;
+    let is_gone = |name: &String| !snapshot.listeners.iter().any(|it| *it.name == **name);
+    let mut listeners_gone = data_path.let_go();
+    listeners_gone.retain(|name| !is_stored || is_gone(name));
     let mut first = config.keep(candidate);
     let startup = &snapshot.startup;
     let mode = startup.admin_mode;
@@ -199,6 +205,7 @@ pub(crate) fn serve(
         handover,
         is_taking_over,
         is_init,
+        listeners_gone,
         version: VERSION,
     });
     came(&addresses)?;

@@ -29,6 +29,20 @@ pub struct Handover {
     /// Ids of users, beside the one of this process and root, whose processes may take over.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<u32>,
+    /// What systemd keeps for the next process, also where this one crashes or is restarted. Its unit needs
+    /// `FileDescriptorStoreMax`.
+    pub fd_store: FdStore,
+}
+
+/// What a service manager keeps for the next process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FdStore {
+    /// Nothing.
+    #[default]
+    Off,
+    /// The listening TCP sockets: clients that connect meanwhile wait, and are refused only when the service is stopped.
+    Listeners,
 }
 
 impl Default for Handover {
@@ -38,6 +52,7 @@ impl Default for Handover {
             timeout: Timeout(defaults::HANDOVER_TIMEOUT),
             probation: defaults::HANDOVER_PROBATION,
             users: Vec::new(),
+            fd_store: FdStore::Off,
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::matching::asking;
 use crate::sample::{Headers, Loader, loader};
 use config::explain::{Mismatch, Verdict};
+use config::file::FdStore;
 use config::matching::Searches;
 use config::schedule::Schedule;
 use config::snapshot::{
@@ -48,6 +49,7 @@ fn the_shop_becomes_what_its_file_says() {
                 timeout: Duration::from_secs(60),
                 probation: Duration::from_secs(30),
                 users: Arc::new([]),
+                fd_store: FdStore::Off,
             },
             state: None,
         }

@@ -373,7 +373,7 @@ resolvers: { servers: [10.0.0.2], timeout: 1s, initial_fetch_timeout: 5s }
 state: /var/lib/strait
 rebalance: off
 locality: eu/a
-handover: { socket: /run/strait/handover/strait.sock, timeout: 20s, probation: 0s, users: [33] }
+handover: { socket: /run/strait/handover/strait.sock, timeout: 20s, probation: 0s, users: [33], fd_store: listeners }
 limits:
   connections_max: 5000
   handshakes_max: 64

@@ -134,6 +134,8 @@ impl<W: Workers> Running<W> {
             }
             HandoverStep::News(news) => self.on_handover_news(news),
             HandoverStep::Update { totals, is_return } => self.add_totals(&totals, is_return),
+            // The service manager hears this process from here on.
+            HandoverStep::FormerEnded => self.store_listeners(),
             HandoverStep::Stop(reason) => {
                 self.workers.stop();
                 self.outcome = Some(Outcome::Failed(reason));

@@ -27,6 +27,9 @@ impl<W: Workers> Running<W> {
                     tracing::info!(workers = self.started, "ready");
                     self.is_reloading = false;
                     self.service_manager.ready(&self.status());
+                    if self.handing != Handing::Taking {
+                        self.store_listeners();
+                    }
                 }
             }
             ReportBody::Stopped => {

@@ -14,6 +14,7 @@ use super::deliveries::Deliveries;
 use super::handover::{AdminHandles, Handing};
 use super::kept::Kept;
 use super::moves::Moves;
+use super::stored::Stored;
 use super::taking_up::warn;
 use super::versions::Versions;
 use super::{InEffect, Parts, Running, Sources, State};
@@ -102,6 +103,7 @@ impl<W: Workers> Running<W> {
             started: 0,
             stopped: BTreeSet::new(),
             is_init: parts.is_init,
+            stored: Stored::new(parts.listeners_gone),
             outcome: None,
             config: InEffect {
                 builder,

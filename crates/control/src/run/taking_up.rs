@@ -174,6 +174,7 @@ impl<W: Workers> Running<W> {
             self.health.gauge(&snapshot, &mut self.collector);
         }
         let former = std::mem::replace(&mut self.config.snapshot, snapshot);
+        self.follow_listeners(&former);
         self.config.builder.free(former);
         self.config.loaded_at = loaded_at;
     }

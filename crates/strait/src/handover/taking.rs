@@ -422,6 +422,7 @@ impl Taking {
             self.hear();
         }
         contacts.former().keep(None);
+        let _ = control.blocking_send(HandoverStep::FormerEnded);
         tracing::info!(pid = self.line.peer.pid, "the former process has ended");
     }
 }

@@ -33,6 +33,7 @@ mod rustls_client;
 mod service_manager;
 mod stalls;
 mod state;
+mod stored;
 mod tls;
 mod tls_client;
 mod top;

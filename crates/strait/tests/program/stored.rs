@@ -1,0 +1,239 @@
+//! Listening sockets that a service manager keeps, by a manager of the test's own.
+
+use std::collections::BTreeMap;
+use std::io::{IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use rustix::process::{Signal, kill_process};
+
+use crate::handover::{Successors, process, upgraded, with_handover};
+use crate::kit::{Client, Scratch, Service, Strait, claim_port, forward_to, get, text, until};
+
+/// Gives the program the descriptors that come with their names over standard input, from 3 on.
+const WITH_DESCRIPTORS: &str = "
+import os, socket, sys
+names, came, _, _ = socket.recv_fds(socket.socket(fileno=os.dup(0)), 65536, 64)
+high = [os.dup2(fd, 200 + place, inheritable=False) for place, fd in enumerate(came)]
+os.closerange(3, 200)
+for place, fd in enumerate(high):
+    os.dup2(fd, 3 + place)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=str(len(high)), LISTEN_FDNAMES=names.decode())
+os.execv(sys.argv[1], sys.argv[1:])
+";
+
+/// A service manager with a store of descriptors.
+struct Manager {
+    path: String,
+    store: Arc<Mutex<BTreeMap<String, Vec<OwnedFd>>>>,
+    _scratch: Scratch,
+}
+
+impl Manager {
+    fn new() -> Self {
+        let scratch = Scratch::new();
+        let path = scratch.path("notify").to_str().unwrap().to_owned();
+        let socket = UnixDatagram::bind(&path).unwrap();
+        let store = Arc::<Mutex<BTreeMap<_, _>>>::default();
+        let into = Arc::clone(&store);
+        thread::spawn(move || keep(&socket, &into));
+        Self { path, store, _scratch: scratch }
+    }
+
+    /// The names of what it keeps, and how many descriptors each has.
+    fn kept(&self) -> Vec<(String, usize)> {
+        let store = self.store.lock().unwrap();
+        store.iter().map(|(name, sockets)| (name.clone(), sockets.len())).collect()
+    }
+
+    fn wait_for(&self, kept: &[(&str, usize)]) {
+        until("what is kept", || {
+            let now = self.kept();
+            let is_so = now.iter().map(|(name, count)| (&**name, *count)).eq(kept.iter().copied());
+            is_so.then_some(())
+        });
+    }
+
+    /// Starts the program as after a crash, with what is kept.
+    fn start(&self, config: &str) -> Option<Started> {
+        let store = self.store.lock().unwrap();
+        let all = store.iter().flat_map(|(name, sockets)| sockets.iter().map(move |it| (name, it)));
+        let (names, sockets): (Vec<_>, Vec<_>) =
+            all.map(|(name, socket)| (&**name, socket.as_fd())).unzip();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let child = Command::new("python3")
+            .args(["-c", WITH_DESCRIPTORS, env!("CARGO_BIN_EXE_strait"), "run", "-c", config])
+            .env("NOTIFY_SOCKET", &self.path)
+            .stdin(OwnedFd::from(theirs))
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
+        let mut with = SendAncillaryBuffer::new(&mut space);
+        assert!(with.push(SendAncillaryMessage::ScmRights(&sockets)));
+        let (names, flags) = (names.join(":"), SendFlags::empty());
+        rustix::net::sendmsg(&ours, &[IoSlice::new(names.as_bytes())], &mut with, flags).unwrap();
+        child.ok().map(Started)
+    }
+}
+
+fn keep(socket: &UnixDatagram, store: &Mutex<BTreeMap<String, Vec<OwnedFd>>>) {
+    let mut text = [0; 4096];
+    loop {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
+        let mut with = RecvAncillaryBuffer::new(&mut space);
+        let mut into = [IoSliceMut::new(&mut text)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let Ok(received) = rustix::net::recvmsg(socket, &mut into, &mut with, flags) else {
+            return;
+        };
+        let mut descriptors = Vec::new();
+        for message in with.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                descriptors.extend(rights);
+            }
+        }
+        let message = self::text(&text[..received.bytes]);
+        let name = message.lines().find_map(|line| line.strip_prefix("FDNAME="));
+        let Some(name) = name.map(str::to_owned) else { continue };
+        let mut store = store.lock().unwrap();
+        if message.starts_with("FDSTORE=1\n") {
+            let kept: &mut Vec<OwnedFd> = store.entry(name).or_default();
+            let cookie = |socket: &OwnedFd| rustix::net::sockopt::socket_cookie(socket).unwrap();
+            // As systemd does: what it has already is not kept twice.
+            descriptors.retain(|it| !kept.iter().any(|known| cookie(known) == cookie(it)));
+            kept.extend(descriptors);
+        } else if message.starts_with("FDSTOREREMOVE=1\n") {
+            store.remove(&name);
+        }
+    }
+}
+
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn run(manager: &Manager, scratch: &Scratch, config: &str) -> Strait {
+    let config = with_handover(scratch, config, "probation: 0s, fd_store: listeners");
+    let variables = [("NOTIFY_SOCKET", &*manager.path)];
+    Strait::run_by(r#"exec "$0" "$@""#, Stdio::null(), &variables, &config)
+}
+
+/// With a second listener, which has this port.
+fn with_second(config: &str, port: u16) -> String {
+    let second = format!("  - {{ name: second, address: '127.0.0.1:{port}', routes: all }}\n");
+    config.replace("routes:\n", &format!("{second}routes:\n"))
+}
+
+#[test]
+fn clients_that_come_between_two_processes_are_served_by_the_second() {
+    let (service, manager, scratch) = (Service::start("one"), Manager::new(), Scratch::new());
+    let (port, gone) = (claim_port(), claim_port());
+    let config = with_second(&forward_to(service.address), port);
+    let config = config.replace(
+        "routes:\n",
+        &format!("  - {{ name: gone, address: '127.0.0.1:{gone}', routes: all }}\nroutes:\n"),
+    );
+    let mut strait = run(&manager, &scratch, &config);
+    manager.wait_for(&[
+        ("strait.listener.edge", 2),
+        ("strait.listener.gone", 2),
+        ("strait.listener.second", 2),
+    ]);
+    kill_process(process(strait.pid()), Signal::KILL).unwrap();
+    strait.wait_for_end();
+    // No process has the sockets, and each has clients that wait.
+    let second = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut waiting: Vec<_> =
+        (0..8).flat_map(|_| [strait.listener, second]).map(Client::connect).collect();
+    for client in &mut waiting {
+        client.send("GET / HTTP/1.1\r\nhost: test\r\n\r\n");
+    }
+    let mut lost = TcpStream::connect(("127.0.0.1", gone)).unwrap();
+    let config = std::fs::read_to_string(strait.path("strait.yaml")).unwrap();
+    // More workers than sockets, and one listener less.
+    let config = config.replace("workers: 2", "workers: 3");
+    let config: String = config
+        .lines()
+        .filter(|it| !it.contains("name: gone"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    strait.write("strait.yaml", &config);
+    let Some(_started) = manager.start(strait.path("strait.yaml").to_str().unwrap()) else {
+        println!("skipped: python3 is missing");
+        return;
+    };
+    for client in &mut waiting {
+        assert_eq!(client.receive().status, 200);
+    }
+    assert_eq!(get(strait.listener, "/").status, 200);
+    manager.wait_for(&[("strait.listener.edge", 2), ("strait.listener.second", 2)]);
+    lost.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let _ = lost.write_all(b"x");
+    assert!(!matches!(lost.read(&mut [0; 1]), Ok(1..)), "nothing listens there any more");
+    until("the end of its queue", || TcpStream::connect(("127.0.0.1", gone)).err().map(drop));
+}
+
+#[test]
+fn what_is_kept_follows_reloads_and_handovers() {
+    let (service, manager, scratch) = (Service::start("one"), Manager::new(), Scratch::new());
+    let (port, other) = (claim_port(), claim_port());
+    let plain = forward_to(service.address);
+    let config =
+        |config: &str| with_handover(&scratch, config, "probation: 0s, fd_store: listeners");
+    let mut strait = run(&manager, &scratch, &plain);
+    let edge = ("strait.listener.edge", 2);
+    manager.wait_for(&[edge]);
+    strait.rewrite(&config(&with_second(&plain, port)));
+    manager.wait_for(&[edge, ("strait.listener.second", 2)]);
+    // Another address is another socket.
+    strait.rewrite(&config(&with_second(&plain, other)));
+    until("the other address", || TcpStream::connect(("127.0.0.1", other)).ok());
+    manager.wait_for(&[edge, ("strait.listener.second", 2)]);
+    until("the end of the former", || TcpListener::bind(("127.0.0.1", port)).ok());
+    // The process that takes over has no such listener.
+    let file = std::fs::read_to_string(strait.path("strait.yaml")).unwrap();
+    let mut successors = Successors::default();
+    let without = file.lines().filter(|line| !line.contains("name: second"));
+    strait.write("next.yaml", &without.map(|line| format!("{line}\n")).collect::<String>());
+    let next = strait.path("next.yaml");
+    let output = crate::kit::strait(&["upgrade", "-c", next.to_str().unwrap()]);
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let pid = out.lines().find_map(|line| line.strip_prefix("process ")?.split(' ').next());
+    successors.0.push(pid.unwrap().parse().unwrap());
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+    manager.wait_for(&[edge]);
+    until("the end of its queue", || TcpStream::connect(("127.0.0.1", other)).err().map(drop));
+    assert_eq!(get(strait.listener, "/").status, 200);
+}
+
+#[test]
+fn a_listener_that_a_reload_takes_away_after_a_handover_is_closed() {
+    let (service, scratch) = (Service::start("one"), Scratch::new());
+    let port = claim_port();
+    let plain = forward_to(service.address);
+    let config = |config: &str| with_handover(&scratch, config, "probation: 0s");
+    let mut strait = Strait::run(&config(&with_second(&plain, port)));
+    let mut successors = Successors::default();
+    upgraded(&strait, &mut successors);
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+    assert_eq!(get(SocketAddr::from(([127, 0, 0, 1], port)), "/").status, 200);
+    strait.rewrite(&config(&plain));
+    strait.wait_for_version(2);
+    until("the end of its queue", || TcpStream::connect(("127.0.0.1", port)).err().map(drop));
+}
