@@ -6,6 +6,7 @@ use std::path::Path;
 
 use ::tls::Version;
 
+use crate::handover::{Successors, upgrade, upgraded, with_handover};
 use crate::kit::{KEY_LOG, Scratch, Service, Strait, get, read, strait, text, until};
 use crate::tls_client::{self, TlsClient};
 
@@ -87,7 +88,7 @@ fn no_key_is_in_a_log_or_on_a_page() {
     let service = Service::start("one");
     let scratch = certificates();
     let log = scratch.path("access.log");
-    let config = config(&service, &log);
+    let config = with_handover(&scratch, &config(&service, &log), "probation: 1m");
     let file =
         scratch.write("strait.yaml", &format!("admin: {{ address: 127.0.0.1:0 }}\n{config}"));
     let printed = text(&strait(&["check", "-c", &file, "--print"]).stdout);
@@ -108,12 +109,47 @@ fn no_key_is_in_a_log_or_on_a_page() {
     let error = strait.wait_for_error();
     assert!(error.contains("the key does not fit"), "{error}");
     strait.write("site.key", &key);
-    until("a line for each request", || (read(&log).lines().count() >= 2).then_some(()));
+    // Keys go from one process to the other, and back.
+    let mut successors = Successors::default();
+    let contexts = [Version::Tls12, Version::Tls13].map(tls_client::context);
+    let mut kept = contexts.each_ref().map(|it| TlsClient::connect(strait.listener, it));
+    let mut shown = vec![printed, error];
+    let of_processes = |pids: &[u32]| {
+        let files = pids.iter().flat_map(|pid| ["environ", "cmdline"].map(|file| (*pid, file)));
+        let files = files.map(|(pid, file)| format!("/proc/{pid}/{file}"));
+        files.map(|path| text(&std::fs::read(path).unwrap())).collect::<Vec<_>>()
+    };
+    shown.push(upgraded(&strait, &mut successors));
+    let of_both = of_processes(&[strait.pid(), successors.0[0]]);
+    assert!(of_both.iter().all(|shown| !shown.is_empty()));
+    shown.extend(of_both);
+    for client in &mut kept {
+        assert!(client.get("/").starts_with("HTTP/1.1 200 OK\r\n"));
+    }
+    shown.push(get(strait.admin, "/handover").text());
+    let back = upgrade(&strait, &["--back"]);
+    assert!(back.status.success(), "{}", text(&back.stderr));
+    shown.push(text(&back.stdout));
+    for client in &mut kept {
+        assert!(client.get("/").starts_with("HTTP/1.1 200 OK\r\n"));
+    }
+    let folder = std::fs::read_dir(strait.path("handover")).unwrap();
+    let names: Vec<_> = folder.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(names, ["strait.sock"], "and nothing is written beside it");
+    until("a line for each request", || (read(&log).lines().count() >= 6).then_some(()));
 
-    let mut shown = vec![printed, strait.all_logged(), read(&log), error];
-    for page in
-        ["/", "/metrics", "/stats", "/slow", "/connections", "/config", "/clusters", "/listeners"]
-    {
+    shown.extend([strait.all_logged(), read(&log)]);
+    for page in [
+        "/",
+        "/metrics",
+        "/stats",
+        "/slow",
+        "/connections",
+        "/config",
+        "/clusters",
+        "/listeners",
+        "/handover",
+    ] {
         shown.push(get(strait.admin, page).text());
     }
     let shown = shown.concat();
