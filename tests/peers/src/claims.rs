@@ -27,7 +27,7 @@ pub(crate) fn all() -> Vec<&'static Claim> {
 
 /// Those that take minutes, or libraries from elsewhere: they are tried by name alone.
 pub(crate) fn if_asked() -> Vec<&'static Claim> {
-    [package::ASKED, sofarpc::ASKED].into_iter().flatten().collect()
+    [operations::ASKED, package::ASKED, sofarpc::ASKED].into_iter().flatten().collect()
 }
 
 /// Those that want the machine for themselves, as they look at how much is served and how fast.

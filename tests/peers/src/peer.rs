@@ -68,6 +68,8 @@ pub(crate) enum Peer {
     Slowhttptest,
     /// Looks for weaknesses of TLS.
     Sslyze,
+    /// Sends signals at system calls.
+    Strace,
     /// Judges units of systemd.
     SystemdAnalyze,
     /// Hands sockets over as systemd does.
@@ -96,7 +98,7 @@ enum Source {
 impl Peer {
     /// In the order in which they are installed. What only claims need that are tried by name is not
     /// among them.
-    const ALL: [Self; 36] = [
+    const ALL: [Self; 37] = [
         Self::CargoDeb,
         Self::Certutil,
         Self::Chromium,
@@ -119,6 +121,7 @@ impl Peer {
         Self::Promtool,
         Self::Python,
         Self::Slowhttptest,
+        Self::Strace,
         Self::SystemdAnalyze,
         Self::SystemdSocketActivate,
         Self::Testssl,
@@ -167,6 +170,7 @@ impl Peer {
             Self::Python => "python3",
             Self::Slowhttptest => "slowhttptest",
             Self::Sslyze => "sslyze",
+            Self::Strace => "strace",
             Self::SystemdAnalyze => "systemd-analyze",
             Self::SystemdSocketActivate => "systemd-socket-activate",
             Self::Testssl => "testssl",
@@ -233,6 +237,7 @@ impl Peer {
             Self::Promtool => Source::Debian("prometheus"),
             Self::Python => Source::Debian("python3-venv"),
             Self::Slowhttptest => Source::Debian("slowhttptest"),
+            Self::Strace => Source::Debian("strace"),
             Self::SystemdAnalyze | Self::SystemdSocketActivate => Source::Debian("systemd"),
             Self::Testssl => Source::Debian("testssl.sh"),
             Self::Hypercorn | Self::Sslyze | Self::WebSocketSuite => Source::PythonEnvironment,

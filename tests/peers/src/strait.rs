@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -188,6 +189,11 @@ clusters:
     /// Asks it to drain and end, without waiting.
     pub(crate) fn terminate(&self) -> Result<()> {
         self.process.signal(Signal::TERM)
+    }
+
+    /// Waits for its end, whatever that is.
+    pub(crate) fn wait_for_end(&mut self, patience: Duration) -> Result<ExitStatus> {
+        self.process.wait(patience)
     }
 
     /// Waits for its end, which must be clean.

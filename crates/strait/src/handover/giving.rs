@@ -76,8 +76,22 @@ impl UpgradeClient {
     fn finish(self, is_done: bool, text: String) {
         // Who asked may be gone.
         let _ = self.line.send_message(&Message::Outcome { is_done, text });
-        reap(self.child);
+        end(self.child);
     }
+}
+
+/// Waits for the end of a process that did not become the next one: it has a moment to say why, and is killed then, since
+/// one that stands still would do so for ever.
+fn end(child: Option<Child>) {
+    let Some(mut child) = child else { return };
+    spawn("reap", move || {
+        let process = ProcessHandle::open(child.id());
+        if !process.and_then(|process| process.wait(KILL_TIMEOUT)).unwrap_or(true) {
+            // It was started by this process, which therefore may end it.
+            let _ = child.kill();
+        }
+        drop(child.wait());
+    });
 }
 
 /// Waits for the end of a process that is not the next one, which may take a while: one that ended and is not waited for

@@ -1,5 +1,7 @@
 //! What operators of Strait do.
 
+mod a_hundred_handovers_lose_nothing;
+mod a_kill_at_any_message_loses_nothing;
 mod a_wrong_file_changes_nothing;
 mod addresses_in_dnsmasq_move_under_load;
 mod handovers_under_load_lose_nothing;
@@ -25,10 +27,14 @@ pub(super) const CLAIMS: &[Claim] = &[
     addresses_in_dnsmasq_move_under_load::CLAIM,
     services_in_unbound_move_under_load::CLAIM,
     handovers_under_load_lose_nothing::CLAIM,
+    a_kill_at_any_message_loses_nothing::CLAIM,
     termination_under_load_loses_nothing::CLAIM,
     http2_drains_and_loses_nothing::CLAIM,
     requests_in_flight_outlive_the_listener::CLAIM,
 ];
+
+/// Takes minutes.
+pub(super) const ASKED: &[Claim] = &[a_hundred_handovers_lose_nothing::CLAIM];
 
 /// Asks `strait` for `url` with h2load, ends it by SIGTERM meanwhile, and finds that what was accepted
 /// was answered. `version` is h2load's option for the version of HTTP.

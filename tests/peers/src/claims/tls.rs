@@ -97,7 +97,7 @@ pub(super) const CLAIMS: &[Claim] = &[
 const NAME: &str = "shop.example";
 
 /// Of a listener: ends TLS with the certificate of [`secured`].
-const SITE: &str = "tls: { certificates: [{ chain: site.pem, key: site.key }] }";
+pub(super) const SITE: &str = "tls: { certificates: [{ chain: site.pem, key: site.key }] }";
 
 /// The same for clients with a certificate from the CA `clients` alone.
 const MEMBERS: &str = "tls:
@@ -130,7 +130,7 @@ fn secured_with_both_keys(lab: &Lab, upstream: SocketAddr) -> Result<Strait> {
 }
 
 /// Makes the files that [`SITE`] names, and their authority.
-fn issue_site(lab: &Lab) -> Result<Authority> {
+pub(super) fn issue_site(lab: &Lab) -> Result<Authority> {
     let authority = Authority::new(lab, "ca")?;
     authority.issue(lab, "site", NAME)?;
     Ok(authority)
