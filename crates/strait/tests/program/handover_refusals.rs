@@ -45,7 +45,7 @@ fn send(socket: &OwnedFd, bytes: &[u8], descriptors: usize) {
 fn wait_for_end(socket: &OwnedFd) {
     let mut buffer = [0; 1024];
     loop {
-        let mut space = [MaybeUninit::uninit(); 0];
+        let mut space: [MaybeUninit<u8>; 0] = [];
         let mut with = RecvAncillaryBuffer::new(&mut space);
         let mut into = [IoSliceMut::new(&mut buffer)];
         let received = rustix::net::recvmsg(socket, &mut into, &mut with, RecvFlags::empty());
