@@ -57,8 +57,8 @@ use self::deliveries::Deliveries;
 use self::handover::{AdminHandles, Handing};
 use self::kept::Kept;
 use self::moves::{Ended, Moves};
-use self::versions::Versions;
 use self::stored::Stored;
+use self::versions::Versions;
 
 /// Questions of filters that are being answered. More wait where they are: reports are not read
 /// until there is room.
