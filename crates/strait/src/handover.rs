@@ -4,6 +4,7 @@
 //! asks for with `POST /release`. [`giving`] and [`taking`] carry out what the crate `handover` decides.
 
 mod asking;
+mod attempt;
 pub(crate) mod giving;
 pub(crate) mod giving_back;
 mod groups;

@@ -2,14 +2,17 @@
 //! others have come since.
 
 use ::handover::{Giver, GiverAction, Message};
-use control::HandoverStep;
+use control::{HandoverStep, Summary};
 use tokio::sync::mpsc::Sender;
+use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
 use super::TOTALS;
-use super::giving::{UPDATE_INTERVAL, summary};
 use super::line::{Incoming, Line, now};
 use crate::data_path::{Contacts, DataPath};
+
+/// Between two reports of counters to the new process, while this one has connections left.
+pub(super) const UPDATE_INTERVAL: u64 = 100_000_000;
 
 /// What is left of a handover, to the end of one of both processes.
 pub(super) struct Leaving {
@@ -49,4 +52,11 @@ impl Leaving {
             }
         }
     }
+}
+
+/// What the process has counted, and knows: all, or without what others had counted. None if control has ended.
+pub(super) fn summary(control: &Sender<HandoverStep<DataPath>>, is_own: bool) -> Option<Summary> {
+    let (reply, summary) = oneshot::channel();
+    control.blocking_send(HandoverStep::Summarize { is_own, reply }).ok()?;
+    summary.blocking_recv().ok()
 }

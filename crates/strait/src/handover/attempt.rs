@@ -1,0 +1,556 @@
+//! One attempt of this process to give what it has to another: the giver's machine, carried out.
+//!
+//! `handover::Giver` says what is next; this sends it, asks control and the workers, and keeps sockets and bytes of what is on
+//! its way until the other process has acknowledged it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::Child;
+use std::time::Duration;
+
+use ::handover::{
+    Failure, GROUP_SOCKETS_MAX, GivenGroup, Giver, GiverAction, Left, Message, PeerLife, Phase,
+    SocketKey,
+};
+use control::{Begun, HandoverNews, HandoverResult, HandoverStep, Summary};
+use io::Socket;
+use io::packets::ProcessHandle;
+use tokio::sync::oneshot;
+use worker::{Given, Message as Mail, Origin, Wanted};
+use zeroize::Zeroizing;
+
+use super::asking::{Asked, Silent, put_back};
+use super::giving::{End, Giving, KILL_TIMEOUT, UpgradeClient, reap};
+use super::giving_back::NotReturned;
+use super::groups::GivenAway;
+use super::leaving::{Leaving, UPDATE_INTERVAL, summary};
+use super::line::{Incoming, Line, now};
+use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, parts};
+use crate::data_path::DataPath;
+
+/// Why connections stay that too many others belong to.
+const TOO_LARGE: &str = "more connections belong together than move at once";
+
+/// Where to go on with asking workers for connections: all idle ones first, then the others.
+#[derive(Debug)]
+pub(super) struct Cursors {
+    next: Vec<Option<u32>>,
+    only_idle: bool,
+    /// Workers that do not answer, and are not asked again.
+    silent: BTreeSet<usize>,
+}
+
+impl Cursors {
+    fn new(workers: usize) -> Self {
+        Self { next: vec![Some(0); workers], only_idle: true, silent: BTreeSet::new() }
+    }
+
+    fn begin_again(&mut self, only_idle: bool) {
+        self.next.fill(Some(0));
+        self.only_idle = only_idle;
+        self.leave_out();
+    }
+
+    /// Has no worker asked again that does not answer.
+    fn leave_out(&mut self) {
+        for worker in &self.silent {
+            if let Some(next) = self.next.get_mut(*worker) {
+                *next = None;
+            }
+        }
+    }
+}
+
+/// One attempt.
+pub(super) struct Attempt<'g> {
+    giving: &'g Giving,
+    line: Line,
+    process: Option<ProcessHandle>,
+    asked: Option<UpgradeClient>,
+    /// The process at the other end, once it is the process, if this one started it.
+    child: Option<Child>,
+    /// Whether this process gives back what it got.
+    is_return: bool,
+    giver: Giver,
+    begun: Option<Begun<DataPath>>,
+    given: BTreeMap<u32, GivenAway>,
+    group_next: u32,
+    cursors: Cursors,
+    /// Connections that could not move in this round.
+    pending: u32,
+    /// Connections that do not move since too many others belong to them: those of this round, and of the last.
+    too_large: u32,
+    too_large_before: u32,
+    left: Vec<Left>,
+    /// Groups that the other process has.
+    moved: u64,
+    is_accepting: bool,
+    began: u64,
+    update_at: u64,
+}
+
+impl<'g> Attempt<'g> {
+    /// An attempt with the peer of `line`, which has said hello.
+    pub(super) fn new(
+        giving: &'g Giving,
+        line: Line,
+        asked: Option<UpgradeClient>,
+        is_return: bool,
+        giver: Giver,
+        began: u64,
+    ) -> Self {
+        Self {
+            giving,
+            // Before anything is said: the id cannot be another's then.
+            process: ProcessHandle::open(line.peer.pid).ok(),
+            line,
+            asked,
+            child: None,
+            is_return,
+            giver,
+            begun: None,
+            given: BTreeMap::new(),
+            group_next: 0,
+            cursors: Cursors::new(giving.contacts.count()),
+            pending: 0,
+            too_large: 0,
+            too_large_before: 0,
+            left: Vec::new(),
+            moved: 0,
+            is_accepting: true,
+            began,
+            update_at: 0,
+        }
+    }
+
+    pub(super) fn run(mut self) -> End {
+        loop {
+            while let Some(action) = self.giver.poll() {
+                if let Some(end) = self.perform(action) {
+                    return end;
+                }
+            }
+            if self.giver.is_leaving() {
+                let Self { line, giver, is_return, .. } = self;
+                return End::Over(Some(Box::new(Leaving { line, giver, is_return })));
+            }
+            self.turn_others_away();
+            let incoming = self.line.receive(self.giver.next_deadline());
+            let at = now();
+            match incoming {
+                Ok(Incoming::Frame(frame, count)) => {
+                    self.line.descriptors.clear();
+                    self.giver.on_frame(&frame, count, at);
+                }
+                Ok(Incoming::End) => self.giver.on_closed(),
+                Ok(Incoming::Nothing) => {}
+                Err(error) => self.giver.fail(Failure::Own(error.to_string())),
+            }
+            self.giver.on_time(at);
+            self.update(at);
+        }
+    }
+
+    /// Says that this process is busy with one that takes over; from COMMIT on, that one answers.
+    fn turn_others_away(&self) {
+        if self.giver.phase() >= Phase::Commit {
+            return;
+        }
+        if let Ok(Some(packets)) = self.giving.listener.accept(Duration::ZERO) {
+            let reason = format!("process {} is taking over already", self.line.peer.pid);
+            let frame = Message::GiveUp { reason }.encode();
+            // Who asked may be gone.
+            let _ = packets.send(&frame, &[], Duration::ZERO);
+        }
+    }
+
+    fn perform(&mut self, action: GiverAction) -> Option<End> {
+        match action {
+            GiverAction::Enter(phase) => self.enter(phase),
+            GiverAction::Send(frame) => self.send(&frame, &[]),
+            GiverAction::SendListening(frame, keys) => self.send_listening(&frame, &keys),
+            GiverAction::SendSockets { frame, group, first, count } => {
+                self.send_sockets(&frame, group, first, count);
+            }
+            GiverAction::Describe => self.describe(),
+            GiverAction::Compared(differences) => {
+                for it in differences {
+                    let kind = it.kind.as_str();
+                    let what = if it.is_missing { "is missing" } else { "differs" };
+                    self.tell(&format!("{kind} {} {what}: its connections stay", it.name));
+                }
+            }
+            GiverAction::Checked => return Some(self.on_checked()),
+            GiverAction::Listen => self.listen(),
+            GiverAction::StopAccepting => {
+                self.is_accepting = false;
+                self.giving.contacts.deliver_to_all(|| Mail::StopAccepting);
+            }
+            GiverAction::Collect { groups_max, is_probe } => self.collect(groups_max, is_probe),
+            GiverAction::TakeBack(refused) => {
+                Left::add(&mut self.left, &refused.reason, 1);
+                if let Some(given) = self.given.remove(&refused.group) {
+                    self.take_back(given);
+                }
+            }
+            GiverAction::Taken { groups } => self.moved += u64::from(groups),
+            GiverAction::Summarize => match self.whole_state() {
+                Some(states) => self.giver.commit(&states, now()),
+                None => self.giver.fail(Failure::Own("control does not answer".to_owned())),
+            },
+            GiverAction::Committed => self.on_committed(),
+            GiverAction::RollBack { failure, peer } => return Some(self.roll_back(&failure, peer)),
+            GiverAction::AcceptAgain => return Some(self.accept_again()),
+            GiverAction::BecomeTaker(reason) => return self.take_back_all(&reason),
+            GiverAction::Finish => self.step(HandoverStep::Finish),
+            GiverAction::EndFormer => {
+                self.giving.contacts.former().send(&Message::EndRest);
+            }
+            GiverAction::EndRest => self.step(HandoverStep::EndRest),
+        }
+        None
+    }
+
+    /// Takes everything back, as the other process asks in its probation. None if that does not come about: the probation goes
+    /// on.
+    fn take_back_all(&mut self, reason: &str) -> Option<End> {
+        let pid = self.line.peer.pid;
+        tracing::error!(pid, "the new process asks this one to take everything back: {reason}");
+        match self.giving.return_all(self.process.take()) {
+            Ok(generation) => {
+                reap(self.child.take());
+                Some(End::Returned(generation))
+            }
+            Err(NotReturned::Refused(reason)) => {
+                tracing::error!(pid, "it cannot be taken back, the probation goes on: {reason}");
+                None
+            }
+            Err(NotReturned::Ending) => Some(End::Over(None)),
+        }
+    }
+
+    fn enter(&self, phase: Phase) {
+        let ms = now().saturating_sub(self.began) / 1_000_000;
+        tracing::info!(%phase, ms, pid = self.line.peer.pid, "handover");
+        self.news(HandoverNews::Phase(phase.as_str(), ms));
+        self.tell(&format!("{phase} after {ms} ms"));
+    }
+
+    fn tell(&self, text: &str) {
+        if let Some(asked) = &self.asked {
+            // Who asked may be gone; the handover goes on.
+            let _ = asked.line.send_message(&Message::Progress { text: text.to_owned() });
+        }
+    }
+
+    fn send(&mut self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) {
+        if let Err(error) = self.line.send(frame, descriptors) {
+            let error = match error.kind() {
+                // What it says of its own end, if anything, comes before the end of the connection.
+                std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset => return,
+                std::io::ErrorKind::TimedOut => "it takes nothing more".to_owned(),
+                _ => error.to_string(),
+            };
+            self.giver.fail(Failure::Own(format!("cannot send to the other process: {error}")));
+        }
+    }
+
+    fn send_listening(&mut self, frame: &[u8], keys: &[SocketKey]) {
+        let Some(begun) = self.begun.take() else { return };
+        let found: Option<Vec<_>> = keys.iter().map(|key| self.listening(&begun, key)).collect();
+        match found {
+            Some(sockets) => {
+                let result = self.line.send(frame, &sockets);
+                if let Err(error) = result {
+                    self.giver.fail(Failure::Own(format!("listening sockets: {error}")));
+                }
+            }
+            None => self.giver.fail(Failure::Own("a listening socket is gone".to_owned())),
+        }
+        self.begun = Some(begun);
+    }
+
+    fn listening<'f>(
+        &'f self,
+        begun: &'f Begun<DataPath>,
+        key: &SocketKey,
+    ) -> Option<BorrowedFd<'f>> {
+        match key {
+            SocketKey::Listener(name, number) => {
+                let (_, handles) = begun.handles.iter().find(|(it, _)| **it == **name)?;
+                handles.get(*number as usize).map(AsFd::as_fd)
+            }
+            SocketKey::Admin => begun.admin.as_ref().map(AsFd::as_fd),
+            SocketKey::Metrics => begun.metrics.as_ref().map(AsFd::as_fd),
+            SocketKey::Handover => Some(self.giving.listener.as_fd()),
+        }
+    }
+
+    fn send_sockets(&mut self, frame: &[u8], group: u32, first: u32, count: u32) {
+        let Some(mut given) = self.given.remove(&group) else { return };
+        given.is_sent = true;
+        let sockets: Vec<_> =
+            given.sockets().skip(first as usize).take(count as usize).map(AsFd::as_fd).collect();
+        self.send(frame, &sockets);
+        self.given.insert(group, given);
+    }
+
+    fn describe(&mut self) {
+        let (reply, begun) = oneshot::channel();
+        self.step(HandoverStep::Begin(reply));
+        match begun.blocking_recv() {
+            Ok(Ok(begun)) => {
+                let parts = parts(&begun.snapshot);
+                self.begun = Some(begun);
+                self.giver.describe(parts);
+            }
+            Ok(Err(reason)) => self.giver.fail(Failure::Own(reason)),
+            Err(_) => self.giver.fail(Failure::Own("this process is ending".to_owned())),
+        }
+    }
+
+    fn listen(&mut self) {
+        let Some(begun) = &self.begun else { return };
+        let mut keys = Vec::new();
+        for (name, handles) in &begun.handles {
+            let count = u32::try_from(handles.len()).unwrap_or(u32::MAX);
+            keys.extend((0..count).map(|number| SocketKey::Listener(name.to_string(), number)));
+        }
+        keys.extend(begun.admin.is_some().then_some(SocketKey::Admin));
+        keys.extend(begun.metrics.is_some().then_some(SocketKey::Metrics));
+        keys.push(SocketKey::Handover);
+        self.giver.listen(keys);
+    }
+
+    /// Takes the next groups out of the workers.
+    fn collect(&mut self, groups_max: u32, is_probe: bool) {
+        let mut groups = Vec::new();
+        while groups.is_empty() && self.ask_workers(groups_max, &mut groups) {}
+        // Idle ones all went; then those that carry something.
+        if groups.is_empty() && !is_probe && self.cursors.only_idle {
+            self.pending = 0;
+            self.cursors.begin_again(false);
+            while groups.is_empty() && self.ask_workers(groups_max, &mut groups) {}
+        }
+        let pending = std::mem::take(&mut self.pending);
+        if groups.is_empty() {
+            self.cursors.begin_again(is_probe);
+            self.too_large_before = std::mem::take(&mut self.too_large);
+        } else {
+            self.pending = pending;
+        }
+        self.giver.give(groups, pending, now());
+    }
+
+    /// Asks each worker that has more; says whether one had.
+    fn ask_workers(&mut self, groups_max: u32, groups: &mut Vec<GivenGroup>) -> bool {
+        let mut asked = Asked::none();
+        let result = self.ask_all(groups_max, groups, &mut asked);
+        if result.is_err() {
+            if self.is_return {
+                // That may be why everything is given back: what the others have goes.
+                self.cursors.silent.extend(asked.silent());
+                self.cursors.leave_out();
+            } else {
+                self.giver.fail(Failure::Own("a worker does not answer".to_owned()));
+            }
+            asked.return_late(self.giving.contacts.clone());
+        }
+        result.unwrap_or(self.is_return)
+    }
+
+    fn ask_all(
+        &mut self,
+        groups_max: u32,
+        groups: &mut Vec<GivenGroup>,
+        asked: &mut Asked,
+    ) -> Result<bool, Silent> {
+        let mut was_asked = false;
+        let workers = self.cursors.next.iter().flatten().count();
+        // Each gives a part, so that none stands still for all of a batch.
+        let share = groups_max.div_ceil(u32::try_from(workers.max(1)).unwrap_or(1)).max(1);
+        let mut room = groups_max;
+        for (worker, next) in self.cursors.next.iter().enumerate() {
+            let Some(first) = *next else { continue };
+            let share = share.min(room);
+            if share == 0 {
+                break;
+            }
+            room -= share;
+            let only_idle = self.cursors.only_idle;
+            let connections_max = GROUP_SOCKETS_MAX as usize;
+            let wanted = Wanted::From { first, groups_max: share, connections_max, only_idle };
+            asked.ask(worker, wanted, &self.giving.contacts)?;
+            was_asked = true;
+        }
+        while let Some(given) = asked.next()? {
+            self.note_given(given, groups);
+        }
+        Ok(was_asked)
+    }
+
+    fn note_given(&mut self, given: Given<Socket>, groups: &mut Vec<GivenGroup>) {
+        let worker = given.worker as usize;
+        if let Some(next) = self.cursors.next.get_mut(worker) {
+            *next = given.next;
+        }
+        self.pending += given.pending;
+        self.too_large += given.too_large;
+        for moving in given.groups {
+            let group = self.group_next;
+            self.group_next += 1;
+            let given = GivenAway::new(worker, moving);
+            let sockets = u32::try_from(given.sockets().count()).unwrap_or(u32::MAX);
+            groups.push(GivenGroup { group, bytes: given.envelope(), sockets });
+            self.given.insert(group, given);
+        }
+    }
+
+    fn take_back(&self, given: GivenAway) {
+        let worker = given.worker;
+        put_back(&self.giving.contacts, worker, given.into_moving(), Origin::Returned);
+    }
+
+    fn summary(&self) -> Option<Summary> {
+        summary(&self.giving.control, self.is_return)
+    }
+
+    /// What else goes along when the other process becomes the process.
+    fn whole_state(&self) -> Option<Vec<(String, Zeroizing<Vec<u8>>)>> {
+        let Summary { totals, health } = self.summary()?;
+        let sessions = &self.giving.sessions;
+        Some(vec![
+            (TOTALS.to_owned(), totals.into()),
+            (HEALTH.to_owned(), health.into()),
+            (TICKET_KEYS.to_owned(), sessions.ring.write()),
+            // From here on this process has no memory of them, whatever comes.
+            (EARLY_SESSIONS.to_owned(), sessions.early.give()),
+        ])
+    }
+
+    fn on_committed(&mut self) {
+        let pid = self.line.peer.pid;
+        // Before the last handles close, or the files of unix sockets would go with this process.
+        io::own_socket_files(false);
+        self.given.clear();
+        self.begun = None;
+        let former = self.giving.contacts.former();
+        former.send(&Message::Succeeded);
+        former.leave();
+        Left::add(&mut self.left, TOO_LARGE, self.too_large_before);
+        self.count();
+        self.step(HandoverStep::Committed(pid));
+        let ms = now().saturating_sub(self.began) / 1_000_000;
+        let left: u32 = self.left.iter().map(|left| left.count).sum();
+        tracing::info!(pid, ms, groups = self.moved, left, "handed over");
+        for Left { reason, count } in &self.left {
+            self.tell(&format!("{count} stay: {reason}"));
+        }
+        let text = format!(
+            "process {pid} serves: {} groups of connections moved, {left} stay and drain",
+            self.moved
+        );
+        if let Some(asked) = self.asked.take() {
+            // Who asked may be gone.
+            let _ = asked.line.send_message(&Message::Outcome { is_done: true, text });
+            self.child = asked.child;
+        }
+    }
+
+    /// Tells the new process what this one has counted by now.
+    fn update(&mut self, at: u64) {
+        if self.giver.phase() == Phase::Probation && at >= self.update_at {
+            self.update_at = at.saturating_add(UPDATE_INTERVAL);
+            if let Some(summary) = self.summary() {
+                self.giver.update(&[(TOTALS.to_owned(), summary.totals.into())]);
+            }
+        }
+    }
+
+    fn roll_back(&mut self, failure: &Failure, peer: PeerLife) -> End {
+        let pid = self.line.peer.pid;
+        let is_over = peer == PeerLife::Over || self.end_peer();
+        self.giving.sessions.early.reopen();
+        let (mut returned, mut ended) = (0u32, 0u32);
+        for (_, given) in std::mem::take(&mut self.given) {
+            if is_over && given.is_untouched() {
+                self.take_back(given);
+                returned += 1;
+            } else {
+                given.end();
+                ended += 1;
+            }
+        }
+        if !self.is_accepting {
+            self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
+        }
+        self.count();
+        let result = HandoverResult::RolledBack;
+        self.news(HandoverNews::Ended(result, failure.to_string()));
+        self.step(HandoverStep::RolledBack);
+        tracing::error!(pid, returned, ended, "the handover is rolled back: {failure}");
+        let mut reason = failure.to_string();
+        if let Some(mut asked) = self.asked.take() {
+            let status = asked.child.as_mut().and_then(|child| child.try_wait().ok()?);
+            if let Some(status) = status {
+                reason = format!("{reason} ({status})");
+            }
+            asked.finish(false, format!("{reason}; {returned} groups went on, {ended} were ended"));
+        }
+        End::Back
+    }
+
+    /// The other process has compared the configurations, and ends.
+    fn on_checked(&mut self) -> End {
+        self.news(HandoverNews::Ended(HandoverResult::Checked, String::new()));
+        self.step(HandoverStep::RolledBack);
+        tracing::info!(pid = self.line.peer.pid, "compared with another process's configuration");
+        if let Some(asked) = self.asked.take() {
+            asked.finish(true, "checked: this process goes on".to_owned());
+        }
+        End::Back
+    }
+
+    /// Ends the other process, which may still use what it was given; says whether it is over.
+    fn end_peer(&self) -> bool {
+        let Some(process) = &self.process else { return false };
+        let is_over = process.kill().is_ok() && process.wait(KILL_TIMEOUT).unwrap_or(false);
+        if !is_over {
+            let pid = self.line.peer.pid;
+            tracing::error!(pid, "the other process cannot be ended: what it was given is shut");
+        }
+        is_over
+    }
+
+    fn accept_again(&mut self) -> End {
+        reap(self.child.take());
+        let pid = self.line.peer.pid;
+        tracing::error!(pid, "the new process ended in its probation: this one accepts again");
+        io::own_socket_files(true);
+        self.giving.sessions.early.reopen();
+        self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
+        let reason = "it ended in its probation".to_owned();
+        self.news(HandoverNews::Ended(HandoverResult::StoodIn, reason));
+        self.step(HandoverStep::AcceptAgain);
+        End::Back
+    }
+
+    fn news(&self, news: HandoverNews) {
+        self.step(HandoverStep::News(news));
+    }
+
+    /// Says how many have moved, and what stays.
+    fn count(&self) {
+        let left = self.left.iter().map(|left| (left.reason.clone(), left.count)).collect();
+        self.news(HandoverNews::Counted { moved: self.moved, left });
+    }
+
+    fn step(&self, step: HandoverStep<DataPath>) {
+        // Control ends with the process.
+        let _ = self.giving.control.blocking_send(step);
+    }
+}
+
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
