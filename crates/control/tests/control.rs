@@ -1421,7 +1421,7 @@ fn a_process_that_takes_over_restores_what_the_other_one_had_learnt_by_then() {
     let shown = taker.ask("GET", "/config?resource=cluster/web");
     assert!(shown.contains("10.0.0.1:81"), "{shown}");
     // And it is the one that writes the file.
-    assert_eq!(giver.running.end(), Outcome::Drained);
+    assert_eq!(giver.running.end(), Outcome::Replaced(4711));
     assert_eq!(taker.end(), Outcome::Drained);
     assert!(read(&file).contains("10.0.0.1:81"));
     std::fs::remove_dir_all(&path).unwrap();
