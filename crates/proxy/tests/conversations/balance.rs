@@ -35,7 +35,7 @@ fn an_endpoint_that_does_not_answer_gets_no_further_requests() {
     hold(&config("least_request"), |talk| {
         if talk.manner() == Manner::Moving {
             // Each worker counts its own.
-            return;
+            return talk.leave_out();
         }
         let (_, _, silent) = asks(talk);
         let mut asked = BTreeMap::new();
@@ -60,7 +60,7 @@ fn an_endpoint_that_does_not_answer_gets_no_further_requests() {
 fn what_is_under_way_is_counted_down_however_it_ends() {
     hold(&config("{ least_request: { choices: 2 } }"), |talk| {
         if talk.manner() == Manner::Moving {
-            return;
+            return talk.leave_out();
         }
         // Answered, cut off by the upstream, given up by the client, refused and tried elsewhere.
         let (answered, upstream, _) = asks(talk);
@@ -109,7 +109,7 @@ fn a_balancer_that_changes_counts_what_begins_after_it() {
     hold(&config("round_robin"), |talk| {
         if talk.manner() == Manner::Moving {
             // What moves is counted as its next worker is configured.
-            return;
+            return talk.leave_out();
         }
         let (client, upstream, _) = asks(talk);
         assert_eq!(talk.proxy().load().counted, 0);
@@ -134,7 +134,7 @@ fn a_slow_endpoint_is_left_alone_for_a_while() {
     hold(&config, |talk| {
         if talk.manner() == Manner::Moving {
             // Each worker measures its own.
-            return;
+            return talk.leave_out();
         }
         let mut upstreams: BTreeMap<u16, Peer> = BTreeMap::new();
         let mut asked: BTreeMap<u16, u32> = BTreeMap::new();
@@ -164,7 +164,7 @@ fn a_slow_endpoint_is_left_alone_for_a_while() {
 fn an_endpoint_that_fails_at_once_is_not_the_fastest() {
     hold(&config("peak_ewma"), |talk| {
         if talk.manner() == Manner::Moving {
-            return;
+            return talk.leave_out();
         }
         // Both are known: one answers slowly, the other goes away without a response.
         let mut failing = None;
@@ -197,7 +197,7 @@ fn an_endpoint_that_came_lately_gets_its_share_by_and_by() {
         let one = CONFIG.to_owned() + &format!("    balance: {balance}\n{slow}");
         hold(&one, |talk| {
             if talk.manner() != Manner::Plain {
-                return;
+                return talk.leave_out();
             }
             talk.reconfigures(&config);
             let mut upstreams: BTreeMap<u16, Peer> = BTreeMap::new();
@@ -280,7 +280,7 @@ fn a_slow_endpoint_of_ten_gets_at_most_a_third_of_what_the_others_get() {
             CONFIG.replace("['127.0.0.1:9000']", &endpoints) + &format!("    balance: {balance}\n");
         hold(&config, |talk| {
             if talk.manner() != Manner::Plain {
-                return;
+                return talk.leave_out();
             }
             let asked = with_one_slow_of_ten(talk);
             let slow = asked.get(&9000).copied().unwrap_or_default();

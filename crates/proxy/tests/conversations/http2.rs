@@ -123,7 +123,7 @@ fn a_slow_stream_holds_up_its_service_and_nothing_else() {
     const PIECE: &[u8] = &[b'x'; 16 << 10];
     hold(CONFIG, |talk| {
         if talk.manner() == Manner::ByteByByte {
-            return;
+            return talk.leave_out();
         }
         let mut client = Speaker::client(talk);
         client.takes = false;
@@ -161,7 +161,7 @@ fn a_slow_stream_holds_up_its_service_and_nothing_else() {
 fn a_service_that_takes_nothing_stops_its_stream_and_nothing_else() {
     hold(CONFIG, |talk| {
         if talk.manner() == Manner::ByteByByte {
-            return;
+            return talk.leave_out();
         }
         let mut client = Speaker::client(talk);
         let slow = client.asks(talk, "PUT /slow HTTP/1.1\r\nHost: x\r\n\r\n", false);
@@ -501,7 +501,7 @@ fn white_space_around_a_value_is_none_of_it() {
 fn calls_that_are_cancelled_after_a_while_cost_nothing_but_their_streams() {
     hold(TO_HTTP2, |talk| {
         if talk.manner() != Manner::Plain {
-            return;
+            return talk.leave_out();
         }
         let mut client = Speaker::client(talk);
         for _ in 0..20 {
@@ -520,7 +520,7 @@ fn calls_that_are_cancelled_after_a_while_cost_nothing_but_their_streams() {
 fn streams_opened_and_reset_without_end_cost_the_connection() {
     hold(TO_HTTP2, |talk| {
         if talk.manner() != Manner::Plain {
-            return;
+            return talk.leave_out();
         }
         let mut client = Speaker::client(talk);
         let mut asked = 0;
@@ -543,7 +543,7 @@ fn resets_until_the_end(options: &str, after: Duration, most: u32) -> u32 {
     let counted = Cell::new(0);
     hold(&config, |talk| {
         if talk.manner() != Manner::Plain {
-            return;
+            return talk.leave_out();
         }
         let mut client = Speaker::client(talk);
         let mut asked = 0;
@@ -832,7 +832,7 @@ fn a_service_that_processes_nothing_is_asked_with_pauses_and_not_for_ever() {
     hold(&to_one(), |talk| {
         if talk.manner() == Manner::Moving {
             // Another worker has not met the service yet.
-            return;
+            return talk.leave_out();
         }
         talk.keeps_counts();
         let client = talk.client();
@@ -874,7 +874,7 @@ fn upgrades_wait_for_one_connection_to_say_what_it_takes() {
     hold(&config, |talk| {
         if talk.manner() == Manner::Moving {
             // Each waits on its own while everything moves, and may call again.
-            return;
+            return talk.leave_out();
         }
         let ask = "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n";
         for _ in 0..5 {
@@ -916,7 +916,7 @@ fn an_upgrade_gives_up_on_a_service_that_cannot_be_reached() {
     hold(TO_HTTP2, |talk| {
         if talk.manner() == Manner::Moving {
             // An exchange that moves while it waits opens a connection there, and attempts differ.
-            return;
+            return talk.leave_out();
         }
         let client = talk.client();
         talk.says(
@@ -953,7 +953,7 @@ fn an_exchange_ends_with_a_reply_that_has_no_body() {
 fn a_long_body_that_was_framed_for_a_connection_that_failed_is_not_sent_again_in_part() {
     hold(TO_HTTP2, |talk| {
         if talk.manner() == Manner::ByteByByte {
-            return;
+            return talk.leave_out();
         }
         let client = talk.client();
         talk.says(client, "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 40000\r\n\r\n");
@@ -1040,7 +1040,7 @@ fn an_upgrade_is_granted_during_a_drain() {
 fn nothing_is_left_of_a_drain_whose_last_client_is_gone() {
     hold(&to_one(), |talk| {
         if talk.manner() == Manner::Moving {
-            return;
+            return talk.leave_out();
         }
         let client = talk.client();
         talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -1058,7 +1058,7 @@ fn nothing_is_left_of_a_drain_whose_last_client_is_gone() {
 fn nothing_is_left_of_a_drain_whose_last_client_was_moved() {
     hold(&to_one(), |talk| {
         if talk.manner() == Manner::Moving {
-            return;
+            return talk.leave_out();
         }
         let client = talk.client();
         talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -1081,7 +1081,7 @@ fn who_waited_for_a_connection_gets_the_window_back() {
     hold(&config, |talk| {
         if talk.manner() == Manner::Moving {
             // Where it arrives before what it waits for, it need not wait.
-            return;
+            return talk.leave_out();
         }
         let first = talk.client();
         talk.says(first, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -1139,7 +1139,7 @@ fn one_request_goes_out_before_a_service_has_said_how_many_it_takes() {
 fn an_upgrade_whose_endpoint_is_taken_away_waits_for_no_other_forever() {
     hold(&to_one(), |talk| {
         if talk.manner() == Manner::Moving {
-            return;
+            return talk.leave_out();
         }
         let client = talk.client();
         talk.says(
@@ -1162,7 +1162,7 @@ fn a_service_that_breaks_the_protocol_is_a_bad_gateway() {
     for wrong in [push.to_vec(), ping.repeat(10_001)] {
         hold(&to_one(), |talk| {
             if talk.manner() != Manner::Plain {
-                return;
+                return talk.leave_out();
             }
             let client = talk.client();
             talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");

@@ -252,6 +252,11 @@ impl<'s> Talk<'s> {
         self.manner
     }
 
+    /// Says that the conversation ends here in this manner, for what the place names.
+    pub(crate) fn leave_out(&self) {
+        println!("the remainder is left out in manner {:?}", self.manner);
+    }
+
     // Downstream peers.
 
     /// Clients that connect from now on have this address.

@@ -32,7 +32,7 @@ fn exchanges_wait_in_turn_for_a_connection_and_overflow_is_refused() {
     hold(&config, |talk| {
         if talk.manner() == Manner::Moving {
             // The order of a queue belongs to its worker.
-            return;
+            return talk.leave_out();
         }
         let clients: Vec<_> = (0..4).map(|_| talk.client()).collect();
         for client in &clients {
@@ -59,7 +59,7 @@ fn who_waits_gets_the_room_of_a_connection_that_moves_away() {
     let config = format!("{CONFIG}    connections_max: 1\n");
     hold(&config, |talk| {
         if talk.manner() == Manner::Moving {
-            return;
+            return talk.leave_out();
         }
         let (first, second) = (talk.client(), talk.client());
         talk.says(first, GET);
@@ -158,7 +158,7 @@ fn endpoints_take_turns_by_weight() {
     hold(&config, |talk| {
         if talk.manner() == Manner::Moving {
             // Each worker takes turns of its own.
-            return;
+            return talk.leave_out();
         }
         let mut seen = BTreeMap::new();
         for _ in 0..600 {
@@ -179,7 +179,7 @@ fn endpoints_take_turns_by_weight() {
 fn the_newest_idle_connection_is_used_first() {
     hold(CONFIG, |talk| {
         if talk.manner() == Manner::Moving {
-            return;
+            return talk.leave_out();
         }
         let (first, second) = (talk.client(), talk.client());
         talk.says(first, GET);
@@ -215,7 +215,7 @@ fn an_endpoint_whose_weight_becomes_zero_gets_no_new_requests_and_finishes_what_
     hold(&config(1), |talk| {
         if talk.manner() == Manner::Moving {
             // Each worker has a pool of its own.
-            return;
+            return talk.leave_out();
         }
         let (busy, client) = (talk.client(), talk.client());
         talk.says(busy, GET);
@@ -283,7 +283,7 @@ fn an_endpoint_whose_turn_it_is_gets_a_connection_in_place_of_an_idle_one_to_ano
     hold(&crowded(3, 2), |talk| {
         if talk.manner() == Manner::Moving {
             // Each worker has a pool and takes turns of its own.
-            return;
+            return talk.leave_out();
         }
         let (client, mut known) = (talk.client(), Known::default());
         let mut asked = [0; 3];
@@ -300,7 +300,7 @@ fn an_endpoint_whose_turn_it_is_gets_a_connection_in_place_of_an_idle_one_to_ano
 fn endpoints_that_have_their_part_of_the_connections_give_way_to_idle_ones() {
     hold(&crowded(1, 4), |talk| {
         if talk.manner() == Manner::Moving {
-            return;
+            return talk.leave_out();
         }
         let mut known = Known::default();
         let clients: Vec<Peer> = (0..4).map(|_| talk.client()).collect();
@@ -341,7 +341,7 @@ fn endpoints_that_have_their_part_of_the_connections_give_way_to_idle_ones() {
 fn an_exchange_that_waits_keeps_the_endpoint_whose_turn_it_was() {
     hold(&crowded(2, 1), |talk| {
         if talk.manner() == Manner::Moving {
-            return;
+            return talk.leave_out();
         }
         let mut known = Known::default();
         let clients: Vec<Peer> = (0..5).map(|_| talk.client()).collect();

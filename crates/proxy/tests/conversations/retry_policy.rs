@@ -338,7 +338,7 @@ fn retries_have_a_budget() {
     hold(&config, |talk| {
         if talk.manner() == Manner::Moving {
             // Each has a worker of its own for a while.
-            return;
+            return talk.leave_out();
         }
         talk.keeps_counts();
         let [one, two] = [talk.client(), talk.client()];

@@ -204,7 +204,7 @@ fn a_body_below_the_least_rate_is_ended_and_one_at_it_is_not() {
 fn a_response_below_the_least_rate_is_ended_and_one_at_it_is_not() {
     hold(&with_rates(), |talk| {
         if talk.manner() == Manner::ByteByByte {
-            return;
+            return talk.leave_out();
         }
         for (bytes, is_ended) in [(5, true), (10, false)] {
             let client = talk.client();
@@ -411,7 +411,7 @@ fn nobody_gives_way_to_a_client_that_holds_more() {
     hold(&config, |talk| {
         if talk.manner() == Manner::Moving {
             // One alone in a fresh worker has nothing yet.
-            return;
+            return talk.leave_out();
         }
         talk.comes_from("192.0.2.8");
         let (_, its) = stalls(talk);
@@ -432,7 +432,7 @@ fn nobody_gives_way_to_a_client_that_holds_more() {
 fn a_client_that_does_not_take_its_response_gives_way() {
     hold(&with_connections(1), |talk| {
         if talk.manner() == Manner::ByteByByte {
-            return;
+            return talk.leave_out();
         }
         let slow = talk.client();
         talk.takes(slow, 100);
@@ -455,7 +455,7 @@ fn a_client_that_does_not_take_its_response_gives_way() {
 fn a_stream_with_a_shut_window_gives_way_and_its_connection_goes_on() {
     hold(&with_connections(1), |talk| {
         if talk.manner() == Manner::ByteByByte {
-            return;
+            return talk.leave_out();
         }
         let mut slow = Speaker::client(talk);
         slow.takes = false;
@@ -499,7 +499,7 @@ fn the_queue_is_shared_by_client() {
     hold(&config, |talk| {
         if talk.manner() == Manner::Moving {
             // The order of a queue belongs to its worker.
-            return;
+            return talk.leave_out();
         }
         let (first, upstream) = holds_one(talk);
         let crowd: Vec<_> = (0..3).map(|_| talk.client()).collect();
@@ -549,7 +549,7 @@ fn a_client_that_gave_way_waits_for_the_connection_while_others_need_it() {
     hold(&config, |talk| {
         if talk.manner() == Manner::Moving {
             // A reserve belongs to its worker.
-            return;
+            return talk.leave_out();
         }
         let (next, upstream) = gave_way(talk, 4);
         talk.hears(upstream, "");
@@ -574,7 +574,7 @@ fn a_new_request_of_a_client_that_gave_way_waits_too_and_times_out_as_others_do(
     let config = format!("{}    timeouts: {{ pending: 700ms }}\n", without_buffer(2));
     hold(&config, |talk| {
         if talk.manner() == Manner::Moving {
-            return;
+            return talk.leave_out();
         }
         let (_, upstream) = gave_way(talk, 2);
         talk.comes_from("192.0.2.7");
@@ -591,7 +591,7 @@ fn a_new_request_of_a_client_that_gave_way_waits_too_and_times_out_as_others_do(
 fn a_client_that_gave_way_gets_what_is_free_beside_what_it_gave() {
     hold(&without_buffer(4), |talk| {
         if talk.manner() == Manner::Moving {
-            return;
+            return talk.leave_out();
         }
         let (other, its) = holds_one(talk);
         let (_, free) = gave_way(talk, 3);
@@ -607,7 +607,7 @@ fn a_client_that_gave_way_gets_what_is_free_beside_what_it_gave() {
 fn a_client_for_which_others_give_way_is_not_kept_waiting_by_it() {
     hold(&without_buffer(16), |talk| {
         if talk.manner() == Manner::Moving {
-            return;
+            return talk.leave_out();
         }
         let (_, upstream) = gave_way(talk, 16);
         let client = talk.client();

@@ -20,7 +20,7 @@ fn each_stage_has_the_time_that_passed_in_it() {
     hold(CONFIG, |talk| {
         if talk.manner() == Manner::Moving {
             // The clocks of two workers are not compared.
-            return;
+            return talk.leave_out();
         }
         let client = talk.client();
         wait(talk, 100);
@@ -76,7 +76,7 @@ fn stage(talk: &mut Talk<'_>, name: &str) -> u64 {
 fn the_time_of_a_slow_upload_is_the_clients() {
     hold(CONFIG, |talk| {
         if talk.manner() == Manner::Moving {
-            return;
+            return talk.leave_out();
         }
         let client = talk.client();
         talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nab");
@@ -105,7 +105,7 @@ fn the_time_of_a_slow_upload_is_the_clients() {
 fn the_time_of_an_upstream_that_takes_nothing_is_its_own() {
     hold(CONFIG, |talk| {
         if talk.manner() != Manner::Plain {
-            return;
+            return talk.leave_out();
         }
         let client = talk.client();
         talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n");
@@ -126,7 +126,7 @@ fn the_time_of_an_upstream_that_takes_nothing_is_its_own() {
 fn the_time_of_a_client_that_takes_nothing_is_no_time_of_the_response() {
     hold(CONFIG, |talk| {
         if talk.manner() != Manner::Plain {
-            return;
+            return talk.leave_out();
         }
         let client = talk.client();
         talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -168,7 +168,7 @@ fn window(bytes: u32) -> Limits {
 fn the_time_of_a_stream_whose_window_is_shut_is_its_clients() {
     hold(CONFIG, |talk| {
         if talk.manner() != Manner::Plain {
-            return;
+            return talk.leave_out();
         }
         // All of a small response is here and waits; of a large one, the rest is not read meanwhile.
         for (bytes, window_bytes) in [(5, 4), (600_000, 65_535)] {
@@ -220,7 +220,7 @@ fn the_time_of_an_upstream_without_a_window_for_an_upload_is_its_own() {
     for (bytes, window_bytes) in [(5, 4), (300_000, 65_535)] {
         hold(&to_one(), |talk| {
             if talk.manner() != Manner::Plain {
-                return;
+                return talk.leave_out();
             }
             let mut upstream = upstream_with_window(talk, window_bytes);
             let client = talk.client();
@@ -247,7 +247,7 @@ fn an_upstream_that_stops_taking_an_upload_is_blamed_until_the_end() {
     for (config, window_bytes) in [(CONFIG, 0), (&*to_one(), 4), (&*to_one(), 0)] {
         hold(config, |talk| {
             if talk.manner() != Manner::Plain {
-                return;
+                return talk.leave_out();
             }
             let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n";
             if config == CONFIG {
@@ -275,7 +275,7 @@ fn an_upstream_that_stops_taking_an_upload_is_blamed_until_the_end() {
 fn an_upstream_of_http2_that_is_slow_is_slow_in_its_stages() {
     hold(&to_one(), |talk| {
         if talk.manner() == Manner::Moving {
-            return;
+            return talk.leave_out();
         }
         let mut client = Speaker::client(talk);
         client.gets(talk, "/");
