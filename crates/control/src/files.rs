@@ -68,7 +68,7 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// The stamp of the file at `path`. None if there is no such file, or if the stamp does not vouch for the content
+    /// The stamp of the file at `path`. None if there is no such file, or if the stamp does not prove that the content is the same
     /// since it was written a moment ago.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let now = clock::wall_ns();

@@ -105,7 +105,7 @@ pub struct Given<S> {
     pub groups: Vec<Moving<S>>,
     /// The slot to go on with, if there are more.
     pub next: Option<u32>,
-    /// Connections that were looked at and cannot move yet, such as those amid a handshake.
+    /// Connections that were looked at and cannot move yet, such as those during a handshake.
     pub pending: u32,
     /// Connections that were looked at and stay: they came back, or their listener is gone.
     pub staying: u32,

@@ -1,6 +1,6 @@
 //! Methods of a type that call each other in a circle.
 //!
-//! Where methods form a circle, each may be entered again while it is amid its work, and none can be
+//! Where methods form a circle, each may be entered again while it is at work, and none can be
 //! read, or given less than the whole value, by itself. The types in [`CIRCLES_MAX`] have none, or no
 //! larger ones than it says: `Proxy` and its parts have none, because what would close a circle is
 //! noted on the agenda (ARCHITECTURE.md).

@@ -277,8 +277,7 @@ pub(super) fn check_clients(file: &file::File, site: &Site<'_>, findings: &mut F
         for (rule, site) in table.rules.iter().zip(site.key("rules").items()) {
             if rule.matches.client.is_some() {
                 let rule = "no listener with these routes asks clients for certificates";
-                let hint =
-                    "add `client` to the `tls` of one, with the `ca` that vouches for clients";
+                let hint = "add `client` to the `tls` of one, with the `ca` that issues the certificates of clients";
                 site.key("match").key("client").warning(findings, Problem::new(rule, hint));
             }
         }

@@ -98,7 +98,7 @@ impl ListenerTlsSource {
     }
 }
 
-/// Who vouches for clients.
+/// The client CA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientTrust {
     /// They.
@@ -143,7 +143,7 @@ impl Eq for ClusterTls {}
 /// What the contexts of a cluster were made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterTlsSource {
-    /// Who vouches for endpoints; none if it is not checked who they are.
+    /// The CA of endpoints; none if their certificates are not verified.
     pub roots: Option<Arc<RootsSource>>,
     /// Names of which an endpoint has at least one; none for the one that it is asked for.
     pub names: Vec<Box<str>>,

@@ -224,7 +224,7 @@ fn a_wait_that_is_over_has_its_option_and_value() {
                 talk.passes(Duration::from_secs(6));
             }
             assert!(talk.heard(client).starts_with("HTTP/1.1 503 "));
-            is_logged(talk, "connect_timeout", "timeouts.connect of the cluster: 5s");
+            is_logged(talk, "connect_timeout", "connect_timeout of the cluster: 5s");
             let reasons = talk.counted("strait_upstream_connect_failure_reasons_total");
             assert!(reasons.keys().all(|labels| labels.ends_with(" timeout")), "{reasons:?}");
             assert!(!reasons.is_empty());
@@ -444,7 +444,7 @@ fn a_client_that_goes_away_leaves_how() {
         talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf");
         talk.upstream();
         talk.ends(client);
-        is_logged(talk, "downstream_closed", "FIN amid the request");
+        is_logged(talk, "downstream_closed", "FIN before the end of the request");
     });
     hold(TO_HTTP2, |talk| {
         let mut client = Speaker::client(talk);

@@ -149,7 +149,7 @@ fn copies_hold_no_more_than_their_bound() {
     hold(&config, |talk| {
         talk.keeps_counts();
         let client = talk.client();
-        // One copy may have a quarter. It is dropped amid its request, which goes on and may move.
+        // One copy may have a quarter. It is dropped during its request, which goes on and may move.
         talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 12000\r\n\r\n");
         let upstream = talk.upstream();
         for _ in 0..3 {

@@ -244,7 +244,7 @@ fn attempts_without_a_response_count_as_what_their_clients_get_or_apart() {
 fn clients_cannot_have_an_endpoint_ejected_by_what_they_do() {
     hold_here(&config("{ errors_5xx: 1 }"), |talk| {
         for _ in 0..4 {
-            // It goes away while it waits, amid its request, and amid the response.
+            // It goes away while it waits, during its request, and during the response.
             let client = talk.client();
             talk.says(client, GET);
             let upstream = talk.upstream();

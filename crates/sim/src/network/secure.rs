@@ -418,7 +418,7 @@ impl Network {
     }
 
     /// Gives up a connection in the middle: by a reset or, with TLS, by an end without close_notify,
-    /// maybe amid a record.
+    /// maybe inside a record.
     pub fn break_off(&mut self, id: EndId) {
         if !self.is_secure(id) {
             return self.reset(id);

@@ -82,7 +82,7 @@ fn a_change_of_endpoints_reads_no_configuration() {
         count.parse::<u64>().unwrap()
     };
     let mut version = 1;
-    // At first the configuration was written a moment ago, so that its times do not vouch for it.
+    // At first the configuration was written a moment ago, so that its times prove nothing.
     until("a change for which little is read", || {
         let before = bytes_read();
         version += 1;

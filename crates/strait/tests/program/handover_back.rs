@@ -45,7 +45,7 @@ fn everything_is_given_back_in_the_probation() {
         let page = strait.admin_json("/handover");
         assert_eq!((&page["state"], &page["generation"]), (&"none".into(), &(2 * round).into()));
         assert_eq!(page["last"]["result"], "taken_back", "{page}");
-        // Each of the kept ones before it and in both processes; and the one that moved amid its head.
+        // Each of the kept ones before it and in both processes; and the one that moved with half of its head.
         let count = f64::from(50 + 101 * round);
         until("all that was counted", || {
             (strait.metric("strait_exchanges_finished_total") == count).then_some(())

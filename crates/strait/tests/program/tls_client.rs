@@ -50,7 +50,7 @@ impl TlsClient {
                 break;
             }
             let n = socket.read(&mut piece).unwrap();
-            assert!(n > 0, "it ended amid the handshake");
+            assert!(n > 0, "it ended during the handshake");
             unread.extend_from_slice(&piece[..n]);
             let consumed = handshake.on_bytes(&unread).unwrap();
             unread.drain(..consumed);

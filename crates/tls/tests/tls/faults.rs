@@ -316,7 +316,7 @@ fn a_name_that_is_none_cannot_be_connected_to() {
     }
 }
 
-/// What a client and a server say to this record amid their handshake, which is heard by rustls on the
+/// What a client and a server say to this record during their handshake, which is heard by rustls on the
 /// other side.
 fn answers(version: Version, record: &[u8]) -> Vec<(HandshakeError, rustls::Error)> {
     let authority = Authority::new("root");

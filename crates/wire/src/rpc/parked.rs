@@ -1,4 +1,4 @@
-//! The head of a call while it waits: for the answer to a filter's question, or amid a move.
+//! The head of a call while it waits: for the answer to a filter's question, or during a move.
 //!
 //! Any bytes may stand in a name or a value, so that no octet can mark an end: lengths stand in front,
 //! 4 bytes each, in network order. The first octet is 0, with which no head of HTTP begins.

@@ -69,7 +69,7 @@ pub enum ClientHelloError {
     #[error("a record that is too long")]
     RecordTooLong,
     /// A record of another kind before the hello's end.
-    #[error("another record amid the hello")]
+    #[error("another record inside the hello")]
     RecordUnexpected,
     /// The name is neither a DNS name nor an address.
     #[error("a server name that is no name")]

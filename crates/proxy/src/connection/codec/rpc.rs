@@ -82,7 +82,7 @@ enum Reading {
 /// Heartbeats that wait for their answers at most; then these are written before more is read.
 const HEARTBEATS_MAX: usize = 8;
 
-/// What is to be known of a call that was given up amid its response.
+/// What the codec keeps of a call that was given up before the end of its response.
 const BROKEN_OFF: Reply<'static> = Reply { status: 502, reason: "the call was broken off" };
 
 impl RpcState {
@@ -470,7 +470,7 @@ impl RpcFrames {
         Framed { slot, bytes: waiting, left: 0, is_ended: true }
     }
 
-    /// Whether nothing came since the frame of this stream was sent, or the peer stands still amid its answer.
+    /// Whether nothing came since the frame of this stream was sent, or the peer has stopped before the end of its response.
     pub(crate) fn is_silent_since(&self, stream: &Stream) -> bool {
         let is_amid = self.state.reading != Reading::Head { has_begun: false };
         let is_its =

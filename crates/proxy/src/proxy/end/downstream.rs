@@ -24,7 +24,11 @@ impl Proxy {
             Some(Opening::Detect) => self.on_detect_end(key, now),
             // A hello that is not whole names nothing, and nothing can come of it.
             Some(Opening::Hello) => {
-                let detail = || Detail::of(&"the peer is gone amid the handshake: FIN");
+                let detail = || {
+                    Detail::of(
+                        &"the peer closed the connection before the end of the handshake: FIN",
+                    )
+                };
                 self.log_failed(key, Cause::TlsHandshakeFailed, detail, now);
                 return self.close_downstream(key, Some(Cause::TlsHandshakeFailed), now);
             }
@@ -47,7 +51,7 @@ impl Proxy {
             }
             (ReadEnd::OfMessage, Some(exchange)) => self.on_request_end(exchange, &[], now),
             (ReadEnd::AmidMessage, Some(exchange)) => {
-                self.note_client_end(key, "FIN amid the request");
+                self.note_client_end(key, "FIN before the end of the request");
                 self.abort(exchange, Cause::DownstreamClosed, now);
             }
             // It asked and now waits for the rest of the answer; nothing more will be asked.

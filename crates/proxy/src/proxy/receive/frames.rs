@@ -86,7 +86,7 @@ impl Proxy {
         at
     }
 
-    /// Frames of RPC have begun: what is amid its head now has begun since, and a connection whose peer says that it is
+    /// Frames of RPC have begun: a head that is incomplete now has begun since, and a connection whose peer says that it is
     /// alive is not idle.
     fn after_calls(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };

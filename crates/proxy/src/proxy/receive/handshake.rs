@@ -380,9 +380,10 @@ impl Proxy {
         }
     }
 
-    /// The peer closed its connection amid the handshake, or broke it.
+    /// The peer closed or reset its connection before the end of the handshake.
     pub(super) fn on_peer_gone(&mut self, key: ConnKey, how: &str, now: Time) {
-        let words = format_args!("the peer is gone amid the handshake: {how}");
+        let words =
+            format_args!("the peer closed the connection before the end of the handshake: {how}");
         let detail = Detail::of(&words);
         let failure = Failure { cause: Cause::TlsHandshakeFailed, word: "peer_gone", detail };
         self.on_handshake_failed(key, failure, now);

@@ -118,7 +118,7 @@ impl Proxy {
                     }
                 }
                 Err(error) => {
-                    // The peer could not read it amid a record that the socket has a part of.
+                    // The peer could not read it inside a record that was partly sent.
                     let is_sent = tls.outbox.is_empty();
                     let words = last_words(records).filter(|_| is_sent);
                     self.on_record_error(key, words, error, now);

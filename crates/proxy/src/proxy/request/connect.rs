@@ -300,8 +300,8 @@ impl Proxy {
     pub(crate) fn connect_timeout(&mut self, key: ConnKey) -> ConnectFault {
         let is_handshaking = self.connections.get(key).is_some_and(Connection::is_handshaking);
         let (option, reason) = match is_handshaking {
-            true => ("timeouts.connect of the cluster, amid the handshake of TLS", "tls_timeout"),
-            false => ("timeouts.connect of the cluster", "timeout"),
+            true => ("connect_timeout of the cluster, during the TLS handshake", "tls_timeout"),
+            false => ("connect_timeout of the cluster", "timeout"),
         };
         let upstream = self.connections.get(key).and_then(Connection::upstream);
         let cluster = upstream.and_then(|upstream| self.cx.snapshot.cluster(upstream.cluster));

@@ -27,7 +27,7 @@ pub enum RecordError {
     #[error("a message behind a key update in its record")]
     KeyUpdateNotLast,
     /// Another record between two that hold one message.
-    #[error("another record amid a message")]
+    #[error("another record inside a message")]
     MessageInterrupted,
     /// A message whose length is not that of its type.
     #[error("a message whose length is not that of its type")]
