@@ -199,7 +199,7 @@ impl<K> Head<'_, K> {
         known != Known::Other && self.index.remove(self.block, known, known.name())
     }
 
-    /// Whether it came with a name that is none of [`Known`] and may be read as another's (see
+    /// Whether it has a name that is none of [`Known`] and may be read as another's or ask a proxy for something (see
     /// [`lookalike`]), so that [`Head::remove_others`] is worth its while.
     #[must_use]
     pub fn has_unusual_names(&self) -> bool {

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use wire::head::RequestHead;
+use wire::head::lookalike::are_twins;
 
 /// The bound on the whole request, in milliseconds.
 const WHOLE: &[u8] = b"x-envoy-upstream-rq-timeout-ms";
@@ -23,10 +24,12 @@ const DIGITS_MAX: usize = 11;
 /// asks for one: none for no bound.
 #[inline]
 pub(crate) fn take(head: &mut RequestHead<'_>, is_trusted: bool) -> Option<Option<Duration>> {
+    if !head.has_unusual_names() {
+        return None;
+    }
     let asked = if is_trusted { head.find(WHOLE).and_then(millis) } else { None };
-    head.remove_others(|name| {
-        [WHOLE, TRY, EXPECTED].iter().any(|field| name.eq_ignore_ascii_case(field))
-    });
+    // A service may read a name with `_` as one of these.
+    head.remove_others(|name| [WHOLE, TRY, EXPECTED].iter().any(|field| are_twins(name, field)));
     let asked = asked?;
     if asked > 0 {
         head.set(EXPECTED, asked.to_string().as_bytes());

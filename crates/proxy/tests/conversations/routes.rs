@@ -243,12 +243,12 @@ fn a_request_says_how_long_it_may_take_where_its_listener_trusts_it() {
 
 #[test]
 fn what_others_say_of_timeouts_and_former_paths_goes_no_further() {
-    hold(&timed(""), |talk| {
+    hold(&timed(", headers_with_underscores: pass"), |talk| {
         let client = talk.client();
         talk.says(
             client,
             "GET /a?b=c HTTP/1.1\r\nHost: x\r\nx-envoy-upstream-rq-timeout-ms: 1\r\nX-A: b\r\n\
-             x-envoy-original-path: /admin\r\nx-envoy-expected-rq-timeout-ms: 2\r\n\r\n",
+             x-envoy-original-path: /admin\r\nX_Envoy_Expected-rq-timeout-ms: 2\r\n\r\n",
         );
         let upstream = talk.upstream();
         talk.hears(

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::known::KnownSet;
-use super::{Known, RequestFacts, ResponseFacts, RpcFacts};
+use super::{Known, RequestFacts, ResponseFacts, RpcFacts, lookalike};
 use crate::octets;
 
 /// Reusable storage for the index over one head.
@@ -25,7 +25,7 @@ pub struct HeadIndex {
     /// The host in lower case.
     pub(crate) host: Span,
     pub(crate) upgrade: Option<Span>,
-    /// Whether a field came whose name is none of the table and may be read as another's.
+    /// Whether there is a field whose name is none of the table and needs a closer look.
     pub(crate) has_unusual_names: bool,
 }
 
@@ -275,6 +275,7 @@ impl HeadIndex {
             return None;
         }
         let name_len = u16::try_from(name.len()).ok()?;
+        self.has_unusual_names |= known == Known::Other && lookalike::is_envoy(name);
         let name = self.add(name);
         let value = self.add(value);
         Some(FieldEntry {

@@ -9,15 +9,17 @@ use crate::octets::{self, NameScan};
 
 const FORWARDED: &[u8] = b"x-forwarded-";
 
+const ENVOY: &[u8] = b"x-envoy-";
+
 /// Bytes of the longest name of the table.
 const KNOWN_BYTES_MAX: usize = 24;
 
 /// Whether a name that is not in the table needs a closer look: it holds `_`, or begins with
-/// `x-forwarded-`. Costs a few instructions for any other.
+/// `x-forwarded-` or `x-envoy-`. Costs a few instructions for any other.
 #[inline]
 pub(crate) fn is_unusual(name: &[u8], scan: NameScan) -> bool {
     let is_long_x = name.len() > FORWARDED.len() && matches!(name.first(), Some(b'x' | b'X'));
-    scan.has_underscore() || (is_long_x && is_forwarded(name))
+    scan.has_underscore() || (is_long_x && (is_forwarded(name) || is_envoy(name)))
 }
 
 /// Whether the name holds `_`.
@@ -30,8 +32,18 @@ pub fn has_underscore(name: &[u8]) -> bool {
 /// Whether the name begins with `x-forwarded-`, in any case and with `_` for `-`.
 #[must_use]
 pub fn is_forwarded(name: &[u8]) -> bool {
-    let pairs = FORWARDED.iter().zip(name);
-    name.len() > FORWARDED.len()
+    begins_with(name, FORWARDED)
+}
+
+/// Whether the name begins with `x-envoy-`, in any case and with `_` for `-`: Envoy's fields ask a proxy for something.
+#[must_use]
+pub fn is_envoy(name: &[u8]) -> bool {
+    begins_with(name, ENVOY)
+}
+
+fn begins_with(name: &[u8], wanted: &[u8]) -> bool {
+    let pairs = wanted.iter().zip(name);
+    name.len() > wanted.len()
         && pairs.fold(true, |is_same, (wanted, octet)| is_same && *wanted == folded(*octet))
 }
 
@@ -79,6 +91,8 @@ mod tests {
             ("transfer_encoding", true, false, Known::TransferEncoding),
             ("my_field", true, false, Known::Other),
             ("x-forwarderforx", false, false, Known::Other),
+            ("X-Envoy-Max-Retries", true, false, Known::Other),
+            ("x-envoyed-retries", false, false, Known::Other),
             ("a_name_that_is_longer_than_those_of_the_table", true, false, Known::Other),
             ("", false, false, Known::Other),
         ] {
