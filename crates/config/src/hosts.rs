@@ -144,17 +144,21 @@ impl<T: Copy> HostIndex<T> {
     /// The value for `host`, which is lower case, of a request that names no port.
     #[must_use]
     pub fn find(&self, host: &[u8]) -> Option<T> {
-        self.find_authority(host, host)
+        self.find_authority(host, || host)
     }
 
-    /// The value for `host`, which is lower case and has no port, of a request that names it as `authority`. What counts the port goes
-    /// first, but for `*`.
+    /// The value for `host`, which is lower case and has no port, of a request that names it as `authority` says, which is
+    /// asked only where some port counts. What counts the port goes first, but for `*`.
     #[must_use]
     #[inline]
-    pub fn find_authority(&self, host: &[u8], authority: &[u8]) -> Option<T> {
+    pub fn find_authority<'a>(
+        &self,
+        host: &[u8],
+        authority: impl FnOnce() -> &'a [u8],
+    ) -> Option<T> {
         match &self.with_ports {
             None => self.hosts.find(host),
-            Some(with_ports) => self.find_with_ports(with_ports, host, authority),
+            Some(with_ports) => self.find_with_ports(with_ports, host, authority()),
         }
     }
 
@@ -371,11 +375,11 @@ mod tests {
                 .rsplit_once(':')
                 .filter(|(host, _)| !host.contains(':') || host.ends_with(']'))
                 .map_or(&*host, |(host, _)| host);
-            let found = index.find_authority(host.as_bytes(), authority.as_bytes());
+            let found = index.find_authority(host.as_bytes(), || authority.as_bytes());
             assert_eq!(found, Some(expected), "{authority}");
         }
         let long = vec![b'a'; 70_000];
-        assert_eq!(index.find_authority(&long, &long), Some(3));
+        assert_eq!(index.find_authority(&long, || &long), Some(3));
         assert_eq!(index.insert(&Host::Any, true, 9), Err(3));
         for text in ["a:0", "a:", "a:080", "a:65536", "c.*:80", "*:80", "a:b:80", "::1"] {
             assert!(Host::with_port(text).is_err(), "{text}");

@@ -63,7 +63,7 @@ impl Exchange {
     fn route_table(&self, host: &[u8]) -> Option<&RouteTable> {
         let of_rule = self.route.as_ref().and_then(|route| route.rule).map(|(table, _)| table);
         let id: Option<RouteTableId> = of_rule.or_else(|| {
-            let authority = self.record.words.word(Word::Host);
+            let authority = || self.record.words.word(Word::Host);
             self.listener().hosts.find_authority(host, authority)
         });
         self.snapshot.route_table(id?).map(AsRef::as_ref)

@@ -21,7 +21,7 @@ use crate::exchange::Exchange;
 use crate::filter::Filter;
 use crate::listen::misdirected;
 
-/// The table for requests with this host, which is in lower case and has no port, as they name it with a port (`authority`).
+/// The table for requests to the host of this one.
 ///
 /// # Errors
 ///
@@ -29,9 +29,9 @@ use crate::listen::misdirected;
 pub fn table<'s>(
     snapshot: &'s Snapshot,
     listener: &Listener<Box<dyn Filter>>,
-    (host, authority): (&[u8], &[u8]),
+    head: &RequestHead<'_>,
 ) -> Result<&'s Arc<RouteTable>, Cause> {
-    let found = listener.hosts.find_authority(host, authority);
+    let found = listener.hosts.find_authority(head.host(), || head.authority());
     let table = found.and_then(|id| snapshot.route_table(id));
     table.ok_or(Cause::NoHost)
 }

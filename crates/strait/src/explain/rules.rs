@@ -100,7 +100,7 @@ fn describe_routes(
     client: Option<&PeerCertificate>,
 ) {
     let host = String::from_utf8_lossy(head.host()).into_owned();
-    let found = listener.hosts.find_authority(head.host(), head.authority());
+    let found = listener.hosts.find_authority(head.host(), || head.authority());
     for id in &listener.route_tables {
         let Some(table) = snapshot.route_table(*id) else { continue };
         let hosts = table.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");

@@ -28,8 +28,7 @@ impl Proxy {
         let asks_tunnel = head.method() == Method::Connect && !head.is_extended_connect();
         let downstream = self.connections.get(exchange.downstream.connection);
         let tls = downstream.and_then(|connection| connection.tls.as_deref());
-        let host = (head.host(), head.authority());
-        let table = match route::table(&snapshot, exchange.listener(), host) {
+        let table = match route::table(&snapshot, exchange.listener(), head) {
             Ok(table) => table,
             Err(cause) => return self.fail(key, cause, now),
         };
