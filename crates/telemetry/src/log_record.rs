@@ -11,6 +11,9 @@
 //!
 //! Numbers are little-endian. A record never leaves the process, so nothing here is a format that
 //! others read. Texts are cut at the bounds below when they are copied.
+//!
+//! It is written by hand because each logged request pays for it: `postcard` makes a shorter record (233 bytes in place of 363
+//! for a plain GET) with five times the instructions (2,636 in place of 517), a sixth of what the whole exchange costs.
 
 use crate::captures::CAPTURES_BYTES_MAX;
 use crate::cause::Cause;
