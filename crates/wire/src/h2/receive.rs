@@ -10,7 +10,7 @@ use super::connection::{Found, Http2, Step};
 use super::error::{ConnectionError, ErrorCode, MessageError, StreamError};
 use super::frame::{FrameHeader, flag, kind};
 use super::message::Scratch;
-use super::stream::{Half, Standing, Stream};
+use super::stream::{Half, Stream, StreamState};
 use super::{Http2Role, Limits};
 
 impl Http2 {
@@ -54,8 +54,8 @@ impl Http2 {
         Some((FrameHeader::LEN, Found::Nothing))
     }
 
-    fn standing(&self, stream: u32) -> Standing {
-        self.streams.standing(stream, self.role == Http2Role::Server)
+    fn state_of(&self, stream: u32) -> StreamState {
+        self.streams.state_of(stream, self.role == Http2Role::Server)
     }
 }
 

@@ -196,7 +196,7 @@ const RESETS_REMEMBERED_MAX: usize = 128;
 
 /// The state of a stream, from its number alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum StreamState {
     Open,
     /// Reset from here a short while ago.
     Reset,
@@ -255,21 +255,21 @@ impl Streams {
     }
 
     /// The state of stream `id`. Only clients open streams, since push is refused.
-    pub(super) fn standing(&self, id: u32, is_server: bool) -> Standing {
+    pub(super) fn state_of(&self, id: u32, is_server: bool) -> StreamState {
         if id.is_multiple_of(2) {
-            return Standing::Impossible;
+            return StreamState::Impossible;
         }
         let is_idle = if is_server { id > self.last_peer } else { id >= self.next_own };
         if is_idle {
-            Standing::Idle
+            StreamState::Idle
         } else if self.place(id).is_some() {
-            Standing::Open
+            StreamState::Open
         } else if self.ended.contains(&id) {
-            Standing::Ended
+            StreamState::Ended
         } else if self.reset.contains(&id) {
-            Standing::Reset
+            StreamState::Reset
         } else {
-            Standing::Past
+            StreamState::Past
         }
     }
 
@@ -401,17 +401,17 @@ mod tests {
         }
         streams.close(5);
         streams.reset(7);
-        for (id, standing) in [
-            (1, Standing::Open),
-            (3, Standing::Past),
-            (5, Standing::Ended),
-            (7, Standing::Reset),
-            (9, Standing::Open),
-            (11, Standing::Idle),
-            (2, Standing::Impossible),
-            (0, Standing::Impossible),
+        for (id, state) in [
+            (1, StreamState::Open),
+            (3, StreamState::Past),
+            (5, StreamState::Ended),
+            (7, StreamState::Reset),
+            (9, StreamState::Open),
+            (11, StreamState::Idle),
+            (2, StreamState::Impossible),
+            (0, StreamState::Impossible),
         ] {
-            assert_eq!(streams.standing(id, true), standing, "{id}");
+            assert_eq!(streams.state_of(id, true), state, "{id}");
         }
         assert!(streams.get(5).is_none() && streams.get_mut(9).is_some());
         assert_eq!(streams.ids().collect::<Vec<_>>(), [1, 9]);
@@ -431,9 +431,9 @@ mod tests {
         }
         assert_eq!(streams.len(), 0);
         assert_eq!(streams.reset.len(), RESETS_REMEMBERED_MAX);
-        assert_eq!(streams.standing(1999, true), Standing::Reset);
-        assert_eq!(streams.standing(1997, true), Standing::Ended);
-        assert_eq!(streams.standing(1, true), Standing::Past);
+        assert_eq!(streams.state_of(1999, true), StreamState::Reset);
+        assert_eq!(streams.state_of(1997, true), StreamState::Ended);
+        assert_eq!(streams.state_of(1, true), StreamState::Past);
     }
 
     #[test]

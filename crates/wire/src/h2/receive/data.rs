@@ -4,7 +4,7 @@ use super::super::budget::Work;
 use super::super::connection::{Found, Http2, Reading, Step};
 use super::super::error::{ConnectionError, MessageError, StreamError};
 use super::super::frame::{FrameHeader, flag};
-use super::super::stream::{Half, Standing};
+use super::super::stream::{Half, StreamState};
 use super::padding;
 
 impl Http2 {
@@ -14,12 +14,12 @@ impl Http2 {
         payload: &[u8],
     ) -> Result<Step, ConnectionError> {
         let Some((prefix, padding)) = padding(header, payload, 0)? else { return Ok(None) };
-        let standing = self.standing(header.stream);
-        match standing {
-            Standing::Idle => return Err(ConnectionError::StreamIdle),
-            Standing::Impossible => return Err(ConnectionError::StreamIdInvalid),
-            Standing::Ended => return Err(ConnectionError::StreamClosed),
-            Standing::Open | Standing::Reset | Standing::Past => {}
+        let state = self.state_of(header.stream);
+        match state {
+            StreamState::Idle => return Err(ConnectionError::StreamIdle),
+            StreamState::Impossible => return Err(ConnectionError::StreamIdInvalid),
+            StreamState::Ended => return Err(ConnectionError::StreamClosed),
+            StreamState::Open | StreamState::Reset | StreamState::Past => {}
         }
         if !self.receive.on_received(header.len) {
             return Err(ConnectionError::WindowExceeded);
@@ -32,7 +32,7 @@ impl Http2 {
         let Some(stream) = self.streams.get_mut(header.stream) else {
             // The caller will not get this data, so it counts as taken.
             self.receive.on_taken(header.len);
-            return self.on_data_of_no_use(header, standing);
+            return self.on_data_of_no_use(header, state);
         };
         if stream.is_malformed {
             self.receive.on_taken(header.len);
@@ -84,9 +84,9 @@ impl Http2 {
     fn on_data_of_no_use(
         &mut self,
         header: FrameHeader,
-        standing: Standing,
+        state: StreamState,
     ) -> Result<Step, ConnectionError> {
-        if standing == Standing::Reset {
+        if state == StreamState::Reset {
             // The peer may not know yet.
             self.budget.spend(Work::Idle)?;
         } else {

@@ -6,7 +6,7 @@ use super::super::error::{ConnectionError, MessageError, StreamError};
 use super::super::frame::{FrameHeader, flag};
 use super::super::hpack::Line;
 use super::super::message::{HeadBuilder, Refusal, Scratch, TrailersBuilder};
-use super::super::stream::{Half, Standing, Stream, StreamKind};
+use super::super::stream::{Half, Stream, StreamKind, StreamState};
 use super::super::{Http2Role, Limits};
 use super::padding;
 use super::streams::depends_on;
@@ -56,11 +56,11 @@ impl Http2 {
     /// The purpose of a header block that begins now (section 5.1).
     pub(super) fn purpose(&mut self, id: u32, is_end: bool) -> Result<Purpose, ConnectionError> {
         let is_server = self.role == Http2Role::Server;
-        match self.standing(id) {
-            Standing::Impossible => Err(ConnectionError::StreamIdInvalid),
-            Standing::Idle if is_server => Ok(self.purpose_of_new(id)),
-            Standing::Idle => Err(ConnectionError::StreamIdInvalid),
-            Standing::Open => {
+        match self.state_of(id) {
+            StreamState::Impossible => Err(ConnectionError::StreamIdInvalid),
+            StreamState::Idle if is_server => Ok(self.purpose_of_new(id)),
+            StreamState::Idle => Err(ConnectionError::StreamIdInvalid),
+            StreamState::Open => {
                 let stream = self.streams.get(id);
                 if stream.is_some_and(|stream| stream.is_malformed) {
                     self.budget.spend(Work::Idle)?;
@@ -73,15 +73,15 @@ impl Http2 {
                     Some(Half::End) | None => Purpose::Fail(StreamError::Closed),
                 })
             }
-            Standing::Reset => {
+            StreamState::Reset => {
                 self.budget.spend(Work::Idle)?;
                 Ok(Purpose::Ignore)
             }
-            Standing::Ended => Err(ConnectionError::StreamClosed),
+            StreamState::Ended => Err(ConnectionError::StreamClosed),
             // Section 5.1.1: a client goes upwards. A stream of ours may have been reset so long
             // ago that it was forgotten.
-            Standing::Past if is_server => Err(ConnectionError::StreamIdInvalid),
-            Standing::Past => {
+            StreamState::Past if is_server => Err(ConnectionError::StreamIdInvalid),
+            StreamState::Past => {
                 self.budget.spend(Work::Idle)?;
                 Ok(Purpose::Ignore)
             }

@@ -5,7 +5,7 @@ use super::super::budget::Work;
 use super::super::connection::{Found, Http2, Step};
 use super::super::error::{ConnectionError, ErrorCode, StreamError};
 use super::super::frame::{FrameHeader, MAX_31, number};
-use super::super::stream::{Half, Standing};
+use super::super::stream::{Half, StreamState};
 
 impl Http2 {
     /// Priorities were taken out of the protocol; what is left is that they must make sense.
@@ -28,14 +28,14 @@ impl Http2 {
             }
             StreamError::PriorityOnItself
         };
-        match self.standing(header.stream) {
-            Standing::Open | Standing::Ended | Standing::Past | Standing::Reset => {
+        match self.state_of(header.stream) {
+            StreamState::Open | StreamState::Ended | StreamState::Past | StreamState::Reset => {
                 let found = self.fail_stream(header.stream, error)?;
                 self.reading = Self::skipping(header.len);
                 Ok(Some((FrameHeader::LEN, found)))
             }
             // A stream that is idle cannot be reset.
-            Standing::Idle | Standing::Impossible => Err(match error {
+            StreamState::Idle | StreamState::Impossible => Err(match error {
                 StreamError::FrameSizeInvalid => ConnectionError::FrameSizeInvalid,
                 _ => ConnectionError::PriorityOnItself,
             }),
@@ -53,11 +53,11 @@ impl Http2 {
         }
         let Some(code) = number(payload) else { return Ok(None) };
         let n = FrameHeader::LEN + LEN as usize;
-        match self.standing(header.stream) {
-            Standing::Impossible => return Err(ConnectionError::StreamIdInvalid),
-            Standing::Idle => return Err(ConnectionError::StreamIdle),
-            Standing::Open => {}
-            Standing::Ended | Standing::Past | Standing::Reset => {
+        match self.state_of(header.stream) {
+            StreamState::Impossible => return Err(ConnectionError::StreamIdInvalid),
+            StreamState::Idle => return Err(ConnectionError::StreamIdle),
+            StreamState::Open => {}
+            StreamState::Ended | StreamState::Past | StreamState::Reset => {
                 self.budget.spend(Work::Idle)?;
                 return Ok(Some((n, Found::Nothing)));
             }
@@ -113,10 +113,10 @@ impl Http2 {
 
     fn on_stream_window(&mut self, id: u32, increment: u32) -> Result<Found, ConnectionError> {
         let Some(stream) = self.streams.get_mut(id) else {
-            return match self.standing(id) {
-                Standing::Idle => Err(ConnectionError::StreamIdle),
-                Standing::Impossible => Err(ConnectionError::StreamIdInvalid),
-                Standing::Open | Standing::Ended | Standing::Past | Standing::Reset => {
+            return match self.state_of(id) {
+                StreamState::Idle => Err(ConnectionError::StreamIdle),
+                StreamState::Impossible => Err(ConnectionError::StreamIdInvalid),
+                StreamState::Open | StreamState::Ended | StreamState::Past | StreamState::Reset => {
                     Ok(Found::Nothing)
                 }
             };
