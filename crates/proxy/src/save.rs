@@ -7,15 +7,15 @@
 //!
 //! The form is [`VERSION`] in two bytes, then the structures below in postcard's encoding: how many connections, they, how many
 //! exchanges, and they. A change of any of them is a new version. A group is written and read in as many steps as the caller likes
-//! ([`Standing`], [`Arriving`]), so that a large one does not hold up others.
+//! ([`Saving`], [`Restoring`]), so that a large one does not hold up others.
 
-mod arriving;
 mod codecs;
 mod connections;
 mod exchanges;
 mod records;
+mod restoring;
 mod routes;
-mod standing;
+mod saving;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ use crate::listen::listeners::ListenerKey;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
-pub use self::arriving::Arriving;
-pub use self::standing::Standing;
+pub use self::restoring::Restoring;
+pub use self::saving::Saving;
 pub use crate::tools::differing::Differing;
 
 /// Version of the form that is written, and the only one that is read.
@@ -262,11 +262,11 @@ impl Connections {
 }
 
 impl Proxy {
-    /// [`Proxy::uproot`], and all of it written down at once. None where that is refused.
+    /// [`Proxy::begin_save`], and all of it written down at once. None where that is refused.
     pub fn save(&mut self, key: ConnKey, now: Time) -> Option<Saved> {
-        let mut standing = self.uproot(key, usize::MAX, now).ok()?;
-        self.write_standing(&mut standing, usize::MAX);
-        Some(self.finish_standing(standing))
+        let mut saving = self.begin_save(key, usize::MAX, now).ok()?;
+        self.save_part(&mut saving, usize::MAX);
+        Some(self.finish_save(saving))
     }
 
     /// Overwrites what calls have left of secrets on the stacks of this thread, once connections were given to another
@@ -386,9 +386,9 @@ impl Proxy {
     ///
     /// [`RestoreError`]; nothing was taken up then.
     pub fn restore(&mut self, bytes: &[u8], now: Time) -> Result<Vec<ConnKey>, RestoreError> {
-        let mut arriving = self.begin_restore(bytes)?;
-        self.restore_part(&mut arriving, bytes, usize::MAX, now)?;
-        Ok(arriving.keys().to_vec())
+        let mut restoring = self.begin_restore(bytes)?;
+        self.restore_part(&mut restoring, bytes, usize::MAX, now)?;
+        Ok(restoring.keys().to_vec())
     }
 
     /// Whether the socket of a restored connection is still being connected.

@@ -188,7 +188,7 @@ pub struct Simulation {
     moves: Vec<Move>,
     is_draining: bool,
     /// Connections that were taken out of a worker, whichever took them up.
-    uprooted: usize,
+    taken_out: usize,
     /// The last values of the counters, and the lines recorded so far, if they are recorded.
     counters: BTreeMap<String, u64>,
     events: Option<String>,
@@ -263,7 +263,7 @@ impl Simulation {
             moved: 0,
             moves: Vec::new(),
             is_draining: false,
-            uprooted: 0,
+            taken_out: 0,
             counters: BTreeMap::new(),
             events: None,
         };

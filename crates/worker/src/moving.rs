@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use proxy::ConnKey;
-use proxy::save::{Arriving, Movable, RestoreError, Standing};
+use proxy::save::{Movable, RestoreError, Restoring, Saving};
 use proxy::time::Time;
 use zeroize::Zeroizing;
 
@@ -38,16 +38,16 @@ pub struct Moving<S> {
 /// configuration comes, no drain begins, and nothing else moves.
 #[derive(Debug)]
 pub(crate) enum UnderWay<S> {
-    Leaving {
-        standing: Standing,
+    Saving {
+        saving: Saving,
         sockets: Vec<Option<S>>,
         /// How many sockets are not watched any more.
         unwatched: usize,
         given: Given<S>,
         reply: Sender<Given<S>>,
     },
-    Arriving {
-        arriving: Arriving,
+    Restoring {
+        restoring: Restoring,
         /// Its sockets are taken out as their connections are placed.
         moving: Moving<S>,
         /// How many connections are at work.
@@ -88,9 +88,9 @@ impl<W: World> Worker<W> {
         };
         match large {
             None => self.answer_give(given, &give.reply),
-            Some((standing, sockets)) => {
+            Some((saving, sockets)) => {
                 let reply = give.reply;
-                let under_way = UnderWay::Leaving { standing, sockets, unwatched: 0, given, reply };
+                let under_way = UnderWay::Saving { saving, sockets, unwatched: 0, given, reply };
                 self.under_way = Some(under_way);
             }
         }
@@ -146,12 +146,12 @@ impl<W: World> Worker<W> {
                 Movable::Idle | Movable::Busy if kept.contains_key(&key.to_bits()) => {
                     given.note_kept(kept.get(&key.to_bits()).copied());
                 }
-                Movable::Idle | Movable::Busy => match self.uproot(key, connections_max) {
-                    Ok((standing, sockets)) if self.is_large(standing.connections().len()) => {
+                Movable::Idle | Movable::Busy => match self.begin_save(key, connections_max) {
+                    Ok((saving, sockets)) if self.is_large(saving.connections().len()) => {
                         given.next = Some(key.index() + 1);
-                        return (given, Some((standing, sockets)));
+                        return (given, Some((saving, sockets)));
                     }
-                    Ok((standing, sockets)) => given.groups.push(self.finish(standing, sockets)),
+                    Ok((saving, sockets)) => given.groups.push(self.finish_save(saving, sockets)),
                     Err(group) => {
                         let is_too_large = group.len() > connections_max;
                         let why = if is_too_large { Kept::TooLarge } else { Kept::Handshake };
@@ -178,12 +178,12 @@ impl<W: World> Worker<W> {
             None => Kept::Unknown,
             Some(Movable::NotYet | Movable::WithAnother) => Kept::Handshake,
             Some(Movable::Stays) => Kept::Stays,
-            Some(Movable::Idle | Movable::Busy) => match self.uproot(key, connections_max) {
-                Ok((standing, sockets)) if self.is_large(standing.connections().len()) => {
-                    return (given, Some((standing, sockets)));
+            Some(Movable::Idle | Movable::Busy) => match self.begin_save(key, connections_max) {
+                Ok((saving, sockets)) if self.is_large(saving.connections().len()) => {
+                    return (given, Some((saving, sockets)));
                 }
-                Ok((standing, sockets)) => {
-                    given.groups.push(self.finish(standing, sockets));
+                Ok((saving, sockets)) => {
+                    given.groups.push(self.finish_save(saving, sockets));
                     return (given, None);
                 }
                 Err(group) if group.len() > connections_max => Kept::TooLarge,
@@ -205,8 +205,8 @@ impl<W: World> Worker<W> {
         // A drain that ends at its deadline spares nothing that is only half here.
         if self.is_large(moving.sockets.len()) && self.under_way.is_none() && !self.is_draining() {
             match self.proxy.begin_restore(&moving.bytes) {
-                Ok(arriving) => {
-                    let under_way = UnderWay::Arriving { arriving, moving, begun: 0, answer };
+                Ok(restoring) => {
+                    let under_way = UnderWay::Restoring { restoring, moving, begun: 0, answer };
                     self.under_way = Some(under_way);
                 }
                 Err(error) => self.answer_take(answer, Err((error, moving))),
@@ -231,7 +231,7 @@ impl<W: World> Worker<W> {
         let _ = reply.send(Taken { number, result });
     }
 
-    /// Whether a large group leaves or arrives.
+    /// Whether a large group is being saved or restored.
     pub const fn is_moving(&self) -> bool {
         self.under_way.is_some()
     }
@@ -250,19 +250,19 @@ impl<W: World> Worker<W> {
     pub(crate) fn move_on(&mut self) {
         match self.under_way.take() {
             None => {}
-            Some(UnderWay::Leaving { standing, sockets, unwatched, given, reply }) => {
-                self.go_on_leaving(standing, sockets, unwatched, given, reply);
+            Some(UnderWay::Saving { saving, sockets, unwatched, given, reply }) => {
+                self.continue_save(saving, sockets, unwatched, given, reply);
             }
-            Some(UnderWay::Arriving { arriving, moving, begun, answer }) => {
-                self.go_on_arriving(arriving, moving, begun, answer);
+            Some(UnderWay::Restoring { restoring, moving, begun, answer }) => {
+                self.continue_restore(restoring, moving, begun, answer);
             }
         }
         self.perform();
     }
 
-    fn go_on_leaving(
+    fn continue_save(
         &mut self,
-        mut standing: Standing,
+        mut saving: Saving,
         sockets: Vec<Option<W::Socket>>,
         mut unwatched: usize,
         mut given: Given<W::Socket>,
@@ -274,25 +274,25 @@ impl<W: World> Worker<W> {
                 self.world.unwatch(socket);
             }
             unwatched = (unwatched + stride).min(sockets.len());
-            self.proxy.write_standing(&mut standing, stride);
+            self.proxy.save_part(&mut saving, stride);
             if self.world.now() >= until {
                 break;
             }
         }
-        if !standing.is_written() || unwatched < sockets.len() {
-            let under_way = UnderWay::Leaving { standing, sockets, unwatched, given, reply };
+        if !saving.is_encoded() || unwatched < sockets.len() {
+            let under_way = UnderWay::Saving { saving, sockets, unwatched, given, reply };
             self.under_way = Some(under_way);
             return;
         }
-        let saved = self.proxy.finish_standing(standing);
+        let saved = self.proxy.finish_save(saving);
         given.groups.push(Moving { bytes: Zeroizing::new(saved.bytes), sockets });
         self.has_given = true;
         self.answer_give(given, &reply);
     }
 
-    fn go_on_arriving(
+    fn continue_restore(
         &mut self,
-        mut arriving: Arriving,
+        mut restoring: Restoring,
         mut moving: Moving<W::Socket>,
         mut begun: usize,
         answer: Option<TakeAnswer<W::Socket>>,
@@ -300,19 +300,19 @@ impl<W: World> Worker<W> {
         let now = self.world.now();
         let until = now + MOVING_TIME_MAX;
         for stride in self.strides() {
-            if arriving.is_placed() {
-                let last = (begun + stride).min(arriving.keys().len());
-                let keys = arriving.keys().get(begun..last).unwrap_or_default();
+            if restoring.is_placed() {
+                let last = (begun + stride).min(restoring.keys().len());
+                let keys = restoring.keys().get(begun..last).unwrap_or_default();
                 keys.iter().for_each(|key| self.begin_watching(*key, now));
                 self.proxy.on_restored(keys, now);
                 begun = last;
             } else {
-                let before = arriving.keys().len();
-                let part = self.proxy.restore_part(&mut arriving, &moving.bytes, stride, now);
+                let before = restoring.keys().len();
+                let part = self.proxy.restore_part(&mut restoring, &moving.bytes, stride, now);
                 if let Err(error) = part {
                     return self.answer_take(answer, Err((error, moving)));
                 }
-                let placed = arriving.keys().iter().zip(&mut moving.sockets).skip(before);
+                let placed = restoring.keys().iter().zip(&mut moving.sockets).skip(before);
                 for (key, socket) in placed {
                     if let Some(socket) = socket.take() {
                         self.sockets.insert(*key, socket, Flags::default());
@@ -323,10 +323,10 @@ impl<W: World> Worker<W> {
                 break;
             }
         }
-        if arriving.is_placed() && begun == arriving.keys().len() {
-            self.answer_take(answer, Ok(arriving.keys().to_vec()));
+        if restoring.is_placed() && begun == restoring.keys().len() {
+            self.answer_take(answer, Ok(restoring.keys().to_vec()));
         } else {
-            self.under_way = Some(UnderWay::Arriving { arriving, moving, begun, answer });
+            self.under_way = Some(UnderWay::Restoring { restoring, moving, begun, answer });
         }
     }
 
@@ -365,36 +365,36 @@ impl<W: World> Worker<W> {
     }
 
     /// Takes a connection with all that belongs to it out of this worker's tables, with its sockets. See
-    /// [`proxy::Proxy::uproot`] for what is refused.
-    fn uproot(
+    /// [`proxy::Proxy::begin_save`] for what is refused.
+    fn begin_save(
         &mut self,
         key: ConnKey,
         connections_max: usize,
     ) -> Result<Large<W::Socket>, Vec<ConnKey>> {
         let now = self.world.now();
-        let standing = match self.proxy.uproot(key, connections_max, now) {
-            Ok(standing) => standing,
+        let saving = match self.proxy.begin_save(key, connections_max, now) {
+            Ok(saving) => saving,
             Err(group) => {
                 // A health check that it carried may have ended.
                 self.perform();
                 return Err(group);
             }
         };
-        let sockets = standing.connections().iter().map(|key| self.sockets.remove(*key)).collect();
-        self.proxy.on_uprooted(&standing, now);
+        let sockets = saving.connections().iter().map(|key| self.sockets.remove(*key)).collect();
+        self.proxy.on_save_begun(&saving, now);
         self.perform();
-        Ok((standing, sockets))
+        Ok((saving, sockets))
     }
 
-    /// Writes all of a group down.
-    fn finish(
+    /// Encodes all of a group.
+    fn finish_save(
         &mut self,
-        mut standing: Standing,
+        mut saving: Saving,
         sockets: Vec<Option<W::Socket>>,
     ) -> Moving<W::Socket> {
         sockets.iter().flatten().for_each(|socket| self.world.unwatch(socket));
-        self.proxy.write_standing(&mut standing, usize::MAX);
-        let saved = self.proxy.finish_standing(standing);
+        self.proxy.save_part(&mut saving, usize::MAX);
+        let saved = self.proxy.finish_save(saving);
         self.perform();
         Moving { bytes: Zeroizing::new(saved.bytes), sockets }
     }
@@ -402,8 +402,8 @@ impl<W: World> Worker<W> {
     /// Takes a downstream connection with all that belongs to it, or an idle upstream connection,
     /// out of this worker, between two turns. None for a key that [`proxy::Proxy::save`] refuses.
     pub fn save(&mut self, key: ConnKey) -> Option<Moving<W::Socket>> {
-        let (standing, sockets) = self.uproot(key, usize::MAX).ok()?;
-        Some(self.finish(standing, sockets))
+        let (saving, sockets) = self.begin_save(key, usize::MAX).ok()?;
+        Some(self.finish_save(saving, sockets))
     }
 
     /// Takes over connections that [`Worker::save`] took out of another worker.
@@ -441,4 +441,4 @@ impl<W: World> Worker<W> {
 }
 
 /// A group that is out of the worker's tables, with its sockets.
-type Large<S> = (Standing, Vec<Option<S>>);
+type Large<S> = (Saving, Vec<Option<S>>);

@@ -242,8 +242,8 @@ impl Cx {
     }
 
     /// Writes a connection down.
-    pub(super) fn write_end(&mut self, end: StandingEnd, now: Time) -> SavedEnd {
-        let StandingEnd { connection, deadline, facts } = end;
+    pub(super) fn write_end(&mut self, end: TakenEnd, now: Time) -> SavedEnd {
+        let TakenEnd { connection, deadline, facts } = end;
         let (connection, role) = self.write_connection(connection, deadline, now);
         match (role, facts) {
             (ConnectionRole::Downstream(downstream), EndFacts::Downstream { listener, chain }) => {
@@ -311,7 +311,7 @@ impl Cx {
 
 /// A connection that is out of the table and not written down yet.
 #[derive(Debug)]
-pub(super) struct StandingEnd {
+pub(super) struct TakenEnd {
     connection: Connection,
     deadline: Option<Duration>,
     facts: EndFacts,
@@ -326,7 +326,7 @@ enum EndFacts {
 
 impl Connections {
     /// A connection without its timer, and the time that this had left.
-    fn uproot_connection(
+    fn take_connection(
         &mut self,
         key: ConnKey,
         now: Time,
@@ -338,14 +338,14 @@ impl Connections {
         Some((connection, deadline.is_set().then(|| deadline - now)))
     }
 
-    pub(super) fn uproot_downstream(
+    pub(super) fn take_downstream(
         &mut self,
         key: ConnKey,
         now: Time,
         listen: &mut Listen,
         cx: &mut Cx,
-    ) -> Option<StandingEnd> {
-        let (connection, deadline) = self.uproot_connection(key, now, cx)?;
+    ) -> Option<TakenEnd> {
+        let (connection, deadline) = self.take_connection(key, now, cx)?;
         let downstream = connection.downstream()?;
         let listener = listen.listeners.get(downstream.listener).listener();
         let chain = downstream.chain.and_then(|id| listener.chains.find(id));
@@ -354,7 +354,7 @@ impl Connections {
         listen.listeners.on_closed(downstream.listener);
         listen.clients.remove(downstream.client, Part::Connection);
         let facts = EndFacts::Downstream { listener, chain };
-        Some(StandingEnd { connection, deadline, facts })
+        Some(TakenEnd { connection, deadline, facts })
     }
 
     fn restore_connection(
@@ -453,13 +453,13 @@ impl Connections {
 }
 
 impl Upstreams {
-    pub(super) fn uproot_upstream(
+    pub(super) fn take_upstream(
         &mut self,
         key: ConnKey,
         now: Time,
         connections: &mut Connections,
         cx: &mut Cx,
-    ) -> Option<StandingEnd> {
+    ) -> Option<TakenEnd> {
         let upstream = connections.get(key)?.upstream()?;
         let ids = (upstream.cluster, upstream.endpoint);
         let state = match upstream.state {
@@ -479,9 +479,9 @@ impl Upstreams {
                 SavedUpstreamState::Shared { connecting_age }
             }
         };
-        let (connection, deadline) = connections.uproot_connection(key, now, cx)?;
+        let (connection, deadline) = connections.take_connection(key, now, cx)?;
         self.pools.on_closed(ids, false);
-        Some(StandingEnd { connection, deadline, facts: EndFacts::Upstream(state) })
+        Some(TakenEnd { connection, deadline, facts: EndFacts::Upstream(state) })
     }
 }
 

@@ -145,7 +145,7 @@ impl Connections {
 
 /// An exchange that is out of the table and not written down yet.
 #[derive(Debug)]
-pub(super) struct StandingExchange {
+pub(super) struct TakenExchange {
     exchange: Exchange,
     downstream: Option<SavedSide>,
     upstream: Option<SavedSide>,
@@ -190,13 +190,9 @@ impl Cx {
     }
 
     /// Writes an exchange down.
-    pub(super) fn write_exchange(
-        &mut self,
-        standing: StandingExchange,
-        now: Time,
-    ) -> SavedExchange {
-        let StandingExchange { mut exchange, downstream, upstream, detached, copies, stalled } =
-            standing;
+    pub(super) fn write_exchange(&mut self, saving: TakenExchange, now: Time) -> SavedExchange {
+        let TakenExchange { mut exchange, downstream, upstream, detached, copies, stalled } =
+            saving;
         let gathered = exchange.gathered.as_ref().map(|gathered| SavedGathered {
             body: gathered.body.filled().to_vec(),
             trailers: gathered.trailers.clone(),
@@ -240,12 +236,12 @@ impl Cx {
 
 impl Proxy {
     /// Takes an exchange out of the table and of all lists that have it.
-    pub(super) fn uproot_exchange(
+    pub(super) fn take_exchange(
         &mut self,
         key: ExchangeKey,
         companions: &Companions,
         now: Time,
-    ) -> Option<StandingExchange> {
+    ) -> Option<TakenExchange> {
         let stalled = self.exchanges.get(key).and_then(|it| self.exchanges.stalled_for(it, now));
         let mut exchange = self.exchanges.table.remove(key)?;
         exchange.let_go(
@@ -270,7 +266,7 @@ impl Proxy {
             self.upstream.pools.give_up(cluster, exchange.client, is_waiting);
         }
         self.listen.clients.remove(exchange.client, Part::Exchange);
-        Some(StandingExchange { exchange, downstream, upstream, detached, copies, stalled })
+        Some(TakenExchange { exchange, downstream, upstream, detached, copies, stalled })
     }
 
     /// The downstream of a saved exchange, with its listener, chain and client; none if that is not there.

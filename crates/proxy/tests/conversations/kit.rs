@@ -896,12 +896,12 @@ impl<'s> Talk<'s> {
         self.proxy = proxy;
         self.counts.push(counts);
         for (bytes, places) in saved {
-            let mut arriving = self.proxy.begin_restore(&bytes).expect("what was saved");
-            while !arriving.is_placed() {
-                let part = self.proxy.restore_part(&mut arriving, &bytes, 1, self.now);
+            let mut restoring = self.proxy.begin_restore(&bytes).expect("what was saved");
+            while !restoring.is_placed() {
+                let part = self.proxy.restore_part(&mut restoring, &bytes, 1, self.now);
                 part.expect("what was saved");
             }
-            let keys = arriving.keys();
+            let keys = restoring.keys();
             for (place, key) in places.iter().zip(keys) {
                 self.peers[*place].key = Some(*key);
             }
@@ -911,11 +911,11 @@ impl<'s> Talk<'s> {
 
     /// Writes a group down as a large one is: in many steps.
     fn save_in_parts(&mut self, key: ConnKey) -> Option<Saved> {
-        let mut standing = self.proxy.uproot(key, usize::MAX, self.now).ok()?;
-        while !standing.is_written() {
-            self.proxy.write_standing(&mut standing, 1);
+        let mut saving = self.proxy.begin_save(key, usize::MAX, self.now).ok()?;
+        while !saving.is_encoded() {
+            self.proxy.save_part(&mut saving, 1);
         }
-        Some(self.proxy.finish_standing(standing))
+        Some(self.proxy.finish_save(saving))
     }
 
     fn place(&self, key: ConnKey) -> usize {

@@ -75,7 +75,7 @@ impl Simulation {
         let worker = &mut self.threads.get_mut(from)?.as_mut()?.worker;
         let key = worker.proxy().leading(key);
         let moving = worker.save(key);
-        self.uprooted += usize::from(moving.is_some());
+        self.taken_out += usize::from(moving.is_some());
         // What waited for its room may have begun to connect.
         self.give_keys(from);
         self.read_reports();
@@ -97,7 +97,7 @@ impl Simulation {
             Awaits::Given(answer) => match answer.try_recv() {
                 Ok(Given { mut groups, .. }) => {
                     let moving = groups.pop()?;
-                    self.uprooted += 1;
+                    self.taken_out += 1;
                     let taken = self.take(to, moving);
                     on(taken.map_or_else(|back| self.take_back(from, back), Awaits::Taken))
                 }

@@ -119,7 +119,7 @@ impl Simulation {
             let (began, ended) = ((began, count(began)), (ended, count(ended)));
             // A connection that moved is counted again, and a removed listener took its counters
             // with it.
-            let is_recounted = self.uprooted > 0 && self.scenario.swaps > 0;
+            let is_recounted = self.taken_out > 0 && self.scenario.swaps > 0;
             if began.1 != ended.1 && !is_recounted {
                 self.ledger.violate(format!("{began:?} and {ended:?} are no pairs"));
             }

@@ -1,7 +1,7 @@
-//! A group on its way in: its bytes are read, then its connections are placed, then its exchanges, in as many steps as it
+//! Restoring a group: its bytes are decoded, then its connections are placed, then its exchanges, in as many steps as it
 //! takes.
 //!
-//! Its connections stand still until all of it is here: they have no events, since their sockets are not watched. Timers of
+//! Its connections are paused until all of it is placed: they have no events, since their sockets are not watched. Timers of
 //! connections, and what looks at all of them, wait meanwhile (`Cx::is_placing`).
 
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::tools::time::Time;
 
 /// A group that is being taken up. No configuration may be taken up in between.
 #[derive(Debug)]
-pub struct Arriving {
+pub struct Restoring {
     state: State,
     /// Bytes that were read.
     read: usize,
@@ -44,7 +44,7 @@ enum State {
     Placed,
 }
 
-impl Arriving {
+impl Restoring {
     /// The connections that were placed so far, in the order of [`super::Saved::connections`].
     #[must_use]
     pub fn keys(&self) -> &[ConnKey] {
@@ -83,22 +83,22 @@ impl Proxy {
     /// # Errors
     ///
     /// It is not that.
-    pub fn begin_restore(&self, bytes: &[u8]) -> Result<Arriving, RestoreError> {
+    pub fn begin_restore(&self, bytes: &[u8]) -> Result<Restoring, RestoreError> {
         let (version, _) = bytes.split_first_chunk().ok_or(RestoreError::Damaged)?;
         let version = u16::from_be_bytes(*version);
         if version != VERSION {
             return Err(RestoreError::Version(version));
         }
-        let mut arriving = Arriving {
+        let mut restoring = Restoring {
             state: State::Placed,
             read: size_of_val(&version),
             keys: Vec::new(),
             exchanges: Vec::new(),
             copies: Vec::new(),
         };
-        let ends = arriving.count(bytes)?;
-        arriving.state = State::Reading { group: Group::default(), ends, exchanges: None };
-        Ok(arriving)
+        let ends = restoring.count(bytes)?;
+        restoring.state = State::Reading { group: Group::default(), ends, exchanges: None };
+        Ok(restoring)
     }
 
     /// Goes on with so many connections or exchanges, at most. `bytes` are those that it began with.
@@ -108,18 +108,18 @@ impl Proxy {
     /// [`RestoreError`]; nothing was taken up then.
     pub fn restore_part(
         &mut self,
-        arriving: &mut Arriving,
+        restoring: &mut Restoring,
         bytes: &[u8],
         entries_max: usize,
         now: Time,
     ) -> Result<(), RestoreError> {
         for _ in 0..entries_max {
-            arriving.state = match std::mem::replace(&mut arriving.state, State::Placed) {
+            restoring.state = match std::mem::replace(&mut restoring.state, State::Placed) {
                 State::Reading { group, ends, exchanges } => {
-                    self.read_entry(arriving, bytes, group, ends, exchanges)?
+                    self.read_entry(restoring, bytes, group, ends, exchanges)?
                 }
                 State::Placing { ends, exchanges } => {
-                    self.place_entry(arriving, ends, exchanges, now)?
+                    self.place_entry(restoring, ends, exchanges, now)?
                 }
                 State::Placed => break,
             };
@@ -130,22 +130,22 @@ impl Proxy {
 
     fn read_entry(
         &self,
-        arriving: &mut Arriving,
+        restoring: &mut Restoring,
         bytes: &[u8],
         mut group: Group,
         ends: usize,
         exchanges: Option<usize>,
     ) -> Result<State, RestoreError> {
         if ends > 0 {
-            group.connections.push(arriving.read(bytes)?);
+            group.connections.push(restoring.read(bytes)?);
             return Ok(State::Reading { group, ends: ends - 1, exchanges });
         }
         let left = match exchanges {
             Some(left) => left,
-            None => arriving.count(bytes)?,
+            None => restoring.count(bytes)?,
         };
         if let Some(left) = left.checked_sub(1) {
-            group.exchanges.push(arriving.read(bytes)?);
+            group.exchanges.push(restoring.read(bytes)?);
             return Ok(State::Reading { group, ends, exchanges: Some(left) });
         }
         self.listen.check(&group, &self.cx)?;
@@ -155,14 +155,14 @@ impl Proxy {
 
     fn place_entry(
         &mut self,
-        arriving: &mut Arriving,
+        restoring: &mut Restoring,
         mut ends: IntoIter<SavedEnd>,
         mut exchanges: IntoIter<SavedExchange>,
         now: Time,
     ) -> Result<State, RestoreError> {
         self.cx.is_placing = true;
         if let Some(end) = ends.next() {
-            arriving.keys.push(match end {
+            restoring.keys.push(match end {
                 SavedEnd::Downstream(saved) => self.connections.restore_downstream(
                     saved,
                     now,
@@ -178,11 +178,11 @@ impl Proxy {
                 ),
             });
         } else if let Some(mut saved) = exchanges.next() {
-            arriving.copies.push(std::mem::take(&mut saved.copies));
-            arriving.exchanges.push(self.restore_exchange(saved, &arriving.keys, now));
+            restoring.copies.push(std::mem::take(&mut saved.copies));
+            restoring.exchanges.push(self.restore_exchange(saved, &restoring.keys, now));
         } else {
-            self.exchanges.join_copies(&arriving.exchanges, &arriving.copies, &mut self.cx);
-            let keys = arriving.keys.iter();
+            self.exchanges.join_copies(&restoring.exchanges, &restoring.copies, &mut self.cx);
+            let keys = restoring.keys.iter();
             keys.for_each(|key| self.upstream.on_spare_restored(*key, &self.connections));
             self.cx.is_placing = false;
             return Ok(State::Placed);

@@ -1,7 +1,7 @@
-//! A group on its way out: it leaves the worker's tables as it is, in one step, and becomes bytes in as many as it takes.
+//! Saving a group: it is taken out of the worker's tables in one step, and encoded in as many as it takes.
 //!
-//! In between it stands still. No event reaches it: its keys are stale, its timers are gone, and no pool has its connections. What
-//! it takes to write it down (buffers to copy, names to look up, keys) is most of the work, and bounded for each step.
+//! In between it is paused. No event reaches it: its keys are stale, its timers are gone, and no pool has its connections. Most of
+//! the work is to encode it (to copy buffers, to look up names and keys), and that is bounded for each step.
 
 use std::vec::IntoIter;
 
@@ -10,29 +10,29 @@ use postcard::ser_flavors::Size;
 use serde::Serialize;
 use zeroize::Zeroizing;
 
-use super::connections::StandingEnd;
-use super::exchanges::StandingExchange;
+use super::connections::TakenEnd;
+use super::exchanges::TakenExchange;
 use super::{Companions, Saved, SavedEnd, VERSION};
 use crate::keys::{ConnKey, ExchangeKey};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
-/// A group that is out of the worker's tables and not written down yet. No configuration may be taken up in between.
+/// A group that is out of the worker's tables and not encoded yet. The worker may not take up a configuration in between.
 #[derive(Debug)]
-pub struct Standing {
+pub struct Saving {
     connections: Vec<ConnKey>,
     /// Clusters in which there is room now.
     clusters: Vec<ClusterId>,
-    ends: IntoIter<StandingEnd>,
-    exchanges: IntoIter<StandingExchange>,
+    ends: IntoIter<TakenEnd>,
+    exchanges: IntoIter<TakenExchange>,
     exchanges_total: usize,
-    /// What is written, in order.
+    /// What is encoded, in order.
     pieces: Vec<Zeroizing<Vec<u8>>>,
-    /// When it left: its deadlines stand still with it.
+    /// When it was taken out: its deadlines count from then.
     began: Time,
 }
 
-impl Standing {
+impl Saving {
     /// The connections whose sockets go with it, in the order in which [`Proxy::restore`] names their successors. The keys
     /// are stale.
     #[must_use]
@@ -40,9 +40,9 @@ impl Standing {
         &self.connections
     }
 
-    /// Whether all of it is written.
+    /// Whether all of it is encoded.
     #[must_use]
-    pub fn is_written(&self) -> bool {
+    pub fn is_encoded(&self) -> bool {
         self.ends.len() == 0 && self.exchanges.len() == 0
     }
 
@@ -66,12 +66,12 @@ impl Proxy {
     /// The connections of the group, where some downstream came through a listener that is not configured any more (no
     /// worker could take it up, not even this one), while a handshake of TLS lasts, and where they are more than
     /// `connections_max`.
-    pub fn uproot(
+    pub fn begin_save(
         &mut self,
         key: ConnKey,
         connections_max: usize,
         now: Time,
-    ) -> Result<Standing, Vec<ConnKey>> {
+    ) -> Result<Saving, Vec<ConnKey>> {
         debug_assert!(self.cx.agenda.is_empty(), "each event is settled");
         let upstream = self.connections.get(key).map(|connection| connection.upstream().is_some());
         if upstream.is_none_or(|is_upstream| is_upstream && self.leading(key) != key)
@@ -90,20 +90,20 @@ impl Proxy {
         clusters.dedup();
         let exchanges = companions.exchanges.iter();
         let exchanges: Vec<_> =
-            exchanges.filter_map(|key| self.uproot_exchange(*key, &companions, now)).collect();
+            exchanges.filter_map(|key| self.take_exchange(*key, &companions, now)).collect();
         let mut ends = Vec::with_capacity(companions.connections.len());
         for key in &companions.connections {
             let connection = self.connections.get(*key);
             let end = if connection.is_some_and(|it| it.downstream().is_some()) {
-                self.connections.uproot_downstream(*key, now, &mut self.listen, &mut self.cx)
+                self.connections.take_downstream(*key, now, &mut self.listen, &mut self.cx)
             } else {
-                self.upstream.uproot_upstream(*key, now, &mut self.connections, &mut self.cx)
+                self.upstream.take_upstream(*key, now, &mut self.connections, &mut self.cx)
             };
             ends.extend(end);
         }
         self.end_if_drained(now);
         self.settle(now);
-        let mut standing = Standing {
+        let mut saving = Saving {
             connections: companions.connections,
             clusters,
             exchanges_total: exchanges.len(),
@@ -112,9 +112,9 @@ impl Proxy {
             pieces: Vec::new(),
             began: now,
         };
-        let total = standing.ends.len();
-        standing.write(&total);
-        Ok(standing)
+        let total = saving.ends.len();
+        saving.write(&total);
+        Ok(saving)
     }
 
     fn can_move(&self, companions: &Companions, connections_max: usize) -> bool {
@@ -134,41 +134,41 @@ impl Proxy {
     }
 
     /// Goes on with exchanges that waited for the room of connections that are gone, once their sockets are out.
-    pub fn on_uprooted(&mut self, standing: &Standing, now: Time) {
-        self.serve_clusters(&standing.clusters, now);
+    pub fn on_save_begun(&mut self, saving: &Saving, now: Time) {
+        self.serve_clusters(&saving.clusters, now);
     }
 
-    /// Writes so many connections and exchanges down, at most.
-    pub fn write_standing(&mut self, standing: &mut Standing, entries_max: usize) {
-        let now = standing.began;
+    /// Encodes so many connections and exchanges, at most.
+    pub fn save_part(&mut self, saving: &mut Saving, entries_max: usize) {
+        let now = saving.began;
         for _ in 0..entries_max {
-            if let Some(end) = standing.ends.next() {
+            if let Some(end) = saving.ends.next() {
                 let saved: SavedEnd = self.cx.write_end(end, now);
-                standing.write(&saved);
-                if standing.ends.len() == 0 {
-                    let total = standing.exchanges_total;
-                    standing.write(&total);
+                saving.write(&saved);
+                if saving.ends.len() == 0 {
+                    let total = saving.exchanges_total;
+                    saving.write(&total);
                 }
-            } else if let Some(exchange) = standing.exchanges.next() {
+            } else if let Some(exchange) = saving.exchanges.next() {
                 let saved = self.cx.write_exchange(exchange, now);
-                standing.write(&saved);
+                saving.write(&saved);
             } else {
                 break;
             }
         }
     }
 
-    /// The bytes of a group, all of which is written.
-    pub fn finish_standing(&mut self, standing: Standing) -> Saved {
-        debug_assert!(standing.is_written(), "what is left would be lost");
+    /// The bytes of a group, all of which is encoded.
+    pub fn finish_save(&mut self, saving: Saving) -> Saved {
+        debug_assert!(saving.is_encoded(), "what is left would be lost");
         if self.cx.has_former_snapshots() {
             self.cx.retire_former();
         }
         let version = VERSION.to_be_bytes();
-        let len = standing.pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        let len = saving.pieces.iter().map(|piece| piece.len()).sum::<usize>();
         let mut bytes = Vec::with_capacity(version.len() + len);
         bytes.extend_from_slice(&version);
-        standing.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
-        Saved { bytes, connections: standing.connections, clusters: standing.clusters }
+        saving.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+        Saved { bytes, connections: saving.connections, clusters: saving.clusters }
     }
 }
