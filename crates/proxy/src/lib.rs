@@ -69,7 +69,7 @@ pub use keys::{ConnKey, ExchangeKey, OfConnection, OfExchange, StreamKey};
 pub use listen::misdirected;
 pub use ops::{ConnectFailure, ConnectOptions, Op};
 pub use proxy::receive::handshake::SkipHandshake;
-pub use proxy::receive::passthrough::Passthrough;
+pub use proxy::receive::passthrough::{Passed, Passthrough};
 pub use proxy::{Load, Proxy};
 pub use share::{Settings, Share};
 pub use tools::buffers::BufferUse;

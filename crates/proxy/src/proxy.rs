@@ -40,6 +40,7 @@ use crate::tools::buffers::BufferUse;
 use crate::tools::detail::Detail;
 use crate::tools::outbox::SLICES_MAX;
 use crate::tools::pinned::Pinned;
+use crate::tools::sent::Sent;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
 
@@ -350,9 +351,10 @@ impl Proxy {
                 self.exchanges.resume_response(exchange, now);
             }
         }
+        let sent = Sent { bytes: n, left: after, began };
         match self.connections.get(key).map(|connection| &connection.role) {
-            Some(ConnectionRole::Downstream(_)) => self.on_downstream_sent(key, after, n, now),
-            Some(ConnectionRole::Upstream(_)) => self.on_upstream_sent(key, after, n, (began, now)),
+            Some(ConnectionRole::Downstream(_)) => self.on_downstream_sent(key, sent, now),
+            Some(ConnectionRole::Upstream(_)) => self.on_upstream_sent(key, sent, now),
             None => {}
         }
     }

@@ -10,6 +10,7 @@ pub(crate) mod pinned;
 pub(crate) mod places;
 pub(crate) mod random;
 pub(crate) mod rate;
+pub(crate) mod sent;
 pub mod slab;
 pub(crate) mod text;
 pub mod time;

@@ -75,7 +75,7 @@ pub(crate) fn rewrite(
     }
     if sends_standard {
         let ip = Text::of_ip(facts.peer);
-        append_to_list(head, (Known::Forwarded, hops), scratch, |head, element| {
+        append_to_list(head, Known::Forwarded, hops, scratch, |head, element| {
             element.extend_from_slice(b"for=");
             match facts.peer {
                 PeerAddress::V6(_) => {
@@ -98,7 +98,7 @@ pub(crate) fn rewrite(
     }
     if let Some(pseudonym) = &facts.options.via {
         // It earns no peer any trust, so all of it is kept.
-        append_to_list(head, (Known::Via, u8::MAX), scratch, |head, element| {
+        append_to_list(head, Known::Via, u8::MAX, scratch, |head, element| {
             push_via(element, head.version(), pseudonym);
         });
     }
@@ -172,8 +172,8 @@ fn append_x_forwarded(
     facts: &ForwardedFacts<'_>,
     scratch: &mut Vec<u8>,
 ) {
-    let list = (Known::XForwardedFor, facts.options.trusted_hops);
-    append_to_list(head, list, scratch, |_, element| {
+    let hops = facts.options.trusted_hops;
+    append_to_list(head, Known::XForwardedFor, hops, scratch, |_, element| {
         element.extend_from_slice(Text::of_ip(facts.peer).as_bytes());
     });
     if head.field(Known::XForwardedProto).is_none() {
@@ -213,7 +213,8 @@ fn push_via(element: &mut Vec<u8>, received: Version, pseudonym: &str) {
 /// Adds an element to a list field: behind the last `kept` there are, in one field.
 fn append_to_list(
     head: &mut RequestHead<'_>,
-    (known, kept): (Known, u8),
+    known: Known,
+    kept: u8,
     scratch: &mut Vec<u8>,
     element: impl FnOnce(&RequestHead<'_>, &mut Vec<u8>),
 ) {

@@ -165,7 +165,7 @@ impl Stamps {
     }
 
     /// The upstream took some of the request, or nothing though some waits; `is_all`: all that came so far.
-    pub(crate) fn on_written(&mut self, is_all: bool, (began, now): (Time, Time)) {
+    pub(crate) fn on_written(&mut self, is_all: bool, began: Time, now: Time) {
         self.write_began = self.write_began.min(began);
         self.written = if is_all { now } else { Time::NEVER };
     }
@@ -412,13 +412,13 @@ mod tests {
     #[test]
     fn what_an_upstream_never_takes_is_no_wait_for_its_answer() {
         let mut upload = Stamps { connected: at(20), ..began() };
-        upload.on_written(false, (at(30), at(35)));
+        upload.on_written(false, at(30), at(35));
         let stages = upload.stages(at(1_030));
         assert_eq!((micros(stages.upstream_write), micros(stages.first_byte)), (1_000, 0));
         // An answer ends that, whatever is sent behind it.
         upload.first_byte = at(230);
         assert_eq!(micros(upload.stages(at(1_030)).upstream_write), 200);
-        upload.on_written(true, (at(630), at(830)));
+        upload.on_written(true, at(630), at(830));
         let stages = upload.stages(at(1_030));
         assert_eq!((micros(stages.upstream_write), micros(stages.first_byte)), (200, 0));
         assert_eq!(micros(stages.response), 800);

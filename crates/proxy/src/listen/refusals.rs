@@ -17,6 +17,18 @@ use crate::tools::peer_address::PeerAddress;
 use crate::tools::text::Text;
 use crate::tools::time::Time;
 
+/// A client's connection that came to nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failed<'a> {
+    listener: ListenerId,
+    peer: &'a PeerAddress,
+    /// When it was accepted.
+    opened: Time,
+    /// The server name that the client asked for.
+    pub(crate) server_name: &'a str,
+    cause: Cause,
+}
+
 impl Cx {
     /// A connection is refused as it comes.
     pub(crate) fn refuse(
@@ -34,18 +46,18 @@ impl Cx {
         }
         let label = label(listener.0);
         self.emitter.connection_refused(&ConnectionRefused { listener: label, cause });
-        self.log_failed_connection(listener, (peer, now), "", (cause, detail), now);
+        let failed = Failed { listener, peer, opened: now, server_name: "", cause };
+        self.log_failed_connection(&failed, detail, now);
     }
 
-    /// A connection from this peer, accepted at that time, came to nothing. At a bounded rate.
-    fn log_failed_connection(
+    /// A client's connection came to nothing. At a bounded rate.
+    pub(crate) fn log_failed_connection(
         &mut self,
-        listener: ListenerId,
-        (peer, opened): (&PeerAddress, Time),
-        server_name: &str,
-        (cause, detail): (Cause, impl FnOnce() -> Detail),
+        failed: &Failed<'_>,
+        detail: impl FnOnce() -> Detail,
         now: Time,
     ) {
+        let Failed { listener, peer, opened, server_name, cause } = *failed;
         let wall_clock = |time: Time| self.wall_clock_zero.saturating_add(time.as_nanos());
         let (at, started_at) = (wall_clock(now), wall_clock(opened));
         if !self.emitter.may_log_connection(at) {
@@ -74,25 +86,26 @@ impl Connections {
         listen: &Listen,
         cx: &mut Cx,
     ) {
-        let Some(connection) = self.get(key) else { return };
-        let server_name = connection.tls.as_deref().and_then(Tls::server_name).unwrap_or_default();
-        self.log_failed_for(key, server_name, (cause, detail), now, listen, cx);
+        let Some(failed) = self.failed(key, cause, listen) else { return };
+        cx.log_failed_connection(&failed, detail, now);
     }
 
-    /// As [`Connections::log_failed`], of a client that asked for this server name.
-    pub(crate) fn log_failed_for(
-        &self,
+    /// What the log says of a client's connection that comes to nothing for this cause.
+    pub(crate) fn failed<'a>(
+        &'a self,
         key: ConnKey,
-        server_name: &str,
-        (cause, detail): (Cause, impl FnOnce() -> Detail),
-        now: Time,
+        cause: Cause,
         listen: &Listen,
-        cx: &mut Cx,
-    ) {
-        let Some(connection) = self.get(key) else { return };
-        let Some(downstream) = connection.downstream() else { return };
-        let listener = listen.listeners.get(downstream.listener).id;
-        let peer = (&connection.peer, connection.opened);
-        cx.log_failed_connection(listener, peer, server_name, (cause, detail), now);
+    ) -> Option<Failed<'a>> {
+        let connection = self.get(key)?;
+        let listener = listen.listeners.get(connection.downstream()?.listener).id;
+        let server_name = connection.tls.as_deref().and_then(Tls::server_name).unwrap_or_default();
+        Some(Failed {
+            listener,
+            peer: &connection.peer,
+            opened: connection.opened,
+            server_name,
+            cause,
+        })
     }
 }

@@ -204,8 +204,10 @@ impl Listen {
         if chain.is_none() && !listener.has_default {
             let detail = || of_unmatched(&facts);
             let server_name = facts.server_name.unwrap_or_default();
-            let why = (Cause::NoChain, detail);
-            connections.log_failed_for(key, server_name, why, now, self, cx);
+            if let Some(mut failed) = connections.failed(key, Cause::NoChain, self) {
+                failed.server_name = server_name;
+                cx.log_failed_connection(&failed, detail, now);
+            }
             connections.close_downstream(key, Some(Cause::NoChain), now, self, cx);
             return false;
         }

@@ -6,7 +6,7 @@
 use std::io::{self, IoSlice};
 
 use proxy::time::Time;
-use proxy::{ConnKey, Passthrough};
+use proxy::{ConnKey, Passed, Passthrough};
 
 use super::Worker;
 use crate::sockets::Flags;
@@ -110,7 +110,7 @@ impl<W: World> Worker<W> {
         }
         let now = self.stamp();
         let rest = self.scratch.get(sent..n).unwrap_or_default();
-        self.proxy.on_passed_through((key, to), sent, rest, (began, now));
+        self.proxy.on_passed_through(&Passed { from: key, to, sent, rest, began }, now);
     }
 
     /// Splices what arrived on a connection; returns false if that is not possible.
@@ -140,7 +140,7 @@ impl<W: World> Worker<W> {
                 }
                 let now = self.stamp();
                 let rest = self.scratch.get(..received - sent).unwrap_or_default();
-                self.proxy.on_passed_through((key, to), sent, rest, (began, now));
+                self.proxy.on_passed_through(&Passed { from: key, to, sent, rest, began }, now);
             }
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 flags.clear(Flags::BULK);

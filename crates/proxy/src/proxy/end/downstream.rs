@@ -15,6 +15,7 @@ use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
 use crate::tools::rate::Rate;
+use crate::tools::sent::Sent;
 use crate::tools::time::Time;
 
 impl Proxy {
@@ -105,37 +106,38 @@ impl Proxy {
         }
     }
 
-    /// The downstream took bytes; `left` still wait.
-    pub(crate) fn on_downstream_sent(&mut self, key: ConnKey, left: usize, n: usize, now: Time) {
+    /// The downstream took bytes.
+    pub(crate) fn on_downstream_sent(&mut self, key: ConnKey, sent: Sent, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let is_ending = connection.is_ending();
         let Some(exchange_key) = connection.exchange() else {
-            if left == 0 {
+            if sent.left == 0 {
                 self.connections.on_downstream_drained(key, now, &mut self.listen, &mut self.cx);
             }
             return;
         };
-        self.on_response_sent(exchange_key, (left, n), is_ending, now);
+        self.on_response_sent(exchange_key, sent, is_ending, now);
     }
 
-    /// The downstream took bytes of a response; `left` still wait. `is_ended`: nothing follows them.
+    /// The downstream took bytes of a response. `is_ended`: nothing follows them.
     pub(crate) fn on_response_sent(
         &mut self,
         exchange_key: ExchangeKey,
-        (left, n): (usize, usize),
+        sent: Sent,
         is_ended: bool,
         now: Time,
     ) {
+        let Sent { bytes, left, .. } = sent;
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         if left > 0 {
             let former = exchange.deadlines.get(Wait::ResponseWrite);
-            if n > 0 || !former.is_set() {
+            if bytes > 0 || !former.is_set() {
                 let listener = exchange.listener();
                 let timeout = listener.timeouts.response_write;
                 let is_conversation = exchange.is_conversation();
                 let bytes_min =
                     if is_conversation { 0 } else { listener.http.response_rate_bytes_min };
-                let (deadline, is_slow) = Rate { bytes_min, timeout }.extend(former, n, now);
+                let (deadline, is_slow) = Rate { bytes_min, timeout }.extend(former, bytes, now);
                 exchange.is_response_slow = is_slow;
                 self.exchanges.set_deadline(
                     exchange_key,
@@ -143,7 +145,7 @@ impl Proxy {
                     deadline,
                     &mut self.cx,
                 );
-                if n > 0 && !is_slow {
+                if bytes > 0 && !is_slow {
                     self.exchanges.end_response_stall(exchange_key);
                 }
             }

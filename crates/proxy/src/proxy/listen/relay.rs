@@ -25,6 +25,7 @@ use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::relay::{FirstBytes, word_for};
 use crate::proxy::Proxy;
 use crate::tools::outbox::Outbox;
+use crate::tools::sent::Sent;
 use crate::tools::time::Time;
 
 impl Proxy {
@@ -302,7 +303,7 @@ impl Proxy {
         }
         if is_sent && is_ending {
             // The client had nothing to say, and said so.
-            self.on_upstream_sent(key, 0, 0, (now, now));
+            self.on_upstream_sent(key, Sent::nothing(now), now);
         } else {
             self.connections.queue_send(key, &mut self.cx);
         }

@@ -27,6 +27,23 @@ pub(crate) struct Source {
     pub(crate) exchange: Option<ExchangeKey>,
 }
 
+/// What came with a head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Following {
+    /// Bytes that came behind it, on a connection that carries one exchange.
+    pub(crate) bytes: usize,
+    /// Whether the message ends with the head.
+    pub(crate) is_end: bool,
+}
+
+/// What is no message, or breaks one off.
+#[derive(Clone, Copy, Debug)]
+struct InvalidInput<'a> {
+    error: &'a Invalid,
+    /// Where it was found.
+    input: &'a [u8],
+}
+
 /// Who a piece of a body is for.
 enum Taker {
     /// Its exchange, now.
@@ -54,7 +71,7 @@ impl Proxy {
                 self.on_request(from.at, &mut head, is_end, now);
             }
             (Element::Response { mut head, is_end }, Some(key)) => {
-                self.on_response(from.at, key, &mut head, (behind, is_end), now);
+                self.on_response(from.at, key, &mut head, Following { bytes: behind, is_end }, now);
             }
             (Element::Data { bytes, is_end }, Some(key)) => {
                 self.on_body_data(from, key, bytes, is_end, now);
@@ -67,10 +84,10 @@ impl Proxy {
             }
             (Element::Interim { head }, Some(key)) => self.on_interim_response(key, &head, now),
             (Element::Invalid { error, input, .. }, Some(key)) => {
-                self.on_invalid(from, key, (&error, input), now);
+                self.on_invalid(from, key, InvalidInput { error: &error, input }, now);
             }
             (Element::Invalid { error, input, is_end }, None) => {
-                self.refuse(from.at, (&error, input), is_end, now);
+                self.refuse(from.at, InvalidInput { error: &error, input }, is_end, now);
             }
             (Element::Reset { code }, Some(key)) => self.on_reset(from, key, code, now),
             // The peer gets its window back for what is thrown away.
@@ -94,13 +111,8 @@ impl Proxy {
     }
 
     /// Answers what is no request, or none that can be served.
-    fn refuse(
-        &mut self,
-        at: StreamKey,
-        (error, input): (&Invalid, &[u8]),
-        is_complete: bool,
-        now: Time,
-    ) {
+    fn refuse(&mut self, at: StreamKey, invalid: InvalidInput<'_>, is_complete: bool, now: Time) {
+        let InvalidInput { error, input } = invalid;
         // The codec has reset the stream: no answer arrives.
         if matches!(error, Invalid::Stream(_)) {
             return;
@@ -117,13 +129,13 @@ impl Proxy {
         upstream: StreamKey,
         key: ExchangeKey,
         head: &mut ResponseHead<'_>,
-        (behind, is_end): (usize, bool),
+        following: Following,
         now: Time,
     ) {
         let is_switching = match head.status() {
             101 => true,
             // Of a stream, any of these grants it (RFC 8441, section 5, and RFC 9110, section 9.3.6).
-            200..=299 if !upstream.is_alone() && !is_end => {
+            200..=299 if !upstream.is_alone() && !following.is_end => {
                 self.exchanges.get(key).is_some_and(|exchange| exchange.request.asks_upgrade)
             }
             _ => false,
@@ -135,12 +147,12 @@ impl Proxy {
         }
         if is_switching {
             self.on_switching_protocols(upstream, key, head, now);
-        } else if (head.status() >= 400 || is_end)
-            && self.retries_response(upstream, key, head, (behind, is_end), now)
+        } else if (head.status() >= 400 || following.is_end)
+            && self.retries_response(upstream, key, head, following, now)
         {
             // Another takes its place.
         } else {
-            self.on_response_head(upstream, key, head, (behind, is_end), now);
+            self.on_response_head(upstream, key, head, following, now);
         }
     }
 
@@ -207,13 +219,8 @@ impl Proxy {
         if exchange.takes_request_data() && is_empty { Taker::Exchange } else { Taker::Stream }
     }
 
-    fn on_invalid(
-        &mut self,
-        from: Source,
-        key: ExchangeKey,
-        (error, input): (&Invalid, &[u8]),
-        now: Time,
-    ) {
+    fn on_invalid(&mut self, from: Source, key: ExchangeKey, invalid: InvalidInput<'_>, now: Time) {
+        let InvalidInput { error, input } = invalid;
         self.exchanges.note_detail(key, || {
             let other = match error {
                 Invalid::Head(_) => Detail::of_other_protocol(Detected::Http1, input),

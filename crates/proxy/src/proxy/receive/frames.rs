@@ -25,6 +25,7 @@ use crate::listen::drain::DRAIN_IDLE;
 use crate::proxy::Proxy;
 use crate::proxy::receive::elements::Source;
 use crate::tools::detail::Detail;
+use crate::tools::sent::Sent;
 use crate::tools::time::Time;
 
 /// How long a connection without streams keeps the storage for them.
@@ -386,9 +387,9 @@ impl Proxy {
         let is_downstream = self.connections.get(key).is_some_and(|c| c.downstream().is_some());
         let Framed { bytes, left, is_ended, .. } = framed;
         if is_downstream {
-            self.on_response_sent(exchange, (left, bytes), is_ended, now);
+            self.on_response_sent(exchange, Sent { bytes, left, began: now }, is_ended, now);
         } else {
-            self.on_request_sent(exchange, (left, bytes), is_ended, (now, now));
+            self.on_request_sent(exchange, Sent { bytes, left, began: now }, is_ended, now);
         }
     }
 

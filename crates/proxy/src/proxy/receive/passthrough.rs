@@ -9,6 +9,7 @@ use crate::connection::Connection;
 use crate::keys::ConnKey;
 use crate::keys::StreamKey;
 use crate::proxy::Proxy;
+use crate::tools::sent::Sent;
 use crate::tools::time::Time;
 
 /// Bytes that may pass through without being read here.
@@ -18,6 +19,21 @@ pub struct Passthrough {
     pub to: ConnKey,
     /// No more bytes than these.
     pub bytes_max: usize,
+}
+
+/// Bytes that passed through.
+#[derive(Clone, Copy, Debug)]
+pub struct Passed<'a> {
+    /// The connection that they came on.
+    pub from: ConnKey,
+    /// The one that they go to.
+    pub to: ConnKey,
+    /// How many its socket took.
+    pub sent: usize,
+    /// Those that have to follow.
+    pub rest: &'a [u8],
+    /// When the call that read them began.
+    pub began: Time,
 }
 
 impl Proxy {
@@ -49,27 +65,15 @@ impl Proxy {
         passes.then_some(Passthrough { to, bytes_max })
     }
 
-    /// Bytes passed through from one connection to the other: the latter's socket took `sent` of
-    /// them, and `rest` has to follow. All is as [`Proxy::passthrough`] said just before.
-    pub fn on_passed_through(
-        &mut self,
-        (key, to): (ConnKey, ConnKey),
-        sent: usize,
-        rest: &[u8],
-        (began, now): (Time, Time),
-    ) {
-        self.handle_passed_through((key, to), sent, rest, (began, now));
+    /// Bytes passed through from one connection to the other. All is as [`Proxy::passthrough`] said just before.
+    pub fn on_passed_through(&mut self, passed: &Passed<'_>, now: Time) {
+        self.handle_passed_through(passed, now);
         self.settle(now);
     }
 
-    fn handle_passed_through(
-        &mut self,
-        (key, to): (ConnKey, ConnKey),
-        sent: usize,
-        rest: &[u8],
-        (began, now): (Time, Time),
-    ) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
+    fn handle_passed_through(&mut self, passed: &Passed<'_>, now: Time) {
+        let Passed { from, to, sent, rest, began } = *passed;
+        let Some(connection) = self.connections.get_mut(from) else { return };
         let Some(exchange) = connection.exchange() else { return };
         let n = sent + rest.len();
         let is_request = connection.downstream().is_some();
@@ -84,10 +88,11 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(to) else { return };
         connection.codec.on_passed_through(n);
         connection.outbox.push(rest, &mut self.cx.buffers);
+        let sent = Sent { bytes: sent, left: rest.len(), began };
         if is_request {
-            self.on_upstream_sent(to, rest.len(), sent, (began, now));
+            self.on_upstream_sent(to, sent, now);
         } else {
-            self.on_downstream_sent(to, rest.len(), sent, now);
+            self.on_downstream_sent(to, sent, now);
         }
         if !rest.is_empty() {
             self.connections.queue_send(to, &mut self.cx);

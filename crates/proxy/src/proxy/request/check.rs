@@ -71,10 +71,10 @@ impl Proxy {
         let request = match &check.probe {
             Probe::Tcp { send, .. } => Some(self.bytes_of_check(&mut exchange, send)),
             Probe::Http { request, .. } => {
-                self.request_of_check(&mut exchange, check, (request, &[]), is_shared)
+                self.request_of_check(&mut exchange, check, request, &[], is_shared)
             }
             Probe::Grpc { request, message } => {
-                self.request_of_check(&mut exchange, check, (request, message), is_shared)
+                self.request_of_check(&mut exchange, check, request, message, is_shared)
             }
         };
         let Some(request) = request else {
@@ -104,7 +104,8 @@ impl Proxy {
         &mut self,
         exchange: &mut Exchange,
         check: &HealthCheck,
-        (text, body): (&[u8], &[u8]),
+        text: &[u8],
+        body: &[u8],
         is_shared: bool,
     ) -> Option<QueuedRequest> {
         let parked = self.cx.buffers.lease_with(text);

@@ -30,6 +30,7 @@ use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::ops::{ConnectFailure, ConnectOptions, Op};
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
+use crate::tools::sent::Sent;
 use crate::tools::time::Time;
 use crate::upstream::connecting::ConnectFault;
 use crate::upstream::retry::ATTEMPTS_MAX;
@@ -488,18 +489,12 @@ impl Proxy {
         }
     }
 
-    /// The upstream took bytes between `began` and `now`; `left` still wait.
-    pub(crate) fn on_upstream_sent(
-        &mut self,
-        key: ConnKey,
-        left: usize,
-        n: usize,
-        (began, now): (Time, Time),
-    ) {
+    /// The upstream took bytes.
+    pub(crate) fn on_upstream_sent(&mut self, key: ConnKey, sent: Sent, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
         let is_ending = connection.is_ending();
         let Some(exchange_key) = connection.exchange() else { return };
-        self.on_request_sent(exchange_key, (left, n), is_ending, (began, now));
+        self.on_request_sent(exchange_key, sent, is_ending, now);
     }
 
     /// The head of a request goes to its stream, on a connection that is established. What is here of
@@ -507,25 +502,26 @@ impl Proxy {
     fn on_stream_opened(&mut self, exchange_key: ExchangeKey, at: StreamKey, now: Time) {
         let Some(stream) = self.connections.stream_mut(at) else { return };
         let head = stream.head.as_ref().map_or(0, |head| head.len());
-        let sent = (stream.outbox.len(), head);
-        self.on_request_sent(exchange_key, sent, false, (now, now));
+        let sent = Sent { bytes: head, left: stream.outbox.len(), began: now };
+        self.on_request_sent(exchange_key, sent, false, now);
     }
 
-    /// The upstream took bytes of a request; `left` still wait. `is_ended`: nothing follows them.
+    /// The upstream took bytes of a request. `is_ended`: nothing follows them.
     pub(crate) fn on_request_sent(
         &mut self,
         exchange_key: ExchangeKey,
-        (left, n): (usize, usize),
+        sent: Sent,
         is_ended: bool,
-        (began, now): (Time, Time),
+        now: Time,
     ) {
+        let Sent { bytes, left, began } = sent;
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         let stamps = &mut exchange.record.stamps;
-        if n > 0 || left > 0 || !stamps.written.is_set() {
-            stamps.on_written(left == 0, (began, now));
+        if bytes > 0 || left > 0 || !stamps.written.is_set() {
+            stamps.on_written(left == 0, began, now);
         }
         if left > 0 {
-            if (n > 0 || !exchange.deadlines.is_set(Wait::RequestWrite))
+            if (bytes > 0 || !exchange.deadlines.is_set(Wait::RequestWrite))
                 && let Some(timeouts) = exchange.cluster().map(|cluster| cluster.timeouts)
             {
                 self.exchanges.set_deadline(

@@ -18,6 +18,7 @@ use crate::filter::filter_chain::{FilterStep, Gathered, Held};
 use crate::filter::{BodyNeed, Verdict};
 use crate::keys::ExchangeKey;
 use crate::proxy::Proxy;
+use crate::proxy::receive::elements::Following;
 use crate::tools::time::Time;
 
 /// Bounds on a head that this proxy encoded itself: none but what it was read with.
@@ -230,7 +231,12 @@ impl Proxy {
         match decoded {
             Some(mut head) => {
                 self.exchanges.show_response_body(key, &mut head, body.filled());
-                self.begin_response(key, &head, head.framing(), (body.len(), false));
+                self.begin_response(
+                    key,
+                    &head,
+                    head.framing(),
+                    Following { bytes: body.len(), is_end: false },
+                );
                 self.send_held_body(key, body.filled());
             }
             // Another worker saved it, and it was damaged on its way.

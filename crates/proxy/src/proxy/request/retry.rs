@@ -14,6 +14,7 @@ use crate::exchange::record::label;
 use crate::exchange::{Exchange, Form, QueuedRequest, Stage, Wait};
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
+use crate::proxy::receive::elements::Following;
 use crate::tools::time::Time;
 use crate::upstream::retry::{Decision, FailedAttempt, Kept};
 
@@ -42,16 +43,16 @@ impl Proxy {
         }
     }
 
-    /// Whether the request is sent again in place of this response, of which so many bytes came `behind` the
-    /// head, or which ends with it.
+    /// Whether the request is sent again in place of this response.
     pub(crate) fn retries_response(
         &mut self,
         upstream: StreamKey,
         key: ExchangeKey,
         head: &ResponseHead<'_>,
-        (behind, is_end): (usize, bool),
+        following: Following,
         now: Time,
     ) -> bool {
+        let Following { bytes: behind, is_end } = following;
         let Some(exchange) = self.exchanges.get(key) else { return false };
         let Some(policy) = exchange.retry_policy() else { return false };
         let is_call = is_end && exchange.call.is_some();

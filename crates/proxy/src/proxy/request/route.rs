@@ -16,6 +16,7 @@ use crate::exchange::{
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::tools::buffers::Buffers;
+use crate::tools::sent::Sent;
 use crate::tools::time::Time;
 
 impl Proxy {
@@ -278,7 +279,7 @@ impl Proxy {
         let is_connecting = connection.is_connecting();
         let is_sent = self.connections.send_end(upstream, trailers, &mut self.cx);
         if is_sent && !is_connecting && upstream.is_alone() {
-            self.on_upstream_sent(upstream.connection, 0, 0, (now, now));
+            self.on_upstream_sent(upstream.connection, Sent::nothing(now), now);
         }
         if is_tunnel {
             self.finish_tunnel(key, now);

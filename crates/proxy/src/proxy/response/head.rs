@@ -16,7 +16,9 @@ use crate::exchange::record::label;
 use crate::exchange::{Exchange, Stage, Wait};
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
+use crate::proxy::receive::elements::Following;
 use crate::tools::detail::Detail;
+use crate::tools::sent::Sent;
 use crate::tools::time::Time;
 
 impl Proxy {
@@ -45,17 +47,17 @@ impl Proxy {
         self.connections.send_interim(downstream, head, &mut self.cx);
     }
 
-    /// The final response's head; so many bytes came `behind` it, or it is the end.
+    /// The final response's head.
     pub(crate) fn on_response_head(
         &mut self,
         upstream: StreamKey,
         exchange_key: ExchangeKey,
         head: &mut ResponseHead<'_>,
-        (behind, is_end): (usize, bool),
+        following: Following,
         now: Time,
     ) {
         let Some(exchange) = self.exchanges.table.get_mut(exchange_key) else { return };
-        let received = exchange.on_call_response(head, is_end);
+        let received = exchange.on_call_response(head, following.is_end);
         exchange.add_made_cookie(head, &mut self.cx);
         if exchange.has_edits() {
             exchange.edit_response(head, None, &self.connections, &mut self.cx, now);
@@ -79,29 +81,29 @@ impl Proxy {
             Some(bytes_max) => {
                 self.exchanges.hold_response(exchange_key, head, bytes_max, &mut self.cx);
             }
-            None => self.begin_response(exchange_key, head, received, (behind, is_end)),
+            None => self.begin_response(exchange_key, head, received, following),
         }
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         connection.forget_request(upstream.slot, &mut self.cx.buffers);
         if upstream.is_alone() {
             connection.note_reusable(head);
         }
-        if is_end {
-            self.on_response_end(upstream, exchange_key, &[], behind == 0, now);
+        if following.is_end {
+            self.on_response_end(upstream, exchange_key, &[], following.bytes == 0, now);
         } else {
             self.exchanges.await_response_data(exchange_key, now, &mut self.cx);
         }
     }
 
-    /// Sends a response's head to the downstream; so many bytes of its body are there `behind` it,
-    /// or it is the end.
+    /// Sends a response's head to the downstream.
     pub(crate) fn begin_response(
         &mut self,
         key: ExchangeKey,
         head: &ResponseHead<'_>,
         received: Framing,
-        (behind, is_end): (usize, bool),
+        following: Following,
     ) {
+        let Following { bytes: behind, is_end } = following;
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let version = exchange.request.version;
         let framing = match (received, version) {
@@ -318,9 +320,9 @@ impl Proxy {
             self.release(upstream, is_last && is_request_complete, now);
         }
         if is_sent && downstream.is_alone() {
-            self.on_downstream_sent(downstream.connection, 0, 0, now);
+            self.on_downstream_sent(downstream.connection, Sent::nothing(now), now);
         } else if is_sent {
-            self.on_response_sent(exchange_key, (0, 0), true, now);
+            self.on_response_sent(exchange_key, Sent::nothing(now), true, now);
         }
     }
 }

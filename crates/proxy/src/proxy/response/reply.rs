@@ -20,6 +20,7 @@ use crate::exchange::{Deadlines, Stage, calls};
 use crate::filter;
 use crate::keys::ExchangeKey;
 use crate::proxy::Proxy;
+use crate::tools::sent::Sent;
 use crate::tools::time::Time;
 
 /// What a reply consists of.
@@ -194,7 +195,7 @@ impl Proxy {
             &mut self.cx,
         );
         if is_sent {
-            self.on_response_sent(key, (0, 0), true, now);
+            self.on_response_sent(key, Sent::nothing(now), true, now);
         }
     }
 }
