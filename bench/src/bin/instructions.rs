@@ -16,7 +16,7 @@ use bench::arguments::Arguments;
 use config::snapshot::ListenerId;
 use proxy::filter::Filter;
 use proxy::time::Time;
-use proxy::{ConnKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share, Snapshot};
+use proxy::{Bells, ConnKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share, Snapshot};
 use telemetry::Emitter;
 use wire::buffer::Buffer;
 use wire::h1::{
@@ -352,7 +352,8 @@ impl Bench {
 
     fn of(snapshot: Arc<Snapshot>, source: &str) -> Self {
         let listener = snapshot.listeners.first().expect("the configuration has one").id;
-        let settings = Settings { share: Share { worker: 0, workers: 1 }, seed: 1 };
+        let share = Share { worker: 0, workers: 1 };
+        let settings = Settings { share, seed: 1, bells: Bells::new(1) };
         let now = Time::from_nanos(1_000_000_000);
         let (emitter, reports) = Emitter::new(1 << 16);
         let mut proxy = Proxy::new(settings, snapshot, emitter, now);

@@ -21,7 +21,7 @@ const VARIABLES_MAX: usize = 32;
 
 /// The causes that a reply may have. `telemetry` has all causes and this crate does not see it; a test of
 /// `proxy` compares the two.
-pub const CAUSES: [&str; 52] = [
+pub const CAUSES: [&str; 53] = [
     "request_invalid",
     "request_framing_invalid",
     "request_header_underscore",
@@ -50,6 +50,7 @@ pub const CAUSES: [&str; 52] = [
     "no_endpoint",
     "no_original_destination",
     "pending_overflow",
+    "requests_overflow",
     "pending_timeout",
     "filter_timeout",
     "client_exchanges_overflow",

@@ -20,6 +20,7 @@ pub mod address;
 mod agreed;
 mod answers;
 pub mod balance;
+pub mod breakers;
 mod build;
 mod certificates;
 pub mod chain_names;

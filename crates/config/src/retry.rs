@@ -180,10 +180,21 @@ impl Default for RetryBudget {
 }
 
 impl RetryBudget {
+    /// How many retries may be under way among so many `requests`.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of 32 bits has no more, and none is below 0"
+    )]
+    pub fn retries_max(&self, requests: u32) -> u32 {
+        ((f64::from(requests) * self.share.part()).ceil() as u32).max(self.at_least)
+    }
+
     /// Whether one more retry may begin while so many are under way, among so many `requests`.
     #[must_use]
     pub fn allows(&self, retries: u32, requests: u32) -> bool {
-        retries < self.at_least || f64::from(retries) < f64::from(requests) * self.share.part()
+        retries < self.retries_max(requests)
     }
 }
 

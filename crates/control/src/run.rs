@@ -38,6 +38,7 @@ use crate::warming::Warming;
 use crate::watch::{FileWatch, WatchList};
 use crate::workers::{Report, Workers};
 
+mod breakers;
 mod carried;
 mod deliveries;
 mod ending;

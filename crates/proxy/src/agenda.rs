@@ -26,7 +26,8 @@
 //! or is in another state, the note finds nothing to do.
 //!
 //! *Termination.* Whatever a note causes is itself noted. A [`Note::Serve`] follows the end of a
-//! connection or stream, or one that becomes free; a [`Note::Attempt`] follows an attempt that failed,
+//! connection or stream, or one that becomes free, and so does a [`Note::Yield`], which closes what is unused; a
+//! [`Note::Attempt`] follows an attempt that failed,
 //! of which an exchange has [`ATTEMPTS_UNSEEN_MAX`](crate::upstream::retry::ATTEMPTS_UNSEEN_MAX), or a
 //! connection that had to leave its pool because it opens no stream; a [`Note::Resume`] follows the
 //! end of an exchange, or its getting a connection. A worker has so many of each, and nothing begins
@@ -56,6 +57,8 @@ pub(crate) enum Note {
     Resume(StreamKey),
     /// Serve the exchanges that wait for a connection of this cluster: there may be one.
     Serve(ClusterId),
+    /// Other workers want connections of this cluster: leave them what is not used.
+    Yield(ClusterId),
     /// Look for another connection for this exchange.
     Attempt(ExchangeKey),
     /// End this exchange, which has no downstream: what it is a copy of is over before it is whole, or it is a check of which

@@ -15,7 +15,7 @@ use crate::Snapshot;
 use crate::agenda::Agenda;
 use crate::connection::codec::multiplex::FrameScratch;
 use crate::ops::Op;
-use crate::share::{Settings, Share};
+use crate::share::{Bells, Settings, Share};
 use crate::timers::PackedOwner;
 use crate::tools::buffers::Buffers;
 use crate::tools::differing::Differing;
@@ -55,6 +55,7 @@ pub(crate) struct Cx {
     pub(crate) translated: Buffer,
     /// This worker's part of the limits of the process.
     pub(crate) share: Share,
+    pub(crate) bells: Bells,
     /// Bytes of the copies that mirroring holds.
     pub(crate) copied_bytes: u64,
     /// When a drain ends, if one began.
@@ -97,6 +98,7 @@ impl Cx {
             scratch: Vec::new(),
             translated: Buffer::new(0),
             share: settings.share,
+            bells: settings.bells,
             copied_bytes: 0,
             drain_deadline: None,
             wall_clock_zero: 0,

@@ -90,6 +90,8 @@ pub struct Exchange {
     pub(crate) client: ClientPlace,
     /// Whether it counts among those of its client that hold an upstream connection.
     pub(crate) is_holding: bool,
+    /// Whether it counts among the requests that its cluster bounds.
+    pub(crate) holds_request: bool,
     /// The endpoint, and its cluster, at which it counts among the requests under way, where the balancer asks for that.
     pub(crate) counted_at: Option<(ClusterId, EndpointId)>,
     /// When its attempt there began, while its balancer wants to know how long that takes.
@@ -337,6 +339,7 @@ impl Exchange {
             downstream,
             client,
             is_holding: false,
+            holds_request: false,
             counted_at: None,
             measured_from: None,
             attempt: Attempt::Counted,

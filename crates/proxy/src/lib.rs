@@ -71,7 +71,7 @@ pub use ops::{ConnectFailure, ConnectOptions, Op};
 pub use proxy::receive::handshake::SkipHandshake;
 pub use proxy::receive::passthrough::{Passed, Passthrough};
 pub use proxy::{Load, Proxy};
-pub use share::{Settings, Share};
+pub use share::{Bells, Settings, Share};
 pub use tools::buffers::BufferUse;
 pub use tools::outbox::SLICES_MAX;
 pub use tools::peer_address::PeerAddress;

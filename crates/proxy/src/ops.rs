@@ -80,6 +80,8 @@ pub enum Op {
         /// Which of its endpoints.
         endpoint: EndpointId,
     },
+    /// Wake the workers whose numbers, modulo 64, are in this set, this one excepted: something is left for them.
+    Wake(u64),
     /// This worker does not use this snapshot any more; control frees it.
     Retire(Arc<Snapshot>),
 }

@@ -81,12 +81,13 @@ impl Proxy {
     /// A worker's state before its first connection.
     #[must_use]
     pub fn new(settings: Settings, snapshot: Arc<Snapshot>, emitter: Emitter, now: Time) -> Self {
+        let share = settings.share;
         let cx = Cx::new(settings, snapshot, emitter, now);
         let listeners = Listeners::new(&cx.snapshot);
         Self {
             connections: Connections::default(),
             exchanges: Exchanges::default(),
-            upstream: Upstreams::new(settings.share),
+            upstream: Upstreams::new(share),
             listen: Listen::new(listeners, now),
             cx,
         }

@@ -12,6 +12,7 @@
 mod codecs;
 mod connections;
 mod exchanges;
+mod held;
 mod records;
 mod restoring;
 mod routes;
@@ -36,6 +37,7 @@ use crate::listen::listeners::ListenerKey;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
+pub use self::held::Held;
 pub use self::restoring::Restoring;
 pub use self::saving::Saving;
 pub use crate::tools::differing::Differing;
@@ -54,6 +56,8 @@ pub struct Saved {
     /// The connections whose sockets go with it, in the order in which [`Proxy::restore`] names
     /// their successors. The keys are stale.
     pub connections: Vec<ConnKey>,
+    /// What goes on to count until they are restored.
+    pub held: Held,
     /// Clusters in which there is room now.
     clusters: Vec<ClusterId>,
 }

@@ -37,7 +37,12 @@ impl Upstreams {
 impl Upstreams {
     /// Connections of a cluster may be free, or may be opened, for exchanges that wait.
     pub(crate) fn note_room(&mut self, cluster: ClusterId, cx: &mut Cx) {
-        if self.pools.note_room(cluster) {
+        if self.pools.is_wanted_by_others(cluster) {
+            // What of it is for exchanges of this worker follows from that.
+            if self.pools.note_wanted(cluster) {
+                cx.agenda.push(Note::Yield(cluster));
+            }
+        } else if self.pools.note_room(cluster) {
             cx.agenda.push(Note::Serve(cluster));
         }
     }

@@ -412,6 +412,11 @@ impl Configurations {
             self.outlier(text);
         }
         self.checks(text);
+        // From a generator of its own, so that seeds of before mean what they did.
+        let mut bounds = self.random.split("requests", 0);
+        if self.patience == Patience::Short && bounds.chance(300) {
+            let _ = writeln!(text, "    requests_max: {}", bounds.between(1, 12));
+        }
         let connections_max = self.random.between(1, 12);
         let _ = write!(text, "    connections_max: {connections_max}\n    pending_max: 1000\n");
         self.cluster_timeouts(text);

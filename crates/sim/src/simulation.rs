@@ -5,6 +5,7 @@
 //! that was begun has to end within its time; in the third no client is connected, and everything
 //! has to be released.
 
+mod bounds;
 mod checks;
 mod moves;
 mod outliers;
@@ -25,7 +26,7 @@ use config::outlier::Detector;
 use config::snapshot::ListenerId;
 use proxy::SkipHandshake as _;
 use proxy::time::Time;
-use proxy::{ExchangeKey, Proxy, Share, Snapshot};
+use proxy::{Bells, ExchangeKey, Proxy, Share, Snapshot};
 use telemetry::{
     Collector, Emitter, LOG_QUEUE_BYTES, LogFormat, LogReader, LogStyle, ProcessFacts,
 };
@@ -38,6 +39,7 @@ use crate::random::Random;
 use crate::service::Service;
 use crate::world::{SimListener, SimSocket, SimWorld};
 
+use self::bounds::Bounds;
 use self::moves::Move;
 
 pub use scenario::Scenario;
@@ -161,6 +163,8 @@ pub struct Simulation {
     configurations: Configurations,
     /// The latest configuration.
     snapshot: Option<Arc<Snapshot>>,
+    /// By cluster.
+    bounds: BTreeMap<String, Bounds>,
     detector: Detector,
     checker: Checker,
     /// What decides about the times of checks.
@@ -242,6 +246,7 @@ impl Simulation {
             ledger,
             configurations,
             snapshot: None,
+            bounds: BTreeMap::new(),
             detector: Detector::default(),
             checker: Checker::default(),
             checks_random: root.split("check times", 0),
@@ -271,10 +276,12 @@ impl Simulation {
             Some(text) => simulation.configurations.load(text),
             None => simulation.configurations.another(),
         };
+        simulation.note_bounds(&snapshot);
         simulation.detect_in(&snapshot);
         simulation.check_in(&snapshot);
         simulation.name(&snapshot);
         simulation.log.set_style(Some(LogStyle::all(LogFormat::Json)));
+        let bells = Bells::new(u32::try_from(scenario.workers).expect("few workers"));
         for (number, mailbox) in mailboxes.mailboxes.into_iter().enumerate() {
             let (emitter, reports) = Emitter::new(LOG_QUEUE_BYTES);
             simulation.collector.add_worker(reports.counters);
@@ -286,6 +293,7 @@ impl Simulation {
                     workers: u32::try_from(scenario.workers).expect("few workers"),
                 },
                 seed: root.split("worker", number as u64).next(),
+                bells: bells.clone(),
             };
             let proxy = Proxy::new(settings, Arc::clone(&snapshot), emitter, now);
             let world = SimWorld::new(Rc::clone(&simulation.network), number);
@@ -339,6 +347,7 @@ impl Simulation {
         }
         self.check_that_checks_ended();
         self.check_that_all_is_given_back();
+        self.check_that_bounds_are_free();
         self.check_outcomes();
         self.summary(begin)
     }
@@ -508,6 +517,7 @@ impl Simulation {
         } else if self.turns.is_multiple_of(16) {
             self.check_queues(number);
         }
+        self.check_bounds();
         self.give_keys(number);
         self.go_on_with_moves();
         if self.events.is_some() {
@@ -609,6 +619,7 @@ impl Simulation {
 
     fn swap(&mut self) {
         let snapshot = self.configurations.another();
+        self.note_bounds(&snapshot);
         self.detect_in(&snapshot);
         self.check_in(&snapshot);
         self.read_log();

@@ -74,6 +74,10 @@ impl World for SimWorld {
         Ok(())
     }
 
+    fn wake(&mut self, workers: u64) {
+        self.network.borrow_mut().wake_others(self.worker, workers);
+    }
+
     fn watch_listener(&mut self, listener: &SimListener, token: u32) -> io::Result<()> {
         self.network.borrow_mut().watch_listener(listener.socket, token);
         Ok(())

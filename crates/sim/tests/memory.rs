@@ -20,7 +20,7 @@ use config::snapshot::Address;
 use config::{FilterKinds, Loader};
 use proxy::filter::Filter;
 use proxy::time::Time;
-use proxy::{ConnKey, ConnectOptions, Proxy, Share};
+use proxy::{Bells, ConnKey, ConnectOptions, Proxy, Share};
 use telemetry::{Emitter, LOG_QUEUE_BYTES, LogFormat, LogReader, LogStyle};
 use worker::{
     AcceptError, Accepted, ConnectError, ConnectState, Event, Mailboxes, Ready, Spliced, Worker,
@@ -173,6 +173,8 @@ impl World for Stage {
         self.now
     }
 
+    fn wake(&mut self, _workers: u64) {}
+
     fn wait(&mut self, _until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()> {
         if self.events.is_empty() && self.requests > 0 {
             self.ask_next();
@@ -283,7 +285,8 @@ impl Bench {
         let mut log = LogReader::new();
         log.set_style(Some(LogStyle::all(LogFormat::Json)));
         log.add_worker(reports.records);
-        let settings = proxy::Settings { share: Share { worker: 0, workers: 1 }, seed: 1 };
+        let share = Share { worker: 0, workers: 1 };
+        let settings = proxy::Settings { share, seed: 1, bells: Bells::new(1) };
         let proxy = Proxy::new(settings, snapshot, emitter, Time::from_nanos(stage.now));
         let mut mailboxes = Mailboxes::new(1);
         let mailbox = mailboxes.mailboxes.pop().unwrap();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use config::snapshot::Address;
 use config::{FilterKinds, Loader};
 use proxy::filter::Filter;
-use proxy::{Proxy, Share, Snapshot};
+use proxy::{Bells, Proxy, Share, Snapshot};
 use sim::{
     EndId, Faults, Network, Owner, PeerId, Random, Shared, SimListener, SimSocket, SimWorld,
 };
@@ -53,7 +53,8 @@ fn answered(message: impl FnOnce(Arc<Snapshot>) -> Message<SimListener, SimSocke
     let next = loader.load("queues.yaml", ELSEWHERE).unwrap_or_else(|e| panic!("{e}"));
     let listener = snapshot.listeners.first().unwrap().id;
     let (emitter, _reports) = Emitter::new(LOG_QUEUE_BYTES);
-    let settings = proxy::Settings { share: Share { worker: 0, workers: 1 }, seed: 1 };
+    let share = Share { worker: 0, workers: 1 };
+    let settings = proxy::Settings { share, seed: 1, bells: Bells::new(1) };
     let now = network.borrow().now();
     let proxy = Proxy::new(settings, snapshot, emitter, now);
     let mut mailboxes = Mailboxes::new(1);

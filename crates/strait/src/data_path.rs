@@ -450,6 +450,8 @@ impl DataPath {
         self.hold(snapshot, &sockets);
         let workers = self.count();
         let cpus = if snapshot.startup.pins_workers { io::affinity::cpus()? } else { Vec::new() };
+        let wakers: Arc<[io::Waker]> = crew.wakers.clone().into();
+        let bells = proxy::Bells::new(workers);
         let crews = crew.mailboxes.into_iter().zip(crew.wakers).zip(emitters);
         for (worker, ((mailbox, waker), emitter)) in (0..workers).zip(crews) {
             let post = Post {
@@ -460,6 +462,8 @@ impl DataPath {
                 listeners: take_one_each(&mut sockets),
                 mailbox,
                 waker,
+                wakers: Arc::clone(&wakers),
+                bells: bells.clone(),
                 emitter,
             };
             thread::Builder::new()
@@ -484,6 +488,9 @@ struct Post {
     listeners: Vec<(ListenerId, Listener)>,
     mailbox: Mailbox<Listener, Socket>,
     waker: io::Waker,
+    /// Those of all workers.
+    wakers: Arc<[io::Waker]>,
+    bells: proxy::Bells,
     emitter: Emitter,
 }
 
@@ -507,7 +514,8 @@ impl Post {
         let crypto_thread = LazyCryptoThread::new(self.waker.clone());
         let mut world = Kernel::new(self.waker).map_err(|error| format!("epoll: {error}"))?;
         world.set_descriptor_bounds(self.descriptors.bounds);
-        let settings = proxy::Settings { share: self.share, seed: seed() };
+        world.set_crew(self.share.worker, self.wakers);
+        let settings = proxy::Settings { share: self.share, seed: seed(), bells: self.bells };
         let stage_times = self.snapshot.access_log.stage_times;
         let now = world.now();
         let mut proxy = Proxy::new(settings, self.snapshot, self.emitter, now);

@@ -129,6 +129,8 @@ causes! {
     NoOriginalDestination => "no_original_destination",
     /// `connections_max` and then `pending_max` of the cluster are reached.
     PendingOverflow => "pending_overflow",
+    /// `requests_max` of the cluster is reached.
+    RequestsOverflow => "requests_overflow",
     /// No connection became free in the cluster's `timeouts.pending`.
     PendingTimeout => "pending_timeout",
     /// A filter got no answer within the listener's `timeouts.filter`.

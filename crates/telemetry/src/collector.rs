@@ -12,9 +12,10 @@ use crate::block::Announced;
 use crate::counters::endpoint::EndpointTotals;
 use crate::emitter::CounterSource;
 use crate::events::{
-    AccessLogWriteFailed, CertificateInUse, CheckCounted, ConfigAccepted, ConfigRejected,
-    ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned, EjectionCounted, HandoverEnded,
-    HealthOfCluster, LabelId, SourceAnswered, SourceResources, StateWrites,
+    AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, CheckCounted, ConfigAccepted,
+    ConfigRejected, ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned,
+    EjectionCounted, HandoverEnded, HealthOfCluster, LabelId, SourceAnswered, SourceResources,
+    StateWrites,
 };
 use crate::former::Former;
 use crate::metrics::config::ControlCounters;
@@ -192,6 +193,11 @@ impl Collector {
     /// others is forgotten.
     pub fn health_of_clusters(&mut self, clusters: Vec<HealthOfCluster>) {
         self.readings.control.health.set_clusters(clusters);
+    }
+
+    /// Takes what is left of the bounds of all clusters, in the place of what was before.
+    pub fn breakers_of_clusters(&mut self, clusters: Vec<BreakersOfCluster>) {
+        self.readings.control.breakers = clusters;
     }
 
     /// See [`ConnectionMoved`].

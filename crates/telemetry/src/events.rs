@@ -13,10 +13,10 @@ mod upstream;
 mod worker;
 
 pub use config::{
-    AccessLogWriteFailed, CertificateInUse, CheckCounted, ConfigAccepted, ConfigRejected,
-    ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned, EJECTION_REASONS,
-    EjectionCounted, HANDOVER_RESULTS, HandoverEnded, HealthOfCluster, SourceAnswered, SourceKind,
-    SourceResources, StateWrites,
+    AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, CheckCounted, ConfigAccepted,
+    ConfigRejected, ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned,
+    EJECTION_REASONS, EjectionCounted, HANDOVER_RESULTS, HandoverEnded, HealthOfCluster,
+    SourceAnswered, SourceKind, SourceResources, StateWrites,
 };
 pub use connection::{
     ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened, ConnectionRefused,

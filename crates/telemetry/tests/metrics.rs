@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use telemetry::cause::Cause;
 use telemetry::events::{
-    AccessLogWriteFailed, CertificateInUse, CheckCounted, ClusterGauges, ConfigAccepted,
-    ConfigRejected, ConfigTakenUp, ConnectionClosed, ConnectionOpened, ConnectionRefused,
-    ControlTurned, EjectionCounted, ExchangeFinished, ExchangeStarted, GrpcCall, HealthOfCluster,
-    LabelId, ListenerGauges, SourceAnswered, SourceKind, SourceResources, Stages, StateWrites,
-    TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamPaused,
-    UpstreamRetried, WorkerGauges,
+    AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, CheckCounted, ClusterGauges,
+    ConfigAccepted, ConfigRejected, ConfigTakenUp, ConnectionClosed, ConnectionOpened,
+    ConnectionRefused, ControlTurned, EjectionCounted, ExchangeFinished, ExchangeStarted, GrpcCall,
+    HealthOfCluster, LabelId, ListenerGauges, SourceAnswered, SourceKind, SourceResources, Stages,
+    StateWrites, TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected,
+    UpstreamPaused, UpstreamRetried, WorkerGauges,
 };
 use telemetry::{
     ClusterTotals, Collector, Emitter, EndpointName, ListenerTotals, Names, ProcessFacts,
@@ -680,6 +680,15 @@ fn what_is_configured_has_metrics_before_it_has_traffic() {
         let cluster = "api".into();
         let health = HealthOfCluster { cluster, unhealthy: 3, ejected: 2, is_panicking: true };
         collector.health_of_clusters(vec![health]);
+        let cluster = "web".into();
+        let left = BreakersOfCluster {
+            cluster,
+            connections: 7,
+            pending: 0,
+            requests: Some(5),
+            retries: 3,
+        };
+        collector.breakers_of_clusters(vec![left]);
     }
     let kind = "errors_5xx";
     busy.ejection_counted(EjectionCounted { cluster: "api".into(), kind, is_denied: false });

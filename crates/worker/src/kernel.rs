@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::io::inherited::Inherited;
@@ -36,6 +37,8 @@ pub struct Kernel {
     /// two calls, so that one is enough and a connection never has bytes in it.
     pipe: Option<Pipe>,
     descriptors: DescriptorBounds,
+    /// The number of its worker, and what wakes each worker of the process.
+    crew: (u32, Arc<[Waker]>),
 }
 
 /// How far the descriptors of the process may be used for connections, so that some are left for
@@ -236,7 +239,13 @@ impl Kernel {
         let poller = Poller::new()?;
         poller.add_waker(&waker, MAIL)?;
         let descriptors = DescriptorBounds::NONE;
-        Ok(Self { poller, waker, events: Events::new(), pipe: Pipe::new().ok(), descriptors })
+        let (events, pipe) = (Events::new(), Pipe::new().ok());
+        Ok(Self { poller, waker, events, pipe, descriptors, crew: (0, Arc::default()) })
+    }
+
+    /// It is the world of this worker, and each worker of the process is woken by one of these.
+    pub fn set_crew(&mut self, worker: u32, wakers: Arc<[Waker]>) {
+        self.crew = (worker, wakers);
     }
 
     /// Leaves descriptors beyond these bounds to others.
@@ -290,6 +299,13 @@ impl World for Kernel {
             });
         }
         Ok(())
+    }
+
+    fn wake(&mut self, workers: u64) {
+        let (own, wakers) = &self.crew;
+        let others = (0_u32..).zip(&**wakers).filter(|(worker, _)| worker != own);
+        let is_in = |worker: u32| workers >> (worker % u64::BITS) & 1 == 1;
+        others.filter(|(worker, _)| is_in(*worker)).for_each(|(_, waker)| waker.wake());
     }
 
     fn watch_listener(&mut self, listener: &Listener, token: u32) -> io::Result<()> {

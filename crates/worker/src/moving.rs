@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use proxy::ConnKey;
-use proxy::save::{Movable, RestoreError, Restoring, Saving};
+use proxy::save::{Held, Movable, RestoreError, Restoring, Saving};
 use proxy::time::Time;
 use zeroize::Zeroizing;
 
@@ -32,6 +32,8 @@ pub struct Moving<S> {
     /// The sockets, in the order in which [`Worker::restore`] wants them back. None for a
     /// connection that has no socket yet.
     pub sockets: Vec<Option<S>>,
+    /// What they count for on their way.
+    pub held: Held,
 }
 
 /// A group of more connections than [`Settings::group_part_max`](crate::Settings::group_part_max) on its way, in parts: one for each turn. Mail waits meanwhile, so that no
@@ -285,7 +287,7 @@ impl<W: World> Worker<W> {
             return;
         }
         let saved = self.proxy.finish_save(saving);
-        given.groups.push(Moving { bytes: Zeroizing::new(saved.bytes), sockets });
+        given.groups.push(Moving { bytes: Zeroizing::new(saved.bytes), sockets, held: saved.held });
         self.has_given = true;
         self.answer_give(given, &reply);
     }
@@ -396,7 +398,7 @@ impl<W: World> Worker<W> {
         self.proxy.save_part(&mut saving, usize::MAX);
         let saved = self.proxy.finish_save(saving);
         self.perform();
-        Moving { bytes: Zeroizing::new(saved.bytes), sockets }
+        Moving { bytes: Zeroizing::new(saved.bytes), sockets, held: saved.held }
     }
 
     /// Takes a downstream connection with all that belongs to it, or an idle upstream connection,

@@ -411,6 +411,7 @@ impl<W: World> Worker<W> {
                 Op::FailedItself { cluster, endpoint } => {
                     self.mailbox.report(ReportBody::FailedItself { cluster, endpoint });
                 }
+                Op::Wake(workers) => self.world.wake(workers),
                 Op::Retire(snapshot) => self.mailbox.report(ReportBody::Retired(snapshot)),
             }
         }
@@ -460,6 +461,8 @@ impl<W: World> Worker<W> {
     // Control.
 
     fn open_mail(&mut self) {
+        self.proxy.on_woken(self.now);
+        self.perform();
         while self.under_way.is_none()
             && let Some(message) = self.mailbox.next()
         {

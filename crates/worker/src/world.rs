@@ -34,6 +34,10 @@ pub trait World {
     /// The world is broken; nothing can go on.
     fn wait(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()>;
 
+    /// Wakes the workers of the process whose numbers, modulo 64, are in this set, but not this one: each gets an
+    /// [`Event::Mail`].
+    fn wake(&mut self, workers: u64);
+
     /// Starts to report connections that wait on `listener`, as [`Event::Accept`] with `token`.
     ///
     /// # Errors
@@ -141,7 +145,7 @@ pub enum Event {
     },
     /// Connections wait on the listener with this token.
     Accept(u32),
-    /// There is something in the mailbox.
+    /// There is something in the mailbox, or another worker has left something.
     Mail,
 }
 

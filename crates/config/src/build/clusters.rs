@@ -9,6 +9,7 @@ use super::{
     subsets, tls,
 };
 use crate::balance::Balancer;
+use crate::breakers::Breakers;
 use crate::file::cluster::{Endpoints, EndpointsFile, Protocol, ProxyProtocol};
 use crate::file::listener::{OneOrSeveral, OriginalDestination};
 use crate::file::{self, OrNone};
@@ -184,6 +185,8 @@ pub(super) fn cluster<F>(
         },
         connections_max: file.connections_max,
         pending_max: file.pending_max,
+        requests_max: file.requests_max,
+        breakers: Breakers::new(former.map(|former| &former.breakers)),
         proxy_protocol,
         keepalive: keepalive(file.keepalive.as_ref(), site, context.findings),
         fast_open: file.fast_open,

@@ -89,16 +89,19 @@ pub struct Cluster {
     /// How long peers may take.
     #[serde(default)]
     pub timeouts: Timeouts,
-    /// Connections open at a time, in the process, split evenly among the workers: each has one at
-    /// least. Beyond its part, a worker's exchanges wait.
+    /// Connections open at a time, in the process. Beyond it, exchanges wait; a worker that has more than its part of
+    /// them closes one for another that has less.
     #[serde(default = "connections_max")]
     pub connections_max: NonZeroU32,
-    /// Exchanges that wait for a connection at a time, in the process, split evenly among the workers.
-    /// Beyond it: 503.
+    /// Exchanges that wait for a connection at a time, in the process. Beyond it: 503.
     #[serde(default = "pending_max")]
     pub pending_max: u32,
-    /// How many of the requests under way may be retries, of those whose rules have `retry`. Each worker counts its own.
-    /// Beyond it: the response, or the failure, goes to the client.
+    /// Requests under way at its endpoints at a time, in the process: those that wait do not count, nor do relayed
+    /// connections and health checks. Beyond it: 503, at once. Absent: no bound but that of connections and their streams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_max: Option<NonZeroU32>,
+    /// How many of the requests under way in the process may be retries, of those whose rules have `retry`. Beyond it: the
+    /// response, or the failure, goes to the client.
     #[serde(default)]
     pub retry_budget: RetryBudget,
     /// Whether each connection begins with a PROXY protocol header that names the client. Such

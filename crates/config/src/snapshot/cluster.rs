@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::listener::{Http2Options, Keepalive, RpcOptions};
 use crate::balance::Balancer;
+use crate::breakers::Breakers;
 use crate::checks::HealthCheck;
 use crate::file;
 use crate::file::delivered::{Locality, ReportedHealth};
@@ -83,6 +84,10 @@ pub struct Cluster {
     pub connections_max: NonZeroU32,
     /// Exchanges that wait for a connection at a time, in the process.
     pub pending_max: u32,
+    /// Requests under way at a time, in the process, if they are bounded.
+    pub requests_max: Option<NonZeroU32>,
+    /// What of its bounds is in use.
+    pub breakers: Breakers,
     /// Whether each connection begins with a PROXY protocol header, and of which version.
     pub proxy_protocol: Option<ProxyProtocolVersion>,
     /// TCP keepalive.

@@ -166,6 +166,7 @@ const fn listener_rank(sort: Sort, totals: &ListenerTotals) -> u64 {
 
 fn cluster_json(cluster: &Cluster, endpoints: Option<Vec<Value>>, totals: &ClusterTotals) -> Value {
     let endpoints = endpoints.map_or_else(|| json!(cluster.endpoints.len()), Value::from);
+    let in_use = &cluster.breakers;
     json!({
         "name": cluster.name,
         "endpoints": endpoints,
@@ -174,6 +175,7 @@ fn cluster_json(cluster: &Cluster, endpoints: Option<Vec<Value>>, totals: &Clust
         "connections": {
             "active": totals.connections_active,
             "idle": totals.connections_idle,
+            "open": in_use.connections(),
             "max": cluster.connections_max,
             "total": totals.connections_total,
             "failed_total": totals.connect_failures_total,
@@ -181,6 +183,9 @@ fn cluster_json(cluster: &Cluster, endpoints: Option<Vec<Value>>, totals: &Clust
         "exchanges": {
             "pending": totals.pending,
             "pending_max": cluster.pending_max,
+            "under_way": in_use.requests(),
+            "requests_max": cluster.requests_max,
+            "retries": in_use.retries().0,
             "total": totals.exchanges_total,
             "failed_total": totals.exchanges_failed_total,
             "retries_total": totals.retries_total,

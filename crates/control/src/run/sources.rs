@@ -91,5 +91,6 @@ impl<W: Workers> Running<W> {
         self.kept.count(&mut self.collector);
         self.collector.config_resources(self.config.resources());
         self.health.gauge(&self.config.snapshot, &mut self.collector);
+        self.collector.breakers_of_clusters(super::breakers::left(&self.config.snapshot));
     }
 }

@@ -124,6 +124,10 @@ impl Exchange {
                     "connections_max of the cluster: {connections_max}, and pending_max: {pending_max}"
                 )))
             }
+            Cause::RequestsOverflow => {
+                let max = self.cluster()?.requests_max?;
+                Some(Detail::of(&format_args!("requests_max of the cluster: {max}")))
+            }
             Cause::RequestBodyTooLarge => {
                 let max = self.listener().http.body_bytes_max?;
                 Some(Detail::of(&format_args!("http.body_max of the listener: {max} bytes")))

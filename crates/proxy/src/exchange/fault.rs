@@ -82,6 +82,7 @@ pub(crate) const fn is_warned_of(cause: Cause) -> bool {
                 | Cause::PendingOverflow
                 | Cause::PendingTimeout
                 | Cause::RequestTimeout
+                | Cause::RequestsOverflow
         ),
     }
 }
@@ -145,6 +146,7 @@ pub const fn consequence(cause: Cause) -> Consequence {
         | NoOriginalDestination
         | PendingOverflow
         | PendingTimeout
+        | RequestsOverflow
         | FilterTimeout
         | ConnectionsOverflow
         | ClientConnectionsOverflow

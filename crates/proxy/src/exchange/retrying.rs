@@ -42,10 +42,11 @@ impl Exchange {
 
     /// It counts in the budget of its cluster, and so do its retries.
     pub(crate) fn count_retries(&mut self, pools: &mut Pools, cx: &mut Cx) {
-        let Some(cluster) = self.route.as_ref().and_then(|route| route.cluster) else { return };
+        let is_retry = self.progress.attempts > 0;
+        let Some(cluster) = self.cluster() else { return };
+        pools.on_retriable_begun(cluster, is_retry, || cx.random.next());
         self.progress.has_retries = true;
-        self.progress.is_retry = self.progress.attempts > 0;
-        pools.on_retriable_begun(cluster, self.progress.is_retry, || cx.random.next());
+        self.progress.is_retry = is_retry;
     }
 
     /// It counts there no more.

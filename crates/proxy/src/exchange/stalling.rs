@@ -2,6 +2,7 @@
 
 use config::snapshot::ClusterId;
 
+use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::stalls::{Stall, Stalls};
 use crate::exchange::{Exchange, ExchangeKind, Stage};
@@ -50,6 +51,32 @@ impl Exchange {
         }
     }
 
+    /// Whether it is to be counted among the requests of its cluster, if that bounds them.
+    pub(crate) fn is_bounded(&self) -> bool {
+        let is_relay = matches!(self.kind, ExchangeKind::Tcp | ExchangeKind::Tls);
+        !self.holds_request && !is_relay && self.check().is_none()
+    }
+
+    /// It came with its upstream connection from another worker: it counts here from now on.
+    pub(crate) fn hold_request(&mut self, pools: &mut Pools, cx: &mut Cx) {
+        if self.is_bounded()
+            && let Some(cluster) = self.cluster().filter(|cluster| cluster.requests_max.is_some())
+        {
+            pools.add_request(cluster, || cx.random.next());
+            self.holds_request = true;
+        }
+    }
+
+    /// It is not under way at an endpoint.
+    #[inline]
+    pub(crate) fn give_request(&mut self, pools: &mut Pools) {
+        if std::mem::take(&mut self.holds_request)
+            && let Some(cluster) = self.route.as_ref().and_then(|route| route.cluster)
+        {
+            pools.give_request(cluster);
+        }
+    }
+
     /// It has no upstream connection any more.
     #[inline]
     pub(crate) fn let_go(&mut self, clients: &mut Clients, stalls: &mut Stalls, pools: &mut Pools) {
@@ -60,6 +87,7 @@ impl Exchange {
                 pools.on_request_over(at);
             }
         }
+        self.give_request(pools);
         self.end_stall(stalls);
     }
 }

@@ -11,3 +11,4 @@ mod mirror;
 mod retry;
 mod route;
 mod spare;
+mod yielding;

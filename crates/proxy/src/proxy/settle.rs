@@ -25,6 +25,7 @@ impl Proxy {
             match note {
                 Note::Resume(source) => self.resume_source(source, now),
                 Note::Serve(cluster) => self.serve_noted(cluster, now),
+                Note::Yield(cluster) => self.yield_connections(cluster, now),
                 Note::Attempt(exchange) => self.attempt_again(exchange, now),
                 Note::Abandon(exchange) => self.abandon(exchange, now),
                 Note::CloseUpstreams => self.end_upstreams(now),

@@ -531,7 +531,8 @@ impl Upstreams {
             cx,
         );
         let random = &mut cx.random;
-        self.pools.on_restored((cluster, endpoint), || random.next());
+        let known = cx.snapshot.cluster(cluster).map(|it| &**it);
+        self.pools.on_restored(known, endpoint, || random.next());
         connections.restore_connection(key, saved.connection, now, listen, cx);
         if matches!(saved.state, SavedUpstreamState::Idle)
             && (cluster.0 == GONE || !self.pools.put_idle(key, (cluster, endpoint), connections))

@@ -362,6 +362,7 @@ impl Proxy {
             downstream,
             client,
             is_holding: false,
+            holds_request: false,
             counted_at: None,
             // How long it took where it comes from is not known.
             measured_from: None,
@@ -422,6 +423,7 @@ impl Proxy {
         if let Some(exchange) = restored.filter(|exchange| exchange.upstream().is_some()) {
             self.upstream.pools.is_counting |= exchange.endpoint_to_count().is_some();
             exchange.hold(&mut self.listen.clients, &mut self.upstream.pools);
+            exchange.hold_request(&mut self.upstream.pools, &mut self.cx);
             if saved.stalled.is_some() || exchange.awaits_client() {
                 let since = saved.stalled.map_or(now, |age| before(age, now));
                 self.exchanges.on_stalled(key, since);

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use super::connections::TakenEnd;
 use super::exchanges::TakenExchange;
-use super::{Companions, Saved, SavedEnd, VERSION};
+use super::{Companions, Held, Saved, SavedEnd, VERSION};
 use crate::keys::{ConnKey, ExchangeKey};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
@@ -21,6 +21,7 @@ use crate::tools::time::Time;
 #[derive(Debug)]
 pub struct Saving {
     connections: Vec<ConnKey>,
+    held: Held,
     /// Clusters in which there is room now.
     clusters: Vec<ClusterId>,
     ends: IntoIter<TakenEnd>,
@@ -88,6 +89,7 @@ impl Proxy {
         let mut clusters: Vec<_> = upstreams.map(|upstream| upstream.cluster).collect();
         clusters.sort_unstable();
         clusters.dedup();
+        let held = self.hold(&companions);
         let exchanges = companions.exchanges.iter();
         let exchanges: Vec<_> =
             exchanges.filter_map(|key| self.take_exchange(*key, &companions, now)).collect();
@@ -105,6 +107,7 @@ impl Proxy {
         self.settle(now);
         let mut saving = Saving {
             connections: companions.connections,
+            held,
             clusters,
             exchanges_total: exchanges.len(),
             ends: ends.into_iter(),
@@ -115,6 +118,23 @@ impl Proxy {
         let total = saving.ends.len();
         saving.write(&total);
         Ok(saving)
+    }
+
+    /// Has a group count on, whatever becomes of it.
+    fn hold(&self, companions: &Companions) -> Held {
+        let mut held = Held::default();
+        let connections = companions.connections.iter();
+        for connection in connections.filter_map(|key| self.connections.get(*key)) {
+            let upstream = connection.upstream().filter(|it| it.checked_port.is_none());
+            let cluster = upstream.and_then(|it| self.cx.snapshot.cluster(it.cluster));
+            held.hold_connection(cluster.map(|cluster| &cluster.breakers));
+        }
+        let member = self.cx.share.member();
+        for exchange in companions.exchanges.iter().filter_map(|key| self.exchanges.get(*key)) {
+            let cluster = exchange.cluster().filter(|_| exchange.holds_request);
+            held.hold_request(cluster.map(|cluster| &cluster.breakers), member);
+        }
+        held
     }
 
     fn can_move(&self, companions: &Companions, connections_max: usize) -> bool {
@@ -169,6 +189,7 @@ impl Proxy {
         let mut bytes = Vec::with_capacity(version.len() + len);
         bytes.extend_from_slice(&version);
         saving.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
-        Saved { bytes, connections: saving.connections, clusters: saving.clusters }
+        let Saving { connections, held, clusters, .. } = saving;
+        Saved { bytes, connections, held, clusters }
     }
 }

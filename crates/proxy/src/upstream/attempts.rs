@@ -20,6 +20,7 @@ impl Exchanges {
         let Some(exchange) = self.get_mut(key) else { return };
         let Some(cluster) = exchange.cluster() else { return };
         let (id, timeout) = (cluster.id, cluster.timeouts.pending);
+        exchange.give_request(&mut upstream.pools);
         exchange.stage = Stage::Waiting { request };
         upstream.pools.wait(id, exchange.client, key);
         // Who left the queue in vain goes on waiting, not once more.

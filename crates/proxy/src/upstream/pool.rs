@@ -36,6 +36,7 @@ use crate::tools::time::Time;
 use crate::upstream::balance::Among;
 
 mod backoff;
+mod bounds;
 mod candidates;
 mod checking;
 mod choice;
@@ -49,6 +50,7 @@ mod state;
 mod stream_budget;
 mod turns;
 
+pub(crate) use self::bounds::{Want, Yield};
 pub(crate) use self::latency::FAILED_MIN;
 
 /// A client has more than its share when it holds more than this part of a cluster's connections.
@@ -67,6 +69,8 @@ pub(crate) struct Pools {
     /// The destinations of such clusters that refused.
     refusing: Refusing,
     share: Share,
+    /// The cluster of whose bounds something is in hand.
+    in_hand: Option<ClusterId>,
     /// From when on no cluster has connections reserved, whatever happened so far.
     unreserved_from: Time,
     /// Connections open or being opened.
@@ -187,6 +191,7 @@ impl Pools {
             checked: BTreeMap::new(),
             refusing: Refusing::default(),
             share,
+            in_hand: None,
             unreserved_from: Time::from_nanos(0),
             open: 0,
             idle: 0,
@@ -209,8 +214,8 @@ impl Pools {
         connections: &mut Connections,
     ) -> (Acquired, Option<ChoiceKind>) {
         if !self.admits(ask.newest, ask.client, clients, now) {
-            let has_room = self.has_room_to_wait(ask.newest);
-            let acquired = if has_room { Acquired::Reserved } else { Acquired::Overflow };
+            let has_place = self.takes_place(ask.newest);
+            let acquired = if has_place { Acquired::Reserved } else { Acquired::Overflow };
             return (acquired, None);
         }
         if let Some(endpoint) = ask.cluster.original_destination {
@@ -233,24 +238,26 @@ impl Pools {
         connections: &mut Connections,
     ) -> Acquired {
         let Ask { cluster, newest, sharing, .. } = *ask;
-        let share = self.share;
-        let Choice { among, place, endpoint, open, idle, waiting, .. } = choice;
+        let Choice { among, place, endpoint, idle, .. } = choice;
         if idle > 0
             && let Some(acquired) =
                 self.acquire_idle((endpoint.id, cluster.transport), place, sharing, connections)
         {
             return acquired;
         }
-        if open < share.of(newest.connections_max.get()) {
-            return match self.place_to_open(among, place, now) {
-                Ok(place) => Acquired::Open(place),
-                Err(until) if waiting < share.of(newest.pending_max) => Acquired::Pause(until),
-                Err(_) => Acquired::Overflow,
-            };
+        if self.has_room(newest) {
+            match self.place_to_open(among, place, now) {
+                // Another worker may have been faster.
+                Ok(place) if self.takes_connection(newest) => return Acquired::Open(place),
+                Ok(_) => {}
+                Err(until) if self.takes_place(newest) => return Acquired::Pause(until),
+                Err(_) => return Acquired::Overflow,
+            }
         }
         let is_by_hash = ask.hash.is_some() && cluster.balancer.is_by_hash();
         if idle > 0 {
-            let claim = Claim::new(self.connections_max(newest), among.group);
+            // The connections that this worker has, as it gets no more.
+            let claim = Claim::new(self.open_of(cluster.id), among.group);
             let has_less = claim.has_less(self.open_to(endpoint.id), endpoint);
             let wanted = match (is_by_hash, has_less) {
                 (true, _) => &[Wanted::Room][..],
@@ -265,7 +272,7 @@ impl Pools {
                 return acquired;
             }
         }
-        if waiting < share.of(newest.pending_max) {
+        if self.takes_place(newest) {
             // One that is being established may be to an endpoint of another group.
             Acquired::Wait { place, stays: is_by_hash || !among.group.is_whole() }
         } else {
@@ -317,61 +324,6 @@ impl Pools {
         }
     }
 
-    /// A connection of this cluster begins to be opened; none of its bounds counts one for health checks.
-    pub(crate) fn on_open(
-        &mut self,
-        (cluster, endpoint): (ClusterId, EndpointId),
-        is_for_checks: bool,
-    ) {
-        self.open += 1;
-        if is_for_checks {
-            return;
-        }
-        if let Some(state) = self.cluster(cluster) {
-            state.open += 1;
-        }
-        if let Some(state) = self.endpoint_or_new(endpoint) {
-            state.open += 1;
-        }
-    }
-
-    /// A connection of this cluster came from another worker.
-    pub(crate) fn on_restored(
-        &mut self,
-        (cluster, endpoint): (ClusterId, EndpointId),
-        start: impl FnOnce() -> u64,
-    ) {
-        self.open += 1;
-        if let Some(state) = self.endpoint_or_new(endpoint) {
-            state.open += 1;
-        }
-        // The id of a cluster that is gone is beyond every table.
-        if cluster.0.slot != u32::MAX
-            && let Some(state) = self.cluster_or_new(cluster, start)
-        {
-            state.open += 1;
-        }
-    }
-
-    /// A connection of this cluster is gone; it was not idle any more.
-    pub(crate) fn on_closed(
-        &mut self,
-        (cluster, endpoint): (ClusterId, EndpointId),
-        was_for_checks: bool,
-    ) {
-        self.open -= 1;
-        if was_for_checks {
-            return;
-        }
-        if let Some(state) = self.cluster(cluster) {
-            state.open -= 1;
-        }
-        // One that came back after it was gone has not counted all that are open.
-        if let Some(state) = self.endpoint(endpoint) {
-            state.open = state.open.saturating_sub(1);
-        }
-    }
-
     /// Connections to an endpoint that are open or being opened.
     fn open_to(&self, endpoint: EndpointId) -> u32 {
         self.known_endpoint(endpoint).map_or(0, |state| state.open)
@@ -388,10 +340,9 @@ impl Pools {
         if now >= self.unreserved_from {
             return true;
         }
-        let (connections_max, share) = (self.connections_max(cluster), self.share_max(cluster));
+        let (free, share) = (self.free(cluster), self.share_max(cluster));
         let state = self.cluster(cluster.id).filter(|state| state.reserve.is_some());
         let Some(state) = state else { return true };
-        let free = state.free(connections_max);
         if clients.held_by(client) > share && state.reserve.keeps_from(client, free) {
             return false;
         }
@@ -411,9 +362,8 @@ impl Pools {
     /// Ends the time for which connections were reserved, if it is over. Returns whether clients from
     /// which they were kept may have some now.
     pub(crate) fn end_reserve(&mut self, cluster: &Cluster, now: Time) -> bool {
-        let connections_max = self.connections_max(cluster);
+        let free = self.free(cluster);
         let Some(state) = self.cluster(cluster.id) else { return false };
-        let free = state.free(connections_max);
         let is_less = state.reserve.end_period(free, now);
         if state.reserve.is_some() {
             self.unreserved_from = self.unreserved_from.max(now + RESERVE_MAX);
@@ -421,22 +371,20 @@ impl Pools {
         is_less
     }
 
-    /// Connections that this worker may have to a cluster.
-    pub(crate) fn connections_max(&self, cluster: &Cluster) -> u32 {
-        self.share.of(cluster.connections_max.get())
-    }
-
-    /// Connections of a cluster that a client may hold before it has more than its share.
+    /// Connections of a cluster that a client may hold in this worker before it has more than its share: an eighth of the
+    /// worker's part.
     pub(crate) fn share_max(&self, cluster: &Cluster) -> u32 {
-        self.connections_max(cluster) / SHARE_DIVISOR
+        self.share.of(cluster.connections_max.get()) / SHARE_DIVISOR
     }
 
-    /// Connections of a cluster that carry as many exchanges as they can, and how many there may be.
+    /// Connections of a cluster that carry as many exchanges as they can, those of other workers included, and how many there
+    /// may be.
     pub(crate) fn use_of(&self, cluster: &Cluster) -> (u32, u32) {
         let state = self.clusters.get(cluster.id.0.slot as usize).and_then(Option::as_ref);
         let state = state.filter(|state| state.id == cluster.id);
-        let in_use = state.map_or(0, |state| state.open.saturating_sub(state.idle));
-        (in_use, self.connections_max(cluster))
+        let idle = state.map_or(0, |state| state.idle);
+        let in_use = cluster.breakers.connections().saturating_sub(idle);
+        (in_use, cluster.connections_max.get())
     }
 
     /// How many connections are idle and how many exchanges wait, by cluster.

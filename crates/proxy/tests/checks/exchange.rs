@@ -5,7 +5,6 @@
 //! A script is a sequence of steps: one byte for the kind, one for a number, and for what is said
 //! that many bytes. The first step's highest bit says whether what is not HTTP is relayed.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use wire::h1::{BodyDecoder, BodyElement, BodyLimits, HeadLimits, Scan, decode_request};
@@ -50,15 +49,14 @@ fn with_relay() -> String {
 
 /// Plays a script.
 pub(crate) fn check(script: &[u8]) {
-    static READING: OnceLock<Setting> = OnceLock::new();
-    static RELAYING: OnceLock<Setting> = OnceLock::new();
+    // What is in use of a cluster's bounds is shared by all that have its snapshot.
+    thread_local! {
+        static READING: &'static Setting = Box::leak(Box::new(Setting::of(CONFIG)));
+        static RELAYING: &'static Setting = Box::leak(Box::new(Setting::of(&with_relay())));
+    }
     let manner = if script.len().is_multiple_of(2) { Manner::Plain } else { Manner::Moving };
     let relays = script.first().is_some_and(|kind| kind & 0x80 != 0);
-    let setting = if relays {
-        RELAYING.get_or_init(|| Setting::of(&with_relay()))
-    } else {
-        READING.get_or_init(|| Setting::of(CONFIG))
-    };
+    let setting = if relays { RELAYING.with(|it| *it) } else { READING.with(|it| *it) };
     let mut talk = Talk::new(setting, manner);
     let mut clients = vec![talk.client()];
     let mut upstreams: Vec<(Peer, Vec<u8>)> = Vec::new();

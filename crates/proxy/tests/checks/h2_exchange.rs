@@ -11,7 +11,6 @@
 //! The path of a spoken request ends with a letter. Its body consists of that letter, and that of
 //! its response of the letter in upper case.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use config::snapshot::Address;
@@ -59,8 +58,9 @@ const CLIENTS_MAX: usize = 4;
 
 /// Plays a script.
 pub(crate) fn check(script: &[u8]) {
-    static SETTING: OnceLock<Setting> = OnceLock::new();
-    let setting = SETTING.get_or_init(|| Setting::of(CONFIG));
+    // What is in use of a cluster's bounds is shared by all that have its snapshot.
+    thread_local!(static SETTING: &'static Setting = Box::leak(Box::new(Setting::of(CONFIG))));
+    let setting = SETTING.with(|it| *it);
     let manner = if script.len().is_multiple_of(2) { Manner::Plain } else { Manner::Moving };
     let is_raw = script.first().is_some_and(|kind| kind & 0x80 != 0);
     let mut play = Play::new(Talk::new(setting, manner));

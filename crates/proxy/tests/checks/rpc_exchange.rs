@@ -10,7 +10,6 @@
 //! in upper case.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use wire::rpc::{FrameKind, RpcProtocol};
@@ -53,11 +52,14 @@ const CLIENTS_MAX: usize = 4;
 
 /// Plays a script.
 pub(crate) fn check(script: &[u8]) {
-    static PLAIN: OnceLock<Setting> = OnceLock::new();
-    static DETECTING: OnceLock<Setting> = OnceLock::new();
+    // What is in use of a cluster's bounds is shared by all that have its snapshot.
+    thread_local! {
+        static PLAIN: &'static Setting = Box::leak(Box::new(Setting::of(CONFIG)));
+        static DETECTING: &'static Setting = Box::leak(Box::new(Setting::of(&detecting())));
+    }
     let setting = match script.first().is_some_and(|kind| kind & 0x80 != 0) {
-        true => DETECTING.get_or_init(|| Setting::of(&detecting())),
-        false => PLAIN.get_or_init(|| Setting::of(CONFIG)),
+        true => DETECTING.with(|it| *it),
+        false => PLAIN.with(|it| *it),
     };
     let manner = if script.len().is_multiple_of(2) { Manner::Plain } else { Manner::Moving };
     let mut play = Play::new(Talk::new(setting, manner));

@@ -4,7 +4,6 @@
 //!
 //! A script is one byte, which chooses the configuration and what the peers do, and the bytes.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::kit::{Manner, Setting, Talk};
@@ -43,8 +42,11 @@ const WORDS: [&[u8]; 5] = [
 
 /// Plays a script.
 pub(crate) fn check(script: &[u8]) {
-    static SETTINGS: OnceLock<[Setting; 3]> = OnceLock::new();
-    let settings = SETTINGS.get_or_init(|| CONFIGS.map(Setting::of));
+    // What is in use of a cluster's bounds is shared by all that have its snapshot.
+    thread_local! {
+        static SETTINGS: &'static [Setting; 3] = Box::leak(Box::new(CONFIGS.map(Setting::of)));
+    }
+    let settings = SETTINGS.with(|it| *it);
     let Some((choice, bytes)) = script.split_first() else { return };
     let place = if choice & 0x40 != 0 { 2 } else { usize::from(choice & 1) };
     let setting = &settings[place];

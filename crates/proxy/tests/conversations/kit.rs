@@ -24,8 +24,8 @@ use proxy::filter::{Filter, Question};
 use proxy::save::{RestoreError, Saved};
 use proxy::time::Time;
 use proxy::{
-    ConnKey, ConnectFailure, ExchangeKey, Load, Op, PeerAddress, Proxy, SLICES_MAX, Settings,
-    Share, Snapshot,
+    Bells, ConnKey, ConnectFailure, ExchangeKey, Load, Op, PeerAddress, Proxy, SLICES_MAX,
+    Settings, Share, Snapshot,
 };
 use telemetry::cause::Cause;
 use telemetry::{
@@ -834,6 +834,7 @@ impl<'s> Talk<'s> {
                 Op::Checked { number, result } => self.checked.push((number, result)),
                 Op::FailedItself { endpoint, .. } => self.failed_themselves.push(endpoint),
                 Op::Retire(_) => self.retired += 1,
+                Op::Wake(_) => {}
                 Op::Read(_) | Op::CloseListener(_) => {}
             }
         }
@@ -1009,7 +1010,7 @@ fn fresh_proxy(
         log.add_debug_lines(emitter.set_debug());
     }
     let share = Share { worker: 0, workers: 1 };
-    let settings = Settings { share, seed: u64::from(moves) };
+    let settings = Settings { share, seed: u64::from(moves), bells: Bells::new(1) };
     (Proxy::new(settings, Arc::clone(snapshot), emitter, now), collector)
 }
 

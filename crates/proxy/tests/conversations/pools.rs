@@ -68,10 +68,63 @@ fn who_waits_gets_the_room_of_a_connection_that_moves_away() {
         talk.says(second, GET);
         assert!(!talk.is_connecting());
         talk.leaves(first);
+        // It counts until another worker has it, or it is known to be another process's.
+        assert!(!talk.is_connecting());
+        talk.passes(Duration::from_millis(200));
         let upstream = talk.upstream();
         talk.hears(upstream, GET);
         talk.says(upstream, OK);
         talk.hears(second, OK);
+    });
+}
+
+#[test]
+fn requests_beyond_the_bound_are_refused_at_once() {
+    let config = format!("{CONFIG}    requests_max: 1\n");
+    hold(&config, |talk| {
+        let (first, second) = (talk.client(), talk.client());
+        talk.says(first, GET);
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
+        talk.says(second, GET);
+        let start = "HTTP/1.1 503 Service Unavailable\r\n";
+        let rest = ["\r\nx-envoy-overloaded: true\r\n", ": requests_overflow\n"];
+        talk.hears_about(second, start, &rest);
+        assert!(!talk.is_connecting());
+        talk.says(upstream, OK);
+        talk.hears(first, OK);
+        talk.says(second, GET);
+        talk.hears(upstream, GET);
+        talk.says(upstream, OK);
+        talk.hears(second, OK);
+        // One that is given up counts no more.
+        talk.says(first, GET);
+        talk.hears(upstream, GET);
+        talk.breaks(first);
+        talk.says(second, GET);
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
+        talk.says(upstream, OK);
+        talk.hears(second, OK);
+    });
+}
+
+#[test]
+fn a_request_that_waits_is_none_that_is_under_way() {
+    let config = format!("{CONFIG}    connections_max: 1\n    requests_max: 1\n");
+    hold(&config, |talk| {
+        let (first, second) = (talk.client(), talk.client());
+        talk.says(first, GET);
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
+        talk.says(upstream, OK);
+        talk.hears(first, OK);
+        talk.says(first, GET);
+        talk.hears(upstream, GET);
+        talk.says(second, GET);
+        talk.hears_about(second, "HTTP/1.1 503 ", &[": requests_overflow\n"]);
+        talk.says(upstream, OK);
+        talk.hears(first, OK);
     });
 }
 

@@ -49,6 +49,14 @@ impl Network {
         }
     }
 
+    /// Wakes the workers whose numbers are in this set, but not this one.
+    pub fn wake_others(&mut self, worker: usize, workers: u64) {
+        let others = self.epolls.iter_mut().enumerate().filter(|(other, _)| *other != worker);
+        for (_, epoll) in others.filter(|(other, _)| workers >> (other % 64) & 1 == 1) {
+            epoll.has_mail = true;
+        }
+    }
+
     /// Whether a wait would bring something.
     #[must_use]
     pub fn has_events(&self, worker: usize) -> bool {

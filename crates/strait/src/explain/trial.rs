@@ -7,7 +7,7 @@ use std::sync::Arc;
 use config::reports::ConnectionSide;
 use config::snapshot::{Address, ClusterId, OriginalDestination};
 use proxy::time::Time;
-use proxy::{ConnKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share, Snapshot};
+use proxy::{Bells, ConnKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share, Snapshot};
 use telemetry::Emitter;
 
 use super::Listener;
@@ -39,7 +39,8 @@ pub(super) fn try_out(
     client: &mut Client,
     request: &Request,
 ) -> Trial {
-    let settings = Settings { share: Share { worker: 0, workers: 1 }, seed: 0 };
+    let share = Share { worker: 0, workers: 1 };
+    let settings = Settings { share, seed: 0, bells: Bells::new(1) };
     let (emitter, _reports) = Emitter::new(64 << 10);
     let mut proxy = Proxy::new(settings, Arc::clone(snapshot), emitter, NOW);
     let local = PeerAddress::from(Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 1))));

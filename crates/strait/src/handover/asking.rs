@@ -106,10 +106,16 @@ pub(crate) fn put_back(contacts: &Contacts, worker: usize, moving: Moving<Socket
 
 #[cfg(test)]
 mod tests {
+    use proxy::save::Held;
+
     use super::*;
 
     fn given(worker: u32, groups: &[&[u8]]) -> Given<Socket> {
-        let moving = |bytes: &&[u8]| Moving { bytes: bytes.to_vec().into(), sockets: Vec::new() };
+        let moving = |bytes: &&[u8]| Moving {
+            bytes: bytes.to_vec().into(),
+            sockets: Vec::new(),
+            held: Held::default(),
+        };
         let groups = groups.iter().map(moving).collect();
         Given { worker, groups, next: None, pending: 0, staying: 0, too_large: 0, kept: None }
     }

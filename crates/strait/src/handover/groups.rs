@@ -33,7 +33,7 @@ impl GivenAway {
     /// The bytes of the group, with what says which of its connections have a socket in front: their number
     /// in four bytes, and a byte for each.
     pub(crate) fn envelope(&self) -> Zeroizing<Vec<u8>> {
-        let Moving { bytes: group, sockets } = &self.moving;
+        let Moving { bytes: group, sockets, .. } = &self.moving;
         let count = u32::try_from(sockets.len()).unwrap_or(u32::MAX).to_be_bytes();
         let len = count.len() + sockets.len() + group.len();
         let mut bytes = Zeroizing::new(Vec::with_capacity(len));
@@ -79,14 +79,19 @@ pub(crate) fn open_envelope(
 
 #[cfg(test)]
 mod tests {
+    use proxy::save::Held;
+
     use super::*;
 
     #[test]
     fn an_envelope_says_which_connections_have_a_socket() {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let socket = Socket::from(std::os::fd::OwnedFd::from(one));
-        let moving =
-            Moving { bytes: b"state".to_vec().into(), sockets: vec![None, Some(socket), None] };
+        let moving = Moving {
+            bytes: b"state".to_vec().into(),
+            sockets: vec![None, Some(socket), None],
+            held: Held::default(),
+        };
         let given = GivenAway::new(0, moving);
         let envelope = given.envelope();
         let opened = open_envelope(envelope.clone()).unwrap();

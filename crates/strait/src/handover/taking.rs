@@ -18,7 +18,7 @@ use io::Socket;
 use io::inherited::Inherited;
 use io::packets::{PacketListener, Packets};
 use proxy::Snapshot;
-use proxy::save::{Differing, VERSION as FORM};
+use proxy::save::{Differing, Held, VERSION as FORM};
 use tls::ProcessSessions;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
@@ -447,7 +447,7 @@ fn moving(group: ReceivedGroup, descriptors: Vec<OwnedFd>) -> Option<Moving<Sock
     let mut descriptors = descriptors.into_iter();
     let socket = |has: bool| if has { descriptors.next().map(Socket::from) } else { None };
     let sockets = has_socket.into_iter().map(socket).collect();
-    is_complete.then_some(Moving { bytes, sockets })
+    is_complete.then_some(Moving { bytes, sockets, held: Held::default() })
 }
 
 /// A socket that listens, without where.

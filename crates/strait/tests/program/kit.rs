@@ -508,7 +508,7 @@ fn serve(name: &str, stream: TcpStream, gate: &Gate) {
 }
 
 /// Everything up to an empty line, or none at the end.
-fn read_head(reader: &mut impl BufRead) -> Option<String> {
+pub(crate) fn read_head(reader: &mut impl BufRead) -> Option<String> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         if reader.read_line(&mut head).ok()? == 0 {

@@ -8,6 +8,7 @@
 )]
 
 mod admin;
+mod breakers;
 mod checks;
 mod command_line;
 mod demo;

@@ -173,6 +173,21 @@ pub struct CheckCounted {
     pub has_passed: Option<bool>,
 }
 
+/// What is left of a cluster's bounds now.
+#[derive(Clone, Debug)]
+pub struct BreakersOfCluster {
+    /// Its name.
+    pub cluster: Arc<str>,
+    /// Connections that may be opened.
+    pub connections: u64,
+    /// Exchanges that may begin to wait.
+    pub pending: u64,
+    /// Requests that may begin, if they are bounded.
+    pub requests: Option<u64>,
+    /// Retries that may begin.
+    pub retries: u64,
+}
+
 /// A cluster that checks or ejects endpoints, as it is now.
 #[derive(Clone, Debug)]
 pub struct HealthOfCluster {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::health::Health;
 use super::{BOUNDS_COARSE, Family, MetricType};
 use crate::events::{
-    AccessLogWriteFailed, CertificateInUse, ConfigAccepted, ConfigRejected, ConfigResources,
-    ConfigTakenUp, ConnectionMoved, ControlTurned, HANDOVER_RESULTS, HandoverEnded, SourceAnswered,
-    SourceKind, SourceResources, StateWrites,
+    AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, ConfigAccepted, ConfigRejected,
+    ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned, HANDOVER_RESULTS,
+    HandoverEnded, SourceAnswered, SourceKind, SourceResources, StateWrites,
 };
 use crate::histogram::{Histogram, HistogramTotals};
 use crate::totals::SourceTotals;
@@ -37,6 +37,8 @@ pub(crate) struct ControlCounters {
     source_resources: Vec<SourceResources>,
     state_writes: StateWrites,
     pub(crate) health: Health,
+    /// By cluster: what is left of its bounds.
+    pub(crate) breakers: Vec<BreakersOfCluster>,
     /// Moves that were asked for and those that `rebalance` chose: done, and refused.
     moves: [[u64; 2]; 2],
     generation: u64,

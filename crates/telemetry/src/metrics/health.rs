@@ -76,6 +76,25 @@ impl Health {
 
 pub(super) static FAMILIES: &[Family] = &[
     Family {
+        name: "strait_upstream_breaker_remaining",
+        kind: MetricType::Gauge,
+        help: "What is left of a cluster's bounds, in the process: `connections` of `connections_max`, `pending` of `pending_max`, \
+               `requests` of `requests_max` where it has one, `retries` that `retry_budget` allows beside those under way.",
+        labels: &["cluster", "breaker"],
+        samples: |view, out| {
+            for it in &view.control.breakers {
+                let (cluster, requests) = (&*it.cluster, it.requests);
+                let others = [
+                    ("connections", it.connections),
+                    ("pending", it.pending),
+                    ("retries", it.retries),
+                ];
+                let all = others.into_iter().chain(requests.map(|left| ("requests", left)));
+                all.for_each(|(breaker, left)| out.number(&[cluster, breaker], left));
+            }
+        },
+    },
+    Family {
         name: "strait_upstream_checks_total",
         kind: MetricType::Counter,
         help: "Health checks of endpoints that ended, by how (`checks` of the cluster); `undecided`: the process could not find out, since it had no descriptor or port left, or was being replaced.",

@@ -64,6 +64,7 @@ impl Proxy {
         if self.upstream.pools.end_reserve(&cluster, now) {
             self.serve_waiting(id, now);
         }
+        self.want_again(id);
         for _ in 0..ENDED_TOGETHER_MAX {
             let waiting = self.upstream.pools.next_client(&cluster, &self.listen.clients);
             let Some(waiting) = waiting else { break };

@@ -30,6 +30,19 @@ impl Proxy {
         head: Option<&RequestHead<'_>>,
         now: Time,
     ) {
+        self.find_connection(key, request, head, now);
+        if let Some(cluster) = self.upstream.pools.put_down() {
+            self.ring_next(cluster);
+        }
+    }
+
+    fn find_connection(
+        &mut self,
+        key: ExchangeKey,
+        request: QueuedRequest,
+        head: Option<&RequestHead<'_>>,
+        now: Time,
+    ) {
         let has_former = self.cx.has_former_snapshots();
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         if has_former {
@@ -44,20 +57,33 @@ impl Proxy {
             return self.fail_queued(key, request, Cause::NoEndpoint, now);
         }
         let failed = exchange.route.as_ref().and_then(|route| route.endpoint);
-        let failed = failed.and_then(|place| cluster.endpoints.get(place));
+        let failed = failed.and_then(|place| cluster.endpoints.get(place)).map(|it| it.id);
         let sharing = match request.form {
             Form::Alone { is_personal: true, .. } => Sharing::Personal,
             Form::Alone { is_personal: false, .. } => Sharing::InTurn,
             Form::Stream { .. } => Sharing::Together,
         };
         let id = cluster.id;
+        let newest = self.cx.snapshot.cluster(id).unwrap_or(cluster);
+        if let Some(requests_max) = newest.requests_max.filter(|_| exchange.is_bounded()) {
+            let random = &mut self.cx.random;
+            let (pools, requests_max) = (&mut self.upstream.pools, requests_max.get());
+            if !pools.takes_request(newest, requests_max, || random.next()) {
+                return self.fail_queued(key, request, Cause::RequestsOverflow, now);
+            }
+            if let Some(exchange) = self.exchanges.get_mut(key) {
+                exchange.holds_request = true;
+            }
+        }
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        let Some(cluster) = exchange.cluster() else { return };
         let destination = cluster
             .original_destination
             .and_then(|_| destination(&self.connections, exchange.downstream.connection));
         let ask = Ask {
             cluster,
             newest: self.cx.snapshot.cluster(id).unwrap_or(cluster),
-            avoid: failed.map(|endpoint| endpoint.id),
+            avoid: failed,
             chosen: exchange.route.as_ref().and_then(|route| route.chosen),
             hash: exchange.route.as_ref().and_then(|route| route.hash),
             subset: exchange.route.as_ref().and_then(|route| route.subset),
@@ -108,6 +134,9 @@ impl Proxy {
             }
             Acquired::Replace(idle, place) => {
                 let cluster = Arc::clone(cluster);
+                if exchange.check().is_none() {
+                    self.upstream.pools.keep_connection(id);
+                }
                 self.close_upstream(idle, None, now);
                 self.open(key, &cluster, place, request, head, now);
             }
@@ -119,6 +148,7 @@ impl Proxy {
                 let to = stays.then_some(place);
                 if let Some(request) = self.try_spare(key, to, request, now) {
                     self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
+                    self.want(id);
                 }
             }
             Acquired::Reserved => {
@@ -130,6 +160,23 @@ impl Proxy {
             }
             Acquired::Overflow => self.enqueue_over(key, request, id, now),
             Acquired::Nothing(cause) => self.fail_queued(key, request, cause, now),
+        }
+    }
+
+    /// A request waits until its connection says how many streams it takes, if the queue has a place for it.
+    pub(crate) fn enqueue_for_settings(
+        &mut self,
+        key: ExchangeKey,
+        request: QueuedRequest,
+        now: Time,
+    ) {
+        let Some(cluster) = self.exchanges.get(key).and_then(Exchange::cluster) else { return };
+        let id = cluster.id;
+        let newest = self.cx.snapshot.cluster(id).unwrap_or(cluster);
+        if self.upstream.pools.takes_place(newest) {
+            self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
+        } else {
+            self.enqueue_over(key, request, id, now);
         }
     }
 
@@ -151,8 +198,10 @@ impl Proxy {
         let Some(other) = newest else {
             return self.fail_queued(key, request, Cause::PendingOverflow, now);
         };
+        self.upstream.pools.keep_place(id);
         self.fail(other, Cause::PendingOverflow, now);
         self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
+        self.want(id);
     }
 
     pub(crate) fn fail_queued(
@@ -168,6 +217,10 @@ impl Proxy {
 
     /// Gives connections to those that wait for one, as far as there are any.
     pub(crate) fn serve_waiting(&mut self, id: ClusterId, now: Time) {
+        if self.cx.snapshot.cluster(id).is_some_and(|it| self.upstream.pools.can_serve(it)) {
+            // Those for which there is no connection say so again.
+            self.upstream.pools.end_wanting(id);
+        }
         // Each has one chance: an exchange that cannot follow the newest configuration of the cluster
         // may not know the endpoint whose connection is idle, and then waits on.
         for _ in 0..self.upstream.pools.waiting_for(id) {
@@ -177,7 +230,7 @@ impl Proxy {
                 return self.fail_waiting(id, now);
             };
             if !self.upstream.pools.can_serve(&cluster) {
-                return;
+                return self.want(id);
             }
             let next = self.upstream.pools.next_waiting(&cluster, &self.listen.clients, is_waiting);
             let Some(key) = next else { return };

@@ -162,7 +162,7 @@ impl Proxy {
                 // cannot follow the newest configuration of its cluster.
                 return self.fail_queued(key, request, Cause::NoEndpoint, now);
             }
-            return self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
+            return self.enqueue_for_settings(key, request, now);
         }
         if is_upgrade && !multiplex.is_some_and(Multiplex::allows_extended_connect) {
             let request = QueuedRequest { outbox, form: Form::Stream { head: parked, tail } };

@@ -46,6 +46,14 @@ const SERVER: (&[u8], &[u8]) = (b"server", b"strait");
 
 const TEXT_PLAIN: (&[u8], &[u8]) = (b"content-type", b"text/plain; charset=utf-8");
 
+/// Tells a client that a bound of the cluster is reached, so that it does not try again at once.
+const OVERLOADED: (&[u8], &[u8]) = (b"x-envoy-overloaded", b"true");
+
+/// Whether a request is refused since its cluster has too many.
+const fn is_overflow(cause: Option<Cause>) -> bool {
+    matches!(cause, Some(Cause::PendingOverflow | Cause::RequestsOverflow))
+}
+
 impl Proxy {
     /// A route's direct response.
     pub(crate) fn respond(&mut self, key: ExchangeKey, respond: &Respond, now: Time) {
@@ -105,7 +113,8 @@ impl Proxy {
         }
         let body = plain_reason(status, cause.as_str());
         let (body, cause) = (&body[..], Some(cause));
-        let fields = &[SERVER, TEXT_PLAIN];
+        let all = [SERVER, TEXT_PLAIN, OVERLOADED];
+        let fields = if is_overflow(cause) { &all[..] } else { &all[..2] };
         self.reply(key, &Content { status, fields, body, cause, takes_page: true }, now);
     }
 
@@ -117,8 +126,9 @@ impl Proxy {
             let status = calls::status_of(content.cause, content.status);
             let own = call.reply(status, content.body.trim_ascii_end());
             let own = own.iter().map(|(name, value)| (*name, &value[..]));
-            let fields: Vec<_> = [SERVER].into_iter().chain(own).collect();
             let cause = content.cause;
+            let overloaded = is_overflow(cause).then_some(OVERLOADED);
+            let fields: Vec<_> = [SERVER].into_iter().chain(overloaded).chain(own).collect();
             return self.reply_plain(
                 key,
                 &Content { fields: &fields, cause, ..Content::of(200) },

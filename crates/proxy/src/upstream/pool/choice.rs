@@ -25,12 +25,8 @@ pub(super) struct Choice<'c> {
     pub(super) endpoint: &'c Endpoint,
     /// How it was chosen, if by more than the balancer.
     pub(super) kind: Option<ChoiceKind>,
-    /// Connections of the cluster that are open or being opened.
-    pub(super) open: u32,
-    /// Of these, in pools.
+    /// Connections of the cluster in pools.
     pub(super) idle: u32,
-    /// Exchanges that wait for one.
-    pub(super) waiting: u32,
 }
 
 impl Pools {
@@ -125,9 +121,8 @@ impl Pools {
         let kind = part.map(|part| kind_of(part, ask.locality));
         let group = part.map_or(group, |part| &part.group);
         let among = Among { cluster, group, is_partial: true };
-        let state = self.cluster(cluster.id)?;
-        let (open, idle, waiting) = (state.open, state.idle, state.turns.waiting());
-        Some(Choice { among, place, endpoint, kind, open, idle, waiting })
+        let idle = self.cluster(cluster.id)?.idle;
+        Some(Choice { among, place, endpoint, kind, idle })
     }
 
     /// The endpoint of a group that the cluster's balancer chooses.
@@ -140,8 +135,8 @@ impl Pools {
         now: Time,
     ) -> Option<Choice<'c>> {
         let Ask { cluster, avoid, hash, .. } = *ask;
-        let state = self.cluster_or_new(cluster.id, || random.next())?;
-        let (open, idle, waiting) = (state.open, state.idle, state.turns.waiting());
+        let state = self.cluster_or_new(cluster, || random.next())?;
+        let idle = state.idle;
         let (place, endpoint) = match cluster.balancer {
             Balancer::RoundRobin => {
                 // Were the turn of a retry taken from the others', they would all begin where one failed.
@@ -190,7 +185,7 @@ impl Pools {
                 })
             }
         }?;
-        Some(Choice { among, place, endpoint, kind: None, open, idle, waiting })
+        Some(Choice { among, place, endpoint, kind: None, idle })
     }
 
     /// An endpoint that is drawn; one that came lately is drawn again, but for a chance that grows with its age.

@@ -1,7 +1,7 @@
 //! The idle connections of endpoints: a stack for each, linked through the connections themselves, and for
 //! each cluster a list of the endpoints that may have some.
 
-use config::snapshot::{ClusterId, EndpointId, TransportId};
+use config::snapshot::{Cluster, ClusterId, EndpointId, TransportId};
 
 use super::candidates::Look;
 use super::{Acquired, Others, Pools, Sharing, Wanted};
@@ -10,6 +10,7 @@ use crate::connection::connections::Connections;
 use crate::connection::destination::destination_of;
 use crate::connection::{Connection, Links, UpstreamState};
 use crate::keys::ConnKey;
+use crate::tools::time::Time;
 use crate::upstream::balance::Among;
 
 impl Pools {
@@ -83,6 +84,55 @@ impl Pools {
                 self.acquire_idle(pool, of_newest, sharing, connections)
             };
             acquired.map_or(Look::Unfit, Look::Found)
+        });
+        if let Some(state) = self.cluster(cluster.id) {
+            state.candidates = candidates;
+        }
+        found
+    }
+
+    /// A connection of a cluster that no exchange uses, for a worker that wants one more.
+    pub(crate) fn any_unused(
+        &mut self,
+        cluster: &Cluster,
+        connections: &Connections,
+    ) -> Option<ConnKey> {
+        if let Some(endpoint) = cluster.original_destination {
+            return self.first_unused(endpoint, connections);
+        }
+        let mut candidates = std::mem::take(&mut self.cluster(cluster.id)?.candidates);
+        let found = candidates.find(|endpoint| {
+            let Some(state) = self.endpoint(endpoint) else { return Look::Empty };
+            match state.newest {
+                None => {
+                    state.is_candidate = false;
+                    Look::Empty
+                }
+                Some(newest) if is_unused(newest, connections) => Look::Found(newest),
+                Some(_) => Look::Unfit,
+            }
+        });
+        if let Some(state) = self.cluster(cluster.id) {
+            state.candidates = candidates;
+        }
+        found
+    }
+
+    /// A connection of a cluster that exchanges share, and that is old enough.
+    pub(crate) fn next_shared(
+        &mut self,
+        cluster: &Cluster,
+        is_old: impl Fn(Time) -> bool,
+        connections: &Connections,
+    ) -> Option<ConnKey> {
+        let mut candidates = std::mem::take(&mut self.cluster(cluster.id)?.candidates);
+        let is_fit = |key: &ConnKey| {
+            let connection = connections.get(*key);
+            connection.is_some_and(|it| it.multiplex().is_some() && is_old(it.opened))
+        };
+        let found = candidates.find(|endpoint| {
+            let newest = self.known_endpoint(endpoint).and_then(|state| state.newest);
+            newest.filter(is_fit).map_or(Look::Unfit, Look::Found)
         });
         if let Some(state) = self.cluster(cluster.id) {
             state.candidates = candidates;

@@ -35,12 +35,9 @@ impl Pools {
         let Some(destination) = ask.destination else {
             return Acquired::Nothing(Cause::NoOriginalDestination);
         };
-        let share = self.share;
-        let Some(state) = self.cluster_or_new(cluster.id, || random.next()) else {
+        if self.cluster_or_new(cluster, || random.next()).is_none() {
             return Acquired::Nothing(Cause::NoEndpoint);
-        };
-        let has_room = state.open < share.of(newest.connections_max.get());
-        let waiting = state.turns.waiting();
+        }
         let idle = self.originals.get(&(endpoint, destination)).copied().filter(|newest| {
             let upstream = connections.get(*newest).and_then(Connection::upstream);
             upstream.is_some_and(|upstream| upstream.transport == cluster.transport)
@@ -54,16 +51,19 @@ impl Pools {
             (Some(_), Sharing::Personal) | (None, _) => {}
         }
         if let Some(until) = self.refusing.pause((endpoint, destination), now) {
-            let has_place = waiting < share.of(newest.pending_max);
-            return if has_place { Acquired::Pause(until) } else { Acquired::Overflow };
+            return if self.takes_place(newest) {
+                Acquired::Pause(until)
+            } else {
+                Acquired::Overflow
+            };
         }
-        if has_room {
+        if self.takes_connection(newest) {
             return Acquired::Open(0);
         }
         if let Some(other) = self.next_unused(endpoint, destination, connections) {
             return Acquired::Replace(other, 0);
         }
-        if waiting < share.of(newest.pending_max) {
+        if self.takes_place(newest) {
             Acquired::Wait { place: 0, stays: false }
         } else {
             Acquired::Overflow
@@ -87,6 +87,17 @@ impl Pools {
     pub(super) fn first_original(&self, endpoint: EndpointId) -> Option<ConnKey> {
         let (key, newest) = self.originals.range((endpoint, LOWEST)..).next()?;
         (key.0 == endpoint).then_some(*newest)
+    }
+
+    /// An unused connection to any destination of those that `endpoint` stands for.
+    pub(super) fn first_unused(
+        &self,
+        endpoint: EndpointId,
+        connections: &Connections,
+    ) -> Option<ConnKey> {
+        let all =
+            self.originals.range((endpoint, LOWEST)..).take_while(|(key, _)| key.0 == endpoint);
+        all.map(|(_, newest)| *newest).find(|newest| is_unused(*newest, connections))
     }
 
     /// An unused connection to the next destination behind this one, so that not the same

@@ -12,7 +12,7 @@ impl Pools {
     pub(crate) fn wait(&mut self, cluster: ClusterId, client: ClientPlace, exchange: ExchangeKey) {
         if let Some(state) = self.cluster(cluster) {
             state.turns.push(client, exchange);
-            self.waiting += 1;
+            self.on_wait(cluster);
         }
     }
 
@@ -24,10 +24,10 @@ impl Pools {
         client: ClientPlace,
         is_waiting: impl Fn(ExchangeKey) -> bool,
     ) {
-        self.waiting -= 1;
         if let Some(state) = self.cluster(cluster) {
             state.turns.give_up(client, is_waiting);
         }
+        self.on_wait_over(cluster);
     }
 
     /// Takes the exchange whose turn it is out of the queue, if any may have a connection.
@@ -39,7 +39,7 @@ impl Pools {
     ) -> Option<ExchangeKey> {
         let may_hold = self.may_hold(cluster, clients);
         let exchange = self.cluster(cluster.id)?.turns.pop(may_hold, is_waiting)?;
-        self.waiting -= 1;
+        self.on_wait_over(cluster.id);
         Some(exchange)
     }
 
@@ -50,7 +50,7 @@ impl Pools {
         is_waiting: impl Fn(ExchangeKey) -> bool,
     ) -> Option<ExchangeKey> {
         let exchange = self.cluster(cluster)?.turns.pop(|_| Some(0), is_waiting)?;
-        self.waiting -= 1;
+        self.on_wait_over(cluster);
         Some(exchange)
     }
 
@@ -70,10 +70,8 @@ impl Pools {
         cluster: &Cluster,
         clients: &'c Clients,
     ) -> impl Fn(ClientPlace) -> Option<u32> + use<'c> {
-        let (connections_max, share) = (self.connections_max(cluster), self.share_max(cluster));
-        let state = self.cluster(cluster.id);
-        let (reserve, free) =
-            state.map(|state| (state.reserve, state.free(connections_max))).unwrap_or_default();
+        let (free, share) = (self.free(cluster), self.share_max(cluster));
+        let reserve = self.cluster(cluster.id).map(|state| state.reserve).unwrap_or_default();
         move |client| {
             let held = clients.held_by(client);
             (held <= share || !reserve.keeps_from(client, free)).then_some(held)
@@ -101,18 +99,6 @@ impl Pools {
         self.cluster(cluster).map_or(0, |state| state.turns.waiting())
     }
 
-    /// Whether another exchange may wait for a connection.
-    pub(super) fn has_room_to_wait(&mut self, cluster: &Cluster) -> bool {
-        self.waiting_for(cluster.id) < self.share.of(cluster.pending_max)
-    }
-
-    /// Whether an exchange waits and a connection is idle or may be opened.
-    pub(crate) fn can_serve(&mut self, cluster: &Cluster) -> bool {
-        let room = self.share.of(cluster.connections_max.get());
-        self.cluster(cluster.id)
-            .is_some_and(|state| state.turns.waiting() > 0 && (state.open < room || state.idle > 0))
-    }
-
     /// Whether the cluster is one that is looked at because exchanges wait. Says whether that is new.
     pub(crate) fn set_crowded(&mut self, cluster: ClusterId, is_crowded: bool) -> bool {
         let state = self.cluster(cluster);
@@ -126,6 +112,19 @@ impl Pools {
         self.note(cluster, |noted| noted.has_room = true)
     }
 
+    /// Other workers want connections of this cluster. Says whether this is the first that is noted.
+    pub(crate) fn note_wanted(&mut self, cluster: ClusterId) -> bool {
+        let Some(state) = self.cluster(cluster) else { return false };
+        !std::mem::replace(&mut state.noted.is_wanted, true)
+    }
+
+    /// What other workers want was looked at.
+    pub(crate) fn forget_wanted(&mut self, cluster: ClusterId) {
+        if let Some(state) = self.cluster(cluster) {
+            state.noted.is_wanted = false;
+        }
+    }
+
     /// As [`Pools::note_room`], where it is a connection that is being established.
     pub(crate) fn note_spare(&mut self, cluster: ClusterId) -> bool {
         self.note(cluster, |noted| noted.spares += 1)
@@ -135,14 +134,16 @@ impl Pools {
         let Some(state) = self.cluster(cluster).filter(|state| state.turns.waiting() > 0) else {
             return false;
         };
-        let is_first = state.noted == Noted::default();
+        let is_first = !state.noted.has_room && state.noted.spares == 0;
         change(&mut state.noted);
         is_first
     }
 
     /// Takes what was noted of a cluster, if anything was.
     pub(crate) fn take_noted(&mut self, cluster: ClusterId) -> Option<Noted> {
-        let noted = std::mem::take(&mut self.cluster(cluster)?.noted);
-        (noted != Noted::default()).then_some(noted)
+        let noted = &mut self.cluster(cluster)?.noted;
+        let left = Noted { is_wanted: noted.is_wanted, ..Noted::default() };
+        let noted = std::mem::replace(noted, left);
+        (noted.has_room || noted.spares > 0).then_some(noted)
     }
 }

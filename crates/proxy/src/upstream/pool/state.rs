@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
+use config::breakers::Breakers;
 use config::snapshot::{Cluster, ClusterId, EndpointId, Id};
 
 use super::Pools;
 use super::backoff::Backoff;
+use super::bounds::Hand;
 use super::candidates::Candidates;
 use super::latency::Latency;
 use super::reserve::Reserve;
@@ -20,6 +22,8 @@ use crate::tools::time::Time;
 pub(crate) struct Noted {
     /// Whether a connection may be free, or may be opened.
     pub(crate) has_room: bool,
+    /// Whether other workers want connections.
+    pub(crate) is_wanted: bool,
     /// Connections that are being established and became spare.
     pub(crate) spares: u32,
 }
@@ -36,9 +40,11 @@ pub(super) struct ClusterState {
     pub(super) idle: u32,
     /// Requests under way at its endpoints, where the balancer compares them.
     pub(super) requests: u32,
-    /// Exchanges under way whose rules have `retry`, and those of them that are retries.
-    pub(super) retriable: u32,
-    pub(super) retries: u32,
+    /// What of its bounds is in use, in the process.
+    pub(super) breakers: Breakers,
+    pub(super) hand: Hand,
+    /// Whether other workers are told that exchanges wait since the bound of connections is reached.
+    pub(super) is_wanting: bool,
     /// The endpoints that may have idle connections.
     pub(super) candidates: Candidates,
     /// The exchanges that wait for a connection.
@@ -75,10 +81,13 @@ impl ClusterState {
         }
         self.more_cursors.get_mut(place).expect("grown above")
     }
+}
 
-    /// Connections that are idle or may be opened.
-    pub(super) const fn free(&self, connections_max: u32) -> u32 {
-        connections_max.saturating_sub(self.open) + self.idle
+impl Drop for ClusterState {
+    /// What is open or waits where a worker ends, or a cluster goes, counts no more.
+    fn drop(&mut self) {
+        self.breakers.give_connections(self.open);
+        self.breakers.give_pending(self.turns.waiting());
     }
 }
 
@@ -149,9 +158,10 @@ impl Pools {
 
     pub(super) fn cluster_or_new(
         &mut self,
-        id: ClusterId,
+        cluster: &Cluster,
         start: impl FnOnce() -> u64,
     ) -> Option<&mut ClusterState> {
+        let id = cluster.id;
         let slot = slot(&mut self.clusters, id.0);
         // An exchange on an old configuration may ask for a cluster that is gone.
         if slot.as_ref().is_some_and(|state| state.id.0.generation > id.0.generation) {
@@ -165,8 +175,9 @@ impl Pools {
                 open: 0,
                 idle: 0,
                 requests: 0,
-                retriable: 0,
-                retries: 0,
+                breakers: cluster.breakers.clone(),
+                hand: Hand::default(),
+                is_wanting: false,
                 candidates: Candidates::default(),
                 turns: Turns::default(),
                 reserve: Reserve::default(),
@@ -207,33 +218,38 @@ impl Pools {
     /// An exchange begins whose rule has `retry`.
     pub(crate) fn on_retriable_begun(
         &mut self,
-        cluster: ClusterId,
+        cluster: &Cluster,
         is_retry: bool,
         start: impl FnOnce() -> u64,
     ) {
+        let member = self.share.member();
         if let Some(state) = self.cluster_or_new(cluster, start) {
-            state.retriable += 1;
-            state.retries += u32::from(is_retry);
+            state.breakers.add_retriable(member);
+            if is_retry {
+                state.breakers.add_retry();
+            }
         }
     }
 
     /// It is over.
     pub(crate) fn on_retriable_over(&mut self, cluster: ClusterId, is_retry: bool) {
+        let member = self.share.member();
         if let Some(state) = self.cluster(cluster) {
-            state.retriable = state.retriable.saturating_sub(1);
-            state.retries = state.retries.saturating_sub(u32::from(is_retry));
+            state.breakers.give_retriable(member);
+            if is_retry {
+                state.breakers.give_retry();
+            }
         }
     }
 
-    /// Whether the cluster's budget allows one more retry, which then counts; `is_counted`: it does already.
+    /// Whether the cluster's budget allows one more retry, which then counts; `is_counted`: it does already, since the
+    /// exchange was sent again before.
     pub(crate) fn takes_retry(&mut self, cluster: &Cluster, is_counted: bool) -> bool {
         let Some(state) = self.cluster(cluster.id) else { return false };
-        let others = state.retries.saturating_sub(u32::from(is_counted));
-        let is_allowed = cluster.retry_budget.allows(others, state.retriable);
-        if is_allowed {
-            state.retries = others + 1;
+        match is_counted {
+            true => state.breakers.keeps_retry(cluster.retry_budget),
+            false => state.breakers.take_retry(cluster.retry_budget),
         }
-        is_allowed
     }
 }
 

@@ -1,0 +1,400 @@
+//! The bounds of a cluster, which are those of the whole process ([`config::breakers`]), as one worker meets them.
+//!
+//! A connection, or a place in the queue, is *in hand* from when it is taken of the bound until it is used, within one
+//! attempt. What is not used then is put down.
+//!
+//! Where exchanges wait since the bound of connections is reached, their worker says so to the others, and has them look
+//! ([`Bells`](crate::share::Bells)). Each of these closes what it does not use, and so does from then on whoever has a
+//! connection that becomes free. A worker with exchanges of its own keeps what it has, but for one case: those that have
+//! less than their part (the bound, divided by the workers) come before those that have more.
+//!
+//! ```text
+//!  exchange waits ─► told ─► others close what is unused, and ring ─► served
+//!                     ▲                                                 │ exchanges still wait, and the bound is reached
+//!                     └─────────────────────────────────────────────────┘
+//! ```
+
+use config::breakers::Member;
+use config::snapshot::{Cluster, ClusterId, EndpointId};
+
+use super::Pools;
+use super::state::ClusterState;
+use crate::share::{Share, bit};
+
+/// What is taken of a cluster's bounds, and not used yet.
+#[derive(Debug, Default)]
+pub(super) struct Hand {
+    connections: u32,
+    pending: u32,
+    /// Whether the next connection that is closed is for one that is opened in its place.
+    keeps_connection: bool,
+    /// Whether the next exchange that leaves the queue does for one that takes its place.
+    keeps_place: bool,
+}
+
+impl ClusterState {
+    /// Whether another connection may be opened.
+    fn has_room(&self, share: Share, connections_max: u32) -> bool {
+        self.hand.connections > 0
+            || (self.breakers.connections() < connections_max
+                && !self.is_barred(share, connections_max))
+    }
+
+    /// Whether workers that have less come first.
+    fn is_barred(&self, share: Share, connections_max: u32) -> bool {
+        self.open >= share.part_of(connections_max).max(1)
+            && self.breakers.is_owed_to_others(share.member())
+    }
+
+    /// Whether workers that have less get the next connection that is not used here.
+    fn owes(&self, share: Share, connections_max: u32) -> bool {
+        self.open > share.part_of(connections_max)
+            && self.breakers.is_owed_to_others(share.member())
+    }
+
+    fn tell(&mut self, share: Share, connections_max: u32) {
+        let is_entitled = self.open < share.part_of(connections_max).max(1);
+        self.breakers.set_wanting(share.member(), true, is_entitled);
+        self.is_wanting = true;
+    }
+
+    /// It has one more: whether that is still less than its part is for the next time that it tells. Two workers that went on
+    /// to say so would each leave the room to the other, and wake each other without end.
+    fn end_entitlement(&self, member: Member) {
+        if self.is_wanting {
+            self.breakers.set_wanting(member, true, false);
+        }
+    }
+
+    /// Exchanges wait for a connection no more, or for one that they may get.
+    pub(super) fn end_wanting(&mut self, member: Member) {
+        if std::mem::take(&mut self.is_wanting) {
+            self.breakers.set_wanting(member, false, false);
+        }
+    }
+}
+
+impl Pools {
+    /// Whether there are other workers.
+    const fn has_others(&self) -> bool {
+        self.share.workers > 1
+    }
+
+    // What an attempt takes.
+
+    /// Whether a connection may be opened now.
+    pub(super) fn has_room(&mut self, newest: &Cluster) -> bool {
+        let (share, connections_max) = (self.share, newest.connections_max.get());
+        self.cluster(newest.id).is_some_and(|state| state.has_room(share, connections_max))
+    }
+
+    /// Whether a connection may be opened, which is in hand then.
+    pub(super) fn takes_connection(&mut self, newest: &Cluster) -> bool {
+        let (share, connections_max) = (self.share, newest.connections_max.get());
+        let Some(state) = self.cluster(newest.id) else { return false };
+        if state.hand.connections == 0 {
+            if state.is_barred(share, connections_max)
+                || !state.breakers.take_connection(connections_max)
+            {
+                return false;
+            }
+            state.hand.connections = 1;
+            self.in_hand = Some(newest.id);
+        }
+        true
+    }
+
+    /// Whether an exchange may wait, whose place is in hand then.
+    pub(crate) fn takes_place(&mut self, newest: &Cluster) -> bool {
+        let Some(state) = self.cluster(newest.id) else { return false };
+        if state.hand.pending == 0 {
+            if !state.breakers.take_pending(newest.pending_max) {
+                return false;
+            }
+            state.hand.pending = 1;
+            self.in_hand = Some(newest.id);
+        }
+        true
+    }
+
+    /// The next connection of this cluster that is closed makes room for one that is opened.
+    pub(crate) fn keep_connection(&mut self, cluster: ClusterId) {
+        if let Some(state) = self.cluster(cluster) {
+            state.hand.keeps_connection = true;
+            self.in_hand = Some(cluster);
+        }
+    }
+
+    /// The next exchange that leaves this cluster's queue leaves its place to another.
+    pub(crate) fn keep_place(&mut self, cluster: ClusterId) {
+        if let Some(state) = self.cluster(cluster) {
+            state.hand.keeps_place = true;
+            self.in_hand = Some(cluster);
+        }
+    }
+
+    /// An attempt is over: what it did not use is put down. Returns the cluster of which there is a connection more.
+    pub(crate) fn put_down(&mut self) -> Option<ClusterId> {
+        let cluster = self.in_hand.take()?;
+        let state = self.cluster(cluster)?;
+        let Hand { connections, pending, .. } = std::mem::take(&mut state.hand);
+        state.breakers.give_connections(connections);
+        state.breakers.give_pending(pending);
+        (connections > 0).then_some(cluster)
+    }
+
+    // What counts.
+
+    /// A connection of this cluster begins to be opened; none of its bounds counts one for health checks.
+    pub(crate) fn on_open(
+        &mut self,
+        (cluster, endpoint): (ClusterId, EndpointId),
+        is_for_checks: bool,
+    ) {
+        self.open += 1;
+        if is_for_checks {
+            return;
+        }
+        if let Some(state) = self.endpoint_or_new(endpoint) {
+            state.open += 1;
+        }
+        let member = self.share.member();
+        if let Some(state) = self.cluster(cluster) {
+            state.open += 1;
+            state.end_entitlement(member);
+            match state.hand.connections.checked_sub(1) {
+                Some(left) => state.hand.connections = left,
+                None => state.breakers.add_connection(),
+            }
+        }
+    }
+
+    /// A connection of this cluster came from another worker.
+    pub(crate) fn on_restored(
+        &mut self,
+        cluster: Option<&Cluster>,
+        endpoint: EndpointId,
+        start: impl FnOnce() -> u64,
+    ) {
+        self.open += 1;
+        if let Some(state) = self.endpoint_or_new(endpoint) {
+            state.open += 1;
+        }
+        let member = self.share.member();
+        if let Some(state) = cluster.and_then(|cluster| self.cluster_or_new(cluster, start)) {
+            state.open += 1;
+            state.end_entitlement(member);
+            state.breakers.add_connection();
+        }
+    }
+
+    /// A connection of this cluster is gone; it was not idle any more.
+    pub(crate) fn on_closed(
+        &mut self,
+        (cluster, endpoint): (ClusterId, EndpointId),
+        was_for_checks: bool,
+    ) {
+        self.open -= 1;
+        if was_for_checks {
+            return;
+        }
+        // One that came back after it was gone has not counted all that are open.
+        if let Some(state) = self.endpoint(endpoint) {
+            state.open = state.open.saturating_sub(1);
+        }
+        if let Some(state) = self.cluster(cluster) {
+            // What was open when a cluster was forgotten is not counted any more.
+            let Some(open) = state.open.checked_sub(1) else { return };
+            state.open = open;
+            if std::mem::take(&mut state.hand.keeps_connection) {
+                state.hand.connections += 1;
+            } else {
+                state.breakers.give_connections(1);
+            }
+        }
+    }
+
+    /// An exchange enters the queue of this cluster.
+    pub(super) fn on_wait(&mut self, cluster: ClusterId) {
+        self.waiting += 1;
+        if let Some(state) = self.cluster(cluster) {
+            match state.hand.pending.checked_sub(1) {
+                Some(left) => state.hand.pending = left,
+                None => state.breakers.add_pending(),
+            }
+        }
+    }
+
+    /// An exchange left the queue of this cluster.
+    pub(super) fn on_wait_over(&mut self, cluster: ClusterId) {
+        self.waiting -= 1;
+        let member = self.share.member();
+        if let Some(state) = self.cluster(cluster) {
+            if std::mem::take(&mut state.hand.keeps_place) {
+                state.hand.pending += 1;
+            } else {
+                state.breakers.give_pending(1);
+            }
+            if state.turns.waiting() == 0 {
+                state.end_wanting(member);
+            }
+        }
+    }
+
+    // Requests.
+
+    /// Counts a request that is about to be under way. Returns false if the bound is reached.
+    pub(crate) fn takes_request(
+        &mut self,
+        cluster: &Cluster,
+        requests_max: u32,
+        start: impl FnOnce() -> u64,
+    ) -> bool {
+        let member = self.share.member();
+        let state = self.cluster_or_new(cluster, start);
+        state.is_none_or(|state| state.breakers.take_request(member, requests_max))
+    }
+
+    /// A request came from another worker.
+    pub(crate) fn add_request(&mut self, cluster: &Cluster, start: impl FnOnce() -> u64) {
+        let member = self.share.member();
+        if let Some(state) = self.cluster_or_new(cluster, start) {
+            state.breakers.add_request(member);
+        }
+    }
+
+    /// A request that was counted is under way no more.
+    pub(crate) fn give_request(&mut self, cluster: ClusterId) {
+        let member = self.share.member();
+        if let Some(state) = self.cluster(cluster) {
+            state.breakers.give_request(member);
+        }
+    }
+
+    // Where the bound is reached.
+
+    /// Whether an exchange waits and a connection is idle or may be opened.
+    pub(crate) fn can_serve(&mut self, cluster: &Cluster) -> bool {
+        let (share, connections_max) = (self.share, cluster.connections_max.get());
+        self.cluster(cluster.id).is_some_and(|state| {
+            state.turns.waiting() > 0 && (state.idle > 0 || state.has_room(share, connections_max))
+        })
+    }
+
+    /// Connections of a cluster that this worker has open, or opens.
+    pub(super) fn open_of(&mut self, cluster: ClusterId) -> u32 {
+        self.cluster(cluster).map_or(0, |state| state.open)
+    }
+
+    /// Connections of a cluster that are idle or may be opened.
+    pub(super) fn free(&mut self, cluster: &Cluster) -> u32 {
+        let connections_max = cluster.connections_max.get();
+        self.cluster(cluster.id).map_or(0, |state| {
+            connections_max.saturating_sub(state.breakers.connections()) + state.idle
+        })
+    }
+
+    /// Exchanges of this cluster wait since the bound is reached: tells other workers, if they do not know. Returns those that
+    /// have to look.
+    pub(crate) fn want(&mut self, cluster: &Cluster) -> Want {
+        let (share, connections_max) = (self.share, cluster.connections_max.get());
+        let has_others = self.has_others();
+        let Some(state) = self.cluster(cluster.id) else { return Want::Nothing };
+        if state.is_wanting || state.turns.waiting() == 0 {
+            return Want::Nothing;
+        }
+        state.tell(share, connections_max);
+        // One may have ended before others could see that.
+        match state.has_room(share, connections_max) {
+            true => Want::Room,
+            false if has_others => Want::Look(!bit(share.worker)),
+            false => Want::Nothing,
+        }
+    }
+
+    /// Exchanges still wait: tells other workers again, if this one has less than its part.
+    pub(crate) fn want_again(&mut self, cluster: &Cluster) -> Want {
+        let member = self.share.member();
+        let is_wanting = self.cluster(cluster.id).is_some_and(|state| {
+            let is_wanting = state.is_wanting;
+            state.end_wanting(member);
+            is_wanting
+        });
+        if is_wanting { self.want(cluster) } else { Want::Nothing }
+    }
+
+    /// Exchanges that wait are served: those for which there is no connection say so again.
+    pub(crate) fn end_wanting(&mut self, cluster: ClusterId) {
+        let member = self.share.member();
+        if let Some(state) = self.cluster(cluster) {
+            state.end_wanting(member);
+        }
+    }
+
+    /// Whether exchanges of other workers wait for a connection of this cluster.
+    #[inline]
+    pub(crate) fn is_wanted_by_others(&mut self, cluster: ClusterId) -> bool {
+        if !self.has_others() {
+            return false;
+        }
+        let member = self.share.member();
+        self.cluster(cluster).is_some_and(|state| state.breakers.is_wanted_by_others(member))
+    }
+
+    /// Whether workers that have less than their part get the next connection that is not used here.
+    pub(crate) fn owes(&mut self, cluster: &Cluster) -> bool {
+        let (share, connections_max) = (self.share, cluster.connections_max.get());
+        self.cluster(cluster.id).is_some_and(|state| state.owes(share, connections_max))
+    }
+
+    /// What this worker does where others want connections of this cluster.
+    pub(crate) fn yielding(&mut self, cluster: &Cluster) -> Yield {
+        let (share, connections_max) = (self.share, cluster.connections_max.get());
+        let Some(state) = self.cluster(cluster.id) else { return Yield::Nothing };
+        let waiting = state.turns.waiting();
+        if !state.breakers.is_wanted_by_others(share.member()) {
+            Yield::Nothing
+        } else if waiting == 0 {
+            Yield::Unused(state.breakers.pending().max(1))
+        } else if state.owes(share, connections_max) {
+            Yield::One
+        } else {
+            Yield::Nothing
+        }
+    }
+
+    /// The worker whose exchanges are served next, as a set, if there is a connection for them.
+    pub(crate) fn next_to_ring(&mut self, cluster: &Cluster) -> Option<u64> {
+        let (member, connections_max) = (self.share.member(), cluster.connections_max.get());
+        let state = self.cluster(cluster.id)?;
+        let has_room = state.breakers.connections() < connections_max;
+        let next = if has_room { state.breakers.next_wanting(member) } else { None };
+        next.map(bit)
+    }
+
+    /// The clusters in use whose slots are in a set of bells.
+    pub(crate) fn rung(&self, bells: u64) -> impl Iterator<Item = ClusterId> {
+        let states = self.clusters.iter().flatten();
+        states.map(|state| state.id).filter(move |id| bells & bit(id.0.slot) != 0)
+    }
+}
+
+/// What follows where exchanges wait since the bound is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    Nothing,
+    /// A connection may be opened.
+    Room,
+    /// These workers have to look.
+    Look(u64),
+}
+
+/// What a worker leaves to others that want it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Yield {
+    Nothing,
+    /// Up to so many connections, as far as they are not used.
+    Unused(u32),
+    /// One connection, although exchanges wait here too.
+    One,
+}

@@ -1,0 +1,93 @@
+//! The bounds of clusters, which hold over all workers at every moment.
+
+use std::collections::BTreeMap;
+
+use config::reports::ConnectionSide;
+
+use super::Simulation;
+
+/// The largest bounds that a cluster had so far: what is under way when they become smaller goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Bounds {
+    connections_max: u32,
+    pending_max: u32,
+    requests_max: u32,
+}
+
+impl Simulation {
+    /// A configuration is about to be taken up.
+    pub(super) fn note_bounds(&mut self, snapshot: &proxy::Snapshot) {
+        for (_, cluster) in snapshot.clusters.iter() {
+            let bounds = self.bounds.entry(cluster.name.to_string()).or_default();
+            bounds.connections_max = bounds.connections_max.max(cluster.connections_max.get());
+            bounds.pending_max = bounds.pending_max.max(cluster.pending_max);
+            let requests_max = cluster.requests_max.map_or(u32::MAX, |max| max.get());
+            bounds.requests_max = bounds.requests_max.max(requests_max);
+        }
+    }
+
+    /// No bound of any cluster is exceeded, whatever the workers do at the same time.
+    pub(super) fn check_bounds(&mut self) {
+        let Some(snapshot) = self.snapshot.clone() else { return };
+        if !self.moves.is_empty() {
+            // What is on its way may be counted twice.
+            return;
+        }
+        for (_, cluster) in snapshot.clusters.iter() {
+            let Some(bounds) = self.bounds.get(&*cluster.name) else { continue };
+            let in_use = &cluster.breakers;
+            let counts = [
+                ("connections", in_use.connections(), bounds.connections_max),
+                ("pending", in_use.pending(), bounds.pending_max),
+                ("requests", in_use.requests(), bounds.requests_max),
+            ];
+            for (what, count, max) in counts {
+                // One that was restored waits whatever the bound is.
+                let taken_out = u32::try_from(self.taken_out).unwrap_or(u32::MAX);
+                let more = if what == "pending" { taken_out } else { 0 };
+                if count > max.saturating_add(more) {
+                    let name = &cluster.name;
+                    self.ledger.violate(format!("{count} {what} of {name}, and {max} are allowed"));
+                }
+            }
+        }
+    }
+
+    /// What is counted is there: nothing that is over goes on to count.
+    pub(super) fn check_that_bounds_are_free(&mut self) {
+        let Some(snapshot) = self.snapshot.clone() else { return };
+        // A worker that ends does not close its pools one by one.
+        if self.has_failed() || self.threads.iter().any(Option::is_none) || !self.moves.is_empty() {
+            return;
+        }
+        let open = self.open_connections();
+        for (id, cluster) in snapshot.clusters.iter() {
+            let in_use = &cluster.breakers;
+            let others = (in_use.pending(), in_use.requests(), in_use.retries());
+            if others != (0, 0, (0, 0)) {
+                self.ledger.violate(format!("{} still has {others:?} in use", cluster.name));
+            }
+            let open = open.get(&id.slot).copied().unwrap_or(0);
+            if cluster.checks.is_empty() && in_use.connections() != open {
+                let counted = in_use.connections();
+                let name = &cluster.name;
+                self.ledger
+                    .violate(format!("{name} has {open} connections, and {counted} are counted"));
+            }
+        }
+    }
+
+    /// Upstream connections of all workers, by the slots of their clusters.
+    fn open_connections(&mut self) -> BTreeMap<u32, u32> {
+        let now = self.now();
+        let mut open = BTreeMap::new();
+        for thread in self.threads.iter_mut().flatten() {
+            for connection in thread.worker.proxy().describe(0, u32::MAX, now).connections {
+                if let ConnectionSide::Upstream(cluster, _) = connection.side {
+                    *open.entry(cluster.0.slot).or_default() += 1;
+                }
+            }
+        }
+        open
+    }
+}

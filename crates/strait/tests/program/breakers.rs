@@ -1,0 +1,115 @@
+//! Bounds of clusters, which are one for all workers.
+
+use std::io::{BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use crate::kit::{Client, Strait, get, read_head, until};
+
+/// How many requests a service has under way, and the most that it had.
+#[derive(Default)]
+struct UnderWay {
+    now: AtomicU32,
+    most: AtomicU32,
+}
+
+fn start_service() -> (SocketAddr, Arc<UnderWay>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let under_way = Arc::new(UnderWay::default());
+    let counts = Arc::clone(&under_way);
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let counts = Arc::clone(&counts);
+            thread::spawn(move || serve(stream, &counts));
+        }
+    });
+    (address, under_way)
+}
+
+fn serve(stream: TcpStream, under_way: &UnderWay) {
+    let mut writer = stream.try_clone().unwrap();
+    let mut reader = BufReader::new(stream);
+    while read_head(&mut reader).is_some() {
+        let now = under_way.now.fetch_add(1, Ordering::SeqCst) + 1;
+        under_way.most.fetch_max(now, Ordering::SeqCst);
+        // Others would come now, if they could.
+        (0..20).for_each(|_| thread::yield_now());
+        under_way.now.fetch_sub(1, Ordering::SeqCst);
+        if writer.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").is_err() {
+            return;
+        }
+    }
+}
+
+fn config(service: SocketAddr, bound: &str) -> String {
+    format!(
+        "workers: 4
+listeners: [{{ name: edge, address: 127.0.0.1:0, routes: all }}]
+routes: [{{ name: all, rules: [{{ match: {{ prefix: / }}, cluster: web }}] }}]
+clusters:
+  - name: web
+    endpoints: ['{service}']
+    timeouts: {{ pending: 60s }}
+    {bound}
+"
+    )
+}
+
+/// The statuses that this many clients get for so many requests each, with whether each said that there are too many.
+/// The kernel spreads their connections among the workers.
+fn statuses(listener: SocketAddr, clients: usize, requests: usize) -> Vec<(u16, bool)> {
+    let statuses = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..clients {
+            scope.spawn(|| {
+                let mut client = Client::connect(listener);
+                for _ in 0..requests {
+                    let response = client.get("/");
+                    let is_overloaded = response.field("x-envoy-overloaded").is_some();
+                    statuses.lock().unwrap().push((response.status, is_overloaded));
+                }
+            });
+        }
+    });
+    statuses.into_inner().unwrap()
+}
+
+#[test]
+fn one_request_at_a_time_is_one_with_four_workers() {
+    let (service, under_way) = start_service();
+    let process = Strait::run(&config(service, "requests_max: 1"));
+    let statuses = statuses(process.listener, 64, 157);
+    assert_eq!(under_way.most.load(Ordering::SeqCst), 1);
+    assert_eq!(statuses.len(), 64 * 157);
+    assert!(statuses.iter().all(|it| [(200, false), (503, true)].contains(it)), "{statuses:?}");
+    assert!(statuses.contains(&(200, false)));
+    // Nothing goes on to count.
+    until("the end of the last request", || {
+        let web = &process.admin_json("/clusters")["clusters"][0];
+        (web["exchanges"]["under_way"] == 0).then_some(())
+    });
+    let name = "strait_upstream_breaker_remaining";
+    let stats = get(process.admin, &format!("/stats?filter={name}")).text();
+    let requests = format!("{name}{{cluster=\"web\",breaker=\"requests\"}} 1");
+    assert!(stats.contains(&requests), "{stats}");
+    assert_eq!(get(process.listener, "/").status, 200);
+    let web = &process.admin_json("/clusters")["clusters"][0];
+    assert_eq!(web["exchanges"]["requests_max"], 1, "{web}");
+    assert_eq!(web["exchanges"]["under_way"], 0, "{web}");
+}
+
+#[test]
+fn workers_take_turns_with_the_one_connection_that_a_cluster_may_have() {
+    let (service, under_way) = start_service();
+    let process = Strait::run(&config(service, "connections_max: 1"));
+    let statuses = statuses(process.listener, 16, 40);
+    assert_eq!(under_way.most.load(Ordering::SeqCst), 1);
+    assert_eq!(statuses.len(), 16 * 40);
+    assert!(statuses.iter().all(|it| *it == (200, false)), "{statuses:?}");
+    let web = &process.admin_json("/clusters")["clusters"][0];
+    assert!(web["connections"]["open"].as_u64().unwrap() <= 1, "{web}");
+    assert_eq!(web["exchanges"]["pending"], 0, "{web}");
+}
