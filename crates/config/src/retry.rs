@@ -26,6 +26,9 @@ pub struct Retry {
     /// The statuses of `retriable_status`: `429`, `5xx`, `500-504`. From 400 to 599.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub status: Vec<Status>,
+    /// The header fields of `retriable_headers`, in any case: another attempt follows a response that has one of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<String>,
     /// Attempts, the first included, whatever they are made for; only endpoints that go away before they look at a request
     /// do not count. With 1, no request is sent again.
     #[serde(default = "attempts_max")]
@@ -39,6 +42,20 @@ pub struct Retry {
     /// The pause before another attempt.
     #[serde(default)]
     pub backoff: Backoff,
+    /// A header field of responses that says after how many seconds to try again, such as `retry-after`: the pause is that
+    /// long, and up to half of it longer. What is no number of seconds, 0, or more than `reset_max`, does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reset_header: Option<String>,
+    /// The longest pause that `reset_header` may ask for.
+    #[serde(default = "reset_max")]
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "1h"))]
+    pub reset_max: Period,
+    /// Where another attempt goes. Absent: to any endpoint but that of the attempt before, if there is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<Elsewhere>,
+    /// Whether requests have `x-envoy-attempt-count`, which numbers the attempts from 1; 9 stands for all further ones.
+    #[serde(default)]
+    pub attempt_count: bool,
     /// The methods that are sent again although an endpoint may have acted on the request.
     #[serde(default)]
     pub methods: RetryMethods,
@@ -55,6 +72,19 @@ fn attempts_max() -> u8 {
 
 fn body_max() -> Size {
     Size::from_kib(64)
+}
+
+/// As Envoy's `max_interval`.
+fn reset_max() -> Period {
+    Period(Duration::from_secs(300))
+}
+
+/// Where another attempt goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Elsewhere {
+    /// To an endpoint that no attempt of the request has met, while draws find one.
+    PreviousEndpoints,
 }
 
 /// What another attempt follows.
@@ -80,6 +110,8 @@ pub enum RetryOn {
     Conflict,
     /// One of the statuses that `status` has.
     RetriableStatus,
+    /// A response has one of the fields that `headers` names.
+    RetriableHeaders,
     /// A call of gRPC ends at once with `CANCELLED`.
     Cancelled,
     /// A call of gRPC ends at once with `DEADLINE_EXCEEDED`.
@@ -94,7 +126,7 @@ pub enum RetryOn {
 
 impl RetryOn {
     /// All of them, with the words for them.
-    const ALL: [(Self, &'static str); 12] = [
+    const ALL: [(Self, &'static str); 13] = [
         (Self::ServerError, "5xx"),
         (Self::GatewayError, "gateway_error"),
         (Self::Reset, "reset"),
@@ -102,6 +134,7 @@ impl RetryOn {
         (Self::RefusedStream, "refused_stream"),
         (Self::Conflict, "retriable_4xx"),
         (Self::RetriableStatus, "retriable_status"),
+        (Self::RetriableHeaders, "retriable_headers"),
         (Self::Cancelled, "cancelled"),
         (Self::DeadlineExceeded, "deadline_exceeded"),
         (Self::Internal, "internal"),
@@ -127,7 +160,8 @@ impl RetryOn {
             | Self::ConnectFailure
             | Self::RefusedStream
             | Self::Conflict
-            | Self::RetriableStatus => None,
+            | Self::RetriableStatus
+            | Self::RetriableHeaders => None,
         }
     }
 }
@@ -203,6 +237,14 @@ impl RetryBudget {
 pub struct RetryPolicy {
     on: u16,
     statuses: Box<[RangeInclusive<u16>]>,
+    /// Names of fields in lower case.
+    headers: Box<[Box<str>]>,
+    /// The field that says how long to wait, and the longest pause that it may ask for.
+    reset: Option<(Box<str>, Duration)>,
+    /// Whether endpoints that were tried are passed over.
+    pub avoids_previous: bool,
+    /// Whether the upstream learns which attempt it gets.
+    pub tells_attempts: bool,
     /// Attempts, the first included.
     pub attempts_max: u8,
     /// Bound on each attempt.
@@ -217,15 +259,84 @@ pub struct RetryPolicy {
 impl RetryPolicy {
     pub(crate) fn new(file: &Retry, statuses: Box<[RangeInclusive<u16>]>) -> Self {
         let Retry { on, attempts_max, try_timeout, backoff, methods, body_max, .. } = file;
+        let reset = file.reset_header.as_ref();
         Self {
             on: on.iter().fold(0, |on, word| on | word.bit()),
             statuses,
+            headers: file.headers.iter().map(|name| name.to_ascii_lowercase().into()).collect(),
+            reset: reset.map(|name| (name.to_ascii_lowercase().into(), file.reset_max.0)),
+            avoids_previous: file.elsewhere == Some(Elsewhere::PreviousEndpoints),
+            tells_attempts: file.attempt_count,
             attempts_max: *attempts_max,
             try_timeout: try_timeout.map(Into::into),
             backoff: *backoff,
             methods: *methods,
             body_bytes_max: body_max.0,
         }
+    }
+
+    /// What a rule does that has no `retry`, before a request asks for more.
+    fn none() -> Self {
+        Self {
+            on: 0,
+            statuses: Box::default(),
+            headers: Box::default(),
+            reset: None,
+            avoids_previous: false,
+            tells_attempts: false,
+            attempts_max: ASKED_ATTEMPTS_MAX,
+            try_timeout: None,
+            backoff: Backoff::default(),
+            methods: RetryMethods::default(),
+            body_bytes_max: body_max().0,
+        }
+    }
+
+    /// What holds for a request that asks for more than its rule has. None if neither asks for anything.
+    #[must_use]
+    pub fn with_asked(rule: Option<&Self>, asked: &AskedRetries) -> Option<Self> {
+        if rule.is_none() && asked.on == 0 && asked.try_timeout.is_none() {
+            return None;
+        }
+        let mut policy = rule.cloned().unwrap_or_else(Self::none);
+        policy.on |= asked.on;
+        policy.attempts_max = asked.attempts_max.unwrap_or(policy.attempts_max);
+        policy.try_timeout = asked.try_timeout.or(policy.try_timeout);
+        let has = |word: RetryOn| asked.on & word.bit() != 0;
+        if has(RetryOn::RetriableStatus) {
+            let asked = asked.statuses.iter().map(|status| *status..=*status);
+            policy.statuses = policy.statuses.iter().cloned().chain(asked).collect();
+        }
+        if has(RetryOn::RetriableHeaders) {
+            policy.headers = policy.headers.iter().chain(&asked.headers).cloned().collect();
+        }
+        Some(policy)
+    }
+
+    /// Whether an attempt follows a response that has a field of one of these names.
+    pub fn is_on_header(&self, mut has: impl FnMut(&[u8]) -> bool) -> bool {
+        self.headers.iter().any(|name| has(name.as_bytes()))
+    }
+
+    /// The name of the field that says how long to wait.
+    #[must_use]
+    pub fn reset_header(&self) -> Option<&[u8]> {
+        self.reset.as_ref().map(|(name, _)| name.as_bytes())
+    }
+
+    /// How long the pause is that a response asks for with this value, by a random number. None if that does not count.
+    #[must_use]
+    pub fn asked_pause(&self, value: &[u8], die: u64) -> Option<Duration> {
+        let (_, pause_max) = self.reset.as_ref()?;
+        let is_number = !value.is_empty() && value.len() <= SECONDS_DIGITS_MAX;
+        let digits = Some(value).filter(|it| is_number && it.iter().all(u8::is_ascii_digit))?;
+        let seconds: u64 = str::from_utf8(digits).ok()?.parse().ok()?;
+        let least = Duration::from_secs(seconds);
+        if seconds == 0 || least > *pause_max {
+            return None;
+        }
+        let more = u64::try_from(least.as_nanos() / 2).unwrap_or(u64::MAX);
+        Some(least + Duration::from_nanos(die % more.max(1)))
     }
 
     /// Whether an attempt follows one that had no response, for the reason that `word` says.
@@ -266,6 +377,85 @@ impl RetryPolicy {
     }
 }
 
+/// Digits that are read of a number of seconds.
+const SECONDS_DIGITS_MAX: usize = 9;
+
+/// Attempts of a request that asks to be sent again and does not say how often, the first included: as in Envoy.
+const ASKED_ATTEMPTS_MAX: u8 = 2;
+
+/// The most attempts that a request may ask for, as a rule may.
+const ATTEMPTS_MAX: u8 = 16;
+
+/// Statuses, or names, that a request may ask for; further ones do not count.
+const ASKED_MAX: usize = 16;
+
+/// Bytes of the longest name of a field that a request may ask for.
+const NAME_BYTES_MAX: usize = 128;
+
+/// When a request asks to be sent again, by the fields of Envoy. What cannot be read does not count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedRetries {
+    on: u16,
+    attempts_max: Option<u8>,
+    try_timeout: Option<Duration>,
+    statuses: Vec<u16>,
+    headers: Vec<Box<str>>,
+}
+
+impl AskedRetries {
+    /// Takes the value of `x-envoy-retry-on` or `x-envoy-retry-grpc-on`.
+    pub fn set_on(&mut self, value: &[u8]) {
+        for asked in list(value) {
+            // Words of Envoy have `-` where those of rules have `_`, and one has another name.
+            let is_asked = |word: &str| {
+                let word = if word == "retriable_status" { "retriable_status_codes" } else { word };
+                let is_same = |(a, b): (u8, u8)| a == b || (a == b'_' && b == b'-');
+                word.len() == asked.len() && word.bytes().zip(asked.iter().copied()).all(is_same)
+            };
+            let found = RetryOn::ALL.into_iter().find(|(_, word)| is_asked(word));
+            self.on |= found.map_or(0, |(word, _)| word.bit());
+        }
+    }
+
+    /// Takes the value of `x-envoy-max-retries`: retries, where rules count attempts.
+    pub fn set_retries_max(&mut self, value: &[u8]) {
+        if let Some(retries) = number(value) {
+            let attempts = u8::try_from(retries.saturating_add(1)).unwrap_or(u8::MAX);
+            self.attempts_max = Some(attempts.min(ATTEMPTS_MAX));
+        }
+    }
+
+    /// Takes the value of `x-envoy-retriable-status-codes`.
+    pub fn set_statuses(&mut self, value: &[u8]) {
+        let statuses = list(value).filter_map(number);
+        let statuses = statuses.filter_map(|status| u16::try_from(status).ok());
+        self.statuses = statuses.filter(|it| (400..=599).contains(it)).take(ASKED_MAX).collect();
+    }
+
+    /// Takes the value of `x-envoy-retriable-header-names`.
+    pub fn set_headers(&mut self, value: &[u8]) {
+        let names = list(value).filter(|name| name.len() <= NAME_BYTES_MAX);
+        let names = names.filter_map(|name| str::from_utf8(name).ok());
+        self.headers = names.take(ASKED_MAX).map(|name| name.to_ascii_lowercase().into()).collect();
+    }
+
+    /// Takes the value of `x-envoy-upstream-rq-per-try-timeout-ms`; 0 is none.
+    pub fn set_try_timeout(&mut self, value: &[u8]) {
+        let millis = number(value).filter(|millis| *millis > 0);
+        self.try_timeout = millis.map(|millis| Duration::from_millis(millis.into()));
+    }
+}
+
+/// The words of a list with commas.
+fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|b| *b == b',').map(<[u8]>::trim_ascii).filter(|word| !word.is_empty())
+}
+
+fn number(value: &[u8]) -> Option<u32> {
+    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
+}
+
 impl fmt::Display for RetryPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "up to {} attempts", self.attempts_max)?;
@@ -286,6 +476,13 @@ impl fmt::Display for RetryPolicy {
                 (first, last) => write!(f, " {first}-{last}")?,
             }
         }
+        self.headers.iter().try_for_each(|name| write!(f, " {name}"))?;
+        if let Some((name, pause_max)) = &self.reset {
+            write!(f, ", after the pause that {name} asks for, up to {pause_max:?}")?;
+        }
+        if self.avoids_previous {
+            f.write_str(", at endpoints that were not tried")?;
+        }
         Ok(())
     }
 }
@@ -298,6 +495,11 @@ mod tests {
         let file = Retry {
             on: on.to_vec(),
             status: Vec::new(),
+            headers: vec!["X-Busy".to_owned()],
+            reset_header: Some("Retry-After".to_owned()),
+            reset_max: reset_max(),
+            elsewhere: None,
+            attempt_count: false,
             attempts_max: attempts_max(),
             try_timeout: None,
             backoff: Backoff::default(),
@@ -372,8 +574,71 @@ mod tests {
         let mut policy =
             policy(&[RetryOn::RetriableStatus, RetryOn::Reset], &[429..=429, 500..=504]);
         policy.try_timeout = Some(Duration::from_millis(500));
-        let words = "up to 3 attempts of 500ms each, idempotent methods, on reset, retriable_status 429 500-504";
+        let words = "up to 3 attempts of 500ms each, idempotent methods, on reset, retriable_status 429 500-504 x-busy, \
+                     after the pause that retry-after asks for, up to 300s";
         assert_eq!(policy.to_string(), words);
+    }
+
+    #[test]
+    fn what_a_response_asks_for_is_a_number_of_seconds_within_a_bound() {
+        let policy = policy(&[RetryOn::Reset], &[]);
+        let at_most =
+            |value: &str| policy.asked_pause(value.as_bytes(), u64::MAX).map(|it| it.as_secs());
+        for (value, seconds) in [
+            ("1", Some(1)),
+            ("300", Some(300)),
+            ("0", None),
+            ("301", None),
+            ("", None),
+            ("-1", None),
+            ("1.5", None),
+            ("100000000000000000000", None),
+            ("Thu, 01 Jan 1970 00:00:00 GMT", None),
+        ] {
+            assert_eq!(
+                policy.asked_pause(value.as_bytes(), 0).map(|it| it.as_secs()),
+                seconds,
+                "{value:?}"
+            );
+            let longest = at_most(value);
+            assert!(longest.is_none_or(|it| Some(it) >= seconds && it <= 450), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_asks_by_the_words_of_envoy_and_what_is_none_does_not_count() {
+        let asked = |on: &str, retries: &str| {
+            let mut asked = AskedRetries::default();
+            asked.set_on(on.as_bytes());
+            asked.set_retries_max(retries.as_bytes());
+            asked.set_statuses(b"429, x, 99999999999,-1,503,200");
+            asked.set_headers(b"X-Again, ,");
+            asked
+        };
+        let rule = policy(&[RetryOn::Conflict], &[]);
+        for (on, retries, attempts_max) in [
+            ("5xx", "", 2),
+            ("5xx", "0", 1),
+            ("gateway-error, reset", "4", 5),
+            ("reset", "-1", 2),
+            ("reset", "4294967295", 16),
+            ("reset", "99999999999999999999", 2),
+            ("reset", "1e3", 2),
+        ] {
+            let policy = RetryPolicy::with_asked(None, &asked(on, retries)).unwrap();
+            assert_eq!(policy.attempts_max, attempts_max, "{on} {retries}");
+            assert!(policy.is_on(RetryOn::Reset) && !policy.is_on_status(429));
+            let with_rule = RetryPolicy::with_asked(Some(&rule), &asked(on, retries)).unwrap();
+            assert!(with_rule.is_on_status(409) && with_rule.is_on(RetryOn::Reset));
+        }
+        for nothing in ["", "5XX", "reset-before-request", "5xx reset", ",,", "retriable_status"] {
+            assert_eq!(RetryPolicy::with_asked(None, &asked(nothing, "3")), None, "{nothing:?}");
+        }
+        let asked = asked("retriable-status-codes,retriable-headers,unavailable", "1");
+        let policy = RetryPolicy::with_asked(None, &asked).unwrap();
+        assert!(policy.is_on_status(429) && policy.is_on_status(503) && !policy.is_on_status(200));
+        assert!(policy.is_on_header(|name| name == b"x-again") && policy.is_on_grpc_status(14));
+        assert!(!policy.is_on(RetryOn::Reset));
     }
 
     #[test]

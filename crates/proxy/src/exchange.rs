@@ -12,6 +12,7 @@
 //!            any of them ── reply made here ──────────────────────┘
 //! ```
 
+pub(crate) mod asked_retries;
 pub(crate) mod asked_timeout;
 pub(crate) mod attempts;
 pub(crate) mod bodies;
@@ -61,6 +62,7 @@ use wire::upgrade::WEBSOCKET_ACCEPT_LEN;
 
 use crate::connection::codec::Codec;
 use crate::connection::codec::streams::Tail;
+use crate::exchange::asked_retries::OwnRetries;
 use crate::exchange::attempts::Attempt;
 use crate::exchange::calls::Call;
 use crate::exchange::detached::Detached;
@@ -126,6 +128,8 @@ pub struct Exchange {
     pub(crate) copies: Option<Box<[ExchangeKey]>>,
     /// What it is if it has no downstream.
     pub(crate) detached: Option<Box<Detached>>,
+    /// What it asks for, or has tried, where it may be sent again.
+    pub(crate) own_retries: Option<Box<OwnRetries>>,
     /// Whether its client sends the body, or takes the response, below the least rate.
     pub(crate) is_request_slow: bool,
     pub(crate) is_response_slow: bool,
@@ -361,6 +365,7 @@ impl Exchange {
             handshake: None,
             copies: None,
             detached: None,
+            own_retries: None,
             is_request_slow: false,
             is_response_slow: false,
         }

@@ -24,6 +24,16 @@ pub(super) fn policy(
             return None;
         }
     }
+    for (name, at) in file.headers.iter().zip(site.key("headers").items()) {
+        if let Err(problem) = super::matching::header(name) {
+            at.error(findings, problem);
+        }
+    }
+    if let Some(name) = &file.reset_header
+        && let Err(problem) = super::matching::header(name)
+    {
+        site.key("reset_header").error(findings, problem);
+    }
     let on = site.key("on");
     for (place, (word, site)) in file.on.iter().zip(on.items()).enumerate() {
         if file.on.iter().take(place).any(|former| former == word) {
@@ -38,6 +48,18 @@ pub(super) fn policy(
         (false, false) => {
             let rule = "`status` is for `retriable_status`, which does not stand in `on`";
             at.error(findings, Problem::new(rule, "add `retriable_status` to `on`"));
+        }
+        _ => {}
+    }
+    let headers = site.key("headers");
+    match (file.on.contains(&RetryOn::RetriableHeaders), file.headers.is_empty()) {
+        (true, true) if !headers.is_written() => {
+            let rule = "`retriable_headers` needs `headers`, the fields that it is for";
+            on.error(findings, Problem::new(rule, "add `headers: [x-busy]`, for instance"));
+        }
+        (false, false) => {
+            let rule = "`headers` is for `retriable_headers`, which does not stand in `on`";
+            headers.error(findings, Problem::new(rule, "add `retriable_headers` to `on`"));
         }
         _ => {}
     }

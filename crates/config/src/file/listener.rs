@@ -305,9 +305,14 @@ pub struct Http {
     pub request_id: bool,
     /// Whether requests may say how long they may take, by `x-envoy-upstream-rq-timeout-ms`: a number of milliseconds that
     /// goes before the `timeout` of the rule; 0 for no bound. `x-envoy-expected-rq-timeout-ms` says it to the upstream.
-    /// Only for listeners whose clients are trusted with it. Otherwise these fields are removed;
-    /// `x-envoy-upstream-rq-per-try-timeout-ms` is in either case.
+    /// Only for listeners whose clients are trusted with it. Otherwise these fields are removed.
     pub trust_timeouts: bool,
+    /// Whether requests may say when they are sent again, beside the `retry` of the rule: `x-envoy-retry-on` and
+    /// `x-envoy-retry-grpc-on` add to `on`, `x-envoy-max-retries` (up to 15) and `x-envoy-upstream-rq-per-try-timeout-ms`
+    /// go before `attempts_max` and `try_timeout`, `x-envoy-retriable-status-codes` and `x-envoy-retriable-header-names`
+    /// add to `status` and `headers`. Which methods are sent twice is the rule's. Only for listeners whose clients are
+    /// trusted with it. These fields are removed in either case.
+    pub trust_retries: bool,
     /// Whether calls of gRPC-Web, in either of its forms, go on as calls of gRPC, and their answers
     /// back. Their clusters speak `protocol: http2`. Browsers on other origins need CORS besides.
     pub grpc_web: bool,
@@ -341,6 +346,7 @@ impl Default for Http {
             via: None,
             request_id: true,
             trust_timeouts: false,
+            trust_retries: false,
             grpc_web: false,
         }
     }

@@ -272,6 +272,8 @@ pub struct HttpOptions {
     pub request_id: bool,
     /// Whether requests may say how long they may take.
     pub trust_timeouts: bool,
+    /// Whether requests say when they are sent again.
+    pub trust_retries: bool,
     /// Whether calls of gRPC-Web go on as calls of gRPC.
     pub grpc_web: bool,
     /// Whether each connection begins with a PROXY protocol header (versions 1 and 2), and where it

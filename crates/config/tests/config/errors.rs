@@ -1798,7 +1798,29 @@ fn retries_that_cannot_be_made() {
         with("{ on: [reset], backoff: ^{ base: 1s, max: 1ms } }"),
         with("{ on: [reset], attempts_max: ^0 }"),
     );
+    let (fieldless, wordless, unsent) = (
+        with("{ on: ^[retriable_headers] }"),
+        with("{ on: [reset], headers: ^[x-busy] }"),
+        with("{ on: [reset], reset_header: ^\"retry after\" }"),
+    );
     check(&[
+        (
+            rule,
+            &fieldless,
+            "routes[0].rules[0].retry.on",
+            "",
+            "needs `headers`",
+            "headers: [x-busy]",
+        ),
+        (rule, &wordless, "routes[0].rules[0].retry.headers", "", "does not stand in `on`", "add"),
+        (
+            rule,
+            &unsent,
+            "routes[0].rules[0].retry.reset_header",
+            "\"retry after\"",
+            "a header name consists of",
+            "write a name",
+        ),
         (rule, &any, "routes[0].rules[0].retry.on[0]", "\"any\"", "5xx", "one of them"),
         (rule, &low, "routes[0].rules[0].retry.status[0]", "302", "from 400 on", "write 429"),
         (rule, &unnamed, "routes[0].rules[0].retry.on", "", "needs `status`", "status: [429]"),

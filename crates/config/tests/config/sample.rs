@@ -169,6 +169,7 @@ listeners:
       request_id: false
       grpc_web: true
       trust_timeouts: true
+      trust_retries: true
     rpc: { requests_max: 100, head_max: 32KiB, body_max: 1MiB }
     http2:
       streams_max: 200
@@ -295,7 +296,7 @@ routes:
       - match: { prefix: / }
         cluster: all
         timeout: 250ms
-        retry: { on: [5xx, gateway_error, reset, connect_failure, refused_stream, retriable_4xx, retriable_status, cancelled, deadline_exceeded, internal, resource_exhausted, unavailable], status: [429, 500-504], attempts_max: 5, try_timeout: 100ms, backoff: { base: 10ms, max: 1s }, methods: any, body_max: 1MiB }
+        retry: { on: [5xx, gateway_error, reset, connect_failure, refused_stream, retriable_4xx, retriable_status, retriable_headers, cancelled, deadline_exceeded, internal, resource_exhausted, unavailable], status: [429, 500-504], headers: [x-busy], reset_header: retry-after, reset_max: 1m, elsewhere: previous_endpoints, attempt_count: true, attempts_max: 5, try_timeout: 100ms, backoff: { base: 10ms, max: 1s }, methods: any, body_max: 1MiB }
         mirror: [{ cluster: fast, percent: 1.5, runtime: canary, host_suffix: -copy }]
         upgrades: [websocket, tls/1.2]
   - name: two

@@ -12,7 +12,7 @@ use wire::head::lookalike::are_twins;
 const WHOLE: &[u8] = b"x-envoy-upstream-rq-timeout-ms";
 
 /// The same of one attempt.
-const TRY: &[u8] = b"x-envoy-upstream-rq-per-try-timeout-ms";
+pub(crate) const TRY: &[u8] = b"x-envoy-upstream-rq-per-try-timeout-ms";
 
 /// What the upstream learns of that.
 const EXPECTED: &[u8] = b"x-envoy-expected-rq-timeout-ms";
@@ -20,8 +20,17 @@ const EXPECTED: &[u8] = b"x-envoy-expected-rq-timeout-ms";
 /// Digits that are read of a bound: more than a year.
 const DIGITS_MAX: usize = 11;
 
-/// Removes the fields by which clients ask for timeouts. Returns the bound that the request asks for, if it is trusted and
-/// asks for one: none for no bound.
+/// By which clients ask for retries.
+pub(crate) const RETRIES: [&[u8]; 5] = [
+    b"x-envoy-retry-on",
+    b"x-envoy-retry-grpc-on",
+    b"x-envoy-max-retries",
+    b"x-envoy-retriable-status-codes",
+    b"x-envoy-retriable-header-names",
+];
+
+/// Removes the fields by which clients ask for timeouts and retries. Returns the bound that the request asks for, if it is
+/// trusted and asks for one: none for no bound.
 #[inline]
 pub(crate) fn take(head: &mut RequestHead<'_>, is_trusted: bool) -> Option<Option<Duration>> {
     if !head.has_unusual_names() {
@@ -29,7 +38,10 @@ pub(crate) fn take(head: &mut RequestHead<'_>, is_trusted: bool) -> Option<Optio
     }
     let asked = if is_trusted { head.find(WHOLE).and_then(millis) } else { None };
     // A service may read a name with `_` as one of these.
-    head.remove_others(|name| [WHOLE, TRY, EXPECTED].iter().any(|field| are_twins(name, field)));
+    head.remove_others(|name| {
+        let mut all = [WHOLE, TRY, EXPECTED].iter().chain(&RETRIES);
+        all.any(|field| are_twins(name, field))
+    });
     let asked = asked?;
     if asked > 0 {
         head.set(EXPECTED, asked.to_string().as_bytes());

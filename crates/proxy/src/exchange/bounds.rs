@@ -31,7 +31,10 @@ impl Exchange {
                 ("timeouts.tunnel_idle of the listener", Some(listener.tunnel_idle))
             }
             Wait::Try => (
-                "retry.try_timeout of the rule",
+                match self.asked_retries() {
+                    Some(_) => "retry.try_timeout of the rule or of the request",
+                    None => "retry.try_timeout of the rule",
+                },
                 self.retry_policy().and_then(|policy| policy.try_timeout),
             ),
             Wait::Backoff => return None,

@@ -1,7 +1,8 @@
 //! What a rule's `retry` adds to an exchange: its request is kept for longer, each attempt has a bound, and it counts
 //! in the budget of its cluster.
 
-use config::retry::RetryPolicy;
+use config::retry::{AskedRetries, RetryPolicy};
+use config::snapshot::EndpointId;
 use wire::head::{Framing, RequestHead};
 
 use crate::cx::Cx;
@@ -17,14 +18,57 @@ impl Exchange {
         if !self.progress.has_retries {
             return None;
         }
-        self.forward()?.retry.as_deref()
+        let asked = self.own_retries.as_ref().and_then(|own| own.asked.as_ref());
+        match asked {
+            Some((_, policy)) => Some(policy),
+            None => self.forward()?.retry.as_deref(),
+        }
     }
 
-    /// Its rule has a `retry`: it counts from now on, and its request is kept as far as that says.
+    /// It asks for retries beside its rule's. Returns what holds then, if anything does.
+    #[cold]
+    pub(crate) fn ask_for_retries(&mut self, asked: AskedRetries) {
+        let rule = self.forward().and_then(|forward| forward.retry.as_deref());
+        if let Some(policy) = RetryPolicy::with_asked(rule, &asked) {
+            self.own_retries.get_or_insert_default().asked = Some((asked, policy));
+        }
+    }
+
+    /// What it asked for.
+    pub(crate) fn asked_retries(&self) -> Option<&AskedRetries> {
+        self.own_retries.as_ref()?.asked.as_ref().map(|(asked, _)| asked)
+    }
+
+    /// Whether its rule has a `retry`, or it asked for one.
+    pub(crate) fn may_have_retries(&self) -> bool {
+        self.asked_retries().is_some() || self.forward().is_some_and(|it| it.retry.is_some())
+    }
+
+    /// The endpoints of attempts that failed, where the next goes to another.
+    #[inline]
+    pub(crate) fn tried(&self) -> &[EndpointId] {
+        self.own_retries.as_ref().map_or(&[], |own| &own.tried)
+    }
+
+    /// An attempt failed whose endpoint the next ones pass over, if its rule says so.
+    pub(crate) fn note_tried(&mut self) {
+        if !self.retry_policy().is_some_and(|policy| policy.avoids_previous) {
+            return;
+        }
+        let place = self.route.as_ref().and_then(|route| route.endpoint);
+        let endpoint = place.and_then(|place| self.cluster()?.endpoints.get(place)).map(|it| it.id);
+        let own = self.own_retries.get_or_insert_default();
+        if let Some(endpoint) = endpoint.filter(|it| !own.tried.contains(it)) {
+            // Attempts are bounded, and so are these.
+            own.tried.push(endpoint);
+        }
+    }
+
+    /// Its rule has a `retry`, or it asked for one: it counts from now on, and its request is kept as far as that says.
     #[cold]
     pub(crate) fn begin_retries(
         &mut self,
-        policy: &RetryPolicy,
+        body_bytes_max: u64,
         head: &RequestHead<'_>,
         request: &mut QueuedRequest,
         pools: &mut Pools,
@@ -34,15 +78,14 @@ impl Exchange {
             Framing::Length(length) => length,
             _ => self.progress.request_bytes,
         };
-        if length <= policy.body_bytes_max {
+        if length <= body_bytes_max {
             request.outbox.keep_all();
         }
-        self.count_retries(pools, cx);
+        self.count_retries(false, pools, cx);
     }
 
     /// It counts in the budget of its cluster, and so do its retries.
-    pub(crate) fn count_retries(&mut self, pools: &mut Pools, cx: &mut Cx) {
-        let is_retry = self.progress.attempts > 0;
+    pub(crate) fn count_retries(&mut self, is_retry: bool, pools: &mut Pools, cx: &mut Cx) {
         let Some(cluster) = self.cluster() else { return };
         pools.on_retriable_begun(cluster, is_retry, || cx.random.next());
         self.progress.has_retries = true;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use config::edits::operators::KEPT_BYTES_MAX;
+use config::retry::AskedRetries;
 use config::snapshot::ChainId;
 use serde::{Deserialize, Serialize};
 use telemetry::captures::CAPTURES_BYTES_MAX;
@@ -65,6 +66,8 @@ pub(super) struct SavedExchange {
     is_response_complete: bool,
     is_request_slow: bool,
     is_response_slow: bool,
+    /// What it asks for beside the `retry` of its rule. Which endpoints it has tried is forgotten.
+    asked_retries: Option<AskedRetries>,
     /// How long it was stalled, if it was.
     stalled: Option<u64>,
 }
@@ -229,6 +232,7 @@ impl Cx {
             is_response_complete: exchange.progress.is_response_complete,
             is_request_slow: exchange.is_request_slow,
             is_response_slow: exchange.is_response_slow,
+            asked_retries: exchange.own_retries.and_then(|own| own.asked).map(|(asked, _)| asked),
             stalled,
         }
     }
@@ -393,16 +397,22 @@ impl Proxy {
             handshake: saved.handshake,
             copies: None,
             detached,
+            own_retries: None,
             is_request_slow: saved.is_request_slow,
             is_response_slow: saved.is_response_slow,
         });
         self.cx.timers.set_owner(timer, TimerOwner::Exchange(key).into());
         self.cx.timers.arm(timer, first);
         self.connections.join_exchange(key, downstream, upstream);
-        if let Some(exchange) = self.exchanges.get_mut(key)
-            && exchange.forward().is_some_and(|forward| forward.retry.is_some())
-        {
-            exchange.count_retries(&mut self.upstream.pools, &mut self.cx);
+        if let Some(exchange) = self.exchanges.get_mut(key) {
+            if let Some(asked) = saved.asked_retries {
+                exchange.ask_for_retries(asked);
+            }
+            if exchange.may_have_retries() {
+                // The first attempt is none, whether it is under way or has begun to be answered.
+                let is_retry = exchange.progress.attempts > u8::from(upstream.is_some());
+                exchange.count_retries(is_retry, &mut self.upstream.pools, &mut self.cx);
+            }
         }
         if let Some(upstream) = upstream {
             self.bound_kept_request(key, upstream);

@@ -127,6 +127,11 @@ impl Outbox {
         self.kept = 0;
     }
 
+    /// The bytes of its first buffer, sent ones included while they are kept.
+    pub(crate) fn first_mut(&mut self) -> Option<&mut [u8]> {
+        self.first.as_mut().map(Buffer::filled_mut)
+    }
+
     /// Room for a head of up to `bytes`, to be written whole by the closure into one buffer.
     pub(crate) fn push_with(
         &mut self,

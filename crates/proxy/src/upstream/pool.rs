@@ -137,6 +137,8 @@ pub(crate) struct Ask<'c> {
     pub(crate) newest: &'c Cluster,
     /// The endpoint where an attempt failed.
     pub(crate) avoid: Option<EndpointId>,
+    /// The endpoints of all attempts that failed, where none of them is to have another.
+    pub(crate) tried: &'c [EndpointId],
     /// The endpoint that was chosen before the exchange waited.
     pub(crate) chosen: Option<EndpointId>,
     /// What the endpoint is chosen by, where the cluster goes by a hash.
@@ -222,6 +224,10 @@ impl Pools {
             return (self.acquire_to(endpoint, ask, random, now, connections), None);
         }
         match self.choose(ask, random, now) {
+            Some(choice) if !ask.tried.is_empty() => {
+                let choice = self.choose_untried(choice, ask, random, now);
+                (self.acquire_chosen(choice, ask, now, connections), choice.kind)
+            }
             Some(choice) => (self.acquire_chosen(choice, ask, now, connections), choice.kind),
             None => (Acquired::Nothing(Cause::NoEndpoint), None),
         }

@@ -445,3 +445,164 @@ fn a_call_that_ends_at_once_is_made_again_by_its_status() {
         });
     }
 }
+
+fn busy(field: &str) -> String {
+    format!("HTTP/1.1 503 Service Unavailable\r\n{field}\r\nContent-Length: 0\r\n\r\n")
+}
+
+#[test]
+fn a_response_says_how_long_the_pause_is_within_a_bound() {
+    let retry = "{ on: [5xx], reset_header: Retry-After, reset_max: 10s, attempts_max: 2 }";
+    hold(&config(retry), |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let first = talk.upstream();
+        talk.says(first, busy("retry-after: 2"));
+        talk.passes(Duration::from_millis(1_900));
+        assert!(!talk.is_connecting() && talk.heard(client).is_empty());
+        // It is up to half longer, and timers are late.
+        talk.passes(Duration::from_millis(1_200));
+        let second = talk.upstream();
+        talk.says(second, OK);
+        talk.hears(client, OK);
+    });
+    for value in
+        ["0", "11", "-1", "1.5", "100000000000000000000", "Thu, 01 Jan 1970 00:00:00 GMT", ""]
+    {
+        hold(&config(retry), |talk| {
+            let client = talk.client();
+            talk.says(client, GET);
+            let first = talk.upstream();
+            talk.says(first, busy(&format!("Retry-After: {value}")));
+            let second = next(talk);
+            talk.says(second, OK);
+            talk.hears(client, OK);
+        });
+    }
+}
+
+#[test]
+fn a_pause_that_outlasts_the_timeout_is_not_begun() {
+    let retry = "{ on: [5xx], reset_header: retry-after }, timeout: 1s";
+    hold(&config(retry), |talk| {
+        talk.keeps_counts();
+        let client = talk.client();
+        talk.says(client, GET);
+        let first = talk.upstream();
+        let response = busy("retry-after: 5");
+        talk.says(first, &response);
+        talk.hears(client, &response);
+        let denied = talk.counted("strait_upstream_retries_denied_total");
+        assert_eq!(denied.get("web timeout"), Some(&1), "{denied:?}");
+    });
+}
+
+#[test]
+fn attempts_go_to_endpoints_that_none_went_to() {
+    let all = "['127.0.0.1:9000', '127.0.0.1:9001', '127.0.0.1:9002', '127.0.0.1:9003']";
+    let retry = "{ on: [5xx], elsewhere: previous_endpoints, attempts_max: 4, backoff: { base: 10ms, max: 10ms } }";
+    let config = config(retry).replace("['127.0.0.1:9000', '127.0.0.1:9001']", all);
+    for balance in ["random", "round_robin", "least_request"] {
+        let config = format!("{config}    balance: {balance}\n");
+        hold(&config, |talk| {
+            if talk.manner() == Manner::Moving {
+                // What was tried is forgotten on the way.
+                return talk.leave_out();
+            }
+            let client = talk.client();
+            talk.says(client, GET);
+            let mut met = Vec::new();
+            for _ in 0..4 {
+                let upstream = next(talk);
+                met.push(format!("{:?}", talk.address(upstream)));
+                talk.says(upstream, EMPTY);
+            }
+            talk.hears(client, EMPTY);
+            met.sort_unstable();
+            met.dedup();
+            assert_eq!(met.len(), 4, "{met:?}");
+        });
+    }
+}
+
+#[test]
+fn upstreams_learn_which_attempt_they_get() {
+    let config = config("{ on: [5xx], attempt_count: true, backoff: { base: 10ms, max: 10ms } }");
+    for sent in ["", "X-Envoy-Attempt-Count: 77\r\n"] {
+        hold(&config, |talk| {
+            let client = talk.client();
+            talk.says(client, format!("GET / HTTP/1.1\r\nHost: x\r\n{sent}\r\n"));
+            for attempt in 1..=3 {
+                let upstream = next(talk);
+                let heard = talk.heard(upstream).to_ascii_lowercase();
+                let line = format!("\r\nx-envoy-attempt-count: {attempt}\r\n");
+                assert!(heard.contains(&line), "{heard}");
+                assert_eq!(heard.matches("attempt-count").count(), 1, "{heard}");
+                talk.says(upstream, UNAVAILABLE);
+            }
+            talk.hears(client, UNAVAILABLE);
+        });
+    }
+}
+
+/// What a client asks for that has four further attempts in mind.
+const ASKS: &str = "GET / HTTP/1.1\r\nHost: x\r\nX-Envoy-Retry-On: retriable-headers,5xx\r\n\
+                    X-Envoy-Max-Retries: 1\r\nX-Envoy-Retriable-Header-Names: X-Again\r\n\
+                    x-envoy-retriable-status-codes: 429\r\nx-envoy-retry-grpc-on: cancelled\r\n\
+                    x-envoy-upstream-rq-per-try-timeout-ms: 200\r\n\r\n";
+
+fn asking(http: &str, rule: &str) -> String {
+    CONFIG
+        .replace("request_id: false", &format!("request_id: false{http}"))
+        .replace("['127.0.0.1:9000']", "['127.0.0.1:9000', '127.0.0.1:9001']")
+        .replace("cluster: web }]", &format!("cluster: web{rule} }}]"))
+}
+
+#[test]
+fn a_request_says_when_it_is_sent_again_where_its_listener_trusts_it() {
+    hold(&asking(", trust_retries: true", ""), |talk| {
+        let client = talk.client();
+        talk.says(client, ASKS);
+        let first = talk.upstream();
+        talk.hears(first, GET);
+        talk.says(first, "HTTP/1.1 200 OK\r\nx-again: 1\r\nContent-Length: 0\r\n\r\n");
+        talk.hears(client, "");
+        let second = next(talk);
+        talk.hears(second, GET);
+        // It takes longer than it may, and there is no third.
+        talk.passes(Duration::from_millis(300));
+        talk.hears_about(client, "HTTP/1.1 504 ", &[": try_timeout\n"]);
+    });
+    // A rule that allows more has less for this one, and what cannot be read does not count.
+    let rule = ", retry: { on: [gateway_error], attempts_max: 5 }";
+    for (retries, attempts) in [("0", 1), ("1", 2), ("-1", 5), ("99999999999999999999", 5)] {
+        hold(&asking(", trust_retries: true", rule), |talk| {
+            let client = talk.client();
+            let asks =
+                format!("GET / HTTP/1.1\r\nHost: x\r\nx-envoy-max-retries: {retries}\r\n\r\n");
+            talk.says(client, asks);
+            for attempt in 1..=attempts {
+                if attempt > 1 {
+                    talk.passes(Duration::from_millis(300));
+                }
+                let upstream = talk.upstream();
+                talk.hears(upstream, GET);
+                talk.says(upstream, UNAVAILABLE);
+            }
+            talk.hears(client, UNAVAILABLE);
+        });
+    }
+}
+
+#[test]
+fn what_other_clients_ask_for_does_not_count_and_goes_no_further() {
+    hold(&asking("", ""), |talk| {
+        let client = talk.client();
+        talk.says(client, ASKS);
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
+        talk.passes(Duration::from_millis(500));
+        talk.says(upstream, UNAVAILABLE);
+        talk.hears(client, UNAVAILABLE);
+    });
+}

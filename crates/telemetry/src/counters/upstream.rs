@@ -80,7 +80,7 @@ pub(crate) struct MirrorCounters {
 
 /// Memory is counted for clusters by the thousand: this is what a cluster that has traffic costs
 /// on each worker.
-const _: () = assert!(size_of::<ClusterBlock>() <= 3584);
+const _: () = assert!(size_of::<ClusterBlock>() <= 3712);
 
 impl ClusterBlock {
     pub(crate) fn exchange_finished(&self, event: &ExchangeFinished<'_>) {

@@ -144,11 +144,14 @@ pub enum RetryDenial {
     Body,
     /// An endpoint may have acted on the request, and its method is not idempotent.
     Method,
+    /// The response asks for a pause that the rule's `timeout` does not have room for.
+    Timeout,
 }
 
 impl RetryDenial {
     /// All of them, in the order of the enum.
-    pub const ALL: [Self; 4] = [Self::Budget, Self::Attempts, Self::Body, Self::Method];
+    pub const ALL: [Self; 5] =
+        [Self::Budget, Self::Attempts, Self::Body, Self::Method, Self::Timeout];
 
     /// The word for it in metrics.
     #[must_use]
@@ -158,6 +161,7 @@ impl RetryDenial {
             Self::Attempts => "attempts",
             Self::Body => "body",
             Self::Method => "method",
+            Self::Timeout => "timeout",
         }
     }
 }

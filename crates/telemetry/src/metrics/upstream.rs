@@ -71,7 +71,8 @@ pub(super) static FAMILIES: &[Family] = &[
         kind: MetricType::Counter,
         help: "Attempts that `retry` of a rule asked for and that were not made: `budget`, since `retry_budget` of the cluster was used up; \
                `attempts`, since there were `attempts_max`; `body`, since the request's body was longer than `body_max`; `method`, \
-               since an endpoint may have acted on the request and its method is not idempotent.",
+               since an endpoint may have acted on the request and its method is not idempotent; `timeout`, since the response asked \
+               for a pause that the rule's `timeout` has no room for.",
         labels: &["cluster", "reason"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {

@@ -147,6 +147,7 @@ pub(super) fn http<F>(
         via: file.via.as_deref().map(Arc::from),
         request_id: file.request_id,
         trust_timeouts: file.trust_timeouts,
+        trust_retries: file.trust_retries,
         grpc_web: file.grpc_web,
         proxy_protocol,
     }

@@ -84,6 +84,7 @@ impl Proxy {
             cluster,
             newest: self.cx.snapshot.cluster(id).unwrap_or(cluster),
             avoid: failed,
+            tried: exchange.tried(),
             chosen: exchange.route.as_ref().and_then(|route| route.chosen),
             hash: exchange.route.as_ref().and_then(|route| route.hash),
             subset: exchange.route.as_ref().and_then(|route| route.subset),

@@ -55,7 +55,7 @@ impl Proxy {
         let mut request = QueuedRequest { outbox, form: Form::Stream { head: encoded, tail } };
         if let Some(policy) = &forward.retry {
             let pools = &mut self.upstream.pools;
-            exchange.begin_retries(policy, head, &mut request, pools, &mut self.cx);
+            exchange.begin_retries(policy.body_bytes_max, head, &mut request, pools, &mut self.cx);
         }
         if let Some(gathered) = exchange.gathered.take() {
             self.cx.push_gathered(*gathered, is_complete, &mut request);

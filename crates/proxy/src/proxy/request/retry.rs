@@ -18,6 +18,9 @@ use crate::proxy::receive::elements::Following;
 use crate::tools::time::Time;
 use crate::upstream::retry::{Decision, FailedAttempt, Kept};
 
+/// Which attempt an upstream gets, from 1.
+pub(super) const ATTEMPT_COUNT: &[u8] = b"x-envoy-attempt-count";
+
 impl Proxy {
     /// The attempt on this exchange's connection failed before the head of the final response. Tries again
     /// where that is safe, or its rule asks for it, else fails.
@@ -33,7 +36,7 @@ impl Proxy {
             Some(_) if !attempt.is_reused && cause != Cause::UpstreamGoingAway => Decision::Fail,
             _ => attempt.decide(exchange.retry_policy()),
         };
-        match self.pace(key, decision) {
+        match self.pace(key, decision, None, now) {
             Some(pause) => {
                 let Some(request) = self.retry(key, upstream, cause, None, now) else { return };
                 self.end_upstream(upstream, Some(cause), ErrorCode::CANCEL, now);
@@ -57,6 +60,7 @@ impl Proxy {
         let Some(policy) = exchange.retry_policy() else { return false };
         let is_call = is_end && exchange.call.is_some();
         let is_asked = policy.is_on_status(head.status())
+            || policy.is_on_header(|name| head.find(name).is_some())
             || (is_call && grpc_status(head).is_some_and(|it| policy.is_on_grpc_status(it)));
         if !is_asked {
             return false;
@@ -70,7 +74,9 @@ impl Proxy {
             Some(attempt) => attempt.by_policy(policy),
             None => Decision::Denied(RetryDenial::Body),
         };
-        let Some(pause) = self.pace(key, decision) else { return false };
+        let value = policy.reset_header().and_then(|name| head.find(name));
+        let asked = value.and_then(|value| policy.asked_pause(value, self.cx.random.next()));
+        let Some(pause) = self.pace(key, decision, asked, now) else { return false };
         let answer = Some((head.status(), grpc_status(head).filter(|_| is_call)));
         let Some(request) = self.retry(key, upstream, cause, answer, now) else { return false };
         if is_end && is_sent {
@@ -87,20 +93,31 @@ impl Proxy {
         true
     }
 
-    /// How long the pause before the next attempt is; none if there is none. Counts why.
-    fn pace(&mut self, key: ExchangeKey, decision: Decision) -> Option<Duration> {
+    /// How long the pause before the next attempt is, as long as the response `asked` if it did; none if there is no other
+    /// attempt. Counts why.
+    fn pace(
+        &mut self,
+        key: ExchangeKey,
+        decision: Decision,
+        asked: Option<Duration>,
+        now: Time,
+    ) -> Option<Duration> {
         let exchange = self.exchanges.get_mut(key)?;
+        let ends_within = |pause: Duration| now + pause >= exchange.deadlines.get(Wait::Whole);
         let denied = match decision {
             Decision::Fail => return None,
             Decision::Again => return Some(Duration::ZERO),
             Decision::Denied(reason) => reason,
+            // The response is worth more than its timeout.
+            Decision::AfterPause if asked.is_some_and(ends_within) => RetryDenial::Timeout,
             Decision::AfterPause => {
                 let cluster = exchange.cluster()?;
                 if self.upstream.pools.takes_retry(cluster, exchange.progress.is_retry) {
                     exchange.progress.is_retry = true;
                     let number = exchange.progress.attempts;
                     let policy = exchange.retry_policy()?;
-                    return Some(policy.pause(number, self.cx.random.next()));
+                    let own = policy.pause(number, self.cx.random.next());
+                    return Some(asked.unwrap_or(own));
                 }
                 RetryDenial::Budget
             }
@@ -122,8 +139,12 @@ impl Proxy {
         now: Time,
     ) -> Option<QueuedRequest> {
         let connection = self.connections.get_mut(upstream.connection)?;
-        let request = take_request(connection, upstream)?;
+        let mut request = take_request(connection, upstream)?;
         let exchange = self.exchanges.table.get_mut(key)?;
+        exchange.note_tried();
+        if exchange.retry_policy().is_some_and(|policy| policy.tells_attempts) {
+            count_attempt(&mut request, exchange.progress.attempts.saturating_add(1));
+        }
         let endpoint = self.connections.endpoint_text(exchange);
         exchange.record.note_failed_attempt(endpoint.as_bytes(), cause);
         exchange.record.stamps.on_retry(now);
@@ -226,6 +247,26 @@ fn failed_attempt(
         has_others: exchange.check().is_none()
             && exchange.cluster().is_some_and(|it| it.endpoints.len() > 1),
     })
+}
+
+/// Writes into the head of a request which attempt it is for. It stands there as one digit, so that no byte moves.
+fn count_attempt(request: &mut QueuedRequest, number: u8) {
+    let head = match &mut request.form {
+        Form::Alone { .. } => request.outbox.first_mut(),
+        Form::Stream { head, .. } => Some(head.filled_mut()),
+    };
+    let Some(head) = head else { return };
+    let digit = b'0' + number.min(9);
+    let len = ATTEMPT_COUNT.len();
+    let is_field = |at: &[u8]| {
+        let (line_end, field) = at.split_at_checked(2).unwrap_or_default();
+        line_end == b"\r\n" && field.starts_with(ATTEMPT_COUNT) && field.get(len) == Some(&b':')
+    };
+    let found = (0..head.len()).find(|at| head.get(*at..).is_some_and(is_field));
+    // What a client wrote is replaced, and written as we do: a colon, a space, a digit.
+    if let Some(place) = found.and_then(|at| head.get_mut(at + 2 + len + 2)) {
+        *place = digit;
+    }
 }
 
 /// Takes a request back from a connection, or stream, to be sent once more.

@@ -11,10 +11,11 @@ use wire::upgrade::websocket_accept;
 use crate::connection::Connection;
 use crate::connection::transport::Tls;
 use crate::exchange::{
-    Exchange, ExchangeKind, Handshake, Route, Stage, Wait, asked_timeout, route,
+    Exchange, ExchangeKind, Handshake, Route, Stage, Wait, asked_retries, asked_timeout, route,
 };
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
+use crate::proxy::request::retry;
 use crate::tools::buffers::Buffers;
 use crate::tools::sent::Sent;
 use crate::tools::time::Time;
@@ -126,6 +127,11 @@ impl Proxy {
         if exchange.request.is_extended_connect && !asks_upgrade {
             return self.fail(key, Cause::RequestNotImplemented, now);
         }
+        let asked_retries = match exchange.kind {
+            ExchangeKind::Rpc => None,
+            _ if exchange.listener().http.trust_retries => asked_retries::read(head),
+            _ => None,
+        };
         let asked = match exchange.kind {
             ExchangeKind::Rpc => None,
             _ => asked_timeout::take(head, exchange.listener().http.trust_timeouts),
@@ -151,15 +157,26 @@ impl Proxy {
                 Box::new(Handshake { protocol, accept })
             });
         }
+        if let Some(asked) = asked_retries {
+            exchange.ask_for_retries(asked);
+        }
+        let retries = match exchange.own_retries.as_ref().and_then(|own| own.asked.as_ref()) {
+            Some((_, policy)) => Some(policy),
+            None => forward.retry.as_deref(),
+        };
+        let kept_bytes_max = retries.map(|policy| policy.body_bytes_max);
+        if retries.is_some_and(|policy| policy.tells_attempts) {
+            head.set(retry::ATTEMPT_COUNT, b"1");
+        }
         let mut request = if is_shared {
             // What follows a change of protocols belongs to the new one.
             self.cx.encode_for_stream(head, is_complete && !asks_upgrade)
         } else {
             exchange.encode_whole(head, asks_upgrade, &self.connections, &mut self.cx)
         };
-        if let Some(policy) = &forward.retry {
+        if let Some(bytes_max) = kept_bytes_max {
             let pools = &mut self.upstream.pools;
-            exchange.begin_retries(policy, head, &mut request, pools, &mut self.cx);
+            exchange.begin_retries(bytes_max, head, &mut request, pools, &mut self.cx);
         }
         if let Some(gathered) = gathered {
             self.cx.push_gathered(*gathered, is_complete, &mut request);

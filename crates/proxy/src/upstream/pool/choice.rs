@@ -16,6 +16,9 @@ use crate::upstream::balance::{self, Among};
 /// Draws of endpoints that came lately which are let pass: of these few, if all are new, the last is taken.
 const REDRAWS_MAX: usize = 64;
 
+/// Choices that are let pass for an endpoint that was not tried: more than attempts of a request.
+const UNTRIED_DRAWS_MAX: usize = 32;
+
 /// What a balancer chose, and where the cluster stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice<'c> {
@@ -85,6 +88,26 @@ impl Pools {
             }
             _ => Some(choice),
         }
+    }
+
+    /// This choice, or another one: the first whose endpoint was not tried.
+    #[cold]
+    pub(super) fn choose_untried<'c>(
+        &mut self,
+        first: Choice<'c>,
+        ask: &Ask<'c>,
+        random: &mut Random,
+        now: Time,
+    ) -> Choice<'c> {
+        let mut choice = first;
+        for _ in 0..UNTRIED_DRAWS_MAX {
+            if !ask.tried.contains(&choice.endpoint.id) {
+                return choice;
+            }
+            let Some(next) = self.choose(ask, random, now) else { break };
+            choice = next;
+        }
+        choice
     }
 
     /// An endpoint of the locality that a request goes to; none where any of the group will do, as where the only one of its
