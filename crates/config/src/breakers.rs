@@ -330,7 +330,7 @@ impl Leases {
         self.take_slots(member, max).map(use_new).is_some()
     }
 
-    /// Takes some slots from those that nobody has: more, the farther the bound is.
+    /// Takes some of the slots that no worker has: more, the farther the bound is.
     fn take_slots(&self, member: Member, max: u32) -> Option<u32> {
         let mut taken = 0;
         let take = |before: u32| {

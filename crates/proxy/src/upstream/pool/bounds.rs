@@ -4,14 +4,14 @@
 //! attempt. What is not used then is put down.
 //!
 //! Where exchanges wait since the bound of connections is reached, their worker says so to the others, and has them look
-//! ([`Bells`](crate::share::Bells)). Each of these closes what it does not use, and so does from then on whoever has a
-//! connection that becomes free. A worker with exchanges of its own keeps what it has, but for one case: those that have
+//! ([`Bells`](crate::share::Bells)). Each of these closes what it does not use. From then on, so does every worker that has
+//! a connection which becomes free. A worker with exchanges of its own keeps what it has, but for one case: those that have
 //! less than their part (the bound, divided by the workers) come before those that have more.
 //!
 //! ```text
-//!  exchange waits ─► told ─► others close what is unused, and ring ─► served
-//!                     ▲                                                 │ exchanges still wait, and the bound is reached
-//!                     └─────────────────────────────────────────────────┘
+//!  exchange waits ─► others look ─► they close what is unused, and ring ─► served
+//!                     ▲                                                     │ exchanges still wait, and the bound is reached
+//!                     └─────────────────────────────────────────────────────┘
 //! ```
 
 use config::breakers::Member;

@@ -43,7 +43,7 @@ pub(super) struct ClusterState {
     /// What of its bounds is in use, in the process.
     pub(super) breakers: Breakers,
     pub(super) hand: Hand,
-    /// Whether other workers are told that exchanges wait since the bound of connections is reached.
+    /// Whether other workers know that exchanges wait since the bound of connections is reached.
     pub(super) is_wanting: bool,
     /// The endpoints that may have idle connections.
     pub(super) candidates: Candidates,
