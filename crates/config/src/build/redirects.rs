@@ -1,5 +1,7 @@
 //! Redirects that lead to themselves.
 
+use std::num::NonZeroU16;
+
 use super::tables::Tables;
 use crate::address::Address;
 use crate::file::listener::OneOrSeveral;
@@ -49,7 +51,7 @@ pub(super) fn check(
 fn hint(redirect: &route::Redirect) -> &'static str {
     if redirect.scheme.is_some() {
         "give the listeners with and without TLS route tables of their own, and redirect in one of them"
-    } else if redirect.host.is_some() {
+    } else if redirect.host.is_some() || redirect.port.is_some() {
         "redirect to a host that is not of this table, or add a table for that host"
     } else {
         "add a rule before it for the path that it leads to"
@@ -132,11 +134,12 @@ fn is_same_host(
 fn is_same_entrance(redirect: &route::Redirect, entrance: &Entrance<'_>) -> bool {
     let is_scheme =
         redirect.scheme.is_none_or(|scheme| (scheme == route::Scheme::Https) == entrance.is_tls);
-    let port = redirect.host.as_deref().and_then(|host| split_port(host).1);
+    let of_host = redirect.host.as_deref().and_then(|host| split_port(host).1);
+    let port = redirect.port.map(NonZeroU16::get).or(of_host);
     is_scheme && port.is_none_or(|port| Some(port) == entrance.port)
 }
 
-fn split_port(host: &str) -> (&str, Option<u16>) {
+pub(super) fn split_port(host: &str) -> (&str, Option<u16>) {
     match host.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => (name, port.parse().ok()),
         _ => (host, None),

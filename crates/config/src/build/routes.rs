@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::http::{self, Found};
+use super::redirects::split_port;
 use super::runtime::Values;
 use super::tables::Tables;
 use super::{Context, Names, Once, error_pages, resolved, share};
@@ -576,6 +577,11 @@ fn redirect(
     check("host", file.host.as_deref().map(http::check_authority));
     check("path", file.path.as_deref().map(http::check_location));
     check("prefix", file.prefix.as_deref().map(http::check_location));
+    if file.port.is_some() && file.host.as_deref().is_some_and(|host| split_port(host).1.is_some())
+    {
+        let problem = Problem::new("the host has a port already", "remove one of them");
+        site.key("port").error(findings, problem);
+    }
     if file.prefix.is_some() && !matches_prefix {
         let rule = "there is no matched prefix that this could stand in for";
         let problem = Problem::new(rule, "use `path` here, or `prefix` or `segments` in `match`");
@@ -590,11 +596,11 @@ fn redirect(
         site.key_error(findings, second, problem);
     }
     // A part that was wrong was reported and cut.
-    if ["scheme", "host", "with"].iter().chain(&ways).all(|key| !site.has_key(key)) {
+    if ["scheme", "host", "port", "with"].iter().chain(&ways).all(|key| !site.has_key(key)) {
         let rule = "a redirect that changes nothing leads back to itself";
         site.error(
             findings,
-            Problem::new(rule, "add one of scheme, host, path, prefix, regex and template"),
+            Problem::new(rule, "add one of scheme, host, port, path, prefix, regex and template"),
         );
     }
     let path = match (&file.path, &file.prefix) {
@@ -609,6 +615,7 @@ fn redirect(
             Scheme::Https => "https".into(),
         }),
         host: file.host.as_deref().map(|host| host.to_ascii_lowercase().into()),
+        port: file.port,
         path,
         strip_query: file.strip_query,
     }

@@ -1,6 +1,7 @@
 //! `routes`: which request goes where.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU16;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -155,6 +156,10 @@ pub struct Redirect {
     /// The new host, with a port if there is to be one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// The new port, behind the new host or that of the request. Without it, a redirect to another scheme or host
+    /// leads to the port that is usual there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<NonZeroU16>,
     /// Stands in for the whole path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
@@ -184,6 +189,7 @@ impl Default for Redirect {
         Self {
             scheme: None,
             host: None,
+            port: None,
             path: None,
             prefix: None,
             regex: None,

@@ -2,6 +2,7 @@
 
 use super::id::ClusterId;
 use super::id::RouteTableId;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -273,6 +274,8 @@ pub struct Redirect {
     pub scheme: Option<Box<str>>,
     /// Host, with port if any.
     pub host: Option<Box<str>>,
+    /// Port, where `host` has none.
+    pub port: Option<NonZeroU16>,
     /// What stands in for the path.
     pub path: Option<RedirectPath>,
     /// Whether the query is dropped.

@@ -1677,6 +1677,14 @@ fn redirects_that_rewrite_no_path() {
             "no matched template",
             "add `template` to `match`",
         ),
+        (
+            "redirect: { path: /new }",
+            "redirect: { host: 'a.example:81', port: ^82 }",
+            "routes[0].rules[1].redirect.port",
+            "82",
+            "has a port already",
+            "remove one",
+        ),
     ]);
 }
 

@@ -237,7 +237,7 @@ routes:
       - match: { path: /old }
         redirect: { scheme: https, host: "b.example:8443", path: /new, status: 308, strip_query: true }
       - match: { prefix: /v1/ }
-        redirect: { prefix: /v2/, status: 307 }
+        redirect: { prefix: /v2/, status: 307, port: 8443 }
       - match: { prefix: /users/ }
         redirect: { regex: "^/users/([0-9]+)$", with: '/people?of=\1' }
       - match: { template: "/things/{id}" }

@@ -18,6 +18,10 @@ routes:
         redirect: { prefix: /new/, status: 308 }
       - match: { prefix: /secure/ }
         redirect: { scheme: https }
+      - match: { prefix: /port/ }
+        redirect: { port: 8443 }
+      - match: { prefix: /both/ }
+        redirect: { host: items.example, port: 8443, scheme: https, path: / }
       - match: { regex: '/users/([0-9]+)/.*' }
         redirect: { regex: '^/users/([0-9]+)/(.*)$', with: '/\\2?of=\\1', status: 302 }
       - match: { template: '/items/{id}/{rest=**}' }
@@ -60,6 +64,13 @@ fn a_rule_may_send_the_client_elsewhere() {
         let client = talk.client();
         for (host, path, status, location) in [
             ("a.shop.example.com", "/old/x?y=1", "308 Permanent Redirect", "/new/x?y=1"),
+            (
+                "shop.example.com:81",
+                "/port/x",
+                "301 Moved Permanently",
+                "//shop.example.com:8443/port/x",
+            ),
+            ("shop.example.com", "/both/x", "301 Moved Permanently", "https://items.example:8443/"),
             ("shop.example.com", "/users/7/orders?y=1", "302 Found", "/orders?of=7&y=1"),
             // What a rewrite puts together is no other host, and no way out.
             ("shop.example.com", "/users/7//evil.example/x", "302 Found", "/evil.example/x?of=7"),

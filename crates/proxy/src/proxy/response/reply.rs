@@ -220,7 +220,9 @@ fn location(redirect: &Redirect, matched: &PathMatch, head: &RequestHead<'_>) ->
     let mut location = Vec::new();
     // A reference relative to the request's own URL needs neither scheme nor host (RFC 9110,
     // section 10.2.2); a client knows its own scheme better than a proxy behind another one does.
-    if redirect.scheme.is_some() || redirect.host.is_some() {
+    let has_authority =
+        redirect.scheme.is_some() || redirect.host.is_some() || redirect.port.is_some();
+    if has_authority {
         if let Some(scheme) = &redirect.scheme {
             location.extend_from_slice(scheme.as_bytes());
             location.push(b':');
@@ -229,6 +231,10 @@ fn location(redirect: &Redirect, matched: &PathMatch, head: &RequestHead<'_>) ->
         match &redirect.host {
             Some(host) => location.extend_from_slice(host.as_bytes()),
             None => location.extend_from_slice(head.host()),
+        }
+        if let Some(port) = redirect.port {
+            location.push(b':');
+            location.extend_from_slice(port.to_string().as_bytes());
         }
     }
     let path = head.path();
@@ -242,7 +248,7 @@ fn location(redirect: &Redirect, matched: &PathMatch, head: &RequestHead<'_>) ->
         Some(RedirectPath::Rewritten(_)) | None => location.extend_from_slice(path),
     }
     // `//host` at the beginning of a path would be taken for another host.
-    if redirect.scheme.is_none() && redirect.host.is_none() && location.starts_with(b"//") {
+    if !has_authority && location.starts_with(b"//") {
         location.splice(0..0, *b"/.");
     }
     let has_own = matches!(redirect.path, Some(RedirectPath::Rewritten(_)));
