@@ -24,7 +24,7 @@ use crate::findings::Problem;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HeadersKey {
-    /// Edits of a request that is forwarded, once its path and host are rewritten.
+    /// Edits of a request that is forwarded, before its path and host are rewritten.
     #[serde(skip_serializing_if = "EditsKey::is_empty")]
     pub request: EditsKey,
     /// Edits of the response, be it an upstream's or Strait's own.
@@ -33,6 +33,7 @@ pub struct HeadersKey {
 }
 
 /// Edits of one kind of head, in the order of the keys here: first fields are removed, in the end some are appended.
+/// Operators in values see the head without the removed fields, before any is set or appended.
 /// Values may have operators such as `%DOWNSTREAM_REMOTE_ADDRESS%`, and `%%` is a percent sign.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -248,7 +249,19 @@ impl Edits {
         for name in &self.remove {
             head.remove(name);
         }
+        // What values ask for is what the head has now: the order in which fields are written changes none of them.
+        scratch.clear();
         for field in &self.write {
+            if let Value::Formed(parts) = &field.value {
+                operators::form(parts, scratch, |operator, out| push(operator, head, out));
+            }
+        }
+        let mut formed = &**scratch;
+        for field in &self.write {
+            let value = match &field.value {
+                Value::Text(text) => Some(&**text),
+                Value::Formed(_) => operators::next_formed(&mut formed),
+            };
             let is_meant = match field.verb {
                 Verb::SetIfPresent => head.contains(&field.name),
                 Verb::AppendIfAbsent => !head.contains(&field.name),
@@ -257,12 +270,6 @@ impl Edits {
             if !is_meant {
                 continue;
             }
-            let value = match &field.value {
-                Value::Text(text) => Some(&**text),
-                Value::Formed(parts) => {
-                    operators::form(parts, scratch, |operator, out| push(operator, head, out))
-                }
-            };
             match (field.verb, value) {
                 (Verb::Remove | Verb::Set | Verb::SetIfPresent, Some(value)) => {
                     head.set(&field.name, value);

@@ -226,32 +226,44 @@ impl Operator {
     }
 }
 
-/// Puts a value together in `scratch`. None if nothing comes out, or too much.
-pub(super) fn form<'s>(
-    parts: &[Part],
-    scratch: &'s mut Vec<u8>,
-    push: impl Fn(&Operator, &mut Vec<u8>),
-) -> Option<&'s [u8]> {
-    scratch.clear();
+/// Bytes in front of a value that say how long it is.
+const LENGTH_BYTES: usize = 4;
+
+/// Appends a value that is put together, for [`next_formed`]: nothing comes out if it would be empty, or too long.
+pub(super) fn form(parts: &[Part], values: &mut Vec<u8>, push: impl Fn(&Operator, &mut Vec<u8>)) {
+    let length_at = values.len();
+    values.extend_from_slice(&[0; LENGTH_BYTES]);
+    let value_at = values.len();
     for part in parts {
         match part {
-            Part::Text(text) => scratch.extend_from_slice(text),
+            Part::Text(text) => values.extend_from_slice(text),
             Part::Operator(operator, bytes_max) => {
-                let start = scratch.len();
-                push(operator, scratch);
-                let pushed = scratch.get(start..).unwrap_or_default();
+                let start = values.len();
+                push(operator, values);
+                let pushed = values.get(start..).unwrap_or_default();
                 if pushed.len() > VALUE_BYTES_MAX || !pushed.iter().all(|it| is_value_octet(*it)) {
-                    scratch.truncate(start);
+                    values.truncate(start);
                 }
-                scratch.truncate(start.saturating_add(bytes_max.unwrap_or(VALUE_BYTES_MAX)));
+                values.truncate(start.saturating_add(bytes_max.unwrap_or(VALUE_BYTES_MAX)));
             }
         }
-        if scratch.len() > VALUE_BYTES_MAX {
-            return None;
+        if values.len() - value_at > VALUE_BYTES_MAX {
+            return values.truncate(value_at);
         }
     }
+    let length = u32::try_from(values.len() - value_at).unwrap_or(0);
+    if let Some(place) = values.get_mut(length_at..value_at) {
+        place.copy_from_slice(&length.to_be_bytes());
+    }
+}
+
+/// The value at the front of what [`form`] wrote, which is taken off. None if it is empty.
+pub(super) fn next_formed<'v>(values: &mut &'v [u8]) -> Option<&'v [u8]> {
+    let (length, rest) = values.split_first_chunk::<LENGTH_BYTES>()?;
+    let (value, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+    *values = rest;
     // What stands at the ends of a value does not count, and receivers drop it.
-    let value = trimmed(scratch);
+    let value = trimmed(value);
     (!value.is_empty()).then_some(value)
 }
 

@@ -248,6 +248,20 @@ fn operators_stand_for_what_the_request_has() {
 }
 
 #[test]
+fn values_see_the_head_before_any_field_is_written() {
+    let file = EditsKey {
+        remove: vec!["x-gone".into()],
+        set: map(&[("x-a", "new"), ("x-old", "%REQ(x-a)%"), ("x-none", "<%REQ(x-gone)%>")]),
+        append: map(&[("x-b", "%REQ(x-old)% %REQ(x-a)%")]),
+        ..EditsKey::default()
+    };
+    let edits = built(&file, Side::Request, Editor::Route).unwrap();
+    let (lines, _) =
+        edited_request(&edits, b"GET / HTTP/1.1\r\nHost: a\r\nx-a: 1\r\nx-gone: 2\r\n\r\n");
+    assert_eq!(lines, ["Host: a", "x-a: new", "x-none: <>", "x-old: 1", "x-b: 1"]);
+}
+
+#[test]
 fn a_field_that_is_set_to_nothing_is_not_the_clients_either() {
     let request = b"GET / HTTP/1.1\r\nHost: a\r\nx-id: root\r\nx_id: root\r\n\r\n";
     for value in ["%REQ(x-none)%", "%PROTOCOL%"] {
@@ -294,8 +308,8 @@ fn responses_may_have_what_was_kept_of_their_requests() {
     let request = b"GET /p HTTP/1.1\r\nHost: a\r\nx-a: 1\r\nx-b: 2\r\n\r\n";
     let (_, _, kept) = edited(&Edits::default(), request, b"", &edits);
     let response = b"HTTP/1.1 200 OK\r\nServer: s\r\nx-r: r\r\nx-none: n\r\n\r\n";
-    // `x-none` of the response went before it was asked for.
-    let want = ["Server: s", "x-r: r", "x-a: 1|1", "x-host: fact", "x-path: /p s r fact"];
+    // `x-none` of the response is asked for before it goes.
+    let want = ["Server: s", "x-r: r", "x-a: 1|1", "x-host: fact", "x-path: /p s n fact"];
     assert_eq!(edited_response(&edits, response, &kept), want);
     // What was damaged on its way is not taken for anything.
     for end in 0..kept.len() {

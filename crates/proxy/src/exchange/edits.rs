@@ -24,10 +24,10 @@ use crate::tools::text::Text;
 use crate::tools::time::Time;
 
 impl Exchange {
-    /// Edits the head of a request that is forwarded.
+    /// Edits the head of a request that is forwarded, before its path and host are rewritten.
     #[cold]
     pub(crate) fn edit_request(
-        &mut self,
+        &self,
         head: &mut RequestHead<'_>,
         connections: &Connections,
         cx: &mut Cx,
@@ -39,7 +39,6 @@ impl Exchange {
             edits.request.apply_to_request(head, &facts, &mut scratch);
         }
         cx.scratch = scratch;
-        self.keep_for_response(head, cx);
     }
 
     /// Keeps what the edits of the response need of the request.

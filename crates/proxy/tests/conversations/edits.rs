@@ -29,6 +29,7 @@ routes:
       - name: facts
         match: { prefix: /facts }
         cluster: one
+        rewrite: { prefix: /went, host: b.example }
         headers:
           request:
             set:
@@ -36,17 +37,20 @@ routes:
               x-user: '%REQ(x-token)%'
               x-line: '%REQ(:method)% %REQ(:path)% %PROTOCOL% %ROUTE_NAME%>%UPSTREAM_CLUSTER%, 100%%'
               x-uri: '%DOWNSTREAM_PEER_URI_SAN%'
+              x-asked: '%REQ(:authority)%'
           response:
             set:
               x-host: '%UPSTREAM_HOST% %UPSTREAM_REMOTE_PORT% %RESPONSE_CODE% %UPSTREAM_REQUEST_ATTEMPT_COUNT%'
               x-token: '%REQ(x-token)%'
               x-server: '%RESP(server)%'
+              x-went: '%REQ(:authority)%%REQ(:path)%'
       - name: here
         match: { path: /here }
         respond: { status: 418, body: tea }
         headers: { response: { set: { server: teapot, x-for: '%REQ(x-token)% %RESPONSE_CODE%' } } }
       - { name: away, match: { path: /away }, redirect: { path: /x }, headers: { response: { set: { x-to: '%RESP(location)%' } } } }
       - { match: { path: /plain }, cluster: one }
+      - { match: { path: /chosen }, cluster_header: x-cluster, headers: { response: { set: { x-for: '%REQ(x-token)%' } } } }
 clusters: [{ name: one, endpoints: ['127.0.0.1:9000'] }]
 ";
 
@@ -115,6 +119,7 @@ fn values_tell_what_is_known_of_the_exchange() {
             "x-forwarded-for: 198.51.100.7",
             "x-token: t",
             "x-user: t",
+            "x-asked: a",
             "x-client: 198.51.100.7",
             "x-line: GET /facts?a=b HTTP/1.1 facts>one, 100%",
             "x-who: table",
@@ -125,6 +130,7 @@ fn values_tell_what_is_known_of_the_exchange() {
             "x-token: t",
             "x-host: 127.0.0.1:9000 9000 503 1",
             "x-server: s",
+            "x-went: b.example/went?a=b",
             "x-who: table",
             "x-order: table",
         ];
@@ -146,6 +152,7 @@ fn straits_own_answers_are_edited_as_well() {
         for (path, want) in [
             ("/here", &["server: teapot", "x-for: t 418", "x-who: table", "x-order: table"][..]),
             ("/away", &["server: strait", "x-to: /x", "x-who: table", "x-order: table"]),
+            ("/chosen", &["server: strait", "x-for: t", "x-who: table", "x-order: table"]),
             // No rule takes it, so there are no edits for it.
             ("/none", &["server: strait"]),
         ] {
@@ -183,7 +190,7 @@ fn streams_are_edited_like_requests_of_http1() {
         }
         upstream.answers(talk, 1, "HTTP/1.1 200 OK\r\nServer: s\r\n\r\n", true);
         let answered = client.hears(talk);
-        let want = "server: s; x-host: 127.0.0.1:9000 9000 200 1; x-server: s; x-token: t; x-who: table; x-order: table";
+        let want = "server: s; x-host: 127.0.0.1:9000 9000 200 1; x-server: s; x-token: t; x-went: b.example/went; x-who: table; x-order: table";
         assert!(answered.starts_with(&format!("{stream}: 200; {want}")), "{answered}");
     });
 }

@@ -76,19 +76,25 @@ impl Proxy {
                     .as_ref()
                     .and_then(|subset| subset.hash(&asked, &mut self.cx.searches));
                 exchange.route = Some(route);
-                let Some(chosen) = chosen else { return self.fail(key, Cause::NoCluster, now) };
+                let Some(chosen) = chosen else {
+                    exchange.keep_for_response(head, &mut self.cx);
+                    return self.fail(key, Cause::NoCluster, now);
+                };
                 if asks_tunnel {
                     return self.open_tunnel(key, now);
                 }
-                let slashes = exchange.listener().http.slashes;
-                let rewriting = &mut self.cx.rewriting;
-                if route::rewrite(forward, chosen.host, &rule.path, head, slashes, rewriting)
-                    .is_err()
-                {
-                    return self.fail(key, Cause::RequestTargetInvalid, now);
-                }
                 if table.has_edits {
                     exchange.edit_request(head, &self.connections, &mut self.cx, now);
+                }
+                let slashes = exchange.listener().http.slashes;
+                let rewriting = &mut self.cx.rewriting;
+                let rewritten =
+                    route::rewrite(forward, chosen.host, &rule.path, head, slashes, rewriting);
+                if table.has_edits {
+                    exchange.keep_for_response(head, &mut self.cx);
+                }
+                if rewritten.is_err() {
+                    return self.fail(key, Cause::RequestTargetInvalid, now);
                 }
                 self.forward(key, forward, head, now);
             }
