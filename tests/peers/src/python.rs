@@ -12,14 +12,16 @@ use crate::strait::local;
 use crate::{peer, ports};
 
 /// Exact versions and hashes. If one of these cannot be installed here, the other may be.
-const REQUIREMENTS: [&str; 2] = [
+const REQUIREMENTS: [&str; 3] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/python.txt"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/sslyze.txt"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/envoy.txt"),
 ];
 
 const CUT_OFF: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/cut_off.py");
 const ECHO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/echo.py");
 const ECHO_HTTP2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/echo_http2.py");
+const ENVOY_ROUTES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/envoy_routes.py");
 const SPEAK_TLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/speak_tls.py");
 const TALK_HTTP2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/talk_http2.py");
 
@@ -101,6 +103,14 @@ pub(crate) fn talk_over_http2(
     let (port, streams) = (server.port().to_string(), streams.to_string());
     lab.run(&python.to_string_lossy(), &[TALK_HTTP2, &port, &streams, end])?.ok()?;
     Ok(())
+}
+
+/// Has Strait and Envoy route the same requests by the same tables, which follow from a seed; what the script printed.
+pub(crate) fn compare_routes(lab: &Lab, seed: u64, tables: u32, requests: u32) -> Result<String> {
+    let envoy = environment_program("envoy").context("the Python environment")?;
+    let (strait, envoy) = (lab.strait.to_string_lossy(), envoy.to_string_lossy());
+    let (seed, tables, requests) = (seed.to_string(), tables.to_string(), requests.to_string());
+    lab.run("python3", &[ENVOY_ROUTES, &strait, &envoy, ".", &seed, &tables, &requests])?.ok()
 }
 
 /// Has Python's own `ssl` speak to a server that is shop.example by the word of `ca.pem`, in the way
