@@ -58,6 +58,26 @@ fn an_exchange_finishes_on_the_configuration_it_began_with() {
     });
 }
 
+#[test]
+fn an_exchange_with_retries_outlives_the_cluster_of_its_rule() {
+    let retried = CONFIG.replace("cluster: web }", "cluster: web, retry: { on: [5xx] } }");
+    hold_in_place(&retried, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.heard(upstream);
+        // The rule is there and leads elsewhere.
+        let other = retried.replace("cluster: web", "cluster: main");
+        talk.comes_back_to(client, &other.replace("name: web", "name: main"));
+        talk.says(upstream, OK);
+        talk.hears(client, OK);
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        talk.hears(client, OK);
+    });
+}
+
 /// To services of HTTP/2 at this port.
 fn to_http2_at(port: u16) -> String {
     let all = "endpoints: ['127.0.0.1:9000', '127.0.0.1:9001']";
