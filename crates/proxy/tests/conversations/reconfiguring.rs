@@ -406,3 +406,14 @@ fn what_moves_to_a_cluster_of_another_protocol_fails_and_is_not_tried_for_ever()
         talk.heard(upstream);
     });
 }
+
+#[test]
+fn an_upgrade_goes_to_the_endpoint_whose_settings_it_waited_for() {
+    hold(&TO_HTTP2.replace("connections_max: 2", "connections_max: 1"), |talk| {
+        let client = talk.client();
+        talk.says(client, UPGRADE);
+        let mut upstream = Speaker::upstream(talk);
+        assert!(!talk.is_connecting(), "its connection makes room for no other");
+        assert!(upstream.hears(talk).contains("CONNECT /chat"));
+    });
+}

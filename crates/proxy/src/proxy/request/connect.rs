@@ -162,6 +162,12 @@ impl Proxy {
                 // cannot follow the newest configuration of its cluster.
                 return self.fail_queued(key, request, Cause::NoEndpoint, now);
             }
+            // Were another endpoint chosen then, this connection might have to make room for one there.
+            let endpoint = self.connections.get(upstream).and_then(Connection::upstream);
+            let endpoint = endpoint.map(|upstream| upstream.endpoint);
+            if let Some(route) = self.exchanges.get_mut(key).and_then(|it| it.route.as_mut()) {
+                route.chosen = endpoint;
+            }
             return self.enqueue_for_settings(key, request, now);
         }
         if is_upgrade && !multiplex.is_some_and(Multiplex::allows_extended_connect) {
