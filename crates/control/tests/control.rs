@@ -999,6 +999,7 @@ fn no_more_than_two_configurations_wait_for_a_worker_and_what_changes_meanwhile_
     std::thread::sleep(Duration::from_millis(300));
     assert!(running.ask("GET", "/ready").contains("ready"));
     assert_eq!(running.noted.lock().unwrap().last().unwrap(), "version 4, 0 listeners removed");
+    assert!(running.ask("GET", "/config").contains("\"workers\": [\n    4,\n    2\n  ]"));
     running.is_stuck.store(false, Ordering::Relaxed);
     running.report(1, ReportBody::TakenUp(4));
     folder.hears("cluster/web 4: accepted");

@@ -80,7 +80,7 @@ impl<W: Workers> Running<W> {
                     Answer::text(200, text)
                 });
             }
-            Page::Config => return self.config.show(reply),
+            Page::Config => return self.config.show(self.versions.workers(), reply),
             Page::Resource(resource) => return self.config.show_resource(resource, reply),
             Page::Clusters(listing) => {
                 let page = self.show_carried(listing, Carried::write_clusters);
@@ -305,8 +305,8 @@ impl<W: Workers> Running<W> {
 impl<F: Send + Sync + 'static> InEffect<F> {
     /// Writes the page about it on a thread of its own: that takes as long as the configuration is
     /// large.
-    fn show(&self, reply: oneshot::Sender<Content>) {
-        let described = self.describe();
+    fn show(&self, workers: &[u64], reply: oneshot::Sender<Content>) {
+        let described = self.describe(workers);
         let refused = self.endpoints_refused.clone();
         let snapshot = Arc::clone(&self.snapshot);
         let (names, now) = (self.dns.describe(), clock::monotonic_ns());
@@ -429,14 +429,15 @@ impl<F: Send + Sync + 'static> InEffect<F> {
         });
     }
 
-    /// All but the configuration itself.
-    fn describe(&self) -> [(String, Value); 6] {
+    /// All but the configuration itself. `workers` are the versions that they serve by.
+    fn describe(&self, workers: &[u64]) -> [(String, Value); 7] {
         let refused = self
             .refused
             .as_ref()
             .map(|(at, refused)| json!({ "at": clock::rfc3339(*at), "errors": refused.to_json() }));
         [
             ("version", json!(self.snapshot.version)),
+            ("workers", json!(workers)),
             ("file", json!(self.builder.file_name())),
             ("loaded_at", json!(clock::rfc3339(self.loaded_at))),
             ("last_error", json!(refused)),

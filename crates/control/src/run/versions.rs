@@ -70,6 +70,11 @@ impl Versions {
         self.workers.iter().min().copied().unwrap_or_default()
     }
 
+    /// The version that each worker serves by; 0 before its first.
+    pub(super) fn workers(&self) -> &[u64] {
+        &self.workers
+    }
+
     /// Whether a worker has as many to take up as may wait for it.
     pub(super) fn is_behind(&self) -> bool {
         self.waiting.len() >= SNAPSHOTS_WAITING_MAX

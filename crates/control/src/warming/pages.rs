@@ -180,6 +180,7 @@ fn show<F: Send + Sync + 'static>(
     let waits_for: Vec<_> = warming.held().iter().map(ToString::to_string).collect();
     let sections = [
         ("version", json!(0)),
+        ("workers", json!([])),
         ("file", json!(file)),
         ("loaded_at", json!(null)),
         ("last_error", json!(null)),
