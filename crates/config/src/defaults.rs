@@ -121,6 +121,9 @@ pub const DNS_TTL_MAX: Period = Period::from_secs(300);
 /// Time that first answers may take. As Envoy's `initial_fetch_timeout`.
 pub const INITIAL_FETCH_TIMEOUT: Period = Period::from_secs(15);
 
+/// Time that a request waits for its cluster. As Envoy's filter `on_demand`.
+pub const ON_DEMAND_TIMEOUT: Period = Period::from_secs(5);
+
 /// Queue of connections not yet accepted; the kernel lowers it to `net.core.somaxconn` (4096).
 pub const BACKLOG: NonZeroU32 = non_zero(4_096);
 

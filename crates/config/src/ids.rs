@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use crate::map::Map;
 use crate::snapshot::{
-    ChainId, Changes, ClusterId, EndpointId, Id, ListenerId, RouteTableId, Snapshot, TransportId,
+    ChainId, Changes, ClusterId, EndpointId, Id, ListenerId, RouteTableId, Slots, Snapshot,
+    TransportId,
 };
 
 /// The slots of one kind of resource.
@@ -77,7 +78,7 @@ struct Named {
     /// With those that are held.
     clusters: Map<Arc<str>, ClusterId>,
     /// Clusters that are named by rules or listeners and are not there: they will have these ids.
-    held: Map<ClusterId, Arc<str>>,
+    held: Slots<Arc<str>>,
     /// How often rules, listeners and chains name each cluster.
     uses: Map<ClusterId, u32>,
 }
@@ -163,6 +164,26 @@ impl Ids {
     /// The id of the route table of this name, if the latest snapshot has it.
     pub(crate) fn route_table(&self, name: &str) -> Option<RouteTableId> {
         self.named.route_tables.get(name).copied()
+    }
+
+    /// The names of clusters that are not there once these ids are taken and `changes` were made to `former`: those that rules
+    /// and listeners lead to, and until the next snapshot those that were taken away.
+    pub(crate) fn missing_after<F>(
+        &self,
+        taken: &TakenIds,
+        changes: &Changes,
+        former: Option<&Snapshot<F>>,
+    ) -> Slots<Arc<str>> {
+        let mut missing = self.named.held.clone();
+        for (name, id) in &taken.held {
+            missing.insert(id.0, Arc::clone(name));
+        }
+        let removed = changes.clusters_removed.iter();
+        for cluster in removed.filter_map(|id| former?.cluster(*id)) {
+            missing.insert(cluster.id.0, Arc::clone(&cluster.name));
+        }
+        changes.clusters_added.iter().for_each(|id| missing.remove(id.0));
+        missing
     }
 
     /// Makes `now` the latest snapshot, which was made with these ids. `transports_gone` are those that
@@ -254,18 +275,18 @@ impl Named {
         let mut touched = unused;
         touched.extend(&now.changes.clusters_added);
         for (name, id) in taken {
-            held.insert(id, name);
+            held.insert(id.0, name);
             touched.push(id);
         }
         let removed = now.changes.clusters_removed.iter();
         for cluster in removed.filter_map(|id| former?.cluster(*id)) {
             clusters.remove(&cluster.name);
-            held.insert(cluster.id, Arc::clone(&cluster.name));
+            held.insert(cluster.id.0, Arc::clone(&cluster.name));
             touched.push(cluster.id);
         }
         let mut gone = Vec::new();
         for id in touched {
-            let Some(name) = held.get(&id) else { continue };
+            let Some(name) = held.find(id.0) else { continue };
             if now.cluster(id).is_none() {
                 if uses.contains_key(&id) {
                     clusters.insert(Arc::clone(name), id);
@@ -274,7 +295,7 @@ impl Named {
                 clusters.remove(name);
                 gone.push(id);
             }
-            held.remove(&id);
+            held.remove(id.0);
         }
         gone
     }

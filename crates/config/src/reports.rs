@@ -98,6 +98,18 @@ pub struct Question {
     pub payload: Arc<[u8]>,
 }
 
+impl Question {
+    /// Whether a source is asked for a cluster.
+    #[must_use]
+    pub fn is_for_cluster(&self) -> bool {
+        *self.topic == *ON_DEMAND_TOPIC
+    }
+}
+
+/// The topic of a question for a cluster that a source is asked for on demand; its payload is the cluster's name. The answer is
+/// empty once the cluster is there, and says why it will not be otherwise.
+pub const ON_DEMAND_TOPIC: &str = "cluster on demand";
+
 /// Some connections of a worker.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionSummaries {

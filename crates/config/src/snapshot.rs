@@ -76,6 +76,9 @@ pub struct Snapshot<F> {
     pub route_tables: Slots<Arc<RouteTable>>,
     /// The clusters, by [`ClusterId`].
     pub clusters: Slots<Arc<Cluster>>,
+    /// The names of clusters that rules or listeners lead to, that are not there, and that a source is asked for once a request
+    /// needs them: by the ids that they will have. Never used where no source is asked on demand.
+    pub clusters_on_demand: Slots<Arc<str>>,
     /// How host names are resolved.
     pub resolvers: Resolvers,
     /// Bounds of the process. A worker takes its share of those that are counted.

@@ -31,6 +31,8 @@ use crate::view::{Member, View};
 pub(crate) struct Store<F> {
     ids: Ids,
     latest: Option<Arc<Snapshot<F>>>,
+    /// Whether a source is asked for clusters once a request needs them.
+    pub(crate) is_on_demand: bool,
 }
 
 /// What changes of the resources of other sources, each made with the ids of a draft.
@@ -70,7 +72,7 @@ pub(crate) struct Linked<F> {
 
 impl<F> Default for Store<F> {
     fn default() -> Self {
-        Self { ids: Ids::default(), latest: None }
+        Self { ids: Ids::default(), latest: None, is_on_demand: false }
     }
 }
 
@@ -117,6 +119,7 @@ impl<F> Store<F> {
         );
         let snapshot = Snapshot {
             version,
+            clusters_on_demand: self.on_demand_after(&taken, &changes),
             startup: parts.startup,
             runtime: Arc::new(parts.runtime),
             origins: Arc::new(origins),
@@ -154,8 +157,8 @@ impl<F> Store<F> {
         if changes == Changes::default() {
             return None;
         }
-        let next = self.next(clusters, changes)?;
         let (taken, transports_gone) = (draft.into_taken(), Vec::new());
+        let next = self.next(clusters, changes, &taken)?;
         Some(Linked { snapshot: Arc::new(next), taken, transports_gone })
     }
 
@@ -191,7 +194,7 @@ impl<F> Store<F> {
         if changes == Changes::default() {
             return None;
         }
-        let mut next = self.next(clusters, changes)?;
+        let mut next = self.next(clusters, changes, &taken)?;
         next.listener_bounds.widen(ListenerBounds::of(&touched.listeners, &touched.tables));
         if let Some((listeners, places)) = listeners {
             next.listeners = listeners;
@@ -209,10 +212,16 @@ impl<F> Store<F> {
     }
 
     /// The latest snapshot with other clusters.
-    fn next(&self, clusters: Slots<Arc<Cluster>>, changes: Changes) -> Option<Snapshot<F>> {
+    fn next(
+        &self,
+        clusters: Slots<Arc<Cluster>>,
+        changes: Changes,
+        taken: &TakenIds,
+    ) -> Option<Snapshot<F>> {
         let former = self.latest.as_deref()?;
         Some(Snapshot {
             version: self.version_next(),
+            clusters_on_demand: self.on_demand_after(taken, &changes),
             startup: former.startup.clone(),
             runtime: Arc::clone(&former.runtime),
             listener_bounds: former.listener_bounds,
@@ -231,6 +240,14 @@ impl<F> Store<F> {
             origins: Arc::clone(&former.origins),
             changes,
         })
+    }
+
+    /// The clusters that the next snapshot leads to, and that a source is asked for on demand.
+    fn on_demand_after(&self, taken: &TakenIds, changes: &Changes) -> Slots<Arc<str>> {
+        if !self.is_on_demand {
+            return Slots::default();
+        }
+        self.ids.missing_after(taken, changes, self.latest.as_deref())
     }
 
     /// Makes what was linked last the latest snapshot.

@@ -21,6 +21,7 @@ use crate::files::{EndpointFiles, Files, Seen, Stamp, State, is_starved};
 use crate::last_good::LastGood;
 use crate::log_output::{LogOutput, OpenError};
 use crate::names::names_after;
+use crate::source::Source;
 use crate::workers::BindFailure;
 
 /// Where the configuration comes from, with what was made of it so far.
@@ -406,9 +407,14 @@ impl<F> ConfigFile<F> {
         Some(Endpoints { candidate, outcomes: Vec::new(), delivered: None, is_dns: true })
     }
 
-    /// From now on sources may deliver resources beside those of the file. To be called before anything is loaded.
-    pub fn expect_sources(&mut self) {
-        self.loader.expect_sources();
+    /// From now on these sources may deliver resources beside those of the file. To be called before anything is loaded.
+    pub fn expect_sources(&mut self, sources: &[Box<dyn Source>]) {
+        if !sources.is_empty() {
+            self.loader.expect_sources();
+        }
+        if sources.iter().any(|source| source.is_on_demand()) {
+            self.loader.expect_demands();
+        }
     }
 
     /// Names the sources in the order in which they go before each other.

@@ -41,6 +41,7 @@ use crate::workers::{Report, Workers};
 mod breakers;
 mod carried;
 mod deliveries;
+mod demands;
 mod ending;
 mod handover;
 mod kept;
@@ -55,6 +56,7 @@ mod taking_up;
 mod versions;
 
 use self::deliveries::Deliveries;
+use self::demands::Demands;
 use self::handover::{AdminHandles, Handing};
 use self::kept::Kept;
 use self::moves::{Ended, Moves};
@@ -227,6 +229,7 @@ struct Running<W: Workers> {
     answering: JoinSet<(u32, W::Asker, Arc<[u8]>)>,
     describing: BTreeMap<u64, (u32, oneshot::Sender<Rows>)>,
     describe_next: u64,
+    demands: Demands<W::Asker>,
     descriptors_warned_at: Option<u64>,
     overflows: Overflows,
     health: Health,
@@ -401,6 +404,7 @@ impl<W: Workers> Running<W> {
                 self.look_again();
                 self.end_warming();
                 self.end_waits();
+                self.expire_demands();
                 self.hand_deliveries();
                 self.hand_answers();
                 self.hold_kept();

@@ -18,6 +18,12 @@ pub trait Source: fmt::Debug + Send {
     /// What it is called in messages and metrics: `folder`, `etcd`. Each source has a name of its own.
     fn name(&self) -> &'static str;
 
+    /// Whether clusters are followed once a request needs them, and not before. Whatever else resources name is followed as it
+    /// is named. A source that has no such cluster says that it is gone, so that requests need not wait for it.
+    fn is_on_demand(&self) -> bool {
+        false
+    }
+
     /// Follows these too: what resources name and the file has not. A source that delivers all that it has may pass
     /// over this.
     fn subscribe(&mut self, names: &[ResourceName]);
@@ -73,6 +79,8 @@ pub(crate) type Restores = BTreeMap<&'static str, oneshot::Sender<Restored>>;
 pub(crate) struct Following {
     /// What is wanted.
     wanted: watch::Sender<Arc<BTreeSet<ResourceName>>>,
+    /// The part of it that sources on demand follow.
+    demanded: watch::Sender<Arc<BTreeSet<ResourceName>>>,
     /// Verdicts that come later, by source.
     late: BTreeMap<&'static str, mpsc::Sender<Verdict>>,
 }
@@ -88,6 +96,7 @@ impl Following {
     ) -> (Self, mpsc::Receiver<Delivery>, Restores) {
         let mut restores = Restores::new();
         let (wanted, _) = watch::channel(Arc::default());
+        let (demanded, _) = watch::channel(Arc::default());
         let (deliveries, delivered) = mpsc::channel(sources.len().max(1));
         let mut late = BTreeMap::new();
         for source in sources {
@@ -95,7 +104,8 @@ impl Following {
             late.insert(source.name(), sender);
             let (restore_sender, restored) = oneshot::channel();
             restores.insert(source.name(), restore_sender);
-            let (wanted, deliveries) = (wanted.subscribe(), deliveries.clone());
+            let followed = if source.is_on_demand() { &demanded } else { &wanted };
+            let (wanted, deliveries) = (followed.subscribe(), deliveries.clone());
             tokio::spawn(async move {
                 let mut source = source;
                 // Without it the process ends.
@@ -105,16 +115,23 @@ impl Following {
                 }
             });
         }
-        (Self { wanted, late }, delivered, restores)
+        (Self { wanted, demanded, late }, delivered, restores)
     }
 
-    /// Says what is wanted from now on.
-    pub(crate) fn want(&self, names: BTreeSet<ResourceName>) {
-        self.wanted.send_if_modified(|wanted| {
-            let differs = **wanted != names;
-            *wanted = Arc::new(names);
-            differs
-        });
+    /// Says what is wanted from now on, and which part of it sources on demand follow.
+    pub(crate) fn want(&self, names: BTreeSet<ResourceName>, demanded: BTreeSet<ResourceName>) {
+        for (sender, names) in [(&self.wanted, names), (&self.demanded, demanded)] {
+            sender.send_if_modified(|wanted| {
+                let differs = **wanted != names;
+                *wanted = Arc::new(names);
+                differs
+            });
+        }
+    }
+
+    /// Has sources on demand follow one more.
+    pub(crate) fn demand(&self, name: ResourceName) {
+        self.demanded.send_if_modified(|demanded| Arc::make_mut(demanded).insert(name));
     }
 
     /// Sends a source a later verdict. Returns its name, if there is one.

@@ -34,6 +34,8 @@ routes:
 
 #[path = "sources/folder.rs"]
 mod folder;
+#[path = "sources/on_demand.rs"]
+mod on_demand;
 
 /// Certificates of `config`'s tests.
 mod certificate {
@@ -198,6 +200,7 @@ impl Running {
         sources: Vec<Box<dyn Source>>,
         is_taking_over: bool,
     ) -> Self {
+        config.expect_sources(&sources);
         let candidate = config.load().unwrap();
         let candidate = config.warm(candidate, &EarlyAdmin::default()).unwrap();
         let mut first = config.keep(candidate);
@@ -887,8 +890,7 @@ impl WithFolder {
     fn start_at(path: PathBuf, text: String) -> Self {
         let file = path.join("strait.conf");
         std::fs::write(&file, text).unwrap();
-        let mut config = ConfigFile::new(&file, loader());
-        config.expect_sources();
+        let config = ConfigFile::new(&file, loader());
         let source = folder::Folder::new(path.clone());
         let heard = Arc::clone(&source.heard);
         let running = Running::start_with(config, vec![Box::new(source)]);
@@ -1206,8 +1208,7 @@ fn what_a_source_delivered_serves_after_a_restart_until_it_says_otherwise() {
 
     // The source is silent.
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
-    let mut config = ConfigFile::new(&path.join("strait.conf"), loader());
-    config.expect_sources();
+    let config = ConfigFile::new(&path.join("strait.conf"), loader());
     let running = Running::start_with(config, vec![Box::new(Silent(Arc::clone(&heard)))]);
     running.report(0, ReportBody::Started);
     running.report(1, ReportBody::Started);
@@ -1248,8 +1249,7 @@ fn what_a_source_delivered_serves_after_a_restart_until_it_says_otherwise() {
     let text =
         format!("{CONFIG}clusters:\n  - {}\nstate: {}\n", web(82), path.join("state").display());
     std::fs::write(path.join("strait.conf"), text).unwrap();
-    let mut config = ConfigFile::new(&path.join("strait.conf"), loader());
-    config.expect_sources();
+    let config = ConfigFile::new(&path.join("strait.conf"), loader());
     let running = Running::start_with(config, vec![Box::new(Silent(heard))]);
     until("the others", || running.ask("GET", "/metrics").contains(&format!("{restored} 1\n")));
     assert!(running.ask("GET", "/config?resource=cluster/web").contains("10.0.0.1:82"));
@@ -1312,8 +1312,7 @@ fn a_version_that_waits_and_one_that_is_gone_leave_what_serves_for_the_next_star
     // A start without the source, and one after that.
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
     for _ in 0..2 {
-        let mut config = ConfigFile::new(&folder.path.join("strait.conf"), loader());
-        config.expect_sources();
+        let config = ConfigFile::new(&folder.path.join("strait.conf"), loader());
         let source = Silent(Arc::clone(&heard));
         let running = Running::start_with(config, vec![Box::new(source)]);
         let restored = "restored: cluster/api cluster/web";
@@ -1365,8 +1364,7 @@ fn a_route_configuration_that_a_listener_refuses_leaves_the_one_before_for_the_n
     assert_eq!(kept_in(&file, "serving"), ["route/shop"]);
 
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
-    let mut config = ConfigFile::new(&path.join("strait.conf"), loader());
-    config.expect_sources();
+    let config = ConfigFile::new(&path.join("strait.conf"), loader());
     let running = Running::start_with(config, vec![Box::new(Silent(Arc::clone(&heard)))]);
     let restored = "restored: listener/rim route/other route/shop";
     until(restored, || heard.lock().unwrap().iter().any(|it| it == restored));
@@ -1396,8 +1394,7 @@ fn a_process_that_takes_over_restores_what_the_other_one_had_learnt_by_then() {
     until("the first file", || file.exists());
     // The other process starts, and what it finds is out of date when it takes over.
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
-    let mut config = ConfigFile::new(&path.join("strait.conf"), loader());
-    config.expect_sources();
+    let config = ConfigFile::new(&path.join("strait.conf"), loader());
     let sources: Vec<Box<dyn Source>> = vec![Box::new(Silent(Arc::clone(&heard)))];
     let taker = Running::start_as(config, sources, true);
     giver.write("cluster.web", &web(81));

@@ -60,6 +60,8 @@ pub(crate) struct Cx {
     pub(crate) copied_bytes: u64,
     /// When a drain ends, if one began.
     pub(crate) drain_deadline: Option<Time>,
+    /// When a cluster may be asked for again by what does not wait for it.
+    pub(crate) asks_aside_at: Time,
     /// Wall-clock time of the clock's zero, ns since the Unix epoch.
     pub(crate) wall_clock_zero: u64,
     /// Where the process is configured otherwise that connections come from.
@@ -101,6 +103,7 @@ impl Cx {
             bells: settings.bells,
             copied_bytes: 0,
             drain_deadline: None,
+            asks_aside_at: now,
             wall_clock_zero: 0,
             differing: Arc::default(),
             names: OnceCell::new(),

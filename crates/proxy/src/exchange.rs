@@ -442,12 +442,18 @@ impl Exchange {
     }
 
     /// What it is called that it waited too long for this.
-    pub(crate) const fn cause_of(&self, wait: Wait) -> Cause {
+    pub(crate) fn cause_of(&self, wait: Wait) -> Cause {
         match wait {
+            Wait::Filter if self.awaits_cluster() => Cause::NoCluster,
             Wait::RequestBody if self.is_request_slow => Cause::RequestTooSlow,
             Wait::ResponseWrite if self.is_response_slow => Cause::ResponseTooSlow,
             _ => wait.cause(),
         }
+    }
+
+    /// Whether a source is asked for its cluster, and has not answered.
+    pub(crate) fn awaits_cluster(&self) -> bool {
+        matches!(&self.stage, Stage::Suspended { question, .. } if question.is_for_cluster())
     }
 
     /// How long the client may be silent before there is a response.

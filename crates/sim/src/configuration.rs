@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use config::snapshot::{Address, Id};
-use config::{FilterKinds, Loader};
+use config::{FilterKinds, Loader, ResourceKind, Update};
 use proxy::Snapshot;
 use proxy::filter::Filter;
 use telemetry::events::LabelId;
@@ -17,6 +17,9 @@ use crate::random::Random;
 
 /// The clusters that clients know.
 pub(crate) const CLUSTERS: [&str; 2] = ["alpha", "beta"];
+
+/// The one of these that may come on demand.
+pub(crate) const ON_DEMAND: &str = "beta";
 
 /// Addresses of each cluster.
 pub(crate) const ENDPOINTS: u8 = 3;
@@ -85,6 +88,10 @@ pub struct Configurations {
     mirrors: Option<Random>,
     /// What decides about health checks, if there are any.
     checks: Option<Random>,
+    /// Whether the last of [`CLUSTERS`] comes from a source that is asked for it on demand.
+    has_demands: bool,
+    /// Versions that this one has delivered.
+    deliveries: u64,
     /// Bytes of a body that some filter gathered at most, so far.
     pub(crate) gathered_bytes_max: usize,
 }
@@ -100,7 +107,7 @@ impl Configurations {
         random: Random,
         patience: Patience,
         has_http2: bool,
-        (has_calls, has_mirrors, has_checks): (bool, bool, bool),
+        (has_calls, has_mirrors, has_checks, has_demands): (bool, bool, bool, bool),
     ) -> Self {
         let mut protocols = random.split("protocols", 0);
         let speak_http2 = CLUSTERS.map(|_| has_http2 && protocols.chance(500));
@@ -113,7 +120,11 @@ impl Configurations {
         let calls = has_calls.then(|| random.split("calls", 0));
         let mirrors = has_mirrors.then(|| random.split("mirrors", 0));
         let checks = has_checks.then(|| random.split("checks", 0));
-        let loader = Loader::new(kinds).expect("the schema is one that the loader understands");
+        let mut loader = Loader::new(kinds).expect("the schema is one that the loader understands");
+        if has_demands {
+            loader.expect_sources();
+            loader.expect_demands();
+        }
         Self {
             loader,
             random,
@@ -125,6 +136,8 @@ impl Configurations {
             calls,
             mirrors,
             checks,
+            has_demands,
+            deliveries: 0,
             gathered_bytes_max: 0,
         }
     }
@@ -138,6 +151,33 @@ impl Configurations {
     pub fn another(&mut self) -> Arc<Snapshot> {
         let text = self.text();
         self.load(&text)
+    }
+
+    /// The next configuration once the source has delivered its cluster; none if that changes nothing.
+    ///
+    /// # Panics
+    ///
+    /// If the loader refuses it.
+    pub(crate) fn deliver(&mut self) -> Option<Arc<Snapshot>> {
+        let number = CLUSTERS.iter().position(|cluster| *cluster == ON_DEMAND);
+        let mut text = String::new();
+        self.cluster(ON_DEMAND, number.expect("it is one of them"), &mut text);
+        // An entry of a list, in which it stands.
+        let lines = text.lines().map(|line| line.get(4..).expect("it is indented"));
+        let content = lines.map(|line| format!("{line}\n")).collect::<String>();
+        self.deliveries += 1;
+        let update = Update {
+            kind: ResourceKind::Cluster,
+            name: ON_DEMAND.into(),
+            version: self.deliveries.to_string().into(),
+            content: Some(content.into()),
+        };
+        let outside = config::outside::Memory::default();
+        let source = Arc::from("source");
+        let updates = self.loader.prepare_updates(&source, vec![update], &[], &outside);
+        let mut refused = updates.verdicts.iter().filter_map(|verdict| verdict.refused.as_ref());
+        assert!(refused.next().is_none(), "refused: {:?}", updates.verdicts);
+        updates.prepared.map(|prepared| self.loader.keep(prepared))
     }
 
     /// The configuration of this text.
@@ -202,9 +242,15 @@ impl Configurations {
             self.retry(&mut text);
             self.mirror(&mut text);
         }
+        if self.has_demands {
+            let timeout = if self.patience == Patience::Long { "1h" } else { "3s" };
+            let _ = writeln!(text, "resolvers: {{ on_demand_timeout: {timeout} }}");
+        }
         text += "clusters:\n";
         for (number, cluster) in CLUSTERS.into_iter().chain([RAW]).enumerate() {
-            self.cluster(cluster, number, &mut text);
+            if !self.has_demands || cluster != ON_DEMAND {
+                self.cluster(cluster, number, &mut text);
+            }
         }
         self.calls_cluster(&mut text);
         self.mirror_cluster(&mut text);

@@ -7,6 +7,7 @@
 
 mod bounds;
 mod checks;
+mod demands;
 mod moves;
 mod outliers;
 mod population;
@@ -149,6 +150,7 @@ enum Errand {
     Move,
     Outliers,
     Checks,
+    Deliver,
     Answer { worker: usize, exchange: ExchangeKey, payload: Arc<[u8]> },
 }
 
@@ -191,6 +193,9 @@ pub struct Simulation {
     /// Moves under way.
     moves: Vec<Move>,
     is_draining: bool,
+    /// Exchanges that wait for a cluster, by worker.
+    demands: Vec<(usize, ExchangeKey)>,
+    demands_random: Random,
     /// Connections that were taken out of a worker, whichever took them up.
     taken_out: usize,
     /// The last values of the counters, and the lines recorded so far, if they are recorded.
@@ -228,7 +233,7 @@ impl Simulation {
             root.split("configurations", 0),
             patience,
             scenario.has_http2,
-            (scenario.has_calls, scenario.has_mirrors, scenario.has_checks),
+            (scenario.has_calls, scenario.has_mirrors, scenario.has_checks, scenario.has_demands),
         );
         let mut ledger = Ledger::default();
         if configurations.has_retries {
@@ -268,6 +273,8 @@ impl Simulation {
             moved: 0,
             moves: Vec::new(),
             is_draining: false,
+            demands: Vec::new(),
+            demands_random: root.split("demands", 0),
             taken_out: 0,
             counters: BTreeMap::new(),
             events: None,
@@ -564,6 +571,9 @@ impl Simulation {
     fn read_reports(&mut self) {
         while let Ok(Report { worker, body }) = self.reports.try_recv() {
             match body {
+                ReportBody::Question { exchange, question } if question.is_for_cluster() => {
+                    self.on_demand(worker, exchange);
+                }
                 ReportBody::Question { exchange, question } => {
                     let at = self.now() + self.random.span(Duration::from_millis(50));
                     let worker = usize::try_from(worker).expect("few workers");
@@ -599,11 +609,12 @@ impl Simulation {
     fn run_errand(&mut self, errand: Errand) {
         match errand {
             // As in production, these wait for connections that are between two workers.
-            errand @ (Errand::Swap | Errand::Drain) if !self.moves.is_empty() => {
+            errand @ (Errand::Swap | Errand::Drain | Errand::Deliver) if !self.moves.is_empty() => {
                 let later = self.now() + Duration::from_millis(1);
                 self.errand(later, errand);
             }
             Errand::Swap => self.swap(),
+            Errand::Deliver => self.deliver(),
             Errand::Move => self.move_one(),
             Errand::Outliers => self.on_outliers_due(),
             Errand::Checks => self.on_checks_due(),
@@ -619,16 +630,21 @@ impl Simulation {
 
     fn swap(&mut self) {
         let snapshot = self.configurations.another();
-        self.note_bounds(&snapshot);
-        self.detect_in(&snapshot);
-        self.check_in(&snapshot);
+        self.publish(&snapshot);
+    }
+
+    /// Hands workers another configuration.
+    fn publish(&mut self, snapshot: &Arc<Snapshot>) {
+        self.note_bounds(snapshot);
+        self.detect_in(snapshot);
+        self.check_in(snapshot);
         self.read_log();
-        self.name(&snapshot);
+        self.name(snapshot);
         for number in 0..self.threads.len() {
             if self.threads.get(number).is_some_and(Option::is_some) {
                 let added = &snapshot.changes.listeners_added;
-                let listeners = self.listeners(&snapshot, number, |id| added.contains(&id));
-                let snapshot = Arc::clone(&snapshot);
+                let listeners = self.listeners(snapshot, number, |id| added.contains(&id));
+                let snapshot = Arc::clone(snapshot);
                 self.snapshots_posted += 1;
                 self.post(number, Message::Snapshot { snapshot, listeners });
             }

@@ -37,6 +37,7 @@ fn scenario() -> Scenario {
         has_calls: false,
         has_mirrors: false,
         has_checks: false,
+        has_demands: false,
     }
 }
 

@@ -74,6 +74,7 @@ fn the_events_of_a_scripted_run_are_the_known_ones() {
         has_calls: false,
         has_mirrors: false,
         has_checks: false,
+        has_demands: false,
     };
     let mut simulation = Simulation::with_configuration(&scenario, Some(CONFIGURATION));
     let manners = Manners {

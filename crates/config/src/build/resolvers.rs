@@ -37,6 +37,7 @@ pub(super) fn build(
         servers: servers.into(),
         timeout: file.timeout.map(Into::into),
         initial_fetch_timeout: file.initial_fetch_timeout.0,
+        on_demand_timeout: file.on_demand_timeout.0,
     }
 }
 

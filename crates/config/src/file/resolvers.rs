@@ -25,6 +25,10 @@ pub struct Resolvers {
     /// reload with new names leaves the former configuration serving. `0s`: for as long as it takes.
     #[schemars(extend("x-maximum" = "24h"))]
     pub initial_fetch_timeout: Period,
+    /// How long a request waits for a cluster that nothing has delivered, where a source is asked for clusters once a request
+    /// needs them. Then it gets 503 (`no_cluster`). `0s`: it gets that at once, and the source is asked all the same.
+    #[schemars(extend("x-maximum" = "24h"))]
+    pub on_demand_timeout: Period,
 }
 
 impl Default for Resolvers {
@@ -33,6 +37,7 @@ impl Default for Resolvers {
             servers: Vec::new(),
             timeout: None,
             initial_fetch_timeout: defaults::INITIAL_FETCH_TIMEOUT,
+            on_demand_timeout: defaults::ON_DEMAND_TIMEOUT,
         }
     }
 }

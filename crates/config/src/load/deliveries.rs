@@ -43,6 +43,11 @@ impl<F> Loader<F> {
         self.delivered.get_or_insert_default();
     }
 
+    /// From now on a source is asked for clusters once a request needs them.
+    pub const fn expect_demands(&mut self) {
+        self.store.is_on_demand = true;
+    }
+
     /// Names the sources in the order in which they go before each other: of two that deliver a resource of the same kind
     /// and name, the one that stands before has it, whichever came first. One that is not named goes behind these.
     pub fn order_sources(&mut self, order: Vec<Arc<str>>) {

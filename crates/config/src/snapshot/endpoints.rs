@@ -115,4 +115,6 @@ pub struct Resolvers {
     pub timeout: Option<Duration>,
     /// How long a start, or a reload with new names, waits for first answers; zero for as long as they take.
     pub initial_fetch_timeout: Duration,
+    /// How long a request waits for a cluster that a source is asked for on demand.
+    pub on_demand_timeout: Duration,
 }

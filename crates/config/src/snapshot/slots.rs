@@ -38,6 +38,13 @@ impl<T> Slots<T> {
         }
     }
 
+    /// Whether it has never held anything.
+    #[must_use]
+    #[inline]
+    pub const fn is_unused(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
     /// All resources with their ids, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (Id, &T)> {
         let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());

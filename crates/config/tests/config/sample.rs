@@ -370,7 +370,7 @@ clusters:
   - name: named
     endpoints: { dns: api.internal:8080, mode: logical, family: prefer_v4, ttl_min: 2s, ttl_max: 1m }
     balance: { ring_hash: { size_min: 100, size_max: 1000, load_max: 150 } }
-resolvers: { servers: [10.0.0.2], timeout: 1s, initial_fetch_timeout: 5s }
+resolvers: { servers: [10.0.0.2], timeout: 1s, initial_fetch_timeout: 5s, on_demand_timeout: 3s }
 state: /var/lib/strait
 rebalance: off
 locality: eu/a

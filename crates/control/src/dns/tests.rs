@@ -35,6 +35,7 @@ fn resolvers(servers: &[&DnsServer]) -> Resolvers {
         servers: servers.iter().map(|server| server.address).collect(),
         timeout: Some(Duration::from_millis(200)),
         initial_fetch_timeout: Duration::from_secs(15),
+        on_demand_timeout: Duration::from_secs(5),
     }
 }
 

@@ -81,9 +81,10 @@ impl Deliveries {
     pub(super) fn start(
         sources: Vec<Box<dyn Source>>,
         wanted: BTreeSet<ResourceName>,
+        demanded: BTreeSet<ResourceName>,
     ) -> (Self, mpsc::Receiver<Delivery>, Restores) {
         let (following, delivered, restores) = Following::start(sources);
-        following.want(wanted.clone());
+        following.want(wanted.clone(), demanded);
         let deliveries = Self {
             following,
             asked: None,
@@ -96,9 +97,19 @@ impl Deliveries {
         (deliveries, delivered, restores)
     }
 
-    pub(super) fn want(&mut self, wanted: BTreeSet<ResourceName>) {
-        self.following.want(wanted.clone());
+    /// Has sources follow these, of which those on demand follow the ones that are `demanded`.
+    pub(super) fn want(
+        &mut self,
+        wanted: BTreeSet<ResourceName>,
+        demanded: BTreeSet<ResourceName>,
+    ) {
+        self.following.want(wanted.clone(), demanded);
         self.wanted = wanted;
+    }
+
+    /// Has sources on demand follow one more of them.
+    pub(super) fn follow(&self, name: ResourceName) {
+        self.following.demand(name);
     }
 
     /// What other sources may have and something names.
@@ -249,7 +260,7 @@ impl<W: Workers> Running<W> {
         let DeliveredUpdates { verdicts, late, wanted, waits } = delivered;
         let asked = self.config.deliveries.asked.take();
         if let Some(wanted) = wanted {
-            self.config.deliveries.want(wanted);
+            self.want(wanted);
         }
         let refused_late: BTreeSet<ResourceName> = refused(&late).cloned().collect();
         self.on_relinked(late, waits);
@@ -258,6 +269,7 @@ impl<W: Workers> Running<W> {
         else {
             return;
         };
+        self.note_demands(source, &updates, &verdicts);
         match restored {
             Some(part) => {
                 self.kept.on_restored(source, part, &verdicts);

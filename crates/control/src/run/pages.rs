@@ -274,11 +274,13 @@ impl<W: Workers> Running<W> {
         let resources = self.config.resources().into_iter().map(
             |ConfigResources { kind, state, count }| json!({ "kind": kind, "state": state, "count": count }),
         );
+        let (asked, waiting) = self.demands.len();
         json!({
             "sources": sources.collect::<Vec<_>>(),
             "resources": resources.collect::<Vec<_>>(),
             "refused": refused.take(REFUSED_SHOWN_MAX).collect::<Vec<_>>(),
             "state": self.kept.to_json(),
+            "on_demand": { "asked": asked, "waiting": waiting },
         })
     }
 

@@ -49,6 +49,9 @@ impl<W: Workers> Running<W> {
                 self.workers.stop();
                 self.outcome = Some(Outcome::Failed(format!("worker {worker}: {reason}")));
             }
+            ReportBody::Question { exchange, question } if question.is_for_cluster() => {
+                self.on_demand(worker, exchange, &question.payload);
+            }
             ReportBody::Question { exchange: asker, question } => {
                 match self.answerers.ask(&question) {
                     Some(answering) => {

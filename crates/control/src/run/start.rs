@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::deliveries::Deliveries;
+use super::demands::Demands;
 use super::handover::{AdminHandles, Handing};
 use super::kept::Kept;
 use super::moves::Moves;
@@ -74,7 +75,10 @@ impl<W: Workers> Running<W> {
         let last_good = config.take_last_good();
         let (builder, built) = Builder::start(config)?;
         let Accepted { snapshot, warnings, known, wanted, endpoint_files, duration, .. } = first;
-        let (deliveries, delivered, restores) = Deliveries::start(parts.sources, wanted);
+        let on_demand = parts.sources.iter().filter(|it| it.is_on_demand());
+        let demands = Demands::new(on_demand.map(|it| it.name()).collect());
+        let demanded = demands.followed(&wanted);
+        let (deliveries, delivered, restores) = Deliveries::start(parts.sources, wanted, demanded);
         let mut kept = Kept::start(&snapshot.startup, &known, restores, parts.is_taking_over);
         // One that takes another's place reads what that one leaves when it has done so.
         if !parts.is_taking_over {
@@ -136,6 +140,7 @@ impl<W: Workers> Running<W> {
             answering: JoinSet::new(),
             describing: BTreeMap::new(),
             describe_next: 0,
+            demands,
             descriptors_warned_at: None,
             overflows: Overflows::default(),
             health,

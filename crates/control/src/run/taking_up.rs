@@ -175,6 +175,7 @@ impl<W: Workers> Running<W> {
         }
         let former = std::mem::replace(&mut self.config.snapshot, snapshot);
         self.follow_listeners(&former);
+        self.meet_demands(&former);
         self.config.builder.free(former);
         self.config.loaded_at = loaded_at;
     }
@@ -218,7 +219,7 @@ impl<W: Workers> Running<W> {
         config.refused = None;
         config.dns.set_resolvers(&snapshot.resolvers);
         self.follow_names(&host_names);
-        self.config.deliveries.want(wanted);
+        self.want(wanted);
         self.config.host_names = host_names;
         self.config.endpoint_files = endpoint_files;
         self.publish_done(snapshot, (duration, began), false);

@@ -23,6 +23,7 @@ impl Exchange {
             Wait::RequestBody => {
                 ("timeouts.request_body of the listener", Some(listener.request_body))
             }
+            Wait::Filter if self.awaits_cluster() => return Some(self.why_no_cluster()),
             Wait::Filter => ("timeouts.filter of the listener", Some(listener.filter)),
             Wait::ResponseWrite => {
                 ("timeouts.response_write of the listener", Some(listener.response_write))
@@ -99,6 +100,7 @@ impl Exchange {
             && !stamps.connected.is_set()
             && !stamps.write_began.is_set();
         match &self.stage {
+            Stage::Suspended { .. } if self.awaits_cluster() => "a source to deliver the cluster",
             Stage::Suspended { .. } => "the answer to a filter",
             Stage::Gathering { .. } | Stage::Buffering { .. } => "the request's body",
             Stage::Waiting { .. } | Stage::Retrying { .. } => "a connection of the cluster",
@@ -155,6 +157,18 @@ impl Exchange {
             _ => return None,
         };
         Some(Detail::of(&format_args!("http.{option} of the listener: {bound}{unit}")))
+    }
+
+    /// No source has delivered the cluster that it waits for.
+    fn why_no_cluster(&self) -> Detail {
+        let timeout = self.snapshot.resolvers.on_demand_timeout;
+        let name = match &self.stage {
+            Stage::Suspended { question, .. } => String::from_utf8_lossy(&question.payload),
+            _ => "".into(),
+        };
+        Detail::of(&format_args!(
+            "no source has delivered the cluster {name} within resolvers.on_demand_timeout: {timeout:?}"
+        ))
     }
 
     fn why_no_endpoint(&self) -> Detail {

@@ -1,6 +1,7 @@
 //! Heads and bodies as the filters of an exchange see them, and a head that is parked while one waits.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use wire::buffer::Buffer;
 use wire::h1::{ConnectionField, encode_request, encode_response};
@@ -177,6 +178,7 @@ impl Exchanges {
         key: ExchangeKey,
         step: FilterStep,
         question: Question,
+        timeout: Duration,
         head: &RequestHead<'_>,
         now: Time,
         cx: &mut Cx,
@@ -184,7 +186,6 @@ impl Exchanges {
         let head = cx.park(head);
         let Some(exchange) = self.get_mut(key) else { return };
         exchange.stage = Stage::Suspended { step, question: question.clone(), head };
-        let timeout = exchange.listener().timeouts.filter;
         self.set_deadline(key, Wait::Filter, now + timeout, cx);
         cx.ops.push_back(Op::Ask { exchange: key, question });
     }

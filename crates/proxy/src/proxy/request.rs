@@ -8,6 +8,7 @@ mod connect;
 mod filters;
 mod head;
 mod mirror;
+mod on_demand;
 mod retry;
 mod route;
 mod spare;

@@ -339,8 +339,9 @@ impl Proxy {
             _ => None,
         };
         let again = waits.filter(|_| !is_same_chain).map(|filter| {
-            let name = saved.filters.get(filter).map(String::as_str);
-            names.clone().position(|other| Some(other) == name).unwrap_or(filter)
+            // One that waits for its cluster is behind all of them.
+            let Some(name) = saved.filters.get(filter) else { return names.clone().count() };
+            names.clone().position(|other| other == name).unwrap_or(filter)
         });
         let observers = if !has_filters {
             BodyObservers::default()

@@ -111,7 +111,7 @@ impl Setting {
         let log = if has_log { "" } else { "access_log: { output: stdout }\n" };
         let config = format!("{config}{log}");
         let variants = [&[&config[..]][..], &[FORMER, &config]].map(|texts| {
-            let mut loader = config::Loader::new(kinds()).expect("the schema is one of ours");
+            let mut loader = loader(&config, kinds());
             let mut load = |text| {
                 let loaded = loader.load_with("test.yaml", text, &files.0);
                 loaded.unwrap_or_else(|errors| panic!("{errors}"))
@@ -122,6 +122,20 @@ impl Setting {
         });
         Self { config, variants }
     }
+}
+
+/// A loader for this configuration and others: one that says how long requests wait for clusters has a source that is asked
+/// for these on demand.
+fn loader(
+    config: &str,
+    kinds: config::FilterKinds<Box<dyn Filter>>,
+) -> config::Loader<Box<dyn Filter>> {
+    let mut loader = config::Loader::new(kinds).expect("the schema is one of ours");
+    if config.contains("on_demand_timeout") {
+        loader.expect_sources();
+        loader.expect_demands();
+    }
+    loader
 }
 
 fn names_of(snapshot: &Snapshot) -> Arc<Names> {
@@ -534,8 +548,7 @@ impl<'s> Talk<'s> {
     /// Another configuration takes the place of this one. For manners in which the proxy stays.
     pub(crate) fn reconfigures(&mut self, config: &str) {
         let loader = self.loader.get_or_insert_with(|| {
-            let loader = config::Loader::new(kinds_of_ours());
-            let mut loader = loader.expect("the schema is one of ours");
+            let mut loader = loader(&self.setting.config, kinds_of_ours());
             // The same text first, so that the ids and what follows are as in the proxy.
             loader.load("test.yaml", &self.setting.config).expect("a valid configuration");
             loader
@@ -561,6 +574,11 @@ impl<'s> Talk<'s> {
     /// The question that a filter asks; the kit keeps the key of its exchange.
     pub(crate) fn question(&self) -> Question {
         self.asked.last().expect("a filter asks").1.clone()
+    }
+
+    /// How many questions were asked and not answered.
+    pub(crate) fn questions(&self) -> usize {
+        self.asked.len()
     }
 
     /// The answer to the last question.

@@ -46,6 +46,7 @@ mod localities;
 mod lookalikes;
 mod mirrors;
 mod misdirected;
+mod on_demand;
 mod original;
 mod outliers;
 mod pools;

@@ -36,6 +36,8 @@ pub struct Scenario {
     pub has_mirrors: bool,
     /// Whether clusters check their endpoints.
     pub has_checks: bool,
+    /// Whether a cluster comes once a request needs it.
+    pub has_demands: bool,
 }
 
 impl Scenario {
@@ -66,6 +68,7 @@ impl Scenario {
             has_calls: Random::new(seed).split("calls", 0).chance(300),
             has_mirrors: Random::new(seed).split("mirrors", 0).chance(300),
             has_checks: Random::new(seed).split("checks", 0).chance(300),
+            has_demands: Random::new(seed).split("demands", 0).chance(200),
         }
     }
 

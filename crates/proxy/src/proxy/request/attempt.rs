@@ -49,6 +49,9 @@ impl Proxy {
             exchange.follow_cluster(&self.cx.snapshot);
         }
         let Some(cluster) = exchange.cluster() else {
+            if let Some(id) = exchange.route.as_ref().and_then(|route| route.cluster) {
+                self.ask_for_cluster(key, id, now);
+            }
             return self.fail_queued(key, request, Cause::NoCluster, now);
         };
         if !fits(exchange, &request, cluster) {

@@ -67,7 +67,9 @@ impl Proxy {
                 Verdict::Continue => step = step.next(),
                 Verdict::Reply(reply) => return self.reply_from_filter(key, &reply, now),
                 Verdict::Suspend(question) => {
-                    return self.exchanges.suspend(key, step, question, head, now, &mut self.cx);
+                    let timeout = exchange.listener().timeouts.filter;
+                    let (exchanges, cx) = (&mut self.exchanges, &mut self.cx);
+                    return exchanges.suspend(key, step, question, timeout, head, now, cx);
                 }
             }
         }
@@ -86,11 +88,15 @@ impl Proxy {
             return;
         }
         let stage = std::mem::replace(&mut exchange.stage, Stage::Finishing);
-        let Stage::Suspended { step, head, .. } = stage else {
+        let Stage::Suspended { step, head, question } = stage else {
             unreachable!("the stage was looked at above")
         };
+        let until = exchange.deadlines.get(Wait::Filter);
         exchange.deadlines.clear(Wait::Filter);
         self.with_parked(key, head, now, |proxy, head| {
+            if question.is_for_cluster() {
+                return proxy.on_cluster_answer(key, answer, head, until, now);
+            }
             let exchange = proxy.exchanges.get_mut(key).expect("it was found above");
             let filters = Arc::clone(&exchange.listener().filters);
             let Some(filter) = filters.get(step.place()) else { return };
@@ -99,7 +105,9 @@ impl Proxy {
                 Verdict::Continue => proxy.run_filters(key, head, step.next(), now),
                 Verdict::Reply(reply) => proxy.reply_from_filter(key, &reply, now),
                 Verdict::Suspend(question) => {
-                    proxy.exchanges.suspend(key, step, question, head, now, &mut proxy.cx);
+                    let timeout = exchange.listener().timeouts.filter;
+                    let (exchanges, cx) = (&mut proxy.exchanges, &mut proxy.cx);
+                    exchanges.suspend(key, step, question, timeout, head, now, cx);
                 }
             }
         });

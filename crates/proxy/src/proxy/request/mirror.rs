@@ -78,6 +78,9 @@ impl Proxy {
                 Some(copy)
             }
             Err(reason) => {
+                if reason == MirrorDrop::NoCluster {
+                    self.ask_for_cluster(key, mirror.cluster, now);
+                }
                 self.cx.emitter.mirror_dropped(label(mirror.cluster.0), reason);
                 None
             }

@@ -65,7 +65,11 @@ impl Proxy {
                 route.share = chosen.and_then(|chosen| chosen.share);
                 route.has_edits = route::edits_response(table, rule, route.share);
                 if let (Some(hashing), Some(cluster)) = (&forward.hashing, route.cluster)
-                    && snapshot.cluster(cluster).is_some_and(|it| it.balancer.is_by_hash())
+                    // One that it waited for is in the newest alone.
+                    && snapshot
+                        .cluster(cluster)
+                        .or_else(|| self.cx.snapshot.cluster(cluster))
+                        .is_some_and(|it| it.balancer.is_by_hash())
                 {
                     let random = &mut self.cx.random;
                     let hashed = hashing.hash(&asked, &mut self.cx.searches, || random.next());
@@ -79,6 +83,15 @@ impl Proxy {
                 let Some(chosen) = chosen else {
                     exchange.keep_for_response(head, &mut self.cx);
                     return self.fail(key, Cause::NoCluster, now);
+                };
+                let exchange = if snapshot.clusters_on_demand.is_unused() {
+                    exchange
+                } else {
+                    if self.await_cluster(key, head, now) {
+                        return;
+                    }
+                    let Some(exchange) = self.exchanges.get_mut(key) else { return };
+                    exchange
                 };
                 if asks_tunnel {
                     return self.open_tunnel(key, now);

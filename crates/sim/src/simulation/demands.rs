@@ -1,0 +1,48 @@
+//! The part of control that has a source asked for a cluster once a request needs it.
+
+use std::time::Duration;
+
+use proxy::ExchangeKey;
+use worker::Message;
+
+use super::{Errand, Simulation};
+use crate::configuration::ON_DEMAND;
+
+/// A source takes so long.
+const DELIVERY_MAX: Duration = Duration::from_millis(500);
+
+/// Of a thousand times, those that a source has no such cluster when it is asked, where requests may fail.
+const LACKING: u32 = 200;
+
+impl Simulation {
+    /// An exchange of a worker needs it.
+    pub(super) fn on_demand(&mut self, worker: u32, exchange: ExchangeKey) {
+        let worker = usize::try_from(worker).expect("few workers");
+        self.demands.push((worker, exchange));
+        if self.demands.len() == 1 {
+            let at = self.now() + self.demands_random.span(DELIVERY_MAX);
+            self.errand(at, Errand::Deliver);
+        }
+    }
+
+    /// The source has it or says that it has not, and all that wait hear of it.
+    pub(super) fn deliver(&mut self) {
+        let is_there = self.has_on_demand();
+        let is_lacking = !self.scenario.is_strict && self.demands_random.chance(LACKING);
+        if !is_there
+            && !is_lacking
+            && let Some(snapshot) = self.configurations.deliver()
+        {
+            self.publish(&snapshot);
+        }
+        let answer: &[u8] = if is_lacking && !is_there { b"there is none" } else { b"" };
+        for (worker, exchange) in std::mem::take(&mut self.demands) {
+            self.post(worker, Message::Answer { exchange, payload: answer.into() });
+        }
+    }
+
+    fn has_on_demand(&self) -> bool {
+        let mut clusters = self.snapshot.iter().flat_map(|snapshot| snapshot.clusters.iter());
+        clusters.any(|(_, cluster)| &*cluster.name == ON_DEMAND)
+    }
+}
