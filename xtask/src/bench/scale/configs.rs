@@ -49,7 +49,7 @@ pub(super) fn strait(
     (listen, admin, upstream): (SocketAddr, SocketAddr, SocketAddr),
 ) -> String {
     let mut text = format!(
-        "workers: 1\nadmin: \"{admin}\"\nlisteners:\n- name: edge\n  address: \"{listen}\"\n  routes: [load, apart"
+        "workers: 1\nadmin: {{ address: \"{admin}\" }}\nlisteners:\n- name: edge\n  address: \"{listen}\"\n  routes: [load, apart"
     );
     for table in 0..size.tables() {
         let _ = write!(text, ", table-{table}");
@@ -112,7 +112,7 @@ pub(super) fn chains(
     (listen, admin, upstream): (SocketAddr, SocketAddr, SocketAddr),
 ) -> String {
     let mut text = format!(
-        "workers: 1\nadmin: \"{admin}\"\nlisteners:\n- name: edge\n  address: \"{listen}\"\n  routes: load\n  chains:\n"
+        "workers: 1\nadmin: {{ address: \"{admin}\" }}\nlisteners:\n- name: edge\n  address: \"{listen}\"\n  routes: load\n  chains:\n"
     );
     for chain in 1..count {
         let source = format!("10.{}.{}.{}", chain / 62_500, chain / 250 % 250, chain % 250);
