@@ -105,7 +105,7 @@ fn explain(text: &str) -> Problem {
             }
             _ => format!("write [{text}]:80"),
         };
-        return Problem::new("an IPv6 address with a port stands in brackets", hint);
+        return Problem::new("an IPv6 address with a port must be in brackets", hint);
     }
     if text.parse::<std::net::IpAddr>().is_ok() {
         return Problem::new("the port is missing", format!("write {text}:80, for instance"));

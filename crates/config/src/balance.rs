@@ -11,13 +11,13 @@ use crate::units::Period;
 /// How many endpoints are drawn unless the file says otherwise.
 const CHOICES: u8 = 2;
 
-/// How requests are shared among the endpoints of a cluster: a word, or a map with more to say about it.
+/// How requests are distributed among the endpoints of a cluster: a name, or a map with options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Balance {
     /// An algorithm.
     Word(Algorithm),
-    /// One with more to say about it.
+    /// An algorithm with options.
     Options(BalanceOptions),
 }
 
@@ -25,24 +25,26 @@ pub enum Balance {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {
-    /// Endpoints take turns, each as often as its weight says and as evenly as can be.
+    /// Endpoints take turns, in proportion to their weights and as evenly as possible.
     #[default]
     RoundRobin,
-    /// Each request draws its endpoint, with a chance by its weight.
+    /// Each request goes to a random endpoint, by weight.
     Random,
-    /// Each request draws two endpoints, with a chance by their weights, and goes to the one that has fewer
-    /// requests under way for its weight. Each worker counts its own requests.
+    /// Each request draws two random endpoints, by weight, and goes to the one with fewer active requests relative to
+    /// its weight. Each worker counts its own requests.
     LeastRequest,
-    /// Each request draws two endpoints, with a chance by their weights, and goes to the one where it may expect its
-    /// response sooner: by how long responses took lately, and by the requests under way. Each worker measures its own.
+    /// Each request draws two random endpoints, by weight, and goes to the one with the shorter expected response time,
+    /// from recent response times and active requests. Each worker measures its own requests.
     PeakEwma,
-    /// The hash of each request (`hash` of its rule) chooses, by a Maglev table. A request without one draws.
+    /// The hash of each request (`hash` of its rule) selects the endpoint, with a Maglev table. A request without a
+    /// hash goes to a random endpoint.
     Maglev,
-    /// The hash of each request chooses, by a ring (ketama). A request without one draws.
+    /// The hash of each request selects the endpoint, with a ring (ketama). A request without a hash goes to a random
+    /// endpoint.
     RingHash,
 }
 
-/// An algorithm with its options: one of them.
+/// An algorithm with its options: one of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("oneOf" = [
@@ -50,16 +52,16 @@ pub enum Algorithm {
     {"required": ["ring_hash"]},
 ]))]
 pub struct BalanceOptions {
-    /// As the word `least_request`, with more to say.
+    /// The algorithm `least_request`, with options.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least_request: Option<LeastRequest>,
-    /// As the word `peak_ewma`, with more to say.
+    /// The algorithm `peak_ewma`, with options.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_ewma: Option<PeakEwma>,
-    /// As the word `maglev`, with more to say.
+    /// The algorithm `maglev`, with options.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maglev: Option<Maglev>,
-    /// As the word `ring_hash`, with more to say.
+    /// The algorithm `ring_hash`, with options.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ring_hash: Option<RingHash>,
 }
@@ -68,8 +70,8 @@ pub struct BalanceOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LeastRequest {
-    /// Endpoints that a request draws. The more there are, the sooner a slow endpoint is left alone, and the
-    /// more often the same one is found by many at a time.
+    /// Number of endpoints that a request draws. With more of them, slow endpoints are avoided sooner, but many
+    /// requests may select the same endpoint at a time.
     #[schemars(range(min = 2, max = 16))]
     pub choices: u8,
 }
@@ -78,7 +80,7 @@ pub struct LeastRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PeakEwma {
-    /// The time in which a measured response loses two thirds of what it counts for. One that took longer than expected
+    /// Time in which the influence of a measured response time decreases by two thirds. A longer time than expected
     /// counts at once.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
     pub decay: Period,
@@ -88,13 +90,12 @@ pub struct PeakEwma {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Maglev {
-    /// Places of the table: a prime number, a hundred times as many as endpoints or more. A place takes four bytes,
-    /// once in the process.
+    /// Entries of the table: a prime number, at least a hundred times the number of endpoints. An entry takes four
+    /// bytes, once in the process.
     #[schemars(range(min = 2, max = 5_000_011))]
     pub table: u32,
-    /// The most requests under way at an endpoint, in percent of what it would have if all had theirs by their weights.
-    /// Beyond it, its requests go to the next that the hash leads to. Each worker counts its own requests. Absent: no
-    /// bound.
+    /// Maximum number of active requests at an endpoint, in percent of its share by weight. Beyond it, requests go to
+    /// the next endpoint of the table or ring. Each worker counts its own requests. Absent: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 100, max = 10_000))]
     pub load_max: Option<u16>,
@@ -104,11 +105,11 @@ pub struct Maglev {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RingHash {
-    /// Points of the ring at least. The more there are, the more evenly keys are shared.
+    /// Minimum number of points of the ring. With more points, keys are distributed more evenly.
     #[schemars(range(min = 1, max = 8_388_608))]
     pub size_min: u32,
-    /// Points of the ring at most, where weights are so different that the lightest endpoint would need more. A point
-    /// takes 16 bytes, once in the process.
+    /// Maximum number of points of the ring, if weights differ so much that the lightest endpoint would need more. A
+    /// point takes 16 bytes, once in the process.
     #[schemars(range(min = 1, max = 8_388_608))]
     pub size_max: u32,
     /// As for `maglev`.
@@ -289,7 +290,7 @@ fn maglev_table(places: u32) -> Result<MaglevTable, Problem> {
     }
     let next = (places..).find(|next| is_prime(*next)).unwrap_or(MaglevTable::DEFAULT.0);
     let rule =
-        "a Maglev table has a prime number of places, or some endpoints would not find theirs";
+        "the size of a Maglev table must be a prime number, or some endpoints would get no entries";
     Err(Problem::new(rule, format!("write {next}")))
 }
 
@@ -297,7 +298,7 @@ fn ring_size(min: u32, max: u32) -> Result<RingSize, Problem> {
     if min <= max {
         return Ok(RingSize { min, max });
     }
-    let rule = "the least number of points is above the largest";
+    let rule = "`size_min` is greater than `size_max`";
     Err(Problem::new(rule, format!("write {max} or less")))
 }
 

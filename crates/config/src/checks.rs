@@ -29,50 +29,50 @@ use crate::file::access_log::Status;
 use crate::findings::Problem;
 use crate::units::Period;
 
-/// Something that each endpoint is asked at intervals: one of `http`, `grpc` and `tcp`. With several, an endpoint has to pass
-/// all of them.
+/// A health check, which is repeated for each endpoint: one of `http`, `grpc` and `tcp`. With several, an endpoint has
+/// to pass all of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// A request of HTTP, in the version that the cluster speaks.
+    /// An HTTP request, in the version that the cluster speaks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpCheck>,
-    /// A call of the health service of gRPC, `grpc.health.v1.Health/Check`.
+    /// A call of the gRPC health service, `grpc.health.v1.Health/Check`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grpc: Option<GrpcCheck>,
-    /// A connection, and bytes on it.
+    /// A TCP connection, optionally with bytes to send and to expect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpCheck>,
-    /// From one check of an endpoint to the next.
+    /// Time from one check of an endpoint to the next.
     #[serde(default = "interval")]
     #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "1d"))]
     pub interval: Period,
-    /// The same of an endpoint that fails. Absent: `interval`.
+    /// The same for an unhealthy endpoint. Absent: `interval`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "1d"))]
     pub interval_unhealthy: Option<Period>,
-    /// The same as long as the cluster has had no request since it was configured.
+    /// The same while the cluster has had no request since it was configured.
     #[serde(default = "interval_quiet")]
     #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "1d"))]
     pub interval_quiet: Period,
-    /// How long a check may take, the connection included. Beyond it, it fails.
+    /// Maximum duration of a check, including the connection. Beyond it, the check fails.
     #[serde(default = "timeout")]
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
     pub timeout: Period,
-    /// Checks in a row that an endpoint has to pass to get requests again.
+    /// Number of checks in a row that an unhealthy endpoint has to pass to get requests again.
     #[serde(default = "healthy")]
     #[schemars(range(min = 1, max = 1000))]
     pub healthy: u32,
-    /// Checks in a row that have to fail before it gets none.
+    /// Number of failed checks in a row after which an endpoint gets no requests.
     #[serde(default = "unhealthy")]
     #[schemars(range(min = 1, max = 1000))]
     pub unhealthy: u32,
-    /// The port that is checked in place of that of the endpoint. Endpoints that are sockets of the file system are checked
-    /// themselves. Absent: that of the endpoint.
+    /// Port to check instead of that of the endpoint. Without effect on unix sockets. Absent: the port of the endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<NonZeroU16>,
-    /// Whether the connection of a check is kept for the next one; no request uses it. With `false`, each check of HTTP/1 has
-    /// a new connection. Those of `grpc` and HTTP/2 are always kept, those of `tcp` never.
+    /// Whether the connection of a check is kept for the next one; requests never use it. With `false`, each HTTP/1
+    /// check has a new connection. Connections of `grpc` and HTTP/2 checks are always kept, those of `tcp` checks
+    /// never.
     #[serde(default = "reuse")]
     pub reuse: bool,
 }
@@ -101,26 +101,26 @@ const fn reuse() -> bool {
     true
 }
 
-/// A request of HTTP, and what it has to be answered with.
+/// An HTTP request, and the expected response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpCheck {
-    /// The path, with a query if need be.
+    /// The path, optionally with a query.
     pub path: String,
     /// The method.
     #[serde(default)]
     pub method: CheckMethod,
-    /// The host that is asked for. Absent: the name of the cluster.
+    /// The host of the request. Absent: the name of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Header fields that are sent along, such as `authorization`.
+    /// Further header fields, such as `authorization`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// The statuses of an endpoint that is healthy: `200`, `2xx`, `200-399`.
+    /// Statuses of a healthy endpoint: `200`, `2xx`, `200-399`.
     #[serde(default = "expect")]
     #[schemars(length(min = 1))]
     pub expect: Vec<Status>,
-    /// What the body has to contain, in its first 64 KiB. Absent: it may be anything.
+    /// Text that the first 64 KiB of the body must contain. Absent: any body.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub body: Option<String>,
@@ -140,7 +140,7 @@ pub enum CheckMethod {
     /// GET.
     #[default]
     Get,
-    /// HEAD, which has no body in its answer.
+    /// HEAD; its response has no body.
     Head,
     /// OPTIONS.
     Options,
@@ -156,11 +156,11 @@ impl CheckMethod {
     }
 }
 
-/// A call of the health service of gRPC: the endpoint has to answer `SERVING`.
+/// A call of the gRPC health service: the endpoint has to respond `SERVING`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GrpcCheck {
-    /// The service that is asked about, up to 127 bytes. Absent: the server as a whole.
+    /// Name of the service, up to 127 bytes. Absent: the server as a whole.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 127))]
     pub service: String,
@@ -169,15 +169,15 @@ pub struct GrpcCheck {
     pub host: Option<String>,
 }
 
-/// A connection. Without `expect`, it is enough that it can be established, TLS included.
+/// A TCP connection. Without `expect`, the endpoint passes if the connection is established, including TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TcpCheck {
-    /// The bytes that are sent, in hexadecimal and in quotes: `"50494e470d0a"`. Absent: none.
+    /// Bytes to send, in hexadecimal and quoted: `"50494e470d0a"`. Absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send: Option<Hex>,
-    /// The bytes that the endpoint has to send, in this order, with anything before, between and behind, within its first
-    /// 64 KiB.
+    /// Byte strings that the first 64 KiB from the endpoint must contain, in this order, with any bytes before, between
+    /// and after.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub expect: Vec<Hex>,

@@ -61,7 +61,7 @@ impl FromStr for Cidr {
     type Err = Problem;
 
     fn from_str(text: &str) -> Result<Self, Problem> {
-        let rule = "a range is an address with the number of bits that count";
+        let rule = "a range is an address with a prefix length";
         let hint = "write 10.0.0.0/8, 2001:db8::/32, or an address alone";
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
@@ -79,7 +79,7 @@ impl FromStr for Cidr {
                 Err(Problem::new(rule, format!("write {network}/{bits_max} for this one alone")))
             }
             Some(first) if first != network => {
-                let rule = "bits behind those that count are zero";
+                let rule = "bits after the prefix must be zero";
                 Err(Problem::new(rule, format!("write {first}/{prefix_len}")))
             }
             Some(network) => Ok(Self { network, prefix_len }),

@@ -402,15 +402,17 @@ impl Changed {
 
 /// The file has a resource of the same kind and name.
 pub(crate) fn file_goes_first(kind: ResourceKind, place: &str) -> Problem {
-    let rule = format!("the file has a {} of this name, at {place}, and goes first", kind.word());
+    let rule =
+        format!("the file has a {} of this name, at {place}, which has precedence", kind.word());
     Problem::new(rule, "rename one of the two")
 }
 
 /// Another source has a resource of the same kind and name.
 pub(crate) fn source_goes_first(kind: ResourceKind, source: &str, version: &str) -> Problem {
     let word = kind.word();
-    let rule =
-        format!("{source} has delivered a {word} of this name, version {version}, and goes first");
+    let rule = format!(
+        "{source} has delivered a {word} of this name, version {version}, which has precedence"
+    );
     Problem::new(rule, "rename one of the two")
 }
 

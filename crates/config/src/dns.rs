@@ -26,7 +26,7 @@ const LABEL_BYTES_MAX: usize = 63;
 pub(crate) const ENDPOINT_PATTERN: &str =
     r"^(unix:/.+|\[[0-9A-Fa-f:.]+\]:[0-9]+|[0-9A-Za-z._-]+:[0-9]+)$";
 
-/// What the addresses behind a name are used for.
+/// How the addresses of a name are used.
 #[derive(
     Clone,
     Copy,
@@ -43,17 +43,17 @@ pub(crate) const ENDPOINT_PATTERN: &str =
 )]
 #[serde(rename_all = "snake_case")]
 pub enum DnsMode {
-    /// Each address is an endpoint. One that an answer no longer has takes no new requests.
+    /// Each address is an endpoint. An address that an answer no longer contains gets no new requests.
     #[default]
     Strict,
-    /// The first address takes new connections. Those to former addresses stay in use until they close.
+    /// New connections use the first address. Connections to previous addresses stay in use until they close.
     Logical,
-    /// The name has SRV records: each target is as many endpoints as it has addresses, at its port and with its
-    /// weight. The lowest priority that has endpoints serves.
+    /// The name has SRV records: each address of each target is an endpoint, with the port and weight of the record.
+    /// Only the lowest priority that has addresses is used.
     Srv,
 }
 
-/// Which addresses a name is asked for.
+/// Which addresses of a name are queried.
 #[derive(
     Clone,
     Copy,
@@ -70,16 +70,16 @@ pub enum DnsMode {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum DnsFamily {
-    /// All there are; IPv4 first.
+    /// All addresses; IPv4 first.
     #[default]
     All,
     /// IPv4 (A records).
     V4,
     /// IPv6 (AAAA records).
     V6,
-    /// IPv4, or IPv6 if there is none.
+    /// IPv4, or IPv6 if there are no IPv4 addresses.
     PreferV4,
-    /// IPv6, or IPv4 if there is none.
+    /// IPv6, or IPv4 if there are no IPv6 addresses.
     PreferV6,
 }
 
@@ -220,7 +220,7 @@ impl FromStr for HostPort {
         };
         if host.parse::<IpAddr>().is_ok() || host.starts_with('[') {
             let hint = format!("write `endpoints: [{text:?}]`");
-            return Err(Problem::new("this is an address, which is not asked for", hint));
+            return Err(Problem::new("this is an address, which needs no DNS", hint));
         }
         let host = host_name(host)?;
         let port = port.parse::<u16>().map_err(|_| {
@@ -255,7 +255,7 @@ pub fn host_name(text: &str) -> Result<Arc<str>, Problem> {
     let plain = text.strip_suffix('.').unwrap_or(text);
     if plain.parse::<IpAddr>().is_ok() {
         let hint = "write `endpoints: [ADDRESS:PORT]`";
-        return Err(Problem::new("this is an address, which is not asked for", hint));
+        return Err(Problem::new("this is an address, which needs no DNS", hint));
     }
     if !text.is_ascii() {
         let hint = "write its form for DNS, which begins with xn--";

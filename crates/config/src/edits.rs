@@ -24,10 +24,10 @@ use crate::findings::Problem;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HeadersKey {
-    /// Edits of a request that is forwarded, before its path and host are rewritten.
+    /// Edits of forwarded requests, before their path and host are rewritten.
     #[serde(skip_serializing_if = "EditsKey::is_empty")]
     pub request: EditsKey,
-    /// Edits of the response, be it an upstream's or Strait's own.
+    /// Edits of responses, both of upstreams and of Strait.
     #[serde(skip_serializing_if = "EditsKey::is_empty")]
     pub response: EditsKey,
 }
@@ -38,22 +38,22 @@ pub struct HeadersKey {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EditsKey {
-    /// Names of fields that are removed.
+    /// Names of fields to remove.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
-    /// Name and value of fields that replace all fields of the same name, or are added.
+    /// Names and values of fields that replace all fields of the same name, or are added.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("x-literal" = "operators"))]
     pub set: BTreeMap<String, String>,
-    /// The same where there is such a field; else nothing is done.
+    /// The same, only if there is such a field.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("x-literal" = "operators"))]
     pub set_if_present: BTreeMap<String, String>,
-    /// Name and value of fields that are added to those there are.
+    /// Names and values of fields that are added to existing ones.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("x-literal" = "operators"))]
     pub append: BTreeMap<String, String>,
-    /// The same where there is no such field; else nothing is done.
+    /// The same, only if there is no such field.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("x-literal" = "operators"))]
     pub append_if_absent: BTreeMap<String, String>,

@@ -77,28 +77,28 @@ pub const CAUSES: [&str; 53] = [
     "request_write_timeout",
 ];
 
-/// A page, and the failures that it is for: all that is written has to hold.
+/// A page, and the failures that it is used for: all of `status` and `cause` that are present must match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = [{"required": ["body"]}, {"required": ["file"]}]))]
 pub struct ErrorPage {
-    /// The statuses that it is for: `503`, `5xx`, `500-504`. Absent: all from 400 on.
+    /// Statuses: `503`, `5xx`, `500-504`. Absent: all from 400 on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub status: Vec<Status>,
-    /// The causes that it is for, in the words of [METRICS.md](../METRICS.md). Absent: any.
+    /// Causes, from the list in [METRICS.md](../METRICS.md). Absent: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cause: Vec<String>,
-    /// The page. `{{status}}`, `{{reason}}`, `{{cause}}`, `{{request_id}}`, `{{host}}` and `{{date}}` stand for
-    /// the status, its phrase, the cause, `x-request-id`, the host of the request without its port, and the
-    /// date of the reply. At most 64 KiB, with at most 32 variables.
+    /// The page. `{{status}}`, `{{reason}}`, `{{cause}}`, `{{request_id}}`, `{{host}}` and `{{date}}` are replaced by
+    /// the status, its phrase, the cause, `x-request-id`, the host of the request without port, and the date of the
+    /// reply. At most 64 KiB, with at most 32 variables.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// In place of `body`: the path of a file that holds it, relative to the folder of this file. It is watched.
+    /// Instead of `body`: path of a file with the page, relative to the folder of the configuration, and watched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Its `content-type`. Absent: `text/plain` of a `body`; by the ending of a `file`, which is then one of .html,
-    /// .htm, .txt, .json and .xml; both as UTF-8. Values of variables are escaped for HTML, XML and JSON. In pages
-    /// of other types they keep letters, digits and `-._~:/` alone, and all else is percent-encoded.
+    /// Its `content-type`. Absent: `text/plain` for a `body`; for a `file`, by its extension, which must be .html,
+    /// .htm, .txt, .json or .xml; both in UTF-8. Values of variables are escaped for HTML, XML and JSON, and unchanged
+    /// in `text/plain`. In other types, all characters except letters, digits and `-._~:/` are percent-encoded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
 }

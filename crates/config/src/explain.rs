@@ -43,7 +43,7 @@ impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Path(why) => f.write_str(why),
-            Self::Criterion { asked, seen } => write!(f, "{asked} is not met: {seen}"),
+            Self::Criterion { asked, seen } => write!(f, "{asked} does not match: {seen}"),
         }
     }
 }

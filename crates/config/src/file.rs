@@ -51,61 +51,62 @@ use crate::metrics::Metrics;
 #[serde(deny_unknown_fields)]
 #[schemars(extend("required" = ["listeners"]))]
 pub struct File {
-    /// Further files: paths, or patterns such as `conf.d/*.yaml`, relative to the folder of the first file. `*` and `?` stand in the last
-    /// part of a path only; the files that fit are taken in the order of their names, and there may be none. An included file has
-    /// sections as this one has, and may include others: its `listeners`, `routes` and `clusters` follow those before, every other
-    /// section stands in one file alone. Paths in it are relative to the folder of the first file as well. All of them, and the
-    /// folders of patterns, are watched.
+    /// Further files: paths, or patterns such as `conf.d/*.yaml`, relative to the folder of the first file. `*` and `?`
+    /// are wildcards in the last component of a path only. Matching files are read in alphabetical order; it is no
+    /// error if none matches. An included file has the same sections as this one and may include others. Its
+    /// `listeners`, `routes` and `clusters` are appended to those read before; every other section may appear in one
+    /// file only. Paths in it are also relative to the folder of the first file. Strait watches all files, and the
+    /// folders of patterns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<String>,
-    /// The admin interface. Absent: none. Takes a restart.
+    /// The admin interface. Absent: none. A change requires a restart or an upgrade.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin: Option<Admin>,
-    /// The threads that carry traffic. Takes a restart.
+    /// The threads that carry traffic. A change requires a restart or an upgrade.
     #[serde(default)]
     pub workers: Workers,
-    /// Whether connections move between workers, so that these are about equally busy. It costs nothing while they are;
-    /// `strait_worker_busy_seconds_total` says how busy each is.
+    /// Whether connections move between workers to balance their load. While the load is balanced, this costs nothing.
+    /// `strait_worker_busy_seconds_total` shows how busy each worker is.
     #[serde(default)]
     pub rebalance: Rebalance,
-    /// Where this process is: a region, a zone in it, and a part of that, such as `eu/a`. Clusters with `zone_aware` ask for it. Absent:
-    /// it is not known.
+    /// The location of this process: a region, a zone in it, and a part of that zone, such as `eu/a`. Clusters with
+    /// `zone_aware` use it. Absent: unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub locality: Option<String>,
-    /// How another process takes this one's place without a client noticing. Takes a restart, or a handover.
+    /// How another process can replace this one without clients noticing. A change requires a restart or an upgrade.
     #[serde(default)]
     pub handover: Handover,
-    /// Values by name, in percent, that `fraction` of rules may ask for (`runtime`). The admin interface puts others over them
+    /// Values in percent, by name, that `fraction` of rules may use (`runtime`). The admin interface can override them
     /// while the process runs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("x-public" = true))]
     pub runtime: BTreeMap<String, Percent>,
-    /// Where connections are taken.
+    /// Addresses where Strait accepts connections.
     #[serde(default)]
     pub listeners: Vec<Listener>,
-    /// Route tables: which request goes where. Listeners name them.
+    /// Route tables: which request goes where. Listeners refer to them by name.
     #[serde(default)]
     pub routes: Vec<Arc<RouteTable>>,
-    /// The services that requests are forwarded to. Routes name them.
+    /// The upstreams that requests are forwarded to. Routes refer to them by name.
     #[serde(default)]
     pub clusters: Vec<Arc<Cluster>>,
-    /// How host names among endpoints are resolved. Absent: as `/etc/resolv.conf` and `/etc/hosts` say.
+    /// How host names of endpoints are resolved. Absent: as `/etc/resolv.conf` and `/etc/hosts` say.
     #[serde(default)]
     pub resolvers: Resolvers,
-    /// A folder, such as `/var/lib/strait`, for the last good answers of sources other than files: addresses from DNS, and
-    /// resources that other sources delivered, but for private keys. A start whose sources are silent serves them.
-    /// Each process has a folder of its own, owned by its user with mode 0700, which is made if it is missing. Absent: none
-    /// are kept. Takes a restart.
+    /// A folder, such as `/var/lib/strait`, for the last valid answers of sources other than files: addresses from DNS,
+    /// and resources that other sources delivered, except private keys. A start uses them if its sources do not
+    /// respond. Each process needs its own folder, owned by its user with mode 0700; Strait creates the folder if it is
+    /// missing. Absent: answers are not stored. A change requires a restart or an upgrade.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 2))]
     pub state: Option<String>,
-    /// Bounds of the process.
+    /// Limits of the process.
     #[serde(default)]
     pub limits: Limits,
-    /// What is reported beside the metrics that are always there.
+    /// Optional metrics.
     #[serde(default)]
     pub metrics: Metrics,
-    /// What is written about each exchange. Absent: no access log, and stage times are taken.
+    /// What is logged about each exchange. Absent: there is no access log; stage times are still measured.
     #[serde(default)]
     pub access_log: AccessLog,
 }
@@ -114,20 +115,20 @@ pub struct File {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Admin {
-    /// Where it listens. It has no authentication: keep it on loopback or on a unix socket. Absent:
-    /// nowhere, which leaves `metrics`.
+    /// Address of the admin interface. It has no authentication: use a loopback address or a unix socket. Absent: only
+    /// `metrics` is served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Address>,
-    /// Permissions of the files of its unix sockets, as chmod(1) has them. Absent: what the umask of the process leaves.
+    /// Permissions of its unix sockets, as for chmod(1). Absent: as the umask of the process says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<FileMode>,
-    /// Names under which requests may ask for it, in addition to `localhost` and IP addresses. A request with
-    /// another `Host` gets 421, so that a page in a browser cannot reach it by a DNS name of its own (DNS
-    /// rebinding). Requests on a unix socket may have any.
+    /// Names that the `Host` of a request may have, in addition to `localhost` and IP addresses. Other requests get
+    /// 421, so that a page in a browser cannot reach the interface through its own DNS name (DNS rebinding). Requests
+    /// on a unix socket may have any `Host`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// Where `/metrics`, `/ready` and `/healthz` are served, and nothing else, whatever the `Host`: for
-    /// scrapers and probes, which may be elsewhere. Absent: only on `address`.
+    /// Address that serves only `/metrics`, `/ready` and `/healthz`, with any `Host`: for scrapers and probes on other
+    /// machines. Absent: only `address` serves them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<Address>,
 }
@@ -136,9 +137,9 @@ pub struct Admin {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Workers {
-    /// How many, not pinned.
+    /// Number of workers, not pinned to cores.
     Count(WorkerCount),
-    /// How many, and whether pinned.
+    /// Number of workers, and whether they are pinned to cores.
     Options(WorkerOptions),
 }
 
@@ -158,13 +159,13 @@ impl Default for Workers {
     }
 }
 
-/// How many worker threads there are.
+/// The number of worker threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum WorkerCount {
-    /// One for each core that the process may use, by its affinity and the CPU quota of its cgroups.
+    /// One for each core that the affinity of the process and the CPU quota of its cgroups allow.
     Auto(Auto),
-    /// That many.
+    /// This number.
     Exactly(#[schemars(range(min = 1, max = 1024))] NonZeroU16),
 }
 
@@ -178,17 +179,17 @@ impl Default for WorkerCount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Auto {
-    /// One for each core that the process may use, by its affinity and the CPU quota of its cgroups.
+    /// One for each core that the affinity of the process and the CPU quota of its cgroups allow.
     Auto,
 }
 
-/// How many worker threads there are and where they run.
+/// The number of worker threads, and where they run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkerOptions {
-    /// How many worker threads there are: `auto` is one for each core that the process may use, by its affinity and
-    /// the CPU quota of its cgroups (v1 or v2, rounded up).
+    /// Number of worker threads. `auto` is one for each core that the affinity of the process and the CPU quota of its
+    /// cgroups (v1 or v2, rounded up) allow.
     pub count: WorkerCount,
-    /// Whether each worker stays on one core. Helps on machines that do nothing else.
+    /// Whether each worker runs on one fixed core. Useful on machines that run nothing else.
     pub pin: bool,
 }

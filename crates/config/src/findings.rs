@@ -17,7 +17,7 @@ use crate::secrets::{MASK, is_pem, is_secret_name, may_hold_secret};
 pub const FINDINGS_MAX: usize = 200;
 
 /// Stands in for a hint that may hold a secret.
-const HINT_MASKED: &str = "what would be right is not shown, since it may tell the secret";
+const HINT_MASKED: &str = "the correction is not shown, because it may reveal the secret";
 
 /// Characters of a value or of a line of the file that are shown.
 const SHOWN_CHARS_MAX: usize = 120;

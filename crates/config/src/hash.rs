@@ -18,13 +18,13 @@ use crate::matching::{Asked, Place, Searches};
 use crate::units::Period;
 use crate::xxhash::xxh64;
 
-/// A value of a request that has a part in its hash.
+/// A value of a request that is part of its hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum HashKey {
-    /// One that has no name.
+    /// A value without a name.
     Word(HashWord),
-    /// One with a name.
+    /// A value with a name.
     Value(HashValueKey),
 }
 
@@ -32,7 +32,7 @@ pub enum HashKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HashWord {
-    /// The client's address; with `http.trusted_hops` the one that the trusted proxies name.
+    /// The client's address; with `http.trusted_hops` the client that the trusted proxies name.
     ClientIp,
 }
 
@@ -43,35 +43,35 @@ pub enum HashWord {
     {"required": ["header"]}, {"required": ["cookie"]}, {"required": ["query"]}, {"required": ["constant"]},
 ]))]
 pub struct HashValueKey {
-    /// A header field; several of one name are one value, joined by `,`.
+    /// A header field; several with one name are joined by `,`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
     /// A cookie.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-public" = true))]
     pub cookie: Option<HashCookie>,
-    /// A parameter of the query, decoded; of several with one name the first.
+    /// A decoded query parameter; the first of several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// The same for all requests: rules with the same one send theirs to the same endpoint.
+    /// The same value for all requests: rules with the same constant use the same endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub constant: Option<String>,
-    /// Whether values behind this one have no part in the hash once there is one.
+    /// Whether values after this one are ignored if there is already a hash.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub terminal: bool,
 }
 
-/// A cookie that has a part in the hash.
+/// A cookie that is part of the hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HashCookie {
-    /// Its name.
+    /// Name of the cookie.
     pub name: String,
-    /// Makes a client that does not send it one that lasts so long; `0s` for as long as the browser runs. Absent: makes
-    /// none.
+    /// Gives a client without the cookie one with this lifetime; `0s` for a session cookie. Absent: no cookie is
+    /// created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Period>,
-    /// The path of a cookie that is made. Absent: the client decides.
+    /// Path of a created cookie. Absent: the client decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }

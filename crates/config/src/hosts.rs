@@ -256,7 +256,7 @@ impl Host {
             Self::Exact(name) => Ok(Self::Exact(format!("{name}:{port}").into())),
             Self::Suffix(suffix) => Ok(Self::Suffix(format!("{suffix}:{port}").into())),
             Self::Prefix(_) | Self::Any => {
-                let rule = "no port stands behind a `*` that takes all that follows";
+                let rule = "a `*` at the end includes any port, so no port may follow it";
                 Err(Problem::new(rule, format!("write {name}")))
             }
         }
@@ -297,11 +297,11 @@ fn check_name(name: &str) -> Result<(), Problem> {
             true => format!("write \"{host}\""),
             false => "write a name such as shop.example.com".to_owned(),
         };
-        return Err(Problem::new("a host stands without scheme and path", hint));
+        return Err(Problem::new("a host has no scheme and no path", hint));
     }
     if name.contains('*') {
         return Err(Problem::new(
-            "`*` stands alone or for whole labels at one end, as in *.example.com and shop.*",
+            "`*` may be used alone or for whole labels at one end, as in *.example.com and shop.*",
             "write \"*.suffix\", \"prefix.*\", \"*\" or the whole name",
         ));
     }
@@ -309,7 +309,7 @@ fn check_name(name: &str) -> Result<(), Problem> {
         return match literal.parse::<std::net::Ipv6Addr>() {
             Ok(_) => Ok(()),
             Err(_) => Err(Problem::new(
-                "what stands in brackets must be an IPv6 address",
+                "the text in brackets must be an IPv6 address",
                 "write [::1], for instance",
             )),
         };

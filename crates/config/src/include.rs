@@ -94,7 +94,7 @@ impl Including<'_> {
     /// The files that a path names: one, or those that fit a pattern, in the order of their names.
     fn find(&self, path: &FilePath) -> Result<Vec<PathBuf>, Problem> {
         if path.parent().is_some_and(|parent| parent.to_string_lossy().contains(['*', '?'])) {
-            let rule = "the name of a folder is no pattern";
+            let rule = "a folder name cannot be a pattern";
             return Err(Problem::new(rule, "write one path for each folder"));
         }
         match is_pattern(path) {
@@ -207,7 +207,7 @@ fn add_section(known: &mut Entry, section: Entry, findings: &mut Findings<'_>) {
         (_, _) if is_list => {}
         _ => {
             let line = findings.line_name(known.key_at.line);
-            let rule = "this section stands in one file alone";
+            let rule = "this section may occur in one file only";
             let problem = Problem::new(rule, format!("{line} has it already; put them together"));
             findings.key_error(section.key_at, Path::Key(&Path::Root, &section.key), problem);
         }

@@ -18,17 +18,17 @@ use crate::map::Map;
 use crate::matching::Percent;
 use crate::xxhash::xxh64;
 
-/// How requests are shared by where endpoints are: one of these.
+/// How requests are distributed by the location of endpoints: one of these.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("oneOf" = [{"required": ["weights"]}, {"required": ["zone_aware"]}]))]
 pub struct Localities {
-    /// What each locality gets of the requests, against the other weights: names of localities as endpoints have them. It
-    /// gets less where fewer than 71 % of its endpoints may be chosen. One that is not listed has a weight of 1; with 0, it
-    /// gets none while there are others.
+    /// Share of the requests for each locality, relative to the other weights, by locality of endpoints. A locality
+    /// gets less if fewer than 71 % of its endpoints are available. A locality that is not listed has weight 1. With 0,
+    /// it gets no requests while there are others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<BTreeMap<String, u32>>,
-    /// Requests stay in the `locality` of this process as far as its endpoints can take them.
+    /// Requests stay in the `locality` of this process as far as its endpoints have the capacity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone_aware: Option<ZoneAware>,
 }
@@ -37,13 +37,13 @@ pub struct Localities {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ZoneAware {
-    /// The part of the requests for which localities count. The others go to any endpoint.
+    /// Share of the requests for which localities are considered. The others go to any endpoint.
     pub percent: Percent,
-    /// Localities count while so many endpoints of the first priority may be chosen.
+    /// Localities are considered while at least this many endpoints of the first priority are available.
     pub size_min: u32,
-    /// The part of all processes like this one that is in its locality, and so of all requests. Where the cluster has a
-    /// larger part of its endpoints there, all requests stay; where it has less, the others go where endpoints are left over. Absent:
-    /// each locality of the cluster has as many processes.
+    /// Share of all processes like this one that are in its locality, and therefore of all requests. If at least that
+    /// share of the endpoints is there, all requests stay; if it is less, the others go to localities with spare
+    /// endpoints. Absent: each locality of the cluster has the same number of processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<Percent>,
 }

@@ -35,8 +35,8 @@ use crate::cidr::Cidr;
 use crate::clients::ClientMatch;
 use crate::runtime::Fraction;
 
-/// Condition on the path: one of `path`, `prefix`, `segments`, `regex` and `template`; and on the rest of the request. All that stands there has to
-/// hold. Paths are compared after dot segments were resolved, without the query; `%2F` stays as it is.
+/// A condition on the path (one of `path`, `prefix`, `segments`, `regex` and `template`) and other conditions on the
+/// request. All of them must match. Paths are compared after normalisation, without the query; `%2F` stays encoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("oneOf" = [
@@ -47,55 +47,53 @@ pub struct Match {
     /// The whole path. `*` is the target of a server-wide `OPTIONS`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The beginning of the path, byte by byte: `/api` matches `/apix`, `/api/` does not. `/`
-    /// matches everything.
+    /// The beginning of the path, byte by byte: `/api` matches `/apix`, `/api/` does not. `/` matches everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
     /// The first segments of the path: `/tenant` matches `/tenant` and `/tenant/x`, but not `/tenantx`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub segments: Option<String>,
-    /// A regular expression that matches the whole path, in time linear to its length. The path is in its one spelling:
-    /// `%7E` is `~`, and `%2f` is `%2F`.
+    /// A regular expression that must match the whole path, in linear time. The path is normalised: `%7E` is `~`, and
+    /// `%2f` is `%2F`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regex: Option<String>,
-    /// The form of the path: `*` for what is between two slashes, `**` for all that is left; `{name}`, `{name=*}` and
-    /// `{name=**}` for the same with a name, by which `rewrite` may take it up.
+    /// A pattern for the whole path: `*` for the characters between two slashes, `**` for the remaining path; `{name}`,
+    /// `{name=*}` and `{name=**}` for the same with a name that `rewrite` can use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// Whether upper and lower case of ASCII letters differ in `path`, `prefix` or `segments`.
+    /// Whether the case of ASCII letters matters in `path`, `prefix` or `segments`.
     #[serde(skip_serializing_if = "value::is_default")]
     pub case: Case,
-    /// The methods, of which the request has one: a list, or `not: [...]`. `GET` does not stand for `HEAD`.
+    /// Methods: a list, or `not: [...]`. `GET` does not include `HEAD`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub methods: Option<Listed<String>>,
-    /// Header fields by name: a text that the value is, or a map. Several fields of one name count as one, joined by
-    /// `,`. A field that is absent has no value, so that nothing but `present: false` matches it.
+    /// Header fields by name, each with a text that the value must equal, or a map. Several fields with one name are
+    /// joined by `,`. Only `present: false` matches a missing field.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, ValueKey>,
-    /// Parameters of the query by name, as `headers`. Percent-encoding and `+` are decoded on both sides of the `=`; of
-    /// several with one name the first counts.
+    /// Query parameters by name, as `headers`. Names and values are decoded (percent-encoding and `+`); the first of
+    /// several with one name counts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub query: BTreeMap<String, ValueKey>,
-    /// Cookies by name, as `headers`. Quotes around a value do not count; of several with one name the first does.
+    /// Cookies by name, as `headers`. Quotes around a value are ignored; the first of several with one name counts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("x-public" = true))]
     pub cookies: BTreeMap<String, ValueKey>,
-    /// Ranges of addresses, one of which has the client: a list, or `not: [...]`. With `http.trusted_hops` the client is
-    /// the one that the trusted proxies name. A client of a unix socket has no address, and matches neither.
+    /// Address ranges of clients: a list, or `not: [...]`. With `http.trusted_hops` the client is the one that the
+    /// trusted proxies name. A client on a unix socket has no address, and matches neither form.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sources: Option<Listed<Cidr>>,
-    /// The names of which the client's certificate has at least one, as they stand there: host names, addresses, or
-    /// URIs such as `spiffe://example.org/ns/shop/sa/web`, which may end with `*`; `"*"` for every certificate. It
-    /// was checked by `tls.client` of the listener or chain, or the client has none. Absent: the rule is for every
-    /// client.
+    /// Names, one of which the client's certificate must contain: host names, addresses, or URIs such as
+    /// `spiffe://example.org/ns/shop/sa/web`, which may end with `*`; `"*"` matches every certificate. `tls.client` of
+    /// the listener or filter chain must have verified the certificate. Absent: the rule matches every client.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub client: Option<Vec<String>>,
-    /// Whether the request is a call of gRPC, by its `content-type`..
+    /// Whether the request is a gRPC call, according to its `content-type`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grpc: Option<bool>,
-    /// The share of requests that the rule takes. One die is cast for each request, so that of two rules with the
-    /// same share both take it or neither.
+    /// The share of requests that the rule matches. Strait draws one random number for each request, so two rules with
+    /// the same share match the same requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fraction: Option<FractionKey>,
 }
@@ -110,11 +108,11 @@ pub enum Listed<T> {
     None(NotListed<T>),
 }
 
-/// What holds for none of them.
+/// An inverted list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NotListed<T> {
-    /// What is matched by none of these.
+    /// Values that must not match.
     #[schemars(length(min = 1))]
     pub not: Vec<T>,
 }
@@ -133,9 +131,9 @@ impl<T> Listed<T> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FractionKey {
-    /// The share, 0 to 100, with up to four digits behind the point.
+    /// The share, 0 to 100, with up to four decimals.
     pub percent: Percent,
-    /// The value that goes before `percent`: of this name under `runtime`, or as the admin interface says.
+    /// The runtime value that replaces `percent`: its name under `runtime`, or in the admin interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
 }
@@ -244,8 +242,8 @@ impl Criterion {
             Self::Fraction(fraction) => {
                 let die = Percent::of_die(asked.die);
                 match fraction.runtime {
-                    Some(_) => format!("the die at {die}, and {}", fraction.shown()),
-                    None => format!("the die at {die}"),
+                    Some(_) => format!("the random number {die}, and {}", fraction.shown()),
+                    None => format!("the random number {die}"),
                 }
             }
         }

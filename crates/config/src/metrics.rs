@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 /// Endpoints with metrics of their own unless the file says otherwise: some 400 series.
 const ENDPOINTS_MAX: u32 = 100;
 
-/// What is reported beside the metrics that are always there.
+/// Optional metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Metrics {
-    /// Endpoints that have metrics of their own (`strait_endpoint_*`), in the order of clusters and of the endpoints in
-    /// each. Those beyond it have none, and `strait_endpoints_left_out` is how many they are. 0: none has. `/clusters` of
-    /// the admin interface has all of them in any case.
+    /// Number of endpoints that have their own metrics (`strait_endpoint_*`), in the order of clusters and of the
+    /// endpoints in each. `strait_endpoints_left_out` is the number of endpoints beyond it, which have none. 0: no
+    /// endpoint has metrics. `/clusters` of the admin interface always shows all endpoints.
     #[schemars(range(max = 100_000))]
     pub endpoints_max: u32,
 }

@@ -8,22 +8,22 @@ use crate::matching::Percent;
 use crate::runtime::Fraction;
 use crate::snapshot::id::ClusterId;
 
-/// A cluster that gets copies of requests. They are sent once the request is whole, with its body and its trailers,
-/// and given up after the rule's `timeout`, but no later than after a minute. A copy that would make all copies in the process longer than `limits.mirrored_max` is dropped, and so is one of a
-/// request that does not come to its end, or that upgrades to another protocol.
+/// A cluster that gets copies of requests. A copy is sent when the request is complete, with body and trailers, and
+/// given up after the rule's `timeout`, but no later than after a minute. Copies beyond `limits.mirrored_max`, of
+/// incomplete requests, and of requests that upgrade to another protocol are dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MirrorKey {
-    /// Its name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// The share of requests that are copied, 0 to 100, with up to four digits behind the point.
+    /// Share of requests that are copied, 0 to 100, with up to four decimals.
     #[serde(default = "whole")]
     pub percent: Percent,
-    /// The value that goes before `percent`: of this name under `runtime`, or as the admin interface says.
+    /// The runtime value that replaces `percent`: its name under `runtime`, or in the admin interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
-    /// What the host of copies ends with, before the port, so that logs tell them from requests. With `""` the host stays.
-    /// An IPv6 address stays as it is.
+    /// Suffix of the host of copies, before the port, so that logs distinguish copies from requests. With `""` the host
+    /// does not change. IPv6 addresses never change.
     #[serde(default = "host_suffix")]
     pub host_suffix: String,
 }

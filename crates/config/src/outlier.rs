@@ -19,32 +19,33 @@ use crate::health::EndpointHealth;
 use crate::matching::Percent;
 use crate::units::Period;
 
-/// When an endpoint is ejected, and for how long. Counted over all workers.
+/// When an endpoint is ejected, and for how long. Counts include all workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Outlier {
-    /// Responses with a status from 500 on in a row. Attempts without a response count too, unless `errors_local` counts
-    /// these. With 0, they are not counted.
+    /// Number of responses in a row with a status of 500 or more. Attempts without a response count, too, unless
+    /// `errors_local` counts them. 0 disables it.
     pub errors_5xx: u32,
-    /// The same of 502, 503 and 504 alone. Absent: they are not counted apart.
+    /// Number of responses in a row with 502, 503 or 504. Absent: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub errors_gateway: Option<u32>,
-    /// Attempts in a row that had no response: no connection, a connection that ended, a timeout. Absent: each counts as the
-    /// status that its client gets, 502, 503 or 504.
+    /// Number of attempts in a row without a response: no connection, a closed connection, a timeout. Absent: each
+    /// counts as the status that its client gets, 502, 503 or 504.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub errors_local: Option<u32>,
-    /// How often the endpoints of the cluster are compared, and how fast earlier ejections are forgotten: one of them with
-    /// each interval that an endpoint is not ejected in.
+    /// How often the endpoints of the cluster are compared. With each interval without an ejection, one earlier
+    /// ejection of an endpoint is forgotten.
     #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "1h"))]
     pub interval: Period,
-    /// For how long, and how many at a time.
+    /// Duration and number of ejections.
     pub ejection: Ejection,
-    /// Ejects endpoints whose share of responses below 500 is well below that of the others, each interval. Absent: none is.
+    /// At each interval, ejects endpoints whose share of responses below 500 is well below that of the others. Absent:
+    /// off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub success_rate: Option<SuccessRate>,
-    /// Ejects endpoints of which more than a share of attempts failed, each interval. Absent: none is.
+    /// At each interval, ejects endpoints whose share of failed attempts is too high. Absent: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_percentage: Option<FailurePercentage>,
 }
@@ -63,17 +64,17 @@ impl Default for Outlier {
     }
 }
 
-/// For how long endpoints are ejected, and how many at a time.
+/// Duration and number of ejections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ejection {
-    /// The first time; the second takes twice as long, the third three times, and so on.
+    /// Duration of the first ejection; the second takes twice as long, the third three times, and so on.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
     pub base: Period,
-    /// No ejection takes longer.
+    /// Maximum duration of an ejection.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1d"))]
     pub max: Period,
-    /// The share of the cluster's endpoints that may be ejected at a time; one always may be.
+    /// Share of the cluster's endpoints that may be ejected at a time. One endpoint may always be ejected.
     pub share_max: Percent,
 }
 
@@ -87,12 +88,12 @@ impl Default for Ejection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SuccessRate {
-    /// An endpoint is ejected whose rate is below the average by more than this many standard deviations.
+    /// Ejects endpoints whose rate is below the average by more than this number of standard deviations.
     pub stdev: Decimal,
-    /// So many endpoints must have had enough attempts for a comparison.
+    /// Minimum number of endpoints with enough attempts for a comparison.
     #[schemars(range(min = 1))]
     pub endpoints: u32,
-    /// Attempts of an interval that are enough.
+    /// Minimum number of attempts in an interval.
     #[schemars(range(min = 1))]
     pub requests: u32,
 }
@@ -103,16 +104,16 @@ impl Default for SuccessRate {
     }
 }
 
-/// The bound on the share of attempts that fail.
+/// The limit on the share of failed attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FailurePercentage {
-    /// An endpoint is ejected of whose attempts this share failed, or more.
+    /// Ejects endpoints with at least this share of failed attempts.
     pub threshold: Percent,
-    /// So many endpoints must have had enough attempts.
+    /// Minimum number of endpoints with enough attempts.
     #[schemars(range(min = 1))]
     pub endpoints: u32,
-    /// Attempts of an interval that are enough.
+    /// Minimum number of attempts in an interval.
     #[schemars(range(min = 1))]
     pub requests: u32,
 }

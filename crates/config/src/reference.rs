@@ -21,13 +21,14 @@ pub fn reference<F>(kinds: &FilterKinds<F>) -> Result<String, SchemaError> {
 const HEAD: &str = "\
 # Configuration reference
 
-Every key of the file, out of the types that read it. This page is generated: change the doc
-comments in `crates/config/src/file`, then run `BLESS=1 cargo test -p strait`.
+Every key of the configuration file. This page is generated from the types that parse the file: to change it, edit the doc
+comments in `crates/config/src/file` and run `BLESS=1 cargo test -p strait --bin strait`.
 
 - A **duration** is a whole number with a unit, or several of them: `250ms`, `2s`, `1m30s`, `1h`, `2d` (also `us`).
 - A **size** is a number of bytes, or a whole number with a unit: `64KiB`, `1MiB` (also `B`, `GiB`).
-- An **address** is `127.0.0.1:80`, `[::1]:80` or `unix:/run/app.sock`. Host names are not resolved.
-- A **required** key has no default and must be written.
+- An **address** is `127.0.0.1:80`, `[::1]:80` or `unix:/run/app.sock`. Host names are allowed only for endpoints.
+- A **required** key has no default and must be present.
+- **Absent** describes the behaviour without the key; **Beyond it** describes what happens at a limit.
 ";
 
 /// The page so far, and what has a section of its own that is still to be written.
@@ -42,7 +43,8 @@ impl Page {
         let Some(fields) = fields(shape) else { return };
         self.text.push_str(&format!("\n## {title}\n\n{}\n\n", paragraph(&shape.doc)));
         if fields.is_empty() {
-            self.text.push_str("`strait schema` has those of the program; [README.md](README.md) shows how they are written.\n");
+            self.text
+                .push_str("`strait schema` lists the keys; [README.md](README.md) has examples.\n");
             return;
         }
         self.text.push_str("| key | type | default | meaning |\n|---|---|---|---|\n");
@@ -70,11 +72,11 @@ impl Page {
         };
         if !object.exactly_one.is_empty() {
             let names = names(&object.exactly_one);
-            self.text.push_str(&format!("\nExactly one of these keys is written: {names}.\n"));
+            self.text.push_str(&format!("\nExactly one of these keys must be present: {names}.\n"));
         }
         if !object.at_most_one.is_empty() {
             let names = names(&object.at_most_one);
-            self.text.push_str(&format!("\nAt most one of these keys is written: {names}.\n"));
+            self.text.push_str(&format!("\nAt most one of these keys may be present: {names}.\n"));
         }
     }
 

@@ -20,47 +20,48 @@ use crate::units::{Period, Size};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
-    /// What another attempt follows, in any order.
+    /// The failures and statuses that are retried, in any order.
     #[schemars(length(min = 1))]
     pub on: Vec<RetryOn>,
     /// The statuses of `retriable_status`: `429`, `5xx`, `500-504`. From 400 to 599.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub status: Vec<Status>,
-    /// The header fields of `retriable_headers`, in any case: another attempt follows a response that has one of them.
+    /// The header fields of `retriable_headers`, in any case: a response that has one of them is retried.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<String>,
-    /// Attempts, the first included, whatever they are made for; only endpoints that go away before they look at a request
-    /// do not count. With 1, no request is sent again.
+    /// Number of attempts, including the first, for any reason. Attempts at endpoints that send GOAWAY without
+    /// processing the request do not count. 1: no retries.
     #[serde(default = "attempts_max")]
     #[schemars(range(min = 1, max = 16))]
     pub attempts_max: u8,
-    /// Bound on each attempt, from when its endpoint was chosen and the request is here whole, to the head of the response.
-    /// Beyond it: another attempt if `on` has `5xx`, `gateway_error` or `reset`, else 504. Absent: none but those of the
-    /// cluster and the rule's `timeout`, which bounds all attempts together.
+    /// Limit on each attempt, from when its endpoint is selected and the request is complete, to the head of the
+    /// response. Beyond it: another attempt if `on` contains `5xx`, `gateway_error` or `reset`, else 504. Absent: only
+    /// the timeouts of the cluster and the `timeout` of the rule apply. The latter limits all attempts together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub try_timeout: Option<Timeout>,
     /// The pause before another attempt.
     #[serde(default)]
     pub backoff: Backoff,
-    /// A header field of responses that says after how many seconds to try again, such as `retry-after`: the pause is that
-    /// long, and up to half of it longer. What is no number of seconds, 0, or more than `reset_max`, does not count.
+    /// A header field of responses with the number of seconds to wait before a retry, such as `retry-after`: the pause
+    /// is that long, plus up to half of it. A value that is not a number, 0, or more than `reset_max`, is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reset_header: Option<String>,
-    /// The longest pause that `reset_header` may ask for.
+    /// The longest pause that `reset_header` may request.
     #[serde(default = "reset_max")]
     #[schemars(extend("x-minimum" = "1s", "x-maximum" = "1h"))]
     pub reset_max: Period,
-    /// Where another attempt goes. Absent: to any endpoint but that of the attempt before, if there is another.
+    /// Where another attempt goes. Absent: to any endpoint except that of the previous attempt, if there is another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elsewhere: Option<Elsewhere>,
-    /// Whether requests have `x-envoy-attempt-count`, which numbers the attempts from 1; 9 stands for all further ones.
+    /// Whether requests have `x-envoy-attempt-count`, with the number of the attempt, from 1; 9 also stands for all
+    /// later ones.
     #[serde(default)]
     pub attempt_count: bool,
-    /// The methods that are sent again although an endpoint may have acted on the request.
+    /// The methods that are retried although an endpoint may have processed the request.
     #[serde(default)]
     pub methods: RetryMethods,
-    /// Bytes of a request's body that are kept for another attempt. A request with a longer one has one attempt, once its
-    /// body was begun to be sent.
+    /// Bytes of a request body that are kept for another attempt. A request with a longer body has one attempt, once
+    /// its body has begun to be sent.
     #[serde(default = "body_max")]
     #[schemars(extend("x-maximum" = "16MiB"))]
     pub body_max: Size,
@@ -83,44 +84,44 @@ fn reset_max() -> Period {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Elsewhere {
-    /// To an endpoint that no attempt of the request has met, while draws find one.
+    /// To an endpoint that no attempt of the request has used, if a random choice finds one.
     PreviousEndpoints,
 }
 
-/// What another attempt follows.
+/// A reason to retry.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum RetryOn {
-    /// A status from 500 on, and all that `reset`, `connect_failure` and `refused_stream` are for.
+    /// A status of 500 or more, and everything that `reset`, `connect_failure` and `refused_stream` include.
     #[serde(rename = "5xx")]
     ServerError,
-    /// 502, 503 or 504, and all that `reset`, `connect_failure` and `refused_stream` are for.
+    /// 502, 503 or 504, and everything that `reset`, `connect_failure` and `refused_stream` include.
     GatewayError,
-    /// The endpoint gives no response: it closes or resets the connection or the stream, breaks the protocol, or takes
-    /// longer than `try_timeout` or a timeout of the cluster.
+    /// No response: the endpoint closes or resets the connection or the stream, violates the protocol, or exceeds
+    /// `try_timeout` or a timeout of the cluster.
     Reset,
-    /// No connection can be established.
+    /// No connection is established.
     ConnectFailure,
-    /// The endpoint of HTTP/2 refuses the stream, or goes away before it looks at it.
+    /// The HTTP/2 endpoint refuses the stream, or sends GOAWAY without processing it.
     RefusedStream,
     /// 409.
     #[serde(rename = "retriable_4xx")]
     Conflict,
-    /// One of the statuses that `status` has.
+    /// A status that `status` lists.
     RetriableStatus,
-    /// A response has one of the fields that `headers` names.
+    /// A response has one of the fields that `headers` lists.
     RetriableHeaders,
-    /// A call of gRPC ends at once with `CANCELLED`.
+    /// A gRPC call ends with `CANCELLED` before its first message.
     Cancelled,
-    /// A call of gRPC ends at once with `DEADLINE_EXCEEDED`.
+    /// A gRPC call ends with `DEADLINE_EXCEEDED` before its first message.
     DeadlineExceeded,
-    /// A call of gRPC ends at once with `INTERNAL`.
+    /// A gRPC call ends with `INTERNAL` before its first message.
     Internal,
-    /// A call of gRPC ends at once with `RESOURCE_EXHAUSTED`.
+    /// A gRPC call ends with `RESOURCE_EXHAUSTED` before its first message.
     ResourceExhausted,
-    /// A call of gRPC ends at once with `UNAVAILABLE`.
+    /// A gRPC call ends with `UNAVAILABLE` before its first message.
     Unavailable,
 }
 
@@ -166,15 +167,15 @@ impl RetryOn {
     }
 }
 
-/// The methods that are sent again although an endpoint may have acted on the request.
+/// The methods that are retried although an endpoint may have processed the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryMethods {
-    /// Those that are idempotent (RFC 9110, section 9.2.2): GET, HEAD, OPTIONS, TRACE, PUT and DELETE.
+    /// Idempotent methods (RFC 9110, section 9.2.2): GET, HEAD, OPTIONS, TRACE, PUT and DELETE.
     #[default]
     Idempotent,
-    /// All. An endpoint may act on the same request several times: for services that tell, and for gRPC, whose calls are
-    /// all POST.
+    /// All methods. An endpoint may process the same request several times: for upstreams that detect repetitions, and
+    /// for gRPC, whose calls are all POST.
     Any,
 }
 
@@ -183,10 +184,10 @@ pub enum RetryMethods {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Backoff {
-    /// Bound of the first pause.
+    /// Maximum of the first pause.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1m"))]
     pub base: Period,
-    /// Bound of all.
+    /// Maximum of all pauses.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "10m"))]
     pub max: Period,
 }
@@ -197,13 +198,13 @@ impl Default for Backoff {
     }
 }
 
-/// How many retries a cluster takes at a time.
+/// Limit on concurrent retries of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetryBudget {
-    /// The share of the requests under way that may be retries.
+    /// Share of the active requests that may be retries.
     pub share: Percent,
-    /// So many retries may be under way at any time, however few requests are.
+    /// Number of retries that may always be active, however few requests there are.
     pub at_least: u32,
 }
 

@@ -17,34 +17,34 @@ use wire::path::{PathError, Slashes, normalise};
 use crate::findings::Problem;
 use crate::matching::{Case, PathKind, PathMatch, REGEX_BYTES_MAX, Template, parse_part, whole};
 
-/// How a request is changed before it goes on: its path by one of `prefix`, `regex` with `with`, and `template`; its host
-/// by one of `host` and `host_header`. The query stays.
+/// How a request is changed before it is forwarded: its path by one of `prefix`, `regex` with `with`, and `template`;
+/// its host by one of `host` and `host_header`. The query does not change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("not" = {"required": ["host", "host_header"]}))]
 pub struct RewriteKey {
-    /// Stands in for the prefix or the segments that the rule matched, or for the whole of a `path`.
+    /// Replaces the prefix or segments that the rule matched, or the whole of a `path`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// A regular expression; each part of the path that it matches is replaced by `with`. Between `^` and `$` it
-    /// matches the whole path.
+    /// A regular expression; `with` replaces each part of the path that it matches. Between `^` and `$` it matches the
+    /// whole path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regex: Option<String>,
-    /// What stands in for what `regex` matches: `\1` to `\9` are its groups, `\0` is all of it, and `\\` a backslash.
-    /// Behind a `?` it may have parameters, which go before those of the request.
+    /// The replacement for `regex`: `\1` to `\9` are its groups, `\0` is the whole match, and `\\` a backslash. It may
+    /// have parameters after a `?`, which are put before those of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with: Option<String>,
-    /// The new path, with the variables of the rule's `template` as `{name}`.
+    /// The new path, with variables of the rule's `template` as `{name}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// Whether the upstream learns the path and query from before they were rewritten, by `x-envoy-original-path`, in place of
-    /// what the client may have sent there.
+    /// Whether the upstream gets the path and query from before the rewrite as `x-envoy-original-path`, instead of any
+    /// value that the client sent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub original_path: bool,
-    /// The host that the request is for, with a port if there is to be one.
+    /// The new host, optionally with a port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The header field that has this host. Where it is absent or no host, the host stays.
+    /// The header field that contains the new host. If it is missing or not a valid host, the host does not change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_header: Option<String>,
 }
@@ -326,10 +326,7 @@ fn parts_of(with: &str, groups: usize) -> Result<Vec<Part>, Problem> {
         let (text, escape) = rest.split_at(at);
         push_text(&mut parts, text)?;
         let Some(next) = escape.chars().nth(1) else {
-            return Err(Problem::new(
-                "a `\\` stands at the end",
-                "write `\\\\` for the sign itself",
-            ));
+            return Err(Problem::new("a `\\` is at the end", "write `\\\\` for the sign itself"));
         };
         match next.to_digit(10).and_then(|digit| usize::try_from(digit).ok()) {
             Some(place) if place > groups => {
@@ -384,7 +381,7 @@ fn push_text(parts: &mut Vec<Part>, text: &str) -> Result<(), Problem> {
             || matches!(c, '"' | '#' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}')
     });
     if let Some(wrong) = wrong {
-        let rule = format!("{wrong:?} stands percent-encoded in a path");
+        let rule = format!("{wrong:?} must be percent-encoded in a path");
         return Err(Problem::new(rule, "encode it, as %20 for a space"));
     }
     if !text.is_empty() {

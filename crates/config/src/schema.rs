@@ -70,7 +70,7 @@ fn add_protocols(schema: Option<&mut Json>, protocols: &Protocols) {
     if let Some(words) = words.as_array_mut() {
         words.extend(protocols.iter().map(|protocol| {
             let name = protocol.name();
-            let description = format!("The RPC protocol {name}: many calls share a connection.");
+            let description = format!("The RPC protocol {name}: calls share connections.");
             json!({ "type": "string", "const": name, "description": description })
         }));
     }

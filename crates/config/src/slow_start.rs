@@ -12,18 +12,18 @@ use crate::decimal::Decimal;
 use crate::matching::Percent;
 use crate::units::Period;
 
-/// The share of an endpoint that came lately.
+/// The share of a new endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SlowStart {
-    /// How long an endpoint gets less than its weight says, from when a configuration, a file of endpoints or DNS brought
-    /// it. Those of the configuration that a process starts with get all at once.
+    /// How long an endpoint gets less than its weight, after a configuration, an endpoint file or DNS added it. The
+    /// endpoints that a process starts with have their full weights at once.
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
     pub window: Period,
     /// How fast the share grows: evenly with 1, faster at the beginning with more.
     #[serde(default = "aggression")]
     pub aggression: Decimal,
-    /// The share of its weight that it gets at least.
+    /// Minimum share of its weight.
     #[serde(default = "weight_min")]
     pub weight_min: Percent,
 }

@@ -16,49 +16,49 @@ use crate::xxhash::xxh64;
 /// Entries of `by`, at most.
 pub(crate) const SELECTORS_MAX: usize = 16;
 
-/// Which endpoints make a subset.
+/// How endpoints form subsets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Subsets {
-    /// Lists of keys of `metadata`: the endpoints that have the same values under all keys of a list are a subset.
+    /// Lists of keys of `metadata`: endpoints with equal values for all keys of a list form a subset.
     #[schemars(length(min = 1))]
     pub by: Vec<Vec<String>>,
-    /// Where a request goes that asks for no subset, or for one that there is not.
+    /// Where requests go that select no subset, or one that does not exist.
     #[serde(default)]
     pub fallback: Fallback,
-    /// The subset of `fallback: default`: keys and values that its endpoints have.
+    /// The subset for `fallback: default`: keys and values of its endpoints.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub default: Metadata,
 }
 
-/// Where a request goes for which there is no subset.
+/// Where requests without an existing subset go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fallback {
-    /// To none: 503, cause `no_endpoint`.
+    /// To no endpoint: 503, cause `no_endpoint`.
     #[default]
     None,
     /// To any endpoint of the cluster.
     Any,
-    /// To those that `default` names.
+    /// To the endpoints that `default` selects.
     Default,
 }
 
-/// The value that a rule asks for under a key.
+/// The value that a rule requires for a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SubsetValue {
-    /// This one.
+    /// This value.
     Text(String),
-    /// The one that the request has.
+    /// The value of a header field.
     Header(SubsetHeader),
 }
 
-/// A value of the request.
+/// A value from the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubsetHeader {
-    /// The header field that has it. A request without it does not ask for the key.
+    /// The header field. If the request lacks it, the key is ignored.
     pub header: String,
 }
 

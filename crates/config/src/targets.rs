@@ -13,29 +13,28 @@ use crate::snapshot::id::ClusterId;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShareKey {
-    /// Its name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// Its share, against the other weights of the rule. With 0 it gets no requests.
+    /// Its share, relative to the other weights of the rule. 0: it gets no requests.
     #[serde(default = "weight")]
     pub weight: u32,
-    /// What is changed in requests for it.
+    /// Changes of requests for this cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rewrite: Option<ShareRewrite>,
-    /// Edits of header fields. They come before those of the rule.
+    /// Edits of header fields. They are applied before those of the rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headers: Option<HeadersKey>,
 }
 
-/// What is changed in requests for one cluster of several.
+/// Changes of requests for one cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShareRewrite {
-    /// The host that the request is for, instead of the one in the rule's `rewrite`.
+    /// The new host, instead of the one in the rule's `rewrite`.
     pub host: String,
 }
 
-/// What decides about a client's cluster instead of a die: requests with the same value go to the same one, as long
-/// as the weights stay. One without a value is decided by the die.
+/// The value that selects one of `clusters`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = [{"required": ["header"]}, {"required": ["cookie"]}]))]

@@ -8,7 +8,7 @@ use crate::tree::Node;
 /// `%REQ(:path)%` of Envoy.
 pub(crate) fn warn(node: &Node, path: Path<'_>, literal: Literal, findings: &mut Findings<'_>) {
     if let Some(name) = node.text().and_then(|text| find(text, literal)) {
-        let rule = format!("nothing is put in the place of `{name}`");
+        let rule = format!("`{name}` is not replaced by a value");
         let hint = match literal {
             Literal::Whole => {
                 "write the value itself; `headers` in `routes` may have operators such as \

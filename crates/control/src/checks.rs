@@ -19,7 +19,7 @@ use crate::workers::address_text;
 const REMEMBERED_MAX: usize = 4_096;
 
 /// What an endpoint says of itself in a response to a request.
-const SAID_SO: &str = "the endpoint said so: x-envoy-immediate-health-check-fail";
+const SAID_SO: &str = "the endpoint reported failure: x-envoy-immediate-health-check-fail";
 
 /// The health checks of this process.
 #[derive(Debug, Default)]

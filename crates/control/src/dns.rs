@@ -205,7 +205,7 @@ impl Dns {
                 %reason,
                 %answered,
                 addresses,
-                "no answer of DNS: the addresses that `state` has serve until there is one"
+                "DNS does not answer: addresses from `state` are used until it does"
             );
         }
         status.answer = Some(Arc::clone(&kept.endpoints));
@@ -330,7 +330,7 @@ impl Status {
         let (is_restored, had_failed) =
             (std::mem::take(&mut self.is_restored), self.failure.take().is_some());
         if is_restored && lines.has_room() {
-            tracing::info!(%name, "DNS answers: what `state` had serves no longer");
+            tracing::info!(%name, "DNS answers: addresses from `state` are replaced");
         } else if had_failed && lines.has_room() {
             tracing::info!(%name, "DNS answers again");
         }
@@ -338,7 +338,7 @@ impl Status {
             tracing::warn!(
                 %name,
                 dropped,
-                "addresses of a DNS answer are not used: 0.0.0.0, multicast and the like, or more than there may be"
+                "some addresses of a DNS answer are ignored: 0.0.0.0, multicast and similar, or more than the limit"
             );
         }
         self.dropped = dropped;
@@ -347,7 +347,7 @@ impl Status {
             return None;
         }
         if endpoints.is_empty() && lines.has_room() {
-            tracing::warn!(%name, "DNS has no addresses for this name: its clusters have none of it");
+            tracing::warn!(%name, "DNS has no addresses for this name: its clusters get no endpoints from it");
         }
         let answer: DnsAnswer = endpoints.into();
         self.answer = Some(Arc::clone(&answer));
@@ -432,7 +432,7 @@ impl Lines {
             if left_out > 0 {
                 tracing::warn!(
                     left_out,
-                    "more was to be said of DNS: host_names of /config has it"
+                    "further messages about DNS are omitted: see host_names of /config"
                 );
             }
             *self = Self { since: now, ..Self::default() };

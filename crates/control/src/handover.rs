@@ -32,7 +32,7 @@ pub enum HandoverStep<W: Workers> {
     BeginReturn(oneshot::Sender<Arc<Snapshot<W::Filter>>>),
     /// This process ends, once what it still has is over.
     Finish,
-    /// That is to be over now: two younger processes live.
+    /// That is to be over now: two newer processes exist.
     EndRest,
     /// This process has taken the place of another.
     TakenOver {

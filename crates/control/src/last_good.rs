@@ -210,7 +210,7 @@ impl fmt::Display for Age {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(age) => write!(f, "{age:?} ago"),
-            None => f.write_str("at a time that the clock is behind"),
+            None => f.write_str("at an unknown time, because the clock is behind"),
         }
     }
 }

@@ -62,13 +62,13 @@ pub enum NotMoved {
     #[error("a TLS handshake has to end first: try again")]
     Handshake,
     /// A worker has taken no message for a second.
-    #[error("worker {0} takes no message: try again")]
+    #[error("worker {0} accepts no message: try again")]
     NoAnswer(u32),
     /// The process is at something that connections have to wait for.
-    #[error("nothing moves now: {0}")]
+    #[error("connections cannot move now: {0}")]
     NotNow(String),
     /// The other worker refused it.
-    #[error("worker {worker} refused it: {reason}; it goes on as {connection}")]
+    #[error("worker {worker} refused the connection: {reason}; its id is now {connection}")]
     Refused {
         /// The other worker.
         worker: u32,
@@ -78,10 +78,10 @@ pub enum NotMoved {
         connection: ConnectionId,
     },
     /// It is where it is to go.
-    #[error("it is on worker {0} already")]
+    #[error("the connection is on worker {0} already")]
     SameWorker(u32),
     /// Nothing says what it would meet elsewhere.
-    #[error("its listener or chain is not configured any more: it ends where it is")]
+    #[error("its listener or filter chain was removed, so it cannot move")]
     Stays,
     /// The connections that belong together are more than move at once.
     #[error("more than {0} connections would have to move together")]

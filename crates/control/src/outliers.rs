@@ -193,14 +193,14 @@ fn log(event: &Event) {
         Happened::Returned { endpoint } => tracing::info!(
             cluster,
             endpoint = address_text(endpoint),
-            "endpoint is not ejected any more: its time is over, or it has passed a health check"
+            "endpoint is used again: its ejection is over, or it has passed a health check"
         ),
         Happened::PanicBegan => tracing::warn!(
             cluster,
-            "panic: so few endpoints are left that all get requests, those that are ejected or unhealthy too"
+            "panic: too few endpoints are available, so all get requests, including ejected and unhealthy ones"
         ),
         Happened::PanicEnded => {
-            tracing::info!(cluster, "panic ended: enough endpoints are left");
+            tracing::info!(cluster, "panic ended: enough endpoints are available");
         }
     }
 }

@@ -21,7 +21,7 @@ impl Pace {
             return;
         }
         if self.left_out > 0 {
-            tracing::warn!(lines = self.left_out, "more happened to endpoints than is logged");
+            tracing::warn!(lines = self.left_out, "further messages about endpoints are omitted");
         }
         *self = Self { second, ..Self::default() };
     }

@@ -369,7 +369,9 @@ impl<W: Workers> Running<W> {
             Event::Signal(Asked::Reload) => self.reload(),
             Event::Signal(Asked::ReopenLog) => self.log.reopen(),
             Event::Signal(Asked::Nothing) => {
-                tracing::warn!("SIGUSR2 does nothing: start the successor, then send SIGTERM");
+                tracing::warn!(
+                    "SIGUSR2 does nothing: run `strait upgrade`, or start the new process and send SIGTERM to this one"
+                );
             }
             Event::FileChanged => self.read_config(Reading::IfChanged),
             Event::Built(built) => {

@@ -140,7 +140,7 @@ fn warn_of_late(late: &[Arc<DnsName>], timeout: Duration, dns: &Dns) {
             %name,
             ?timeout,
             %reason,
-            "no first answer of DNS within resolvers.initial_fetch_timeout: the name stands for no \
+            "no DNS answer within resolvers.initial_fetch_timeout: the name has no \
              endpoints until there is one"
         );
     }

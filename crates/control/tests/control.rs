@@ -349,7 +349,7 @@ fn the_way_of_a_request_is_asked_of_the_data_path_with_the_state_of_the_process(
     for (query, status, hint) in [
         ("", "200", "/explain?url=http://HOST/PATH"),
         ("?method=GET", "400", "url: write /explain?url="),
-        ("?uri=x", "400", "uri: is no argument; there are url, "),
+        ("?uri=x", "400", "uri: unknown argument; there are url, "),
         ("?url=ftp", "400", "only http"),
         (&format!("?url=/{}", "&header=a:b".repeat(101)), "400", "header: at most 100"),
     ] {
@@ -433,7 +433,7 @@ fn clusters_are_listed_as_the_query_says() {
         ("sort=size", "sort: one of name, active, pending, exchanges, failures"),
         ("limit=x", "limit: a number"),
         ("endpoints=yes", "endpoints: no, or leave it out"),
-        ("order=x", "order: is no argument; there are name, filter, sort, limit and endpoints"),
+        ("order=x", "order: unknown argument; there are name, filter, sort, limit and endpoints"),
     ] {
         let answer = running.ask("GET", &format!("/clusters?{query}"));
         assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(hint), "{answer}");
@@ -621,7 +621,7 @@ fn a_connection_moves_while_the_process_serves_and_the_answer_says_what_came_of_
     until("ready", || control.ask("GET", "/ready").contains(" 200 "));
     for (connection, status, part) in [
         ("0.1.3", 200, "\"id\": \"1.1.3\",\n  \"moved\": 2"),
-        ("0.0.3", 409, "not configured any more"),
+        ("0.0.3", 409, "was removed, so it cannot move"),
         ("1.1.3", 409, "on worker 1 already"),
         ("2.1.3", 404, "no connection 2.1.3"),
     ] {

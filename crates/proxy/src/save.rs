@@ -84,7 +84,7 @@ pub enum RestoreError {
     #[error("the saved connection is damaged")]
     Damaged,
     /// What it was agreed on would be otherwise in this configuration.
-    #[error("its {0} is configured otherwise, or is not configured")]
+    #[error("its {0} is configured differently, or is not configured")]
     Differs(&'static str),
     /// The listener that it came through is not in this configuration.
     #[error("there is no listener of the saved connection's name")]

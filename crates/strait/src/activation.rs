@@ -161,7 +161,7 @@ fn is_at(socket: &Inherited, address: &Address) -> bool {
 
 const fn hint(error: &InheritError) -> &'static str {
     match error {
-        InheritError::System { .. } => "LISTEN_FDS is more than there are",
+        InheritError::System { .. } => "LISTEN_FDS exceeds the number of descriptors",
         InheritError::NotListening => "write ListenStream= and Accept=no in the socket unit",
         InheritError::UnknownFamily => "write an address and port, or a path, in the socket unit",
         InheritError::DualStack => {

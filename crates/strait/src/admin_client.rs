@@ -183,7 +183,7 @@ async fn ask(
     let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
     let body = body.map_err(|error| AdminError::Unreachable {
         address: address.to_owned(),
-        error: io::Error::other(format!("the answer broke off: {error}")),
+        error: io::Error::other(format!("the response was truncated: {error}")),
     })?;
     Ok(Answer { status, is_strait, body: body.to_bytes().into() })
 }
@@ -210,7 +210,7 @@ fn place(address: &str) -> Result<Place, AdminError> {
     if address.starts_with("unix:") {
         return match address.parse() {
             Ok(Address::Unix(path)) => Ok(Place::Unix(path)),
-            Ok(Address::Tcp(_)) => Err(wrong("is no unix socket".to_owned())),
+            Ok(Address::Tcp(_)) => Err(wrong("is not a unix socket".to_owned())),
             Err(problem) => Err(wrong(problem.rule.to_string())),
         };
     }

@@ -25,30 +25,31 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Forward traffic according to a configuration file.
     ///
-    /// The file is watched: a change takes effect without a restart, and a wrong one is reported
-    /// while the former configuration stays in effect. Signals: SIGTERM, SIGINT and SIGQUIT drain
+    /// Strait watches the file: a change takes effect without a restart. If a change has errors, they are logged
+    /// and the previous configuration stays in use. Signals: SIGTERM, SIGINT and SIGQUIT drain
     /// (a second one stops at once), SIGHUP reads the file again, SIGUSR1 opens the access log
     /// again.
     Run(Run),
-    /// Replace the running process by a new one, which takes its sockets and connections over.
+    /// Replace the running process by a new one, which takes over its sockets and connections.
     ///
-    /// The running process starts the program anew, from where it was started and with its own arguments, and
-    /// hands over. Ends with 0 once the new process serves; with 1 and the reason if the former one goes on.
+    /// The running process starts the program again, from the same path and with its own arguments, and
+    /// hands over. The exit status is 0 once the new process serves. If the old process continues, the status is 1 and the
+    /// reason is printed.
     Upgrade(Upgrade),
     /// Check a configuration file and report every error in it.
     Check(Check),
-    /// Say which listener, route and cluster a request would take, and why not others.
+    /// Show which listener, route and cluster a request would use, and why others do not match.
     ///
-    /// Nothing is sent: the request goes through the code that carries traffic, without a network.
+    /// Nothing is sent: the command runs the request through the code of the data path, without a network.
     Explain(Explain),
-    /// Show what a running process carries, in the terminal: clusters, listeners, sources, slow requests.
+    /// Show the load of a running process in the terminal: clusters, listeners, sources, slow requests.
     ///
-    /// Keys: 1 to 4 and tab choose what is listed, / filters by name (* stands for anything), s sorts by the next figure, enter shows a
-    /// cluster's endpoints, esc goes back, q quits. It goes on while the process restarts.
+    /// Keys: 1 to 4 and tab select the view, / filters by name (* is a wildcard), s sorts by the next column, enter shows the endpoints of
+    /// a cluster, esc goes back, q quits. It continues while the process restarts.
     Top(TopOptions),
     /// Print the JSON Schema of the configuration file, for editors.
     Schema,
-    /// Start with an embedded configuration and services to play with, on real sockets.
+    /// Start with an embedded configuration and example services, on real sockets.
     Demo(Demo),
     /// Print a completion script for a shell.
     Completions {
@@ -57,7 +58,7 @@ pub(crate) enum Command {
     },
     /// Print the manual page.
     Man {
-        /// Write all pages into this directory instead: strait(1), one for each command, and
+        /// Write all pages to this directory instead: strait(1), one page for each command, and
         /// strait.yaml(5).
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
@@ -71,17 +72,17 @@ pub(crate) struct Run {
     pub(crate) config: PathBuf,
     /// Write the secrets of TLS connections to the file that SSLKEYLOGFILE names, for Wireshark.
     ///
-    /// With the file, recorded connections can be decrypted. For debugging only.
+    /// This file allows recorded connections to be decrypted. For debugging only.
     #[arg(long)]
     pub(crate) tls_key_log: bool,
-    /// Take the place of the process that listens on the configuration's `handover.socket`, with its sockets and
-    /// connections. Where there is none, start as ever, unless this says `required`.
+    /// Take over the sockets and connections of the process that listens on `handover.socket` of the configuration.
+    /// If there is no such process, start normally, or fail with `required`.
     #[arg(long, value_enum, value_name = "WHETHER", num_args = 0..=1, require_equals = true,
           default_missing_value = "if-any")]
     pub(crate) take_over: Option<TakeOver>,
-    /// Leave core dumps as the system has them, although private keys may be in them.
+    /// Do not disable core dumps, although they may contain private keys.
     ///
-    /// Otherwise they are off as soon as a configuration has keys.
+    /// Without this option, core dumps are disabled as soon as a configuration has keys.
     #[arg(long)]
     pub(crate) core_dumps: bool,
     #[command(flatten)]
@@ -91,28 +92,28 @@ pub(crate) struct Run {
 /// Whether a process takes another's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TakeOver {
-    /// If there is one.
+    /// If there is a running process.
     IfAny,
-    /// Or it does not start.
+    /// Fail if there is no running process.
     Required,
-    /// Only say what would not move, and end.
+    /// Only print what would not move, and exit.
     Check,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Upgrade {
-    /// The configuration file for the new process. Absent: the one of the running process. Its `handover.socket`, or
-    /// that of /etc/strait/strait.yaml, says where the running process is found; it is
-    /// /run/strait/handover/strait.sock where neither does.
+    /// The configuration file for the new process. By default the one of the running process. The running process is found by
+    /// `handover.socket` of this file, or of /etc/strait/strait.yaml; if neither has it, at
+    /// /run/strait/handover/strait.sock.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// The program to start, instead of the path from which the running process was started.
     #[arg(long, value_name = "PATH")]
     pub(crate) binary: Option<PathBuf>,
-    /// Only say what would not move, by listener, chain and cluster.
+    /// Only print what would not move, by listener, filter chain and cluster.
     #[arg(long)]
     pub(crate) check: bool,
-    /// Go back: the process that took over gives everything back to the one before it, within `handover.probation`.
+    /// Go back: the new process gives everything back to the old one, within `handover.probation`.
     #[arg(long, conflicts_with_all = ["binary", "check"])]
     pub(crate) back: bool,
 }
@@ -122,7 +123,7 @@ pub(crate) struct Check {
     /// The configuration file; `-` for standard input, whose relative paths are relative to the current folder.
     #[arg(short, long, value_name = "FILE", value_parser = config_path())]
     pub(crate) config: PathBuf,
-    /// Fail, with status 1, also if there is nothing but warnings.
+    /// Fail with status 1 if there are warnings.
     #[arg(long)]
     pub(crate) deny_warnings: bool,
     /// How findings are printed: for people on standard error, or as a JSON array on standard output.
@@ -133,7 +134,7 @@ pub(crate) struct Check {
     pub(crate) print: bool,
 }
 
-/// How `strait check` prints what it found.
+/// How `strait check` prints findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CheckFormat {
     /// For people.
@@ -158,21 +159,21 @@ pub(crate) struct Explain {
     /// Ask the running process whose admin interface listens at this address, as 127.0.0.1:9901,
     /// localhost:9901 or unix:/run/strait/admin.sock, instead of a file.
     ///
-    /// It answers from the configuration that it serves with, the addresses that DNS gave, the runtime values that
-    /// count now and what it has counted of the endpoints; and says if it drains.
+    /// The process answers from its current configuration, addresses from DNS, runtime values and counts of endpoints,
+    /// and reports whether it drains.
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["config", "cert", "key"])]
     pub(crate) admin: Option<String>,
     /// The request's method.
     #[arg(required_unless_present = "tls")]
     pub(crate) method: Option<String>,
     /// The request's URL, as `https://shop.example/api/x`; or a path, with the host as a header; or
-    /// what `CONNECT` asks for, as `db.example:5432`.
+    /// the target of `CONNECT`, as `db.example:5432`.
     #[arg(required_unless_present = "tls")]
     pub(crate) url: Option<String>,
     /// Only show the certificate and the TLS parameters that a client gets for this host.
     #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = ["method", "url", "headers"])]
     pub(crate) tls: Option<String>,
-    /// A header field, as curl takes it.
+    /// A header field, as for curl.
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub(crate) headers: Vec<String>,
     /// The client's certificate and its intermediate certificates, PEM.
@@ -191,22 +192,22 @@ pub(crate) struct TopOptions {
     /// The admin interface of the process: an address, a name with a port, or unix:/run/strait/admin.sock.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9901")]
     pub(crate) admin: String,
-    /// What is listed at first.
+    /// The initial view.
     #[arg(long, value_enum, default_value_t = View::Clusters)]
     pub(crate) view: View,
-    /// By what clusters and listeners are sorted at first.
+    /// The initial order of clusters and listeners.
     #[arg(long, value_enum, default_value_t = TopSort::Exchanges)]
     pub(crate) sort: TopSort,
-    /// List only names with this part, in which * stands for anything.
+    /// List only names that contain this text, in which * is a wildcard.
     #[arg(long, value_name = "PART")]
     pub(crate) filter: Option<String>,
-    /// Time between two looks, of which rates are the difference: 500ms, 2s.
+    /// Time between two measurements, from which rates are computed: 500ms, 2s.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: Duration,
-    /// Print the table once, for scripts, after two looks; columns are separated by spaces, the first line has their names.
+    /// Print the table once, for scripts, after two measurements. Columns are separated by spaces; the first line has their names.
     #[arg(long)]
     pub(crate) once: bool,
-    /// With --once: how many lines, without the first.
+    /// With --once: number of lines, without the first.
     #[arg(long, value_name = "NUMBER", default_value_t = 100, requires = "once")]
     pub(crate) limit: usize,
 }
@@ -220,10 +221,10 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// Where the demo takes requests.
+    /// Address on which the demo accepts requests.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
-    /// Where its admin interface listens.
+    /// Address of its admin interface.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9901")]
     pub(crate) admin: SocketAddr,
     #[command(flatten)]
@@ -233,8 +234,8 @@ pub(crate) struct Demo {
 /// Options of the log on standard error.
 #[derive(Debug, Args)]
 pub(crate) struct Log {
-    /// Minimum log level: less severe messages are not written to standard error. With debug, each event of a connection's life has
-    /// a line, from accept to close, up to 1,000 a second on each worker.
+    /// Minimum log level: less severe messages are not written to standard error. With debug, each event of a connection, from
+    /// accept to close, has a line, up to 1,000 a second on each worker.
     #[arg(long, value_enum, default_value_t = LogLevel::Info)]
     pub(crate) log_level: LogLevel,
     /// Format of log messages.

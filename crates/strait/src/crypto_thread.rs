@@ -25,7 +25,7 @@ impl KeyOperations for LazyCryptoThread {
             match CryptoThread::spawn(Batched::default(), move || waker.wake()) {
                 Ok(thread) => Box::new(thread),
                 Err(error) => {
-                    tracing::error!("the worker signs itself, for want of a thread: {error}");
+                    tracing::error!("no thread for signatures can be started, so the worker computes them: {error}");
                     Box::new(tls::signing::Inline::default())
                 }
             }

@@ -559,8 +559,8 @@ fn take_one_each(sockets: &mut Sockets) -> Vec<(ListenerId, Listener)> {
 }
 
 /// Why a unix listener that changes needs a restart.
-const TAKEN_OVER: &str = "this process listens there already, and the socket options or the name of \
-                          a unix listener take a restart; or give it another path";
+const TAKEN_OVER: &str = "this process listens there already: changes of the socket options or the \
+                          name of a unix listener require a restart, or another path";
 
 /// Sockets and the address of TCP that they got, or why there are none.
 fn bound_as(

@@ -63,31 +63,31 @@ fn guide(came: &Came) -> io::Result<()> {
     write!(
         out,
         "\n\
-         Strait forwards {at} to services inside this process. In another terminal:\n\
+         Strait forwards requests for {at} to example services in this process. In another terminal:\n\
          \n\
-         \x20 curl http://{at}/                              shop: three of four answers come from version 1\n\
-         \x20 curl -d 'some body' http://{at}/echo?x=1       what the service received: x-forwarded-for, x-request-id\n\
-         \x20 curl -H 'x-demo-secret: 1' http://{at}/echo    the headers filter took that field out, and set x-edge\n\
-         \x20 curl -i http://{at}/echo/a/%2e%2e/b            paths are matched and forwarded in one normal form\n\
-         \x20 curl -i 'http://{at}/slow?ms=500'              a slow service; then look at /slow of the admin below\n\
+         \x20 curl http://{at}/                              shop: three of four responses come from version 1\n\
+         \x20 curl -d 'some body' http://{at}/echo?x=1       the request as the service received it: x-forwarded-for, x-request-id\n\
+         \x20 curl -H 'x-demo-secret: 1' http://{at}/echo    the headers filter removed that field, and set x-edge\n\
+         \x20 curl -i http://{at}/echo/a/%2e%2e/b            paths are normalised before they are matched and forwarded\n\
+         \x20 curl -i 'http://{at}/slow?ms=500'              a slow service; then see /slow of the admin interface below\n\
          \x20 curl -i 'http://{at}/slow?ms=3000'             slower than the rule's timeout of 2s: 504 request_timeout\n\
-         \x20 curl -i http://{at}/flaky                      every third request fails; every fourth breaks off, and a GET\n\
-         \x20                                               is asked again (attempts=2 in the log below)\n\
-         \x20 curl -i -d x http://{at}/flaky                 a POST that breaks off is not: 502 upstream_closed\n\
-         \x20 curl -i http://{at}/healthz                    answered here, without a service\n\
+         \x20 curl -i http://{at}/flaky                      every third request fails; every fourth is cut off, and a GET\n\
+         \x20                                               is retried (attempts=2 in the log below)\n\
+         \x20 curl -i -d x http://{at}/flaky                 a POST is not retried: 502 upstream_closed\n\
+         \x20 curl -i http://{at}/healthz                    answered by Strait, without a service\n\
          \x20 curl -i http://{at}/old/page?a=b               redirected to /page\n\
-         \x20 curl -i http://{at}/down                       a service that is not there: 503 connect_failed\n\
+         \x20 curl -i http://{at}/down                       a service that does not exist: 503 connect_failed\n\
          \x20 curl -i -H 'host: unknown.invalid' http://{at}/ no route table has this host: 404 no_host\n\
          \x20 (printf 'GET /tunnel HTTP/1.1\\r\\nhost: demo.localhost\\r\\nconnection: upgrade\\r\\nupgrade: websocket\\r\\n\\r\\n';\n\
-         \x20  sleep 1; echo hello; sleep 1) | nc {ip} {port}    an upgrade: the tunnel echoes what it gets\n\
+         \x20  sleep 1; echo hello; sleep 1) | nc {ip} {port}    an upgrade: the tunnel returns the same bytes\n\
          \n\
-         What it does, at http://{admin}/ :\n\
+         The admin interface, at http://{admin}/ :\n\
          \n\
          \x20 curl http://{admin}/slow?format=text        the slowest requests, stage by stage\n\
-         \x20 curl http://{admin}/stats?filter=upstream   counters, here those of the upstreams\n\
-         \x20 curl http://{admin}/config                  the configuration in effect\n\
+         \x20 curl http://{admin}/stats?filter=upstream   metrics, here those of upstreams\n\
+         \x20 curl http://{admin}/config                  the configuration in use\n\
          \x20 curl http://{admin}/connections             open connections\n\
-         \x20 curl -X POST http://{admin}/drain           end, as SIGTERM does\n\
+         \x20 curl -X POST http://{admin}/drain           ends the demo, as SIGTERM does\n\
          \n\
          The access log follows. Ctrl-C ends it.\n\
          \n",

@@ -140,7 +140,7 @@ fn describe_request(
     match listener.protocol {
         ListenerProtocol::Tcp => return describe_relay(story, snapshot, listener),
         ListenerProtocol::Rpc(name) => {
-            let text = format!("the listener takes calls of {name}, and this is a request of HTTP");
+            let text = format!("the listener accepts calls of {name}, and this is an HTTP request");
             return story.line("outcome", text);
         }
         ListenerProtocol::Auto | ListenerProtocol::Http1 | ListenerProtocol::Http2 => {}
@@ -183,10 +183,10 @@ fn outcome(snapshot: &Snapshot, trial: &Trial) -> String {
             let cluster = cluster.map_or("", |cluster| &cluster.name);
             format!("forwarded to cluster {cluster}, this time {address}")
         }
-        Trial::ForwardedOnward => "forwarded to where the connection was going".to_owned(),
+        Trial::ForwardedOnward => "forwarded to the original destination".to_owned(),
         Trial::Answered { head, body } => answer_text(head, body),
         Trial::Suspended(topic) => format!("waits for an answer about {topic}"),
-        Trial::Refused => "the connection is closed without an answer".to_owned(),
+        Trial::Refused => "the connection is closed without a response".to_owned(),
     }
 }
 
@@ -199,8 +199,8 @@ fn answer_text(head: &str, body: &str) -> String {
     let cause = body.strip_prefix(reason).and_then(|rest| rest.strip_prefix(": "));
     let location = head.lines().find_map(|line| line.strip_prefix("location: "));
     match (location, cause) {
-        (Some(location), _) => format!("answered here with {status}, to {location}"),
-        (None, Some(cause)) => format!("answered here with {status}, cause {}", cause.trim_end()),
-        (None, None) => format!("answered here with {status}"),
+        (Some(location), _) => format!("Strait replies with {status}, to {location}"),
+        (None, Some(cause)) => format!("Strait replies with {status}, cause {}", cause.trim_end()),
+        (None, None) => format!("Strait replies with {status}"),
     }
 }

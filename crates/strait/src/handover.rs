@@ -90,7 +90,7 @@ pub(crate) fn parts(snapshot: &Snapshot) -> Vec<Part> {
 pub(crate) fn bind(address: &Address, mode: Option<FileMode>) -> io::Result<AdminSocket> {
     match AdminSocket::bind(address, mode) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_released(address) => {
-            tracing::info!("a process that drains let the admin address go");
+            tracing::info!("a draining process released the admin address");
             AdminSocket::bind(address, mode)
         }
         result => result,

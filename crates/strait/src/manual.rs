@@ -16,25 +16,25 @@ const MORE: &str = "\
 .SH SIGNALS
 .TP
 SIGTERM, SIGINT, SIGQUIT
-Drain: accept no more, finish what runs for up to \\fBlimits.drain_timeout\\fR, then end with status 0.
-Where \\fBlimits.drain_delay\\fR is set, the process is not ready and still accepts for so long first, which a
-second signal ends. Another one ends the process at once, with status 1.
+Drain: accept no new connections, finish active exchanges for up to \\fBlimits.drain_timeout\\fR, then exit with status 0.
+With \\fBlimits.drain_delay\\fR, the process first reports that it is not ready and accepts connections for that time; a
+second signal ends the delay. A further signal ends the process at once, with status 1.
 .TP
 SIGHUP
-Read the configuration file again, also if it did not change.
+Read the configuration file again, even if it did not change.
 .TP
 SIGUSR1
 Open the access log again, for logrotate(8).
 .TP
 SIGUSR2
-Nothing but a line of the log.
+Write a log message, and nothing else.
 .SH FILES
 .TP
 /etc/strait/strait.yaml
 The configuration of the service: strait.yaml(5).
 .TP
-/run/strait, /var/log/strait
-Folders that the service may write to, for unix sockets and access logs.
+/run/strait, /var/log/strait, /var/lib/strait
+Folders that the service may write to: unix sockets, access logs, and the option \\fBstate\\fR.
 .SH ENVIRONMENT
 .TP
 NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID
@@ -44,30 +44,33 @@ LISTEN_FDS, LISTEN_PID, LISTEN_FDNAMES
 Sockets that the service manager opened, for the listeners with their addresses: sd_listen_fds(3).
 .TP
 SSLKEYLOGFILE
-With \\fB\\-\\-tls\\-key\\-log\\fR: where secrets of TLS are written.
+With \\fB\\-\\-tls\\-key\\-log\\fR: the file for secrets of TLS connections.
+.TP
+RUNTIME_DIRECTORY
+The folder for the handover socket, if \\fBhandover.socket\\fR is not configured; systemd sets it.
 .SH EXIT STATUS
 .TP
 0
-The process drained; or the configuration is right.
+The process has drained; or the configuration is valid; or the new process serves (\\fBupgrade\\fR).
 .TP
 1
-The configuration is refused, the process cannot start, or it was stopped before its drain was over.
+The configuration is refused, the process cannot start, it was stopped before the end of its drain, or an upgrade failed.
 .TP
 2
 The command line is wrong.
 .SH EXAMPLES
 .TP
 strait check \\-c strait.yaml
-Say all that is wrong with a file, each with its place and what would be right.
+Print all errors of a file, each with its position and a correction.
 .TP
 strait explain \\-c strait.yaml GET https://shop.example/api/x \\-H \\(aqx\\-canary: 1\\(aq
-Say which listener, rule and cluster a request would take, and why not others.
+Show which listener, rule and cluster a request would use, and why others do not match.
 .TP
 strait run \\-c strait.yaml \\-\\-log\\-format json
 Serve, until SIGTERM.
 .TP
 curl http://127.0.0.1:9901/
-See what runs, where the configuration has \\fBadmin: { address: 127.0.0.1:9901 }\\fR.
+Show the pages of the admin interface, if the configuration has \\fBadmin: { address: 127.0.0.1:9901 }\\fR.
 .SH SEE ALSO
 strait.yaml(5), systemd.service(5), logrotate(8)
 ";

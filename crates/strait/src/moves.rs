@@ -37,7 +37,7 @@ impl Mover for Moves {
                 tracing::error!(
                     from,
                     to,
-                    "connections are lost that no worker takes: {reason}; {again}"
+                    "connections are lost because no worker accepts them: {reason}; {again}"
                 );
                 Err(NotMoved::UnknownConnection(connection))
             }
@@ -103,7 +103,7 @@ impl Moves {
                 // It has ended with all that it had.
                 Err(_) => Ok(Vec::new()),
             },
-            Err(Mail::Take(take)) => Err(("it takes no message".to_owned(), take.moving)),
+            Err(Mail::Take(take)) => Err(("it accepts no message".to_owned(), take.moving)),
             Err(_) => Ok(Vec::new()),
         }
     }

@@ -24,8 +24,12 @@ impl CoreDumps {
         }
         self.may_be_forbidden = false;
         match io::limits::forbid_core_dumps() {
-            Ok(()) => tracing::info!("core dumps are off, since there are keys (--core-dumps)"),
-            Err(error) => tracing::warn!("keys may get into core dumps: {error}"),
+            Ok(()) => tracing::info!(
+                "core dumps are disabled because there are private keys (--core-dumps enables them)"
+            ),
+            Err(error) => tracing::warn!(
+                "core dumps cannot be disabled and may contain private keys: {error}"
+            ),
         }
     }
 }

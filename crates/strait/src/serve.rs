@@ -233,7 +233,7 @@ fn stay_as_init(successor: u32) {
     let arguments: Result<Vec<_>, _> = arguments.into_iter().collect();
     if let Ok(arguments) = arguments {
         let error = ::io::init::become_init(&arguments);
-        tracing::error!("it cannot begin anew, and stays as it is: {error}");
+        tracing::error!("the process cannot restart itself, and stays as it is: {error}");
     }
     let status = ::io::init::be_init(successor);
     #[expect(clippy::exit, reason = "with the successor's status")]
@@ -256,7 +256,7 @@ impl EarlySockets {
             let socket = bind_admin(address, startup.admin_mode, None, activation)?;
             let bound = socket.local_address().ok().flatten();
             let at = admin_text(Some(address), bound);
-            tracing::info!(admin = %at, "starting: the admin interface answers, nothing is served yet");
+            tracing::info!(admin = %at, "starting: the admin interface responds, but no worker serves yet");
             Ok(Some((socket, address.clone())))
         };
         Ok(Self { admin: bind(&startup.admin)?, metrics: bind(&startup.metrics)? })
@@ -319,7 +319,7 @@ impl HandoverThread {
         PacketListener::bind(path).map_err(|error| {
             let hint = match error.kind() {
                 std::io::ErrorKind::AddrInUse => {
-                    "another process has it: start with --take-over to take its place, or give                      this one another socket"
+                    "another process has it: start with --take-over to take its place, or give this process another socket"
                 }
                 _ => "see the option handover.socket",
             };

@@ -134,15 +134,15 @@ fields! {
         |line| Value::bytes(line.event.client);
     "method" beginning "The request's method, as received."
         |line| Value::bytes(line.event.method);
-    "target" beginning "The normalised path with its query, cut at 1,024 bytes."
+    "target" beginning "The normalised path with its query, truncated to 1,024 bytes."
         |line| Value::bytes(line.event.target);
     "protocol" beginning "The request's version of HTTP; TCP for a relayed connection, TLS if it began with a ClientHello; RPC for a call of an RPC protocol."
         |line| Value::text(protocol(line.event.version));
-    "status" beginning "The status sent downstream; absent if none was."
+    "status" beginning "The status sent to the client; absent if none was sent."
         |line| Value::number_if(u64::from(line.event.status), line.event.status != 0);
-    "response_bytes" beginning "Body bytes sent downstream (of a tunnel: all bytes)."
+    "response_bytes" beginning "Body bytes sent to the client (for a tunnel: all bytes)."
         |line| Value::Number(line.event.response_bytes);
-    "request_bytes" pair "Body bytes received from the downstream (of a tunnel: all bytes)."
+    "request_bytes" pair "Body bytes received from the client (for a tunnel: all bytes)."
         |line| Value::Number(line.event.request_bytes);
     "host" pair "The request's host, as received, or the server name of a relayed TLS client."
         |line| Value::bytes(line.event.host);
@@ -152,47 +152,47 @@ fields! {
         |line| Value::text(line.listener);
     "route" pair "Name of the route table, if a rule matched."
         |line| Value::text(line.route);
-    "rule" pair "Place of that rule in the table, from 0."
+    "rule" pair "Position of that rule in the table, from 0."
         |line| line.event.rule.map_or(Value::Absent, |(_, rule)| Value::Number(u64::from(rule)));
     "rule_name" pair "Name of that rule, if it has one."
         |line| Value::text(line.rule_name);
     "cluster" pair "Name of the cluster, if the rule forwards to one."
         |line| Value::text(line.cluster);
-    "subset" pair "Keys and values of the subset of endpoints that the request asked for, if there is such a one: `unit=a,version=v2`."
+    "subset" pair "Keys and values of the subset of endpoints that the request selected, if it exists: `unit=a,version=v2`."
         |line| Value::bytes(line.event.subset);
-    "endpoint" pair "Address of the endpoint that was chosen."
+    "endpoint" pair "Address of the endpoint that was selected last."
         |line| Value::bytes(line.event.endpoint);
     "attempts" pair "Upstream attempts, if any were made."
         |line| Value::number_if(u64::from(line.event.attempts), line.event.attempts != 0);
-    "failed_attempts" pair "The endpoint and the cause of each attempt that failed and was followed by another, in their order: \
-        `10.0.0.1:80 connect_failed, 10.0.0.2:80 upstream_closed`. `endpoint` is that of the last."
+    "failed_attempts" pair "Endpoint and cause of each failed attempt except the last, in order: \
+        `10.0.0.1:80 connect_failed, 10.0.0.2:80 upstream_closed`. `endpoint` is that of the last attempt."
         |line| Value::bytes(line.event.failed_attempts);
-    "cause" pair "Why it failed: one of the causes in METRICS.md."
+    "cause" pair "The cause of a failure, from the list in METRICS.md."
         |line| line.event.cause.map_or(Value::Absent, |cause| Value::Text(cause.as_str()));
-    "cause_detail" pair "What is known about that, cut at 160 bytes: code and text of an upstream's GOAWAY, the code of a reset, the error of a connect, \
-        FIN or the error that ended a connection, why a handshake of TLS failed, the option of a timeout and its value, which rule a \
-        message breaks and up to 64 bytes of where, what an upstream speaks instead of what it should."
+    "cause_detail" pair "Details of the cause, truncated to 160 bytes: code and text of an upstream's GOAWAY, the code of a reset, the error of a connect, \
+        FIN or the error that ended a connection, why a TLS handshake failed, the option of a timeout and its value, the rule that a \
+        message violates and up to 64 bytes of the message, the protocol that an upstream speaks instead of the expected one."
         |line| Value::bytes(line.event.cause_detail);
-    "reply" pair "`true` if the proxy made the response itself."
+    "reply" pair "`true` if Strait generated the response."
         |line| Value::flag(line.event.is_reply);
-    "grpc_status" pair "`grpc-status` of a call of gRPC, if it ended with one."
+    "grpc_status" pair "`grpc-status` of a gRPC call, if it ended with one."
         |line| line.grpc_number(|call| call.status.map(u64::from));
-    "grpc_request_messages" pair "Messages from the downstream, of a call of gRPC."
+    "grpc_request_messages" pair "Messages of a gRPC call from the client."
         |line| line.grpc_number(|call| Some(call.request_messages));
-    "grpc_response_messages" pair "Messages to the downstream, of a call of gRPC."
+    "grpc_response_messages" pair "Messages of a gRPC call to the client."
         |line| line.grpc_number(|call| Some(call.response_messages));
-    "tunnel" pair "`true` if it became a tunnel."
+    "tunnel" pair "`true` if the exchange became a tunnel."
         |line| Value::flag(line.event.is_tunnel);
-    "duration_us" pair "From the head's first byte to the last response byte written, µs."
+    "duration_us" pair "From the first byte of the head to the last response byte written, µs."
         |line| Value::Length(line.event.stages.total);
-    "accept_us" pair "From the kernel's accept to the connection's first byte, µs (first request \
+    "accept_us" pair "From accept to the first byte of the connection, µs (only for the first request \
         of a connection)."
         |line| Value::length(line.event.stages.accept);
-    "read_head_us" pair "From the head's first byte to its last, µs."
+    "read_head_us" pair "From the first byte of the head to its last, µs."
         |line| Value::length(line.event.stages.read_head);
-    "route_us" pair "Filters, routing and encoding, a filter's waiting included, µs."
+    "route_us" pair "Filters, routing and encoding, including time in which a filter waits, µs."
         |line| Value::length(line.event.stages.route);
-    "request_body_us" pair "Waiting for the client to send more of the body, while nothing else was waited for, µs."
+    "request_body_us" pair "Time in which Strait waited only for the client to send more of the request body, µs."
         |line| Value::length(line.event.stages.request_body);
     "retries_us" pair "Earlier attempts of the request, and the pauses between them, µs."
         |line| Value::length(line.event.stages.retries);
@@ -200,25 +200,25 @@ fields! {
         |line| Value::length(line.event.stages.pool_wait);
     "connect_us" pair "Establishing an upstream connection, µs."
         |line| Value::length(line.event.stages.connect);
-    "upstream_write_us" pair "From the first request byte handed to the upstream's socket to the \
-        last, or to the response's first byte if that came before, without `request_body_us`, µs: the upstream did not take it sooner."
+    "upstream_write_us" pair "From the first request byte written to the upstream's socket to the \
+        last, or to the first byte of the response if that came earlier, without `request_body_us`, µs."
         |line| Value::length(line.event.stages.upstream_write);
-    "first_byte_us" pair "From there to the response's first byte, without `request_body_us`, µs."
+    "first_byte_us" pair "From the end of `upstream_write_us` to the first byte of the response, without `request_body_us`, µs."
         |line| Value::length(line.event.stages.first_byte);
-    "response_us" pair "From the response's first byte to its last, without the time in which no more was read because the client did \
-        not take it, µs."
+    "response_us" pair "From the first byte of the response to its last, without time in which Strait stopped reading because the client did \
+        not read, µs."
         |line| Value::length(line.event.stages.response);
-    "downstream_write_us" pair "That time, and from the last response byte read to the last one written, µs."
+    "downstream_write_us" pair "Time in which Strait stopped reading because the client did not read, and from the last response byte read to the last one written, µs."
         |line| Value::length(line.event.stages.downstream_write);
     "server_name" pair "The server name (SNI) of TLS that Strait terminated."
         |line| Value::bytes(line.event.server_name);
-    "tls_version" pair "The version of that TLS: `TLSv1.2` or `TLSv1.3`."
+    "tls_version" pair "The version of TLS that Strait terminated: `TLSv1.2` or `TLSv1.3`."
         |line| Value::bytes(line.event.tls_version);
-    "tls_cipher" pair "Its cipher suite, by its name in IANA's registry."
+    "tls_cipher" pair "The cipher suite of that TLS connection, by its name in IANA's registry."
         |line| Value::bytes(line.event.tls_cipher);
     "peer_identity" pair "The identity in the client's certificate: its first URI, or host name, or its subject."
         |line| Value::bytes(line.event.peer_identity);
-    "user_agent" pair "`user-agent`, cut at 256 bytes."
+    "user_agent" pair "`user-agent`, truncated to 256 bytes."
         |line| Value::bytes(line.event.user_agent);
 }
 
@@ -322,7 +322,7 @@ pub fn reference() -> String {
     write_combined(&line, &style, &mut clock, &mut combined);
 
     let mut page = String::from(REFERENCE_HEAD);
-    page.push_str("\n## Fields\n\n| field | text form | what it says |\n|---|---|---|\n");
+    page.push_str("\n## Fields\n\n| field | text form | content |\n|---|---|---|\n");
     for field in FIELDS {
         let place = if field.is_in_beginning { "beginning" } else { "pair" };
         let _ = writeln!(page, "| `{}` | {place} | {} |", field.name, field.doc);
@@ -341,47 +341,46 @@ const REFERENCE_HEAD: &str = r#"# The access log
 
 Generated from the declarations in `crates/telemetry/src/access_log.rs`; `BLESS=1 cargo test -p telemetry` rewrites it.
 
-One line for each finished exchange, in the order in which exchanges end on their worker; lines of different workers
-are interleaved. Workers hand compact records to the log thread through a bounded queue and never wait for it: what does not
-fit is dropped and counted in `strait_access_log_dropped_total`. A thread of its own writes to the output. Lines that the output does not take are
-lost and counted in `strait_access_log_lines_lost_total`: after an error, or when it has taken nothing for a second. A reload can name another output
+The access log has one line for each finished exchange, in the order in which exchanges end on their worker; lines of different workers
+are interleaved. Workers pass compact entries to the log thread through a bounded queue and never wait for it: entries that do not
+fit are dropped and counted in `strait_access_log_dropped_total`. Another thread writes to the output. Lines that the output does not accept are
+lost and counted in `strait_access_log_lines_lost_total`: after an error, or when the output has accepted nothing for a second. A reload can select another output
 at any time.
 
-`json` writes one object a line. Fields stand in the order below; one that is absent is left out. Lengths of time are µs with one
-decimal, everything counted is an integer.
+`json` writes one object on each line. Fields are in the order below; absent fields are omitted. Durations are in µs with one
+decimal, counts are integers.
 
 `text` writes a beginning in the Common Log Format, `client - - [time] "method target protocol" status response_bytes`
-with `-` for what is absent, and then the other fields as `name=value`, text in quotes.
+with `-` for absent values, and then the other fields as `name=value`, with text in quotes.
 
 `combined` writes the Combined Log Format of Apache and nginx: that beginning, `referer` and `user-agent`.
 
-`access_log.fields` chooses the fields of `json` and `text`, and their order; header fields can be among them, as `request_headers.NAME` and
-`response_headers.NAME`. A header field has its first value: of the request before the filter chain, with `x-forwarded-*` as they go on, and of the
-response as the client gets it; responses that Strait makes itself have none. `access_log.only` and `access_log.except` say which exchanges have a line.
+`access_log.fields` selects the fields of `json` and `text`, and their order. It may contain header fields, as `request_headers.NAME` and
+`response_headers.NAME`. The log has the first value of a header field: of the request before the filters, but with the `x-forwarded-*` fields that Strait sends; and of the
+response as the client gets it. Responses that Strait generates have no header fields in the log. `access_log.only` and `access_log.except` select the exchanges that are logged.
 
-No peer can break a line or forge another. Text in UTF-8 is written as such, but for quotes, backslashes, control characters and those that turn the
-direction of text: in JSON they are `\uXXXX`, in text their bytes are `\xXX`. A byte that is no part of UTF-8 is `\xXX` in both (in JSON, behind the escape
-of that backslash). In the beginning of `text`, where blanks separate, so is a blank within a value. Long values are cut: the target at 1,024 bytes, the user agent at 256,
+No peer can break a line or forge another. UTF-8 text is written unchanged, except for quotes, backslashes, control characters and characters that change the
+direction of text: in JSON they are `\uXXXX`, in text their bytes are `\xXX`. A byte that is not part of valid UTF-8 is `\xXX` in both formats (in JSON, the backslash is escaped). In the beginning of `text`, whose values are separated by spaces, a space within a value is escaped, too. Long values are truncated: the target at 1,024 bytes, the user agent at 256,
 the host at 264, the subset at 256, the request id at 128, the detail of a cause at 160, addresses at 112, the method at 32.
 
-A line is written when the last byte of the response was handed to the kernel, before the client has it: `status` and `response_bytes` say
-what was sent, not what arrived. What a client does not take before its connection is given up is lost without a sign in the line;
+A line is written when the last byte of the response was passed to the kernel, before the client has received it: `status` and `response_bytes`
+show what was sent, not what arrived. If a client does not read all of it, the line does not show that;
 `strait_downstream_connections_ended_total{cause="response_undelivered"}` counts such connections, and
-`strait_downstream_undelivered_bytes_total` the bytes.
+`strait_downstream_undelivered_bytes_total` the lost bytes.
 
-A connection that came to nothing before it had a request has a line without `method`, `target` and `protocol`: one that was refused, whose
-handshake of TLS failed, or whose first bytes were wrong. `client`, `cause` and `cause_detail` say whose and why, `server_name` what the client asked for by TLS as far as it was read, and `duration_us` runs from
-its accept. Each worker writes 20 of these lines a second and counts the others in `strait_access_log_connections_left_out_total`. One that sent
-nothing has none.
+A connection that failed before its first request has a line without `method`, `target` and `protocol`: if it was refused, its
+TLS handshake failed, or its first bytes were invalid. The line has `client`, `cause` and `cause_detail`; `server_name` if the ClientHello was read that far; and `duration_us`, which begins at
+accept. Each worker writes at most 20 of these lines a second and counts the others in `strait_access_log_connections_left_out_total`. A connection that sent
+nothing has no line.
 
-With or without an access log, the program's own log warns when requests fail for what is wrong upstream or too small here:
-once a minute for each cluster and cause, with how many failed, and the endpoint and detail of the last.
+With or without an access log, the program's own log has a warning when requests fail because of an upstream or a limit of Strait:
+at most one a minute for each cluster and cause, with the number of failures, and the endpoint and detail of the last one.
 
-A stage that did not happen is absent; all but `duration_us` are when stage times are off.
+A stage that an exchange did not have is absent. Without stage times, only `duration_us` is present.
 
-`/slow` on the admin address shows the 32 longest requests of the last five to ten minutes, tunnels apart, also when no access log
-is written: as text with a row for each stage, or as JSON whose `requests` are objects with the fields below and `percent`,
-the share of each stage in the duration. `other` is what no stage accounts for.
+`/slow` of the admin interface shows the 32 longest requests of the last five to ten minutes, and tunnels separately, also without an access
+log: as text with a row for each stage, or as JSON whose `requests` are objects with the fields below and `percent`,
+the share of each stage in the duration. `other` is the time outside all stages.
 "#;
 
 #[cfg(test)]

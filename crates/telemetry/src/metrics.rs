@@ -230,7 +230,7 @@ pub fn reference() -> String {
         if area != area_before {
             let _ = write!(
                 text,
-                "\n## {area}\n\n| name | kind | labels | what it says |\n|---|---|---|---|\n"
+                "\n## {area}\n\n| name | kind | labels | meaning |\n|---|---|---|---|\n"
             );
             area_before = area;
         }
@@ -257,23 +257,22 @@ const REFERENCE_HEAD: &str = "\
 
 Generated from the declarations in `crates/telemetry/src/metrics/`; `BLESS=1 cargo test -p telemetry` rewrites it.
 
-`/metrics` on the admin address gives these as Prometheus text. `/stats?filter=` gives the same as plain
-`name value` lines, histograms as count, sum and quantiles; the filter is a part of the line's name, in which `*` stands for
-anything.
+`/metrics` of the admin interface returns these metrics in the Prometheus text format. `/stats?filter=` returns them as plain
+`name value` lines, with histograms as count, sum and quantiles; the filter is a part of the name, in which `*` is a wildcard.
 
-Names of listeners, routes, rules and clusters come from the configuration; no label comes from a peer, so what a
-scrape can hold is bounded by the configuration; of endpoints, `metrics.endpoints_max` are reported. What is configured is there
-from the start, with zeros, so that a rate sees the first event. Later, with their first event, come: the histograms of clusters, where there are more
-than 100, and rules, where there are more than 1,000, since a scrape would be megabytes of zeros; and words of large sets (codes of statuses, statuses of
-gRPC, reasons of failures), of which the help says which are there from the start. What a new configuration
-no longer has disappears from the metrics with what it had counted.
+Names of listeners, routes, rules and clusters come from the configuration. No label comes from a peer, so the size of a
+scrape depends only on the configuration; of endpoints, at most `metrics.endpoints_max` are reported. Metrics of configured objects exist
+from the start, with zeros, so that a rate includes the first event. Three kinds of series appear only with their first event: histograms of clusters, if there
+are more than 100; rules, if there are more than 1,000 (a scrape would have megabytes of zeros); and values of large sets (status codes, gRPC
+statuses, reasons of failures), for which the help says which exist from the start. When a new configuration removes an object, its
+metrics disappear.
 
-Each worker counts for itself, in numbers that no other worker writes; they are added up when they are read, one after the
-other. Two metrics of one scrape can therefore differ by what happened meanwhile, and a gauge that is the
-difference of two counters never falls below 0.
+Each worker has its own counters, which only it writes. A scrape reads and adds them one after the
+other. Two metrics of one scrape can therefore differ by events that happened meanwhile. A gauge that is the
+difference of two counters is never negative.
 
-Histograms are kept in steps of a quarter at most (four to a doubling, from 1 µs to 4,000 s). The bounds reported are edges of these
-steps, hence exact. Quantiles in `/stats` are off by one eighth at most.
+Histograms have four buckets for each doubling, from 1 µs to 4,000 s. The reported bounds are edges of these
+buckets, and therefore exact. Quantiles in `/stats` have an error of at most one eighth.
 ";
 
 /// The unit, from the name's end.

@@ -34,13 +34,13 @@ pub(crate) struct Revocations {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RootsError {
     /// The file has no CA certificate, or the system trusts none.
-    #[error("there is no certificate of an authority")]
+    #[error("there is no CA certificate")]
     Empty,
     /// There is no list of revoked certificates.
-    #[error("there is no list of revoked certificates")]
+    #[error("there is no certificate revocation list")]
     ListMissing,
     /// A list of revoked certificates, counted from 1, that cannot be decoded, or its PEM.
-    #[error("list {0} of revoked certificates cannot be read")]
+    #[error("certificate revocation list {0} cannot be read")]
     ListUnreadable(usize),
     /// A certificate, counted from 1, that cannot be decoded, or its PEM.
     #[error("certificate {0} cannot be read")]

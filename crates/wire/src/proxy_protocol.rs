@@ -36,7 +36,7 @@ pub enum Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ProxyProtocolError {
     /// Addresses or ports that are none, or are not of the family that was named.
-    #[error("addresses that are none")]
+    #[error("invalid addresses")]
     AddressInvalid,
     /// The checksum does not match.
     #[error("the checksum does not match")]

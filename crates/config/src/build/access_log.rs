@@ -27,7 +27,7 @@ pub(super) fn build<F>(
     let (mut request, mut response) = (Vec::new(), Vec::new());
     let fields = file.fields.as_ref().map(|names| {
         if format == Format::Combined {
-            let rule = "the Combined Log Format has fields of its own";
+            let rule = "the Combined Log Format has fixed fields";
             let hint = "remove `fields`, or write `format: json` or `text`";
             site.key("fields").error(findings, Problem::new(rule, hint));
         }
@@ -87,7 +87,7 @@ fn fields(
     for (name, site) in names.iter().zip(site.items()) {
         match field(name, request, response) {
             Ok(field) if fields.contains(&field) => {
-                let problem = Problem::new("this field stands twice", "remove one of the two");
+                let problem = Problem::new("this field occurs twice", "remove one of the two");
                 site.error(findings, problem);
             }
             Ok(field) => fields.push(field),
@@ -155,7 +155,7 @@ fn conditions(
 ) -> Arc<[AccessLogCondition]> {
     let conditions = entries.iter().zip(site.items()).map(|(entry, site)| {
         if *entry == Condition::default() && site.node().entries().is_empty() {
-            let rule = "a condition without parts holds for every exchange";
+            let rule = "a condition without keys matches every exchange";
             let hint = "add one of status, prefixes, slower_than and one_in";
             site.error(findings, Problem::new(rule, hint));
         }

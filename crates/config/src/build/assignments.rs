@@ -104,11 +104,11 @@ fn check(entry: &AssignedEndpoint, site: &Site<'_>, findings: &mut Findings<'_>)
     let hint = "let the source deliver an address with a port";
     match address.address() {
         None => {
-            let rule = "an assignment has addresses, and no names to resolve";
+            let rule = "an assignment contains addresses only, not host names";
             site_of_address.error(findings, Problem::new(rule, hint));
         }
         Some(address) if address.is_unix() => {
-            let rule = "a resource of another source names no sockets of this machine";
+            let rule = "a delivered resource cannot name unix sockets of this machine";
             site_of_address.error(findings, Problem::new(rule, hint));
         }
         Some(_) => {}

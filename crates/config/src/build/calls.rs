@@ -44,7 +44,7 @@ pub(super) fn check<F>(
         let Some((spoken, listener)) = users.get(table.name.as_str()) else { continue };
         if spoken.is_some() && !table.hosts.iter().any(|host| host == "*") && !site.is_cut("hosts")
         {
-            let rule = format!("calls have no host, and listener `{listener}` takes such");
+            let rule = format!("calls have no host, and listener `{listener}` accepts calls");
             site.key("hosts").error(findings, Problem::new(rule, "remove this, or add `*`"));
         }
         for (rule, site) in table.rules.iter().zip(site.key("rules").items()) {
@@ -74,7 +74,7 @@ fn check_ends<'f, F>(
         let (other, by) = *users.entry(table.as_str()).or_insert((spoken, listener));
         if other != spoken {
             let rule = format!(
-                "listener `{by}` uses route table `{table}` for {}, and this one takes {}",
+                "listener `{by}` uses route table `{table}` for {}, and this one accepts {}",
                 traffic(other),
                 traffic(spoken)
             );
@@ -83,8 +83,10 @@ fn check_ends<'f, F>(
     }
     let filters = site.key("filters");
     for site in filters.items().filter(|site| spoken.is_some() && !kinds.is_for_rpc(site)) {
-        let rule =
-            format!("this filter takes requests of HTTP, and the listener {}", traffic(spoken));
+        let rule = format!(
+            "this filter is for HTTP requests, and the listener accepts {}",
+            traffic(spoken)
+        );
         site.error(findings, Problem::new(rule, "remove it"));
     }
 }
@@ -105,7 +107,8 @@ fn check_match(chain: &ListenerChain, site: &Site<'_>, findings: &mut Findings<'
     for (asked, site) in chain.matches.protocols.iter().zip(site.items()) {
         if !is_spoken(*asked) {
             let (asked, spoken) = (word(*asked), traffic(chain.protocol.rpc()));
-            let rule = format!("connections of {asked} meet this chain, which takes {spoken}");
+            let rule =
+                format!("connections of {asked} match this chain, whose protocol is {spoken}");
             let hint = "write a chain with the `protocol` of its connections";
             site.error(findings, Problem::new(rule, hint));
         }
@@ -162,7 +165,7 @@ fn check_rule(
             continue;
         };
         let rule = format!(
-            "listener `{listener}` takes {}, and cluster `{name}` {}",
+            "listener `{listener}` accepts {}, and cluster `{name}` speaks {}",
             traffic(spoken),
             traffic(*cluster)
         );
@@ -173,7 +176,8 @@ fn check_rule(
     }
     let has = [("rewrite", rule.rewrite.is_some()), ("redirect", rule.redirect.is_some())];
     for (key, _) in has.into_iter().filter(|(_, has)| *has && spoken.is_some()) {
-        let rule = format!("calls of RPC have no `{key}`, and listener `{listener}` takes such");
+        let rule =
+            format!("RPC calls have no `{key}`, and listener `{listener}` accepts RPC calls");
         site.key(key).error(findings, Problem::new(rule, "remove it"));
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn checks(
         let said = [transport.as_bytes(), asked.as_bytes(), request].join(&0);
         let fingerprint = xxh64(&said, 0);
         if built.iter().any(|other| other.fingerprint == fingerprint) {
-            let rule = "the endpoints are asked the same twice";
+            let rule = "this check occurs twice";
             site.error(findings, Problem::new(rule, "remove one of the two"));
             continue;
         }
@@ -71,7 +71,7 @@ fn probe(
     match (&check.http, &check.grpc, &check.tcp) {
         (Some(asked), None, None) => {
             if let Protocol::Rpc(_) = file.protocol {
-                let rule = "the endpoints speak no HTTP";
+                let rule = "the endpoints do not speak HTTP";
                 let hint = "write `tcp: {}`, which checks that they can be connected to";
                 site.key_error(findings, "http", Problem::new(rule, hint));
                 return None;
@@ -131,7 +131,7 @@ fn http_probe(
     for (name, value) in &asked.headers {
         let lower = name.to_ascii_lowercase();
         let is_own = if lower == "host" {
-            Err(Problem::new("the host stands under `host`", "write `host: NAME` beside `path`"))
+            Err(Problem::new("the host belongs under `host`", "write `host: NAME` beside `path`"))
         } else {
             http::check_field(&lower)
         };
@@ -187,7 +187,7 @@ fn grpc_probe(
 fn tcp_probe(asked: &TcpCheck, site: &Site<'_>, findings: &mut Findings<'_>) -> Option<Probe> {
     let expect: Box<[Box<[u8]>]> = asked.expect.iter().map(|hex| hex.0.clone()).collect();
     if asked.send.is_some() && expect.is_empty() {
-        let rule = "nothing is expected in answer to what is sent, so that nothing is learnt of it";
+        let rule = "`send` without `expect` checks nothing more than the connection";
         let hint = "add `expect`, or remove `send`";
         site.key("send").warning(findings, Problem::new(rule, hint));
     }

@@ -136,11 +136,11 @@ pub(super) fn cluster<F>(
     if file.protocol != Protocol::Http1 && file.proxy_protocol != ProxyProtocol::Off {
         let (rule, hint) = match file.protocol {
             Protocol::Rpc(_) => (
-                "a PROXY header names the one client of a connection, and one of RPC has many",
+                "a PROXY header names the only client of a connection, and an RPC connection has many",
                 "remove it",
             ),
             Protocol::Http1 | Protocol::Http2 => (
-                "a PROXY header names the one client of a connection, and HTTP/2 has many",
+                "a PROXY header names the only client of a connection, and an HTTP/2 connection has many",
                 "write `protocol: http1`, or leave the client to `x-forwarded-for`",
             ),
         };
@@ -202,7 +202,7 @@ fn slow_start(
     findings: &mut Findings<'_>,
 ) -> Option<SlowStart> {
     if file.slow_start.is_some() && (balancer.is_by_hash() || file.original_destination) {
-        let rule = "a slow start is for clusters that draw their endpoints, or let them take turns";
+        let rule = "a slow start needs a balancer without a hash";
         let hint = "remove it, or write another `balance`, such as least_request";
         site.key_error(findings, "slow_start", Problem::new(rule, hint));
     }
@@ -343,7 +343,7 @@ pub(super) fn warn_aimless(file: &file::File, site: &Site<'_>, findings: &mut Fi
     let sites = site.key("clusters");
     let clusters = file.clusters.iter().zip(sites.items());
     for (_, site) in clusters.filter(|(entry, _)| entry.original_destination) {
-        let rule = "no listener tells where its connections were going: each request gets 503";
+        let rule = "no listener finds original destinations: each request gets 503";
         let hint = "write `original_destination: redirect` or `tproxy` in a listener";
         site.key("original_destination").warning(findings, Problem::new(rule, hint));
     }
@@ -363,8 +363,8 @@ pub(super) fn warn_loops(file: &file::File, site: &Site<'_>, findings: &mut Find
             let found = found.and_then(|address| listening_at(&listeners, address));
             if let Some(listener) = found.filter(|found| leads_to(file, found, &cluster.name)) {
                 let name = &listener.name;
-                let rule = format!("listener {name} listens here, and what it takes goes here");
-                let hint = "write the address of the service, or requests go round without end";
+                let rule = format!("listener {name} listens on this address, and forwards to it");
+                let hint = "write the address of the upstream, or requests loop without end";
                 site.warning(findings, Problem::new(rule, hint));
             }
         }

@@ -122,7 +122,7 @@ pub(crate) fn check_addresses(
 ) {
     for (entry, site) in entries.iter().zip(site.items()) {
         let EndpointAddress::Host(host) = entry.address() else { continue };
-        let rule = "a file of endpoints has addresses only";
+        let rule = "an endpoint file contains addresses only";
         let hint = format!(
             "write `endpoints: [\"{}:{}\"]` in the configuration, or an address here",
             host.host, host.port
@@ -138,14 +138,14 @@ pub(crate) fn lower_dns(
     findings: &mut Findings<'_>,
 ) -> EndpointsFrom {
     if file.ttl_min > file.ttl_max {
-        let rule = "the shortest time that an answer is used for is longer than the longest";
+        let rule = "`ttl_min` is greater than `ttl_max`";
         let hint = format!("write `ttl_max: {}` or more", file.ttl_min);
         site.key("ttl_min").error(findings, Problem::new(rule, hint));
     }
     let name = match (file.mode, file.dns.rsplit_once(':')) {
         (DnsMode::Srv, Some((host, _))) => {
             let hint = format!("write {host}");
-            Err(Problem::new("the records of mode `srv` say the port", hint))
+            Err(Problem::new("in mode `srv`, the records contain the port", hint))
         }
         (DnsMode::Srv, None) => dns::host_name(&file.dns).map(|host| (host, None)),
         (DnsMode::Strict | DnsMode::Logical, _) => {
@@ -180,7 +180,7 @@ fn check_reachable(address: &Address) -> Result<(), Problem> {
 
 /// What is wrong with TLS to a socket of the file system.
 pub(super) fn unix_needs_name() -> Problem {
-    let rule = "a unix socket is no name, so it has to be said whose certificate is behind it";
-    let hint = "add `server_name: api.example.com`, or `names` if they are asked for none";
+    let rule = "a unix socket has no host name, so the name in its certificate must be configured";
+    let hint = "add `server_name: api.example.com`, or `names` to send no server name";
     Problem::new(rule, hint)
 }

@@ -80,7 +80,7 @@ fn content_type(
         "json" => "application/json",
         "xml" => "application/xml; charset=utf-8",
         _ => {
-            let rule = "the ending of this file says nothing of its type";
+            let rule = "the extension of this file does not show its type";
             let hint = "add `content_type: text/html; charset=utf-8`, for instance";
             site.key("file").error(findings, Problem::new(rule, hint));
             return None;

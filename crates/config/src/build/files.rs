@@ -171,7 +171,7 @@ impl<'a> Files<'a> {
             .ocsp_ends()
             .and_then(|end| expiry::short_lived("the OCSP response", end, now))
         {
-            let hint = "fetch a new one; the file is watched, and a new one is taken up by itself";
+            let hint = "fetch a new one; Strait watches the file and applies the new one";
             ocsp_site.warning(findings, Problem::new(rule, hint));
         }
         Some(source)
@@ -215,7 +215,7 @@ impl<'a> Files<'a> {
     ) {
         let Err(error) = self.outside.check_append(path) else { return };
         let hint = match error.kind() {
-            ErrorKind::NotFound => "make its folder, such as with `install -d -o strait FOLDER`",
+            ErrorKind::NotFound => "create its folder, such as with `install -d -o strait FOLDER`",
             ErrorKind::IsADirectory => "write the path of a file in it",
             _ => "let the user of the process write there; this check is for the user who runs it",
         };
@@ -248,7 +248,7 @@ impl<'a> Files<'a> {
         findings: &mut Findings<'_>,
     ) {
         let Some(rule) = expiry_warning(certificate, self.outside.now()) else { return };
-        let hint = "renew it; the files are watched, and a new one is taken up by itself";
+        let hint = "renew it; Strait watches the files and applies the new one";
         site.warning(findings, Problem::new(rule, hint));
     }
 
@@ -328,7 +328,7 @@ impl<'a> Files<'a> {
                     (site.key("ca"), Problem::new(error.to_string(), hint))
                 } else {
                     let problem = Problem::new(
-                        "this system has no certificates of authorities, so that it trusts no peer",
+                        "this system has no CA certificates, so it trusts no peer",
                         "install `ca-certificates`, or name a file with `ca`",
                     );
                     (*site, problem)

@@ -32,7 +32,7 @@ pub(super) fn hashing(
         if let PartValue::Made(..) = value
             && parts.iter().any(|part| matches!(part.value, PartValue::Made(..)))
         {
-            let rule = "a rule makes one cookie for a client, and another stands before this one";
+            let rule = "a rule creates one cookie for a client, and another one comes before this";
             let problem = Problem::new(rule, "remove the `ttl` of one of them");
             site.key("cookie").key("ttl").error(findings, problem);
         }
@@ -108,7 +108,7 @@ pub(super) fn check(file: &file::File, site: &Site<'_>, findings: &mut Findings<
             let is_used = names.iter().any(|name| by_hash.contains(name));
             hashed.extend(names);
             if !is_used && !site.is_cut("clusters") {
-                let rule = "no cluster of this rule chooses its endpoints by a hash";
+                let rule = "no cluster of this rule selects endpoints by a hash";
                 let hint = "write `balance: maglev` in the cluster, or remove this";
                 site.key("hash").warning(findings, Problem::new(rule, hint));
             }
@@ -117,7 +117,8 @@ pub(super) fn check(file: &file::File, site: &Site<'_>, findings: &mut Findings<
     for (cluster, site) in file.clusters.iter().zip(site.key("clusters").items()) {
         let name = cluster.name.as_str();
         if by_hash.contains(name) && !hashed.contains(name) {
-            let rule = "no rule has a hash for this cluster: each request draws its endpoint";
+            let rule =
+                "no rule has `hash` for this cluster: each request goes to a random endpoint";
             let hint =
                 "write `hash: [client_ip]` in a rule, for instance, or `balance: random` here";
             site.key("balance").warning(findings, Problem::new(rule, hint));

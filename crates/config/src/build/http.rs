@@ -131,7 +131,7 @@ fn must_be_encoded(wrong: char) -> Problem {
     let mut utf8 = [0; 4];
     let encoded: String =
         wrong.encode_utf8(&mut utf8).bytes().map(|b| format!("%{b:02X}")).collect();
-    let rule = format!("{wrong:?} stands percent-encoded in a path");
+    let rule = format!("{wrong:?} must be percent-encoded in a path");
     Problem::new(rule, format!("write {encoded} in its place"))
 }
 
@@ -145,7 +145,7 @@ pub(super) fn check_authority(text: &str) -> Result<(), Problem> {
             }
             false => "write a name such as shop.example.com".to_owned(),
         };
-        return Err(Problem::new("a host stands without scheme and path", hint));
+        return Err(Problem::new("a host has no scheme and no path", hint));
     }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),

@@ -218,7 +218,7 @@ fn listener<F>(
     listener.chains = ListenerChains::new(chains, context.kinds.protocols());
     listener.chain_names = ChainNames::new(&listener);
     if listener.tls.is_some() && !listener.has_default {
-        let rule = "what no chain matches is closed, so that no connection meets this: chains have `tls` of their own";
+        let rule = "connections without a matching chain are closed, so no connection uses this: chains have their own `tls`";
         let hint = "move it into the chains that need it";
         site.key("tls").warning(context.findings, Problem::new(rule, hint));
     }
@@ -242,7 +242,7 @@ fn warn_unended<F>(
     let is_read = ends.protocol != ListenerProtocol::Tcp && ends.relay.is_none();
     if is_for_tls && is_read && file.tls.is_none() && !site.is_cut("tls") {
         let rule =
-            "what matches begins with TLS, which is not terminated here: every connection gets 400";
+            "matching connections begin with TLS, which is not terminated here: each gets 400";
         let hint = "add `tls`, or pass it through with `protocol: tcp` and a cluster";
         site.key("match").warning(findings, Problem::new(rule, hint));
     }
@@ -367,11 +367,12 @@ fn chain_match(
     for (name, site) in file.server_names.iter().zip(site.key("server_names").items()) {
         match name.parse() {
             Ok(Host::Any) => {
-                let hint = "leave `server_names` out to ask for none";
-                site.error(findings, Problem::new("`*` alone asks for nothing", hint));
+                let hint = "remove `server_names` to match every name";
+                site.error(findings, Problem::new("`*` alone matches everything", hint));
             }
             Ok(host @ Host::Prefix(_)) => {
-                let rule = format!("a server name has `*` at its beginning alone, unlike {host}");
+                let rule =
+                    format!("a server name may contain `*` at its beginning only, unlike {host}");
                 let hint = "write the whole name, or \"*.suffix\"";
                 site.error(findings, Problem::new(rule, hint));
             }
@@ -398,7 +399,7 @@ fn original_destination(
         return OriginalDestination::Off;
     }
     if file.has_unix() {
-        let rule = "connections of a unix socket were going nowhere else";
+        let rule = "connections to a unix socket have no other destination";
         let problem = Problem::new(rule, "remove this, or listen on an IP address");
         site.key("original_destination").error(findings, problem);
     }
@@ -502,7 +503,7 @@ fn routes(
         for id in names.resolve_all(name, "route table", site, findings) {
             if ids.contains(&id) {
                 let problem =
-                    Problem::new("this route table stands twice", "remove one of the two");
+                    Problem::new("this route table occurs twice", "remove one of the two");
                 return site.error(findings, problem);
             }
             ids.push(id);
@@ -525,7 +526,7 @@ fn routes(
 
 fn claimed_twice(host: &Host, other: Option<&Arc<RouteTable>>, table: &RouteTable) -> Problem {
     let (other, name) = (other.map_or("another", |table| table.name.as_ref()), &table.name);
-    let rule = format!("route tables `{other}` and `{name}` both claim the host {host}");
+    let rule = format!("route tables `{other}` and `{name}` both contain the host {host}");
     Problem::new(rule, format!("remove {host} from one of them, or put their rules together"))
 }
 
@@ -573,8 +574,8 @@ fn protocol(
     if file.protocol != Protocol::Tcp && !is_written("routes") && is_needed {
         let hint = "add `routes: NAME`, or write `protocol: tcp`";
         let rule = match file.protocol {
-            Protocol::Rpc(_) => "a listener that takes calls needs `routes`",
-            _ => "a listener that takes HTTP needs `routes`",
+            Protocol::Rpc(_) => "a listener that accepts calls needs `routes`",
+            _ => "a listener that accepts HTTP needs `routes`",
         };
         refuse("", rule, hint);
     }
@@ -589,7 +590,8 @@ fn relay(
     findings: &mut Findings<'_>,
 ) -> Option<Relay> {
     if file.cluster.is_some() && !file.clusters.is_empty() {
-        let problem = Problem::new("`cluster` and `clusters` say the same", "keep one of them");
+        let problem =
+            Problem::new("`cluster` and `clusters` exclude each other", "keep one of them");
         site.key("clusters").error(findings, problem);
     }
     let mut clusters = Vec::new();

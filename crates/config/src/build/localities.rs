@@ -39,7 +39,7 @@ pub(super) fn rule(
         let rule = "a cluster with `original_destination` has no endpoints to choose among";
         site.key_error(findings, "localities", Problem::new(rule, "remove it"));
     } else if balancer.is_by_hash() {
-        let rule = "a hash leads to one endpoint, wherever that is";
+        let rule = "a hash selects one endpoint, in any locality";
         let hint = "remove it, or write another `balance`, such as least_request";
         site.key_error(findings, "localities", Problem::new(rule, hint));
     }
@@ -75,7 +75,7 @@ pub(super) fn check(file: &file::File, site: &Site<'_>, findings: &mut Findings<
         let Some(localities) = &cluster.localities else { continue };
         let site = site.key("localities");
         if localities.zone_aware.is_some() && !is_known {
-            let rule = "this process does not know where it is: requests go to any locality";
+            let rule = "this process has no `locality`: requests go to any locality";
             let hint = "add `locality: REGION/ZONE` to the file, beside `clusters`";
             site.key("zone_aware").warning(findings, Problem::new(rule, hint));
         }

@@ -163,7 +163,7 @@ impl Builder<'_, '_> {
             let place = match place(name) {
                 Ok(place) if seen.contains(&place) => {
                     let problem = Problem::new(
-                        "case does not count in header names, so this one stands twice",
+                        "header names ignore case, so this one occurs twice",
                         "keep one of the two",
                     );
                     site.key_error(self.findings, name, problem);
@@ -235,14 +235,14 @@ pub(super) fn header(name: &str) -> Result<Place, Problem> {
         ":method" => "write `methods: [...]` in `match`",
         ":path" => "write `path`, `prefix` or `query` in `match`",
         ":authority" | "host" => "write the name under `hosts` of the table",
-        ":scheme" => "give the listeners with and without TLS route tables of their own",
+        ":scheme" => "use separate route tables for the listeners with and without TLS",
         _ if !is_token(&lower) => {
             let rule = "a header name consists of letters, digits and !#$%&'*+-.^_`|~";
             return Err(Problem::new(rule, "write a name such as x-team"));
         }
         _ => return Ok(Place::Header(lower.into())),
     };
-    Err(Problem::new("this is no header field for rules", meant))
+    Err(Problem::new("rules cannot match this header field", meant))
 }
 
 /// The cookie of this name.

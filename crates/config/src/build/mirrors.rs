@@ -28,7 +28,7 @@ pub(super) fn mirrors(
             .map_err(|problem| site.key("host_suffix").error(findings, problem));
         let (Some(cluster), Some(fraction), Ok(())) = (cluster, fraction, suffix) else { continue };
         if built.iter().any(|other| other.cluster == cluster) {
-            let rule = "this cluster has a copy of each request already";
+            let rule = "this cluster already gets a copy of each request";
             site.key("cluster").error(findings, Problem::new(rule, "remove one of the two"));
             continue;
         }

@@ -14,7 +14,7 @@ pub(super) fn refused(path: &str, is_prefix: bool) -> Option<Problem> {
     if expression.is_some_and(|path| path.starts_with('/')) {
         return Some(expression_problem(expression.unwrap_or_default(), true));
     }
-    let rule = "a path is compared as it is: variables stand in a `template`";
+    let rule = "a path is compared as it is: write variables in a `template`";
     let variable = path.find('{').filter(|at| path.get(*at..).is_some_and(|it| it.contains('}')));
     let fixed = path.get(..variable?).filter(|fixed| fixed.starts_with('/'))?;
     let hint = match is_prefix {
@@ -41,7 +41,7 @@ pub(super) fn suspicious(path: &str, is_prefix: bool) -> Option<Problem> {
 }
 
 fn expression_problem(anchored: &str, is_prefix: bool) -> Problem {
-    let rule = "a path is compared as it is: a regular expression stands under `regex`";
+    let rule = "a path is compared as it is: write a regular expression under `regex`";
     let is_whole = anchored.ends_with('$');
     let special = |c: char| matches!(c, '$' | '(' | '[' | '.' | '*' | '+' | '?' | '\\' | '|' | '{');
     let fixed = anchored.split(special).next().unwrap_or_default();

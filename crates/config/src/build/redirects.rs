@@ -40,7 +40,7 @@ pub(super) fn check(
                         && is_same_host(table, redirect, entrance, tables)
                 });
             if leads_back {
-                let rule = "this redirect leads back to this rule: clients go round in circles";
+                let rule = "this redirect leads back to this rule: clients loop";
                 let problem = Problem::new(rule, hint(redirect));
                 site.key("redirect").warning(findings, problem);
             }
@@ -50,7 +50,7 @@ pub(super) fn check(
 
 fn hint(redirect: &route::Redirect) -> &'static str {
     if redirect.scheme.is_some() {
-        "give the listeners with and without TLS route tables of their own, and redirect in one of them"
+        "use separate route tables for the listeners with and without TLS, and redirect in one of them"
     } else if redirect.host.is_some() || redirect.port.is_some() {
         "redirect to a host that is not of this table, or add a table for that host"
     } else {

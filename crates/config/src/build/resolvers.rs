@@ -23,7 +23,7 @@ pub(super) fn build(
     for (text, site) in file.servers.iter().zip(sites.items()) {
         match server(text) {
             Ok(server) if servers.contains(&server) => {
-                site.error(findings, Problem::new("each server is asked once", "remove one"));
+                site.error(findings, Problem::new("each server may occur once", "remove one"));
             }
             Ok(server) => servers.push(server),
             Err(problem) => site.error(findings, problem),

@@ -19,7 +19,7 @@ pub(super) fn policy(
     let statuses = statuses(&file.status, &at, findings);
     for (range, site) in statuses.iter().zip(at.items()) {
         if *range.start() < 400 {
-            let rule = "a request is sent again after statuses from 400 on";
+            let rule = "only statuses from 400 on can be retried";
             site.error(findings, Problem::new(rule, "write 429, 5xx or 500-504, for instance"));
             return None;
         }
@@ -46,7 +46,7 @@ pub(super) fn policy(
             on.error(findings, Problem::new(rule, "add `status: [429]`, for instance"));
         }
         (false, false) => {
-            let rule = "`status` is for `retriable_status`, which does not stand in `on`";
+            let rule = "`status` is for `retriable_status`, which `on` does not contain";
             at.error(findings, Problem::new(rule, "add `retriable_status` to `on`"));
         }
         _ => {}
@@ -58,7 +58,7 @@ pub(super) fn policy(
             on.error(findings, Problem::new(rule, "add `headers: [x-busy]`, for instance"));
         }
         (false, false) => {
-            let rule = "`headers` is for `retriable_headers`, which does not stand in `on`";
+            let rule = "`headers` is for `retriable_headers`, which `on` does not contain";
             headers.error(findings, Problem::new(rule, "add `retriable_headers` to `on`"));
         }
         _ => {}

@@ -42,7 +42,7 @@ pub(super) fn rewrite(
     let has_path =
         ["prefix", "regex", "template"].iter().any(|key| site.has_key(key) || site.is_cut(key));
     if file.original_path && !has_path {
-        let rule = "the path is not rewritten, so that there is no other one from before";
+        let rule = "the path is not rewritten, so there is no original path";
         let hint = "remove it, or add `prefix`, `regex` or `template`";
         site.key("original_path").error(findings, Problem::new(rule, hint));
     }
@@ -105,7 +105,7 @@ pub(super) fn path(
                 built.map_err(|problem| ("template", problem))
             }
             Some(_) => {
-                let rule = "there is no matched template whose variables this could take";
+                let rule = "`match` has no template whose variables this could use";
                 Err(("template", Problem::new(rule, "add `template` to `match`, or use `regex`")))
             }
             None => return None,
@@ -113,7 +113,7 @@ pub(super) fn path(
     };
     match built {
         Ok(path) if matched.is_some_and(|matched| !path.fits(matched)) => {
-            let rule = "there is no matched prefix that this could stand in for";
+            let rule = "`match` has no prefix that this could replace";
             let problem = Problem::new(rule, "use `regex` or `template` here");
             site.key("prefix").error(findings, problem);
             None

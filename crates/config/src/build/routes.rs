@@ -143,7 +143,7 @@ fn hosts(table: &file::RouteTable, site: &Site<'_>, findings: &mut Findings<'_>)
     for (entry, site) in table.hosts.iter().zip(site.items()) {
         match read(entry) {
             Ok(host) if hosts.contains(&host) => {
-                let problem = Problem::new("this host stands twice", "remove one of the two");
+                let problem = Problem::new("this host occurs twice", "remove one of the two");
                 site.error(findings, problem);
             }
             Ok(host) => hosts.push(host),
@@ -216,7 +216,7 @@ fn warn_unreachable(
             }
             (None, Some(line)) => {
                 let line = findings.line_name(line);
-                format!("the rule on {line} asks for the same: remove one")
+                format!("the rule on {line} matches the same: remove one")
             }
             (None, None) => {
                 warn_other_case(rules, paths, index, &line, &site, findings);
@@ -251,7 +251,7 @@ fn warn_other_case(
     }
     let problem = Problem::new(
         format!(
-            "paths that differ from this one in case alone meet the rule on {}, which is for every client",
+            "paths that differ from this one only in case match the rule on {}, which is for every client",
             findings.line_name(line(other))
         ),
         "add `case: insensitive` here",
@@ -277,7 +277,7 @@ pub(super) fn check_clients(file: &file::File, site: &Site<'_>, findings: &mut F
         }
         for (rule, site) in table.rules.iter().zip(site.key("rules").items()) {
             if rule.matches.client.is_some() {
-                let rule = "no listener with these routes asks clients for certificates";
+                let rule = "no listener with these routes requests certificates from clients";
                 let hint = "add `client` to the `tls` of one, with the `ca` that issues the certificates of clients";
                 site.key("match").key("client").warning(findings, Problem::new(rule, hint));
             }
@@ -407,7 +407,7 @@ fn end_of<'e, 'f>(
     let is_required = client.is_some_and(|client| client.mode == ClientMode::Required);
     let how = match (tls.is_some(), is_required) {
         (false, _) => "for everyone, without TLS,",
-        (true, true) => "for everyone without TLS, which `mode: permissive` takes,",
+        (true, true) => "for plaintext clients, which `mode: permissive` accepts,",
         (true, false) => "for clients without one",
     };
     End { routes, is_guarded: is_strict && is_required, how, place, site }
@@ -545,8 +545,8 @@ fn respond(file: &route::Respond, site: &Site<'_>, findings: &mut Findings<'_>) 
             continue;
         }
         if let Some(former) = seen.insert(lower.clone(), name) {
-            let hint = format!("it stands as `{former}` already; keep one of the two");
-            let problem = Problem::new("case does not count in header names", hint);
+            let hint = format!("it is there as `{former}` already; keep one of the two");
+            let problem = Problem::new("header names ignore case", hint);
             headers.key_error(findings, name, problem);
             continue;
         }
@@ -583,7 +583,7 @@ fn redirect(
         site.key("port").error(findings, problem);
     }
     if file.prefix.is_some() && !matches_prefix {
-        let rule = "there is no matched prefix that this could stand in for";
+        let rule = "`match` has no prefix that this could replace";
         let problem = Problem::new(rule, "use `path` here, or `prefix` or `segments` in `match`");
         site.key("prefix").error(findings, problem);
     }

@@ -81,7 +81,7 @@ pub(super) fn check(
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => none.to_owned(),
             };
-            site.key(name).warning(findings, Problem::new("no rule asks for this value", hint));
+            site.key(name).warning(findings, Problem::new("no rule uses this value", hint));
         }
     }
 }

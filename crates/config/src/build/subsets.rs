@@ -33,7 +33,7 @@ pub(super) fn selectors(
                 .error(findings, Problem::new(rule, "add `default: { KEY: VALUE }`"));
         }
         (Fallback::None | Fallback::Any, false) => {
-            let rule = "`default` is for `fallback: default`, which does not stand here";
+            let rule = "`default` needs `fallback: default`";
             default.error(findings, Problem::new(rule, "remove it, or write `fallback: default`"));
         }
         (Fallback::Default, false) | (Fallback::None | Fallback::Any, true) => {}

@@ -21,7 +21,7 @@ pub(super) fn target(
         ("among", file.among.is_some(), "cluster_header", file.cluster_header.is_some()),
     ] {
         if stands && !has {
-            let rule = format!("`{key}` is for `{needs}`, which does not stand here");
+            let rule = format!("`{key}` needs `{needs}`");
             site.key_error(findings, key, Problem::new(rule, "remove it"));
         }
     }

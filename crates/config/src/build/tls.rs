@@ -153,10 +153,10 @@ fn check_early_data(
     findings: &mut Findings<'_>,
 ) {
     let problem = if spoken.protocol == ListenerProtocol::Tcp || spoken.relays {
-        let rule = "only of requests is it known whether they may come twice, not of relayed bytes";
-        Problem::new(rule, "remove it here, and give HTTP a listener or chain of its own")
+        let rule = "relayed bytes cannot be early data, because it is not known whether they may be repeated";
+        Problem::new(rule, "remove it here, and use a separate listener or chain for HTTP")
     } else if !file.session_tickets {
-        let rule = "without `session_tickets`, no client comes back";
+        let rule = "without `session_tickets`, no client can resume a session";
         Problem::new(rule, "remove one of the two")
     } else if site.key("session_ticket_files").is_written() {
         let rule = "each ticket may be used once, which processes that share keys cannot know";
@@ -267,7 +267,7 @@ fn listener_alpn(
 }
 
 pub(super) fn twice(site: &Site<'_>, findings: &mut Findings<'_>) {
-    site.error(findings, Problem::new("this stands twice", "remove one of the two"));
+    site.error(findings, Problem::new("this occurs twice", "remove one of the two"));
 }
 
 /// How TLS is spoken with a cluster. `site` is that of `tls`.
@@ -286,8 +286,8 @@ pub(super) fn cluster<F>(
     let roots = trust(file, site, context);
     let certificate = file.certificate.as_ref().and_then(|file| {
         if file.signing != Signing::Inline {
-            let rule = "a client signs at once";
-            let hint = "remove this: it is for certificates that are shown to clients";
+            let rule = "`signing` does not apply to client certificates";
+            let hint = "remove this: it is for certificates that are presented to clients";
             let site = site.key("certificate");
             site.key("signing").error(context.findings, Problem::new(rule, hint));
         }
@@ -383,7 +383,7 @@ fn peer_names(
             site.key(key).error(findings, Problem::new(rule, "remove one of the two"));
         }
         if !site.is_cut("verify") {
-            let rule = "a machine on the way to this cluster can read and change everything";
+            let rule = "an attacker on the path to this cluster can read and change everything";
             let hint = "name the CA of its endpoints with `ca`";
             site.key("verify").warning(findings, Problem::new(rule, hint));
         }
@@ -432,12 +432,12 @@ fn names(written: &[String], site: &Site<'_>, findings: &mut Findings<'_>) -> Ve
 fn server_name(text: &str) -> Result<Arc<str>, Problem> {
     if text.parse::<std::net::IpAddr>().is_ok() {
         let hint = format!("write `names: [{text:?}]` to have it in their certificates");
-        return Err(Problem::new("endpoints are asked for a host name, not for an address", hint));
+        return Err(Problem::new("the server name (SNI) is a host name, not an address", hint));
     }
     match text.parse()? {
         Host::Exact(name) if !name.starts_with('[') => Ok(name),
         Host::Exact(_) | Host::Suffix(_) | Host::Prefix(_) | Host::Any => {
-            let rule = "endpoints are asked for one host name";
+            let rule = "the server name (SNI) is one host name";
             Err(Problem::new(rule, "write a name such as api.example.com"))
         }
     }
@@ -451,7 +451,7 @@ pub(super) fn peer_name(text: &str) -> Result<Box<str>, Problem> {
     if text.contains("://") {
         let is_sound = |b: u8| b.is_ascii_graphic();
         if text.strip_suffix('*').unwrap_or(text).contains('*') {
-            let rule = "in a URI, `*` stands at the end only";
+            let rule = "in a URI, `*` may occur at the end only";
             return Err(Problem::new(rule, "write spiffe://example.org/ns/shop/*, for instance"));
         }
         return match text.split_once("://") {
@@ -473,7 +473,7 @@ pub(super) fn peer_name(text: &str) -> Result<Box<str>, Problem> {
             Err(Problem::new("addresses have no brackets here", format!("write {plain:?}")))
         }
         Host::Suffix(_) | Host::Prefix(_) | Host::Any => {
-            let rule = "a certificate is held to whole names; one with `*` in it fits them too";
+            let rule = "names must be complete; a certificate with `*` matches them, too";
             Err(Problem::new(rule, "write a name such as api.example.com"))
         }
     }
@@ -512,7 +512,7 @@ fn parameters(
 ) -> Parameters {
     if min > max {
         let key = if site.key("max_version").is_written() { "max_version" } else { "min_version" };
-        let rule = "the newest version is older than the oldest";
+        let rule = "`max_version` is older than `min_version`";
         let hint = "exchange `min_version` and `max_version`, or remove one of them";
         site.key(key).error(findings, Problem::new(rule, hint));
     }
@@ -593,7 +593,7 @@ fn refuse(error: &ContextError, site: &Site<'_>, findings: &mut Findings<'_>) {
         ContextError::NameInvalid(_) => ("names", "write a name such as api.example.com"),
         ContextError::NoCertificate => ("certificates", "add one"),
         ContextError::VersionsEmpty => ("max_version", "allow a version"),
-        ContextError::Refused(_) => ("", "see what else stands here"),
+        ContextError::Refused(_) => ("", "see the other options here"),
     };
     let problem = Problem::new(error.to_string(), hint);
     match key {
@@ -626,7 +626,7 @@ pub(super) fn warn_uncovered(
                     format!("they have: {}{dots}", shown.join(", "))
                 }
             };
-            let rule = "no certificate of this chain has this name, so that clients refuse it";
+            let rule = "no certificate of this chain contains this name, so clients refuse it";
             site.warning(findings, Problem::new(rule, hint));
         }
     }

@@ -99,7 +99,7 @@ pub(crate) fn cluster(
             let sites = site.key("endpoints");
             for (endpoint, site) in endpoints.iter().zip(sites.items()) {
                 if endpoint.address().address().is_none() {
-                    let rule = "a delivered cluster has addresses, and no names to resolve";
+                    let rule = "a delivered cluster contains addresses only, not host names";
                     site.error(findings, Problem::new(rule, hint));
                 }
             }
@@ -138,12 +138,12 @@ pub(crate) fn routes(
     let hosts = hosts.key("virtual_hosts");
     for (host, site) in file.virtual_hosts.iter().zip(hosts.items()) {
         if host.name.contains('/') {
-            let rule = "`/` stands between the names of a route configuration and its virtual host";
+            let rule = "`/` separates the names of a route configuration and its virtual host";
             site.key("name").error(findings, Problem::new(rule, "write another character"));
         }
         for (rule, site) in host.rules.iter().zip(site.key("rules").items()) {
             if rule.cluster_header.is_some() && rule.among.is_none() {
-                let rule = "which clusters there are is not known here";
+                let rule = "the set of clusters is not known here";
                 let hint = "write `among`, with the clusters that the field may name";
                 site.key("cluster_header").error(findings, Problem::new(rule, hint));
             }
@@ -165,7 +165,7 @@ pub(crate) fn secret(
         Site::root(&root).error(findings, Problem::new(rule, "add the other of `chain` and `key`"));
     }
     if file.chain.is_none() && file.ca.is_none() && file.ticket_key.is_none() {
-        let rule = "this secret holds nothing";
+        let rule = "this secret is empty";
         let hint = "add `chain` and `key`, `ca`, or `ticket_key`";
         Site::root(&root).error(findings, Problem::new(rule, hint));
     }

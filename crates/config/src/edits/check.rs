@@ -18,10 +18,7 @@ pub(super) fn lower_case(name: &str) -> Box<[u8]> {
 }
 
 pub(super) fn repeated(name: &str) -> Problem {
-    Problem::new(
-        format!("`{name}` stands here twice; field names are the same in any case"),
-        "keep one of the two",
-    )
+    Problem::new(format!("`{name}` occurs twice; field names ignore case"), "keep one of the two")
 }
 
 /// Whether it is a name that a field may have (RFC 9110, section 5.6.2).

@@ -409,7 +409,7 @@ fn length(digits: &str) -> Result<usize, Problem> {
         digits.parse::<usize>().ok().filter(|length| (1..=VALUE_BYTES_MAX).contains(length));
     length.ok_or_else(|| {
         let rule =
-            format!("behind a `:` stands how many bytes it has at most, up to {VALUE_BYTES_MAX}");
+            format!("a `:` is followed by the maximum number of bytes, up to {VALUE_BYTES_MAX}");
         Problem::new(rule, "write %REQ(x-user):32%")
     })
 }

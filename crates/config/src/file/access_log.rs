@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::Period;
 
-/// What is written about each exchange.
+/// What is logged about each exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AccessLog {
-    /// Where lines go: `stdout`, `stderr`, or the path of a file that is appended to and opened again on
-    /// SIGUSR1, relative to the folder of this file and with a `/` in it. A named pipe has to have its
-    /// reader first. Absent: no access log.
+    /// Where lines are written: `stdout`, `stderr`, or the path of a file, with a `/` in it and relative to the folder
+    /// of the configuration. Strait appends to the file, and opens it again on SIGUSR1. A named pipe must already have
+    /// a reader. Absent: no access log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// How a line looks.
+    /// Format of a line.
     pub format: Format,
-    /// The fields of a line, in their order: names of [access-log.md](../access-log.md), and header fields as
-    /// `request_headers.NAME` and `response_headers.NAME`, cut at 256 bytes each and 2 KiB in all. Of `format: text`, the
-    /// beginning of a line stays. Absent: all but header fields.
+    /// The fields of a line, in order: names from [access-log.md](../access-log.md), and header fields as
+    /// `request_headers.NAME` and `response_headers.NAME`, truncated to 256 bytes each and 2 KiB in total. With
+    /// `format: text`, the beginning of a line does not change. Absent: all fields except header fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub fields: Option<Vec<String>>,
-    /// If not empty, only exchanges for which one of these holds have a line.
+    /// If not empty, only exchanges that match one of these conditions are logged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<Condition>,
-    /// Exchanges for which one of these holds have no line.
+    /// Exchanges that match one of these conditions are not logged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub except: Vec<Condition>,
-    /// Whether stage times are taken: for the access log, the histograms and `/slow`.
+    /// Whether stage times are measured: for the access log, the histograms and `/slow`.
     pub stage_times: bool,
 }
 
@@ -48,32 +48,32 @@ impl Default for AccessLog {
     }
 }
 
-/// How an access log line looks.
+/// Format of an access log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// One JSON object a line.
+    /// One JSON object on each line.
     Json,
-    /// `key=value` pairs behind a Common Log Format beginning.
+    /// The beginning of the Common Log Format, followed by `key=value` pairs.
     Text,
     /// The Combined Log Format of Apache and nginx, with `referer` and `user-agent`.
     Combined,
 }
 
-/// Which exchanges are meant: all that is written has to hold.
+/// A condition on exchanges. All of its keys must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Condition {
-    /// The status is one of these: `503`, `5xx`, `400-499`, or `none` where none was sent.
+    /// The status is one of these: `503`, `5xx`, `400-499`, or `none` if no status was sent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub status: Vec<Status>,
     /// The path, with its query, begins with one of these.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub prefixes: Vec<String>,
-    /// It took longer than this.
+    /// The exchange took longer than this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slower_than: Option<Period>,
-    /// One of so many, of those for which the rest holds: 100 for one in a hundred.
+    /// One of this many exchanges that match the other keys: 100 for one in a hundred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub one_in: Option<NonZeroU32>,
 }

@@ -11,61 +11,60 @@ use super::ListenerTls;
 use super::listener::{NoFilter, OneOrSeveral, Protocol, WeightedCluster};
 use crate::cidr::Cidr;
 
-/// What the connections that match meet. Of several chains that match, the most specific wins, as
-/// in Envoy: they are compared by destination port, destination, server name, protocol, ALPN and
-/// source, in this order, and only those that are best by one are compared by the next.
+/// Settings for the connections that match. If several chains match, the most specific one is used, as in Envoy: they
+/// are compared by destination port, destination, server name, protocol, ALPN and source, in this order, and each
+/// criterion compares only those that are equal by the previous ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListenerChain {
-    /// Name. Unique in its listener.
+    /// Name. Unique in the listener.
     pub name: String,
-    /// The connections it is for.
+    /// The connections that use this filter chain.
     #[serde(rename = "match")]
     pub matches: ChainMatch,
-    /// What its connections speak.
+    /// The protocol of its connections.
     #[serde(default)]
     pub protocol: Protocol,
-    /// Ends the TLS of its connections, whatever the listener does with others. Absent: they go on as
-    /// they came, so that with `protocol: tcp` their TLS is passed through.
+    /// Terminates TLS of its connections, independent of the listener. Absent: TLS is not terminated, so with
+    /// `protocol: tcp` it is passed through.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ListenerTls>,
-    /// The filter chain of HTTP requests, as on a listener.
+    /// The filters for HTTP requests, as for a listener.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<NoFilter>")]
     pub filters: Vec<serde_json::Value>,
-    /// The route table that HTTP requests are looked up in, or a list of several.
+    /// The route table for HTTP requests, or a list of several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routes: Option<OneOrSeveral<String>>,
-    /// The cluster that connections are relayed to, as on a listener.
+    /// The cluster that connections are relayed to, as for a listener.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// In place of `cluster`: several, one of which is chosen for each connection by their weights.
+    /// Instead of `cluster`: several clusters, one of which is selected at random by weight for each connection.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<WeightedCluster>,
 }
 
-/// What a connection must be like. Each list holds alternatives; an empty one asks for nothing.
+/// Conditions on a connection. One entry of each list must match; an empty list matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChainMatch {
-    /// Names that a TLS client asks for (SNI): whole, or `*.suffix`.
+    /// Server names (SNI) of TLS clients: full names, or `*.suffix`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub server_names: Vec<String>,
-    /// Protocols that a TLS client offers (ALPN), one of which is enough.
+    /// ALPN protocols. A TLS client must offer one of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub alpn: Vec<String>,
-    /// What the first bytes are.
+    /// Protocols of the first bytes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "detected")]
     pub protocols: Vec<Detected>,
-    /// Where connections come from.
+    /// Source addresses of connections.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<Cidr>,
-    /// Where connections were going: the original destination where one is known, else the address
-    /// that they came in at.
+    /// Destination addresses of connections: the original destination if it is known, else the local address.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destinations: Vec<Cidr>,
-    /// The port of that.
+    /// Ports of these destinations.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destination_ports: Vec<NonZeroU16>,
 }

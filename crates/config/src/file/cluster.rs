@@ -22,105 +22,103 @@ use crate::slow_start::SlowStart;
 use crate::subsets::{Metadata, Subsets};
 use crate::units::Period;
 
-/// A logical service with its addresses.
+/// An upstream service with its endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cluster {
-    /// Name, used by routes, in logs and metrics. Unique among clusters.
+    /// Name in routes, logs and metrics. Unique among clusters.
     pub name: String,
-    /// Its addresses: a list, a file that holds one, or a name that DNS knows.
+    /// Its endpoints: a list, a file that contains a list, or a DNS name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoints: Option<Endpoints>,
-    /// In place of `endpoints`: connects to where the downstream connection was going before it was
-    /// brought here, as the listener's `original_destination` tells. Without such an address, or
-    /// with one that a listener here has (`0.0.0.0` and `[::]` have all of their port): 503.
+    /// Instead of `endpoints`: connects to the original destination of the downstream connection, according to
+    /// `original_destination` of the listener. If there is none, or if it is an address of a listener of this process
+    /// (`0.0.0.0` and `[::]` include every address with their port): 503.
     #[serde(default)]
     pub original_destination: bool,
-    /// How requests are shared among its endpoints. A change holds for requests that begin after it.
-    /// Absent: `round_robin`.
+    /// How requests are distributed among the endpoints. A change applies to new requests. Absent: `round_robin`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balance: Option<Balance>,
-    /// How requests are shared by the `locality` of endpoints, before `balance` chooses there: not with `maglev` and
-    /// `ring_hash`. Absent: localities do not count.
+    /// How requests are distributed among the localities of endpoints, before `balance` selects an endpoint there. Not
+    /// with `maglev` and `ring_hash`. Absent: localities are ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub localities: Option<Localities>,
-    /// Gives an endpoint that came lately less than its weight says, for a while: with `round_robin`, `random`,
-    /// `least_request` and `peak_ewma`. Absent: it gets all at once.
+    /// Gives new endpoints less than their weight for a while. With `round_robin`, `random`, `least_request` and
+    /// `peak_ewma`. Absent: new endpoints have their full weight at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_start: Option<SlowStart>,
-    /// Asks each endpoint at intervals whether it is well: one that is not gets no requests. Absent: none is asked.
+    /// Health checks of each endpoint. An endpoint that fails gets no requests. Absent: no checks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub checks: Vec<Check>,
-    /// Ejects endpoints for a while whose attempts fail. Absent: none is.
+    /// Outlier detection: ejects endpoints for a while if their attempts fail. Absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outlier: Option<Outlier>,
-    /// All endpoints get requests, those that are ejected or fail checks too, while fewer than this share of them (of
-    /// each priority) is left and the others cannot take their load. With 0, never: requests get 503.
+    /// If fewer than this share of the endpoints of a priority are available and the other priorities cannot take the
+    /// load, all of its endpoints get requests, including ejected and unhealthy ones. 0: never; requests get 503.
     #[serde(default = "panic")]
     pub panic: Percent,
-    /// Groups of its endpoints by their `metadata`, of which rules choose one by `subset`. Absent: each request may go
-    /// to any endpoint.
+    /// Groups of endpoints by `metadata`; `subset` of a rule selects one. Absent: requests may go to any endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subsets: Option<Subsets>,
-    /// What its endpoints speak.
+    /// The protocol of the endpoints.
     #[serde(default)]
     pub protocol: Protocol,
-    /// What one connection of HTTP/2 may hold.
+    /// Limits of one HTTP/2 connection.
     #[serde(default)]
     pub http2: Http2,
-    /// What one connection of an RPC protocol may hold.
+    /// Limits of one connection of an RPC protocol.
     #[serde(default)]
     pub rpc: Rpc,
-    /// How strictly its responses in HTTP/1 are read. What goes on to clients is in plain form either
-    /// way, and what could hide a second response is refused either way.
+    /// How strictly HTTP/1 responses are parsed. In both modes Strait forwards responses in strict form, and refuses
+    /// anything that could hide a second response.
     #[serde(default)]
     pub response_parsing: ResponseParsing,
-    /// Interim responses (1xx) that it may send before the final one. Beyond it: 502.
+    /// Interim responses (1xx) before the final one. Beyond it: 502.
     #[serde(default = "interim_responses_max")]
     pub interim_responses_max: u8,
-    /// Speaks TLS with its endpoints. Absent: connections are not encrypted. A change opens new
-    /// connections; those of before finish what they do.
+    /// Uses TLS to the endpoints. Absent: connections are plaintext. After a change, new connections use the new
+    /// settings, and old ones drain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ClusterTls>,
-    /// Time to establish a connection, TLS included. Beyond it: another attempt, three in all, then 503.
+    /// Time to establish a connection, including TLS. Beyond it: another attempt, three in total, then 503.
     #[serde(default = "connect_timeout")]
     pub connect_timeout: Timeout,
-    /// How long peers may take.
+    /// Timeouts for upstreams.
     #[serde(default)]
     pub timeouts: Timeouts,
-    /// Connections open at a time, in the process. Beyond it, exchanges wait; a worker that has more than its part of
-    /// them closes one for another that has less.
+    /// Open connections in the process. Beyond it, exchanges wait. A worker that has more than its share of the
+    /// connections closes one for another worker that has less.
     #[serde(default = "connections_max")]
     pub connections_max: NonZeroU32,
-    /// Exchanges that wait for a connection at a time, in the process. Beyond it: 503.
+    /// Exchanges that wait for a connection in the process. Beyond it: 503.
     #[serde(default = "pending_max")]
     pub pending_max: u32,
-    /// Requests under way at its endpoints at a time, in the process: those that wait do not count, nor do relayed
-    /// connections and health checks. Beyond it: 503, at once. Absent: no bound but that of connections and their streams.
+    /// Active requests at the endpoints in the process; waiting requests, relayed connections and health checks do
+    /// not count. Beyond it: 503, at once. Absent: only connections and their streams are limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_max: Option<NonZeroU32>,
-    /// How many of the requests under way in the process may be retries, of those whose rules have `retry`. Beyond it: the
-    /// response, or the failure, goes to the client.
+    /// Limits the share of retries among the active requests of the process whose rules have `retry`. Beyond it, the
+    /// client gets the response or the failure.
     #[serde(default)]
     pub retry_budget: RetryBudget,
-    /// Whether each connection begins with a PROXY protocol header that names the client. Such
-    /// connections are used for one client only.
+    /// Whether each connection begins with a PROXY protocol header that names the client. Such a connection is used for
+    /// one client only.
     #[serde(default)]
     pub proxy_protocol: ProxyProtocol,
-    /// TCP keepalive. Absent: off.
+    /// TCP keep-alive. Absent: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keepalive: Option<Keepalive>,
-    /// Whether a request's first bytes may travel with the SYN (TCP Fast Open).
+    /// Whether the first bytes of a request may be sent with the SYN (TCP Fast Open).
     #[serde(default)]
     pub fast_open: bool,
-    /// Mark of the packets that go to it (`SO_MARK`), for the rules of this machine to tell them by:
-    /// what is marked must not be brought here again. Needs `CAP_NET_ADMIN`. Absent: none.
+    /// Mark of outgoing packets (`SO_MARK`), so that firewall rules of this machine can recognise them and not redirect
+    /// them again. Needs `CAP_NET_ADMIN`. Absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark: Option<NonZeroU32>,
 }
 
-/// What endpoints speak.
+/// The protocol of endpoints.
 #[derive(
     Clone,
     Copy,
@@ -148,10 +146,10 @@ pub struct Cluster {
     "http3": "HTTP/3 is not supported: write http2",
 }))]
 pub enum Protocol {
-    /// HTTP/1.1: one exchange at a time on a connection.
+    /// HTTP/1.1: one request at a time on a connection.
     #[default]
     Http1,
-    /// HTTP/2 by prior knowledge: many exchanges share a connection. gRPC needs it.
+    /// HTTP/2 by prior knowledge: many requests share a connection. gRPC needs it.
     Http2,
     /// An RPC protocol, which the program registers: many calls share a connection.
     #[serde(untagged)]
@@ -159,15 +157,15 @@ pub enum Protocol {
     Rpc(RpcName),
 }
 
-/// How strictly responses are read.
+/// How strictly responses are parsed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseParsing {
-    /// As RFC 9112 has them.
+    /// Only responses that conform to RFC 9112 are accepted.
     Strict,
-    /// Beside that, what can be read in one way only: heads whose lines all end in a bare LF, several spaces
-    /// before the status, an empty line more behind an interim response, `chunked` in HTTP/1.0, spaces
-    /// behind the size of a chunk, and trailers such as `date` or `content-length`, which go no further.
+    /// Deviations with only one possible meaning are accepted, too: heads whose lines all end with a bare LF, several
+    /// spaces before the status, an extra empty line after an interim response, `chunked` in HTTP/1.0, spaces after the
+    /// size of a chunk, and trailers such as `date` or `content-length`, which are not forwarded.
     #[default]
     Tolerant,
 }
@@ -182,15 +180,15 @@ impl Cluster {
     }
 }
 
-/// A list of endpoints, the file that holds one, or the name of a host.
+/// A list of endpoints, a file that contains one, or a DNS name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Endpoints {
     /// The endpoints.
     List(Vec<Endpoint>),
-    /// The file with the endpoints.
+    /// A file with the endpoints.
     File(EndpointsFile),
-    /// The name of a host, whose addresses are the endpoints.
+    /// A DNS name whose addresses are the endpoints.
     Dns(EndpointsDns),
 }
 
@@ -198,32 +196,33 @@ pub enum Endpoints {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EndpointsFile {
-    /// The file: a list as `endpoints` is, in YAML or JSON, 8 MiB and 100,000 endpoints at most; relative to the folder of this file. Several
-    /// clusters may name the same. It is watched, and a change is taken up without reading this file again. While
-    /// there is a mistake in it, or it cannot be read, the last good list stays.
+    /// Path of the file, relative to the folder of the configuration. It contains a list like `endpoints`, in YAML or
+    /// JSON, of at most 8 MiB and 100,000 endpoints. Several clusters may use the same file. Strait watches it, and
+    /// applies changes without reading the configuration again. While it has an error or cannot be read, the last valid
+    /// list stays in use.
     pub file: String,
 }
 
-/// A name that DNS is asked for, again and again.
+/// A name that Strait resolves with DNS, repeatedly.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EndpointsDns {
     /// The host with a port, such as `api.internal:8080`; in mode `srv`, the name of the records without a port, such
-    /// as `_http._tcp.api.internal`. It is asked for again when an answer's time to live ends. That the name does not exist, or
-    /// has no addresses, leaves the cluster without endpoints; while no server answers, or answers with a failure, the last
-    /// addresses stay. At most 4,096 addresses are used.
+    /// as `_http._tcp.api.internal`. Strait resolves it again when the time to live of an answer ends. If the name does
+    /// not exist or has no addresses, the cluster has no endpoints. While no server responds, or servers report
+    /// failures, the last addresses stay in use. At most 4,096 addresses are used.
     pub dns: String,
-    /// What its addresses are used for.
+    /// How its addresses are used.
     #[serde(default)]
     pub mode: DnsMode,
-    /// Which addresses it is asked for.
+    /// Which addresses are queried.
     #[serde(default)]
     pub family: DnsFamily,
-    /// An answer is used for at least so long, whatever its time to live.
+    /// An answer is used for at least this time, whatever its time to live.
     #[serde(default = "ttl_min")]
     #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "24h"))]
     pub ttl_min: Period,
-    /// An answer is used for at most so long, whatever its time to live.
+    /// An answer is used for at most this time, whatever its time to live.
     #[serde(default = "ttl_max")]
     #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "24h"))]
     pub ttl_max: Period,
@@ -233,9 +232,9 @@ pub struct EndpointsDns {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Endpoint {
-    /// An address, or a host with a port, with a weight of 1.
+    /// An address, or a host with a port, with weight 1.
     Address(EndpointAddress),
-    /// An address and its weight.
+    /// An address with further properties.
     Weighted(WeightedEndpoint),
 }
 
@@ -250,55 +249,55 @@ impl Endpoint {
     }
 }
 
-/// An address and its weight.
+/// An address with further properties.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WeightedEndpoint {
-    /// Where it listens: an address, or a host with a port, each of whose addresses is an endpoint (as with `dns` in mode
+    /// Its address, or a host with a port, each of whose addresses becomes an endpoint (as with `dns` in mode
     /// `strict`). Unique in the cluster.
     pub address: EndpointAddress,
-    /// Its share of the requests, against the other weights of the cluster. Each address of a host has it. 0: it gets no
-    /// new ones, and what runs there goes on.
+    /// Its share of the requests, relative to the other weights of the cluster. Each address of a host has this weight.
+    /// 0: it gets no new requests, and active ones finish.
     #[serde(default = "weight")]
     pub weight: u16,
-    /// Requests go to the endpoints with the lowest number that may be chosen: to others only where there are none, or
-    /// where an attempt at the only one failed.
+    /// Requests go to the available endpoints with the lowest number. Others get requests only if there are none, or
+    /// after an attempt at the only one failed.
     #[serde(default)]
     pub priority: u8,
-    /// Where it is: a region, a zone in it, and a part of that, such as `eu/a`, for `localities`.
+    /// Its location for `localities`: a region, a zone in it, and a part of that zone, such as `eu/a`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub locality: Option<String>,
-    /// What it is, by keys, for `subsets`.
+    /// Its properties for `subsets`, by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: Metadata,
 }
 
-/// How long an upstream may take.
+/// Timeouts for upstreams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("x-meant" = {
     "connect": "write `connect_timeout`, beside `timeouts`",
-    "connect_timeout": "it stands beside `timeouts`",
+    "connect_timeout": "it belongs beside `timeouts`",
     "request": "write `timeout` in the rule of the route",
     "response": "write `response_head` or `response_body`",
 }))]
 pub struct Timeouts {
     /// For a connection while `connections_max` are in use. Beyond it: 503.
     pub pending: Timeout,
-    /// From the request's last byte to the response's head. Beyond it: 504. A call of gRPC has the
-    /// listener's `tunnel_idle` instead, since services may send the head with their first message.
+    /// From the last byte of the request to the head of the response. Beyond it: 504. gRPC calls have the listener's
+    /// `tunnel_idle` instead, because upstreams may send the head only with their first message.
     pub response_head: Timeout,
-    /// Once a response has begun, without a byte of its body, or of a request body that still comes.
-    /// Beyond it, the response is cut off. A call of gRPC has the listener's `tunnel_idle` instead.
+    /// After a response has begun: without a byte of its body, or of a request body that is still being sent. Beyond
+    /// it, the response is truncated. gRPC calls have the listener's `tunnel_idle` instead.
     pub response_body: Timeout,
-    /// Without progress while request bytes wait for the upstream to take them.
+    /// Without progress while request bytes wait for the upstream to read them.
     pub request_write: Timeout,
-    /// While other exchanges wait for a connection, how long one may have a connection whose client stands
-    /// still: sends nothing of the request's body, or takes nothing of the response. The longest
-    /// stalled ends first. One of a client that has more than an eighth of `connections_max`, and more than
-    /// twice as many as the client that waits, ends after 100 ms. `none`: none ends for others.
+    /// While other exchanges wait for a connection: how long an exchange may keep one although its client is stalled,
+    /// that is, sends nothing of the request body or reads nothing of the response. The longest stalled exchange is
+    /// ended first. If its client occupies more than an eighth of `connections_max`, and more than twice as many as the
+    /// waiting client, it is ended after 100 ms. `none`: never.
     pub stall: OrNone<Timeout>,
-    /// Unused in the pool. Keep it below the time after which the upstream closes.
+    /// Idle time in the pool. Keep it shorter than the time after which the upstream closes.
     pub idle: Timeout,
 }
 
@@ -319,7 +318,7 @@ impl Default for Timeouts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProxyProtocol {
-    /// None.
+    /// No header is sent.
     #[default]
     Off,
     /// Version 1, text.

@@ -11,17 +11,17 @@ use crate::defaults;
 use crate::dns::EndpointAddress;
 use crate::subsets::Metadata;
 
-/// Virtual hosts that listeners name together.
+/// Virtual hosts that listeners use together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RouteConfig {
     /// Name, used by listeners in `routes`. Unique among route configurations and the file's route tables.
     pub name: String,
-    /// Each as an entry of `routes`. In metrics and logs it has the name of both, with `/` between.
+    /// Each like an entry of `routes`. Its name in metrics and logs consists of both names, with `/` between.
     pub virtual_hosts: Vec<RouteTable>,
 }
 
-/// The endpoints of a cluster, apart from the cluster.
+/// The endpoints of a cluster, separate from the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Assignment {
@@ -31,67 +31,67 @@ pub struct Assignment {
     pub endpoints: Vec<AssignedEndpoint>,
 }
 
-/// An address, or a map with an address and what is said of it.
+/// An address, or a map with an address and further properties.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum AssignedEndpoint {
-    /// An address, with a weight of 1.
+    /// An address, with weight 1.
     Address(EndpointAddress),
-    /// An address with more.
+    /// An address with further properties.
     Described(DescribedEndpoint),
 }
 
-/// An address and what is said of it.
+/// An address with further properties.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DescribedEndpoint {
-    /// Where it listens. Unique in the assignment.
+    /// Its address. Unique in the assignment.
     pub address: EndpointAddress,
-    /// Its share of the requests, against the other weights of the cluster. 0: it gets no new ones.
+    /// Its share of the requests, relative to the other weights of the cluster. 0: it gets no new requests.
     #[serde(default = "weight")]
     pub weight: u16,
-    /// As in a list of endpoints. None below one with endpoints may be without.
+    /// As in a list of endpoints. Numbers must not be skipped.
     #[serde(default)]
     pub priority: u8,
-    /// Where it is.
+    /// Its location, for `localities`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub locality: Option<Locality>,
-    /// What the source knows of its health.
+    /// Its health, as reported by the source.
     #[serde(default)]
     pub health: ReportedHealth,
-    /// What it is, by keys, for `subsets`.
+    /// Its properties for `subsets`, by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: Metadata,
-    /// The host whose address it is, for TLS and for `host` rewrites.
+    /// The host that it belongs to, for TLS and for `host` rewrites.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
 
-/// Where an endpoint is, from the large to the small.
+/// The location of an endpoint, from large to small.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Locality {
-    /// A part of the world.
+    /// The region.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub region: String,
-    /// A data center in it.
+    /// A data center in the region.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub zone: String,
-    /// A part of that.
+    /// A part of the data center.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub subzone: String,
 }
 
-/// What a source knows of the health of an endpoint.
+/// Health of an endpoint, as reported by a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReportedHealth {
-    /// It gets requests.
+    /// The endpoint gets requests.
     #[default]
     Healthy,
-    /// It gets no new requests. What runs there goes on.
+    /// The endpoint gets no new requests. Active ones finish.
     Unhealthy,
-    /// The same: it is about to go.
+    /// As `unhealthy`; the endpoint will be removed.
     Draining,
 }
 
@@ -99,31 +99,31 @@ const fn weight() -> u16 {
     defaults::WEIGHT.get()
 }
 
-/// A certificate with its key, authorities with what they have revoked, or a key of session tickets. Where listeners and clusters of other
-/// sources name a file, they write `secret:NAME`.
+/// A certificate with its key, CAs with their revocation lists, or a session ticket key. Where the file has the path of
+/// a file, listeners and clusters of other sources have `secret:NAME`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Secret {
     /// Name, used by listeners and clusters. Unique among secrets.
     pub name: String,
-    /// A certificate with those behind it, in PEM.
+    /// A certificate and its intermediate certificates, in PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
-    /// The key of the certificate, in PEM.
+    /// The private key of the certificate, in PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = true))]
     pub key: Option<String>,
-    /// Authorities, in PEM.
+    /// CA certificates, in PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<String>,
-    /// Lists of what these have revoked, in PEM.
+    /// Certificate revocation lists of these CAs, in PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crl: Option<String>,
-    /// An answer of the authority that the certificate is good (OCSP): DER, as base64 between lines `BEGIN OCSP RESPONSE`
-    /// and `END OCSP RESPONSE` as PEM has them.
+    /// A stapled OCSP response: DER, as base64 between the lines `BEGIN OCSP RESPONSE` and `END OCSP RESPONSE`, as in
+    /// PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ocsp: Option<String>,
-    /// A key of session tickets, of 32 bytes at least: base64 between lines `BEGIN TICKET KEY` and `END TICKET KEY`.
+    /// A session ticket key of at least 32 bytes: base64 between the lines `BEGIN TICKET KEY` and `END TICKET KEY`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-secret" = true))]
     pub ticket_key: Option<String>,

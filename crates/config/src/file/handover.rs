@@ -7,29 +7,28 @@ use super::Timeout;
 use crate::defaults;
 use crate::units::Period;
 
-/// How another process takes this one's place, with its sockets and its connections: `strait upgrade`, or
-/// `strait run --take-over`.
+/// How another process can replace this one and take over its sockets and connections: `strait upgrade`, or `strait run
+/// --take-over`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Handover {
-    /// The socket that the other process connects to. Its folder must be owned by the user of this process with mode
-    /// 0700, and is made so if it is missing. Absent: `handover/strait.sock` in the folder that systemd names by
-    /// `RUNTIME_DIRECTORY`, and no handovers where it names none.
+    /// The socket that the other process connects to. Its folder must belong to the user of this process and have mode
+    /// 0700; Strait creates the folder if it is missing. Absent: `handover/strait.sock` in the folder of the
+    /// environment variable `RUNTIME_DIRECTORY`, which systemd sets; without that, handovers are not possible.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 2, max = 107))]
     pub socket: Option<String>,
-    /// How long a handover may take until the other process has everything that can move. After it, this process
-    /// takes everything back.
+    /// Time until the other process must have everything that can move. Beyond it, this process takes everything back.
     #[schemars(extend("x-maximum" = "1h"))]
     pub timeout: Timeout,
-    /// How long this process then keeps the listening sockets: if the other one ends in this time, this one
-    /// accepts again.
+    /// How long this process keeps the listening sockets afterwards. If the other process ends in this time, this one
+    /// accepts connections again.
     #[schemars(extend("x-maximum" = "1h"))]
     pub probation: Period,
-    /// Ids of users, beside the one of this process and root, whose processes may take over.
+    /// Ids of users, besides root and the user of this process, whose processes may take over.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<u32>,
-    /// What systemd keeps for the next process, also where this one crashes or is restarted. Its unit needs
+    /// What systemd keeps for the next process, also after a crash or a restart. The unit needs
     /// `FileDescriptorStoreMax`.
     pub fd_store: FdStore,
 }
@@ -38,10 +37,11 @@ pub struct Handover {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FdStore {
-    /// Nothing.
+    /// Nothing is kept.
     #[default]
     Off,
-    /// The listening TCP sockets: clients that connect meanwhile wait, and are refused only when the service is stopped.
+    /// The listening TCP sockets are kept: clients that connect meanwhile wait, and are refused only when the service
+    /// is stopped.
     Listeners,
 }
 

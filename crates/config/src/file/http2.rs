@@ -8,43 +8,42 @@ use serde::{Deserialize, Serialize};
 use crate::defaults;
 use crate::units::{Period, Size};
 
-/// What one connection of HTTP/2 may hold, which SETTINGS tell its peer. A change concerns
-/// connections that are opened after it.
+/// Limits of one HTTP/2 connection, some of which SETTINGS announce to the peer. A change applies to new connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Http2 {
-    /// Streams open at a time on one connection. On a cluster, the upstream's own bound counts too.
+    /// Open streams on one connection. For a cluster, the upstream's own limit applies, too.
     #[schemars(range(max = 65_535))]
     pub streams_max: NonZeroU32,
-    /// Bytes of a body that the peer may send on a stream before they are passed on
-    /// (`SETTINGS_INITIAL_WINDOW_SIZE`). At most this much of each stream waits in memory because
-    /// the other side is slow, beside what waits in its own queue.
+    /// Bytes that the peer may send on a stream before they have been forwarded (`SETTINGS_INITIAL_WINDOW_SIZE`). At
+    /// most this much of each stream waits in memory because the other side is slow, in addition to the data in its own
+    /// queue.
     #[schemars(extend("x-minimum" = "1KiB", "x-maximum" = "1GiB"))]
     pub stream_window_max: Size,
-    /// The same for all streams of a connection together. With less than `streams_max` times
-    /// `stream_window_max`, streams that stand still can hold up the others.
+    /// The same for all streams of a connection together. If it is less than `streams_max` times `stream_window_max`,
+    /// stalled streams can block the others.
     #[schemars(extend("x-minimum" = "64KiB", "x-maximum" = "1GiB"))]
     pub connection_window_max: Size,
-    /// Bytes of the header compression table, in either direction (`SETTINGS_HEADER_TABLE_SIZE`).
+    /// Bytes of the header compression table, for each direction (`SETTINGS_HEADER_TABLE_SIZE`).
     #[schemars(extend("x-minimum" = "0B", "x-maximum" = "64KiB"))]
     pub header_table_max: Size,
     /// Bytes of a frame that the peer may send (`SETTINGS_MAX_FRAME_SIZE`).
     #[schemars(extend("x-minimum" = "16KiB", "x-maximum" = "1MiB"))]
     pub frame_max: Size,
-    /// Work without use that the peer may cause before its connection is ended with
-    /// `ENHANCE_YOUR_CALM`. Prices: an early reset, a malformed request or SETTINGS 100; CONTINUATION or
-    /// DATA without data 50; PRIORITY or a refused stream 20; PING or WINDOW_UPDATE 5; any other reset
-    /// 1. Data pays for PING and WINDOW_UPDATE, and each request that is answered for one early reset.
+    /// Points for useless work that the peer may cause before its connection is ended with `ENHANCE_YOUR_CALM`. Costs:
+    /// an early reset, a malformed request or SETTINGS 100; CONTINUATION or DATA without data 50; PRIORITY or a refused
+    /// stream 20; PING or WINDOW_UPDATE 5; any other reset 1. Data pays for PING and WINDOW_UPDATE, and each answered
+    /// request pays for one early reset.
     #[schemars(range(min = 1_000))]
     pub work_max: NonZeroU32,
-    /// Work that each second forgives.
+    /// Points that come back each second.
     pub work_per_second: u32,
-    /// A client's reset is early if it comes within this time from its request's head on, before the
-    /// response has ended. Later, it cost the client a stream for as long as it cost Strait. `0s`: none
-    /// is early. On a cluster it means nothing: upstreams may refuse what they like.
+    /// A client's reset is early if it comes within this time of the head of its request, and before the response has
+    /// ended. A later reset occupied one of the client's streams for as long as it occupied Strait. `0s`: no reset is
+    /// early. Without effect on clusters, because upstreams may refuse any request.
     #[schemars(extend("x-minimum" = "0s", "x-maximum" = "1m"))]
     pub early_reset: Period,
-    /// Sends keep-alive PINGs while the peer is silent and streams are open. Absent: never.
+    /// Sends keep-alive PINGs while the peer is silent and streams are open. Absent: no PINGs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ping: Option<Ping>,
 }
@@ -66,14 +65,14 @@ impl Default for Http2 {
     }
 }
 
-/// When a keep-alive PING is sent, and how long its answer may take.
+/// When a keep-alive PING is sent, and how long the acknowledgement may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ping {
-    /// Silence before it is asked.
+    /// Silence before a PING is sent.
     #[schemars(extend("x-minimum" = "1s", "x-maximum" = "1h"))]
     pub interval: Period,
-    /// Time for its answer. Beyond it, the connection is closed.
+    /// Time for the acknowledgement. Beyond it, the connection is closed.
     #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "1h"))]
     pub timeout: Period,
 }

@@ -14,101 +14,98 @@ use crate::error_pages::ErrorPage;
 use crate::file_mode::FileMode;
 use crate::units::{Period, Size};
 
-/// A bound address and what happens to its connections.
+/// Addresses to listen on, and what happens to their connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Listener {
-    /// Name, used in logs and metrics. Unique among listeners.
+    /// Name in logs and metrics. Unique among listeners.
     pub name: String,
-    /// Where it listens: an address, or a list of several. Each is unique among listeners. A change of the
-    /// addresses, of `backlog`, `fast_open`, `keepalive` or `original_destination` opens new sockets; connections of
-    /// the old ones finish what they do.
+    /// The address to listen on, or a list of several. Each must be unique among listeners. If the addresses,
+    /// `backlog`, `fast_open`, `keepalive` or `original_destination` change, Strait opens new sockets, and connections
+    /// of the old ones drain.
     pub address: OneOrSeveral<Address>,
-    /// What its connections speak.
+    /// The protocol of its connections.
     #[serde(default)]
     pub protocol: Protocol,
-    /// Ends the TLS of its connections. Absent: they are not encrypted, or passed through.
+    /// Terminates TLS. Absent: connections are plaintext, or their TLS is passed through.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ListenerTls>,
-    /// The filter chain of HTTP requests, in order. Each item is a map with one key, the filter's name, and the
-    /// filter's configuration as its value.
+    /// The filters for HTTP requests, in order. Each item is a map with one key, the filter's name, whose value is the
+    /// filter's configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<NoFilter>")]
     pub filters: Vec<serde_json::Value>,
-    /// The route table that HTTP requests are looked up in, or a list of several. No two of them may
-    /// claim the same host.
+    /// The route table for HTTP requests, or a list of several. Two of them must not contain the same host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routes: Option<OneOrSeveral<String>>,
-    /// The cluster that TCP connections are relayed to: all of a `tcp` listener, and those of an
-    /// `auto` listener that speak something else than HTTP.
+    /// The cluster that connections are relayed to: all connections of a `tcp` listener, and those of an `auto`
+    /// listener that are not HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// In place of `cluster`: several, one of which is chosen for each connection by their weights.
+    /// Instead of `cluster`: several clusters, one of which is selected at random by weight for each connection.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<WeightedCluster>,
-    /// Chains for some of its connections; the others meet what the listener has itself, or are
-    /// closed if it has neither `routes` nor a cluster.
+    /// Filter chains with other settings for some connections. Other connections use the settings of the listener
+    /// itself, or are closed if it has neither `routes` nor a cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chains: Vec<ListenerChain>,
-    /// How HTTP is read and rewritten.
+    /// How HTTP is parsed and rewritten.
     #[serde(default)]
     pub http: Http,
-    /// What one connection of HTTP/2 may hold.
+    /// Limits of one HTTP/2 connection.
     #[serde(default)]
     pub http2: Http2,
-    /// What one connection of an RPC protocol may hold.
+    /// Limits of one connection of an RPC protocol.
     #[serde(default)]
     pub rpc: Rpc,
-    /// Whether each connection begins with a PROXY protocol header, version 1 or 2. A connection
-    /// without it is closed. The header says where the connection comes from, so `from` lists the
-    /// proxies that may send it; with `true`, every client may.
+    /// Whether each connection begins with a PROXY protocol header, version 1 or 2. A connection without it is closed.
+    /// The header contains the address of the client, so `from` lists the proxies that may send it; with `true`, every
+    /// peer may.
     #[serde(default)]
     pub proxy_protocol: ProxyProtocol,
-    /// How it is known where a connection was going before rules of this machine brought it here.
-    /// That address, the original destination, stands for the listener's own in `x-forwarded-port`
-    /// and in PROXY protocol headers, and is where clusters with `original_destination` connect.
+    /// How Strait finds the address to which a connection was going before firewall rules of this machine redirected
+    /// it. That address, the original destination, replaces the listener's own in `x-forwarded-port` and in PROXY
+    /// protocol headers, and clusters with `original_destination` connect to it.
     #[serde(default)]
     pub original_destination: OriginalDestination,
-    /// How long peers may take.
+    /// Timeouts for clients.
     #[serde(default)]
     pub timeouts: Timeouts,
-    /// Connections open at a time, in the process, split evenly among the workers: each has one at
-    /// least. Beyond its part, a worker closes new ones at once; the kernel spreads connections by
-    /// chance, so with several workers the first may be refused a little below the whole.
+    /// Open connections in the process, split evenly among the workers, each of which has at least one. Beyond its
+    /// share, a worker closes new connections at once. The kernel distributes connections at random, so with several
+    /// workers some may be closed slightly below the limit.
     #[serde(default = "connections_max")]
     pub connections_max: NonZeroU32,
-    /// Connections of one client open at a time, split among the workers as `connections_max` is. A client
-    /// is an IPv4 address, or the /64 of an IPv6 one. Beyond it, new ones are closed at once. Absent: half
-    /// of `connections_max`, so that a load balancer in front may have many. Where `http.trusted_hops`
-    /// says that peers are proxies, connections are not counted.
+    /// Open connections of one client, split among the workers like `connections_max`. A client is an IPv4 address, or
+    /// the /64 network of an IPv6 address. Beyond it, new connections are closed at once. Absent: half of
+    /// `connections_max`, so that a load balancer in front may have many. If `http.trusted_hops` says that peers are
+    /// proxies, there is no such limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections_per_client_max: Option<NonZeroU32>,
-    /// Exchanges of one client at a time, split among the workers likewise. With `http.trusted_hops`, the
-    /// client is the one that the trusted proxies name. Beyond it: 429. Absent: no bound.
+    /// Active exchanges of one client, split among the workers in the same way. With `http.trusted_hops`, the client is
+    /// the one that the trusted proxies name. Beyond it: 429. Absent: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exchanges_per_client_max: Option<NonZeroU32>,
-    /// Bytes that its clients may hold in buffers, in the process, split evenly among the workers: of heads
-    /// that are not here whole, bodies that wait, and responses that are not taken. Each worker compares
-    /// ten times a second, once its buffers are as large as that: while a listener is over it, the
-    /// connections that hold the most are closed, of those alike the one whose client stood still for
-    /// longest. `none`: no bound.
+    /// Bytes that the clients of the listener may occupy in buffers of the process, split evenly among the workers:
+    /// incomplete heads, bodies that wait, and responses that clients do not read. Each worker checks ten times a
+    /// second, as soon as its buffers are that large. While a listener exceeds the limit, its connections that occupy
+    /// the most are closed, and among equal ones the one whose client has been stalled the longest. `none`: no limit.
     #[serde(default = "buffered_max")]
     #[schemars(extend("x-minimum" = "64KiB"))]
     pub buffered_max: OrNone<Size>,
-    /// Permissions of the file of a unix socket, as chmod(1) has them: to connect, a program needs to be allowed to write.
-    /// Absent: `0660`. A change requires a restart, or another path.
+    /// Permissions of its unix socket, as for chmod(1). A program needs write permission to connect. Absent: `0660`. A
+    /// change requires a restart, or another path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<FileMode>,
-    /// Queue of connections that are not yet accepted. The kernel lowers it to
-    /// `net.core.somaxconn`.
+    /// Length of the queue of connections that are not accepted yet. The kernel limits it to `net.core.somaxconn`.
     #[serde(default = "backlog")]
     #[schemars(range(max = 1_048_576))]
     pub backlog: NonZeroU32,
-    /// Queue of TCP Fast Open requests. Absent: Fast Open is off.
+    /// Length of the queue for TCP Fast Open. Absent: Fast Open is off.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 1_048_576))]
     pub fast_open: Option<NonZeroU32>,
-    /// TCP keepalive of accepted connections. Absent: off.
+    /// TCP keep-alive of accepted connections. Absent: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keepalive: Option<Keepalive>,
 }
@@ -120,13 +117,13 @@ impl Listener {
     }
 }
 
-/// Whether connections begin with a PROXY protocol header, and whose may.
+/// Whether connections begin with a PROXY protocol header, and which peers may send it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ProxyProtocol {
-    /// All of them, from any peer, or none.
+    /// All connections, from any peer, or none.
     Any(bool),
-    /// All of them, and only these may connect.
+    /// All connections, and only from these peers.
     Listed(ProxyProtocolSources),
 }
 
@@ -136,17 +133,17 @@ impl Default for ProxyProtocol {
     }
 }
 
-/// The proxies that send PROXY protocol headers.
+/// The proxies that may send PROXY protocol headers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProxyProtocolSources {
-    /// Their addresses, as ranges. A connection from elsewhere is closed at accept, and counted as
+    /// Address ranges of the proxies. A connection from another address is closed at accept, and counted as
     /// `proxy_protocol_source` in `strait_downstream_connections_refused_total`.
     #[schemars(length(min = 1))]
     pub from: Vec<Cidr>,
 }
 
-/// What connections speak.
+/// The protocol of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(extend("x-meant" = {
@@ -159,15 +156,15 @@ pub struct ProxyProtocolSources {
     "http3": "HTTP/3 is not supported: leave `protocol` out, which takes HTTP/1 and HTTP/2",
 }))]
 pub enum Protocol {
-    /// HTTP/1 and HTTP/2 (by prior knowledge, or `Upgrade: h2c`) if there is no `cluster`. With
-    /// one, each connection's first bytes tell whether it is HTTP; whatever is not is relayed.
+    /// HTTP/1 and HTTP/2 (by prior knowledge, or `Upgrade: h2c`). With a `cluster`, the first bytes of each connection
+    /// decide whether it is HTTP; connections that are not HTTP are relayed.
     #[default]
     Auto,
-    /// HTTP/1.
+    /// HTTP/1 only.
     Http1,
-    /// HTTP/2, by prior knowledge.
+    /// HTTP/2 only, by prior knowledge.
     Http2,
-    /// Anything: bytes are relayed as they come.
+    /// Any protocol: bytes are relayed unchanged.
     Tcp,
     /// An RPC protocol, which the program registers.
     #[serde(untagged)]
@@ -185,7 +182,7 @@ impl Protocol {
     }
 }
 
-/// How it is known where a connection was going.
+/// How Strait finds the original destination of a connection.
 #[derive(
     Clone,
     Copy,
@@ -202,12 +199,12 @@ impl Protocol {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum OriginalDestination {
-    /// It was coming here.
+    /// Connections are not redirected.
     #[default]
     Off,
-    /// The kernel redirected it (REDIRECT, DNAT) and is asked (`SO_ORIGINAL_DST`).
+    /// The kernel redirects connections (REDIRECT, DNAT), and Strait asks it for the destination (`SO_ORIGINAL_DST`).
     Redirect,
-    /// The kernel handed it over as it was (TPROXY, `IP_TRANSPARENT`). Needs `CAP_NET_ADMIN`.
+    /// The kernel delivers connections unmodified (TPROXY, `IP_TRANSPARENT`). Needs `CAP_NET_ADMIN`.
     Tproxy,
 }
 
@@ -215,9 +212,9 @@ pub enum OriginalDestination {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WeightedCluster {
-    /// Its name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// Its share, against the other weights of the listener.
+    /// Its share, relative to the other weights of the listener.
     #[serde(default = "weight")]
     pub weight: NonZeroU16,
 }
@@ -243,78 +240,76 @@ impl<T> OneOrSeveral<T> {
     }
 }
 
-/// How HTTP is read and rewritten.
+/// How HTTP is parsed and rewritten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Http {
-    /// What replies to failures say, unless the route table has a page of its own: the first page that is for a failure is
-    /// taken. Replies to calls of gRPC stay `grpc-status`.
+    /// Bodies of replies to failures. The first page that matches a failure is used, if the route table has none that
+    /// matches. gRPC calls get `grpc-status` instead.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub error_pages: Vec<ErrorPage>,
     /// Bytes of a request line (method, target, version). Beyond it: 414.
     #[schemars(extend("x-minimum" = "64B", "x-maximum" = "60KiB"))]
     pub request_line_max: Size,
-    /// Bytes of a head, request line included. Beyond it: 431.
+    /// Bytes of a request head, including the request line. Beyond it: 431.
     #[schemars(extend("x-minimum" = "256B", "x-maximum" = "60KiB"))]
     pub head_max: Size,
-    /// Fields of a head. Beyond it: 431.
+    /// Fields of a request head. Beyond it: 431.
     #[schemars(range(min = 1, max = 1000))]
     pub fields_max: u16,
     /// Bytes of a request body, or `none`. Beyond it: 413.
     pub body_max: OrNone<Size>,
-    /// Bytes of a request body that have to be there before the request takes a connection, once half
-    /// of the cluster's `connections_max` are in use; a body that is shorter has to be there whole. So
-    /// clients that send slowly leave half of a cluster to the others. At most 64 KiB; 0: none have to.
-    /// Calls of gRPC, requests for tunnels and those that wait for `100 Continue` are not held.
+    /// Bytes of a request body that must have arrived before the request takes a connection, once half of the cluster's
+    /// `connections_max` are in use; a shorter body must have arrived completely. This keeps slow clients from
+    /// occupying more than half of a cluster. 0 disables it. It does not apply to gRPC calls, requests for tunnels, and
+    /// requests that wait for `100 Continue`.
     #[schemars(extend("x-maximum" = "64KiB"))]
     pub request_buffer: Size,
-    /// Bytes a second that a client has to send of a request body while it is the one waited for. Each
-    /// byte extends `timeouts.request_body` by its part of a second only, so a client below the rate
-    /// is ended, with 408, when it has used up that timeout. 0: none.
+    /// Minimum rate in bytes per second at which a client must send a request body while Strait waits for it. Each byte
+    /// extends `timeouts.request_body` only by its part of a second, so a client below the rate gets 408 when it has
+    /// used up that timeout. 0 disables it.
     #[schemars(extend("x-maximum" = "1MiB"))]
     pub request_rate_min: Size,
-    /// The same of a response that waits for the client to take it, and `timeouts.response_write`.
+    /// The same for a response that waits for the client to read it, with `timeouts.response_write`.
     #[schemars(extend("x-maximum" = "1MiB"))]
     pub response_rate_min: Size,
-    /// Whether several slashes in a row are one in the path of a request: `//admin/` is `/admin/` then,
-    /// for rules and upstreams alike.
+    /// Whether consecutive slashes in the path of a request are merged: `//admin/` becomes `/admin/`, for rules and for
+    /// upstreams.
     pub merge_slashes: bool,
-    /// How many proxies in front of this one are trusted. Their `x-forwarded-*`, `forwarded` and
-    /// `x-request-id` are believed and added to. 0: the peer is the client, and those fields are
-    /// replaced.
+    /// Number of proxies in front of Strait that are trusted. Strait believes their `x-forwarded-*`, `forwarded` and
+    /// `x-request-id`, and appends to them. 0: the peer is the client, and Strait replaces those fields.
     #[schemars(range(max = 16))]
     pub trusted_hops: u8,
-    /// Which fields tell the upstream about the client.
+    /// Which fields inform the upstream about the client.
     pub forwarded: Forwarded,
-    /// Further fields whose names begin with `x-forwarded-`, such as `x-forwarded-prefix`, that go
-    /// through though no hop is trusted. All others that a client sends are dropped.
+    /// Further fields with names that begin with `x-forwarded-`, such as `x-forwarded-prefix`, that are forwarded
+    /// although no hop is trusted. All others that a client sends are removed.
     pub forwarded_allowed: Vec<String>,
-    /// What becomes of fields of requests, trailers among them, with `_` in their names. Many services
-    /// take `_` for `-`, and read `x_forwarded_for` as `x-forwarded-for`.
+    /// How to treat request fields and trailers with `_` in their names. Many upstreams treat `_` like `-`, and read
+    /// `x_forwarded_for` as `x-forwarded-for`.
     pub headers_with_underscores: HeadersWithUnderscores,
-    /// What becomes of `x-forwarded-client-cert`, which says whom certificates of clients are about.
+    /// How to treat `x-forwarded-client-cert`, which describes the certificates of clients.
     pub forward_client_cert: ForwardClientCert,
-    /// What is said there of a client's certificate, beside the digest of it and the name of the
-    /// certificate that it was shown.
+    /// Which properties of a client's certificate the field contains, in addition to its digest and the name of
+    /// Strait's own certificate.
     pub client_cert_details: Vec<ClientCertDetail>,
-    /// Name under which a `via` field is added to requests and responses. Absent: `via` is left
-    /// alone.
+    /// Name for a `via` field that is added to requests and responses. Absent: `via` does not change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<String>,
     /// Whether a request without a trusted `x-request-id` gets one.
     pub request_id: bool,
-    /// Whether requests may say how long they may take, by `x-envoy-upstream-rq-timeout-ms`: a number of milliseconds that
-    /// goes before the `timeout` of the rule; 0 for no bound. `x-envoy-expected-rq-timeout-ms` says it to the upstream.
-    /// Only for listeners whose clients are trusted with it. Otherwise these fields are removed.
+    /// Whether requests may set their timeout with `x-envoy-upstream-rq-timeout-ms`, in milliseconds. It replaces the
+    /// `timeout` of the rule; 0 means no timeout. The upstream gets it as `x-envoy-expected-rq-timeout-ms`. Use it only
+    /// for trusted clients. With `false`, these fields are removed.
     pub trust_timeouts: bool,
-    /// Whether requests may say when they are sent again, beside the `retry` of the rule: `x-envoy-retry-on` and
-    /// `x-envoy-retry-grpc-on` add to `on`, `x-envoy-max-retries` (up to 15) and `x-envoy-upstream-rq-per-try-timeout-ms`
-    /// go before `attempts_max` and `try_timeout`, `x-envoy-retriable-status-codes` and `x-envoy-retriable-header-names`
-    /// add to `status` and `headers`. Which methods are sent twice is the rule's. Only for listeners whose clients are
-    /// trusted with it. These fields are removed in either case.
+    /// Whether requests may control their retries, in addition to `retry` of the rule: `x-envoy-retry-on` and
+    /// `x-envoy-retry-grpc-on` add to `on`; `x-envoy-max-retries` (up to 15) and
+    /// `x-envoy-upstream-rq-per-try-timeout-ms` replace `attempts_max` and `try_timeout`;
+    /// `x-envoy-retriable-status-codes` and `x-envoy-retriable-header-names` add to `status` and `headers`. Only the
+    /// rule decides which methods are retried. Use it only for trusted clients. These fields are always removed.
     pub trust_retries: bool,
-    /// Whether calls of gRPC-Web, in either of its forms, go on as calls of gRPC, and their answers
-    /// back. Their clusters speak `protocol: http2`. Browsers on other origins need CORS besides.
+    /// Whether gRPC-Web calls, in both forms, are forwarded as gRPC calls, and their responses converted back. Their
+    /// clusters need `protocol: http2`. Browsers on other origins also need CORS.
     pub grpc_web: bool,
 }
 
@@ -352,61 +347,61 @@ impl Default for Http {
     }
 }
 
-/// Which fields tell the upstream about the client.
+/// Which fields inform the upstream about the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forwarded {
-    /// None; those that came in are removed unless hops are trusted.
+    /// No fields are added; received ones are removed unless hops are trusted.
     Off,
     /// `x-forwarded-for`, `-proto`, `-host`, `-port`.
     XForwarded,
     /// `forwarded` (RFC 7239).
     Forwarded,
-    /// Both kinds.
+    /// All of these fields.
     Both,
 }
 
-/// What becomes of fields with `_` in their names.
+/// How to treat fields with `_` in their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HeadersWithUnderscores {
     /// The request gets 400.
     Refuse,
-    /// They are dropped.
+    /// They are removed.
     Drop,
-    /// Those are dropped whose name is, with `-`, one that Strait reads or sets itself, such as
-    /// `x-forwarded-for`, `content-length` or `authorization`, or that begins with `x-forwarded-`.
+    /// They are removed if the name, with `-`, is one that Strait reads or sets itself, such as `x-forwarded-for`,
+    /// `content-length` or `authorization`, or begins with `x-forwarded-`.
     DropReserved,
-    /// They go through, but for those that begin as `x-forwarded-` does and come from a client.
+    /// They are forwarded, except those of clients that begin like `x-forwarded-`.
     Pass,
 }
 
-/// What becomes of `x-forwarded-client-cert`. All but the first and the last remove what comes from a client
+/// How to treat `x-forwarded-client-cert`. All values except the first and the last remove the field of a client
 /// without a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ForwardClientCert {
-    /// It is removed.
+    /// The field is removed.
     Sanitize,
-    /// It goes on as it came from a client with a certificate, such as another proxy.
+    /// The field is forwarded unchanged if the client, such as another proxy, has a certificate.
     ForwardOnly,
-    /// The client's certificate is added to it.
+    /// The client's certificate is appended to the field.
     AppendForward,
-    /// The client's certificate takes its place.
+    /// The client's certificate replaces the field.
     SanitizeSet,
-    /// It goes on as it came, from any client: for a listener that only trusted proxies reach.
+    /// The field is forwarded unchanged from any client: for a listener that only trusted proxies can reach.
     AlwaysForwardOnly,
 }
 
-/// What is said of a client's certificate.
+/// A property of a client's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientCertDetail {
-    /// All of it, PEM, percent-encoded.
+    /// The whole certificate as PEM, percent-encoded.
     Cert,
-    /// The same with what leads from it to one that is known.
+    /// The same with its intermediate certificates.
     Chain,
-    /// Whom it is about.
+    /// Its subject.
     Subject,
     /// Its URIs, such as `spiffe://example.org/ns/shop/sa/web`.
     Uri,
@@ -414,38 +409,38 @@ pub enum ClientCertDetail {
     Dns,
 }
 
-/// How long a downstream may take.
+/// Timeouts for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Timeouts {
-    /// From the first byte of a head, or from the accepted connection, to the head's last byte.
-    /// Beyond it: 408, or nothing if not a byte came.
+    /// From the first byte of a request head, or from accept, to the last byte of the head. Beyond it: 408, or no reply
+    /// if not a byte was received.
     pub request_head: Timeout,
-    /// For the first bytes of a connection that may be relayed (`protocol: auto` with a `cluster`),
-    /// or whose chain they decide. Beyond it the connection goes on as what they most likely begin,
-    /// and without any its service speaks first. Once they begin a ClientHello that decides the
-    /// chain, the rest of it has `tls_handshake`.
+    /// For the first bytes of a connection whose protocol or filter chain they decide (`protocol: auto` with a
+    /// `cluster`, or `chains`). Beyond it, the connection continues as the protocol that the bytes most likely begin;
+    /// without any bytes it is relayed, and its upstream may speak first. A ClientHello that has begun and decides the
+    /// filter chain must be complete within `tls_handshake`.
     pub detect: Timeout,
-    /// For the TLS handshake, from the accepted connection to the client's Finished. Beyond it, the
-    /// connection is closed, with the requests that came as early data.
+    /// For the TLS handshake, from accept to the client's Finished message. Beyond it, the connection is closed,
+    /// including requests in early data.
     pub tls_handshake: Timeout,
-    /// Between requests on a kept connection, which is then closed.
+    /// Between requests of a keep-alive connection. Beyond it, the connection is closed.
     pub idle: Timeout,
-    /// Between two pieces of a request body, while no response has begun. Beyond it: 408. A call of
-    /// gRPC has `tunnel_idle` instead.
+    /// Between two parts of a request body, while no response has begun. Beyond it: 408. gRPC calls have `tunnel_idle`
+    /// instead.
     pub request_body: Timeout,
     /// For a filter that waits for the answer to a question. Beyond it: 503.
     pub filter: Timeout,
-    /// Without progress while response bytes wait for the downstream to take them.
+    /// Without progress while response bytes wait for the client to read them.
     pub response_write: Timeout,
-    /// Without a byte either way in a tunnel (WebSocket), a call of gRPC, or a relayed TCP connection.
+    /// Without a byte in either direction in a tunnel (WebSocket), a gRPC call, or a relayed TCP connection.
     pub tunnel_idle: Timeout,
-    /// Age of a connection from which on its client is asked to connect again, or `none`: with GOAWAY over
-    /// HTTP/2, and with `connection: close` in the next response over HTTP/1. Each connection has up to 10 % more
-    /// or less, so that those that came together do not leave together.
+    /// Age at which a connection asks its client to reconnect, or `none`: with GOAWAY over HTTP/2, with `connection:
+    /// close` in the next response over HTTP/1. Each connection has up to 10 % more or less, so that connections opened
+    /// together do not end together.
     pub connection_age: OrNone<Timeout>,
-    /// How long such a connection may go on with what runs on it. Then it is closed, with its requests, tunnels
-    /// and what is relayed.
+    /// How long active requests, tunnels and relayed data of such a connection may continue. Then the connection is
+    /// closed.
     pub connection_age_grace: Timeout,
 }
 
@@ -467,17 +462,17 @@ impl Default for Timeouts {
     }
 }
 
-/// TCP keepalive probes.
+/// TCP keep-alive probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Keepalive {
-    /// Silence before the first probe, in whole seconds.
+    /// Idle time before the first probe, in whole seconds.
     #[schemars(extend("x-minimum" = "1s", "x-maximum" = "32767s"))]
     pub idle: Period,
     /// Time between probes, in whole seconds.
     #[schemars(extend("x-minimum" = "1s", "x-maximum" = "32767s"))]
     pub interval: Period,
-    /// Unanswered probes that end the connection.
+    /// Number of unanswered probes that end the connection.
     #[schemars(range(max = 127))]
     pub probes: NonZeroU32,
 }

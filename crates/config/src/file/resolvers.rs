@@ -7,22 +7,22 @@ use super::Timeout;
 use crate::defaults;
 use crate::units::Period;
 
-/// How host names among endpoints are resolved.
+/// How host names of endpoints are resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Resolvers {
-    /// The DNS servers, asked in this order until one answers, each an IP address, with a port if that is not 53; names
-    /// are then absolute. At most 8. Absent: those of
-    /// `/etc/resolv.conf`, with its search domains and options; the file is read again when it changes.
-    /// `/etc/hosts` and `localhost` go first either way.
+    /// The DNS servers: at most 8 IP addresses, each with a port if that is not 53. Strait asks them in this order
+    /// until one responds, and treats names as absolute. Absent: the servers of `/etc/resolv.conf`, with its search
+    /// domains and options; Strait reads that file again when it changes. `/etc/hosts` and `localhost` have precedence
+    /// in both cases.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<String>,
-    /// How long one server may take to answer before the next is asked. Each is asked twice. Absent: 2 s, or
-    /// what `/etc/resolv.conf` says where that names the servers.
+    /// How long Strait waits for a server before it asks the next one. Each is asked twice. Absent: 2 s, or as
+    /// `/etc/resolv.conf` says if its servers are used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Timeout>,
-    /// How long a start waits for the first answer to each name before it goes on without, and how long a
-    /// reload with new names leaves the former configuration serving. `0s`: for as long as it takes.
+    /// How long a start waits for the first answer for each name before it continues without it, and how long a reload
+    /// with new names keeps the previous configuration in use. `0s`: without limit.
     #[schemars(extend("x-maximum" = "24h"))]
     pub initial_fetch_timeout: Period,
     /// How long a request waits for a cluster that nothing has delivered, where a source is asked for clusters once a request

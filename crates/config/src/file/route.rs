@@ -18,36 +18,36 @@ use crate::rewrite::RewriteKey;
 use crate::subsets::SubsetValue;
 use crate::targets::{ShareKey, Sticky};
 
-/// A table of rules for some hosts.
+/// Rules for some hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RouteTable {
-    /// Name, used by listeners, in logs and metrics. Unique among route tables.
+    /// Name in listeners, logs and metrics. Unique among route tables.
     pub name: String,
-    /// The hosts it is for: a name, `*.suffix` for every name that ends with it, `prefix.*` for every name that
-    /// begins with it, or `*`. Hosts are matched in lower case and without their port; a name goes before the longest
-    /// suffix, that before the longest prefix, and that before `*`. `*.a.b` matches `x.a.b` and `y.x.a.b`, but not
-    /// `a.b`; `a.*` matches `a.b` and `a.b.c`.
+    /// The hosts: a name, `*.suffix`, `prefix.*`, or `*`. Hosts are compared in lower case and without port. An exact
+    /// name has precedence over the longest suffix, that over the longest prefix, and that over `*`. `*.a.b` matches
+    /// `x.a.b` and `y.x.a.b`, but not `a.b`; `a.*` matches `a.b` and `a.b.c`.
     #[serde(default = "hosts")]
     #[schemars(length(min = 1))]
     pub hosts: Vec<String>,
-    /// Whether hosts are compared with the port that a request names, as Envoy does: `a.example:8080` and `*.a.example:8080` are for
-    /// requests that name this port, `a.example` for those that name none, and `a.*` for any. Hosts of such tables go before those of
-    /// others, but for `*`.
+    /// Whether hosts are compared with the port of the request, as in Envoy: `a.example:8080` and `*.a.example:8080`
+    /// match requests with this port, `a.example` matches requests without a port, and `a.*` matches any port. The
+    /// hosts of such tables have precedence over those of others, except `*`.
     #[serde(default)]
     pub ports: bool,
-    /// What replies to failures of requests for these hosts say, before those of the listener are looked at
-    /// (`http.error_pages`). A `respond` with such a status and no body has one as well.
+    /// Bodies of replies to failures of requests for these hosts. They have precedence over `http.error_pages` of the
+    /// listener. They also apply to `respond` with such a status and without a body.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub error_pages: Vec<ErrorPage>,
-    /// Edits of header fields, of all requests that meet a rule, and of their responses. They come after those of the rule.
+    /// Edits of header fields of all requests that match a rule, and of their responses. They are applied after those
+    /// of the rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headers: Option<HeadersKey>,
-    /// The rules. The first that matches, in the order of the file, is taken. None matches: 404.
+    /// The rules. The first one that matches is used, in the order of the file. If none matches: 404.
     pub rules: Vec<Rule>,
 }
 
-/// What it matches, and what is done: one of `cluster`, `clusters`, `cluster_header`, `respond` and `redirect`.
+/// What a rule matches, and its action: one of `cluster`, `clusters`, `cluster_header`, `respond` and `redirect`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = [
@@ -55,70 +55,71 @@ pub struct RouteTable {
     {"required": ["respond"]}, {"required": ["redirect"]},
 ]))]
 pub struct Rule {
-    /// Name, for metrics and `strait explain`. Unique among the rules of the table.
+    /// Name in metrics and `strait explain`. Unique among the rules of the table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it matches.
+    /// What the rule matches.
     #[serde(rename = "match")]
     pub matches: Match,
-    /// The cluster that the request is forwarded to.
+    /// The cluster that requests are forwarded to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// Clusters that share the requests by their weights, which add up to at most 4294967295. A die decides, or the
-    /// value that `sticky` names.
+    /// Clusters that share the requests by weight. The sum of the weights is at most 4294967295. The selection is
+    /// random, or depends on the value that `sticky` names.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub clusters: Option<Vec<ShareKey>>,
-    /// The value that decides among `clusters` for each client.
+    /// The value that selects one of `clusters`, so that a client stays with one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sticky: Option<Sticky>,
-    /// The header field that has the name of the cluster. If it is absent, stands twice or names none of `among`: 503.
+    /// The header field that contains the name of the cluster. If it is missing, occurs twice or names none of `among`:
+    /// 503.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_header: Option<String>,
-    /// The clusters that `cluster_header` may name. Absent: all of the file, which a client then chooses from.
+    /// The clusters that `cluster_header` may name. Absent: all clusters of the file; the client can select any of
+    /// them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub among: Option<Vec<String>>,
-    /// Values that say to which endpoint a request goes, where the cluster balances by hash (`maglev`, `ring_hash`). All
-    /// that a request has of them count, in their order.
+    /// Values that are hashed to select an endpoint, if the cluster has `balance: maglev` or `ring_hash`. All values
+    /// that a request has are combined, in their order.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub hash: Option<Vec<HashKey>>,
-    /// Which endpoints of a cluster with `subsets` a request goes to: those with these values under these keys. A value
-    /// is a text, or `{ header: NAME }` for the one that the request has; without it, the request does not ask for the
-    /// key.
+    /// The subset of the endpoints of a cluster with `subsets`: those with these values for these keys. A value is a
+    /// text, or `{ header: NAME }` for the value of a header field. If the request lacks the field, the key is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subset: Option<BTreeMap<String, SubsetValue>>,
     /// How the request is changed before it is forwarded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rewrite: Option<RewriteKey>,
-    /// Edits of header fields. They come after those of the weighted cluster, and before those of the table.
+    /// Edits of header fields. They are applied after those of the weighted cluster, and before those of the table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headers: Option<HeadersKey>,
-    /// A response that is given from here.
+    /// A fixed response from Strait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub respond: Option<Respond>,
-    /// A redirect that is given from here.
+    /// A redirect from Strait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redirect: Option<Redirect>,
-    /// Bound on the whole exchange, from the request's head to the response's last byte, or
-    /// `none`. Beyond it: 504. Only for what is forwarded. A tunnel has its own, `timeouts.tunnel_idle`.
+    /// Limit on the whole exchange, from the head of the request to the last byte of the response, or `none`. Beyond
+    /// it: 504. Only with a cluster. For tunnels `timeouts.tunnel_idle` applies instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = defaults::EXCHANGE_TIMEOUT))]
     pub timeout: Option<OrNone<Timeout>>,
-    /// When a request is sent again, beyond where it is safe without asking: if no endpoint can have acted on it, or if it
-    /// is idempotent and met the end of a connection that was idle, there are three attempts in all. Only for what is
-    /// forwarded.
+    /// When a failed request is sent again, in addition to retries that are always safe: if no endpoint can have
+    /// processed it, or if it is idempotent and an idle connection was closed, there are up to three attempts. Only
+    /// with a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
-    /// Clusters that get copies of the requests, whose responses are dropped. Only for what is forwarded.
+    /// Clusters that get copies of the requests. Their responses are dropped. Only with a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub mirror: Option<Vec<MirrorKey>>,
-    /// The protocols that a request may upgrade to. `h2c` is never let through. `connect` takes
-    /// the `CONNECT` requests for the hosts of its table, which have no path: the first rule with it
-    /// opens a tunnel of bytes to an endpoint of its cluster (of `protocol: http1`, whatever is
-    /// spoken there). Only for what is forwarded.
+    /// The protocols that a request may upgrade to. `h2c` is never allowed. `connect` accepts `CONNECT` requests for
+    /// the hosts of the table. These have no path, so the first rule with `connect` is used; it opens a tunnel to an
+    /// endpoint of its cluster, which must have `protocol: http1` (for any protocol inside the tunnel). Only with a
+    /// cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = [defaults::UPGRADE]))]
     pub upgrades: Option<Vec<String>>,
@@ -128,12 +129,12 @@ pub struct Rule {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Respond {
-    /// Status.
+    /// Its status.
     #[schemars(range(min = 200, max = 599))]
     pub status: u16,
-    /// Body, sent as `text/plain` unless `headers` says otherwise.
+    /// Its body, with the content type `text/plain` unless `headers` sets another.
     pub body: String,
-    /// Further header fields. `content-length` and the fields of a connection are set by Strait.
+    /// Further header fields. Strait sets `content-length` and hop-by-hop fields.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("x-literal" = true))]
     pub headers: BTreeMap<String, String>,
@@ -145,7 +146,7 @@ impl Default for Respond {
     }
 }
 
-/// A redirect: what is absent stays as the request had it.
+/// A redirect. Parts of the URL that are absent do not change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("not" = {"required": ["path", "prefix"]}))]
@@ -153,34 +154,34 @@ pub struct Redirect {
     /// The new scheme.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheme: Option<Scheme>,
-    /// The new host, with a port if there is to be one.
+    /// The new host, optionally with a port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The new port, behind the new host or that of the request. Without it, a redirect to another scheme or host
-    /// leads to the port that is usual there.
+    /// The new port, appended to the new host or to that of the request. Without it, a redirect to another scheme or
+    /// host uses the default port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<NonZeroU16>,
-    /// Stands in for the whole path.
+    /// Replaces the whole path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Stands in for the prefix that was matched.
+    /// Replaces the prefix that the rule matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// A regular expression; each part of the path that it matches is replaced by `with`. Between `^` and `$` it
-    /// matches the whole path.
+    /// A regular expression; `with` replaces each part of the path that it matches. Between `^` and `$` it matches the
+    /// whole path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regex: Option<String>,
-    /// What stands in for what `regex` matches: `\1` to `\9` are its groups, `\0` is all of it, and `\\` a backslash.
-    /// Behind a `?` it may have parameters, which go before those of the request.
+    /// The replacement for `regex`: `\1` to `\9` are its groups, `\0` is the whole match, and `\\` a backslash. It may
+    /// have parameters after a `?`, which are put before those of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with: Option<String>,
-    /// The new path, with the variables of the rule's `template` as `{name}`.
+    /// The new path, with variables of the rule's `template` as `{name}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// Status. 307 and 308 keep the method.
+    /// Its status. 307 and 308 preserve the method.
     #[schemars(extend("enum" = [301, 302, 303, 307, 308]))]
     pub status: u16,
-    /// Whether the request's query is dropped.
+    /// Whether the query is removed.
     pub strip_query: bool,
 }
 
@@ -205,7 +206,7 @@ impl Default for Redirect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scheme {
-    /// Plain.
+    /// Without TLS.
     Http,
     /// With TLS.
     Https,

@@ -7,107 +7,105 @@ use serde::{Deserialize, Serialize};
 use super::{OrNone, Timeout};
 use crate::defaults;
 
-/// Ends TLS: what is routed or relayed is what clients encrypted. A change concerns connections that
-/// are opened after it; only a change of what stands here, or in the files that it names, makes
-/// clients begin new sessions.
+/// Terminates TLS: Strait routes or relays the decrypted data. A change applies to new connections. Sessions can be
+/// resumed unless this section, or a file that it names, changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListenerTls {
-    /// Certificates with their keys. A client gets the one for the name that it asks for: a whole name
-    /// before `*.suffix`, and then the first; of several kinds of keys, one that it can check.
+    /// Certificates with their keys. A client gets a certificate for its server name: an exact name has precedence over
+    /// `*.suffix`, and without a match the first certificate is used. Among several types of keys, a client gets one
+    /// that it supports.
     #[schemars(length(min = 1))]
     pub certificates: Vec<CertificateFiles>,
-    /// What is done with connections that do not begin with TLS.
+    /// How to treat connections that do not begin with TLS.
     #[serde(default)]
     pub mode: Mode,
-    /// The oldest version of TLS that is spoken.
+    /// The oldest version of TLS.
     #[serde(default = "min_version")]
     pub min_version: Version,
-    /// The newest version of TLS that is spoken.
+    /// The newest version of TLS.
     #[serde(default = "max_version")]
     pub max_version: Version,
-    /// Cipher suites, the preferred ones first. A version of TLS of which none stands here has all of its
-    /// own.
+    /// Cipher suites in order of preference. If none of a TLS version is listed, all of that version are used.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub cipher_suites: Option<Vec<CipherSuite>>,
-    /// Groups for the key exchange, the preferred ones first. Absent: X25519 with ML-KEM-768, which keeps what
-    /// is recorded today from quantum computers, x25519, secp256r1 and secp384r1.
+    /// Key exchange groups in order of preference. Absent: X25519 with ML-KEM-768 (which protects recorded traffic from
+    /// future quantum computers), x25519, secp256r1 and secp384r1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub groups: Option<Vec<Group>>,
-    /// Protocols that are offered (ALPN), the preferred ones first. Absent: `h2`, `http/1.1` and `http/1.0`, as far
-    /// as `protocol` takes them, and none with `protocol: tcp`.
+    /// ALPN protocols in order of preference. Absent: `h2`, `http/1.1` and `http/1.0`, as far as `protocol` allows
+    /// them; none with `protocol: tcp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alpn: Option<Vec<String>>,
-    /// Asks clients for certificates. Absent: clients have none.
+    /// Requests certificates from clients. Absent: clients need none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<Client>,
-    /// Whether clients get tickets, with which their next connections need no signature.
+    /// Whether clients get session tickets, with which further connections need no signature.
     #[serde(default = "session_tickets")]
     pub session_tickets: bool,
-    /// Files with keys of tickets, of 32 bytes at least, as `openssl rand 80` writes them. The first makes tickets, and all
-    /// are good for reading them: put a new one in front, and keep the old one for 12 hours. Other listeners and
-    /// processes with the same keys take the tickets, if they ask the same of clients. Absent: keys of this
-    /// process, which change every six hours and go along at a handover.
+    /// Files with session ticket keys of at least 32 bytes, as `openssl rand 80` writes them. The first key encrypts
+    /// new tickets, and all keys decrypt: to rotate, put a new file first and keep the old one for 12 hours. Other
+    /// listeners and processes with the same keys accept the tickets if they have the same requirements for clients.
+    /// Absent: the process creates its own keys, which change every six hours and move with a handover.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub session_ticket_files: Vec<String>,
-    /// Whether clients that come back may send requests along with their hello, and be answered a round trip earlier (TLS
-    /// 1.3, 0-RTT). Each hop that saw such a request can send it again, so that only safe methods are let through
-    /// (`GET`, `HEAD`, `OPTIONS`, `TRACE`), with `early-data: 1` for the service to see (RFC 8470); others are answered
-    /// with 425, for the client to send again at once. Sessions are remembered by this process, up to 16,384 here,
-    /// and each is good once.
+    /// Whether returning clients may send requests together with their ClientHello, and get the response one round trip
+    /// earlier (TLS 1.3, 0-RTT). An attacker on the path can replay such a request. Therefore only safe methods are
+    /// accepted (`GET`, `HEAD`, `OPTIONS`, `TRACE`), and upstreams see `early-data: 1` (RFC 8470). Other requests get
+    /// 425, and the client repeats them at once. The process remembers up to 16,384 sessions of the listener, and
+    /// accepts each once.
     #[serde(default)]
     pub early_data: bool,
 }
 
-/// A certificate and its key. Both files are PEM; their paths are relative to the folder of this file.
-/// They are watched: when they change, the configuration is read again.
+/// A certificate and its key. Both files are PEM; their paths are relative to the folder of the configuration. Strait
+/// watches them and reads the configuration again when they change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CertificateFiles {
-    /// The file with the certificate, and those that lead from it to one that peers know.
+    /// The file with the certificate and its intermediate certificates.
     pub chain: String,
-    /// The file with its private key.
+    /// The file with the private key.
     #[schemars(extend("x-public" = true))]
     pub key: String,
-    /// The file with an answer of the authority that the certificate is good (OCSP), DER, for clients that ask for
-    /// one. Whatever renews it writes the file anew.
+    /// The file with a stapled OCSP response (DER), for clients that request one. Another program must renew it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ocsp: Option<String>,
-    /// How signatures with the key are made, which is most of what a handshake costs. Only for certificates that are
-    /// shown to clients.
+    /// How signatures with the key are computed, which is most of the cost of a handshake. Only for certificates that
+    /// are presented to clients.
     #[serde(default)]
     pub signing: Signing,
 }
 
-/// How signatures with a key are made.
+/// How signatures with a key are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Signing {
-    /// At once.
+    /// At once, in the worker.
     #[default]
     Inline,
-    /// RSA with 2048, 3072 and 4096 bits up to eight at a time, for handshakes that come at the same time, on processors
-    /// with AVX-512 IFMA; all others at once. See the threat model.
+    /// Up to eight RSA signatures (2048, 3072 or 4096 bits) at once, for simultaneous handshakes, on processors with
+    /// AVX-512 IFMA; other signatures at once. See the threat model.
     Batched,
-    /// As `batched`, but on a thread of its own for each worker, which is free for other connections meanwhile.
+    /// As `batched`, but in a separate thread for each worker, which meanwhile serves other connections.
     Thread,
 }
 
-/// What is done with connections that do not begin with TLS.
+/// How to treat connections that do not begin with TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// They are closed.
+    /// Plaintext connections are closed.
     #[default]
     Strict,
-    /// They are served without encryption: first bytes tell which they are. For the time of a
-    /// change to TLS, since nothing keeps a client, or who is between, from leaving it out.
+    /// Plaintext connections are served, too; the first bytes distinguish them. Use it only while clients migrate to
+    /// TLS, because a client, or an attacker between, can choose plaintext.
     Permissive,
 }
 
-/// A version of TLS. Older ones are not spoken.
+/// A version of TLS. Older ones are not supported.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -128,81 +126,78 @@ pub struct CipherSuite(pub tls::CipherSuite);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group(pub tls::Group);
 
-/// What certificates of clients are held to.
+/// Requirements for client certificates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
-    /// The client CA: a file of certificates, PEM; relative to the folder of this
-    /// file, and watched.
+    /// The client CA: a PEM file of CA certificates, relative to the folder of the configuration, and watched.
     pub ca: String,
-    /// The file with lists of revoked certificates (CRLs), PEM. There has to be a current one of each
-    /// authority between a client and `ca`: a certificate that none speaks of is refused.
+    /// The PEM file with certificate revocation lists (CRLs). It must contain a current list of each CA between a
+    /// client and `ca`: a certificate whose CA has no list is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crl: Option<String>,
-    /// The names of which a client's certificate has at least one: host names, or URIs such as
-    /// `spiffe://example.org/ns/shop/sa/web`, which may end with `*`. Empty: any will do.
+    /// Names, one of which a client's certificate must contain: host names, or URIs such as
+    /// `spiffe://example.org/ns/shop/sa/web`, which may end with `*`. Empty: any name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
-    /// Whether a client needs a certificate.
+    /// Whether a client must present a certificate.
     #[serde(default)]
     pub mode: ClientMode,
-    /// The most of `timeouts.connection_age` for a client that has shown a certificate, or `none`: a certificate
-    /// is checked when a connection begins, so this is how long one that was revoked since, or has
-    /// expired, may be used, with `timeouts.connection_age_grace` for what runs then. Each connection has up
-    /// to 20 % less.
+    /// Maximum of `timeouts.connection_age` for clients with a certificate, or `none`. Because certificates are
+    /// verified only when a connection begins, this limits how long a certificate can be used after it was revoked or
+    /// has expired, plus `timeouts.connection_age_grace` for active requests. Each connection has up to 20 % less.
     #[serde(default)]
     pub connection_age_max: OrNone<Timeout>,
 }
 
-/// Whether a client needs a certificate.
+/// Whether a client must present a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientMode {
-    /// It does: without one that `ca` vouches for, the handshake fails.
+    /// The handshake fails without a certificate issued by `ca`.
     #[default]
     Required,
-    /// It may have none; one that `ca` does not vouch for fails the handshake.
+    /// A client needs no certificate; the handshake fails with one that was not issued by `ca`.
     Optional,
 }
 
-/// Speaks TLS with the endpoints of a cluster, and checks who they are. `connect_timeout` bounds
-/// the connection and its handshake together.
+/// Uses TLS to the endpoints of a cluster, and verifies their certificates. `connect_timeout` limits the connection and
+/// its handshake together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClusterTls {
-    /// The name that endpoints are asked for (SNI), and that their certificates have unless `names` says
-    /// otherwise. Without both, each endpoint's certificate has to have its address; one at a unix socket
-    /// has none, so it has to be said.
+    /// The server name (SNI) that is sent to endpoints, and that their certificates must contain unless `names` is set.
+    /// Without both, each endpoint's certificate must contain its address. An endpoint on a unix socket has no address,
+    /// so it needs one of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_name: Option<String>,
-    /// The names of which an endpoint's certificate has at least one: host names, or URIs such as
+    /// Names, one of which an endpoint's certificate must contain: host names, or URIs such as
     /// `spiffe://example.org/ns/shop/sa/api`, which may end with `*`. Empty: `server_name`, or the address.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
-    /// The CA of the endpoints: a file of certificates, PEM; relative to the folder of this
-    /// file, and watched. Absent: whom the system trusts.
+    /// The CA of the endpoints: a PEM file of CA certificates, relative to the folder of the configuration, and
+    /// watched. Absent: the CAs that the system trusts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<String>,
-    /// The file with lists of revoked certificates (CRLs), PEM. There has to be a current one of each
-    /// authority between an endpoint and `ca`: a certificate that none speaks of is refused.
+    /// The PEM file with certificate revocation lists (CRLs). It must contain a current list of each CA between an
+    /// endpoint and `ca`: a certificate whose CA has no list is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crl: Option<String>,
-    /// Whether it is checked who an endpoint is.
+    /// Whether the certificates of endpoints are verified.
     pub verify: Verify,
-    /// The certificate that endpoints get if they ask for one. Absent: none.
+    /// The client certificate, for endpoints that request one. Absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateFiles>,
-    /// The oldest version of TLS that is spoken.
+    /// The oldest version of TLS.
     pub min_version: Version,
-    /// The newest version of TLS that is spoken.
+    /// The newest version of TLS.
     pub max_version: Version,
-    /// Cipher suites, the preferred ones first. A version of TLS of which none stands here has all of its
-    /// own.
+    /// Cipher suites in order of preference. If none of a TLS version is listed, all of that version are used.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub cipher_suites: Option<Vec<CipherSuite>>,
-    /// Groups for the key exchange, the preferred ones first. Absent: X25519 with ML-KEM-768, which keeps what
-    /// is recorded today from quantum computers, x25519, secp256r1 and secp384r1.
+    /// Key exchange groups in order of preference. Absent: X25519 with ML-KEM-768 (which protects recorded traffic from
+    /// future quantum computers), x25519, secp256r1 and secp384r1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub groups: Option<Vec<Group>>,
@@ -225,14 +220,14 @@ impl Default for ClusterTls {
     }
 }
 
-/// Whether it is checked who a peer is.
+/// Whether the certificates of endpoints are verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verify {
-    /// It is.
+    /// Certificates are verified.
     #[default]
     On,
-    /// Any certificate is taken, so that a machine on the way can read and change everything.
+    /// Any certificate is accepted, so that an attacker on the path can read and change all data.
     Off,
 }
 

@@ -422,7 +422,8 @@ impl<'a, F> Batch<'a, F> {
             let name = build::table_name(&file.name, &host.name);
             let place = self.file.origins.and_then(|it| it.place(ResourceKind::Route, &name));
             if let Some(place) = place {
-                let rule = format!("the file has a route table {name}, at {place}, and goes first");
+                let rule =
+                    format!("the file has a route table {name}, at {place}, which has precedence");
                 return Err(item.error(Problem::new(rule, "rename one of the two")));
             }
         }

@@ -143,7 +143,7 @@ impl Patterns {
         }
         let compiled = compile(&self.hirs).ok_or_else(|| {
             let rule = format!(
-                "the regular expressions of a route table take at most {} MiB together",
+                "the regular expressions of a route table have at most {} MiB together",
                 REGEXES_BYTES_MAX >> 20
             );
             Problem::new(rule, "make some simpler, or share the rules among several tables")
@@ -210,10 +210,8 @@ pub(crate) fn whole(hir: Hir) -> Result<Hir, Problem> {
     match NFA::compiler().configure(config).build_from_hir(&whole) {
         Ok(_) => Ok(whole),
         Err(_) => {
-            let rule = format!(
-                "a regular expression takes at most {} KiB once it is compiled",
-                REGEX_BYTES_MAX >> 10
-            );
+            let rule =
+                format!("a compiled regular expression has at most {} KiB", REGEX_BYTES_MAX >> 10);
             Err(Problem::new(rule, "write smaller numbers of repetitions, or fewer alternatives"))
         }
     }
@@ -233,7 +231,7 @@ fn no_expression(text: &str, error: &regex_syntax::Error) -> Problem {
          use several rules, or `not`"
             .to_owned()
     } else {
-        format!("see its character {at}; a character that means itself stands behind a `\\`")
+        format!("see its character {at}; write a `\\` before a character that stands for itself")
     };
     Problem::new(format!("this is no regular expression: {what}"), hint)
 }

@@ -115,7 +115,7 @@ impl<'t> Parser<'t> {
                 pieces.push(Piece::One);
             } else if let Some(rest) = rest.strip_prefix('{') {
                 if is_inner {
-                    let rule = "a variable holds no other variable";
+                    let rule = "a variable cannot contain another variable";
                     return Err(Problem::new(rule, "write {name=*} or {name=**}"));
                 }
                 self.rest = rest;
@@ -137,7 +137,7 @@ impl<'t> Parser<'t> {
     /// What stands behind `**` would be taken by it.
     fn check_last(&self) -> Result<(), Problem> {
         if self.has_many {
-            let rule = "`**` is the last of its template, with nothing but text behind it";
+            let rule = "`**` must come last in a template, followed by text only";
             return Err(Problem::new(rule, "write `*` in its place, or remove what follows"));
         }
         Ok(())
@@ -156,7 +156,7 @@ impl<'t> Parser<'t> {
             return Err(Problem::new(rule, "write {id}, for instance"));
         }
         if self.names.contains(&name) {
-            let rule = format!("the variable `{name}` stands twice");
+            let rule = format!("the variable `{name}` occurs twice");
             return Err(Problem::new(rule, "give one of them another name"));
         }
         self.names.push(name);
@@ -190,7 +190,7 @@ impl<'t> Parser<'t> {
 /// Text in the one spelling of paths.
 fn literal(text: &str) -> Result<Box<[u8]>, Problem> {
     if let Some(wrong) = text.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '?' | '#')) {
-        let rule = format!("{wrong:?} stands in no path as it is");
+        let rule = format!("{wrong:?} is not allowed unencoded in a path");
         return Err(Problem::new(rule, "write it percent-encoded; the query is no part of a path"));
     }
     let mut normal = Vec::with_capacity(text.len() + 1);

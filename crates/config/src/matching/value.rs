@@ -10,17 +10,17 @@ use super::regexes::{Patterns, Regexes, Searches};
 use crate::findings::{Findings, Problem};
 use crate::tree::Site;
 
-/// What a value has to be: a text for exactly this, or a map.
+/// A condition on a value: a text that it must equal, or a map.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ValueKey {
-    /// Exactly this.
+    /// The value equals this text.
     Text(String),
-    /// Something else.
+    /// Another condition.
     Map(Box<ValueMap>),
 }
 
-/// What a value has to be.
+/// A condition on a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("oneOf" = [
@@ -29,49 +29,49 @@ pub enum ValueKey {
     {"required": ["present"]}, {"required": ["not"]},
 ]))]
 pub struct ValueMap {
-    /// This value, as the text alone.
+    /// The value equals this text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exact: Option<String>,
-    /// What it begins with.
+    /// The value begins with this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// What it ends with.
+    /// The value ends with this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suffix: Option<String>,
-    /// What stands somewhere in it.
+    /// The value contains this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contains: Option<String>,
-    /// A regular expression that matches all of it, in time linear to its length. `\d`, `\w` and `.` are ASCII's.
+    /// A regular expression matches the whole value, in linear time. `\d`, `\w` and `.` refer to ASCII.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regex: Option<String>,
-    /// Two whole numbers: it is a whole number from the first to below the second.
+    /// Two whole numbers: the value is a whole number from the first to below the second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<Vec<i64>>,
-    /// Whether there is one.
+    /// Whether there is a value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub present: Option<bool>,
-    /// What it is not. A value that is absent is nothing, and so not matched by this either.
+    /// A condition that must not match. It does not match a missing value, either.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not: Option<Not>,
-    /// Whether a value that is absent counts as an empty one.
+    /// Whether a missing value counts as an empty one.
     #[serde(skip_serializing_if = "is_false")]
     pub missing_as_empty: bool,
-    /// Whether upper and lower case of ASCII letters differ.
+    /// Whether the case of ASCII letters matters.
     #[serde(skip_serializing_if = "is_default")]
     pub case: Case,
 }
 
-/// What a value is not: a text, or a map.
+/// An inverted condition: a text, or a map.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Not {
-    /// Exactly this.
+    /// The value equals this text.
     Text(String),
-    /// Something else.
+    /// Another condition.
     Map(NotMap),
 }
 
-/// What a value is not.
+/// An inverted condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("oneOf" = [
@@ -79,27 +79,27 @@ pub enum Not {
     {"required": ["contains"]}, {"required": ["regex"]}, {"required": ["range"]},
 ]))]
 pub struct NotMap {
-    /// This value.
+    /// The value equals this text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exact: Option<String>,
-    /// What it begins with.
+    /// The value begins with this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// What it ends with.
+    /// The value ends with this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suffix: Option<String>,
-    /// What stands somewhere in it.
+    /// The value contains this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contains: Option<String>,
-    /// A regular expression that matches all of it.
+    /// A regular expression matches the whole value, in linear time. `\d`, `\w` and `.` refer to ASCII.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regex: Option<String>,
-    /// Two whole numbers: it is a whole number from the first to below the second.
+    /// Two whole numbers: the value is a whole number from the first to below the second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<Vec<i64>>,
 }
 
-/// Whether upper and lower case differ.
+/// Whether the case of ASCII letters matters.
 #[derive(
     Clone,
     Copy,
@@ -116,10 +116,10 @@ pub struct NotMap {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Case {
-    /// They differ.
+    /// Upper and lower case differ.
     #[default]
     Sensitive,
-    /// They are the same.
+    /// Upper and lower case are equal.
     Insensitive,
 }
 
@@ -302,7 +302,7 @@ impl Builder<'_, '_> {
     fn part(&mut self, key: &str, text: &str, site: &Site<'_>) -> Option<Box<str>> {
         if text.is_empty() {
             let hint = "write `present: true` for any value";
-            let problem = Problem::new("every value has an empty part", hint);
+            let problem = Problem::new("every value contains the empty text", hint);
             site.key(key).error(self.findings, problem);
             return None;
         }
@@ -338,7 +338,7 @@ impl Builder<'_, '_> {
             [("missing_as_empty", map.missing_as_empty), ("case", map.case == Case::Insensitive)]
         {
             if stands {
-                let rule = format!("`{key}` says nothing beside `present`");
+                let rule = format!("`{key}` has no effect beside `present`");
                 site.key_error(self.findings, key, Problem::new(rule, "remove it"));
                 return None;
             }

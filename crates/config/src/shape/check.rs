@@ -116,13 +116,13 @@ fn check_object(
             [] => "add one of them".to_owned(),
             several => format!("keep one of `{}`", several.join("`, `")),
         };
-        let problem = Problem::new(format!("exactly one of `{names}` stands here"), hint);
+        let problem = Problem::new(format!("exactly one of `{names}` must be present"), hint);
         findings.error(at, path, "", problem);
     }
     let most = chosen(&object.at_most_one, &stands);
     if most.len() > 1 {
         let problem = Problem::new(
-            format!("only one of `{}` stands here", most.join("`, `")),
+            format!("only one of `{}` may be present", most.join("`, `")),
             "remove all but one of them",
         );
         findings.error(at, path, "", problem);
@@ -180,11 +180,11 @@ fn chosen<'a>(names: &'a [String], stands: &impl Fn(&str) -> bool) -> Vec<&'a st
 fn unknown_key(key: &str, object: &Object, meant: &[(String, String)]) -> Problem {
     let known = object.fields.iter().map(|field| field.name.as_str());
     let hint = if key == "<<" {
-        "merge keys are no part of YAML 1.2; use an alias for a whole value".to_owned()
+        "merge keys are not part of YAML 1.2; use an alias for a whole value".to_owned()
     } else if let Some((_, hint)) = meant.iter().find(|(known, _)| known == key) {
         hint.clone()
     } else {
-        nearest::hint(key, known, "nothing may stand here")
+        nearest::hint(key, known, "no key is allowed here")
     };
     Problem::new(format!("this {} is unknown", object.noun()), hint)
 }

@@ -89,7 +89,7 @@ fn value<'v>(variable: &'v str, outside: &dyn Outside) -> Result<Cow<'v, str>, P
         || !name.bytes().all(is_name)
         || name.starts_with(|c: char| c.is_ascii_digit())
     {
-        let rule = "a variable of the environment has a name of letters, digits and `_`";
+        let rule = "the name of an environment variable consists of letters, digits and `_`";
         return Err(Problem::new(
             rule,
             "write ${NAME} or ${NAME:-default}, or $${ for the characters themselves",
@@ -177,10 +177,10 @@ mod tests {
             ("a: [b, '${NONE}']", "a[1] the environment has no variable NONE", "${NONE:-default}"),
             ("a: '${'", "a the `}` of this variable is missing", "$${"),
             ("a: '${PORT'", "a the `}` of this variable is missing", "$${"),
-            ("a: '${}'", "a a variable of the environment has a name", "${NAME}"),
-            ("a: '${a-b}'", "a a variable of the environment has a name", "${NAME}"),
-            ("a: '${1}'", "a a variable of the environment has a name", "${NAME}"),
-            ("a: '${ PORT }'", "a a variable of the environment has a name", "${NAME}"),
+            ("a: '${}'", "a the name of an environment variable", "${NAME}"),
+            ("a: '${a-b}'", "a the name of an environment variable", "${NAME}"),
+            ("a: '${1}'", "a the name of an environment variable", "${NAME}"),
+            ("a: '${ PORT }'", "a the name of an environment variable", "${NAME}"),
         ] {
             let problem = read(text).unwrap_err();
             assert!(

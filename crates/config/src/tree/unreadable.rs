@@ -32,7 +32,7 @@ fn lines_at(text: &str, at: Position) -> impl Iterator<Item = (u32, &str)> {
 fn tab(text: &str, at: Position) -> Option<Stop> {
     let stop = |line, characters: usize| {
         let column = u32::try_from(characters).unwrap_or(u32::MAX).saturating_add(1);
-        let rule = "a tab stands here, and YAML is indented with spaces";
+        let rule = "this is a tab, and YAML is indented with spaces";
         (Position { line, column }, Problem::new(rule, "write spaces in its place"))
     };
     let indented = lines_at(text, at).find_map(|(number, line)| {
@@ -64,7 +64,7 @@ fn variable(text: &str, at: Position) -> Option<Stop> {
     let place = before.rfind("${")?;
     let name = line.get(place..)?.split_inclusive('}').next().filter(|name| name.ends_with('}'))?;
     let column = u32::try_from(before.get(..place)?.chars().count()).ok()?.saturating_add(1);
-    let rule = "a variable within `{ }` or `[ ]` stands in quotes";
+    let rule = "a variable within `{ }` or `[ ]` must be quoted";
     Some((Position { column, ..at }, Problem::new(rule, format!("write {name:?}"))))
 }
 

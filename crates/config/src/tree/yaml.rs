@@ -170,7 +170,7 @@ impl Reader<'_, '_> {
 
     fn on_alias(&mut self, anchor: usize, at: Position) -> Result<(), Stop> {
         let Some((node, extent)) = self.anchors.get(&anchor) else {
-            let hint = "an alias stands behind the end of what its anchor names";
+            let hint = "an alias must come after the end of its anchor";
             return Err((at, Problem::new("this alias has no anchor before it", hint)));
         };
         if self.open.len().saturating_add(extent.depth) > DEPTH_MAX {
@@ -217,8 +217,8 @@ impl Reader<'_, '_> {
                 *pending = Some((key, at, former.is_none()));
                 if let Some(former) = former {
                     let hint =
-                        format!("it stands on line {} already; keep one of the two", former.line);
-                    let stop = (at, Problem::new("a key stands once in a map", hint));
+                        format!("it is on line {} already; keep one of the two", former.line);
+                    let stop = (at, Problem::new("a key may occur only once in a map", hint));
                     report(self.findings, stop, &self.open, Wrong::Key, Path::Root);
                 }
             }
@@ -257,7 +257,7 @@ fn report(
 }
 
 fn too_deep(at: Position) -> Stop {
-    let rule = format!("lists and maps stand at most {DEPTH_MAX} deep within each other");
+    let rule = format!("lists and maps may be nested at most {DEPTH_MAX} deep");
     (at, Problem::new(rule, "no key of a configuration is that deep"))
 }
 
@@ -369,8 +369,8 @@ mod tests {
             ("", 1, 1, "", "the file is empty", "begin with `listeners:`"),
             ("# only a remark\n", 1, 1, "", "the file is empty", "examples/"),
             ("---\n~\n", 1, 1, "", "the file is empty", "examples/"),
-            ("a: 1\nb: 2\na: 3\n", 3, 1, "a", "a key stands once", "line 1"),
-            ("x: [{a: 1, a: 2}]", 1, 12, "x[0].a", "a key stands once", "line 1"),
+            ("a: 1\nb: 2\na: 3\n", 3, 1, "a", "a key may occur only once", "line 1"),
+            ("x: [{a: 1, a: 2}]", 1, 12, "x[0].a", "a key may occur only once", "line 1"),
             ("a: !!str 1", 1, 4, "a", "tags", "remove the tag"),
             ("a: 1\n---\nb: 2\n", 2, 1, "", "one document", "another file"),
             ("? [a]\n: 1\n", 1, 3, "", "a key is text", "key: value"),
@@ -378,9 +378,9 @@ mod tests {
             ("a: \"x\n", 1, 4, "a", "not YAML", "quotes"),
             ("a: *x\n", 1, 4, "", "not YAML", ""),
             ("a: b: c\n", 1, 5, "", "not YAML", "indentation"),
-            ("a:\n\t- b: 1\n", 2, 1, "a", "a tab stands here", "spaces"),
-            ("a:\n  - b: 1\n\t  c: 2\n", 3, 1, "a[0]", "a tab stands here", "spaces"),
-            ("a:\n  b:\t1\n  c: 1\n", 2, 5, "a", "a tab stands here", "spaces"),
+            ("a:\n\t- b: 1\n", 2, 1, "a", "this is a tab", "spaces"),
+            ("a:\n  - b: 1\n\t  c: 2\n", 3, 1, "a[0]", "this is a tab", "spaces"),
+            ("a:\n  b:\t1\n  c: 1\n", 2, 5, "a", "this is a tab", "spaces"),
             ("a:\n  b: [::]:80\n  c: 1\n", 2, 6, "a", "beginning of a list", "write \"[::]:80\""),
             ("a: { b: ${C}, d: e }", 1, 9, "a", "a variable within", "write \"${C}\""),
             ("a: [::1]:80", 1, 4, "", "beginning of a list", "write \"[::1]:80\""),

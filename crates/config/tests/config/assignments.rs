@@ -158,8 +158,8 @@ fn each_mistake_of_an_assignment_is_refused_by_its_rule_and_the_one_before_stays
     for (endpoints, place, rule) in [
         ("'10.0.0.1:80', '10.0.0.1:80'", "[1]", "each endpoint of a cluster has its own address"),
         ("'10.0.0.1:0'", "[0]", "nothing can be reached at port 0"),
-        ("{ address: 'a.example:80' }", "[0].address", "no names to resolve"),
-        ("'unix:/run/a.sock'", "[0]", "names no sockets of this machine"),
+        ("{ address: 'a.example:80' }", "[0].address", "not host names"),
+        ("'unix:/run/a.sock'", "[0]", "cannot name unix sockets of this machine"),
         ("{ address: '10.0.0.1:80', host: 'a b' }", "[0].host", "host"),
         ("{ address: '10.0.0.1:80', health: ill }", "[0].health", "healthy"),
         ("{ address: '10.0.0.1:80', weight: 65536 }", "[0].weight", "65535"),

@@ -328,13 +328,13 @@ fn each_kind_is_accepted_or_refused_by_itself_with_origin_rule_and_hint() {
         "folder listener/a version 1:1:21: address: ",
         "ok",
         "folder listener/c version 1:1:80: tls.certificates[0].chain: \"/etc/a.pem\": a resource of another source names no files",
-        "folder listener/edge version 1:1:1: the file has a listener of this name, at f:1, and goes first",
-        "folder route/own version 1:1:1: the file has a route of this name, at f:2, and goes first",
-        "folder route/d version 1:3:11: virtual_hosts[0].name: \"x/y\": `/` stands between",
-        "folder route/e version 1:3:62: virtual_hosts[0].rules[0].cluster_header: \"to\": which clusters there are is not known",
+        "folder listener/edge version 1:1:1: the file has a listener of this name, at f:1, which has precedence",
+        "folder route/own version 1:1:1: the file has a route of this name, at f:2, which has precedence",
+        "folder route/d version 1:3:11: virtual_hosts[0].name: \"x/y\": `/` separates",
+        "folder route/e version 1:3:62: virtual_hosts[0].rules[0].cluster_header: \"to\": the set of clusters is not known",
         "folder route/g version 1:2:",
         "folder secret/h version 1:1:1: a certificate and its key belong together",
-        "folder secret/i version 1:1:1: this secret holds nothing",
+        "folder secret/i version 1:1:1: this secret is empty",
         "ok",
     ]) {
         assert!(verdict.starts_with(said), "{verdict}\n{said}");
@@ -428,7 +428,7 @@ fn listeners_follow_the_tables_of_the_file_and_the_file_goes_first() {
     let claimed =
         loader.prepare("f", &TEXT.replace("own.example", "a.example"), &sample::outside()).unwrap();
     let (_, verdict) = &claimed.late()[0];
-    assert!(verdict.refused.as_ref().unwrap().to_string().contains("both claim the host"));
+    assert!(verdict.refused.as_ref().unwrap().to_string().contains("both contain the host"));
     // The file takes the names.
     let text = TEXT.replace("name: edge", "name: rim").replace("routes: own", "routes: shop");
     let text = text.replace("name: own", "name: shop");
@@ -463,7 +463,7 @@ fn sources_go_before_each_other_in_their_order_whichever_came_first() {
     assert_eq!(say("other", "1", &api(1)), (None, vec![], "10.0.0.2:1".into()));
     let (said, late, port) = say("second", "2", &api(2));
     assert_eq!((said, port.as_str()), (None, "10.0.0.2:2"));
-    let hears = "other hears other cluster/api version 1:1:1: second has delivered a cluster of this name, version 2, and goes first";
+    let hears = "other hears other cluster/api version 1:1:1: second has delivered a cluster of this name, version 2, which has precedence";
     assert!(late[0].starts_with(hears), "{late:?}");
     // One that is wrong takes nothing, and what one does not have it cannot take away.
     for wrong in ["{ name: api, endpoints: ['10.0.0.2:0'] }", ""] {
@@ -482,7 +482,7 @@ fn sources_go_before_each_other_in_their_order_whichever_came_first() {
     let prepared = loader.prepare("f", &text, &sample::outside()).unwrap();
     let (source, verdict) = &prepared.late()[0];
     let errors = verdict.refused.as_ref().unwrap().to_string();
-    let said = "second cluster/api version 7:1:1: the file has a cluster of this name, at f:3, and goes first";
+    let said = "second cluster/api version 7:1:1: the file has a cluster of this name, at f:3, which has precedence";
     assert!(&**source == "second" && errors.starts_with(said), "{errors}");
 }
 

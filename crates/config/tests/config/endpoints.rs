@@ -179,12 +179,15 @@ fn a_unix_socket_needs_a_name_for_tls_in_a_file_too() {
     };
     let needs = text("{ verify: off }").replace("verify: off", "ca: ca.pem");
     let error = fresh().load_with("f", &needs, &unix).unwrap_err().to_string();
-    assert!(error.contains("clusters[0].endpoints.file") && error.contains("no name"), "{error}");
+    assert!(
+        error.contains("clusters[0].endpoints.file") && error.contains("no host name"),
+        "{error}"
+    );
     let mut loader = fresh();
     let tcp = outside(&[("a.yaml", "- 10.0.0.1:80\n")]);
     loader.load_with("f", &needs, &tcp).unwrap();
     let error = take(&mut loader, "a.yaml", &unix).unwrap_err();
-    assert!(error.contains("a.yaml:1:3: [0]") && error.contains("no name"), "{error}");
+    assert!(error.contains("a.yaml:1:3: [0]") && error.contains("no host name"), "{error}");
     fresh().load_with("f", &text("{ verify: off }"), &unix).unwrap();
 }
 

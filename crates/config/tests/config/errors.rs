@@ -166,7 +166,7 @@ fn keys_that_are_unknown_missing_or_doubled() {
             "    connect_timeout: 1s\n    ^connect_timeout: 2s\n",
             "clusters[0].connect_timeout",
             "\"connect_timeout\"",
-            "stands once",
+            "occur only once",
             "on line 28",
         ),
     ]);
@@ -538,7 +538,7 @@ fn names_that_nobody_has_or_that_two_have() {
             "routes: [plain, ^plain]",
             "listeners[1].routes[1]",
             "\"plain\"",
-            "stands twice",
+            "occurs twice",
             "remove one",
         ),
         (
@@ -690,7 +690,7 @@ fn original_destinations_have_one_place_to_come_from_and_stand_alone() {
             "    address: unix:/run/a\n    original_destination: ^tproxy\n",
             "listeners[1].original_destination",
             "\"tproxy\"",
-            "going nowhere else",
+            "have no other destination",
             "listen on an IP address",
         ),
     ]);
@@ -738,7 +738,7 @@ fn hosts_that_two_route_tables_claim_name_both() {
             "    hosts: [shop.example, ^shop.EXAMPLE]\n",
             "routes[0].hosts[1]",
             "\"shop.EXAMPLE\"",
-            "stands twice",
+            "occurs twice",
             "remove one",
         ),
         (
@@ -762,7 +762,7 @@ fn hosts_that_two_route_tables_claim_name_both() {
             "    hosts: [^\"https://shop.example:80/a\"]\n",
             "routes[0].hosts[0]",
             "\"https://shop.example:80/a\"",
-            "without scheme and path",
+            "no scheme and no path",
             "write \"shop.example\"",
         ),
         (
@@ -770,7 +770,7 @@ fn hosts_that_two_route_tables_claim_name_both() {
             "    hosts: [^\"://\"]\n",
             "routes[0].hosts[0]",
             "\"://\"",
-            "without scheme and path",
+            "no scheme and no path",
             "a name such as",
         ),
         (
@@ -794,7 +794,7 @@ fn hosts_that_two_route_tables_claim_name_both() {
             "{ host: ^\"http://x:81/\" }",
             "routes[0].rules[1].redirect.host",
             "\"http://x:81/\"",
-            "without scheme and path",
+            "no scheme and no path",
             "write \"x:81\"; the scheme",
         ),
         (
@@ -802,7 +802,7 @@ fn hosts_that_two_route_tables_claim_name_both() {
             "    hosts: [^\"sh*.example\"]\n",
             "routes[0].hosts[0]",
             "\"sh*.example\"",
-            "stands alone",
+            "used alone",
             "\"*.suffix\"",
         ),
     ]);
@@ -811,7 +811,7 @@ fn hosts_that_two_route_tables_claim_name_both() {
     let found = errors(&text);
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].path, "listeners[1].routes[1]");
-    assert_eq!(found[0].rule, "route tables `plain` and `shop` both claim the host *");
+    assert_eq!(found[0].rule, "route tables `plain` and `shop` both contain the host *");
 }
 
 #[test]
@@ -854,7 +854,7 @@ fn rules_that_cannot_be_followed() {
             "    routes: [plain]\n    cluster: web\n    clusters: ^[{ cluster: web }]\n",
             "listeners[1].clusters",
             "",
-            "say the same",
+            "exclude each other",
             "keep one",
         ),
         (
@@ -998,7 +998,7 @@ fn rules_that_cannot_be_followed() {
             "{ headers: { X-A: b, ^x-a: b } }",
             "routes[0].rules[0].respond.headers.x-a",
             "\"x-a\"",
-            "case does not count",
+            "ignore case",
             "`X-A`",
         ),
         (
@@ -1038,7 +1038,7 @@ fn rules_that_cannot_be_followed() {
             "        redirect: { prefix: ^/b }",
             "routes[0].rules[0].redirect.prefix",
             "\"/b\"",
-            "no matched prefix",
+            "no prefix that this could replace",
             "`path`",
         ),
     ]);
@@ -1092,7 +1092,7 @@ fn criteria_that_no_request_can_meet_or_that_cannot_be_read() {
             "{ path: /healthz, headers: { ^':method': GET } }",
             "routes[0].rules[0].match.headers.\":method\"",
             "\":method\"",
-            "no header field for rules",
+            "cannot match this header field",
             "`methods: [...]`",
         ),
         (
@@ -1100,7 +1100,7 @@ fn criteria_that_no_request_can_meet_or_that_cannot_be_read() {
             "{ path: /healthz, headers: { ^Host: a } }",
             "routes[0].rules[0].match.headers.Host",
             "\"Host\"",
-            "no header field for rules",
+            "cannot match this header field",
             "`hosts`",
         ),
         (
@@ -1116,7 +1116,7 @@ fn criteria_that_no_request_can_meet_or_that_cannot_be_read() {
             "{ path: /healthz, headers: { X-A: b, ^x-a: c } }",
             "routes[0].rules[0].match.headers.x-a",
             "\"x-a\"",
-            "stands twice",
+            "occurs twice",
             "keep one",
         ),
         (
@@ -1148,7 +1148,7 @@ fn criteria_that_no_request_can_meet_or_that_cannot_be_read() {
             "{ path: /healthz, headers: { x-a: { prefix: ^'' } } }",
             "routes[0].rules[0].match.headers.x-a.prefix",
             "\"\"",
-            "empty part",
+            "the empty text",
             "present: true",
         ),
         (
@@ -1180,7 +1180,7 @@ fn criteria_that_no_request_can_meet_or_that_cannot_be_read() {
             "{ path: /healthz, headers: { x-a: { present: true, ^case: insensitive } } }",
             "routes[0].rules[0].match.headers.x-a.case",
             "\"case\"",
-            "says nothing",
+            "has no effect",
             "remove it",
         ),
         (
@@ -1346,7 +1346,7 @@ fn conditions_on_paths_that_no_request_can_meet_or_that_cannot_be_read() {
             "{ template: ^'/{a}/{a}' }",
             "routes[0].rules[0].match.template",
             "\"/{a}/{a}\"",
-            "stands twice",
+            "occurs twice",
             "another name",
         ),
         (
@@ -1394,7 +1394,7 @@ fn a_guard_that_another_case_gets_around_is_a_warning() {
         );
         let mut loader = loader();
         loader.load("strait.yaml", &text).unwrap_or_else(|errors| panic!("{errors}"));
-        loader.warnings().iter().any(|warning| warning.rule.contains("in case alone"))
+        loader.warnings().iter().any(|warning| warning.rule.contains("only in case"))
     };
     let any_case = "prefix: /ADMIN, case: insensitive";
     for (guard, other, is_warned) in [
@@ -1419,7 +1419,7 @@ fn hashes_and_balancers_that_cannot_choose() {
         )
     };
     let rows = [
-        ("{ header: ^host }", ".header", "\"host\"", "no header field for rules", "`hosts`"),
+        ("{ header: ^host }", ".header", "\"host\"", "cannot match this header field", "`hosts`"),
         ("{ cookie: { name: ^\"a b\" } }", ".cookie.name", "\"a b\"", "cookie name", "session"),
         (
             "{ cookie: { name: a, path: ^/ } }",
@@ -1471,7 +1471,7 @@ fn hashes_and_balancers_that_cannot_choose() {
             "  - name: api\n    balance: ring_hash\n    ^slow_start: { window: 1s }\n",
             "clusters[0].slow_start",
             "\"slow_start\"",
-            "draw their endpoints",
+            "without a hash",
             "least_request",
         ),
         (
@@ -1495,7 +1495,7 @@ fn hashes_and_balancers_that_cannot_choose() {
             "  - name: api\n    balance: maglev\n    ^localities: { zone_aware: {} }\n",
             "clusters[0].localities",
             "\"localities\"",
-            "leads to one endpoint",
+            "selects one endpoint",
             "least_request",
         ),
         (
@@ -1559,7 +1559,7 @@ fn hashes_and_balancers_that_cannot_choose() {
             "  - name: api\n    checks: [{ http: { path: /, headers: { host: ^x } } }]\n",
             "clusters[0].checks[0].http.headers.host",
             "\"x\"",
-            "the host stands under `host`",
+            "the host belongs under `host`",
             "beside `path`",
         ),
         (
@@ -1591,7 +1591,7 @@ fn hashes_and_balancers_that_cannot_choose() {
             "  - name: api\n    balance: { ring_hash: { size_min: ^9, size_max: 8 } }\n",
             "clusters[0].balance.ring_hash.size_min",
             "9",
-            "above the largest",
+            "is greater than `size_max`",
             "write 8 or less",
         ),
     ]);
@@ -1638,7 +1638,7 @@ fn a_runtime_value_that_no_rule_asks_for_is_warned_of() {
         loader.load("f", &format!("runtime: {{ canary: 5 }}\n{text}")).expect("it is sound");
         let warned = loader.warnings().iter().find(|it| it.path == "runtime.canary");
         let warned = warned.expect("a warning");
-        assert!(warned.rule.contains("no rule asks") && warned.hint.contains(hint), "{warned}");
+        assert!(warned.rule.contains("no rule uses") && warned.hint.contains(hint), "{warned}");
     }
 }
 
@@ -1674,7 +1674,7 @@ fn redirects_that_rewrite_no_path() {
             "redirect: { template: ^'/new/{id}' }",
             "routes[0].rules[1].redirect.template",
             "\"/new/{id}\"",
-            "no matched template",
+            "no template whose variables",
             "add `template` to `match`",
         ),
         (
@@ -1704,7 +1704,7 @@ fn mirrors_that_get_no_copy() {
             "        cluster: api\n        mirror: [{ cluster: web }, { cluster: ^web }]\n",
             "routes[0].rules[2].mirror[1].cluster",
             "\"web\"",
-            "has a copy of each request already",
+            "already gets a copy of each request",
             "remove one",
         ),
         (
@@ -1820,7 +1820,7 @@ fn retries_that_cannot_be_made() {
             "needs `headers`",
             "headers: [x-busy]",
         ),
-        (rule, &wordless, "routes[0].rules[0].retry.headers", "", "does not stand in `on`", "add"),
+        (rule, &wordless, "routes[0].rules[0].retry.headers", "", "`on` does not contain", "add"),
         (
             rule,
             &unsent,
@@ -1832,7 +1832,7 @@ fn retries_that_cannot_be_made() {
         (rule, &any, "routes[0].rules[0].retry.on[0]", "\"any\"", "5xx", "one of them"),
         (rule, &low, "routes[0].rules[0].retry.status[0]", "302", "from 400 on", "write 429"),
         (rule, &unnamed, "routes[0].rules[0].retry.on", "", "needs `status`", "status: [429]"),
-        (rule, &unused, "routes[0].rules[0].retry.status", "", "does not stand in `on`", "add"),
+        (rule, &unused, "routes[0].rules[0].retry.status", "", "`on` does not contain", "add"),
         (rule, &twice, "routes[0].rules[0].retry.on[1]", "\"reset\"", "twice", "remove"),
         (rule, &pauses, "routes[0].rules[0].retry.backoff", "", "longer than", "no less"),
         (rule, &none, "routes[0].rules[0].retry.attempts_max", "0", "from 1 to 16", "nearest is 1"),
@@ -1879,7 +1879,7 @@ fn targets_and_rewrites_that_cannot_be_followed() {
             "{ path: /healthz }\n        clusters: [{ cluster: web, rewrite: { host: ^'http://a/' } }]",
             "routes[0].rules[0].clusters[0].rewrite.host",
             "\"http://a/\"",
-            "without scheme",
+            "no scheme",
             "\"a\"",
         ),
         (
@@ -1887,7 +1887,7 @@ fn targets_and_rewrites_that_cannot_be_followed() {
             "{ path: /healthz }\n        cluster: web\n        ^sticky: { header: x }",
             "routes[0].rules[0].sticky",
             "\"sticky\"",
-            "is for `clusters`",
+            "needs `clusters`",
             "remove it",
         ),
         (
@@ -1895,7 +1895,7 @@ fn targets_and_rewrites_that_cannot_be_followed() {
             "{ path: /healthz }\n        cluster: web\n        ^among: [web]",
             "routes[0].rules[0].among",
             "\"among\"",
-            "is for `cluster_header`",
+            "needs `cluster_header`",
             "remove it",
         ),
         (
@@ -2015,7 +2015,7 @@ fn targets_and_rewrites_that_cannot_be_followed() {
             "{ path: /healthz }\n        cluster: web\n        rewrite: { template: ^/a }",
             "routes[0].rules[0].rewrite.template",
             "\"/a\"",
-            "no matched template",
+            "no template whose variables",
             "`regex`",
         ),
         (
@@ -2047,7 +2047,7 @@ fn targets_and_rewrites_that_cannot_be_followed() {
             "{ regex: /a }\n        cluster: web\n        rewrite: { prefix: ^/b }",
             "routes[0].rules[0].rewrite.prefix",
             "\"/b\"",
-            "no matched prefix",
+            "no prefix that this could replace",
             "`regex`",
         ),
         (
@@ -2141,7 +2141,7 @@ fn filters_and_the_access_log() {
             "access_log: { fields: [request_headers.x, ^request_headers.X] }\nadmin: {",
             "access_log.fields[1]",
             "\"request_headers.X\"",
-            "stands twice",
+            "occurs twice",
             "remove one",
         ),
         (
@@ -2157,7 +2157,7 @@ fn filters_and_the_access_log() {
             "access_log: { format: combined, fields: ^[status] }\nadmin: {",
             "access_log.fields",
             "",
-            "has fields of its own",
+            "has fixed fields",
             "remove `fields`",
         ),
         (
@@ -2165,7 +2165,7 @@ fn filters_and_the_access_log() {
             "access_log: { only: [^{}] }\nadmin: {",
             "access_log.only[0]",
             "",
-            "holds for every exchange",
+            "matches every exchange",
             "add one of status",
         ),
         (
@@ -2251,7 +2251,7 @@ fn error_pages_have_a_type_and_variables_that_there_are() {
             "    error_pages: [{ file: ^web.endpoints.yaml }]",
             "routes[0].error_pages[0].file",
             "\"web.endpoints.yaml\"",
-            "says nothing of its type",
+            "does not show its type",
             "add `content_type: text/html; charset=utf-8`",
         ),
         (
@@ -2447,14 +2447,14 @@ fn what_looks_like_a_mistake_is_a_warning() {
             "[127.0.0.1:9000]",
             "[127.0.0.1:80]",
             "clusters[0].endpoints[0]",
-            "listener edge listens here",
-            "the address of the service",
+            "listener edge listens on this address",
+            "the address of the upstream",
         ),
         (
             "endpoints: [127.0.0.1:9000]",
             "original_destination: true",
             "clusters[0].original_destination",
-            "no listener tells",
+            "no listener finds",
             "`original_destination: redirect` or `tproxy`",
         ),
         (
@@ -2501,7 +2501,8 @@ fn an_endpoint_is_a_loop_where_its_listener_leads_to_it() {
         );
         let mut loader = loader();
         loader.load("f", &text).unwrap_or_else(|errors| panic!("{errors}"));
-        let found = loader.warnings().iter().filter(|found| found.rule.contains("listens here"));
+        let found =
+            loader.warnings().iter().filter(|found| found.rule.contains("listens on this address"));
         found.map(|found| found.path.clone()).collect::<Vec<_>>()
     };
     let one = "clusters[0].endpoints[0]";

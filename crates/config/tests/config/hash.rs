@@ -130,7 +130,7 @@ fn a_hash_that_nothing_goes_by_and_a_balancer_without_one_are_warned_of() {
         (
             text("client_ip", "maglev", two).replace(", hash: [client_ip]", ""),
             "clusters[0].balance",
-            "no rule has a hash",
+            "no rule has `hash`",
         ),
         (
             text("client_ip", "maglev", two).replace("balance:", "connections_max: 1, balance:"),

@@ -147,8 +147,8 @@ fn variables_of_other_programs_are_warned_of_in_header_values() {
         text(&filters, Place::Listener("filters"))
     };
     let path = "listeners[0].filters[0].headers.request.set.x-a";
-    assert_warned(&filter("$remote_addr"), Some((path, "in the place of `$remote_addr`")));
-    assert_warned(&filter("%REQ(X)%"), Some((path, "in the place of `%REQ(X)%`")));
+    assert_warned(&filter("$remote_addr"), Some((path, "`$remote_addr` is not replaced")));
+    assert_warned(&filter("%REQ(X)%"), Some((path, "`%REQ(X)%` is not replaced")));
     assert_warned(&filter("a $5 %2F%20 value"), None);
     let respond = "listeners: [{ name: a, address: '127.0.0.1:80', routes: r }]\n\
         routes: [{ name: r, rules: [{ match: { prefix: / }, respond: { headers: { x-a: $host } } }] }]";
@@ -191,7 +191,7 @@ fn redirects_that_lead_to_themselves_are_warned_of() {
         ("a.example", "prefix: /", "host: b.example", None),
         ("a.example", "prefix: /", "host: 'a.example:80'", Some("not of this table")),
         ("a.example", "prefix: /", "host: 'a.example:81'", None),
-        ("'*'", "prefix: /", "scheme: http", Some("tables of their own")),
+        ("'*'", "prefix: /", "scheme: http", Some("separate route tables")),
         ("'*'", "prefix: /", "scheme: https", None),
     ] {
         let expected = warned.map(|part| (path, part));
@@ -225,6 +225,6 @@ fn a_missing_variable_is_one_error_wherever_it_stands() {
 #[test]
 fn an_access_log_that_cannot_be_opened_is_warned_of() {
     let log = |path: &str| text(&format!("{{ output: {path} }}"), Place::Root("access_log"));
-    assert_warned(&log("/nowhere/access.log"), Some(("access_log.output", "make its folder")));
+    assert_warned(&log("/nowhere/access.log"), Some(("access_log.output", "create its folder")));
     assert_warned(&log("./access.log"), None);
 }

@@ -59,7 +59,7 @@ fn lists_of_several_files_follow_each_other() {
         ("deep/x.yaml", "clusters: []"),
         ("extra.yaml", "limits: {}"),
     ];
-    refused(FIRST, &files, ("extra.yaml", 1, 1), "one file alone", "line 2 of conf.d/a.yaml");
+    refused(FIRST, &files, ("extra.yaml", 1, 1), "one file only", "line 2 of conf.d/a.yaml");
     let files = [
         ("conf.d/b.yaml", SHOP),
         ("conf.d/a.yaml", &nested),
@@ -107,7 +107,7 @@ fn a_missing_file_a_loop_and_a_file_twice_are_errors_and_a_pattern_may_fit_nothi
     assert_eq!(load(&one("'conf.d/*.yml'"), &[]).unwrap(), Vec::<String>::new());
     let at = ("strait.yaml", 1, 11);
     refused(&one("missing.yaml"), &[], at, "missing.yaml: there is no such file", "path");
-    refused(&one("'*/a.yaml'"), &[], at, "the name of a folder is no pattern", "one path");
+    refused(&one("'*/a.yaml'"), &[], at, "a folder name cannot be a pattern", "one path");
     refused(&one("''"), &[], at, "the path of a file is needed", "conf.d");
     let itself = [("a.yaml", "include: [b.yaml]\n"), ("b.yaml", "include: [a.yaml]\n")];
     refused(&one("a.yaml"), &itself, ("b.yaml", 1, 11), "a.yaml includes itself", "remove");

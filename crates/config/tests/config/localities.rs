@@ -161,7 +161,7 @@ fn what_asks_for_localities_in_vain_is_warned_about() {
     };
     for (localities, expected) in [
         ("{ weights: { eu/a: 1 } }", None),
-        ("{ zone_aware: {} }", Some("zone_aware: this process does not know where it is")),
+        ("{ zone_aware: {} }", Some("zone_aware: this process has no `locality`")),
         ("{ weights: { eu/d: 1 } }", Some("weights.\"eu/d\": no endpoint is in this locality")),
         ("{ weights: { eu/a: 0, eu/b: 0, eu/c: 0 } }", Some("weights: all localities with endp")),
     ] {

@@ -394,14 +394,14 @@ fn a_rule_that_was_passed_over_says_which_criterion_saw_what() {
         said.collect()
     });
     let expected = [
-        "method POST or PUT is not met: \"GET\"",
-        "header x-a not prefix \"b\" is not met: \"bc\"",
-        "query page regex \"[0-9]+\" is not met: \"x\"",
-        "cookie beta \"yes\" is not met: absent",
-        "source 10.0.0.0/8 or 172.16.0.0/12 is not met: 192.0.2.7",
-        "client * is not met: no certificate",
-        "grpc is not met: no content-type",
-        "fraction 5% is not met: the die at 12.5%",
+        "method POST or PUT does not match: \"GET\"",
+        "header x-a not prefix \"b\" does not match: \"bc\"",
+        "query page regex \"[0-9]+\" does not match: \"x\"",
+        "cookie beta \"yes\" does not match: absent",
+        "source 10.0.0.0/8 or 172.16.0.0/12 does not match: 192.0.2.7",
+        "client * does not match: no certificate",
+        "grpc does not match: no content-type",
+        "fraction 5% does not match: the random number 12.5%",
         "the path is another one",
         "Matched",
     ];

@@ -198,7 +198,7 @@ fn each_mistake_has_its_place_and_what_to_write() {
         ),
         (
             "{ dns: '10.0.0.1:80' }",
-            "this is an address, which is not asked for; write `endpoints: [\"10.0.0.1:80\"]`",
+            "this is an address, which needs no DNS; write `endpoints: [\"10.0.0.1:80\"]`",
         ),
         ("{ dns: 'api.internal:0' }", "nothing can be reached at port 0"),
         ("{ dns: 'api..internal:80' }", "between the dots of a host name"),
@@ -206,11 +206,11 @@ fn each_mistake_has_its_place_and_what_to_write() {
         ("{ dns: 'bücher.example:80' }", "letters of ASCII only; write its form for DNS"),
         (
             "{ dns: '_http._tcp.api:80', mode: srv }",
-            "the records of mode `srv` say the port; write _http._tcp.api",
+            "in mode `srv`, the records contain the port; write _http._tcp.api",
         ),
         (
             "{ dns: 'a:80', ttl_min: 2m, ttl_max: 1m }",
-            "endpoints.ttl_min: \"2m\": the shortest time",
+            "endpoints.ttl_min: \"2m\": `ttl_min` is greater",
         ),
         ("{ dns: 'a:80', ttl_min: 0s }", "at least 100ms is needed here"),
         ("{ dns: 'a:80', mode: first }", "one of these words is needed here: strict, logical, srv"),
@@ -229,7 +229,7 @@ fn each_mistake_has_its_place_and_what_to_write() {
         ),
         ("{ servers: ['127.0.0.1:0'] }", "no server can be reached there"),
         ("{ servers: [0.0.0.0] }", "no server can be reached there"),
-        ("{ servers: [10.0.0.1, '10.0.0.1:53'] }", "each server is asked once"),
+        ("{ servers: [10.0.0.1, '10.0.0.1:53'] }", "each server may occur once"),
         (
             "{ servers: [10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4, 10.0.0.5, 10.0.0.6, 10.0.0.7, 10.0.0.8, 10.0.0.9] }",
             "at most 8 servers",

@@ -127,36 +127,36 @@ fn both_sides_speak_the_same() {
         (
             "orders, protocol: alpha",
             "orders, protocol: beta",
-            "listener `calls` takes `alpha`, and cluster `orders` `beta`",
+            "listener `calls` accepts `alpha`, and cluster `orders` speaks `beta`",
         ),
         (
             "orders, protocol: alpha,",
             "orders,",
-            "listener `calls` takes `alpha`, and cluster `orders` HTTP",
+            "listener `calls` accepts `alpha`, and cluster `orders` speaks HTTP",
         ),
         (
             "8080', protocol: alpha",
             "8080'",
-            "listener `calls` takes HTTP, and cluster `orders` `alpha`",
+            "listener `calls` accepts HTTP, and cluster `orders` speaks `alpha`",
         ),
         (
             "listeners: [{",
             "listeners: [{ name: web, address: '127.0.0.1:8081', routes: all }, {",
-            "listener `web` uses route table `all` for HTTP, and this one takes `alpha`",
+            "listener `web` uses route table `all` for HTTP, and this one accepts `alpha`",
         ),
         ("{ name: all, rules", "{ name: all, hosts: [a.example], rules", "calls have no host"),
         ("cluster: orders }", "cluster: orders, rewrite: { prefix: /x/ } }", "have no `rewrite`"),
         (
             "routes: all }]",
             "routes: all, filters: [{ http_only: {} }] }]",
-            "this filter takes requests of HTTP",
+            "this filter is for HTTP requests",
         ),
         (
             "endpoints: [",
             "proxy_protocol: v2, endpoints: [",
-            "a PROXY header names the one client of a connection, and one of RPC has many",
+            "a PROXY header names the only client of a connection, and an RPC connection has many",
         ),
-        ("routes: all }]", "}]", "a listener that takes calls needs `routes`"),
+        ("routes: all }]", "}]", "a listener that accepts calls needs `routes`"),
     ] {
         let text = TEXT.replacen(from, to, 1);
         assert_ne!(text, TEXT, "{from}");
@@ -212,12 +212,16 @@ fn chains_may_ask_for_registered_protocols() {
 fn a_listener_detects_what_it_can_distinguish_and_speaks_what_it_detects() {
     for (from, to, words) in [
         ("[alpha]", "[gamma, alpha]", "connections of `beta` may begin as those of `gamma` do"),
-        ("[alpha]", "[beta]", "connections of `beta` meet this chain, which takes `alpha`"),
-        ("[alpha]", "[http2, alpha]", "connections of HTTP meet this chain, which takes `alpha`"),
+        ("[alpha]", "[beta]", "connections of `beta` match this chain, whose protocol is `alpha`"),
+        (
+            "[alpha]",
+            "[http2, alpha]",
+            "connections of HTTP match this chain, whose protocol is `alpha`",
+        ),
         (
             "protocol: alpha, routes: of_alpha",
             "routes: web",
-            "connections of `alpha` meet this chain, which takes HTTP",
+            "connections of `alpha` match this chain, whose protocol is HTTP",
         ),
         ("[alpha]", "[alfa]", "alpha"),
     ] {

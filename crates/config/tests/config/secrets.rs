@@ -70,7 +70,7 @@ fn of_a_secret_all_but_the_value_is_told() {
     assert_eq!(
         first,
         "f:5:47: listeners[0].filters[0].headers.request.set.x-token: ***: text is needed here; \
-         what would be right is not shown, since it may tell the secret"
+         the correction is not shown, because it may reveal the secret"
     );
     // The key is none, and a hint about it tells nothing.
     let reported = self::reported("listeners: []\ntokens: {}\n");

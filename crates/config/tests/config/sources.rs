@@ -117,11 +117,11 @@ fn each_is_accepted_or_refused_by_itself_and_a_refused_one_keeps_its_former_vers
         "ok",
         "folder cluster/c version 2:1:7: name: \"d\": the source delivers it under another name; write c",
         "folder cluster/e version 2:2:12: endpoints: a delivered cluster has a list of endpoints",
-        "folder cluster/g version 2:2:13: endpoints[0]: \"db.internal:80\": a delivered cluster has addresses",
+        "folder cluster/g version 2:2:13: endpoints[0]: \"db.internal:80\": a delivered cluster contains addresses",
         "folder cluster/h version 2:3:12: tls.ca: \"/etc/ca.pem\": a resource of another source names no files",
         "folder cluster/i version 2:2:13: endpoints[0]: \"${HOME}:80\"",
         "folder cluster/j k version 2:1:1: a name has 1 to",
-        "folder cluster/own version 2:1:1: the file has a cluster of this name, at f:3, and goes first",
+        "folder cluster/own version 2:1:1: the file has a cluster of this name, at f:3, which has precedence",
     ]) {
         assert!(verdict.starts_with(said), "{verdict}\n{said}");
     }

@@ -266,8 +266,8 @@ fn files_that_are_not_what_they_should_be() {
                 "{ chain: client.pem, key: client.key, signing: ^thread }",
                 "clusters[0].tls.certificate.signing",
                 "\"thread\"",
-                "a client signs at once",
-                "shown to clients",
+                "`signing` does not apply to client certificates",
+                "presented to clients",
             ),
             (
                 "client: { ca: ca.pem }",
@@ -282,7 +282,7 @@ fn files_that_are_not_what_they_should_be() {
                 "session_ticket_files: [tickets.key, ^tickets.key]",
                 "listeners[0].chains[0].tls.session_ticket_files[1]",
                 "\"tickets.key\"",
-                "this stands twice",
+                "this occurs twice",
                 "remove one of the two",
             ),
             (
@@ -306,7 +306,7 @@ fn files_that_are_not_what_they_should_be() {
                 "session_tickets: false\n          early_data: ^true",
                 "listeners[0].chains[0].tls.early_data",
                 "true",
-                "no client comes back",
+                "no client can resume a session",
                 "remove one of the two",
             ),
             (
@@ -322,15 +322,15 @@ fn files_that_are_not_what_they_should_be() {
                 "cluster: api\n    tls: { certificates: [{ chain: site.pem, key: site.key }], early_data: ^true }",
                 "listeners[0].tls.early_data",
                 "true",
-                "not of relayed bytes",
-                "give HTTP a listener or chain of its own",
+                "relayed bytes cannot be early data",
+                "use a separate listener or chain for HTTP",
             ),
             (
                 "client: { ca: ca.pem }",
                 "client: { ca: ca.pem, crl: ^empty.pem }",
                 "listeners[0].chains[0].tls.client.crl",
                 "\"empty.pem\"",
-                "there is no list of revoked certificates",
+                "there is no certificate revocation list",
                 "`BEGIN X509 CRL`",
             ),
             (
@@ -338,7 +338,7 @@ fn files_that_are_not_what_they_should_be() {
                 "client: { ca: ca.pem, names: [^\"*.example.com\"] }",
                 "listeners[0].chains[0].tls.client.names[0]",
                 "\"*.example.com\"",
-                "a certificate is held to whole names",
+                "names must be complete",
                 "api.example.com",
             ),
             (
@@ -346,7 +346,7 @@ fn files_that_are_not_what_they_should_be() {
                 "client: { ca: ca.pem, names: [^\"spiffe://*/sa/web\"] }",
                 "listeners[0].chains[0].tls.client.names[0]",
                 "\"spiffe://*/sa/web\"",
-                "`*` stands at the end only",
+                "`*` may occur at the end only",
                 "spiffe://example.org/ns/shop/*",
             ),
             (
@@ -362,7 +362,7 @@ fn files_that_are_not_what_they_should_be() {
                 "client: { ca: ^empty.pem }",
                 "listeners[0].chains[0].tls.client.ca",
                 "\"empty.pem\"",
-                "there is no certificate of an authority",
+                "there is no CA certificate",
                 "must be PEM",
             ),
             (
@@ -370,7 +370,7 @@ fn files_that_are_not_what_they_should_be() {
                 "{ match: { prefix: /, client: [a.example, ^\"*.example\"] }, cluster: api }",
                 "routes[0].rules[0].match.client[1]",
                 "\"*.example\"",
-                "a certificate is held to whole names",
+                "names must be complete",
                 "api.example.com",
             ),
             (
@@ -378,7 +378,7 @@ fn files_that_are_not_what_they_should_be() {
                 "{ match: { prefix: /, client: [A.example, ^a.example] }, cluster: api }",
                 "routes[0].rules[0].match.client[1]",
                 "\"a.example\"",
-                "this stands twice",
+                "this occurs twice",
                 "remove one of the two",
             ),
             (
@@ -436,7 +436,7 @@ fn options_that_do_not_go_together() {
                 "tls: { min_version: \"1.3\", max_version: ^\"1.2\", cert",
                 "listeners[0].tls.max_version",
                 "\"1.2\"",
-                "the newest version is older than the oldest",
+                "`max_version` is older than `min_version`",
                 "exchange",
             ),
             (
@@ -500,7 +500,7 @@ fn options_that_do_not_go_together() {
                 "tls: { groups: [x25519, ^x25519], cert",
                 "listeners[0].tls.groups[1]",
                 "\"x25519\"",
-                "stands twice",
+                "occurs twice",
                 "remove",
             ),
             (
@@ -532,7 +532,7 @@ fn options_that_do_not_go_together() {
                 "[\"unix:/run/api.sock\"]\n    tls: ^{}",
                 "clusters[0].tls",
                 "",
-                "it has to be said whose certificate is behind it",
+                "the name in its certificate must be configured",
                 "add `server_name: api.example.com`",
             ),
             (
@@ -540,7 +540,7 @@ fn options_that_do_not_go_together() {
                 "server_name: ^10.0.0.1",
                 "clusters[0].tls.server_name",
                 "\"10.0.0.1\"",
-                "a host name, not for an address",
+                "a host name, not an address",
                 "names: [\"10.0.0.1\"]",
             ),
             (
@@ -584,12 +584,8 @@ fn a_system_that_trusts_nobody_needs_a_file() {
     let mut outside = crate::sample::outside();
     outside.trust("");
     let from = "    tls:\n      server_name";
-    let row = (
-        "clusters[0].tls",
-        "",
-        "this system has no certificates of authorities",
-        "name a file with `ca`",
-    );
+    let row =
+        ("clusters[0].tls", "", "this system has no CA certificates", "name a file with `ca`");
     check_errors(&outside, &[(from, "    tls:\n      ^server_name", row.0, row.1, row.2, row.3)]);
 }
 
@@ -601,7 +597,7 @@ fn what_is_allowed_but_looks_like_a_mistake() {
             "server_names: [^shop.example.org, example.com,",
             "listeners[0].chains[0].match.server_names[0]",
             "\"shop.example.org\"",
-            "no certificate of this chain has this name",
+            "no certificate of this chain contains this name",
             "they have: *.example.com, example.com",
         ),
         (
@@ -609,7 +605,7 @@ fn what_is_allowed_but_looks_like_a_mistake() {
             "server_names: [^a.b.example.com, example.com,",
             "listeners[0].chains[0].match.server_names[0]",
             "\"a.b.example.com\"",
-            "no certificate of this chain has this name",
+            "no certificate of this chain contains this name",
             "they have:",
         ),
         (
@@ -625,7 +621,7 @@ fn what_is_allowed_but_looks_like_a_mistake() {
             "match: ^{ server_names: [example.com, \"*.example.com\"] }\n",
             "listeners[0].chains[0].match",
             "",
-            "every connection gets 400",
+            "each gets 400",
             "add `tls`",
         ),
         (
@@ -633,7 +629,7 @@ fn what_is_allowed_but_looks_like_a_mistake() {
             "tls: ^{ certificates: [{ chain: site.pem, key: site.key }] }\n",
             "listeners[0].tls",
             "",
-            "what no chain matches is closed",
+            "connections without a matching chain are closed",
             "move it into the chains",
         ),
         (
@@ -641,7 +637,7 @@ fn what_is_allowed_but_looks_like_a_mistake() {
             "        routes: all\nroutes:\n  - name: all\n    rules: [{ match: { prefix: /, client: ^['*'] }, cluster: api }]",
             "routes[0].rules[0].match.client",
             "",
-            "no listener with these routes asks clients for certificates",
+            "no listener with these routes requests certificates from clients",
             "add `client` to the `tls` of one",
         ),
         (
@@ -789,7 +785,7 @@ fn routes_for_clients_with_certificates_that_others_reach_are_warned_about_once(
     assert!(rule.contains("for everyone, without TLS, at listener \"plain\" (line "), "{rule}");
     let both = own.replace("] }", "], mode: permissive, client: { ca: ca.pem } }");
     let (_, _, rule) = one(&SAMPLE.replace(own, &both)).unwrap();
-    assert!(rule.contains("`mode: permissive` takes"), "{rule}");
+    assert!(rule.contains("`mode: permissive` accepts"), "{rule}");
     // What no client gets without a certificate is not given away, and a redirect gives nothing.
     let guards = |rules: &str| {
         one(&SAMPLE.replace("rules: [{ match: { prefix: / }, cluster: api }]", rules))

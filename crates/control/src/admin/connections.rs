@@ -121,7 +121,9 @@ impl Wanted {
         };
         let (worker, slot) = match after {
             None => (0, 0),
-            Some(after) => place(after).ok_or("after: what `next` of the page before says")?,
+            Some(after) => {
+                place(after).ok_or("after: the value from `next` of the previous page")?
+            }
         };
         Ok(Self { limit, worker, slot })
     }

@@ -93,7 +93,7 @@ pub(super) fn wanted(
             "listener" => request.listener = Some(value),
             _ => {
                 return Err(format!(
-                    "{name}: is no argument; there are url, method, header, listener and tls"
+                    "{name}: unknown argument; there are url, method, header, listener and tls"
                 ));
             }
         }

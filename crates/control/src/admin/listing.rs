@@ -62,7 +62,7 @@ impl Listing {
                 "endpoints" => return Err("endpoints: no, or leave it out".to_owned()),
                 _ => {
                     return Err(format!(
-                        "{name}: is no argument; there are name, filter, sort, limit and endpoints"
+                        "{name}: unknown argument; there are name, filter, sort, limit and endpoints"
                     ));
                 }
             }

@@ -101,35 +101,39 @@ const PATHS: &[(&str, &str, &str)] = &[
     (
         "GET, HEAD",
         "/ready",
-        "200 once every worker serves; 503 while starting and while draining; ?verbose says why",
+        "200 once every worker serves; 503 while starting and while draining; ?verbose has reasons",
     ),
-    ("GET, HEAD", "/healthz", "200 as long as the control thread answers"),
+    ("GET, HEAD", "/healthz", "200 while the control thread responds"),
     ("GET, HEAD", "/metrics", "all metrics, for Prometheus"),
-    ("GET, HEAD", "/stats", "the metrics as plain lines; ?filter= takes a part of a name, with *"),
-    ("GET, HEAD", "/slow", "the slowest recent requests, stage by stage; ?format=text for reading"),
+    (
+        "GET, HEAD",
+        "/stats",
+        "the metrics as plain lines; ?filter= selects by a part of the name, with *",
+    ),
+    ("GET, HEAD", "/slow", "the slowest recent requests, stage by stage; ?format=text for people"),
     ("GET, HEAD", "/connections", "open connections, a page at a time; ?limit="),
     (
         "GET, HEAD",
         "/config",
-        "the configuration in effect, its version, and the last error; ?resource=cluster/NAME",
+        "the configuration in use, its version, and the last error; ?resource=cluster/NAME",
     ),
     (
         "GET, HEAD",
         "/clusters",
-        "clusters, their endpoints and what they carry; ?filter=, &sort=, &limit=, &endpoints=no",
+        "clusters, their endpoints and load; ?filter=, &sort=, &limit=, &endpoints=no",
     ),
-    ("GET, HEAD", "/listeners", "listeners, where they are bound and what they carry; ?filter="),
-    ("GET, HEAD", "/sources", "where endpoints and clusters come from, and what became of them"),
-    ("GET, HEAD", "/handover", "the last handover to or from another process, phase by phase"),
+    ("GET, HEAD", "/listeners", "listeners, their addresses and load; ?filter="),
+    ("GET, HEAD", "/sources", "the sources of endpoints and clusters, and their state"),
+    ("GET, HEAD", "/handover", "the last handover to or from another process, by phase"),
     (
         "GET, HEAD",
         "/explain",
-        "where a request would go, and why; ?url=http://HOST/PATH, &method=, &header=, &listener=",
+        "the route of a request, with reasons; ?url=http://HOST/PATH, &method=, &header=, &listener=",
     ),
-    ("POST", "/connections/move", "?connection=ID&to=WORKER moves it, with all that belongs to it"),
-    ("POST", "/runtime", "?canary=50 puts a value over that of the file, ?canary= takes it back"),
-    ("POST", "/drain", "stop accepting, finish what runs, exit"),
-    ("POST", "/release", "while draining: let the admin addresses go for a successor"),
+    ("POST", "/connections/move", "?connection=ID&to=WORKER moves a connection and its group"),
+    ("POST", "/runtime", "?canary=50 overrides a value of the file, ?canary= removes the override"),
+    ("POST", "/drain", "stop accepting, finish active exchanges, exit"),
+    ("POST", "/release", "while draining: release the admin addresses for another process"),
 ];
 
 /// What a request with this line asks for. `wants_text` is what its `Accept` says.
@@ -196,7 +200,10 @@ fn runtime(query: &str) -> Result<Vec<(String, Option<Percent>)>, String> {
     let mut values = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let Some((name, value)) = pair.split_once('=') else {
-            return Err(format!("{}: write {pair}=50, or {pair}= to take it back", decode(pair)));
+            return Err(format!(
+                "{}: write {pair}=50, or {pair}= to remove the override",
+                decode(pair)
+            ));
         };
         let (name, value) = (decode(name), decode(value));
         let value = match value.as_str() {

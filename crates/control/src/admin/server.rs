@@ -394,7 +394,7 @@ const CONTROL_SILENT: &str = "the control thread did not answer in 5 s: try agai
 const LOG_WRITER_SILENT: &str = "the access log's writer did not answer in 5 s: try again\n";
 
 /// The same of a move, which goes on.
-const MOVE_SILENT: &str = "the move takes longer than 5 s: see /connections for what comes of it\n";
+const MOVE_SILENT: &str = "the move takes longer than 5 s: see /connections for the result\n";
 
 /// What was asked for, unless it takes too long, or the process ends.
 async fn in_time<T>(

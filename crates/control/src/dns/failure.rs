@@ -55,12 +55,12 @@ impl fmt::Display for Failure {
         match self {
             Self::Timeout => f.write_str("no DNS server answered in time"),
             Self::ServFail => f.write_str("the DNS server failed (SERVFAIL)"),
-            Self::Refused => f.write_str("the DNS server refused the question (REFUSED)"),
+            Self::Refused => f.write_str("the DNS server refused the query (REFUSED)"),
             Self::Code(code) => write!(f, "the DNS server answered with code {code}"),
-            Self::NotUnderstood => f.write_str("the DNS server did not understand the question"),
-            Self::NoRecursion => f.write_str("the DNS server does no recursion"),
+            Self::NotUnderstood => f.write_str("the DNS server did not understand the query"),
+            Self::NoRecursion => f.write_str("the DNS server does not support recursion"),
             Self::Malformed => f.write_str("the DNS server's answer cannot be read"),
-            Self::AliasLoop => f.write_str("the name's aliases (CNAME) lead round"),
+            Self::AliasLoop => f.write_str("the name's aliases (CNAME) form a loop"),
             Self::Unreachable(error) => write!(f, "the DNS server cannot be reached: {error}"),
             Self::NoServer(reason) => f.write_str(reason),
         }

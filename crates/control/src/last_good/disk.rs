@@ -73,7 +73,7 @@ impl fmt::Display for Unusable {
                 let mode = mode & 0o7777;
                 write!(
                     f,
-                    "the user {uid} owns the file, with mode {mode:04o}: others may have written it"
+                    "the file belongs to user {uid}, with mode {mode:04o}: other users may have written it"
                 )?;
                 "remove it, or give it to the user of this process with mode 0600"
             }
@@ -83,20 +83,20 @@ impl fmt::Display for Unusable {
             }
             Reason::Wrong(wrong) => {
                 write!(f, "the file {wrong}")?;
-                "nothing has to be done: once sources answer, another takes its place, and it is last-good.unusable"
+                "no action is needed: once a source answers, a new file is written, and this one is renamed to last-good.unusable"
             }
         };
-        write!(f, "; {hint}. The start goes on without")
+        write!(f, "; {hint}. The process starts without it")
     }
 }
 
 /// What is wrong with a folder that others may write to: they could put an old file back.
 fn of_others(uid: u32, mode: u32) -> String {
     let mode = mode & 0o7777;
-    format!("the user {uid} owns the folder, with mode {mode:04o}: others may write there")
+    format!("the folder belongs to user {uid}, with mode {mode:04o}: other users may write to it")
 }
 
-const HINT_OF_FOLDER: &str = "name a folder in it, which is made for this process alone";
+const HINT_OF_FOLDER: &str = "use a subfolder, which Strait creates for this process alone";
 
 /// Whether a folder, or a file, is one that only the user of this process, or root, writes to; if not, whose it is.
 fn is_private(found: &Metadata) -> Result<(), (u32, u32)> {
@@ -282,7 +282,10 @@ mod tests {
         let path = scratch.0.join(NAME);
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o620)).unwrap();
         let text = read(&scratch.0).unwrap_err().to_string();
-        assert!(text.contains("with mode 0620: others may have written it; remove it"), "{text}");
+        assert!(
+            text.contains("with mode 0620: other users may have written it; remove it"),
+            "{text}"
+        );
         std::fs::rename(&path, scratch.0.join("elsewhere")).unwrap();
         std::os::unix::fs::symlink("elsewhere", &path).unwrap();
         assert!(read(&scratch.0).unwrap_err().to_string().contains("cannot be read"));
@@ -298,7 +301,7 @@ mod tests {
         write(&scratch.0, &content, || true).unwrap();
         std::fs::set_permissions(&scratch.0, PermissionsExt::from_mode(0o777)).unwrap();
         let text = read(&scratch.0).unwrap_err().to_string();
-        assert!(text.contains("mode 0777: others may write there; name a folder in it"), "{text}");
+        assert!(text.contains("mode 0777: other users may write to it; use a subfolder"), "{text}");
         let error = write(&scratch.0, &content, || true).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::PermissionDenied);
         write(&scratch.0.join("own"), &content, || true).unwrap();

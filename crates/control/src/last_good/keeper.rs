@@ -196,13 +196,13 @@ impl Keeper {
         if hangs.is_some() && !std::mem::replace(&mut waiting.is_hanging, true) {
             waiting.writes.failed += 1;
             let folder = self.folder.display();
-            tracing::warn!("{folder}: the disk hangs: what sources gave last is not written");
+            tracing::warn!("{folder}: the disk hangs: the last answers of sources are not written");
         }
         let failure = hangs.map(|taken| {
             format!("a write has not ended for {}s: the disk hangs", taken / 1_000_000_000)
         });
         let left_out = waiting.left_out;
-        let lost = (left_out > 0).then(|| format!("{left_out} changes had no room (waiting_max)"));
+        let lost = (left_out > 0).then(|| format!("{left_out} changes were dropped (waiting_max)"));
         (waiting.writes, failure.or_else(|| waiting.failure.clone()).or(lost))
     }
 
@@ -211,7 +211,9 @@ impl Keeper {
         self.shared.end();
         if tokio::time::timeout(CLOSE_TIMEOUT, self.ended).await.is_err() {
             let folder = self.folder.display();
-            tracing::warn!("{folder}: the disk is slow: what sources gave last may not be there");
+            tracing::warn!(
+                "{folder}: the disk is slow: the last answers of sources may be missing there"
+            );
         }
     }
 }
@@ -346,7 +348,7 @@ impl Writing {
                 if waiting.failure.take().is_some() {
                     self.warned_at = None;
                     drop(waiting);
-                    tracing::info!("{folder}: what sources gave last is written again");
+                    tracing::info!("{folder}: the last answers of sources are written again");
                 }
             }
             Err(error) => {
@@ -359,8 +361,8 @@ impl Writing {
                 if is_due {
                     self.warned_at = Some(ended);
                     tracing::warn!(
-                        "{folder}: what sources gave last cannot be written: {error}; a start without \
-                         the sources will not have it: make room, or let the user of this process \
+                        "{folder}: the last answers of sources cannot be written: {error}; a start without \
+                         the sources will not have them: free disk space, or let the user of this process \
                          write there"
                     );
                 }

@@ -181,7 +181,7 @@ impl Deliveries {
         for (name, names) in waits {
             if names.is_empty() {
                 if self.waits.remove(&name).is_some() {
-                    tracing::info!("{name} waits no longer");
+                    tracing::info!("{name} no longer waits");
                 }
                 continue;
             }
@@ -321,10 +321,10 @@ impl<W: Workers> Running<W> {
         self.count_answer(SourceKind::Named(source), verdict.name.kind, failure);
         if let Some(errors) = &verdict.refused {
             let name = &verdict.name;
-            tracing::error!(source, %name, "refused, the version before serves on:\n{errors}");
+            tracing::error!(source, %name, "refused; the previous version stays in use:\n{errors}");
         } else if is_late {
             let Verdict { name, version, .. } = verdict;
-            tracing::info!(source, %name, %version, "good again, with what it names now");
+            tracing::info!(source, %name, %version, "accepted again, because resources that it refers to have changed");
         }
     }
 
@@ -356,8 +356,8 @@ impl Deliveries {
             let names = listed(&wait.names);
             tracing::warn!(
                 ?timeout,
-                "no {names} within resolvers.initial_fetch_timeout: {name} serves without route \
-                 configurations and endpoints, and not without secrets"
+                "{names} did not arrive within resolvers.initial_fetch_timeout: {name} serves without route \
+                 configurations and endpoints, but not without secrets"
             );
             late.insert(name.clone());
         }

@@ -17,7 +17,7 @@ impl<W: Workers> Running<W> {
     /// time stops.
     pub(super) fn end(&mut self) {
         if self.postpones_end() {
-            tracing::info!("a handover is under way: the end waits for its own");
+            tracing::info!("a handover is in progress: the process ends after it");
             return;
         }
         match self.handing {
@@ -29,7 +29,7 @@ impl<W: Workers> Running<W> {
             State::Starting | State::Ready => self.leave(),
             State::Leaving => self.drain(),
             State::Draining => {
-                tracing::warn!("stopping at once: what still ran is cut off");
+                tracing::warn!("stopping at once: remaining connections are closed");
                 self.stop_now();
             }
             State::Stopping => {}
@@ -49,7 +49,7 @@ impl<W: Workers> Running<W> {
         if delay.is_zero() {
             return self.drain();
         }
-        tracing::info!(?delay, "leaving: not ready any more, still accepting");
+        tracing::info!(?delay, "leaving: not ready, still accepting connections");
         self.state = State::Leaving;
         let delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
         self.drain_at = clock::monotonic_ns().saturating_add(delay_ns);
@@ -65,7 +65,10 @@ impl<W: Workers> Running<W> {
 
     pub(super) fn drain(&mut self) {
         let timeout = self.config.snapshot.limits.drain_timeout;
-        tracing::info!(?timeout, "draining: not accepting any more, finishing what runs");
+        tracing::info!(
+            ?timeout,
+            "draining: accepting no new connections, finishing active exchanges"
+        );
         self.state = State::Draining;
         self.config.dns.stop();
         self.service_manager.forget_workers();

@@ -303,7 +303,9 @@ impl<W: Workers> Running<W> {
     /// Ends at once what a process still has that has given its place away, and that is the third of those that live.
     fn end_rest(&mut self) {
         if matches!(self.handing, Handing::Given(_)) && self.state == State::Draining {
-            tracing::warn!("two younger processes live: what this one still has is cut off");
+            tracing::warn!(
+                "two newer processes exist: the remaining connections of this one are closed"
+            );
             self.stop_now();
         }
     }

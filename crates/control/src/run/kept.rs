@@ -74,7 +74,9 @@ impl Kept {
             Ok(keeper) => kept.keeper = Some(keeper),
             Err(error) => {
                 let folder = folder.display();
-                tracing::warn!("{folder}: what sources give is not kept: no thread: {error}");
+                tracing::warn!(
+                    "{folder}: answers of sources are not stored, because the thread cannot be started: {error}"
+                );
             }
         }
         kept
@@ -145,13 +147,13 @@ impl Kept {
                 restored.remove(name);
             }
             if names.len() < REFUSED_LOGGED_MAX {
-                tracing::warn!(source, %name, "not restored, and waits for its source:\n{errors}");
+                tracing::warn!(source, %name, "not restored; waits for its source:\n{errors}");
             }
             names.insert(name.clone());
         }
         if names.len() > REFUSED_LOGGED_MAX {
             let more = names.len() - REFUSED_LOGGED_MAX;
-            tracing::warn!(source, more, "and others that are not restored");
+            tracing::warn!(source, more, "further resources are not restored");
         }
         if !names.is_empty() {
             self.refused.entry(source).or_default().extend(names);
@@ -162,7 +164,7 @@ impl Kept {
                 source,
                 count,
                 %accepted,
-                "resources that `state` has serve until their source says otherwise"
+                "resources from `state` are used until their source delivers"
             );
         }
     }
@@ -291,7 +293,7 @@ impl Kept {
         restored.retain(|name, _| refused.contains(name));
         if restored.is_empty() {
             self.restored.remove(source);
-            tracing::info!(source, "the source says what there is: `state` serves no longer");
+            tracing::info!(source, "the source has delivered: resources from `state` are replaced");
         }
     }
 

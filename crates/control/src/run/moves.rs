@@ -73,7 +73,7 @@ impl<W: Workers> Running<W> {
         } else if connection.worker == to {
             Some(NotMoved::SameWorker(to))
         } else if self.moves.waiting.len() >= WAITING_MAX {
-            Some(NotMoved::NotNow("too many others are to move".to_owned()))
+            Some(NotMoved::NotNow("too many other connections are moving".to_owned()))
         } else {
             None
         };

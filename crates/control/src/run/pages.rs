@@ -143,13 +143,13 @@ impl<W: Workers> Running<W> {
         let config = &self.config;
         let what_follows = match (self.state, &self.handing) {
             (State::Draining | State::Stopping, _) => {
-                ": takes no new connections; what follows is for those that are open".to_owned()
+                ": accepts no new connections; the following applies to open ones".to_owned()
             }
             (_, Handing::Given(pid)) => {
-                format!(": process {pid} has taken over, and takes new connections")
+                format!(": process {pid} has taken over, and accepts new connections")
             }
             (State::Leaving, _) => {
-                ": still takes new connections, for limits.drain_delay".to_owned()
+                ": still accepts new connections, for limits.drain_delay".to_owned()
             }
             (State::Starting | State::Ready, _) => String::new(),
         };
@@ -173,11 +173,11 @@ impl<W: Workers> Running<W> {
     /// open go on.
     fn release_admin(&mut self, reply: oneshot::Sender<Content>) {
         if !self.is_ending() {
-            let text = "only a process that drains lets its admin addresses go\n";
+            let text = "only a draining process releases its admin addresses\n";
             let _ = reply.send(Answer::text(409, text).into());
             return;
         }
-        tracing::info!("the admin addresses are let go for a successor");
+        tracing::info!("the admin addresses are released for another process");
         self.admin_handles.close();
         let released: Vec<_> = self.admin.iter().map(Server::release).collect();
         tokio::spawn(async move {
@@ -334,7 +334,8 @@ impl<F: Send + Sync + 'static> InEffect<F> {
     fn put_over(&self, values: &[(String, Option<Percent>)]) -> Answer {
         let runtime = &self.snapshot.runtime;
         if values.is_empty() {
-            let text = "name a value: /runtime?canary=50, or /runtime?canary= to take it back\n";
+            let text =
+                "name a value: /runtime?canary=50, or /runtime?canary= to remove the override\n";
             return Answer::text(400, text);
         }
         if let Err(hint) = runtime.put_over(values) {

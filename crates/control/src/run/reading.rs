@@ -51,7 +51,7 @@ impl<W: Workers> Running<W> {
         if self.is_descriptor_warning_due() {
             let file = self.config.builder.file_name();
             tracing::warn!(
-                "no file descriptor was left to read {file} and what it names: it is looked at \
+                "no file descriptor is left to read {file} and the files that it names: Strait tries \
                  again every second; raise the limit on open files (ulimit -n, LimitNOFILE=) or \
                  lower limits.connections_max"
             );
@@ -66,7 +66,9 @@ impl<W: Workers> Running<W> {
             self.config.builder.skip();
             self.warn_of_skip();
         } else if let Handing::Given(pid) = self.handing {
-            tracing::warn!("process {pid} has taken over: it reads the file, and takes SIGHUP");
+            tracing::warn!(
+                "process {pid} has taken over and reads the file: send SIGHUP to that process"
+            );
         } else {
             self.report_reloading();
             self.read_config(Reading::Anyway);

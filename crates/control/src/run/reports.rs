@@ -78,7 +78,7 @@ impl<W: Workers> Running<W> {
                 tracing::error!(
                     worker,
                     listener = name,
-                    "a listening socket broke: restart to listen with this worker again"
+                    "a listening socket failed: restart the process to make this worker listen again"
                 );
             }
             ReportBody::BufferedOverflow { listener, closed } => {

@@ -59,7 +59,7 @@ impl<W: Workers> Running<W> {
         if let Err(refused) = result {
             let (at, errors) = (clock::wall_ns(), refused.count());
             let version = self.config.snapshot.version;
-            tracing::error!("configuration refused, version {version} serves on:\n{refused}");
+            tracing::error!("configuration refused; version {version} stays in use:\n{refused}");
             self.collector.config_rejected(&ConfigRejected { errors, at });
             self.config.refused = Some((at, refused));
             self.config.warming.forget();
@@ -88,7 +88,7 @@ impl<W: Workers> Running<W> {
                 return self.config.deliveries.on_unbindable(failures);
             }
             let refused = Refused::Unbindable(failures);
-            tracing::error!("endpoints refused, those of before serve on:\n{refused}");
+            tracing::error!("endpoints refused; the previous ones stay in use:\n{refused}");
         }
         if let Some(delivered) = delivered {
             self.on_delivered(*delivered);
@@ -101,7 +101,7 @@ impl<W: Workers> Running<W> {
         self.count_answer(SourceKind::File, ResourceKind::Assignment, failure);
         let Some(errors) = refused else {
             if self.config.endpoints_refused.remove(&file).is_some() {
-                tracing::info!(%file, "endpoints are good again");
+                tracing::info!(%file, "endpoints are accepted again");
             }
             return;
         };
@@ -109,7 +109,7 @@ impl<W: Workers> Running<W> {
         if known.is_some_and(|(_, known)| *known == errors) {
             return;
         }
-        tracing::error!("endpoints refused, those of before serve on:\n{errors}");
+        tracing::error!("endpoints refused; the previous ones stay in use:\n{errors}");
         let refused = Refused::Invalid(errors.clone());
         let at = clock::wall_ns();
         self.collector.config_rejected(&ConfigRejected { errors: refused.count(), at });
@@ -166,9 +166,9 @@ impl<W: Workers> Running<W> {
         let changed = changes::summary(&self.config.snapshot, &snapshot);
         let milliseconds = duration / 1_000_000;
         if is_dns {
-            tracing::debug!(version, milliseconds, %changed, "other addresses taken up");
+            tracing::debug!(version, milliseconds, %changed, "addresses applied");
         } else {
-            tracing::info!(version, milliseconds, %changed, "configuration taken up");
+            tracing::info!(version, milliseconds, %changed, "configuration applied");
         }
         if !snapshot.changes.clusters_removed.is_empty() {
             self.health.gauge(&snapshot, &mut self.collector);

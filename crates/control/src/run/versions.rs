@@ -107,8 +107,8 @@ impl<W: Workers> Running<W> {
             tracing::error!(
                 worker,
                 version,
-                "a worker does not take up the configuration that it was handed: no other is taken up \
-                 before it does; if it goes on, restart the process"
+                "a worker does not apply its new configuration: no further one is applied \
+                 until it does; if this continues, restart the process"
             );
         }
     }

@@ -101,21 +101,21 @@ impl Exchange {
             && !stamps.write_began.is_set();
         match &self.stage {
             Stage::Suspended { .. } if self.awaits_cluster() => "a source to deliver the cluster",
-            Stage::Suspended { .. } => "the answer to a filter",
+            Stage::Suspended { .. } => "the answer to a filter's question",
             Stage::Gathering { .. } | Stage::Buffering { .. } => "the request's body",
             Stage::Waiting { .. } | Stage::Retrying { .. } => "a connection of the cluster",
             Stage::Pausing { .. } => "the next attempt",
-            Stage::Attempting { .. } if is_connecting => "the connection, or its handshake of TLS",
+            Stage::Attempting { .. } if is_connecting => "the connection or its TLS handshake",
             Stage::Attempting { .. } if stamps.body_since.is_set() => "the request's body",
             Stage::Attempting { .. } if !self.request.is_complete => {
-                "the upstream to take the request"
+                "the upstream to read the request"
             }
             Stage::Attempting { .. } => "the response",
             Stage::Responding { .. } if stamps.held_since.is_set() => {
-                "the client to take the response"
+                "the client to read the response"
             }
-            Stage::Responding { .. } => "the rest of the response",
-            Stage::Finishing => "the client to take the response",
+            Stage::Responding { .. } => "the end of the response",
+            Stage::Finishing => "the client to read the response",
         }
     }
 
@@ -173,7 +173,7 @@ impl Exchange {
 
     fn why_no_endpoint(&self) -> Detail {
         let Some(cluster) = self.cluster() else {
-            return Detail::of(&"the cluster is gone from the configuration");
+            return Detail::of(&"the cluster was removed from the configuration");
         };
         if !cluster.endpoints.is_empty() {
             return Detail::of(&"every endpoint of the cluster has weight 0");

@@ -37,7 +37,7 @@ impl CheckRun {
         let detail = exchange.record.cause_detail.as_ref().map_or(&[][..], Detail::as_bytes);
         match cause {
             Cause::RequestTimeout if exchange.progress.has_response => {
-                format!("the answer was not whole after {timeout:?}")
+                format!("the response was not complete after {timeout:?}")
             }
             Cause::RequestTimeout if exchange.progress.attempts == 0 => {
                 format!("no stream of a connection was free for {timeout:?}")
@@ -62,7 +62,10 @@ impl CheckRun {
             },
         };
         if self.has_failed_itself {
-            return failed(format!("the endpoint said so: {}", IMMEDIATE_FAILURE.escape_ascii()));
+            return failed(format!(
+                "the endpoint reported failure: {}",
+                IMMEDIATE_FAILURE.escape_ascii()
+            ));
         }
         if let Some(verdict) = &self.verdict {
             return verdict.clone();

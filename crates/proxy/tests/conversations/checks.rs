@@ -137,7 +137,7 @@ fn what_fails_says_why() {
                 talk.says(peer, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok");
                 talk.passes(Duration::from_millis(1_100));
             },
-            "the answer was not whole after 1s",
+            "the response was not complete after 1s",
         ),
         (
             |talk, peer| {

@@ -400,10 +400,10 @@ fn what_the_configuration_lacks_or_bounds_is_said() {
 fn a_timeout_of_the_whole_says_what_it_waited_for() {
     let config = CONFIG.replace("cluster: web }", "cluster: web, timeout: 2s }");
     for (until, waits_for) in [
-        (0, "the connection, or its handshake of TLS"),
+        (0, "the connection or its TLS handshake"),
         (1, "the request's body"),
         (2, "the response"),
-        (3, "the rest of the response"),
+        (3, "the end of the response"),
     ] {
         hold(&config, |talk| {
             let client = talk.client();

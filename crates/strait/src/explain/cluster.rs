@@ -38,7 +38,10 @@ pub(super) fn describe_forward(
             let by = shares.sticky().filter(|place| place.find(head, &mut Vec::new()).is_some());
             story.line(
                 "chosen",
-                by.map_or_else(|| "by the die of each request".to_owned(), |by| format!("by {by}")),
+                by.map_or_else(
+                    || "by a random number for each request".to_owned(),
+                    |by| format!("by {by}"),
+                ),
             );
             if by.is_none() {
                 for share in shares.clusters().iter().filter(|share| share.weight > 0) {
@@ -50,7 +53,7 @@ pub(super) fn describe_forward(
         Target::Named(named) if chosen.is_none() => {
             let header = &named.header;
             return story
-                .line("cluster", format!("header {header} names none that the rule allows"));
+                .line("cluster", format!("header {header} names no cluster that the rule allows"));
         }
         Target::Named(_) => {}
     }
@@ -73,7 +76,7 @@ fn describe_cluster(
         story.line("retry", retry.to_string());
     }
     if cluster.original_destination.is_some() {
-        story.line("endpoint", "wherever the connection was going");
+        story.line("endpoint", "the original destination of the connection");
     }
     for name in cluster.endpoints_from.names() {
         story.line("endpoint", format!("the addresses of {name}"));
@@ -93,7 +96,7 @@ fn describe_cluster(
     if cluster.is_panicking() {
         story.line(
             "panic",
-            "few endpoints are left: those that are ejected or unhealthy get requests too",
+            "too few endpoints are available: ejected and unhealthy ones get requests, too",
         );
     }
     describe_subset(story, forward, cluster, asked);
@@ -101,9 +104,9 @@ fn describe_cluster(
     describe_hash(story, forward, cluster, asked);
     if let Some(asked) = asked.head.upgrade() {
         let verdict = if route::allows_upgrade(&forward.upgrades, asked) {
-            "is let through: what follows is a tunnel"
+            "is allowed: a tunnel follows"
         } else {
-            "is not among the rule's upgrades: the field is taken out"
+            "is not among the rule's upgrades: the field is removed"
         };
         story.line("upgrade", format!("{} {verdict}", String::from_utf8_lossy(asked)));
     }
@@ -116,8 +119,8 @@ fn describe_subset(story: &mut Story, forward: &Forward, cluster: &Cluster, aske
     if let Some(selectors) = &cluster.selectors {
         let is_found = subset.is_some_and(|subset| cluster.view.has_subset(subset));
         let words = match (is_found, selectors.fallback()) {
-            (true, _) => "as the rule asks".to_owned(),
-            (false, fallback) => format!("none such, fallback {fallback}"),
+            (true, _) => "as the rule requires".to_owned(),
+            (false, fallback) => format!("no such subset, fallback {fallback}"),
         };
         story.line("subset", words);
     }
@@ -133,7 +136,7 @@ fn describe_subset(story: &mut Story, forward: &Forward, cluster: &Cluster, aske
         story.line("priority", format!("{priority}: {}", texts.join(", ")));
     }
     if levels.is_empty() && !cluster.endpoints.is_empty() {
-        story.line("endpoint", "none may be chosen: 503");
+        story.line("endpoint", "none is available: 503");
     }
 }
 
@@ -152,8 +155,8 @@ fn describe_localities(
     }
     let Some((parts, others)) = group.part_shares(own) else {
         let why = match own {
-            None => "this process does not know where it is",
-            Some(_) => "too few endpoints here, or in all, may be chosen",
+            None => "this process has no `locality`",
+            Some(_) => "too few endpoints are available here, or in total",
         };
         return story.line("locality", format!("any: {why}"));
     };
@@ -177,9 +180,9 @@ fn describe_hash(story: &mut Story, forward: &Forward, cluster: &Cluster, asked:
     let hashing = forward.hashing.as_deref();
     let hashed = hashing.map(|it| it.hash(asked, &mut Searches::default(), || 1));
     let words = match hashed.unwrap_or_default() {
-        Hashed { hash: None, .. } => "none: a draw decides".to_owned(),
+        Hashed { hash: None, .. } => "none: a random endpoint".to_owned(),
         Hashed { cookie: Some(_), .. } => {
-            "of a cookie that the client is given: a draw decides, once".to_owned()
+            "from a new cookie: a random endpoint, which the client keeps".to_owned()
         }
         Hashed { hash: Some(hash), .. } => {
             let place = table.place(hash.get(), 0).and_then(|inner| group.place(inner));

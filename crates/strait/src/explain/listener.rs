@@ -48,7 +48,7 @@ pub(super) fn choose_listener<'s>(
     }
     match &*snapshot.listeners {
         [only] => Ok((only, "the only one")),
-        _ => Err(format!("the URL fits no listener; say --listener NAME, one of: {}", all())),
+        _ => Err(format!("the URL matches no listener; add --listener NAME, one of: {}", all())),
     }
 }
 
@@ -110,9 +110,9 @@ pub(super) fn describe_chain<'s>(
     let facts = ConnectionFacts { source: None, destination, protocol, server_name, alpn };
     let chain = listener.chains.choose(&facts);
     match chain {
-        Some(chain) => story.line("chain", format!("{}: is for {what}", chain.name)),
+        Some(chain) => story.line("chain", format!("{}: matches {what}", chain.name)),
         None if listener.has_default => {
-            story.line("chain", format!("none matches {what}; the listener's own follows"));
+            story.line("chain", format!("none matches {what}; the listener's own settings apply"));
         }
         None => {
             story.line("outcome", "the connection is closed (no_chain): no chain matches it");
@@ -162,5 +162,5 @@ pub(super) fn describe_relay(story: &mut Story, snapshot: &Snapshot, listener: &
             story.line("relay", format!("cluster {}, weight {weight}", cluster.name));
         }
     }
-    story.line("outcome", "the bytes are relayed as they come; no request is read here");
+    story.line("outcome", "the bytes are relayed unchanged; no request is parsed");
 }

@@ -37,7 +37,7 @@ impl Request {
                 ));
             }
             None if url.starts_with('/') || url == "*" => (None, None, without_fragment(url)),
-            None => return Err(format!("{url}: is no URL; write http://HOST/PATH, or /PATH")),
+            None => return Err(format!("{url}: is not a URL; write http://HOST/PATH, or /PATH")),
         };
         let target = match target {
             "" => "/".to_owned(),
@@ -95,7 +95,7 @@ fn split_port(authority: &str) -> Result<(&str, Option<u16>), String> {
     match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => match port.parse() {
             Ok(port) => Ok((host, Some(port))),
-            Err(_) => Err(format!("{authority}: {port} is no port")),
+            Err(_) => Err(format!("{authority}: {port} is not a port")),
         },
         _ => Ok((authority, None)),
     }
@@ -143,8 +143,8 @@ mod tests {
     fn what_is_no_url_or_header_is_refused_with_a_reason() {
         for (url, header, word) in [
             ("ftp://a/", None, "http://"),
-            ("a.b/c", None, "is no URL"),
-            ("http://a:x/", None, "is no port"),
+            ("a.b/c", None, "is not a URL"),
+            ("http://a:x/", None, "is not a port"),
             ("http://a/", Some("no colon"), "name: value"),
         ] {
             let headers: Vec<_> = header.into_iter().map(str::to_owned).collect();

@@ -32,7 +32,7 @@ pub(super) fn describe_head(
                 describe_routes(story, snapshot, listener, &head, client);
             }
         }
-        Ok(None) => story.line("request", "is no whole head"),
+        Ok(None) => story.line("request", "is not a complete head"),
         Err(error) => story.line("request", format!("is refused: {error}")),
     }
 }
@@ -69,10 +69,13 @@ fn describe_filters(story: &mut Story, listener: &Listener, head: &mut RequestHe
         let name = source.name();
         match filter.on_request(head, &mut slot) {
             Verdict::Continue if request_line(head) == before => {
-                story.line("filter", format!("{name}: goes on"));
+                story.line("filter", format!("{name}: continues"));
             }
             Verdict::Continue => {
-                story.line("filter", format!("{name}: goes on as {}", request_line(head)));
+                story.line(
+                    "filter",
+                    format!("{name}: changes the request to {}", request_line(head)),
+                );
             }
             Verdict::Reply(reply) => {
                 let (status, reason) = (reply.status, reply.reason);
@@ -83,7 +86,7 @@ fn describe_filters(story: &mut Story, listener: &Listener, head: &mut RequestHe
                 let topic = &question.topic;
                 story.line(
                     "filter",
-                    format!("{name}: asks {topic}; what follows hangs on the answer"),
+                    format!("{name}: asks {topic}; the following depends on the answer"),
                 );
                 return false;
             }
@@ -121,7 +124,7 @@ fn describe_routes(
                 Some(pattern) => format!("another has a closer host than {pattern}"),
                 None => format!("{host} is not among its hosts"),
             };
-            story.line("routes", format!("{}: passed over, {why} ({hosts})", table.name));
+            story.line("routes", format!("{}: skipped, {why} ({hosts})", table.name));
         }
     }
 }
@@ -158,7 +161,7 @@ fn describe_rules(
                 }
             }
             RuleVerdict::PassedOver(why) => {
-                story.line(&step, format!("{what}: passed over, {why}"));
+                story.line(&step, format!("{what}: skipped, {why}"));
             }
             RuleVerdict::NotReached { would_match: true } => {
                 story.line(&step, format!("{what}: not reached, though it would match"));
@@ -223,13 +226,13 @@ fn describe_tunnel_rules(
     for (place, rule) in table.rules.iter().enumerate() {
         let what = rule_text(snapshot, rule);
         let verdict = if found == Some(place) {
-            "lets tunnels through".to_owned()
+            "allows tunnels".to_owned()
         } else if found.is_some_and(|found| found < place) {
             "not reached".to_owned()
         } else {
             match table.unmet(rule, &asked, &mut searches) {
-                None => "passed over, connect is not among its upgrades".to_owned(),
-                Some(why) => format!("passed over, {why}"),
+                None => "skipped, connect is not among its upgrades".to_owned(),
+                Some(why) => format!("skipped, {why}"),
             }
         };
         story.line(&format!("rule {place}"), format!("{what}: {verdict}"));

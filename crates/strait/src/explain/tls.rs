@@ -49,16 +49,16 @@ pub(super) fn describe_tls(
     let is_strict = listener.tls.as_ref().is_some_and(|tls| tls.mode == TlsMode::Strict);
     let facts = match client.into_facts() {
         None if is_strict => {
-            story.line("tls", "is all that this listener takes: ask with https://");
+            story.line("tls", "is required by this listener: use https://");
             return false;
         }
         None => return true,
         Some(_) if listener.tls.is_none() => {
             if listener.relay.is_some() {
-                story.line("tls", "is not ended here");
+                story.line("tls", "is not terminated here");
                 describe_relay(story, snapshot, listener);
             } else {
-                story.line("tls", "is not ended by this listener: ask with http://");
+                story.line("tls", "is not terminated by this listener: use http://");
             }
             return false;
         }

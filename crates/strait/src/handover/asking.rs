@@ -84,13 +84,15 @@ impl Asked {
                 tracing::warn!(
                     worker,
                     groups = given.groups.len(),
-                    "handover: a late answer returns"
+                    "handover: a late answer of a worker arrived; its connections return to it"
                 );
                 given.groups.into_iter().for_each(|moving| put_back(worker, moving));
             }
         };
         if let Err(error) = thread::Builder::new().name("strait-late".to_owned()).spawn(wait) {
-            tracing::error!("handover: no thread waits for a worker's late answer: {error}");
+            tracing::error!(
+                "handover: the thread that waits for a worker's late answer cannot be started: {error}"
+            );
         }
     }
 }
@@ -100,7 +102,10 @@ pub(crate) fn put_back(contacts: &Contacts, worker: usize, moving: Moving<Socket
     // The worker's answer is of no use: it took the same bytes up once.
     let (reply, _) = channel();
     if contacts.deliver(worker, Mail::Take(Take { moving, origin, number: 0, reply })).is_err() {
-        tracing::error!(worker, "handover: a worker is gone, and connections that it gave with it");
+        tracing::error!(
+            worker,
+            "handover: a worker has ended, and the connections that it gave are lost"
+        );
     }
 }
 

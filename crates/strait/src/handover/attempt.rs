@@ -29,7 +29,7 @@ use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, parts};
 use crate::data_path::DataPath;
 
 /// Why connections stay that too many others belong to.
-const TOO_LARGE: &str = "more connections belong together than move at once";
+const TOO_LARGE: &str = "the group has more connections than can move together";
 
 /// Where to go on with asking workers for connections: all idle ones first, then the others.
 #[derive(Debug)]
@@ -222,7 +222,10 @@ impl<'g> Attempt<'g> {
                 Some(End::Returned(generation))
             }
             Err(NotReturned::Refused(reason)) => {
-                tracing::error!(pid, "it cannot be taken back, the probation goes on: {reason}");
+                tracing::error!(
+                    pid,
+                    "the connections cannot be taken back, and the probation continues: {reason}"
+                );
                 None
             }
             Err(NotReturned::Ending) => Some(End::Over(None)),
@@ -248,7 +251,7 @@ impl<'g> Attempt<'g> {
             let error = match error.kind() {
                 // What it says of its own end, if anything, comes before the end of the connection.
                 std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset => return,
-                std::io::ErrorKind::TimedOut => "it takes nothing more".to_owned(),
+                std::io::ErrorKind::TimedOut => "it does not read".to_owned(),
                 _ => error.to_string(),
             };
             self.giver.fail(Failure::Own(format!("cannot send to the other process: {error}")));
@@ -495,7 +498,10 @@ impl<'g> Attempt<'g> {
             if let Some(status) = status {
                 reason = format!("{reason} ({status})");
             }
-            asked.finish(false, format!("{reason}; {returned} groups went on, {ended} were ended"));
+            asked.finish(
+                false,
+                format!("{reason}; {returned} groups continue, {ended} were closed"),
+            );
         }
         End::Back
     }
@@ -506,7 +512,7 @@ impl<'g> Attempt<'g> {
         self.step(HandoverStep::RolledBack);
         tracing::info!(pid = self.line.peer.pid, "compared with another process's configuration");
         if let Some(asked) = self.asked.take() {
-            asked.finish(true, "checked: this process goes on".to_owned());
+            asked.finish(true, "checked: this process continues".to_owned());
         }
         End::Back
     }
@@ -517,7 +523,7 @@ impl<'g> Attempt<'g> {
         let is_over = process.kill().is_ok() && process.wait(KILL_TIMEOUT).unwrap_or(false);
         if !is_over {
             let pid = self.line.peer.pid;
-            tracing::error!(pid, "the other process cannot be ended: what it was given is shut");
+            tracing::error!(pid, "the other process cannot be ended: its sockets are shut down");
         }
         is_over
     }
@@ -525,11 +531,14 @@ impl<'g> Attempt<'g> {
     fn accept_again(&mut self) -> End {
         reap(self.child.take());
         let pid = self.line.peer.pid;
-        tracing::error!(pid, "the new process ended in its probation: this one accepts again");
+        tracing::error!(
+            pid,
+            "the new process ended during its probation: this one accepts connections again"
+        );
         io::own_socket_files(true);
         self.giving.sessions.early.reopen();
         self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
-        let reason = "it ended in its probation".to_owned();
+        let reason = "it ended during its probation".to_owned();
         self.news(HandoverNews::Ended(HandoverResult::StoodIn, reason));
         self.step(HandoverStep::AcceptAgain);
         End::Back

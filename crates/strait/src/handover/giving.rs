@@ -149,7 +149,7 @@ impl Giving {
                     return match Message::decode(&frame) {
                         Ok(Some(Message::Hello(hello))) => Some((frame.to_vec(), hello.purpose)),
                         _ => {
-                            refuse(line, "its first frame is no hello".to_owned());
+                            refuse(line, "its first frame is not Hello".to_owned());
                             None
                         }
                     };
@@ -157,12 +157,12 @@ impl Giving {
                 Ok(Incoming::Nothing) => {}
                 Ok(Incoming::End) => return None,
                 Ok(Incoming::Frame(..)) | Err(_) => {
-                    refuse(line, "its first frame is no hello".to_owned());
+                    refuse(line, "its first frame is not Hello".to_owned());
                     return None;
                 }
             }
         }
-        refuse(line, "it said nothing".to_owned());
+        refuse(line, "it sent nothing".to_owned());
         None
     }
 
@@ -213,7 +213,7 @@ impl Giving {
     }
 
     pub(super) fn tell_outcome(&self, line: &Line, reason: String) -> End {
-        tracing::error!("upgrade: {reason}; this process goes on");
+        tracing::error!("upgrade: {reason}; this process continues");
         // Who asked may be gone.
         let _ = line.send_message(&Message::Outcome { is_done: false, text: reason });
         End::Back

@@ -45,9 +45,9 @@ pub(super) enum NotReturned {
 impl Giving {
     /// Gives everything back to the process whose place this one took, if that still stands by.
     pub(super) fn give_back(&self, line: Line, reason: String) -> End {
-        tracing::warn!("giving everything back to the former process: {reason}");
+        tracing::warn!("giving everything back to the old process: {reason}");
         if !self.contacts.former().send(&Message::TakeBack { reason }) {
-            let reason = "there is no former process that could take back".to_owned();
+            let reason = "there is no old process that could take back".to_owned();
             return self.tell_outcome(&line, reason);
         }
         let until = now().saturating_add(CONNECT_TIMEOUT);
@@ -61,14 +61,14 @@ impl Giving {
                     return self.give(former, &frame, Some(UpgradeClient { line, child: None }));
                 }
                 Some(_) => {
-                    let reason = "this process is giving back to the former one".to_owned();
+                    let reason = "this process is giving back to the old one".to_owned();
                     // Who asked may be gone.
                     let _ = former.send_message(&Message::GiveUp { reason });
                 }
                 None => {}
             }
         }
-        let reason = "the former process does not take back: its probation is over".to_owned();
+        let reason = "the old process does not take back: its probation is over".to_owned();
         self.tell_outcome(&line, reason)
     }
 
@@ -134,7 +134,7 @@ pub(crate) fn watch(contacts: &Contacts, path: &Path, probation: Duration) {
             continue;
         };
         let reason = format!("worker {worker} does not answer");
-        tracing::error!("this process is unwell: {reason}");
+        tracing::error!("this process has a fault: {reason}");
         let hello = Hello::new(VERSION, Purpose::GiveBack { reason });
         let asked = Packets::connect(path).and_then(Line::new).and_then(|mut line| {
             line.send_message(&Message::Hello(hello))?;

@@ -244,7 +244,7 @@ impl Taking {
             && error.kind() == std::io::ErrorKind::TimedOut
         {
             // An end of the connection shows when it is read from.
-            self.taker.fail(Failure::Own("the other process takes nothing more".to_owned()));
+            self.taker.fail(Failure::Own("the other process does not read".to_owned()));
         }
     }
 
@@ -394,7 +394,7 @@ impl Taking {
         io::own_socket_files(true);
         let pid = self.line.peer.pid;
         if is_alone {
-            tracing::error!(pid, "the former process ended in the handover: this one goes on");
+            tracing::error!(pid, "the old process ended during the handover: this one continues");
         }
         let (reply, is_done) = oneshot::channel();
         let generation = self.generation;
@@ -423,7 +423,7 @@ impl Taking {
         }
         contacts.former().keep(None);
         let _ = control.blocking_send(HandoverStep::FormerEnded);
-        tracing::info!(pid = self.line.peer.pid, "the former process has ended");
+        tracing::info!(pid = self.line.peer.pid, "the old process has ended");
     }
 }
 
@@ -485,14 +485,12 @@ fn differing(differences: &[Difference]) -> Differing {
 
 fn report(differences: &[Difference], is_check: bool) {
     for Difference { kind, name, is_missing } in differences {
-        let what = if *is_missing { "is not configured here" } else { "is configured otherwise" };
+        let what = if *is_missing { "is not configured here" } else { "is configured differently" };
         let kind = kind.as_str();
-        tracing::warn!(
-            "handover: {kind} {name} {what}: its connections stay with the former process"
-        );
+        tracing::warn!("handover: {kind} {name} {what}: its connections stay with the old process");
     }
     if is_check && differences.is_empty() {
-        tracing::info!("handover: nothing differs that would keep connections from moving");
+        tracing::info!("handover: no difference prevents connections from moving");
     }
 }
 

@@ -95,7 +95,7 @@ fn listen(line: &mut Line) -> Result<(), Failure> {
                 return Ok(());
             }
             Ok(Some(Message::Outcome { text, .. } | Message::GiveUp { reason: text })) => {
-                return Err(Failure::Ended(format!("{text}; the running process goes on")));
+                return Err(Failure::Ended(format!("{text}; the running process continues")));
             }
             // Of a later version.
             _ => {}

@@ -189,8 +189,8 @@ fn explain_shows_the_way_of_a_request_and_what_was_passed_over() {
             &[
                 "listener  edge (127.0.0.1:8080), the only one\n",
                 "request   GET host shop.example path /api/x\n",
-                "filter    headers: goes on\n",
-                "rule 0    path /healthz -> respond 200: passed over, the path is another one\n",
+                "filter    headers: continues\n",
+                "rule 0    path /healthz -> respond 200: skipped, the path is another one\n",
                 "rule 1    prefix /api/ -> cluster api: matches\n",
                 "endpoint  127.0.0.1:9001 (weight 2, 66.7 % of requests)\n",
                 "rule 2    prefix / -> cluster web: not reached, though it would match\n",
@@ -199,11 +199,11 @@ fn explain_shows_the_way_of_a_request_and_what_was_passed_over() {
         ),
         (
             &["GET", "http://a:8080/x/../healthz"],
-            &["which has the URL's port", "path /healthz\n", "answered here with 200\n"],
+            &["which has the URL's port", "path /healthz\n", "Strait replies with 200\n"],
         ),
         (
             &["GET", "/", "-H", "a : b"],
-            &["is refused: ", "answered here with 400, cause request_host_invalid\n"],
+            &["is refused: ", "Strait replies with 400, cause request_host_invalid\n"],
         ),
         (&["GET", "http://a/", "-H", "a : b"], &["with 400, cause request_invalid\n"]),
         (
@@ -212,7 +212,7 @@ fn explain_shows_the_way_of_a_request_and_what_was_passed_over() {
         ),
         (
             &["GET", "http://a/", "-H", "connection: upgrade", "-H", "upgrade: websocket"],
-            &["upgrade   websocket is let through"],
+            &["upgrade   websocket is allowed"],
         ),
     ] {
         let story = tell(arguments);
@@ -240,7 +240,7 @@ routes: [{{ name: all, rules: [{{ match: {{ prefix: /, fraction: {{ percent: 10,
         ("", "fraction  10%, since runtime canary has no value\n"),
         (
             "runtime: { canary: 0 }",
-            "fraction 10% or runtime canary is not met: the die at 0%, and 0%, as the file says of runtime canary\n",
+            "fraction 10% or runtime canary does not match: the random number 0%, and 0%, as the file says of runtime canary\n",
         ),
     ] {
         let file = scratch.write("strait.yaml", &config(runtime));
@@ -303,12 +303,15 @@ clusters: [{ name: onward, original_destination: true }]
 ";
     let file = scratch.write("strait.yaml", config);
     for (listener, outcome) in [
-        ("outbound", "outcome   forwarded to where the connection was going\n"),
-        ("direct", "outcome   answered here with 503, cause no_original_destination\n"),
+        ("outbound", "outcome   forwarded to the original destination\n"),
+        ("direct", "outcome   Strait replies with 503, cause no_original_destination\n"),
     ] {
         let output = strait(&["explain", "-c", &file, "--listener", listener, "GET", "http://a/"]);
         let story = text(&output.stdout);
-        assert!(story.contains("endpoint  wherever the connection was going\n"), "{story}");
+        assert!(
+            story.contains("endpoint  the original destination of the connection\n"),
+            "{story}"
+        );
         assert!(story.ends_with(outcome), "{story}");
     }
 }
@@ -372,9 +375,9 @@ clusters:
             &[
                 "request   CONNECT host db.example.com\n",
                 "routes    all: has host db.example.com (db.example.com)\n",
-                "rule 0    path /healthz -> respond 200: passed over, connect is not among its",
-                "rule 1    prefix /ws -> cluster web: passed over, connect is not among its",
-                "rule 2    prefix /db -> cluster db: lets tunnels through\n",
+                "rule 0    path /healthz -> respond 200: skipped, connect is not among its",
+                "rule 1    prefix /ws -> cluster web: skipped, connect is not among its",
+                "rule 2    prefix /db -> cluster db: allows tunnels\n",
                 "cluster   db, ",
                 "rule 3    prefix / -> cluster web: not reached\n",
                 "outcome   forwarded to cluster db, this time 127.0.0.1:5432\n",
@@ -385,8 +388,8 @@ clusters:
             "edge",
             "web.example.com:80",
             &[
-                "rule 0    prefix / -> cluster web: passed over, connect is not among its",
-                "outcome   answered here with 501, cause request_not_implemented\n",
+                "rule 0    prefix / -> cluster web: skipped, connect is not among its",
+                "outcome   Strait replies with 501, cause request_not_implemented\n",
             ],
         ),
     ] {
@@ -417,14 +420,14 @@ clusters: [{ name: web, endpoints: ['127.0.0.1:9000'] }]
 ";
     let file = scratch.write("strait.yaml", &config.replace("DIR", certificates.to_str().unwrap()));
     for (url, rest) in [
-        ("https://a:8080/", "tls       is not ended by this listener: ask with http://\n"),
+        ("https://a:8080/", "tls       is not terminated by this listener: use http://\n"),
         (
             "https://a:8081/",
-            "tls       is not ended here\n\
+            "tls       is not terminated here\n\
              relay     cluster web, weight 1\n\
-             outcome   the bytes are relayed as they come; no request is read here\n",
+             outcome   the bytes are relayed unchanged; no request is parsed\n",
         ),
-        ("http://a:8443/", "tls       is all that this listener takes: ask with https://\n"),
+        ("http://a:8443/", "tls       is required by this listener: use https://\n"),
     ] {
         let story = text(&strait(&["explain", "-c", &file, "GET", url]).stdout);
         let (listener, after) = story.split_once('\n').unwrap();
@@ -533,17 +536,11 @@ fn explain_names_the_pattern_of_the_host_and_why_tables_are_passed_over() {
     let story = |url: &str| text(&strait(&["explain", "-c", &file, "GET", url]).stdout);
     let shown = story("http://x.a.example.com/");
     assert!(shown.contains("wild: has host x.a.example.com by *.a.example.com ("), "{shown}");
-    assert!(
-        shown.contains("one: passed over, x.a.example.com is not among its hosts ("),
-        "{shown}"
-    );
+    assert!(shown.contains("one: skipped, x.a.example.com is not among its hosts ("), "{shown}");
     let shown = story("http://b.a.example.com/");
-    assert!(shown.contains("wild: passed over, another has a closer host than *.a.example.com ("));
+    assert!(shown.contains("wild: skipped, another has a closer host than *.a.example.com ("));
     assert!(shown.contains("one: has host b.a.example.com ("), "{shown}");
-    assert!(
-        shown.contains("other: passed over, b.a.example.com is not among its hosts ("),
-        "{shown}"
-    );
+    assert!(shown.contains("other: skipped, b.a.example.com is not among its hosts ("), "{shown}");
     let refused = strait(&["explain", "-c", &file, "GET", "http://shop.example:9999/"]);
     assert_eq!(refused.status.code(), Some(1));
     let error = text(&refused.stderr);
@@ -591,15 +588,15 @@ clusters: [{ name: web, endpoints: ['127.0.0.1:9000'] }]
             &["TLSv1.3, TLS_AES_128_GCM_SHA256, X25519MLKEM768, h2\n", "forwarded to cluster web"]
                 [..],
         ),
-        (&["GET", "/hello", "-H", "Host: a"], &["tls       TLSv1.3", "answered here with 200"]),
+        (&["GET", "/hello", "-H", "Host: a"], &["tls       TLSv1.3", "Strait replies with 200"]),
         (
             &["GET", "http://a:8443/hello"],
-            &["tls       is all that this listener takes: ask with https://\n"],
+            &["tls       is required by this listener: use https://\n"],
         ),
         (
             &["--tls", "b.example.com:8443"],
             &[
-                "chain     tenants: is for TLS for b.example.com from here\n",
+                "chain     tenants: matches TLS for b.example.com from here\n",
                 "tls       TLSv1.2, TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, x25519, h2\n",
                 "shows     listener edge, chain tenants, ",
                 "name      the certificate is for b.example.com\n",
@@ -609,15 +606,15 @@ clusters: [{ name: web, endpoints: ['127.0.0.1:9000'] }]
         (
             &["GET", "https://members.example.org/m/x", "--cert", &cert, "--key", &key],
             &[
-                "rule 1    prefix /m/, client spiffe://other/* -> respond 204: passed over, client \
-                 spiffe://other/* is not met: ",
+                "rule 1    prefix /m/, client spiffe://other/* -> respond 204: skipped, client \
+                 spiffe://other/* does not match: ",
                 "rule 2    prefix /m/, client * -> respond 202: matches\n",
-                "answered here with 202",
+                "Strait replies with 202",
             ],
         ),
         (
             &["GET", "https://shop.example.org:8443/m/x", "--cert", &cert, "--key", &key],
-            &["passed over, client * is not met: no certificate\n", "forwarded to cluster web"],
+            &["skipped, client * does not match: no certificate\n", "forwarded to cluster web"],
         ),
         (
             &["--tls", "members.example.org", "--cert", &cert, "--key", &key],
@@ -631,7 +628,10 @@ clusters: [{ name: web, endpoints: ['127.0.0.1:9000'] }]
                 "name      the certificate is not for elsewhere.example.net: clients",
             ],
         ),
-        (&["--tls", "past.example.org"], &["chain     past: ", "tls       is not ended here\n"]),
+        (
+            &["--tls", "past.example.org"],
+            &["chain     past: ", "tls       is not terminated here\n"],
+        ),
     ] {
         let output = strait(&[&["explain", "-c", &file], arguments].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -662,8 +662,8 @@ clusters: [{ name: web, endpoints: ['127.0.0.1:9000'] }]
 ";
     let file = scratch.write("strait.yaml", config);
     for (url, parts) in [
-        ("http://a:8080/hello", ["chain     plain: is for plain HTTP", "answered here with 200"]),
-        ("http://a:8081/hello", ["listener  grpc", "answered here with 200"]),
+        ("http://a:8080/hello", ["chain     plain: matches plain HTTP", "Strait replies with 200"]),
+        ("http://a:8081/hello", ["listener  grpc", "Strait replies with 200"]),
         ("http://a:8081/x", ["listener  grpc", "forwarded to cluster web"]),
     ] {
         let story = text(&strait(&["explain", "-c", &file, "GET", url]).stdout);
@@ -698,12 +698,12 @@ clusters: [{ name: one, endpoints: ['127.0.0.1:1'] }, { name: two, endpoints: ['
         (
             &["GET", "http://a:8080/users/x", "-H", "x-team: b"][..],
             &[
-                "prefix /, header x-team prefix \"a\" -> respond 200: passed over, header x-team prefix \"a\" is not met: \"b\"\n",
-                "regex /users/[0-9]+ -> respond 200: passed over, the expression does not match the path\n",
+                "prefix /, header x-team prefix \"a\" -> respond 200: skipped, header x-team prefix \"a\" does not match: \"b\"\n",
+                "regex /users/[0-9]+ -> respond 200: skipped, the expression does not match the path\n",
                 "shared: prefix / -> clusters one, two: matches\n",
                 "share     one, weight 3 (75.0 % of requests)\n",
                 "share     two, weight 1 (25.0 % of requests)\n",
-                "chosen    by the die of each request\n",
+                "chosen    by a random number for each request\n",
             ][..],
         ),
         (
@@ -712,7 +712,10 @@ clusters: [{ name: one, endpoints: ['127.0.0.1:1'] }, { name: two, endpoints: ['
         ),
         (
             &["GET", "http://a:8080/named/x", "-H", "x-cluster: two"],
-            &["cluster   header x-cluster names none that the rule allows\n", "cause no_cluster"],
+            &[
+                "cluster   header x-cluster names no cluster that the rule allows\n",
+                "cause no_cluster",
+            ],
         ),
     ] {
         let output = strait(&[&["explain", "-c", &file], arguments].concat());
@@ -786,7 +789,7 @@ clusters:
                 "127.0.0.1:1 (weight 1, 0.0 % of requests)\n",
                 "127.0.0.1:2 (weight 1, 100.0 % of requests)\n",
                 "127.0.0.1:3 (weight 1, 0.0 % of requests)\n",
-                "subset    as the rule asks\npriority  0: 127.0.0.1:2\npriority  1: 127.0.0.1:3\n",
+                "subset    as the rule requires\npriority  0: 127.0.0.1:2\npriority  1: 127.0.0.1:3\n",
                 "hash      leads to 127.0.0.1:2\n",
             ],
         ),
@@ -796,8 +799,8 @@ clusters:
                 "127.0.0.1:1 (weight 1, 50.0 % of requests)\n",
                 "127.0.0.1:2 (weight 1, 50.0 % of requests)\n",
                 "127.0.0.1:3 (weight 1, 0.0 % of requests)\n",
-                "subset    none such, fallback any\npriority  0: 127.0.0.1:1, 127.0.0.1:2\n",
-                "hash      none: a draw decides\n",
+                "subset    no such subset, fallback any\npriority  0: 127.0.0.1:1, 127.0.0.1:2\n",
+                "hash      none: a random endpoint\n",
             ],
         ),
     ] {

@@ -40,12 +40,12 @@ fn a_change_that_could_not_be_read_for_lack_of_descriptors_is_looked_at_again() 
     let mut strait = Strait::run(&config);
     strait.limit_open_files(3);
     strait.rewrite(&format!("{config}access_log: {{ output: stdout }}\n"));
-    let warning = strait.wait_for_log("no file descriptor was left to read");
+    let warning = strait.wait_for_log("no file descriptor is left to read");
     assert!(warning.contains("every second"), "{warning}");
     // The file is not written again: Strait looks at it by itself.
     strait.limit_open_files(1024);
     strait.wait_for_version(2);
-    assert_eq!(strait.times_logged("no file descriptor was left to read"), 1);
+    assert_eq!(strait.times_logged("no file descriptor is left to read"), 1);
     assert!(strait.config()["last_error"].is_null());
 }
 

@@ -43,7 +43,7 @@ fn a_mistake_in_a_file_of_endpoints_keeps_the_list_and_is_told_until_it_is_mende
     let mut strait = run(&format!("- '{}'\n", one.address));
     strait.write("service.yaml", "- 10.0.0.1:80\n- 10.0.0.1:80\n");
     let logged = strait.wait_for_log("endpoints refused");
-    assert!(logged.contains("those of before serve on"), "{logged}");
+    assert!(logged.contains("the previous ones stay in use"), "{logged}");
     let last_error = |strait: &Strait| strait.config()["endpoints_files"][0]["last_error"].clone();
     let error = last_error(&strait);
     assert_eq!(error["errors"][0]["line"], 2, "{error}");

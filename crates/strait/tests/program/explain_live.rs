@@ -36,7 +36,7 @@ fn a_process_answers_with_what_it_knows_at_run_time() {
         "process   ready, configuration version 1 of ",
         "listener  edge (127.0.0.1:0), the only one\n",
         "request   POST host shop.example path /api query a=1&b\n",
-        ": passed over, ",
+        ": skipped, ",
         "cluster   service, timeout ",
         "outcome   forwarded to cluster service, this time 127.0.0.1:",
     ] {
@@ -48,7 +48,7 @@ fn a_process_answers_with_what_it_knows_at_run_time() {
     assert_eq!(client.request("POST", "/runtime?canary=100").status, 200);
     let story = story_of(&admin, &arguments);
     assert!(story.contains("respond 200: matches\n"), "{story}");
-    assert!(story.ends_with("outcome   answered here with 200\n"), "{story}");
+    assert!(story.ends_with("outcome   Strait replies with 200\n"), "{story}");
     assert_eq!(client.request("POST", "/runtime?canary=").status, 200);
 
     let refusal = format!("endpoint  127.0.0.1:{dead} (weight 1, 50.0 % of requests); ");
@@ -128,7 +128,7 @@ fn a_process_that_drains_says_so_also_on_a_unix_socket() {
     until("the drain", || {
         let story = story_of(&socket, &["GET", "/"]);
         story.starts_with("process   draining, ").then(|| {
-            assert!(story.contains(": takes no new connections; "), "{story}");
+            assert!(story.contains(": accepts no new connections; "), "{story}");
         })
     });
     service.open_gate();

@@ -276,7 +276,7 @@ fn a_check_says_what_would_not_move_and_changes_nothing() {
     assert!(out.contains("cluster service differs: its connections stay\n"), "{out}");
     let output = upgrade(&strait, &["--check"]);
     let out = text(&output.stdout);
-    assert!(!out.contains("stay") && out.contains("checked: this process goes on"), "{out}");
+    assert!(!out.contains("stay") && out.contains("checked: this process continues"), "{out}");
     assert_eq!(get(strait.listener, "/").status, 200);
     assert_eq!(strait.times_logged("rolled back"), 0, "nothing has failed");
     until("the end of the processes that compared", || strait.children().is_empty().then_some(()));
@@ -314,7 +314,7 @@ fn a_new_process_that_ends_in_its_probation_is_stood_in_for() {
     upgraded(&strait, &mut successors);
     assert_eq!(get(strait.listener, "/").status, 200);
     kill_process(process(successors.0[0]), Signal::KILL).unwrap();
-    strait.wait_for_log("accepts again");
+    strait.wait_for_log("accepts connections again");
     assert_eq!(get(strait.listener, "/").status, 200);
     until("the admin interface", || (get(strait.admin, "/ready").status == 200).then_some(()));
     // And once more.
@@ -390,7 +390,7 @@ fn processes_of_two_pid_namespaces_replace_each_other() {
     // Its end in probation shows by the connection alone.
     second.kill().unwrap();
     second.wait().unwrap();
-    first.wait_for_log("accepts again");
+    first.wait_for_log("accepts connections again");
     until("the admin interface", || (get(first.admin, "/ready").status == 200).then_some(()));
     assert_eq!(first.metric("strait_generation"), 0.0);
     assert_eq!(get(first.listener, "/").status, 200);

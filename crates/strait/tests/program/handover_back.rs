@@ -89,7 +89,7 @@ fn nothing_is_given_back_where_no_process_stands_by() {
         let output = upgrade(&strait, &["--back"]);
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{error}");
-        assert!(error.contains("the running process goes on"), "{error}");
+        assert!(error.contains("the running process continues"), "{error}");
         assert_eq!(get(strait.listener, "/").status, 200);
         if successors.0.is_empty() {
             upgraded(&strait, &mut successors);
@@ -194,7 +194,7 @@ fn the_oldest_of_four_processes_ends_what_it_still_has() {
     assert_eq!(get(first.listener, "/").status, 200);
 
     upgraded(&first, &mut successors);
-    first.wait_for_log("two younger processes live");
+    first.wait_for_log("two newer processes exist");
     assert_eq!(first.wait_for_end().code(), Some(0), "another one serves");
     assert!(of_first.is_closed());
     assert!(lives(successors.0[0]), "its request still waits");

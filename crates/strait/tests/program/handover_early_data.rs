@@ -103,7 +103,7 @@ fn what_was_given_is_not_taken_again_after_the_new_process_was_killed() {
     upgraded(&strait, &mut successors);
     assert!(is_taken(&strait, &mut client, &hello));
     kill_process(process(successors.0[0]), Signal::KILL).unwrap();
-    strait.wait_for_log("accepts again");
+    strait.wait_for_log("accepts connections again");
     let before = finished(&strait);
     send_again(strait.listener, &hello);
     assert!(

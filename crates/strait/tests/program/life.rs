@@ -163,7 +163,7 @@ fn a_successor_takes_the_addresses_of_a_process_that_drains() {
     let successor = start();
     assert_eq!(get(successor.admin, "/ready").status, 200);
     assert_eq!(get(successor.listener, "/").status, 200);
-    former.wait_for_log("let go for a successor");
+    former.wait_for_log("released for another process");
     service.open_gate();
     assert_eq!(client.receive().status, 200);
     assert_eq!(former.wait_for_end().code(), Some(0));

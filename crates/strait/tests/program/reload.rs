@@ -38,7 +38,7 @@ fn a_wrong_file_leaves_the_former_serving_and_says_why() {
     assert_eq!(strait.config()["version"], 1);
     assert!((strait.metric("strait_config_rejected_total") - 1.0).abs() < f64::EPSILON);
     let logged = strait.wait_for_log("configuration refused");
-    assert!(logged.contains("version 1 serves on"), "{logged}");
+    assert!(logged.contains("version 1 stays in use"), "{logged}");
     assert_eq!(get(strait.listener, "/").status, 200);
 
     strait.rewrite(&forward_to(service.address));
@@ -188,7 +188,7 @@ fn what_changes_during_a_drain_is_not_taken_up_and_that_is_said_once_for_each() 
     client.send("GET /gate HTTP/1.1\r\nhost: test\r\n\r\n");
     service.wait_at_gate();
     strait.signal(Signal::TERM);
-    strait.wait_for_log("draining: not accepting");
+    strait.wait_for_log("draining: accepting no new connections");
 
     strait.signal(Signal::HUP);
     let logged = strait.wait_for_log("is not read again");

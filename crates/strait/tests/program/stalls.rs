@@ -170,7 +170,7 @@ fn a_large_configuration_is_built_while_the_admin_interface_answers() {
     strait.rewrite(&large);
     let began = Instant::now();
     let (mut asked, mut slowest) = (0, Duration::ZERO);
-    while strait.times_logged("configuration taken up") == 0 {
+    while strait.times_logged("configuration applied") == 0 {
         let before = began.elapsed();
         assert_eq!(get(strait.admin, "/healthz").status, 200);
         slowest = slowest.max(began.elapsed() - before);

@@ -80,9 +80,9 @@ fn a_start_without_dns_serves_the_addresses_of_the_process_before() {
     for says in [Says::Silence, Says::Code(ResponseCode::ServFail)] {
         names.dns.set_all("api.test", &says);
         let mut strait = names.run();
-        assert_eq!(strait.times_logged("no first answer of DNS"), 0, "it waited for DNS");
+        assert_eq!(strait.times_logged("no DNS answer"), 0, "it waited for DNS");
         assert!(get(strait.listener, "/").text().starts_with("two\n"));
-        assert_eq!(strait.times_logged("the addresses that `state` has serve"), 1);
+        assert_eq!(strait.times_logged("addresses from `state` are used until"), 1);
         let shown = strait.config()["host_names"][0].clone();
         assert_eq!(shown["state"], "restored");
         let ready = get(strait.admin, "/ready?verbose");
@@ -115,7 +115,7 @@ fn a_server_that_answers_goes_before_what_is_kept() {
     let strait = names.run();
     // From the first request on.
     assert!(get(strait.listener, "/").text().starts_with("two\n"));
-    assert_eq!(strait.times_logged("the addresses that `state` has serve"), 0);
+    assert_eq!(strait.times_logged("addresses from `state` are used until"), 0);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_folder_that_cannot_be_written_to_is_reported_and_everything_serves() {
     let file = names.scratch.write("file", "");
     let folder = Path::new(&file).join("state");
     let mut strait = Strait::run(&names.config(&folder));
-    strait.wait_for_log("what sources gave last cannot be written: ");
+    strait.wait_for_log("the last answers of sources cannot be written: ");
     assert!(get(strait.listener, "/").text().starts_with("one\n"));
     until("a failure that is counted", || {
         (strait.metric("strait_state_write_failures_total") > 0.0).then_some(())
@@ -174,12 +174,12 @@ fn a_disk_without_room_leaves_the_file_of_before_and_everything_serves() {
     let script = "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\"";
     let config = names.config(&names.scratch.path("state"));
     let mut strait = Strait::run_by(script, Stdio::null(), &[], &config);
-    strait.wait_for_log("what sources gave last cannot be written: ");
+    strait.wait_for_log("the last answers of sources cannot be written: ");
     names.dns.set_addresses("api.test", 0, &["127.0.0.2"]);
     until("the service that DNS names now", || {
         get(strait.listener, "/").text().starts_with("two\n").then_some(())
     });
-    assert_eq!(strait.times_logged("what sources gave last cannot be written: "), 1);
+    assert_eq!(strait.times_logged("the last answers of sources cannot be written: "), 1);
     assert_eq!(fs::read(names.file()).unwrap(), good);
     assert_eq!(fs::read_dir(names.scratch.path("state")).unwrap().count(), 1, "nothing is left");
 }

@@ -205,16 +205,17 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_generation",
         kind: MetricType::Gauge,
-        help: "How many handovers led to this process: 0 for one that was started without.",
+        help: "Number of handovers that led to this process; 0 without a handover.",
         labels: &[],
         samples: |view, out| out.number(&[], view.control.generation),
     },
     Family {
         name: "strait_handovers_total",
         kind: MetricType::Counter,
-        help: "Handovers to another process, by how they ended: `completed`; `rolled_back`, if the giver went on; \
-               `stood_in`, if the taker ended in its probation and the giver went on; `taken_back`, if the taker gave \
-               everything back in its probation; `checked`, if configurations were only compared.",
+        help: "Handovers by result: `completed`; `rolled_back`, if the old process continued; `stood_in`, if \
+               the new process ended during its probation and the old one continued; `taken_back`, if the new \
+               process gave everything back during its probation; `checked`, if configurations were only \
+               compared.",
         labels: &["result"],
         samples: |view, out| {
             for (result, count) in HANDOVER_RESULTS.iter().zip(view.control.handovers) {
@@ -232,8 +233,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_connection_moves_total",
         kind: MetricType::Counter,
-        help: "Connections that were to move to another worker, with all that belongs to each: because the admin \
-               interface was asked (`request`) or `rebalance` chose them, and whether they did (`moved`) or stay \
+        help: "Connections that were to move to another worker, with their groups, by who asked for it \
+               (`request`: the admin interface; `rebalance`) and whether they moved (`moved`) or stayed \
                (`refused`).",
         labels: &["reason", "result"],
         samples: |view, out| {
@@ -247,21 +248,21 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_config_accepted_total",
         kind: MetricType::Counter,
-        help: "Configurations accepted, the first one included.",
+        help: "Configurations that were accepted, including the first one.",
         labels: &[],
         samples: |view, out| out.number(&[], view.control.accepted),
     },
     Family {
         name: "strait_config_rejected_total",
         kind: MetricType::Counter,
-        help: "Configurations refused; the one before stays in use.",
+        help: "Configurations that were refused; the previous one stays in use.",
         labels: &[],
         samples: |view, out| out.number(&[], view.control.rejected),
     },
     Family {
         name: "strait_config_version",
         kind: MetricType::Gauge,
-        help: "Version of the snapshot that workers were last given.",
+        help: "Version of the snapshot that was last sent to the workers.",
         labels: &[],
         samples: |view, out| out.number(&[], view.control.version),
     },
@@ -275,15 +276,15 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_config_last_accepted_duration_seconds",
         kind: MetricType::Gauge,
-        help: "Time from reading the configuration last accepted to handing it to the workers.",
+        help: "Time from reading the last accepted configuration to sending it to the workers.",
         labels: &[],
         samples: |view, out| out.decimal(&[], super::seconds(view.control.accepted_duration)),
     },
     Family {
         name: "strait_config_build_seconds",
         kind: MetricType::Histogram,
-        help: "Time from reading what changed (the file, endpoints, answers of DNS, updates of sources) to the snapshot \
-               that was linked of it, for those accepted.",
+        help: "Time from reading a change (the file, endpoints, DNS answers, updates of sources) to the \
+               snapshot that includes it, for accepted changes.",
         labels: &[],
         samples: |view, out| {
             let mut times = HistogramTotals::default();
@@ -294,8 +295,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_config_take_up_seconds",
         kind: MetricType::Histogram,
-        help: "Time from there until the last worker has reported that it serves by the snapshot; of the first, until the \
-               last worker has started.",
+        help: "Time from then until the last worker reports that it uses the snapshot; for the first snapshot, \
+               until the last worker has started.",
         labels: &[],
         samples: |view, out| {
             let mut times = HistogramTotals::default();
@@ -306,9 +307,9 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_control_turn_seconds",
         kind: MetricType::Histogram,
-        help: "How long the control loop took for each thing that it did: a signal, a report of a worker, a snapshot, a \
-               query of the admin interface. Others wait meanwhile. Longer than 0.01 is a machine without a free core, \
-               or a defect.",
+        help: "Time that the control loop takes for each event: a signal, a report of a worker, a snapshot, a \
+               request to the admin interface. Other events wait meanwhile. More than 0.01 means a machine \
+               without an idle core, or a defect.",
         labels: &[],
         samples: |view, out| {
             let mut times = HistogramTotals::default();
@@ -319,9 +320,10 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_config_resources",
         kind: MetricType::Gauge,
-        help: "Listeners, route tables, clusters and assignments to these (`kind`: `listener`, `route`, `cluster`, `assignment`): `active`, in the \
-               configuration in effect; `warming`, named by a rule and not given by any source yet; `refused`, whose \
-               last update from a source other than the file was refused, and which are `active` as well if a version before serves.",
+        help: "Listeners, route tables, clusters and their assignments (`kind`: `listener`, `route`, `cluster`, \
+               `assignment`) by state: `active`, in use; `warming`, named by a rule and not delivered by any \
+               source yet; `refused`, if the last update from a source other than the file was refused. A \
+               refused resource also counts as `active` if a previous version is in use.",
         labels: &["kind", "state"],
         samples: |view, out| {
             let known = &view.control.resources;
@@ -343,15 +345,15 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_config_last_rejected_errors",
         kind: MetricType::Gauge,
-        help: "Errors in the configuration last refused.",
+        help: "Number of errors in the configuration that was last refused.",
         labels: &[],
         samples: |view, out| out.number(&[], u64::from(view.control.rejected_errors)),
     },
     Family {
         name: "strait_source_answers_total",
         kind: MetricType::Counter,
-        help: "What a source gave that was accepted, also if it was nothing new, by the kind of resource: `assignment` \
-               for the endpoints that `dns` and files of endpoints (`file`) give.",
+        help: "Answers of a source that were accepted, including those without changes, by kind of resource: \
+               `assignment` for the endpoints from `dns` and endpoint files (`file`).",
         labels: &["source", "kind"],
         samples: |view, out| {
             for ((source, kind), (count, _)) in view.control.answers_by_kind() {
@@ -362,9 +364,10 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_source_failures_total",
         kind: MetricType::Counter,
-        help: "What a source did not give, or what was refused of it, by the kind of resource: the last good version \
-               stays. `reason` is `invalid` for files; for `dns` it is `timeout`, `servfail`, `refused`, `other_code`, \
-               `not_understood`, `no_recursion`, `malformed`, `alias_loop`, `unreachable` or `no_server`.",
+        help: "Failures of a source, and resources that were refused, by kind of resource. The last valid \
+               version stays in use. `reason` is `invalid` for files; for `dns` it is `timeout`, `servfail`, \
+               `refused`, `other_code`, `not_understood`, `no_recursion`, `malformed`, `alias_loop`, \
+               `unreachable` or `no_server`.",
         labels: &["source", "kind", "reason"],
         samples: |view, out| {
             let failures = &view.control.source_failures;
@@ -382,9 +385,10 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_source_resources",
         kind: MetricType::Gauge,
-        help: "Files of endpoints (`good`, `refused`) and host names (`fresh`; `stale`, while the last endpoints stay \
-               after a failure; `failed` or `waiting`, before the first answer), and of these and other sources `restored`: \
-               they come from the folder `state`, and the source has not replaced them yet.",
+        help: "Endpoint files (`good`, `refused`) and host names (`fresh`; `stale`, if the last endpoints are \
+               used after a failure; `failed` or `waiting`, before the first answer) by state. `restored` are \
+               those, and resources of other sources, that come from the folder `state` and that the source has \
+               not replaced yet.",
         labels: &["source", "state"],
         samples: |view, out| {
             let known = &view.control.source_resources;
@@ -401,21 +405,21 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_state_writes_total",
         kind: MetricType::Counter,
-        help: "How often what sources gave last was written to the folder `state`.",
+        help: "Number of times the last answers of sources were written to the folder `state`.",
         labels: &[],
         samples: |view, out| out.number(&[], view.control.state_writes.written),
     },
     Family {
         name: "strait_state_write_failures_total",
         kind: MetricType::Counter,
-        help: "How often it could not be written: the file of before stays, and another attempt follows.",
+        help: "Number of times they could not be written: the previous file stays, and another attempt follows.",
         labels: &[],
         samples: |view, out| out.number(&[], view.control.state_writes.failed),
     },
     Family {
         name: "strait_state_bytes",
         kind: MetricType::Gauge,
-        help: "Bytes of the file in the folder `state` that was written last.",
+        help: "Size of the file that was last written to the folder `state`.",
         labels: &[],
         samples: |view, out| out.number(&[], view.control.state_writes.bytes),
     },
@@ -429,7 +433,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_source_last_answer_timestamp_seconds",
         kind: MetricType::Gauge,
-        help: "When a source of endpoints last gave something that was accepted, seconds since the Unix epoch; 0 for never.",
+        help: "When an answer of a source was last accepted, seconds since the Unix epoch; 0 for never.",
         labels: &["source"],
         samples: |view, out| {
             for (source, (_, at)) in view.control.answers() {
@@ -440,9 +444,9 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_tls_certificate_expiry_timestamp_seconds",
         kind: MetricType::Gauge,
-        help: "The last second of certificates that listeners show to clients, or clusters to endpoints, since \
-               the Unix epoch; `file` is the path in the configuration, and of `listener` and `cluster` one is \
-               empty.",
+        help: "Expiry time of the certificates that listeners present to clients, or clusters to endpoints, \
+               seconds since the Unix epoch. `file` is the path in the configuration; one of `listener` and \
+               `cluster` is empty.",
         labels: &["listener", "cluster", "file"],
         samples: |view, out| {
             for certificate in &view.control.certificates {

@@ -20,9 +20,9 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_downstream_connections_detected_total",
         kind: MetricType::Counter,
-        help: "Downstream connections on listeners that detect the protocol, by what their first \
-               bytes or ALPN showed; `rpc` is any RPC protocol that a chain asks for, `other` is no known protocol, and for `timeout` too few \
-               bytes came within `timeouts.detect`.",
+        help: "Downstream connections on listeners that detect the protocol, by the protocol of their first \
+               bytes or ALPN. `rpc` is any RPC protocol that a filter chain selects, `other` is no known \
+               protocol, and `timeout` means that too few bytes arrived within `timeouts.detect`.",
         labels: &["listener", "protocol"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -36,7 +36,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_downstream_connections_closed_total",
         kind: MetricType::Counter,
-        help: "Downstream connections that ended, for whatever reason.",
+        help: "Downstream connections that ended, for any reason.",
         labels: &["listener"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -60,9 +60,9 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_downstream_buffered_bytes",
         kind: MetricType::Gauge,
-        help: "Bytes that clients hold in buffers, as `buffered_max` of their listener counts them, when the \
-               workers looked last: every ten seconds, and ten times a second once a worker's buffers are as \
-               large as the smallest such bound.",
+        help: "Bytes that clients occupy in buffers, as counted for `buffered_max` of their listener, at the \
+               last check of the workers: every ten seconds, and ten times a second once the buffers of a \
+               worker are as large as the smallest such limit.",
         labels: &["listener"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -73,8 +73,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_downstream_connections_refused_total",
         kind: MetricType::Counter,
-        help: "Downstream connections closed at accept because a bound was reached, or because \
-               `proxy_protocol.from` does not have their address.",
+        help: "Downstream connections closed at accept because a limit was reached, or because \
+               `proxy_protocol.from` does not contain their address.",
         labels: &["listener", "cause"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -89,8 +89,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_downstream_connections_ended_total",
         kind: MetricType::Counter,
-        help: "Downstream connections that were closed abnormally, by cause: each timeout, \
-               each fault.",
+        help: "Downstream connections that were closed abnormally, by cause.",
         labels: &["cause"],
         samples: |view, out| {
             view.each_cause(out, |block| &block.connections.causes);
@@ -99,7 +98,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_downstream_undelivered_bytes_total",
         kind: MetricType::Counter,
-        help: "Bytes of responses that were handed to the kernel and lost with connections that ended for \
+        help: "Response bytes that were passed to the kernel and lost with connections that ended for \
                `response_undelivered`: their clients had not acknowledged them.",
         labels: &[],
         samples: |view, out| {

@@ -10,7 +10,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_exchanges_started_total",
         kind: MetricType::Counter,
-        help: "Requests whose head was read.",
+        help: "Requests whose head was received.",
         labels: &["listener"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -21,9 +21,9 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_downstream_headers_dropped_total",
         kind: MetricType::Counter,
-        help: "Header fields and trailers of requests that were dropped, since a service could take them for \
-               a proxy's: `forwarded` are `x-forwarded-*` of clients, `underscore` are those \
-               that `http.headers_with_underscores` names.",
+        help: "Header fields and trailers of requests that were removed because an upstream could mistake them \
+               for fields of a proxy: `forwarded` are `x-forwarded-*` of clients, `underscore` are those that \
+               `http.headers_with_underscores` removes.",
         labels: &["listener", "reason"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -38,7 +38,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_exchanges_finished_total",
         kind: MetricType::Counter,
-        help: "Exchanges that are over, with a response or without.",
+        help: "Exchanges that ended, with or without a response.",
         labels: &["listener"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -49,7 +49,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_exchanges_active",
         kind: MetricType::Gauge,
-        help: "Exchanges between their request's head and their end, tunnels included.",
+        help: "Active exchanges, from the head of the request to the end, including tunnels.",
         labels: &["listener"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -62,9 +62,9 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_exchange_responses_total",
         kind: MetricType::Counter,
-        help: "Exchanges by the status sent downstream. A code that is not registered with IANA \
-               counts as `other` of its class, one without response as `none`. Of each class, `other` is there from the \
-               start, and a code from its first response on.",
+        help: "Exchanges by the status sent to the client. A code that is not registered with IANA counts as \
+               `other` of its class, an exchange without response as `none`. `other` of each class exists from \
+               the start, a code from its first response.",
         labels: &["listener", "class", "code"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -81,7 +81,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_exchange_replies_total",
         kind: MetricType::Counter,
-        help: "Exchanges whose response the proxy made itself.",
+        help: "Exchanges whose response Strait generated.",
         labels: &["listener"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -92,15 +92,14 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_exchange_causes_total",
         kind: MetricType::Counter,
-        help: "Exchanges that failed, by cause: each timeout, each fault.",
+        help: "Exchanges that failed, by cause.",
         labels: &["cause"],
         samples: |view, out| view.each_cause(out, |block| &block.exchanges.causes),
     },
     Family {
         name: "strait_exchange_request_body_bytes_total",
         kind: MetricType::Counter,
-        help: "Body bytes received from downstreams, without tunnels; counted when the exchange \
-               ends.",
+        help: "Body bytes received from clients, without tunnels; counted when the exchange ends.",
         labels: &["listener"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -111,7 +110,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_exchange_response_body_bytes_total",
         kind: MetricType::Counter,
-        help: "Body bytes sent to downstreams, without tunnels; counted when the exchange ends.",
+        help: "Body bytes sent to clients, without tunnels; counted when the exchange ends.",
         labels: &["listener"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -122,8 +121,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_grpc_calls_total",
         kind: MetricType::Counter,
-        help: "gRPC calls by status, including replies that the proxy made; `none` ended without \
-               a status. `OK` is there from the start, the others from their first call on.",
+        help: "gRPC calls by status, including replies that Strait generated; `none` are calls that ended \
+               without a status. `OK` exists from the start, the others from their first call.",
         labels: &["listener", "status"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -135,7 +134,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_grpc_messages_total",
         kind: MetricType::Counter,
-        help: "gRPC messages, up to the upstream and down from it; counted when the call ends.",
+        help: "gRPC messages to the upstream (`up`) and to the client (`down`); counted when the call ends.",
         labels: &["listener", "direction"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -149,8 +148,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_exchange_stage_seconds",
         kind: MetricType::Histogram,
-        help: "Where the time of exchanges went, without tunnels; an exchange counts for the \
-               stages that it had. `total` is from the head's first byte to the response's last.",
+        help: "Duration of the stages of exchanges, without tunnels. An exchange counts for the stages that it \
+               had. `total` is from the first byte of the head to the last byte of the response.",
         labels: &["stage"],
         samples: |view, out| {
             for (place, stage) in Stages::NAMES.iter().enumerate() {
@@ -197,8 +196,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_tunnel_bytes_total",
         kind: MetricType::Counter,
-        help: "Bytes that went through tunnels, up to the upstream and down from it; counted when \
-               the tunnel ends.",
+        help: "Bytes in tunnels, to the upstream (`up`) and to the client (`down`); counted when the tunnel \
+               ends.",
         labels: &["listener", "direction"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -212,7 +211,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_tunnel_seconds",
         kind: MetricType::Histogram,
-        help: "Time from the head's first byte to the end of exchanges that became a tunnel.",
+        help: "Time from the first byte of the head to the end of exchanges that became a tunnel.",
         labels: &[],
         samples: |view, out| {
             out.histogram(&[], &BOUNDS_COARSE, &view.times(|block| &block.exchanges.tunnels));
@@ -221,10 +220,11 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_route_exchanges_total",
         kind: MetricType::Counter,
-        help: "Exchanges that took this rule, counted when they end. `rule` is the rule's place \
-               in its route table and its name, or what it matches. With more than 1,000 rules, those never taken are left out. A rule \
-               keeps its count when a reload changes its place; an exchange that ends after the \
-               reload but began before is counted for the rule that stands where its own stood.",
+        help: "Exchanges that matched this rule, counted when they end. `rule` is the rule's position in its \
+               route table, and its name or what it matches. If there are more than 1,000 rules, those that \
+               never matched are omitted. A rule keeps its count when a reload changes its position. An \
+               exchange that began before a reload and ends after it counts for the rule that is now at the \
+               position of its rule.",
         labels: &["route", "rule"],
         samples: |view, out| {
             for (route, rule, count) in &view.rules {

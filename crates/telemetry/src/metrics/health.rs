@@ -78,8 +78,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_breaker_remaining",
         kind: MetricType::Gauge,
-        help: "What is left of a cluster's bounds, in the process: `connections` of `connections_max`, `pending` of `pending_max`, \
-               `requests` of `requests_max` where it has one, `retries` that `retry_budget` allows beside those under way.",
+        help: "Remaining capacity of a cluster's limits, in the process: `connections` of `connections_max`, `pending` \
+               of `pending_max`, `requests` of `requests_max` if it is set, and `retries` that `retry_budget` still allows.",
         labels: &["cluster", "breaker"],
         samples: |view, out| {
             for it in &view.control.breakers {
@@ -97,7 +97,9 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_checks_total",
         kind: MetricType::Counter,
-        help: "Health checks of endpoints that ended, by how (`checks` of the cluster); `undecided`: the process could not find out, since it had no descriptor or port left, or was being replaced.",
+        help: "Health checks that ended, by result (`checks` of the cluster). `undecided`: the check says \
+               nothing about the endpoint, because the process had no descriptor or port left, or was being \
+               replaced.",
         labels: &["cluster", "result"],
         samples: |view, out| {
             for (cluster, it) in &view.control.health.clusters {
@@ -110,7 +112,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_endpoints_unhealthy",
         kind: MetricType::Gauge,
-        help: "Endpoints that get no requests since their checks fail, or have not passed yet.",
+        help: "Endpoints that get no requests because their checks fail, or have not passed yet.",
         labels: &["cluster"],
         samples: |view, out| {
             for (cluster, it) in &view.control.health.clusters {
@@ -121,7 +123,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_endpoints_ejected",
         kind: MetricType::Gauge,
-        help: "Endpoints that get no requests since their attempts failed, of clusters with `outlier` or `checks`.",
+        help: "Endpoints that get no requests because their attempts failed, of clusters with `outlier` or \
+               `checks`.",
         labels: &["cluster"],
         samples: |view, out| {
             for (cluster, it) in &view.control.health.clusters {
@@ -132,7 +135,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_ejections_total",
         kind: MetricType::Counter,
-        help: "Ejections of endpoints, by the option of `outlier` that they are for.",
+        help: "Ejections of endpoints, by the option of `outlier` that caused them.",
         labels: &["cluster", "reason"],
         samples: |view, out| {
             for (cluster, reason, count) in view.control.health.by_reason(|it| &it.counts) {
@@ -143,7 +146,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_ejections_denied_total",
         kind: MetricType::Counter,
-        help: "Endpoints that would have been ejected, were not as many as `share_max` allows.",
+        help: "Endpoints that were not ejected because `share_max` was reached.",
         labels: &["cluster", "reason"],
         samples: |view, out| {
             for (cluster, reason, count) in view.control.health.by_reason(|it| &it.denied) {
@@ -154,8 +157,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_panic",
         kind: MetricType::Gauge,
-        help: "1 while so few endpoints of a cluster with `outlier` or `checks` are left (`panic`) that those that are \
-               ejected or unhealthy get requests too, else 0.",
+        help: "1 while so few endpoints of a cluster with `outlier` or `checks` are available (`panic`) that \
+               ejected and unhealthy ones get requests, too; otherwise 0.",
         labels: &["cluster"],
         samples: |view, out| {
             for (cluster, it) in &view.control.health.clusters {

@@ -6,7 +6,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_build_info",
         kind: MetricType::Gauge,
-        help: "Always 1; the labels are the version that runs and the commit that it was built from.",
+        help: "Always 1; the labels have the version of the program and the commit that it was built from.",
         labels: &["version", "commit"],
         samples: |view, out| out.number(&[view.version, view.commit], 1),
     },

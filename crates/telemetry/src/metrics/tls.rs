@@ -12,8 +12,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_tls_handshakes_total",
         kind: MetricType::Counter,
-        help: "TLS handshakes with downstreams that succeeded: full, resumed, and resumed with \
-               early data.",
+        help: "TLS handshakes with clients that succeeded: full, resumed, and resumed with early data.",
         labels: &["listener", "kind"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -27,9 +26,9 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_tls_handshakes_failed_total",
         kind: MetricType::Counter,
-        help: "TLS handshakes with downstreams that failed, by reason: an exact word for what was wrong (as in \
+        help: "TLS handshakes with clients that failed, by reason: the exact reason (as in \
                `strait_upstream_connect_failure_reasons_total`), `peer_gone`, `tls_timeout`, or `overflow` at \
-               `limits.handshakes_max`. These three are there from the start, the others from their first failure on.",
+               `limits.handshakes_max`. These three exist from the start, the others from their first failure.",
         labels: &["listener", "reason"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -45,8 +44,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_tls_handshake_seconds",
         kind: MetricType::Histogram,
-        help: "Time of successful TLS handshakes with downstreams, waiting for the client \
-               included.",
+        help: "Duration of successful TLS handshakes with clients, including the time spent waiting for the \
+               client.",
         labels: &[],
         samples: |view, out| {
             out.histogram(&[], &super::BOUNDS_FINE, &view.times(|block| &block.tls.handshake));
@@ -55,8 +54,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_tls_signatures_total",
         kind: MetricType::Counter,
-        help: "Signatures that handshakes waited for (`signing` other than `inline`), by how they were \
-               made.",
+        help: "Signatures that handshakes waited for (`signing` other than `inline`), by method.",
         labels: &["how"],
         samples: |view, out| {
             for (place, how) in ["inline", "batched", "failed"].into_iter().enumerate() {
@@ -68,7 +66,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_tls_signature_batches_total",
         kind: MetricType::Counter,
-        help: "Batches of signatures by their number; 1 is a signature that waited and remained alone.",
+        help: "Batches of signatures by size; 1 is a signature that waited and remained alone.",
         labels: &["size"],
         samples: |view, out| {
             for (place, size) in

@@ -12,8 +12,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_exchanges_total",
         kind: MetricType::Counter,
-        help: "Exchanges routed to the cluster, by class of the status that the upstream sent; \
-               `none` if the proxy replied itself, or there was no answer.",
+        help: "Exchanges routed to the cluster, by class of the status that the upstream sent; `none` if there \
+               was no response, or Strait replied itself.",
         labels: &["cluster", "class"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
@@ -31,8 +31,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_grpc_calls_total",
         kind: MetricType::Counter,
-        help: "gRPC calls routed to the cluster, by status, including replies that the proxy \
-               made; `none` ended without a status. `OK` is there from the start, the others from their first call on.",
+        help: "gRPC calls routed to the cluster, by status, including replies that Strait generated; `none` are \
+               calls that ended without a status. `OK` exists from the start, the others from their first call.",
         labels: &["cluster", "status"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
@@ -44,7 +44,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_attempts_total",
         kind: MetricType::Counter,
-        help: "Attempts that exchanges made, the first and its repetitions.",
+        help: "Attempts of exchanges, both first attempts and retries.",
         labels: &["cluster"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
@@ -55,7 +55,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_retries_total",
         kind: MetricType::Counter,
-        help: "Attempts repeated on another connection, by what ended the former one.",
+        help: "Attempts repeated on another connection, by the cause that ended the previous attempt.",
         labels: &["cluster", "cause"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
@@ -69,10 +69,11 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_retries_denied_total",
         kind: MetricType::Counter,
-        help: "Attempts that `retry` of a rule asked for and that were not made: `budget`, since `retry_budget` of the cluster was used up; \
-               `attempts`, since there were `attempts_max`; `body`, since the request's body was longer than `body_max`; `method`, \
-               since an endpoint may have acted on the request and its method is not idempotent; `timeout`, since the response asked \
-               for a pause that the rule's `timeout` has no room for.",
+        help: "Retries that `retry` of a rule allows and that were not made: `budget`, because `retry_budget` \
+               of the cluster was used up; `attempts`, because `attempts_max` was reached; `body`, because the \
+               request's body was longer than `body_max`; `method`, because an endpoint may have processed the \
+               request and its method is not idempotent; `timeout`, because the response requested a \
+               pause that exceeds the rule's `timeout`.",
         labels: &["cluster", "reason"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
@@ -87,9 +88,10 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_choices_total",
         kind: MetricType::Counter,
-        help: "Attempts whose endpoint was chosen by more than the balancer: in the process's own locality (`own_locality`) or in another \
-               (`other_locality`), where `localities` of the cluster counted; of a priority behind the first (`failover`); or of all \
-               endpoints, also those that are ejected or unhealthy (`panic`). Each counts once, as the last of these that holds.",
+        help: "Attempts whose endpoint was not selected by the balancer alone: in the process's own locality \
+               (`own_locality`) or in another (`other_locality`), if the cluster has `localities`; in a \
+               priority after the first (`failover`); or among all endpoints, including ejected and unhealthy \
+               ones (`panic`). Each attempt counts once, as the last of these that applies.",
         labels: &["cluster", "kind"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
@@ -103,8 +105,10 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_mirrored_total",
         kind: MetricType::Counter,
-        help: "Copies of requests that `mirror` of a rule made and the cluster was sent, by class of the response's status; `none` \
-               if there was no response, or it broke off. They are no exchanges of `strait_upstream_exchanges_total`. `2xx` is there from the start, the others from the cluster's first copy on.",
+        help: "Copies of requests that `mirror` of a rule sent to the cluster, by class of the response's \
+               status; `none` if there was no response, or it was truncated. They are not included in \
+               `strait_upstream_exchanges_total`. `2xx` exists from the start, the others from the cluster's \
+               first copy.",
         labels: &["cluster", "class"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
@@ -123,10 +127,11 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_mirrors_dropped_total",
         kind: MetricType::Counter,
-        help: "Copies of requests that were not sent: `memory`, since copies hold as much as `limits.mirrored_max` allows; \
-               `incomplete`, since the request ended before it was whole; `protocol`, since \
-               the cluster speaks another one; `no_cluster`, since it is not there; `unsent`, since they got no connection. `memory` is there from the start, the others from the cluster's first \
-               copy on.",
+        help: "Copies of requests that were not sent: `memory`, because copies occupy as much as \
+               `limits.mirrored_max` allows; `incomplete`, because the request ended before it was complete; \
+               `protocol`, because the cluster has another protocol; `no_cluster`, because the cluster does not \
+               exist; `unsent`, because they got no connection. `memory` exists from the start, the others from \
+               the cluster's first copy.",
         labels: &["cluster", "reason"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
@@ -145,8 +150,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_exchange_seconds",
         kind: MetricType::Histogram,
-        help: "Time from the request head's first byte to the response's last byte, without \
-               tunnels.",
+        help: "Time from the first byte of the request head to the last byte of the response, without tunnels.",
         labels: &["cluster"],
         samples: |view, out| {
             for (cluster, blocks) in view.clusters_with_times() {
@@ -158,8 +162,9 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_first_byte_seconds",
         kind: MetricType::Histogram,
-        help: "Time from the last byte of the request written to the upstream to the first byte of the response, without \
-               tunnels; the client's time for the request's body is no part of it. Only with stage times.",
+        help: "Time from the last byte of the request sent to the upstream to the first byte of the response, \
+               without tunnels; does not include time in which the client sends the request's body. Only with \
+               stage times.",
         labels: &["cluster"],
         samples: |view, out| {
             for (cluster, blocks) in view.clusters_with_times() {
@@ -182,7 +187,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_connections_closed_total",
         kind: MetricType::Counter,
-        help: "Established upstream connections that ended, for whatever reason.",
+        help: "Established upstream connections that ended, for any reason.",
         labels: &["cluster"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
@@ -255,9 +260,10 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_connect_failure_reasons_total",
         kind: MetricType::Counter,
-        help: "Upstream connections that could not be established, by the name of the kernel's error, the time that \
-               was over (`timeout`, `tls_timeout`), or how the handshake of TLS failed; `ECONNREFUSED` and `timeout` are there from the \
-               start, the others from their first failure on. `/clusters` has them by endpoint.",
+        help: "Upstream connections that could not be established, by reason: the name of the kernel's error, \
+               an expired timeout (`timeout`, `tls_timeout`), or the reason why the TLS handshake failed. \
+               `ECONNREFUSED` and `timeout` exist from the start, the others from their first failure. \
+               `/clusters` has them by endpoint.",
         labels: &["cluster", "reason"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
@@ -273,9 +279,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_pauses_total",
         kind: MetricType::Counter,
-        help: "Pauses before an endpoint, or an original destination, is connected to again, because \
-               it closed several connections in a row without processing a request (GOAWAY with a \
-               last stream of 0).",
+        help: "Pauses before Strait connects again to an endpoint, or an original destination, that closed \
+               several connections in a row without processing a request (GOAWAY with last stream 0).",
         labels: &["cluster"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
@@ -293,7 +298,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_connection_lifetime_seconds",
         kind: MetricType::Histogram,
-        help: "Time from established to closed of upstream connections.",
+        help: "Lifetime of established upstream connections.",
         labels: &[],
         samples: |view, out| {
             out.histogram(&[], &BOUNDS_COARSE, &view.times(|block| &block.upstream.lifetime));
@@ -306,7 +311,7 @@ pub(super) static ENDPOINT_FAMILIES: &[Family] = &[
     Family {
         name: "strait_endpoint_exchanges_total",
         kind: MetricType::Counter,
-        help: "Exchanges that ended with this endpoint as their last.",
+        help: "Exchanges whose last attempt was at this endpoint.",
         labels: &["cluster", "endpoint"],
         samples: |view, out| {
             for (cluster, endpoint, totals) in &view.endpoints {
@@ -317,7 +322,7 @@ pub(super) static ENDPOINT_FAMILIES: &[Family] = &[
     Family {
         name: "strait_endpoint_exchanges_failed_total",
         kind: MetricType::Counter,
-        help: "Of these, such as failed because of the endpoint.",
+        help: "Of these, exchanges that failed because of the endpoint.",
         labels: &["cluster", "endpoint"],
         samples: |view, out| {
             for (cluster, endpoint, totals) in &view.endpoints {
@@ -329,7 +334,7 @@ pub(super) static ENDPOINT_FAMILIES: &[Family] = &[
         name: "strait_endpoint_connect_failures_total",
         kind: MetricType::Counter,
         help: "Connections to the endpoint that could not be established, by reason, as in \
-               `strait_upstream_connect_failure_reasons_total`, and from the same time on.",
+               `strait_upstream_connect_failure_reasons_total`.",
         labels: &["cluster", "endpoint", "reason"],
         samples: |view, out| {
             for (cluster, endpoint, totals) in &view.endpoints {
@@ -347,7 +352,7 @@ pub(super) static ENDPOINT_FAMILIES: &[Family] = &[
     Family {
         name: "strait_endpoints_left_out",
         kind: MetricType::Gauge,
-        help: "Endpoints without metrics of their own, beyond `metrics.endpoints_max`.",
+        help: "Endpoints beyond `metrics.endpoints_max`, which have no metrics of their own.",
         labels: &[],
         samples: |view, out| out.number(&[], view.endpoints_left_out),
     },

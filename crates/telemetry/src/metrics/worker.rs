@@ -20,8 +20,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_worker_busy_seconds_total",
         kind: MetricType::Counter,
-        help: "Time that turns of the worker's loop were at work, and not waiting for events: its rate is the share \
-               of the time that the worker is busy, 0 to 1.",
+        help: "Time in which the worker's loop was not waiting for events. Its rate is the share of time in \
+               which the worker is busy, 0 to 1.",
         labels: &["worker"],
         samples: |view, out| {
             for (worker, block) in &view.workers {
@@ -60,7 +60,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_buffers_leased",
         kind: MetricType::Gauge,
-        help: "Buffers with bytes in flight.",
+        help: "Buffers in use.",
         labels: &[],
         samples: |view, out| {
             out.number(&[], view.worker_total(|block| &block.levels.buffers_leased));
@@ -69,7 +69,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_buffer_leases_total",
         kind: MetricType::Counter,
-        help: "Buffers leased, by where they came from: `reused` or newly `allocated`.",
+        help: "Buffers taken into use, by source: `reused` or newly `allocated`.",
         labels: &["source"],
         samples: |view, out| {
             out.number(&["reused"], view.worker_total(|block| &block.levels.buffers_reused));
@@ -79,7 +79,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_buffer_reuse_ratio",
         kind: MetricType::Gauge,
-        help: "Share of all leases so far that needed no new memory, 0 to 1.",
+        help: "Share of all buffers taken into use so far that needed no new memory, 0 to 1.",
         labels: &[],
         samples: |view, out| {
             let reused = view.worker_total(|block| &block.levels.buffers_reused);
@@ -90,7 +90,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_buffer_memory_bytes",
         kind: MetricType::Gauge,
-        help: "Memory of the workers' buffers, leased or not.",
+        help: "Memory of the workers' buffers, in use or not.",
         labels: &[],
         samples: |view, out| {
             out.number(&[], view.worker_total(|block| &block.levels.buffer_bytes));
@@ -99,14 +99,14 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_access_log_records_total",
         kind: MetricType::Counter,
-        help: "Access log records that workers handed on to be written.",
+        help: "Access log entries that workers passed to the log writer.",
         labels: &[],
         samples: |view, out| out.number(&[], view.worker_total(|block| &block.records.logged)),
     },
     Family {
         name: "strait_access_log_dropped_total",
         kind: MetricType::Counter,
-        help: "Access log records that workers dropped because the queue to the writer was full.",
+        help: "Access log entries that workers dropped because the queue to the log writer was full.",
         labels: &[],
         samples: |view, out| {
             out.number(&[], view.worker_total(|block| &block.records.log_dropped));
@@ -115,8 +115,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_access_log_connections_left_out_total",
         kind: MetricType::Counter,
-        help: "Connections that came to nothing before they had a request, and have no line in the access log: \
-               each worker writes 20 of these a second.",
+        help: "Connections that failed before their first request, and have no line in the access log: each \
+               worker writes at most 20 of these a second.",
         labels: &[],
         samples: |view, out| {
             out.number(&[], view.worker_total(|block| &block.records.connections_unlogged));
@@ -125,8 +125,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_slow_dropped_total",
         kind: MetricType::Counter,
-        help: "Candidates for the list of slow requests that workers dropped because the queue \
-               was full.",
+        help: "Candidates for the list of slow requests that workers dropped because the queue was full.",
         labels: &[],
         samples: |view, out| {
             out.number(&[], view.worker_total(|block| &block.records.slow_dropped));

@@ -24,7 +24,7 @@ pub enum HandshakeError {
     #[error("the peer has shown no certificate")]
     CertificateRequired,
     /// The peer cannot do something that is asked of it.
-    #[error("the peer cannot go on with us: {0}")]
+    #[error("the peer is not compatible: {0}")]
     Incompatible(Box<str>),
     /// Something failed that is not the peer's fault.
     #[error("the handshake has failed here: {0}")]
@@ -33,7 +33,7 @@ pub enum HandshakeError {
     #[error("a message that cannot be read: {0}")]
     MessageInvalid(Box<str>),
     /// A message that may not come now.
-    #[error("a message that may not come now")]
+    #[error("a message that is not allowed now")]
     MessageUnexpected,
     /// The peer broke a rule.
     #[error("the peer broke a rule: {0}")]
@@ -57,7 +57,7 @@ pub enum HandshakeError {
     #[error("no version in common")]
     NoVersion,
     /// The bytes are not TLS.
-    #[error("what comes is not tls")]
+    #[error("the peer does not speak tls")]
     NotTls,
     /// A record that is longer than any may be.
     #[error("a record that is too long")]
@@ -72,7 +72,7 @@ pub enum HandshakeError {
     #[error("the handshake is too long")]
     TooManyBytes,
     /// The handshake is not done, or what it has to say was not taken.
-    #[error("the handshake is not done")]
+    #[error("the handshake is not complete")]
     Unfinished,
 }
 
@@ -83,13 +83,13 @@ pub enum CertificateFault {
     #[error("it cannot be read")]
     BadEncoding,
     /// It is that of an authority, which is for signing others.
-    #[error("it is the certificate of an authority (CA:TRUE), which no server or client may show")]
+    #[error("it is a CA certificate (CA:TRUE), which no server or client may present")]
     OfAuthority,
     /// Its issuer did not sign it.
     #[error("its signature is wrong")]
     BadSignature,
     /// It has none of the names that are allowed here.
-    #[error("it has none of the names that are asked for")]
+    #[error("it contains none of the expected names")]
     NotAccepted,
     /// It is not valid any more.
     #[error("it has expired")]
@@ -107,7 +107,7 @@ pub enum CertificateFault {
     #[error("it was revoked")]
     Revoked,
     /// No list that is current says whether it was revoked.
-    #[error("it is not known whether it was revoked")]
+    #[error("its revocation status is not known")]
     RevocationUnknown,
     /// It is signed in a way that is not supported.
     #[error("its signature is of an unsupported kind")]

@@ -22,7 +22,7 @@ pub enum TextError {
     #[error("padding out of place")]
     PaddingInvalid,
     /// Characters before padding that say more than fits the octets they stand for.
-    #[error("bits of base64 that are lost in padding")]
+    #[error("non-zero bits in the base64 padding")]
     PaddingLosesBits,
 }
 

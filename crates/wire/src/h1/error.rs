@@ -63,10 +63,10 @@ pub enum HeadError {
     #[error("a request line that has not three parts")]
     RequestLineInvalid,
     /// The status line has no code of three digits, or a control octet in its reason.
-    #[error("a status line that is none")]
+    #[error("an invalid status line")]
     StatusLineInvalid,
     /// The target is of no form that the method allows, or holds an octet that no URI holds.
-    #[error("a target that is none, or not one for this method")]
+    #[error("an invalid target, or one that this method does not allow")]
     TargetInvalid,
     /// A transfer coding in HTTP/1.0, where none exists.
     #[error("a transfer coding in HTTP/1.0")]
@@ -78,7 +78,7 @@ pub enum HeadError {
     #[error("a transfer coding that is not implemented")]
     TransferEncodingUnknown,
     /// Not a version at all.
-    #[error("a version that is none")]
+    #[error("an invalid version")]
     VersionInvalid,
     /// A version of HTTP that is not 1.0 or 1.1.
     #[error("a version that is not supported")]

@@ -94,7 +94,7 @@ impl fmt::Display for Work {
             Self::Continuation => "continuations",
             Self::DataEmpty => "empty data frames",
             Self::Expansion => "header expansion",
-            Self::Idle => "frames of no use",
+            Self::Idle => "useless frames",
             Self::Ping => "pings",
             Self::Priority => "priorities",
             Self::Refused => "streams more than allowed",

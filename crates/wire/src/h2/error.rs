@@ -78,13 +78,13 @@ impl fmt::Debug for ErrorCode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum ConnectionError {
     /// The peer keeps asking, and does not read the answers.
-    #[error("too many answers wait to be read")]
+    #[error("the peer does not read the replies to its frames")]
     AnswersUndelivered,
     /// A frame other than CONTINUATION within a header block.
     #[error("a frame within a header block")]
     ContinuationExpected,
     /// CONTINUATION without a header block.
-    #[error("a continuation of nothing")]
+    #[error("a CONTINUATION frame without HEADERS")]
     ContinuationUnexpected,
     /// The first frame is not SETTINGS.
     #[error("a first frame that is not SETTINGS")]
@@ -99,7 +99,7 @@ pub enum ConnectionError {
     #[error("in a header block: {0}")]
     HeaderBlock(#[from] HpackError),
     /// A header block so long that it is not worth decoding.
-    #[error("a header block that is far too long")]
+    #[error("a header block over the limit")]
     HeaderBlockTooLarge,
     /// More padding than payload.
     #[error("more padding than payload")]
@@ -111,7 +111,7 @@ pub enum ConnectionError {
     #[error("a priority that depends on itself")]
     PriorityOnItself,
     /// PUSH_PROMISE, which SETTINGS refused.
-    #[error("a push, which was refused beforehand")]
+    #[error("a push, although pushes are disabled")]
     PushForbidden,
     /// A setting out of its range.
     #[error("a setting out of range")]
@@ -135,7 +135,7 @@ pub enum ConnectionError {
     #[error("more data than the window of the connection")]
     WindowExceeded,
     /// An increment of nothing.
-    #[error("a window increment of nothing")]
+    #[error("a window increment of zero")]
     WindowIncrementZero,
     /// The connection's window would be too large.
     #[error("a window that grows too large")]
@@ -190,7 +190,7 @@ pub enum StreamError {
     #[error("a priority that depends on itself")]
     PriorityOnItself,
     /// One stream more than were allowed, or a new one after the last.
-    #[error("a stream more than allowed")]
+    #[error("more streams than allowed")]
     Refused,
     /// The trailer section is over a limit.
     #[error("the trailer section is over a limit")]
@@ -199,7 +199,7 @@ pub enum StreamError {
     #[error("more data than the window of the stream")]
     WindowExceeded,
     /// An increment of nothing.
-    #[error("a window increment of nothing")]
+    #[error("a window increment of zero")]
     WindowIncrementZero,
     /// The stream's window would be too large.
     #[error("a window that grows too large")]
@@ -227,7 +227,7 @@ impl StreamError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum MessageError {
     /// `:authority` holds what no authority may, or is missing in a CONNECT.
-    #[error("an authority that is none")]
+    #[error("an invalid authority")]
     AuthorityInvalid,
     /// A field about the connection, which HTTP/2 does not have.
     #[error("a field that is about the connection")]
@@ -248,7 +248,7 @@ pub enum MessageError {
     #[error("a field name that is not a token in lower case")]
     FieldNameInvalid,
     /// A field value with a control octet in it or white space around it.
-    #[error("a field value that is none")]
+    #[error("an invalid field value")]
     FieldValueInvalid,
     /// `host` differs from `:authority`, or is there twice.
     #[error("more than one host")]
@@ -257,7 +257,7 @@ pub enum MessageError {
     #[error("a method that is not a token")]
     MethodInvalid,
     /// `:path` is not a path, or is there in a CONNECT, or missing in another request.
-    #[error("a path that is none")]
+    #[error("an invalid path")]
     PathInvalid,
     /// A pseudo field behind a field, in trailers, or in the wrong kind of message.
     #[error("a pseudo field that is out of place")]
@@ -266,17 +266,17 @@ pub enum MessageError {
     #[error("a pseudo field that is missing")]
     PseudoFieldMissing,
     /// A pseudo field twice.
-    #[error("a pseudo field more than once")]
+    #[error("a repeated pseudo field")]
     PseudoFieldRepeated,
     /// An undefined pseudo field.
     #[error("a pseudo field that is unknown")]
     PseudoFieldUnknown,
     /// `:scheme` is not a scheme.
-    #[error("a scheme that is none")]
+    #[error("an invalid scheme")]
     SchemeInvalid,
     /// `:status` is not a status, or 101, which HTTP/2 does not have, or an interim one that ends
     /// the stream.
-    #[error("a status that is none")]
+    #[error("an invalid status")]
     StatusInvalid,
     /// `te` says something else than `trailers`.
     #[error("transfer codings in HTTP/2")]

@@ -124,8 +124,8 @@ fn a_client_that_drains_opens_nothing_more() {
 fn a_goaway_that_ends_a_connection_in_error_says_why() {
     for (input, text) in [
         (data(1, 0, b"x"), "a frame on an idle stream"),
-        (frame("PUSH_PROMISE", 0, 1, &[0; 4]), "a push, which was refused beforehand"),
-        (settings(&[]).repeat(600), "too many answers wait to be read"),
+        (frame("PUSH_PROMISE", 0, 1, &[0; 4]), "a push, although pushes are disabled"),
+        (settings(&[]).repeat(600), "the peer does not read the replies to its frames"),
         (frame("HEADERS", END_HEADERS, 1, &[0x80]), "in a header block: an index without an entry"),
     ] {
         let mut side = Side::server();

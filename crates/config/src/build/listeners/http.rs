@@ -39,7 +39,7 @@ fn forwarded_allowed(
             let rule = "these names begin with `x-forwarded-`; all others go through as it is";
             site.error(findings, Problem::new(rule, "write x-forwarded-prefix, for instance"));
         } else if allowed.iter().any(|known| **known == *lower.as_bytes()) {
-            let problem = Problem::new("this name stands twice", "remove one of the two");
+            let problem = Problem::new("this name occurs twice", "remove one of the two");
             site.error(findings, problem);
         } else {
             allowed.push(lower.into_bytes().into());
@@ -80,7 +80,7 @@ pub(super) fn proxy_protocol(
         }
         ProxyProtocol::Listed(sources) => {
             if is_unix {
-                let rule = "connections of a unix socket come from no address";
+                let rule = "connections to a unix socket have no source address";
                 let hint = "write true; the permissions of the socket say who may connect";
                 site.key("proxy_protocol").key("from").error(findings, Problem::new(rule, hint));
             }

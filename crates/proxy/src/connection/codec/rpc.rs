@@ -83,7 +83,7 @@ enum Reading {
 const HEARTBEATS_MAX: usize = 8;
 
 /// What the codec keeps of a call that was given up before the end of its response.
-const BROKEN_OFF: Reply<'static> = Reply { status: 502, reason: "the call was broken off" };
+const BROKEN_OFF: Reply<'static> = Reply { status: 502, reason: "the response was truncated" };
 
 impl RpcState {
     /// The number of the last stream.

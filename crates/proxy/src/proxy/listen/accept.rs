@@ -49,7 +49,7 @@ impl Proxy {
             return None;
         }
         if !may_send_proxy_header(settings.http.proxy_protocol.as_deref(), &peer) {
-            let detail = || Detail::of(&"proxy_protocol.from does not have the address");
+            let detail = || Detail::of(&"proxy_protocol.from does not contain the address");
             self.cx.refuse(state.id, &peer, Cause::ProxyProtocolSource, detail, now);
             return None;
         }

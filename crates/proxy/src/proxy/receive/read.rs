@@ -219,7 +219,7 @@ impl Proxy {
             // Nothing was asked yet, so this is no answer; the request goes elsewhere.
             let other = Detail::of_other_protocol(Detected::Http1, input);
             self.connections.note_reason(key, || {
-                other.unwrap_or_else(|| Detail::of(&"a response before anything was asked"))
+                other.unwrap_or_else(|| Detail::of(&"a response before any request"))
             });
             self.fail_attempt(exchange_key, Cause::ResponseUnasked, now);
             return Step::Took(input.len());

@@ -222,7 +222,9 @@ impl Proxy {
                     }
                 }
             }
-            KeyUsage::Exhausted => self.handle_broken(key, "the key of TLS is used up", now),
+            KeyUsage::Exhausted => {
+                self.handle_broken(key, "the TLS key has reached its limit", now);
+            }
         }
     }
 

@@ -178,7 +178,7 @@ impl Proxy {
             || head.upgrade().is_some_and(|protocols| exchange.allows_upgrade(protocols));
         let is_asked = !exchange.downstream.is_alone() || exchange.request.is_complete;
         if !exchange.request.asks_upgrade || !is_asked || !is_allowed {
-            let words = "a change of protocols that was not asked for";
+            let words = "a protocol switch that was not requested";
             self.exchanges.note_detail(exchange_key, || Detail::of(&words));
             return self.fail(exchange_key, Cause::ResponseInvalid, now);
         }

@@ -18,10 +18,10 @@ pub enum RecordError {
     #[error("a record that is not authentic")]
     BadRecord,
     /// A record of TLS 1.3 that is nothing but padding.
-    #[error("a record without a content")]
+    #[error("a record without a content type")]
     ContentMissing,
     /// A KeyUpdate whose request is neither 0 nor 1.
-    #[error("a key update of a kind that there is not")]
+    #[error("a key update of an unknown kind")]
     KeyUpdateInvalid,
     /// Something behind a KeyUpdate in its record, which is under the old key and may not be.
     #[error("a message behind a key update in its record")]
@@ -39,7 +39,7 @@ pub enum RecordError {
     #[error("a handshake message of type {0} after the handshake")]
     MessageUnexpected(u8),
     /// A record of a kind that may not be empty.
-    #[error("an empty record that is no data")]
+    #[error("an empty record that is not application data")]
     RecordEmpty,
     /// A record longer than any may be.
     #[error("a record that is too long")]

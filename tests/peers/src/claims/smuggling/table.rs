@@ -239,7 +239,7 @@ const ROWS: &[Row] = &[
         "GET /first-NN HTTP/1.1 HTTP/1.1\r\nhost: a\r\n\r\n",
     ),
     ("a request of HTTP/0.9", Refused(400), "GET /first-NN\r\n\r\n"),
-    ("a version that is none", Refused(400), "GET /first-NN HTTQ/1.1\r\nhost: a\r\n\r\n"),
+    ("an invalid version", Refused(400), "GET /first-NN HTTQ/1.1\r\nhost: a\r\n\r\n"),
     ("a version to come", Refused(505), "GET /first-NN HTTP/3.0\r\nhost: a\r\n\r\n"),
     (
         "what only begins as the preface of HTTP/2",
