@@ -408,8 +408,8 @@ class Upstream(asyncio.Protocol):
             pairs = sorted((name.lower(), value.strip()) for name, value in (it.split(":", 1) for it in fields))
             said = {"cluster": self.name, "method": method, "target": target, "fields": pairs}
             body = b"" if method == "HEAD" else json.dumps(said).encode()
-            told = json.dumps(said)
-            answer = f"HTTP/1.1 200 OK\r\nx-up: u\r\nx-down: d\r\nx-said: {told}\r\ncontent-length: {len(body)}\r\n\r\n"
+            header = json.dumps(said)
+            answer = f"HTTP/1.1 200 OK\r\nx-up: u\r\nx-down: d\r\nx-said: {header}\r\ncontent-length: {len(body)}\r\n\r\n"
             self.transport.write(answer.encode() + body)
 
 
