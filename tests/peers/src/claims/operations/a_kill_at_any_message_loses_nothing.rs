@@ -112,7 +112,7 @@ fn kill_the_taker(lab: &Lab) -> Result<Vec<(String, u32)>> {
             ensure!(waits.response()?.body.len() == 9, "another answer");
             return Ok(phases);
         }
-        ensure!(output.contains(", 0 were ended"), "{}", case());
+        ensure!(output.contains(", 0 were closed"), "{}", case());
         let phase = phase(output);
         if phases.last().is_none_or(|(last, _)| *last != phase) {
             phases.push((phase, nth));
@@ -131,7 +131,7 @@ fn stop_the_taker(lab: &Lab, phases: &[(String, u32)]) -> Result<()> {
         let (took, output) = (stopwatch.elapsed(), output.output);
         let case = || format!("stopped in {phase}: {output}");
         ensure!(output.contains("did not answer in time"), "{}", case());
-        ensure!(output.contains(", 0 were ended") && took < STOPPED_MAX, "{took:?}: {}", case());
+        ensure!(output.contains(", 0 were closed") && took < STOPPED_MAX, "{took:?}: {}", case());
         for client in &mut clients {
             get(client, "/").with_context(case)?;
         }
