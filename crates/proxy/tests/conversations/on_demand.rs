@@ -61,7 +61,8 @@ fn a_request_waits_for_its_cluster_and_goes_there_once_it_comes() {
 
 #[test]
 fn a_cluster_that_does_not_come_in_time_is_a_503_that_says_so() {
-    hold(&without(), |talk| {
+    let edits = "cluster: web, headers: { response: { set: { x-asked: '%REQ(:path)%' } } }";
+    hold(&without().replace("cluster: web", edits), |talk| {
         let client = talk.client();
         talk.says(client, GET);
         assert_eq!(&*talk.question().payload, b"web");
@@ -69,6 +70,7 @@ fn a_cluster_that_does_not_come_in_time_is_a_503_that_says_so() {
         talk.hears(client, "");
         talk.passes(Duration::from_millis(200));
         let heard = talk.hears_about(client, UNAVAILABLE, &[]);
+        assert!(heard.contains("x-asked: /a\r\n"), "{heard}");
         assert!(heard.ends_with(": no_cluster\n"), "{heard}");
         let log = talk.log();
         let reason =

@@ -87,6 +87,8 @@ impl Proxy {
                 let exchange = if snapshot.clusters_on_demand.is_unused() {
                     exchange
                 } else {
+                    // A reply to one that waits in vain is edited, too.
+                    exchange.keep_for_response(head, &mut self.cx);
                     if self.await_cluster(key, head, now) {
                         return;
                     }
