@@ -60,9 +60,6 @@ impl Proxy {
         now: Time,
     ) {
         if !answer.is_empty() {
-            if let Some(exchange) = self.exchanges.get_mut(key) {
-                exchange.keep_for_response(head, &mut self.cx);
-            }
             self.exchanges.note_detail(key, || Detail::of(&String::from_utf8_lossy(answer)));
             return self.fail(key, Cause::NoCluster, now);
         }

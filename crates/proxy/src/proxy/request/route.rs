@@ -150,7 +150,9 @@ impl Proxy {
         }
         let asked_retries = match exchange.kind {
             ExchangeKind::Rpc => None,
-            _ if exchange.listener().http.trust_retries => asked_retries::read(head),
+            _ if head.has_unusual_names() && exchange.listener().http.trust_retries => {
+                asked_retries::read(head)
+            }
             _ => None,
         };
         let asked = match exchange.kind {
