@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use crate::breakers::Breakers;
 use crate::map::Map;
 use crate::snapshot::{
     ChainId, Changes, ClusterId, EndpointId, Id, ListenerId, RouteTableId, Slots, Snapshot,
@@ -79,6 +80,8 @@ struct Named {
     clusters: Map<Arc<str>, ClusterId>,
     /// Clusters that are named by rules or listeners and are not there: they will have these ids.
     held: Slots<Arc<str>>,
+    /// What is in use of the bounds of those of them that were there: requests to them may still run.
+    breakers: Map<ClusterId, Breakers>,
     /// How often rules, listeners and chains name each cluster.
     uses: Map<ClusterId, u32>,
 }
@@ -271,7 +274,7 @@ impl Named {
         now: &Snapshot<F>,
         former: Option<&Snapshot<F>>,
     ) -> Vec<ClusterId> {
-        let Self { clusters, held, uses, .. } = self;
+        let Self { clusters, held, breakers, uses, .. } = self;
         let mut touched = unused;
         touched.extend(&now.changes.clusters_added);
         for (name, id) in taken {
@@ -282,6 +285,7 @@ impl Named {
         for cluster in removed.filter_map(|id| former?.cluster(*id)) {
             clusters.remove(&cluster.name);
             held.insert(cluster.id.0, Arc::clone(&cluster.name));
+            breakers.insert(cluster.id, cluster.breakers.clone());
             touched.push(cluster.id);
         }
         let mut gone = Vec::new();
@@ -296,6 +300,7 @@ impl Named {
                 gone.push(id);
             }
             held.remove(id.0);
+            breakers.remove(&id);
         }
         gone
     }
@@ -339,6 +344,11 @@ impl Draft<'_> {
     pub(crate) fn cluster(&mut self, name: &str) -> ClusterId {
         let new = || ClusterId(self.ids.clusters.take(&mut self.taken.clusters));
         self.ids.cluster(name).unwrap_or_else(new)
+    }
+
+    /// What is in use of the bounds of a cluster with this id that was there before.
+    pub(crate) fn breakers(&self, id: ClusterId) -> Option<&Breakers> {
+        self.ids.named.breakers.get(&id)
     }
 
     /// The id of the route table of this name, or a new one.

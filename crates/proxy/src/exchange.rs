@@ -46,6 +46,7 @@ pub mod route;
 pub(crate) mod stalling;
 pub(crate) mod stalls;
 
+use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,7 +94,7 @@ pub struct Exchange {
     /// Whether it counts among those of its client that hold an upstream connection.
     pub(crate) is_holding: bool,
     /// Whether it counts among the requests that its cluster bounds.
-    pub(crate) holds_request: bool,
+    pub(crate) holds_request: Cell<bool>,
     /// The endpoint, and its cluster, at which it counts among the requests under way, where the balancer asks for that.
     pub(crate) counted_at: Option<(ClusterId, EndpointId)>,
     /// When its attempt there began, while its balancer wants to know how long that takes.
@@ -343,7 +344,7 @@ impl Exchange {
             downstream,
             client,
             is_holding: false,
-            holds_request: false,
+            holds_request: Cell::new(false),
             counted_at: None,
             measured_from: None,
             attempt: Attempt::Counted,
@@ -396,7 +397,7 @@ impl Exchange {
         }
     }
 
-    /// The endpoint that was chosen, and its cluster, if that cluster's cluster's balancer compares how much is under way at endpoints.
+    /// The endpoint that was chosen, and its cluster, if that cluster's balancer compares how much is under way at endpoints.
     pub(crate) fn endpoint_to_count(&self) -> Option<(ClusterId, EndpointId)> {
         let place = self.route.as_ref()?.endpoint?;
         let cluster = self.cluster()?;

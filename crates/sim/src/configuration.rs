@@ -165,12 +165,25 @@ impl Configurations {
         // An entry of a list, in which it stands.
         let lines = text.lines().map(|line| line.get(4..).expect("it is indented"));
         let content = lines.map(|line| format!("{line}\n")).collect::<String>();
+        self.update(Some(content))
+    }
+
+    /// The next configuration once the source has taken its cluster back; none if that changes nothing.
+    ///
+    /// # Panics
+    ///
+    /// If the loader refuses it.
+    pub(crate) fn take_back(&mut self) -> Option<Arc<Snapshot>> {
+        self.update(None)
+    }
+
+    fn update(&mut self, content: Option<String>) -> Option<Arc<Snapshot>> {
         self.deliveries += 1;
         let update = Update {
             kind: ResourceKind::Cluster,
             name: ON_DEMAND.into(),
             version: self.deliveries.to_string().into(),
-            content: Some(content.into()),
+            content: content.map(Into::into),
         };
         let outside = config::outside::Memory::default();
         let source = Arc::from("source");

@@ -151,6 +151,7 @@ enum Errand {
     Outliers,
     Checks,
     Deliver,
+    TakeBack,
     Answer { worker: usize, exchange: ExchangeKey, payload: Arc<[u8]> },
 }
 
@@ -609,12 +610,15 @@ impl Simulation {
     fn run_errand(&mut self, errand: Errand) {
         match errand {
             // As in production, these wait for connections that are between two workers.
-            errand @ (Errand::Swap | Errand::Drain | Errand::Deliver) if !self.moves.is_empty() => {
+            errand @ (Errand::Swap | Errand::Drain | Errand::Deliver | Errand::TakeBack)
+                if !self.moves.is_empty() =>
+            {
                 let later = self.now() + Duration::from_millis(1);
                 self.errand(later, errand);
             }
             Errand::Swap => self.swap(),
             Errand::Deliver => self.deliver(),
+            Errand::TakeBack => self.take_cluster_back(),
             Errand::Move => self.move_one(),
             Errand::Outliers => self.on_outliers_due(),
             Errand::Checks => self.on_checks_due(),

@@ -124,6 +124,11 @@ pub(super) fn cluster<F>(
     let source = resolved::cluster(file, tls.as_deref());
     let checks = checks::checks(&source, site, context.findings);
     let has_health = outlier.is_some() || !checks.is_empty();
+    let former_breakers = match former {
+        Some(former) => Some(&former.breakers),
+        None => context.ids.breakers(id),
+    };
+    let breakers = Breakers::new(former_breakers);
     let localities = localities::rule(file, balancer, site, context.findings);
     let choice = Choosing {
         balancer,
@@ -186,7 +191,7 @@ pub(super) fn cluster<F>(
         connections_max: file.connections_max,
         pending_max: file.pending_max,
         requests_max: file.requests_max,
-        breakers: Breakers::new(former.map(|former| &former.breakers)),
+        breakers,
         proxy_protocol,
         keepalive: keepalive(file.keepalive.as_ref(), site, context.findings),
         fast_open: file.fast_open,

@@ -232,21 +232,23 @@ resolvers: { on_demand_timeout: 3s }
 }
 
 #[test]
-fn a_cluster_that_comes_again_does_not_count_connections_of_before() {
-    let one = with(", connections_max: 1");
+fn a_cluster_that_comes_again_counts_what_still_runs() {
+    let one = with(", connections_max: 1, requests_max: 1");
     hold_in_place(&one, |talk| {
         let client = talk.client();
         talk.says(client, GET);
         let former = talk.upstream();
         talk.reconfigures(&without());
         talk.reconfigures(&one);
-        // The bound is for those of now.
+        // The service has a request of before.
         let other = talk.client();
         talk.says(other, GET);
-        let upstream = talk.upstream();
+        talk.hears_about(other, UNAVAILABLE, &[]);
         talk.says(former, OK);
         talk.hears(client, OK);
         assert!(talk.is_closed(former));
+        talk.says(other, GET);
+        let upstream = talk.upstream();
         for _ in 0..2 {
             talk.says(upstream, OK);
             talk.hears(other, OK);
@@ -255,6 +257,26 @@ fn a_cluster_that_comes_again_does_not_count_connections_of_before() {
         }
         assert!(!talk.is_connecting());
         talk.breaks(upstream);
+        let upstream = talk.upstream();
+        talk.says(upstream, OK);
+        talk.hears(other, OK);
+    });
+}
+
+#[test]
+fn a_request_waits_for_a_connection_of_before() {
+    let one = with(", connections_max: 1");
+    hold_in_place(&one, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let former = talk.upstream();
+        talk.reconfigures(&without());
+        talk.reconfigures(&one);
+        let other = talk.client();
+        talk.says(other, GET);
+        assert!(!talk.is_connecting(), "the bound is reached");
+        talk.says(former, OK);
+        talk.hears(client, OK);
         let upstream = talk.upstream();
         talk.says(upstream, OK);
         talk.hears(other, OK);

@@ -14,6 +14,9 @@ const DELIVERY_MAX: Duration = Duration::from_millis(500);
 /// Of a thousand times, those that a source has no such cluster when it is asked, where requests may fail.
 const LACKING: u32 = 200;
 
+/// Of a thousand deliveries, those whose cluster the source takes back soon afterwards, where requests may fail.
+const TAKEN_BACK: u32 = 500;
+
 impl Simulation {
     /// An exchange of a worker needs it.
     pub(super) fn on_demand(&mut self, worker: u32, exchange: ExchangeKey) {
@@ -34,10 +37,23 @@ impl Simulation {
             && let Some(snapshot) = self.configurations.deliver()
         {
             self.publish(&snapshot);
+            if !self.scenario.is_strict && self.demands_random.chance(TAKEN_BACK) {
+                let at = self.now() + self.demands_random.span(DELIVERY_MAX);
+                self.errand(at, Errand::TakeBack);
+            }
         }
         let answer: &[u8] = if is_lacking && !is_there { b"there is none" } else { b"" };
         for (worker, exchange) in std::mem::take(&mut self.demands) {
             self.post(worker, Message::Answer { exchange, payload: answer.into() });
+        }
+    }
+
+    /// The source has it no more. Requests that still run may see it come again.
+    pub(super) fn take_cluster_back(&mut self) {
+        if self.has_on_demand()
+            && let Some(snapshot) = self.configurations.take_back()
+        {
+            self.publish(&snapshot);
         }
     }
 

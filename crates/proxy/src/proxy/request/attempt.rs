@@ -74,18 +74,14 @@ impl Proxy {
             if !pools.takes_request(newest, requests_max, || random.next()) {
                 return self.fail_queued(key, request, Cause::RequestsOverflow, now);
             }
-            if let Some(exchange) = self.exchanges.get_mut(key) {
-                exchange.holds_request = true;
-            }
+            exchange.holds_request.set(true);
         }
-        let Some(exchange) = self.exchanges.get(key) else { return };
-        let Some(cluster) = exchange.cluster() else { return };
         let destination = cluster
             .original_destination
             .and_then(|_| destination(&self.connections, exchange.downstream.connection));
         let ask = Ask {
             cluster,
-            newest: self.cx.snapshot.cluster(id).unwrap_or(cluster),
+            newest,
             avoid: failed,
             tried: exchange.tried(),
             chosen: exchange.route.as_ref().and_then(|route| route.chosen),
@@ -111,6 +107,20 @@ impl Proxy {
         {
             self.cx.emitter.endpoint_chosen(label(id.0), kind);
         }
+        self.use_acquired(key, id, acquired, request, head, now);
+    }
+
+    /// Does with a request what its attempt got.
+    #[inline]
+    fn use_acquired(
+        &mut self,
+        key: ExchangeKey,
+        id: ClusterId,
+        acquired: Acquired,
+        request: QueuedRequest,
+        head: Option<&RequestHead<'_>>,
+        now: Time,
+    ) {
         match acquired {
             Acquired::Idle(connection, place) => self.exchanges.give(
                 key,
@@ -126,25 +136,26 @@ impl Proxy {
             Acquired::Shared(connection, place) => {
                 self.give_stream(key, connection, place, request, head, now);
             }
-            Acquired::Open(place) if exchange.check().is_some() => {
-                let cluster = Arc::clone(cluster);
-                self.open(key, &cluster, place, request, head, now);
-            }
             Acquired::Open(place) => {
-                let cluster = Arc::clone(cluster);
-                if let Some(request) = self.try_spare(key, Some(place), request, now) {
+                let (cluster, is_check) = self.cluster_of(key);
+                let request = match is_check {
+                    true => Some(request),
+                    false => self.try_spare(key, Some(place), request, now),
+                };
+                if let Some(request) = request {
                     self.open(key, &cluster, place, request, head, now);
                 }
             }
             Acquired::Replace(idle, place) => {
-                let cluster = Arc::clone(cluster);
-                if exchange.check().is_none() {
+                let (cluster, is_check) = self.cluster_of(key);
+                if !is_check {
                     self.upstream.pools.keep_connection(id);
                 }
                 self.close_upstream(idle, None, now);
                 self.open(key, &cluster, place, request, head, now);
             }
             Acquired::Wait { place, stays } => {
+                let (cluster, _) = self.cluster_of(key);
                 let chosen = cluster.endpoints.get(place).map(|endpoint| endpoint.id);
                 if let Some(route) = self.exchanges.get_mut(key).and_then(|it| it.route.as_mut()) {
                     route.chosen = chosen;
@@ -165,6 +176,13 @@ impl Proxy {
             Acquired::Overflow => self.enqueue_over(key, request, id, now),
             Acquired::Nothing(cause) => self.fail_queued(key, request, cause, now),
         }
+    }
+
+    /// The cluster of an attempt, and whether that checks its endpoints' health.
+    fn cluster_of(&self, key: ExchangeKey) -> (Arc<Cluster>, bool) {
+        let exchange = self.exchanges.get(key).expect("its attempt has not ended");
+        let cluster = exchange.cluster().expect("the attempt has found it");
+        (Arc::clone(cluster), exchange.check().is_some())
     }
 
     /// A request waits until its connection says how many streams it takes, if the queue has a place for it.

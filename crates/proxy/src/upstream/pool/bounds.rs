@@ -203,7 +203,7 @@ impl Pools {
             state.open = state.open.saturating_sub(1);
         }
         if let Some(state) = self.cluster(cluster) {
-            // What was open when a cluster was forgotten is not counted any more.
+            debug_assert!(state.open > 0, "what is closed was opened");
             let Some(open) = state.open.checked_sub(1) else { return };
             state.open = open;
             if std::mem::take(&mut state.hand.keeps_connection) {
@@ -251,14 +251,18 @@ impl Pools {
         start: impl FnOnce() -> u64,
     ) -> bool {
         let member = self.share.member();
-        let state = self.cluster_or_new(cluster, start);
-        state.is_none_or(|state| state.breakers.take_request(member, requests_max))
+        self.cluster_or_new(cluster, start).is_none_or(|state| {
+            let is_taken = state.breakers.take_request(member, requests_max);
+            state.counted.requests += u32::from(is_taken);
+            is_taken
+        })
     }
 
     /// A request came from another worker.
     pub(crate) fn add_request(&mut self, cluster: &Cluster, start: impl FnOnce() -> u64) {
         let member = self.share.member();
         if let Some(state) = self.cluster_or_new(cluster, start) {
+            state.counted.requests += 1;
             state.breakers.add_request(member);
         }
     }
@@ -267,6 +271,7 @@ impl Pools {
     pub(crate) fn give_request(&mut self, cluster: ClusterId) {
         let member = self.share.member();
         if let Some(state) = self.cluster(cluster) {
+            state.counted.requests -= 1;
             state.breakers.give_request(member);
         }
     }

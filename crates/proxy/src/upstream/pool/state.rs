@@ -17,6 +17,17 @@ use super::turns::Turns;
 use crate::keys::ConnKey;
 use crate::tools::time::Time;
 
+/// What this worker counts in the bounds of a cluster, beside its connections and the exchanges that wait.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    /// Requests under way, where the cluster bounds them.
+    pub(super) requests: u32,
+    /// Exchanges whose rules have `retry`.
+    pub(super) retriable: u32,
+    /// Retries under way.
+    pub(super) retries: u32,
+}
+
 /// What was noted of a cluster since its queue was served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Noted {
@@ -42,6 +53,7 @@ pub(super) struct ClusterState {
     pub(super) requests: u32,
     /// What of its bounds is in use, in the process.
     pub(super) breakers: Breakers,
+    pub(super) counted: Counted,
     pub(super) hand: Hand,
     /// Whether other workers know that exchanges wait since the bound of connections is reached.
     pub(super) is_wanting: bool,
@@ -80,6 +92,12 @@ impl ClusterState {
             self.more_cursors.resize(place + 1, self.cursors);
         }
         self.more_cursors.get_mut(place).expect("grown above")
+    }
+
+    /// Whether nothing of this worker counts in the bounds.
+    const fn is_unused(&self) -> bool {
+        let Counted { requests, retriable, retries } = self.counted;
+        self.open == 0 && self.turns.waiting() == 0 && requests + retriable + retries == 0
     }
 }
 
@@ -143,10 +161,10 @@ impl Pools {
         }
     }
 
-    /// Forgets a cluster. What is still open to it is not counted any more.
+    /// Forgets a cluster, unless something still counts for it: it may come again under the same id.
     pub(crate) fn forget_cluster(&mut self, cluster: ClusterId) {
         if let Some(place) = self.clusters.get_mut(cluster.0.slot as usize)
-            && place.as_ref().is_some_and(|state| state.id == cluster && state.turns.waiting() == 0)
+            && place.as_ref().is_some_and(|state| state.id == cluster && state.is_unused())
         {
             *place = None;
         }
@@ -176,6 +194,7 @@ impl Pools {
                 idle: 0,
                 requests: 0,
                 breakers: cluster.breakers.clone(),
+                counted: Counted::default(),
                 hand: Hand::default(),
                 is_wanting: false,
                 candidates: Candidates::default(),
@@ -224,8 +243,10 @@ impl Pools {
     ) {
         let member = self.share.member();
         if let Some(state) = self.cluster_or_new(cluster, start) {
+            state.counted.retriable += 1;
             state.breakers.add_retriable(member);
             if is_retry {
+                state.counted.retries += 1;
                 state.breakers.add_retry();
             }
         }
@@ -235,8 +256,10 @@ impl Pools {
     pub(crate) fn on_retriable_over(&mut self, cluster: ClusterId, is_retry: bool) {
         let member = self.share.member();
         if let Some(state) = self.cluster(cluster) {
+            state.counted.retriable -= 1;
             state.breakers.give_retriable(member);
             if is_retry {
+                state.counted.retries -= 1;
                 state.breakers.give_retry();
             }
         }
@@ -248,7 +271,11 @@ impl Pools {
         let Some(state) = self.cluster(cluster.id) else { return false };
         match is_counted {
             true => state.breakers.keeps_retry(cluster.retry_budget),
-            false => state.breakers.take_retry(cluster.retry_budget),
+            false => {
+                let is_taken = state.breakers.take_retry(cluster.retry_budget);
+                state.counted.retries += u32::from(is_taken);
+                is_taken
+            }
         }
     }
 }
