@@ -8,7 +8,7 @@ use rustls::{DigitallySignedStruct, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tls::{Certificate, CertificateError, CertificatePart, KeyKind, Roots, RootsError};
 
-use crate::authority::{Authority, HOUR, Leaf, Pair, now};
+use crate::authority::{Authority, HOUR, Pair, leaf_of, now};
 use crate::kit::{Side, establish, rustls_client, rustls_client_side, server, server_options};
 
 const P256: KeyKind = KeyKind::EcdsaP256;
@@ -18,7 +18,7 @@ fn read(pair: &Pair) -> Result<Certificate, CertificateError> {
 }
 
 fn pair() -> Pair {
-    Authority::new("root").issue(&Leaf::new(P256, &["a.example"]))
+    Authority::new("root").issue(&leaf_of(P256, &["a.example"]))
 }
 
 /// The error, which says something about itself.
@@ -34,7 +34,7 @@ fn error(pair: &Pair) -> CertificateError {
 fn facts_of_a_certificate_are_told() {
     let authority = Authority::new("root");
     for kind in [KeyKind::Ed25519, P256, KeyKind::EcdsaP384, KeyKind::EcdsaP521, KeyKind::Rsa] {
-        let pair = authority.issue(&Leaf::new(
+        let pair = authority.issue(&leaf_of(
             kind,
             &["A.Example", "*.b.example", "10.0.0.1", "2001:db8::1", "spiffe://example/a"],
         ));
@@ -82,7 +82,7 @@ fn keys_are_never_shown() {
 fn a_chain_has_each_issuer_behind_what_it_has_signed() {
     let root = Authority::new("root");
     let middle = root.intermediate("middle");
-    let leaf = middle.issue(&Leaf::new(P256, &["a.example"]));
+    let leaf = middle.issue(&leaf_of(P256, &["a.example"]));
     let chain = |parts: &[&str]| Pair { chain: parts.concat(), key: leaf.key.clone() };
     let (first, middle, root) = (&*leaf.chain, &*middle.pem(), &*root.pem());
     for good in
@@ -146,9 +146,9 @@ fn what_cannot_be_read_is_said() {
 #[test]
 fn a_key_is_that_of_its_certificate() {
     let authority = Authority::new("root");
-    let one = authority.issue(&Leaf::new(P256, &["a.example"]));
+    let one = authority.issue(&leaf_of(P256, &["a.example"]));
     for kind in [P256, KeyKind::EcdsaP384, KeyKind::Ed25519, KeyKind::Rsa] {
-        let other = authority.issue(&Leaf::new(kind, &["a.example"]));
+        let other = authority.issue(&leaf_of(kind, &["a.example"]));
         let mixed = Pair { chain: one.chain.clone(), key: other.key };
         assert_eq!(error(&mixed), CertificateError::KeyOther);
     }
@@ -159,7 +159,7 @@ fn a_key_is_that_of_its_certificate() {
 #[test]
 fn certificates_are_read_within_their_dates_only() {
     let authority = Authority::new("root");
-    let mut leaf = Leaf::new(P256, &["a.example"]);
+    let mut leaf = leaf_of(P256, &["a.example"]);
     leaf.validity = -2 * HOUR..-HOUR;
     assert!(matches!(error(&authority.issue(&leaf)), CertificateError::Expired { .. }));
     leaf.validity = HOUR..2 * HOUR;
@@ -243,7 +243,7 @@ impl ServerCertVerifier for Curious {
 #[test]
 fn an_answer_of_the_authority_is_shown_to_clients_that_ask() {
     let authority = Authority::new("root");
-    let files = authority.issue(&Leaf::new(P256, &["a.example"]));
+    let files = authority.issue(&leaf_of(P256, &["a.example"]));
     // A sequence that begins with success; the rest is for clients.
     let answer = [0x30, 5, 10, 1, 0, 5, 0];
     let certificate = read(&files).unwrap().with_ocsp_response(&answer).unwrap();

@@ -6,7 +6,7 @@ use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider};
 use rustls::{ClientConfig, ClientConnection, SupportedCipherSuite};
 use tls::{Certificate, ContextError, KeyKind, ServerContext, Verify, Version};
 
-use crate::authority::Authority;
+use crate::authority::{Authority, AuthorityExt as _};
 use crate::kit::{Side, client, client_options, establish, server, server_options};
 
 use KeyKind::{EcdsaP256, EcdsaP384, Ed25519, Rsa};

@@ -12,7 +12,7 @@ use tls::{
 use wire::buffer::Buffer;
 use wire::tls::record::Opened;
 
-use crate::authority::Authority;
+use crate::authority::{Authority, AuthorityExt as _};
 use crate::kit::{rustls_client, server, server_options};
 
 /// A server that takes early data, and a client that sends some.

@@ -7,7 +7,7 @@ use tls::{
 };
 use wire::tls::record::RECORD_LEN_MAX;
 
-use crate::authority::Authority;
+use crate::authority::{Authority, AuthorityExt as _, leaf_of};
 use crate::kit::{Side, client, client_options, establish, fail, server, server_options};
 
 fn any_server() -> Arc<ServerContext> {
@@ -341,8 +341,7 @@ fn answers(version: Version, record: &[u8]) -> Vec<(HandshakeError, rustls::Erro
     }
     let mut answers = vec![(error, heard.unwrap_err())];
     if version == Version::Tls13 {
-        let files =
-            authority.issue(&crate::authority::Leaf::new(KeyKind::EcdsaP256, &["a.example"]));
+        let files = authority.issue(&leaf_of(KeyKind::EcdsaP256, &["a.example"]));
         let config = Arc::new(crate::kit::rustls_server(&files));
         let mut server = rustls::ServerConnection::new(config).unwrap();
         let options = client_options(Verify::Roots(authority.roots()));

@@ -2,7 +2,7 @@
 
 use tls::{CipherSuite, Group, KeyKind, Verify, Version};
 
-use crate::authority::{Authority, Leaf};
+use crate::authority::{Authority, AuthorityExt as _, PairExt as _, leaf_of};
 use crate::kit::{
     Side, client, client_options, establish, only, rustls_client, rustls_client_side,
     rustls_server, rustls_server_side, server, server_options,
@@ -31,7 +31,7 @@ fn every_suite_goes_with_every_kind_of_key_that_it_is_for() {
     let authority = Authority::new("root");
     let mut count = 0;
     for kind in KINDS {
-        let files = authority.issue(&Leaf::new(kind, &["a.example"]));
+        let files = authority.issue(&leaf_of(kind, &["a.example"]));
         for suite in CipherSuite::ALL.into_iter().filter(|suite| fits(*suite, kind)) {
             let mut options = server_options(&files.certificate());
             only(&mut options, suite);

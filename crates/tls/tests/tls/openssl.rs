@@ -13,7 +13,7 @@ use tls::{
 use wire::buffer::Buffer;
 use wire::tls::record::Opened;
 
-use crate::authority::{Authority, Leaf};
+use crate::authority::{Authority, AuthorityExt as _, leaf_of};
 
 /// A program that ends with the test.
 struct Running(Child);
@@ -160,7 +160,7 @@ fn a_server_of_openssl_is_connected_to_and_its_tickets_are_good() {
     let folder = tempfile();
     // OpenSSL 3.0 reads no key of Ed25519 that rcgen writes (RFC 5958, with the public key behind it).
     for kind in KINDS.into_iter().filter(|kind| *kind != KeyKind::Ed25519) {
-        let files = authority.issue(&Leaf::new(kind, &["a.example"]));
+        let files = authority.issue(&leaf_of(kind, &["a.example"]));
         let path = folder.join(format!("{kind:?}.pem"));
         std::fs::write(&path, [files.chain, files.key].concat()).unwrap();
         for version in Version::ALL {

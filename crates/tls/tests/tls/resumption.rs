@@ -7,7 +7,7 @@ use tls::{
     ServerContext, SharedTickets, TicketKey, Verify, Version,
 };
 
-use crate::authority::{Authority, HOUR, Leaf};
+use crate::authority::{Authority, AuthorityExt as _, HOUR, PairExt as _, leaf_of};
 use crate::kit::{End, Side, client, client_options, establish, server, server_options, talk};
 
 /// Connects, sends data each way, and returns what the server negotiated.
@@ -110,7 +110,7 @@ fn a_client_that_would_not_be_let_in_now_is_not_let_in_by_its_ticket() {
             accepting.versions = version..=version;
             accepting.client_auth = ClientAuth::Required(roots);
             let mut connecting = client_options(Verify::Roots(authority.roots()));
-            let mut leaf = Leaf::new(KeyKind::EcdsaP256, &["spiffe://example/b"]);
+            let mut leaf = leaf_of(KeyKind::EcdsaP256, &["spiffe://example/b"]);
             leaf.validity.end = seconds;
             connecting.certificate = Some(authority.issue(&leaf).certificate());
             let (connecting, accepting) = (client(connecting), server(accepting));

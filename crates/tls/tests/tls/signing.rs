@@ -19,7 +19,7 @@ use tls::{
 };
 use x509_cert::der::pem::{self, LineEnding};
 
-use crate::authority::{Authority, Leaf, Pair, key, now};
+use crate::authority::{Authority, AuthorityExt as _, Pair, PairExt as _, algorithm, leaf_of, now};
 use crate::kit::{
     End, Failed, Side, client, client_options, establish, fail, server, server_options,
 };
@@ -54,9 +54,9 @@ static KEYS: LazyLock<Keys> = LazyLock::new(|| {
         ("p521", KeyKind::EcdsaP521),
         ("ed25519", KeyKind::Ed25519),
     ];
-    let others = others.into_iter().map(|(name, kind)| (name, kind, key(kind)));
+    let others = others.into_iter().map(|(name, kind)| (name, kind, pki::key(algorithm(kind))));
     let issue = |(name, kind, key): (_, _, KeyPair)| {
-        (name, authority.issue_for(&Leaf::new(kind, &["a.example"]), &key))
+        (name, authority.issue_for(&leaf_of(kind, &["a.example"]), &key))
     };
     let pairs = rsa.chain(others).map(issue).collect();
     Keys { authority, pairs }

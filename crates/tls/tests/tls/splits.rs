@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustls::{ClientConnection, ServerConnection};
 use tls::{ClientContext, Handshake, KeyKind, ServerContext, Verify, Version};
 
-use crate::authority::{Authority, Leaf};
+use crate::authority::{Authority, AuthorityExt as _, leaf_of};
 use crate::kit::{
     End, Side, client, client_options, establish, rustls_client, rustls_server, server,
     server_options,
@@ -112,7 +112,7 @@ fn data_right_behind_the_clients_last_message_is_left_to_the_connection() {
 fn data_right_behind_the_servers_last_message_is_left_to_the_connection() {
     for version in Version::ALL {
         let authority = Authority::new("root");
-        let files = authority.issue(&Leaf::new(KeyKind::EcdsaP256, &["a.example"]));
+        let files = authority.issue(&leaf_of(KeyKind::EcdsaP256, &["a.example"]));
         let mut config = rustls_server(&files);
         config.send_half_rtt_data = true;
         let mut theirs = ServerConnection::new(Arc::new(config)).unwrap();

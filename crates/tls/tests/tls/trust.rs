@@ -8,7 +8,7 @@ use tls::{
     RootsError, Verify, Version,
 };
 
-use crate::authority::{Authority, HOUR, Leaf, Pair as Files};
+use crate::authority::{Authority, AuthorityExt as _, HOUR, Pair as Files, PairExt as _, leaf_of};
 use crate::kit::{Failed, Side, client, client_options, establish, fail, server, server_options};
 
 const P256: KeyKind = KeyKind::EcdsaP256;
@@ -42,7 +42,7 @@ fn client_at(
 
 /// A certificate that was good for an hour, an hour ago; or is from now on, or for long.
 fn files(authority: &Authority, names: &[&'static str]) -> Files {
-    let mut leaf = Leaf::new(P256, names);
+    let mut leaf = leaf_of(P256, names);
     leaf.validity = -2 * HOUR..HOUR;
     authority.issue(&leaf)
 }
@@ -132,11 +132,11 @@ fn what_is_no_name_is_refused_when_the_context_is_made() {
 #[test]
 fn dates_and_purposes_are_looked_at() {
     let authority = Authority::new("root");
-    let mut leaf = Leaf::new(P256, &["a.example"]);
+    let mut leaf = leaf_of(P256, &["a.example"]);
     leaf.validity = -2 * HOUR..-HOUR;
     let error = client_says(&authority, &authority.issue(&leaf), &[]).unwrap_err();
     assert_eq!(error.word(), "certificate_expired");
-    let mut leaf = Leaf::new(P256, &["a.example"]);
+    let mut leaf = leaf_of(P256, &["a.example"]);
     leaf.validity = -2 * HOUR..HOUR;
     leaf.purposes = vec![ExtendedKeyUsagePurpose::ClientAuth];
     let error = client_says(&authority, &authority.issue(&leaf), &[]).unwrap_err();
@@ -146,7 +146,7 @@ fn dates_and_purposes_are_looked_at() {
 #[test]
 fn a_certificate_that_is_not_valid_yet_is_refused() {
     let authority = Authority::new("root");
-    let mut leaf = Leaf::new(P256, &["a.example"]);
+    let mut leaf = leaf_of(P256, &["a.example"]);
     leaf.validity = HOUR..2 * HOUR;
     let certificate = authority.issue(&leaf).certificate_at(3 * HOUR / 2);
     let connecting = client(client_options(Verify::Roots(authority.roots())));
@@ -175,12 +175,12 @@ fn nothing_is_verified_where_nothing_shall_be() {
 fn clients_show_certificates_where_they_have_to() {
     let (authority, other) = (Authority::new("root"), Authority::new("other"));
     let certificate = authority.certificate(P256, &["a.example"]);
-    let good = authority.issue(&Leaf::new(P256, &["spiffe://example/b", "b.example"]));
-    let bad = other.issue(&Leaf::new(P256, &["spiffe://example/b"]));
-    let mut for_servers = Leaf::new(P256, &["spiffe://example/b"]);
+    let good = authority.issue(&leaf_of(P256, &["spiffe://example/b", "b.example"]));
+    let bad = other.issue(&leaf_of(P256, &["spiffe://example/b"]));
+    let mut for_servers = leaf_of(P256, &["spiffe://example/b"]);
     for_servers.purposes = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let for_servers = authority.issue(&for_servers);
-    let mut late = Leaf::new(P256, &["spiffe://example/b"]);
+    let mut late = leaf_of(P256, &["spiffe://example/b"]);
     late.validity = -2 * HOUR..-HOUR;
     let late = authority.issue(&late);
 

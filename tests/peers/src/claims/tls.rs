@@ -47,7 +47,7 @@ use serde_json::Value;
 use crate::claim::Claim;
 use crate::lab::Lab;
 use crate::openssl::Session;
-use crate::pki::{Authority, Kind};
+use crate::pki::Authority;
 use crate::process::Finished;
 use crate::strait::{Options, Strait};
 use crate::wait;
@@ -122,7 +122,7 @@ fn secured(lab: &Lab, upstream: SocketAddr) -> Result<Strait> {
 
 /// The same with a certificate for each kind of key, and no other setting.
 fn secured_with_both_keys(lab: &Lab, upstream: SocketAddr) -> Result<Strait> {
-    issue_site(lab)?.issue_kind(lab, "site-rsa", NAME, Kind::Rsa)?;
+    issue_site(lab)?.issue_for(lab, "site-rsa", NAME, &rcgen::PKCS_RSA_SHA256)?;
     let both = "}, { chain: site-rsa.pem, key: site-rsa.key }]";
     let listener = SITE.replace("}]", both);
     let options = Options { listener: &listener, ..Options::default() };

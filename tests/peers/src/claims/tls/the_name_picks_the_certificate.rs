@@ -9,7 +9,7 @@ use crate::lab::Lab;
 use crate::openssl;
 use crate::origin::Origin;
 use crate::peer::Peer;
-use crate::pki::{Authority, Kind};
+use crate::pki::Authority;
 use crate::strait::{Options, Strait};
 
 pub(super) const CLAIM: Claim =
@@ -31,7 +31,7 @@ fn holds(lab: &Lab) -> Result<()> {
     let origin = Origin::start()?;
     let authority = Authority::new(lab, "ca")?;
     authority.issue(lab, "shop", "shop.example")?;
-    authority.issue_kind(lab, "shop-rsa", "shop.example", Kind::Rsa)?;
+    authority.issue_for(lab, "shop-rsa", "shop.example", &rcgen::PKCS_RSA_SHA256)?;
     authority.issue(lab, "any", "*.example")?;
     authority.issue(lab, "mail", "mail.example")?;
     authority.issue(lab, "apart", "apart.example")?;
