@@ -34,7 +34,7 @@ const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How a client behaves besides sending requests.
 #[derive(Clone, Debug)]
-pub struct Manners {
+pub struct Behaviour {
     /// Requests that it sends before an earlier one is answered.
     pub pipelined_max: usize,
     /// How it leaves.
@@ -125,14 +125,14 @@ impl Client {
         peer: PeerId,
         address: Address,
         requests: Vec<RequestPlan>,
-        manners: Manners,
+        behaviour: Behaviour,
         delay: Duration,
         mut random: Random,
         network: &mut Network,
     ) -> Self {
-        let pieces = pieces(&requests, &manners, &mut random);
+        let pieces = pieces(&requests, &behaviour, &mut random);
         Self {
-            link: Link::new(peer, address, manners, delay, random, network),
+            link: Link::new(peer, address, behaviour, delay, random, network),
             requests,
             pieces,
             sending: (0, 0),
@@ -159,7 +159,7 @@ impl Client {
         if self.link.is_open()
             && self.answered == self.requests.len()
             && self.sending.0 == self.pieces.len()
-            && self.link.manners.leave != Leave::HalfClose
+            && self.link.behaviour.leave != Leave::HalfClose
         {
             self.finish(network, ledger, Outcome::Answered, Quit::Close);
         }
@@ -168,7 +168,7 @@ impl Client {
     // Reading.
 
     fn read(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        if let Leave::StopsReading(after) = self.link.manners.leave
+        if let Leave::StopsReading(after) = self.link.behaviour.leave
             && self.answered >= after
         {
             if network.is_broken(end) {
@@ -438,7 +438,7 @@ impl Client {
                 return;
             }
             let Some(piece) = self.pieces.get(self.sending.0) else {
-                if self.link.manners.leave == Leave::HalfClose
+                if self.link.behaviour.leave == Leave::HalfClose
                     && !self.has_half_closed
                     && !self.has_tunnel
                 {
@@ -501,7 +501,7 @@ impl Client {
             Gate::Open => true,
             Gate::Answers(count) => self.answered >= count,
             Gate::Think(count) if self.answered >= count => {
-                let pause = self.link.random.span(self.link.manners.thinks);
+                let pause = self.link.random.span(self.link.behaviour.thinks);
                 if let Some(piece) = self.pieces.get_mut(self.sending.0) {
                     piece.gate = Gate::Open;
                 }

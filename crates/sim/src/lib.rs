@@ -58,7 +58,7 @@ mod simulation;
 mod trace;
 mod world;
 
-pub use client::{CallsClient, Client, Http2Client, Leave, Manners, RelayClient};
+pub use client::{Behaviour, CallsClient, Client, Http2Client, Leave, RelayClient};
 pub use configuration::{Configurations, Patience, label, names};
 pub use faults::{Faults, ServiceFaults};
 pub use ledger::{Ledger, Outcome};

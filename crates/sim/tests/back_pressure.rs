@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sim::{
-    Faults, Leave, Manners, RequestBody, RequestPlan, ResponseFraming, ResponsePlan, Scenario,
+    Behaviour, Faults, Leave, RequestBody, RequestPlan, ResponseFraming, ResponsePlan, Scenario,
     ServiceFaults, Simulation,
 };
 
@@ -11,7 +11,7 @@ use sim::{
 /// read of as many may have been under way, and each has a head and a frame around it.
 const HELD_BYTES_MAX: usize = (2 * 64 + 8) << 10;
 
-const MANNERS: Manners = Manners {
+const BEHAVIOUR: Behaviour = Behaviour {
     pipelined_max: 0,
     leave: Leave::Answered,
     slow_reading: None,
@@ -66,8 +66,8 @@ fn slow_reader_stops_its_writer() {
         let id = id_of(|plan| plan.length > 350_000 && plan.framing == framing);
         let mut simulation = Simulation::new(&scenario());
         let slow_reading = Some((1_000, Duration::from_millis(100)));
-        let manners = Manners { slow_reading, ..MANNERS };
-        simulation.add_client(vec![request(id)], manners, Duration::ZERO);
+        let behaviour = Behaviour { slow_reading, ..BEHAVIOUR };
+        simulation.add_client(vec![request(id)], behaviour, Duration::ZERO);
         let (mut most, mut is_stopped) = (0, false);
         while simulation.moved_total() < 100_000 {
             simulation.run_for(Duration::from_millis(100));
@@ -85,8 +85,8 @@ fn slow_reader_stops_its_writer() {
 fn a_reader_that_stops_is_left_alone_until_its_timeout() {
     let id = id_of(|plan| plan.length > 350_000);
     let mut simulation = Simulation::new(&Scenario { is_strict: false, ..scenario() });
-    let manners = Manners { leave: Leave::StopsReading(0), ..MANNERS };
-    simulation.add_client(vec![request(id)], manners, Duration::ZERO);
+    let behaviour = Behaviour { leave: Leave::StopsReading(0), ..BEHAVIOUR };
+    simulation.add_client(vec![request(id)], behaviour, Duration::ZERO);
     simulation.run_for(Duration::from_secs(5));
     let held = simulation.buffered_bytes();
     assert!((64 << 10..=HELD_BYTES_MAX).contains(&held), "{held} bytes are held");
@@ -103,7 +103,7 @@ fn a_service_that_reads_nothing_stops_its_client() {
     let mut simulation =
         Simulation::new(&Scenario { is_strict: false, service_faults: stops, ..scenario() });
     let upload = RequestPlan { method: "POST", body: RequestBody::Length(1 << 20), ..request(id) };
-    simulation.add_client(vec![upload], MANNERS, Duration::ZERO);
+    simulation.add_client(vec![upload], BEHAVIOUR, Duration::ZERO);
     let mut most = 0;
     for _ in 0..40 {
         simulation.run_for(Duration::from_millis(50));

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sim::{
-    Faults, Leave, Manners, RequestBody, RequestPlan, ResponseFraming, ResponsePlan, Scenario,
+    Behaviour, Faults, Leave, RequestBody, RequestPlan, ResponseFraming, ResponsePlan, Scenario,
     ServiceFaults, Simulation,
 };
 
@@ -77,7 +77,7 @@ fn the_events_of_a_scripted_run_are_the_known_ones() {
         has_demands: false,
     };
     let mut simulation = Simulation::with_configuration(&scenario, Some(CONFIGURATION));
-    let manners = Manners {
+    let behaviour = Behaviour {
         pipelined_max: 0,
         leave: Leave::Answered,
         slow_reading: None,
@@ -87,21 +87,21 @@ fn the_events_of_a_scripted_run_are_the_known_ones() {
     let seconds = Duration::from_secs;
     // Two requests, one behind the other, on one connection.
     let both = vec![request("GET", "alpha", 0), request("HEAD", "alpha", 1)];
-    simulation.add_client(both, manners.clone(), seconds(1));
+    simulation.add_client(both, behaviour.clone(), seconds(1));
     // A body, and a connection that its client wants closed.
     let body = RequestBody::Chunked(2_000, true);
     let post = RequestPlan { body, connection: Some("close"), ..request("POST", "alpha", 2) };
-    simulation.add_client(vec![post], manners.clone(), seconds(2));
+    simulation.add_client(vec![post], behaviour.clone(), seconds(2));
     // A service whose address refuses connections.
-    simulation.add_client(vec![request("GET", "beta", 3)], manners.clone(), seconds(3));
+    simulation.add_client(vec![request("GET", "beta", 3)], behaviour.clone(), seconds(3));
     // A client that leaves in the middle of its request.
-    let manners_rude = Manners { leave: Leave::ResetAfter(500), ..manners };
+    let rude = Behaviour { leave: Leave::ResetAfter(500), ..behaviour };
     let body = RequestBody::Length(2_000);
     let put = RequestPlan { body, ..request("PUT", "alpha", 4) };
-    simulation.add_client(vec![put], manners_rude, seconds(4));
+    simulation.add_client(vec![put], rude, seconds(4));
     // A tunnel.
     let tunnel = RequestPlan { tunnel: Some(100), ..request("GET", "alpha", 5) };
-    simulation.add_client(vec![tunnel], manners, seconds(5));
+    simulation.add_client(vec![tunnel], behaviour, seconds(5));
 
     simulation.record_events();
     simulation.run_for(seconds(20));

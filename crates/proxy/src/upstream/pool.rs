@@ -22,7 +22,7 @@ use telemetry::events::ChoiceKind;
 use self::backoff::Refusing;
 use self::checking::KeptForChecks;
 use self::choice::Choice;
-use self::claim::Claim;
+use self::quota::Quota;
 use self::reserve::RESERVE_MAX;
 use self::state::{ClusterState, EndpointState};
 use crate::connection::check_target::CheckTarget;
@@ -40,11 +40,11 @@ mod bounds;
 mod candidates;
 mod checking;
 mod choice;
-mod claim;
 mod idle;
 mod latency;
 mod original;
 mod queue;
+mod quota;
 mod reserve;
 mod state;
 mod stream_budget;
@@ -69,8 +69,8 @@ pub(crate) struct Pools {
     /// The destinations of such clusters that refused.
     refusing: Refusing,
     share: Share,
-    /// The cluster of whose bounds something is in hand.
-    in_hand: Option<ClusterId>,
+    /// The cluster of whose bounds something is reserved.
+    reserved_of: Option<ClusterId>,
     /// From when on no cluster has connections reserved, whatever happened so far.
     unreserved_from: Time,
     /// Connections open or being opened.
@@ -168,7 +168,7 @@ enum Wanted {
     /// Room: no other endpoint will do.
     Room,
     /// The same, of endpoints that have more than their part of the connections.
-    RoomOf(Claim),
+    RoomOf(Quota),
     /// Any of the group.
     Any,
 }
@@ -193,7 +193,7 @@ impl Pools {
             checked: BTreeMap::new(),
             refusing: Refusing::default(),
             share,
-            in_hand: None,
+            reserved_of: None,
             unreserved_from: Time::from_nanos(0),
             open: 0,
             idle: 0,
@@ -234,7 +234,7 @@ impl Pools {
     }
 
     /// An idle connection to the endpoint that is chosen, else a new one. Where no more may be opened, a new one in place of
-    /// an idle one to another endpoint: of any, where a hash chose, else as its [`Claim`] says. An endpoint that has its part
+    /// an idle one to another endpoint: of any, where a hash chose, else as its [`Quota`] says. An endpoint that has its part
     /// of the connections gives way to an idle one of the group. Else a place in the queue.
     fn acquire_chosen(
         &mut self,
@@ -263,11 +263,11 @@ impl Pools {
         let is_by_hash = ask.hash.is_some() && cluster.balancer.is_by_hash();
         if idle > 0 {
             // The connections that this worker has, as it gets no more.
-            let claim = Claim::new(self.open_of(cluster.id), among.group);
-            let has_less = claim.has_less(self.open_to(endpoint.id), endpoint);
+            let quota = Quota::new(self.open_of(cluster.id), among.group);
+            let has_less = quota.has_less(self.open_to(endpoint.id), endpoint);
             let wanted = match (is_by_hash, has_less) {
                 (true, _) => &[Wanted::Room][..],
-                (false, true) => &[Wanted::RoomOf(claim), Wanted::Any],
+                (false, true) => &[Wanted::RoomOf(quota), Wanted::Any],
                 (false, false) => &[Wanted::Any],
             };
             let found = wanted.iter().find_map(|wanted| {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use wire::h1::{BodyDecoder, BodyElement, BodyLimits, HeadLimits, Scan, decode_request};
 use wire::head::HeadIndex;
 
-use crate::kit::{Manner, Peer, Setting, Talk};
+use crate::kit::{Peer, Setting, Talk, Variant};
 use wire::path::Slashes;
 
 const CONFIG: &str = "
@@ -54,10 +54,10 @@ pub(crate) fn check(script: &[u8]) {
         static READING: &'static Setting = Box::leak(Box::new(Setting::of(CONFIG)));
         static RELAYING: &'static Setting = Box::leak(Box::new(Setting::of(&with_relay())));
     }
-    let manner = if script.len().is_multiple_of(2) { Manner::Plain } else { Manner::Moving };
+    let variant = if script.len().is_multiple_of(2) { Variant::Plain } else { Variant::Moving };
     let relays = script.first().is_some_and(|kind| kind & 0x80 != 0);
     let setting = if relays { RELAYING.with(|it| *it) } else { READING.with(|it| *it) };
-    let mut talk = Talk::new(setting, manner);
+    let mut talk = Talk::new(setting, variant);
     let mut clients = vec![talk.client()];
     let mut upstreams: Vec<(Peer, Vec<u8>)> = Vec::new();
     let mut rest = script;

@@ -19,7 +19,7 @@ use wire::h2::{ErrorCode, Http2, Limits, RequestForm};
 use wire::head::HeadIndex;
 
 use crate::frames::Speaker;
-use crate::kit::{Manner, Peer, Setting, Talk};
+use crate::kit::{Peer, Setting, Talk, Variant};
 use wire::path::Slashes;
 
 const CONFIG: &str = "
@@ -61,9 +61,9 @@ pub(crate) fn check(script: &[u8]) {
     // What is in use of a cluster's bounds is shared by all that have its snapshot.
     thread_local!(static SETTING: &'static Setting = Box::leak(Box::new(Setting::of(CONFIG))));
     let setting = SETTING.with(|it| *it);
-    let manner = if script.len().is_multiple_of(2) { Manner::Plain } else { Manner::Moving };
+    let variant = if script.len().is_multiple_of(2) { Variant::Plain } else { Variant::Moving };
     let is_raw = script.first().is_some_and(|kind| kind & 0x80 != 0);
-    let mut play = Play::new(Talk::new(setting, manner));
+    let mut play = Play::new(Talk::new(setting, variant));
     play.add_client(is_raw);
     let mut rest = script;
     while let [kind, number, behind @ ..] = rest {

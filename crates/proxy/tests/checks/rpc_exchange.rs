@@ -15,7 +15,7 @@ use std::time::Duration;
 use wire::rpc::{FrameKind, RpcProtocol};
 
 use crate::kit::pico::{FIXED_BYTES, Pico};
-use crate::kit::{Manner, Peer, Setting, Talk};
+use crate::kit::{Peer, Setting, Talk, Variant};
 
 const CONFIG: &str = "
 listeners:
@@ -61,8 +61,8 @@ pub(crate) fn check(script: &[u8]) {
         true => DETECTING.with(|it| *it),
         false => PLAIN.with(|it| *it),
     };
-    let manner = if script.len().is_multiple_of(2) { Manner::Plain } else { Manner::Moving };
-    let mut play = Play::new(Talk::new(setting, manner));
+    let variant = if script.len().is_multiple_of(2) { Variant::Plain } else { Variant::Moving };
+    let mut play = Play::new(Talk::new(setting, variant));
     play.add_client();
     let mut rest = script;
     while let [kind, number, behind @ ..] = rest {

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::kit::{Manner, Setting, Talk};
+use crate::kit::{Setting, Talk, Variant};
 
 /// What the kept forms are of: services that speak HTTP/1, HTTP/2, or an RPC protocol.
 const CONFIGS: [&str; 3] = [
@@ -50,7 +50,7 @@ pub(crate) fn check(script: &[u8]) {
     let Some((choice, bytes)) = script.split_first() else { return };
     let place = if choice & 0x40 != 0 { 2 } else { usize::from(choice & 1) };
     let setting = &settings[place];
-    let mut talk = Talk::new(setting, Manner::Plain);
+    let mut talk = Talk::new(setting, Variant::Plain);
     let Ok(peers) = talk.takes_up(bytes) else { return talk.assert_at_rest() };
     let words = WORDS[usize::from(choice >> 1) % WORDS.len()];
     for peer in &peers {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use config::snapshot::Address;
 
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, Peer, Talk, hold};
+use crate::kit::{Peer, Talk, Variant, hold};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -33,7 +33,7 @@ fn asks(talk: &mut Talk<'_>) -> (Peer, Peer, u16) {
 #[test]
 fn an_endpoint_that_does_not_answer_gets_no_further_requests() {
     hold(&config("least_request"), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // Each worker counts its own.
             return talk.leave_out();
         }
@@ -59,7 +59,7 @@ fn an_endpoint_that_does_not_answer_gets_no_further_requests() {
 #[test]
 fn what_is_under_way_is_counted_down_however_it_ends() {
     hold(&config("{ least_request: { choices: 2 } }"), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         // Answered, cut off by the upstream, given up by the client, refused and tried elsewhere.
@@ -107,7 +107,7 @@ fn a_connection_that_moves_to_another_worker_is_counted_there() {
 #[test]
 fn a_balancer_that_changes_counts_what_begins_after_it() {
     hold(&config("round_robin"), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // What moves is counted as its next worker is configured.
             return talk.leave_out();
         }
@@ -132,7 +132,7 @@ fn a_slow_endpoint_is_left_alone_for_a_while() {
     let config = CONFIG.replace("'127.0.0.1:9000'", &endpoints.join(", "))
         + "    balance: { peak_ewma: { decay: 10s } }\n";
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // Each worker measures its own.
             return talk.leave_out();
         }
@@ -163,7 +163,7 @@ fn a_slow_endpoint_is_left_alone_for_a_while() {
 #[test]
 fn an_endpoint_that_fails_at_once_is_not_the_fastest() {
     hold(&config("peak_ewma"), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         // Both are known: one answers slowly, the other goes away without a response.
@@ -196,7 +196,7 @@ fn an_endpoint_that_came_lately_gets_its_share_by_and_by() {
         let config = config(balance) + slow;
         let one = CONFIG.to_owned() + &format!("    balance: {balance}\n{slow}");
         hold(&one, |talk| {
-            if talk.manner() != Manner::Plain {
+            if talk.variant() != Variant::Plain {
                 return talk.leave_out();
             }
             talk.reconfigures(&config);
@@ -279,7 +279,7 @@ fn a_slow_endpoint_of_ten_gets_at_most_a_third_of_what_the_others_get() {
         let config =
             CONFIG.replace("['127.0.0.1:9000']", &endpoints) + &format!("    balance: {balance}\n");
         hold(&config, |talk| {
-            if talk.manner() != Manner::Plain {
+            if talk.variant() != Variant::Plain {
                 return talk.leave_out();
             }
             let asked = with_one_slow_of_ten(talk);

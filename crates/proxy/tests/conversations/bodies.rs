@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, hold};
+use crate::kit::{Variant, hold};
 
 #[test]
 fn a_body_with_a_length_goes_up_as_it_comes() {
@@ -337,7 +337,7 @@ fn a_sloppy_response_goes_on_in_plain_form() {
             let upstream = talk.upstream();
             talk.says(upstream, said);
             let heard = talk.heard(client);
-            let is_whole = heard == expected || talk.manner() == Manner::ByteByByte;
+            let is_whole = heard == expected || talk.variant() == Variant::ByteByByte;
             assert!(is_whole, "{said:?}: {heard:?}");
             assert_eq!(!talk.is_closed(upstream), is_reused, "{said:?}");
             assert!(!talk.is_closed(client), "{said:?}");

@@ -7,7 +7,7 @@ use wire::h2::Limits;
 
 use crate::frames::Speaker;
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, Talk, hold};
+use crate::kit::{Talk, Variant, hold};
 use crate::slow::serves;
 use crate::tls::{self, Secure, trusting_anybody};
 
@@ -81,7 +81,7 @@ fn a_client_that_holds_little_outlives_those_that_hold_much_though_it_is_older()
 #[test]
 fn clients_of_one_listener_cost_those_of_another_nothing() {
     hold(&with_buffered_max("128KiB"), |talk| {
-        if talk.manner() == Manner::ByteByByte {
+        if talk.variant() == Variant::ByteByByte {
             return talk.leave_out();
         }
         let others: Vec<_> = (0..12).map(|_| talk.client_of(1)).collect();
@@ -115,7 +115,7 @@ fn without_a_bound_none_ends() {
 #[test]
 fn streams_whose_windows_are_shut_count_and_end_with_their_connection() {
     hold(&with_buffered_max("256KiB"), |talk| {
-        if talk.manner() == Manner::ByteByByte {
+        if talk.variant() == Variant::ByteByByte {
             return talk.leave_out();
         }
         let other = talk.client();
@@ -181,7 +181,7 @@ fn what_comes_over_tls_counts_as_well() {
 fn what_is_held_can_be_seen_and_what_was_closed_is_told() {
     hold(&with_buffered_max("64KiB"), |talk| {
         // Other proxies have looked before the clients moved on.
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let held = |talk: &mut Talk<'_>| talk.counted("strait_downstream_buffered_bytes");

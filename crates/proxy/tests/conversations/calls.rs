@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::frames::Speaker;
 use crate::http2::TO_HTTP2;
-use crate::kit::{Manner, hold};
+use crate::kit::{Variant, hold};
 
 const ASK: &str = "POST /shop.Cart/Add HTTP/1.1\r\nHost: x\r\nContent-Type: application/grpc+proto\r\nConnection: te\r\nTE: trailers\r\n\r\n";
 const ANSWER: &str =
@@ -150,7 +150,7 @@ fn grpc_web_in_text_is_decoded_and_encoded() {
         assert!(head.contains("application/grpc-web-text"), "{head}");
         let (body, _) = crate::bodies::dechunked(body);
         // Byte by byte, each piece has its own padding.
-        let is_whole = body.starts_with("AAAAAANhYmM=") || talk.manner() == Manner::ByteByByte;
+        let is_whole = body.starts_with("AAAAAANhYmM=") || talk.variant() == Variant::ByteByByte;
         assert!(is_whole, "{body}");
         // A frame of trailers with 16 bytes of them.
         assert!(body.ends_with("gAAAABBncnBjLXN0YXR1czogMA0K"), "{body}");

@@ -7,7 +7,7 @@ use wire::head::HeadIndex;
 
 use crate::frames::{HEAD, Speaker};
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, Setting, Talk, hold};
+use crate::kit::{Setting, Talk, Variant, hold};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -32,7 +32,7 @@ fn together(client: &mut Speaker, count: usize, is_cancelled: bool) -> Vec<u8> {
 }
 
 fn is_whole(talk: &Talk<'_>) -> bool {
-    talk.manner() != Manner::ByteByByte
+    talk.variant() != Variant::ByteByByte
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_request_that_comes_with_a_cancellation_does_not_overtake_one_that_waits() {
     let config = format!("{CONFIG}    connections_max: 1\n");
     for is_established in [true, false] {
         hold(&config, |talk| {
-            if talk.manner() == Manner::Moving {
+            if talk.variant() == Variant::Moving {
                 // The order of a queue belongs to its worker.
                 return talk.leave_out();
             }
@@ -217,7 +217,7 @@ fn a_connection_that_begins_with_a_clients_address_is_for_nobody_else() {
 fn connections_that_nobody_waits_for_are_bounded() {
     hold(CONFIG, |talk| {
         let clients: Vec<_> = (0..200).map(|_| talk.client()).collect();
-        if talk.manner() != Manner::Plain {
+        if talk.variant() != Variant::Plain {
             return talk.leave_out();
         }
         for client in &clients {
@@ -238,8 +238,8 @@ listeners: [{ name: web, address: 127.0.0.1:8080, routes: site, http: { forwarde
 routes: [{ name: site, hosts: ['*'], rules: [{ match: { prefix: / }, respond: { status: 204 } }] }]
 ";
     let setting = Setting::of(config);
-    for manner in [Manner::Plain, Manner::Moving] {
-        let talk = &mut Talk::new(&setting, manner);
+    for variant in [Variant::Plain, Variant::Moving] {
+        let talk = &mut Talk::new(&setting, variant);
         let mut client = Speaker::client(talk);
         client.hears(talk);
         let said = together(&mut client, 100, false);
@@ -256,7 +256,7 @@ routes: [{ name: site, hosts: ['*'], rules: [{ match: { prefix: / }, respond: { 
 fn requests_that_are_cancelled_count_twice_in_a_turn() {
     for (cancelled, is_answered) in [(60, true), (70, false)] {
         let setting = Setting::of(CONFIG);
-        let talk = &mut Talk::new(&setting, Manner::Plain);
+        let talk = &mut Talk::new(&setting, Variant::Plain);
         let mut client = Speaker::client(talk);
         client.hears(talk);
         let mut said = together(&mut client, cancelled, true);
@@ -293,13 +293,13 @@ listeners: [{ name: web, address: 127.0.0.1:8080, routes: site, http: { forwarde
 routes: [{ name: site, hosts: ['*'], rules: [{ match: { prefix: / }, respond: { status: 204 } }] }]
 ";
     let setting = Setting::of(config);
-    for manner in [Manner::Plain, Manner::Moving] {
-        let talk = &mut Talk::new(&setting, manner);
+    for variant in [Variant::Plain, Variant::Moving] {
+        let talk = &mut Talk::new(&setting, variant);
         let client = talk.client();
         talk.is_one_turn(true);
         talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(10));
         let received = talk.heard(client).matches("HTTP/1.1 204").count();
-        assert!(manner == Manner::Moving || received == 1, "{received} in one turn");
+        assert!(variant == Variant::Moving || received == 1, "{received} in one turn");
         talk.is_one_turn(false);
         let received = received + talk.heard(client).matches("HTTP/1.1 204").count();
         assert_eq!(received, 10);

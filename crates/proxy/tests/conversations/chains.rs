@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::frames::Speaker;
-use crate::kit::{Manner, Peer, Talk, hold};
+use crate::kit::{Peer, Talk, Variant, hold};
 
 pub(crate) const CONFIG: &str = "
 listeners:
@@ -151,7 +151,7 @@ fn addresses_decide_before_a_byte_is_read() {
 fn a_connection_keeps_its_chain_when_the_configuration_changes() {
     let own = CONFIG.replace("  chains:", "  routes: office\n  chains:");
     hold(&own, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let client = talk.client();
@@ -170,7 +170,7 @@ fn a_connection_keeps_its_chain_when_the_configuration_changes() {
 #[test]
 fn connections_of_a_chain_that_is_gone_end_with_what_it_had() {
     hold(CONFIG, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let (idle, busy, tls) = (talk.client(), talk.client(), talk.client());

@@ -7,7 +7,7 @@ use config::checks::{CheckResult, FailureWeight};
 use crate::frames::Speaker;
 use crate::http2::to_one;
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, Peer, Talk, hold};
+use crate::kit::{Peer, Talk, Variant, hold};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -23,7 +23,7 @@ fn config(checks: &str) -> String {
 /// Conversations in which connections stay where they are: a check does not move.
 fn hold_here(config: &str, script: impl Fn(&mut Talk<'_>)) {
     hold(config, |talk| {
-        if talk.manner() != Manner::Moving {
+        if talk.variant() != Variant::Moving {
             script(talk);
         }
     });
@@ -197,7 +197,7 @@ fn a_body_is_looked_at_as_far_as_it_is_kept_and_one_without_end_ends_the_check()
     });
     // Byte by byte it would take long.
     hold(&config("{ http: { path: /healthz } }"), |talk| {
-        if talk.manner() != Manner::Plain {
+        if talk.variant() != Variant::Plain {
             return talk.leave_out();
         }
         talk.checks(1, 0, 0);
@@ -253,7 +253,7 @@ fn a_connection_is_enough_for_tcp_and_bytes_are_compared() {
         talk.says(upstream, "-ERR\r\n");
         talk.ends(upstream);
         assert_eq!(talk.checked(), [failed(3, "what was expected did not come")]);
-        if talk.manner() == Manner::Plain {
+        if talk.variant() == Variant::Plain {
             talk.checks(5, 0, 1);
             let upstream = talk.upstream();
             talk.says(upstream, "x".repeat(64 * 1_024));
@@ -292,7 +292,7 @@ fn an_endpoint_may_say_that_it_is_not_healthy() {
     let config = config("{ http: { path: /healthz } }").replace(", '127.0.0.1:9001'", "");
     hold(&config, |talk| {
         // What is known of endpoints outlasts a conversation.
-        if talk.manner() != Manner::Plain {
+        if talk.variant() != Variant::Plain {
             return talk.leave_out();
         }
         let client = talk.client();
@@ -332,7 +332,7 @@ fn what_is_not_known_here_is_undecided() {
 #[test]
 fn a_check_stays_behind_where_its_connection_moves() {
     hold(&config("{ http: { path: /healthz } }"), |talk| {
-        if talk.manner() != Manner::Moving {
+        if talk.variant() != Variant::Moving {
             return talk.leave_out();
         }
         talk.checks(1, 0, 0);

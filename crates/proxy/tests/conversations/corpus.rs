@@ -26,7 +26,7 @@ fn replay(target: &str, check: impl Fn(&[u8])) {
     for (name, script) in scripts {
         println!("again: cargo fuzz run {target} fuzz/corpus/{target}/{name}");
         check(&script);
-        // Another length parity is another manner.
+        // Another length parity is another variant.
         check(&[&script[..], &[15]].concat());
     }
 }

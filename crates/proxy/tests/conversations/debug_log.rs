@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::frames::Speaker;
-use crate::kit::{Manner, Talk, hold};
+use crate::kit::{Talk, Variant, hold};
 
 const CONFIG: &str = "
 # debug log
@@ -85,7 +85,7 @@ fn failures_and_refusals_are_told_with_their_reason() {
         talk.heard(client);
         let other = talk.client();
         talk.says(other, "GET / HTTP/1.1\r\nHost : x\r\n\r\n");
-        if talk.manner() != Manner::Moving {
+        if talk.variant() != Variant::Moving {
             assert!(talk.try_client().is_none());
         }
         let all = lines(talk);
@@ -95,7 +95,7 @@ fn failures_and_refusals_are_told_with_their_reason() {
             "connection K: end: connect_failed, status 503, ",
             "connection K: end: request_invalid, status 400, ",
         ];
-        if talk.manner() != Manner::Moving {
+        if talk.variant() != Variant::Moving {
             want.push("refused from 192.0.2.7:");
         }
         for line in want {

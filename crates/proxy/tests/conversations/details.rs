@@ -8,7 +8,7 @@ use wire::h2::ErrorCode;
 use crate::frames::Speaker;
 use crate::http2::TO_HTTP2;
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, Peer, Talk, hold};
+use crate::kit::{Peer, Talk, Variant, hold};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
@@ -41,7 +41,7 @@ fn logged(talk: &mut Talk<'_>) -> (String, Option<String>) {
 
 /// As [`is_logged`], of what may have been refused before all of it came.
 fn is_logged_as_far(talk: &mut Talk<'_>, cause: &str, detail: &str) {
-    let is_whole = talk.manner() != Manner::ByteByByte;
+    let is_whole = talk.variant() != Variant::ByteByByte;
     let (found_cause, found) = logged(talk);
     let found = found.unwrap_or_default();
     let is_beginning = !is_whole && detail.starts_with(&found);

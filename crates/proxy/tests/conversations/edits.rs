@@ -1,7 +1,7 @@
 //! Header fields that rules, tables and weighted clusters edit.
 
 use crate::frames::Speaker;
-use crate::kit::{Manner, Talk, hold};
+use crate::kit::{Talk, Variant, hold};
 
 const CONFIG: &str = "
 listeners:
@@ -214,7 +214,7 @@ fn a_rule_without_edits_has_those_of_its_table() {
 #[test]
 fn an_exchange_keeps_its_edits_when_it_moves_to_another_configuration() {
     hold(CONFIG, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let client = talk.client();

@@ -15,7 +15,7 @@ use proxy::save::VERSION;
 use crate::frames::Speaker;
 use crate::http2::TO_HTTP2;
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, Peer, Talk, hold};
+use crate::kit::{Peer, Talk, Variant, hold};
 use crate::{rpc, saved};
 
 const LOG: &str = "access_log: { output: stdout, fields: [request_headers.x-tenant] }\n";
@@ -28,7 +28,7 @@ fn compare(config: &str, name: &str, state: impl Fn(&mut Talk<'_>) -> Peer) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/forms");
     let file = folder.join(format!("{VERSION}-{name}"));
     hold(config, |talk| {
-        if talk.manner() != Manner::Plain {
+        if talk.variant() != Variant::Plain {
             return talk.leave_out();
         }
         let peer = state(talk);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use config::snapshot::Address;
 
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, Peer, Talk, hold};
+use crate::kit::{Peer, Talk, Variant, hold};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -119,7 +119,7 @@ fn where_no_more_connections_may_be_opened_an_idle_one_gives_way() {
 fn an_exchange_waits_for_its_own_endpoint() {
     let config = config("maglev", "{ header: x-user }") + "    connections_max: 1\n";
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // Each worker has a queue of its own.
             return talk.leave_out();
         }
@@ -150,7 +150,7 @@ fn an_exchange_waits_for_its_own_endpoint() {
 #[test]
 fn a_retry_goes_to_the_next_endpoint_that_the_hash_leads_to() {
     hold(&config("ring_hash", "{ header: x-user }"), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let mut tried = Vec::new();
@@ -176,7 +176,7 @@ fn a_retry_goes_to_the_next_endpoint_that_the_hash_leads_to() {
 fn an_endpoint_with_its_share_of_requests_gets_no_more() {
     let balance = "{ maglev: { table: 251, load_max: 100 } }";
     hold(&config(balance, "{ constant: all }"), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // Each worker counts its own.
             return talk.leave_out();
         }

@@ -7,7 +7,7 @@ use wire::h2::{ErrorCode, Limits, RequestForm};
 
 use crate::frames::Speaker;
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, hold};
+use crate::kit::{Variant, hold};
 
 /// A cluster that speaks HTTP/2.
 pub(crate) const TO_HTTP2: &str = "
@@ -122,7 +122,7 @@ fn trailers_pass_from_stream_to_stream() {
 fn a_slow_stream_holds_up_its_service_and_nothing_else() {
     const PIECE: &[u8] = &[b'x'; 16 << 10];
     hold(CONFIG, |talk| {
-        if talk.manner() == Manner::ByteByByte {
+        if talk.variant() == Variant::ByteByByte {
             return talk.leave_out();
         }
         let mut client = Speaker::client(talk);
@@ -160,7 +160,7 @@ fn a_slow_stream_holds_up_its_service_and_nothing_else() {
 #[test]
 fn a_service_that_takes_nothing_stops_its_stream_and_nothing_else() {
     hold(CONFIG, |talk| {
-        if talk.manner() == Manner::ByteByByte {
+        if talk.variant() == Variant::ByteByByte {
             return talk.leave_out();
         }
         let mut client = Speaker::client(talk);
@@ -500,7 +500,7 @@ fn white_space_around_a_value_is_none_of_it() {
 #[test]
 fn calls_that_are_cancelled_after_a_while_cost_nothing_but_their_streams() {
     hold(TO_HTTP2, |talk| {
-        if talk.manner() != Manner::Plain {
+        if talk.variant() != Variant::Plain {
             return talk.leave_out();
         }
         let mut client = Speaker::client(talk);
@@ -519,7 +519,7 @@ fn calls_that_are_cancelled_after_a_while_cost_nothing_but_their_streams() {
 #[test]
 fn streams_opened_and_reset_without_end_cost_the_connection() {
     hold(TO_HTTP2, |talk| {
-        if talk.manner() != Manner::Plain {
+        if talk.variant() != Variant::Plain {
             return talk.leave_out();
         }
         let mut client = Speaker::client(talk);
@@ -542,7 +542,7 @@ fn resets_until_the_end(options: &str, after: Duration, most: u32) -> u32 {
         TO_HTTP2.replace("routes: site,", &format!("routes: site, http2: {{ {options} }},"));
     let counted = Cell::new(0);
     hold(&config, |talk| {
-        if talk.manner() != Manner::Plain {
+        if talk.variant() != Variant::Plain {
             return talk.leave_out();
         }
         let mut client = Speaker::client(talk);
@@ -830,7 +830,7 @@ fn services_that_go_away_again_and_again_fail_nobody() {
 #[test]
 fn a_service_that_processes_nothing_is_asked_with_pauses_and_not_for_ever() {
     hold(&to_one(), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // Another worker has not met the service yet.
             return talk.leave_out();
         }
@@ -872,7 +872,7 @@ fn a_service_that_processes_nothing_is_asked_with_pauses_and_not_for_ever() {
 fn upgrades_wait_for_one_connection_to_say_what_it_takes() {
     let config = to_one().replace("max: 1", "max: 8");
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // Each waits on its own while everything moves, and may call again.
             return talk.leave_out();
         }
@@ -914,7 +914,7 @@ fn a_silent_service_is_asked_for_a_sign_of_life() {
 #[test]
 fn an_upgrade_gives_up_on_a_service_that_cannot_be_reached() {
     hold(TO_HTTP2, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // An exchange that moves while it waits opens a connection there, and attempts differ.
             return talk.leave_out();
         }
@@ -952,7 +952,7 @@ fn an_exchange_ends_with_a_reply_that_has_no_body() {
 #[test]
 fn a_long_body_that_was_framed_for_a_connection_that_failed_is_not_sent_again_in_part() {
     hold(TO_HTTP2, |talk| {
-        if talk.manner() == Manner::ByteByByte {
+        if talk.variant() == Variant::ByteByByte {
             return talk.leave_out();
         }
         let client = talk.client();
@@ -1039,7 +1039,7 @@ fn an_upgrade_is_granted_during_a_drain() {
 #[test]
 fn nothing_is_left_of_a_drain_whose_last_client_is_gone() {
     hold(&to_one(), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let client = talk.client();
@@ -1057,7 +1057,7 @@ fn nothing_is_left_of_a_drain_whose_last_client_is_gone() {
 #[test]
 fn nothing_is_left_of_a_drain_whose_last_client_was_moved() {
     hold(&to_one(), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let client = talk.client();
@@ -1079,7 +1079,7 @@ fn who_waited_for_a_connection_gets_the_window_back() {
         .replace("    http: {", "    http2: { stream_window_max: 1KiB }\n    http: {")
         .replace("    endpoints:", "    connections_max: 1\n    endpoints:");
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // Where it arrives before what it waits for, it need not wait.
             return talk.leave_out();
         }
@@ -1138,7 +1138,7 @@ fn one_request_goes_out_before_a_service_has_said_how_many_it_takes() {
 #[test]
 fn an_upgrade_whose_endpoint_is_taken_away_waits_for_no_other_forever() {
     hold(&to_one(), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let client = talk.client();
@@ -1161,7 +1161,7 @@ fn a_service_that_breaks_the_protocol_is_a_bad_gateway() {
     let ping = [0, 0, 8, 6, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     for wrong in [push.to_vec(), ping.repeat(10_001)] {
         hold(&to_one(), |talk| {
-            if talk.manner() != Manner::Plain {
+            if talk.variant() != Variant::Plain {
                 return talk.leave_out();
             }
             let client = talk.client();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kit::{Manner, hold};
+use crate::kit::{Variant, hold};
 
 pub(crate) const CONFIG: &str = "
 listeners:
@@ -169,7 +169,7 @@ fn bytes_behind_a_response_end_its_connection() {
 #[test]
 fn a_drain_says_close_with_the_next_response_and_ends_at_its_timeout() {
     hold(CONFIG, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let (busy, idle) = (talk.client(), talk.client());

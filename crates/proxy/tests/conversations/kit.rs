@@ -36,7 +36,7 @@ use wire::tls::record::RecordLayer;
 
 /// How a conversation is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum Variant {
     /// As the script has it.
     Plain,
     /// Everything that peers say comes byte by byte.
@@ -45,7 +45,7 @@ pub(crate) enum Manner {
     Moving,
 }
 
-/// Holds a conversation in every manner.
+/// Holds a conversation in every variant.
 pub(crate) fn hold(config: &str, script: impl Fn(&mut Talk<'_>)) {
     hold_with(config, &kinds_of_ours, script);
 }
@@ -65,10 +65,10 @@ pub(crate) fn hold_with_files(config: &str, files: &Files, script: impl Fn(&mut 
 }
 
 fn hold_setting(setting: &Setting, script: impl Fn(&mut Talk<'_>)) {
-    for manner in [Manner::Plain, Manner::ByteByByte, Manner::Moving] {
+    for variant in [Variant::Plain, Variant::ByteByByte, Variant::Moving] {
         // Shown if the script fails.
-        println!("in manner {manner:?}");
-        let mut talk = Talk::new(setting, manner);
+        println!("in variant {variant:?}");
+        let mut talk = Talk::new(setting, variant);
         script(&mut talk);
         talk.assert_at_rest();
     }
@@ -93,7 +93,7 @@ impl Files {
 /// A configuration, under one set of ids and under another.
 pub(crate) struct Setting {
     config: String,
-    variants: [(Arc<Snapshot>, Arc<Names>); 2],
+    snapshots: [(Arc<Snapshot>, Arc<Names>); 2],
 }
 
 impl Setting {
@@ -110,7 +110,7 @@ impl Setting {
         let has_log = config.contains("\naccess_log:");
         let log = if has_log { "" } else { "access_log: { output: stdout }\n" };
         let config = format!("{config}{log}");
-        let variants = [&[&config[..]][..], &[FORMER, &config]].map(|texts| {
+        let snapshots = [&[&config[..]][..], &[FORMER, &config]].map(|texts| {
             let mut loader = loader(&config, kinds());
             let mut load = |text| {
                 let loaded = loader.load_with("test.yaml", text, &files.0);
@@ -120,7 +120,7 @@ impl Setting {
             let names = names_of(&snapshot);
             (snapshot, names)
         });
-        Self { config, variants }
+        Self { config, snapshots }
     }
 }
 
@@ -168,7 +168,7 @@ pub(crate) struct Talk<'s> {
     counts: Vec<Collector>,
     keeps_counts: bool,
     pub(crate) now: Time,
-    manner: Manner,
+    variant: Variant,
     /// Bytes of what peers say that come at a time; 0 for all.
     piece_bytes: usize,
     /// The loader for further configurations, once there are any.
@@ -225,12 +225,12 @@ struct PeerState {
 
 impl<'s> Talk<'s> {
     /// A conversation that is about to begin.
-    pub(crate) fn new(setting: &'s Setting, manner: Manner) -> Self {
+    pub(crate) fn new(setting: &'s Setting, variant: Variant) -> Self {
         let now = Time::from_nanos(1_000_000_000);
         let mut log = log_reader();
         let (proxy, counts) = fresh_proxy(setting, 0, &mut log, now);
         let mut detector = Detector::default();
-        let snapshot = Arc::clone(&setting.variants[0].0);
+        let snapshot = Arc::clone(&setting.snapshots[0].0);
         detector.on_snapshot(&snapshot, now - Time::from_nanos(0));
         Self {
             setting,
@@ -241,7 +241,7 @@ impl<'s> Talk<'s> {
             counts: vec![counts],
             keeps_counts: false,
             now,
-            manner,
+            variant,
             piece_bytes: 0,
             loader: None,
             snapshot,
@@ -261,14 +261,14 @@ impl<'s> Talk<'s> {
         }
     }
 
-    /// How this conversation is held, where a test cannot be the same in all manners.
-    pub(crate) fn manner(&self) -> Manner {
-        self.manner
+    /// How this conversation is held, where a test cannot be the same in all variants.
+    pub(crate) fn variant(&self) -> Variant {
+        self.variant
     }
 
-    /// Says that the conversation ends here in this manner, for what the place names.
+    /// Says that the conversation ends here in this variant, for what the place names.
     pub(crate) fn leave_out(&self) {
-        println!("the remainder is left out in manner {:?}", self.manner);
+        println!("the remainder is left out in variant {:?}", self.variant);
     }
 
     // Downstream peers.
@@ -376,10 +376,10 @@ impl<'s> Talk<'s> {
     /// The peer says something.
     pub(crate) fn says(&mut self, peer: Peer, text: impl AsRef<[u8]>) {
         let text = text.as_ref();
-        let piece_bytes = match (self.manner, self.piece_bytes) {
-            (Manner::ByteByByte, _) => 1,
-            (Manner::Plain | Manner::Moving, 0) => text.len().max(1),
-            (Manner::Plain | Manner::Moving, bytes) => bytes.max(text.len() / PIECES_MAX),
+        let piece_bytes = match (self.variant, self.piece_bytes) {
+            (Variant::ByteByByte, _) => 1,
+            (Variant::Plain | Variant::Moving, 0) => text.len().max(1),
+            (Variant::Plain | Variant::Moving, bytes) => bytes.max(text.len() / PIECES_MAX),
         };
         for piece in text.chunks(piece_bytes) {
             self.peers[peer.0].said.extend_from_slice(piece);
@@ -514,7 +514,7 @@ impl<'s> Talk<'s> {
         self.settle();
     }
 
-    /// The peer's connection leaves, and comes back when the worker has drained. For manners in which the
+    /// The peer's connection leaves, and comes back when the worker has drained. For variants in which the
     /// proxy stays.
     pub(crate) fn comes_back_drained(&mut self, peer: Peer) {
         let key = self.peers[peer.0].key.take().expect("the connection is open");
@@ -529,7 +529,7 @@ impl<'s> Talk<'s> {
     }
 
     /// The peer's connection is written down with all that belongs to it, another configuration takes the
-    /// place of this one, and the connection comes back. For manners in which the proxy stays.
+    /// place of this one, and the connection comes back. For variants in which the proxy stays.
     pub(crate) fn comes_back_to(&mut self, peer: Peer, config: &str) {
         let key = self.peers[peer.0].key.expect("the connection is open");
         let saved = self.proxy.save(key, self.now).expect("it can be moved");
@@ -545,7 +545,7 @@ impl<'s> Talk<'s> {
         self.settle();
     }
 
-    /// Another configuration takes the place of this one. For manners in which the proxy stays.
+    /// Another configuration takes the place of this one. For variants in which the proxy stays.
     pub(crate) fn reconfigures(&mut self, config: &str) {
         let loader = self.loader.get_or_insert_with(|| {
             let mut loader = loader(&self.setting.config, kinds_of_ours());
@@ -606,16 +606,16 @@ impl<'s> Talk<'s> {
     #[track_caller]
     pub(crate) fn hears(&mut self, peer: Peer, text: &str) {
         let heard = self.heard(peer);
-        assert_eq!(heard, text, "in manner {:?}", self.manner);
+        assert_eq!(heard, text, "in variant {:?}", self.variant);
     }
 
     /// The peer heard a message that begins with `start`, and holds these lines.
     #[track_caller]
     pub(crate) fn hears_about(&mut self, peer: Peer, start: &str, lines: &[&str]) -> String {
         let heard = self.heard(peer);
-        assert!(heard.starts_with(start), "{heard:?} in manner {:?}", self.manner);
+        assert!(heard.starts_with(start), "{heard:?} in variant {:?}", self.variant);
         for line in lines {
-            assert!(heard.contains(line), "{line:?} in {heard:?} in manner {:?}", self.manner);
+            assert!(heard.contains(line), "{line:?} in {heard:?} in variant {:?}", self.variant);
         }
         heard
     }
@@ -694,7 +694,7 @@ impl<'s> Talk<'s> {
 
     /// What the endpoint at this place of a cluster has counted, where connections do not move.
     pub(crate) fn endpoint_totals(&mut self, cluster: &str, place: usize) -> EndpointTotals {
-        let (snapshot, _) = &self.setting.variants[self.moves as usize % 2];
+        let (snapshot, _) = &self.setting.snapshots[self.moves as usize % 2];
         let found = snapshot.clusters.iter().find(|(_, found)| &*found.name == cluster);
         let (_, cluster) = found.expect("the configuration has the cluster");
         let id = label(cluster.endpoints[place].id.0);
@@ -718,7 +718,7 @@ impl<'s> Talk<'s> {
         std::mem::take(&mut self.overflows)
     }
 
-    /// What a peer's connection is written down as, with all that belongs to it; it goes on here. For manners in
+    /// What a peer's connection is written down as, with all that belongs to it; it goes on here. For variants in
     /// which the proxy stays.
     pub(crate) fn saved(&mut self, peer: Peer) -> Vec<u8> {
         let key = self.peers[peer.0].key.expect("the connection is open");
@@ -774,7 +774,7 @@ impl<'s> Talk<'s> {
             }
             self.proxy.on_signatures(!self.is_busy, self.now);
             self.perform();
-            if self.manner == Manner::Moving && !self.is_draining {
+            if self.variant == Variant::Moving && !self.is_draining {
                 self.move_everyone();
                 self.perform();
             }
@@ -951,7 +951,7 @@ impl<'s> Talk<'s> {
 
     /// When no peer is connected any more, nothing is held.
     pub(crate) fn assert_at_rest(&mut self) {
-        self.manner = Manner::Plain;
+        self.variant = Variant::Plain;
         // An exchange that loses its upstream may connect to another.
         let mut place = 0;
         while place < self.peers.len() {
@@ -1015,7 +1015,7 @@ fn fresh_proxy(
     log: &mut LogReader,
     now: Time,
 ) -> (Proxy, Collector) {
-    let (snapshot, names) = &setting.variants[moves as usize % setting.variants.len()];
+    let (snapshot, names) = &setting.snapshots[moves as usize % setting.snapshots.len()];
     log.set_style(Some(style_of(&snapshot.access_log.captures)));
     log.set_names(Arc::clone(names));
     let (mut emitter, reports) = Emitter::new(1 << 14);

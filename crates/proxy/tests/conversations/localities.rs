@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use config::snapshot::Address;
 
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, Peer, Talk, hold};
+use crate::kit::{Peer, Talk, Variant, hold};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -48,7 +48,7 @@ fn asked(talk: &mut Talk<'_>, requests: usize) -> BTreeMap<u16, usize> {
 #[test]
 fn requests_stay_where_the_process_is_and_take_turns_there() {
     hold(&config("{ zone_aware: { size_min: 1 } }", ""), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // Each worker has turns and connections of its own.
             return talk.leave_out();
         }
@@ -63,7 +63,7 @@ fn requests_stay_where_the_process_is_and_take_turns_there() {
 fn a_locality_with_a_weight_of_zero_gets_nothing_and_no_idle_connection_is_taken_to_it() {
     let config = config("{ weights: { eu/a: 0, eu/b: 1 } }", "    connections_max: 1\n");
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         assert_eq!(asked(talk, 4), BTreeMap::from([(9002, 4)]));
@@ -97,7 +97,7 @@ fn where_the_only_endpoint_of_a_locality_fails_another_locality_is_tried() {
 fn a_priority_behind_the_first_is_counted_as_a_failover() {
     let endpoints = "['127.0.0.1:9000', { address: '127.0.0.1:9001', priority: 1 }]";
     hold(&CONFIG.replace("['127.0.0.1:9000']", endpoints), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         talk.keeps_counts();

@@ -1,11 +1,11 @@
 //! Conversations with a proxy: scripts of bytes each way, in order. See `kit` for how each is held
-//! in several manners.
+//! in several variants.
 #![expect(
     clippy::indexing_slicing,
     clippy::panic,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a test that finds nothing has failed, and says in which manner"
+    reason = "a test that finds nothing has failed, and says in which variant"
 )]
 
 mod kit;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::frames::Speaker;
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, Peer, Talk, hold};
+use crate::kit::{Peer, Talk, Variant, hold};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: x.example:8080\r\n\r\n";
 const COPY: &str = "GET /a HTTP/1.1\r\nhost: x.example-shadow:8080\r\n\r\n";
@@ -224,7 +224,7 @@ fn a_copy_that_cannot_be_sent_changes_nothing_for_its_request() {
         talk.says(upstream, OK);
         talk.hears(client, OK);
         assert_eq!(sent(talk, "none"), 1);
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // A worker warns of its own failures.
             return talk.leave_out();
         }

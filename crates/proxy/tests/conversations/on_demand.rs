@@ -6,7 +6,7 @@ use config::reports::ON_DEMAND_TOPIC;
 
 use crate::frames::Speaker;
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, Talk, hold};
+use crate::kit::{Talk, Variant, hold};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -24,11 +24,11 @@ fn with(options: &str) -> String {
     format!("{}clusters: [{cluster}]\n", without())
 }
 
-/// Holds a conversation in the manners in which the proxy stays the same.
+/// Holds a conversation in the variants in which the proxy stays the same.
 fn hold_in_place(config: &str, script: impl Fn(&mut Talk<'_>)) {
-    hold(config, |talk| match talk.manner() {
-        Manner::Moving => talk.leave_out(),
-        Manner::Plain | Manner::ByteByByte => script(talk),
+    hold(config, |talk| match talk.variant() {
+        Variant::Moving => talk.leave_out(),
+        Variant::Plain | Variant::ByteByByte => script(talk),
     });
 }
 

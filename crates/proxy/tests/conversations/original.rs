@@ -8,7 +8,7 @@ use config::snapshot::Address;
 use wire::h2::{Http2, Limits};
 
 use crate::frames::Speaker;
-use crate::kit::{Manner, Peer, Talk, hold};
+use crate::kit::{Peer, Talk, Variant, hold};
 
 const CONFIG: &str = "
 admin: { address: 127.0.0.1:9901 }
@@ -210,7 +210,7 @@ fn an_idle_connection_to_elsewhere_makes_room_at_the_bound() {
 fn who_waits_takes_the_place_of_whatever_becomes_idle() {
     let config = format!("{CONFIG}    connections_max: 1\n    pending_max: 2\n");
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // The order of a queue belongs to its worker.
             return talk.leave_out();
         }
@@ -272,7 +272,7 @@ fn the_upstream_may_get_the_original_destination() {
 #[test]
 fn a_cluster_that_gets_endpoints_closes_what_is_idle_to_elsewhere() {
     hold(CONFIG, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let (client, to_a) = exchange(talk, A);
@@ -347,7 +347,7 @@ fn streams_of_one_connection_go_one_way() {
 fn a_shared_connection_makes_room_once_nobody_has_a_stream_on_it() {
     let config = format!("{CONFIG}    protocol: http2\n    connections_max: 1\n");
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // The order of a queue belongs to its worker.
             return talk.leave_out();
         }
@@ -399,7 +399,7 @@ clusters:
 fn an_address_that_processes_nothing_has_pauses_and_others_do_not_wait() {
     let config = format!("{CONFIG}    protocol: http2\n");
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // Another worker has not met the address yet.
             return talk.leave_out();
         }

@@ -8,7 +8,7 @@ use config::snapshot::Address;
 use crate::frames::Speaker;
 use crate::http2::to_one;
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, Peer, Talk, hold};
+use crate::kit::{Peer, Talk, Variant, hold};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -26,7 +26,7 @@ fn config(outlier: &str) -> String {
 /// Conversations in which connections stay where they are: what is known of endpoints is the process's.
 fn hold_here(config: &str, script: impl Fn(&mut Talk<'_>)) {
     hold(config, |talk| {
-        if talk.manner() != Manner::Moving {
+        if talk.variant() != Variant::Moving {
             script(talk);
         }
     });

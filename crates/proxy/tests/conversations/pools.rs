@@ -6,7 +6,7 @@ use std::time::Duration;
 use config::snapshot::Address;
 
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, Peer, Talk, hold};
+use crate::kit::{Peer, Talk, Variant, hold};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -30,7 +30,7 @@ fn the_process_takes_a_bounded_number_of_downstream_connections() {
 fn exchanges_wait_in_turn_for_a_connection_and_overflow_is_refused() {
     let config = format!("{CONFIG}    connections_max: 1\n    pending_max: 2\n");
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // The order of a queue belongs to its worker.
             return talk.leave_out();
         }
@@ -58,7 +58,7 @@ fn exchanges_wait_in_turn_for_a_connection_and_overflow_is_refused() {
 fn who_waits_gets_the_room_of_a_connection_that_moves_away() {
     let config = format!("{CONFIG}    connections_max: 1\n");
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let (first, second) = (talk.client(), talk.client());
@@ -209,7 +209,7 @@ fn endpoints_take_turns_by_weight() {
         "[{ address: '127.0.0.1:9000', weight: 3 }, '127.0.0.1:9001', { address: '127.0.0.1:9002', weight: 2 }]",
     );
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // Each worker takes turns of its own.
             return talk.leave_out();
         }
@@ -231,7 +231,7 @@ fn endpoints_take_turns_by_weight() {
 #[test]
 fn the_newest_idle_connection_is_used_first() {
     hold(CONFIG, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let (first, second) = (talk.client(), talk.client());
@@ -266,7 +266,7 @@ fn an_endpoint_whose_weight_becomes_zero_gets_no_new_requests_and_finishes_what_
         config + "    connections_max: 2\n"
     };
     hold(&config(1), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // Each worker has a pool of its own.
             return talk.leave_out();
         }
@@ -334,7 +334,7 @@ impl Known {
 #[test]
 fn an_endpoint_whose_turn_it_is_gets_a_connection_in_place_of_an_idle_one_to_another() {
     hold(&crowded(3, 2), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // Each worker has a pool and takes turns of its own.
             return talk.leave_out();
         }
@@ -352,7 +352,7 @@ fn an_endpoint_whose_turn_it_is_gets_a_connection_in_place_of_an_idle_one_to_ano
 #[test]
 fn endpoints_that_have_their_part_of_the_connections_give_way_to_idle_ones() {
     hold(&crowded(1, 4), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let mut known = Known::default();
@@ -393,7 +393,7 @@ fn endpoints_that_have_their_part_of_the_connections_give_way_to_idle_ones() {
 #[test]
 fn an_exchange_that_waits_keeps_the_endpoint_whose_turn_it_was() {
     hold(&crowded(2, 1), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let mut known = Known::default();

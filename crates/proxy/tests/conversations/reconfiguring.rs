@@ -7,15 +7,15 @@ use wire::h2::ErrorCode;
 use crate::frames::Speaker;
 use crate::http2::TO_HTTP2;
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, hold};
+use crate::kit::{Variant, hold};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// Holds a conversation in the manners in which the proxy stays the same.
+/// Holds a conversation in the variants in which the proxy stays the same.
 fn hold_in_place(config: &str, script: impl Fn(&mut crate::kit::Talk<'_>)) {
     hold(config, |talk| {
-        if talk.manner() != Manner::Moving {
+        if talk.variant() != Variant::Moving {
             script(talk);
         }
     });

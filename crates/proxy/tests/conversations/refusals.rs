@@ -2,7 +2,7 @@
 
 use crate::chains;
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, Talk, hold};
+use crate::kit::{Talk, Variant, hold};
 
 /// The lines of the log, as far as what is asked for.
 fn lines(talk: &mut Talk<'_>) -> Vec<String> {
@@ -43,7 +43,7 @@ fn a_proxy_header_that_is_none_is_shown() {
         let client = talk.client();
         talk.says(client, "GET / HTTP/1.1\r\n");
         assert!(talk.is_closed(client));
-        let shown = if talk.manner() == Manner::ByteByByte { ": G" } else { ": GET / HTTP/1.1" };
+        let shown = if talk.variant() == Variant::ByteByByte { ": G" } else { ": GET / HTTP/1.1" };
         is_only_line(talk, "proxy_protocol_invalid", "");
         assert!(talk.log().contains(shown), "{}", talk.log());
     });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kit::{Manner, hold};
+use crate::kit::{Variant, hold};
 
 const TCP: &str = "
 listeners:
@@ -123,7 +123,7 @@ fn a_silent_relay_ends_after_its_idle_timeout() {
 #[test]
 fn a_slow_side_stops_the_other() {
     hold(TCP, |talk| {
-        if talk.manner() == Manner::ByteByByte {
+        if talk.variant() == Variant::ByteByByte {
             // Too many bytes for one at a time.
             return talk.leave_out();
         }
@@ -142,7 +142,7 @@ fn a_slow_side_stops_the_other() {
 fn what_a_client_said_before_both_sides_ended_is_passed_on() {
     const SAID: usize = 200_000;
     hold(TCP, |talk| {
-        if talk.manner() == Manner::ByteByByte {
+        if talk.variant() == Variant::ByteByByte {
             return talk.leave_out();
         }
         let client = talk.client();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use telemetry::FailureOf;
 
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, Talk, hold};
+use crate::kit::{Talk, Variant, hold};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -28,7 +28,7 @@ fn ask(talk: &mut Talk<'_>, answer: &str) {
 #[test]
 fn exchanges_and_failures_count_for_the_endpoint_that_they_went_to() {
     hold(&two_endpoints(), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // Each proxy would know of some.
             return talk.leave_out();
         }
@@ -47,7 +47,7 @@ fn exchanges_and_failures_count_for_the_endpoint_that_they_went_to() {
 #[test]
 fn what_its_client_does_is_no_failure_of_the_endpoint() {
     hold(CONFIG, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let client = talk.client();
@@ -63,7 +63,7 @@ fn what_its_client_does_is_no_failure_of_the_endpoint() {
 #[test]
 fn failures_are_warned_of_with_how_many_there_were() {
     hold(CONFIG, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // A worker counts by itself.
             return talk.leave_out();
         }

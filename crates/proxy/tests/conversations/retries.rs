@@ -1,7 +1,7 @@
 //! When a request is sent again, and when it must not be.
 
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, hold};
+use crate::kit::{Variant, hold};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -42,7 +42,7 @@ fn a_dead_endpoint_is_tried_in_its_turn_and_no_more_often() {
             talk.heard(client);
         }
         // Each move restarts the count.
-        assert!(refused == 4 || talk.manner() == Manner::Moving, "{refused}");
+        assert!(refused == 4 || talk.variant() == Variant::Moving, "{refused}");
     });
 }
 
@@ -249,7 +249,7 @@ fn an_idempotent_body_that_is_still_here_is_sent_again_whole() {
 fn a_request_that_is_sent_again_does_not_overtake_one_that_waits() {
     let config = format!("{CONFIG}    connections_max: 1\n");
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // The order of a queue belongs to its worker.
             return talk.leave_out();
         }

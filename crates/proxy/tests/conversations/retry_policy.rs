@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::frames::Speaker;
 use crate::http2::TO_HTTP2;
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, Peer, Talk, hold};
+use crate::kit::{Peer, Talk, Variant, hold};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -195,7 +195,7 @@ fn a_body_is_kept_as_far_as_the_rule_says() {
             }
             talk.hears(client, "");
             let second = next(talk);
-            assert!(talk.heard(second) == head.clone() + &body, "{:?}", talk.manner());
+            assert!(talk.heard(second) == head.clone() + &body, "{:?}", talk.variant());
             talk.says(second, OK);
             talk.hears(client, OK);
         });
@@ -336,7 +336,7 @@ fn a_response_behind_an_interim_one_is_replaced_too() {
 fn retries_have_a_budget() {
     let config = to_one("{ on: [5xx] }") + "    retry_budget: { share: 0%, at_least: 1 }\n";
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // Each has a worker of its own for a while.
             return talk.leave_out();
         }
@@ -505,7 +505,7 @@ fn attempts_go_to_endpoints_that_none_went_to() {
     for balance in ["random", "round_robin", "least_request"] {
         let config = format!("{config}    balance: {balance}\n");
         hold(&config, |talk| {
-            if talk.manner() == Manner::Moving {
+            if talk.variant() == Variant::Moving {
                 // What was tried is forgotten on the way.
                 return talk.leave_out();
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use wire::rpc::{FrameKind, RpcProtocol};
 
 use crate::kit::pico::{FIXED_BYTES, Pico};
-use crate::kit::{Manner, Peer, Talk, hold};
+use crate::kit::{Peer, Talk, Variant, hold};
 
 pub(crate) const CONFIG: &str = "
 listeners: [{ name: calls, address: '127.0.0.1:8080', protocol: pico, routes: all }]
@@ -401,7 +401,7 @@ fn a_head_that_never_ends_has_a_time_and_a_bound() {
         talk.says(client, &call(1, "a", "")[..20]);
         talk.passes(Duration::from_secs(60));
         assert!(talk.is_closed(client));
-        if talk.manner() == Manner::Plain {
+        if talk.variant() == Variant::Plain {
             let client = talk.client();
             let mut long = frame(1, 0, 1, &[], b"");
             long[2..4].copy_from_slice(&[0xff, 0xff]);

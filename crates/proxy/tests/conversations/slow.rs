@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::frames::Speaker;
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, Peer, Talk, hold};
+use crate::kit::{Peer, Talk, Variant, hold};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -203,7 +203,7 @@ fn a_body_below_the_least_rate_is_ended_and_one_at_it_is_not() {
 #[test]
 fn a_response_below_the_least_rate_is_ended_and_one_at_it_is_not() {
     hold(&with_rates(), |talk| {
-        if talk.manner() == Manner::ByteByByte {
+        if talk.variant() == Variant::ByteByByte {
             return talk.leave_out();
         }
         for (bytes, is_ended) in [(5, true), (10, false)] {
@@ -409,7 +409,7 @@ fn who_stalls_within_its_share_gives_way_after_the_timeout_only() {
 fn nobody_gives_way_to_a_client_that_holds_more() {
     let config = format!("{}    timeouts: {{ stall: 2s }}\n", without_buffer(3));
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // One alone in a fresh worker has nothing yet.
             return talk.leave_out();
         }
@@ -431,7 +431,7 @@ fn nobody_gives_way_to_a_client_that_holds_more() {
 #[test]
 fn a_client_that_does_not_take_its_response_gives_way() {
     hold(&with_connections(1), |talk| {
-        if talk.manner() == Manner::ByteByByte {
+        if talk.variant() == Variant::ByteByByte {
             return talk.leave_out();
         }
         let slow = talk.client();
@@ -454,7 +454,7 @@ fn a_client_that_does_not_take_its_response_gives_way() {
 #[test]
 fn a_stream_with_a_shut_window_gives_way_and_its_connection_goes_on() {
     hold(&with_connections(1), |talk| {
-        if talk.manner() == Manner::ByteByByte {
+        if talk.variant() == Variant::ByteByByte {
             return talk.leave_out();
         }
         let mut slow = Speaker::client(talk);
@@ -497,7 +497,7 @@ fn a_service_that_is_slow_is_not_its_clients_fault() {
 fn the_queue_is_shared_by_client() {
     let config = format!("{}    pending_max: 3\n", with_connections(1));
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // The order of a queue belongs to its worker.
             return talk.leave_out();
         }
@@ -547,7 +547,7 @@ fn gave_way(talk: &mut Talk<'_>, connections: usize) -> (Peer, Peer) {
 fn a_client_that_gave_way_waits_for_the_connection_while_others_need_it() {
     let config = format!("{}    timeouts: {{ pending: 10s }}\n", without_buffer(4));
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // A reserve belongs to its worker.
             return talk.leave_out();
         }
@@ -573,7 +573,7 @@ fn a_client_that_gave_way_waits_for_the_connection_while_others_need_it() {
 fn a_new_request_of_a_client_that_gave_way_waits_too_and_times_out_as_others_do() {
     let config = format!("{}    timeouts: {{ pending: 700ms }}\n", without_buffer(2));
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let (_, upstream) = gave_way(talk, 2);
@@ -590,7 +590,7 @@ fn a_new_request_of_a_client_that_gave_way_waits_too_and_times_out_as_others_do(
 #[test]
 fn a_client_that_gave_way_gets_what_is_free_beside_what_it_gave() {
     hold(&without_buffer(4), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let (other, its) = holds_one(talk);
@@ -606,7 +606,7 @@ fn a_client_that_gave_way_gets_what_is_free_beside_what_it_gave() {
 #[test]
 fn a_client_for_which_others_give_way_is_not_kept_waiting_by_it() {
     hold(&without_buffer(16), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let (_, upstream) = gave_way(talk, 16);

@@ -7,7 +7,7 @@ use wire::h2::Limits;
 use crate::frames::Speaker;
 use crate::http2::to_one;
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, Talk, hold};
+use crate::kit::{Talk, Variant, hold};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -18,7 +18,7 @@ fn wait(talk: &mut Talk<'_>, ms: u64) {
 #[test]
 fn each_stage_has_the_time_that_passed_in_it() {
     hold(CONFIG, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // The clocks of two workers are not compared.
             return talk.leave_out();
         }
@@ -75,7 +75,7 @@ fn stage(talk: &mut Talk<'_>, name: &str) -> u64 {
 #[test]
 fn the_time_of_a_slow_upload_is_the_clients() {
     hold(CONFIG, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let client = talk.client();
@@ -104,7 +104,7 @@ fn the_time_of_a_slow_upload_is_the_clients() {
 #[test]
 fn the_time_of_an_upstream_that_takes_nothing_is_its_own() {
     hold(CONFIG, |talk| {
-        if talk.manner() != Manner::Plain {
+        if talk.variant() != Variant::Plain {
             return talk.leave_out();
         }
         let client = talk.client();
@@ -125,7 +125,7 @@ fn the_time_of_an_upstream_that_takes_nothing_is_its_own() {
 #[test]
 fn the_time_of_a_client_that_takes_nothing_is_no_time_of_the_response() {
     hold(CONFIG, |talk| {
-        if talk.manner() != Manner::Plain {
+        if talk.variant() != Variant::Plain {
             return talk.leave_out();
         }
         let client = talk.client();
@@ -167,7 +167,7 @@ fn window(bytes: u32) -> Limits {
 #[test]
 fn the_time_of_a_stream_whose_window_is_shut_is_its_clients() {
     hold(CONFIG, |talk| {
-        if talk.manner() != Manner::Plain {
+        if talk.variant() != Variant::Plain {
             return talk.leave_out();
         }
         // All of a small response is here and waits; of a large one, the rest is not read meanwhile.
@@ -219,7 +219,7 @@ fn the_time_of_an_upstream_without_a_window_for_an_upload_is_its_own() {
     // With more than is held here, the client is not read meanwhile.
     for (bytes, window_bytes) in [(5, 4), (300_000, 65_535)] {
         hold(&to_one(), |talk| {
-            if talk.manner() != Manner::Plain {
+            if talk.variant() != Variant::Plain {
                 return talk.leave_out();
             }
             let mut upstream = upstream_with_window(talk, window_bytes);
@@ -246,7 +246,7 @@ fn the_time_of_an_upstream_without_a_window_for_an_upload_is_its_own() {
 fn an_upstream_that_stops_taking_an_upload_is_blamed_until_the_end() {
     for (config, window_bytes) in [(CONFIG, 0), (&*to_one(), 4), (&*to_one(), 0)] {
         hold(config, |talk| {
-            if talk.manner() != Manner::Plain {
+            if talk.variant() != Variant::Plain {
                 return talk.leave_out();
             }
             let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n";
@@ -274,7 +274,7 @@ fn an_upstream_that_stops_taking_an_upload_is_blamed_until_the_end() {
 #[test]
 fn an_upstream_of_http2_that_is_slow_is_slow_in_its_stages() {
     hold(&to_one(), |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
         let mut client = Speaker::client(talk);

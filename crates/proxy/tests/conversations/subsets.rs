@@ -6,7 +6,7 @@ use config::snapshot::Address;
 
 use crate::frames::Speaker;
 use crate::keep_alive::CONFIG;
-use crate::kit::{Manner, Peer, Talk, hold};
+use crate::kit::{Peer, Talk, Variant, hold};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -82,7 +82,7 @@ fn where_an_only_endpoint_fails_the_next_priority_stands_in() {
 fn a_request_takes_no_connection_to_an_endpoint_of_another_subset() {
     let config = config("{ by: [[unit]] }") + "    connections_max: 1\n";
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // Each worker has a queue of its own.
             return talk.leave_out();
         }
@@ -127,7 +127,7 @@ clusters:
         .to_owned()
         + endpoints;
     hold(&config, |talk| {
-        if talk.manner() == Manner::Moving {
+        if talk.variant() == Variant::Moving {
             // Each has a cluster of its own while everything moves.
             return talk.leave_out();
         }

@@ -25,7 +25,7 @@ use wire::tls::record::{
     Suite, TlsRole,
 };
 
-use crate::kit::{Files, Manner, Peer, Talk, hold_with_files};
+use crate::kit::{Files, Peer, Talk, Variant, hold_with_files};
 use crate::relays::DETECTED;
 
 pub(crate) const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -485,9 +485,9 @@ fn a_handshake_that_fails_gets_an_alert_and_is_counted() {
             Some(rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol))
         );
         let log = talk.log().to_owned();
-        let octets = match talk.manner() {
-            Manner::ByteByByte => "the client does not speak TLS: \\u0001",
-            Manner::Plain | Manner::Moving => "the client does not speak TLS: \\u0001\\u0002",
+        let octets = match talk.variant() {
+            Variant::ByteByByte => "the client does not speak TLS: \\u0001",
+            Variant::Plain | Variant::Moving => "the client does not speak TLS: \\u0001\\u0002",
         };
         let details = log.lines().map(|line| {
             assert!(line.contains("\"cause\":\"tls_handshake_failed\""), "{line}");
@@ -784,7 +784,7 @@ fn what_waited_for_a_window_is_sealed_to_its_end() {
     const BODY_LEN: usize = 120_000;
     let plain = CONFIG.replace("  tls: { certificates: [{ chain: a.pem, key: a.key }] }\n", "");
     hold(&plain, |talk, _| {
-        if talk.manner() == Manner::ByteByByte {
+        if talk.variant() == Variant::ByteByByte {
             return talk.leave_out();
         }
         let mut client = Sealed::client(talk, 0);
@@ -815,7 +815,7 @@ const POST: &str = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi";
 /// With a listener that takes early data, and nowhere else: it remembers sessions itself.
 fn hold_early(script: impl Fn(&mut Talk<'_>, &Pki)) {
     hold(&CONFIG.replace("a.key }]", "a.key }], early_data: true"), |talk, pki| {
-        if talk.manner() != Manner::Moving {
+        if talk.variant() != Variant::Moving {
             script(talk, pki);
         }
     });

@@ -8,7 +8,7 @@ use config::snapshot::Address;
 use wire::rpc::{FrameKind, RpcProtocol};
 
 use super::link::{Link, Quit, Step};
-use super::{Leave, Manners};
+use super::{Behaviour, Leave};
 use crate::calls::call;
 use crate::ledger::{Ledger, Outcome};
 use crate::network::{EndId, Network, PeerId, Wake};
@@ -39,14 +39,14 @@ impl CallsClient {
         peer: PeerId,
         address: Address,
         mut requests: Vec<RequestPlan>,
-        manners: Manners,
+        behaviour: Behaviour,
         delay: Duration,
         random: Random,
         network: &mut Network,
     ) -> Self {
         requests.reverse();
         Self {
-            link: Link::new(peer, address, manners, delay, random, network),
+            link: Link::new(peer, address, behaviour, delay, random, network),
             requests,
             asked: BTreeMap::new(),
             numbers: 0,
@@ -63,7 +63,8 @@ impl CallsClient {
     }
 
     fn go_on(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        if matches!(self.link.manners.leave, Leave::StopsReading(after) if self.answers >= after) {
+        if matches!(self.link.behaviour.leave, Leave::StopsReading(after) if self.answers >= after)
+        {
             if network.is_broken(end) {
                 self.leave(Outcome::Abandoned, Quit::Close, network, ledger);
             }
@@ -176,7 +177,7 @@ impl CallsClient {
 
     /// Begins the next call, unless there is none or enough are under way.
     fn ask(&mut self, ledger: &mut Ledger) -> bool {
-        if self.asked.len() > self.link.manners.pipelined_max {
+        if self.asked.len() > self.link.behaviour.pipelined_max {
             return false;
         }
         let Some(request) = self.requests.pop() else { return false };

@@ -10,7 +10,7 @@ use proxy::time::Time;
 use wire::h2::{ErrorCode, RequestForm};
 
 use super::link::{Link, Quit, Step};
-use super::{Leave, Manners};
+use super::{Behaviour, Leave};
 use crate::frames::{Pulse, Speaker, some_limits};
 use crate::ledger::{Ledger, Outcome};
 use crate::network::{EndId, Network, PeerId, Wake};
@@ -107,12 +107,12 @@ enum Reading {
 
 impl Http2Client {
     /// A client that connects to `address` after `delay`. As many requests are under way at a time
-    /// as `manners` says may be pipelined, and one more.
+    /// as `behaviour` says may be pipelined, and one more.
     pub fn new(
         peer: PeerId,
         address: Address,
         requests: Vec<RequestPlan>,
-        manners: Manners,
+        behaviour: Behaviour,
         delay: Duration,
         mut random: Random,
         network: &mut Network,
@@ -120,7 +120,7 @@ impl Http2Client {
         let speaker = Speaker::client(some_limits(&mut random));
         let habits = Habits::some(&mut random);
         Self {
-            link: Link::new(peer, address, manners, delay, random, network),
+            link: Link::new(peer, address, behaviour, delay, random, network),
             habits,
             requests,
             begun: 0,
@@ -153,7 +153,7 @@ impl Http2Client {
     }
 
     fn has_vanished(&self) -> bool {
-        matches!(self.link.manners.leave, Leave::StopsReading(after) if self.ended >= after)
+        matches!(self.link.behaviour.leave, Leave::StopsReading(after) if self.ended >= after)
     }
 
     // Reading.
@@ -255,7 +255,7 @@ impl Http2Client {
         let codec = &self.speaker.codec;
         let is_ready = request.tunnel.is_none() || codec.has_peer_settings();
         if now < self.opens_after
-            || self.exchanges.len() > self.link.manners.pipelined_max
+            || self.exchanges.len() > self.link.behaviour.pipelined_max
             || codec.free_slots() == 0
             || !is_ready
         {
@@ -294,7 +294,7 @@ impl Http2Client {
         });
         self.begun += 1;
         if self.link.random.chance(300) {
-            let span = self.link.random.span(self.link.manners.thinks);
+            let span = self.link.random.span(self.link.behaviour.thinks);
             self.opens_after = now + span;
             self.link.wake_after(span, network);
         }
@@ -339,7 +339,7 @@ impl Http2Client {
             return;
         }
         self.has_left = true;
-        if self.link.manners.leave == Leave::HalfClose {
+        if self.link.behaviour.leave == Leave::HalfClose {
             network.shutdown_write(end);
         } else if self.habits.sends_goaway {
             self.speaker.restore_settings();

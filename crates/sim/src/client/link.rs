@@ -6,7 +6,7 @@ use std::time::Duration;
 use config::snapshot::Address;
 use proxy::time::Time;
 
-use super::{Leave, Manners};
+use super::{Behaviour, Leave};
 use crate::network::{EndId, Network, Owner, PeerId, Wake};
 use crate::random::Random;
 
@@ -20,7 +20,7 @@ pub(super) struct Link {
     peer: PeerId,
     address: Address,
     pub(super) random: Random,
-    pub(super) manners: Manners,
+    pub(super) behaviour: Behaviour,
     stage: Stage,
     end: Option<EndId>,
     /// Bytes that were sent.
@@ -61,7 +61,7 @@ impl Link {
     pub(super) fn new(
         peer: PeerId,
         address: Address,
-        manners: Manners,
+        behaviour: Behaviour,
         delay: Duration,
         random: Random,
         network: &mut Network,
@@ -71,7 +71,7 @@ impl Link {
             peer,
             address,
             random,
-            manners,
+            behaviour,
             stage: Stage::Waiting,
             end: None,
             sent: 0,
@@ -122,7 +122,7 @@ impl Link {
 
     /// Whether Strait has to see to its end.
     pub(super) fn is_owed(&self) -> bool {
-        self.stage != Stage::Over && !matches!(self.manners.leave, Leave::StopsReading(_))
+        self.stage != Stage::Over && !matches!(self.behaviour.leave, Leave::StopsReading(_))
     }
 
     // Reading.
@@ -134,12 +134,12 @@ impl Link {
 
     /// Bytes that it reads at a time.
     pub(super) fn read_bytes_max(&self) -> usize {
-        self.manners.slow_reading.map_or(usize::MAX, |(bytes, _)| bytes)
+        self.behaviour.slow_reading.map_or(usize::MAX, |(bytes, _)| bytes)
     }
 
     /// It has read so many: one that is slow pauses. Where buffers are tiny it gets less, and pauses less.
     pub(super) fn on_read(&mut self, n: usize, network: &mut Network) {
-        if let Some((bytes, pause)) = self.manners.slow_reading
+        if let Some((bytes, pause)) = self.behaviour.slow_reading
             && n > 0
         {
             let pause = pause.mul_f64(n as f64 / bytes as f64);
@@ -151,7 +151,7 @@ impl Link {
     /// It reads all that is there, and pauses no more: a write has failed, and what Strait sent before is
     /// still to be read.
     pub(super) fn reads_on(&mut self) {
-        self.manners.slow_reading = None;
+        self.behaviour.slow_reading = None;
         self.reads_after = Time::default();
     }
 
@@ -164,7 +164,7 @@ impl Link {
 
     /// Bytes that it sends yet before it leaves.
     pub(super) const fn send_bytes_max(&self) -> usize {
-        match self.manners.leave {
+        match self.behaviour.leave {
             Leave::CloseAfter(bytes) | Leave::ResetAfter(bytes) => bytes.saturating_sub(self.sent),
             Leave::Answered | Leave::HalfClose | Leave::StopsReading(_) => usize::MAX,
         }
@@ -172,7 +172,7 @@ impl Link {
 
     /// How it leaves once it has sent as much as it wanted to.
     pub(super) const fn quit_early(&self) -> Quit {
-        match self.manners.leave {
+        match self.behaviour.leave {
             Leave::ResetAfter(_) => Quit::BreakOff,
             _ => Quit::Close,
         }
@@ -180,7 +180,7 @@ impl Link {
 
     /// Pauses after a piece, or does not; returns whether it does.
     pub(super) fn may_pause(&mut self, network: &mut Network) -> bool {
-        let (chance, pause_max) = self.manners.pauses;
+        let (chance, pause_max) = self.behaviour.pauses;
         let pauses = self.random.chance(chance);
         if pauses {
             let pause = self.random.span(pause_max);

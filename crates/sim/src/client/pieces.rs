@@ -1,18 +1,18 @@
 //! The bytes that a client of HTTP/1 sends, in pieces.
 
-use super::{Gate, Manners, Piece};
+use super::{Behaviour, Gate, Piece};
 use crate::plan::{RequestBody, RequestPlan, fill_request};
 use crate::random::Random;
 
 /// Everything that a client sends, cut at random.
 pub(super) fn pieces(
     requests: &[RequestPlan],
-    manners: &Manners,
+    behaviour: &Behaviour,
     random: &mut Random,
 ) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for (place, request) in requests.iter().enumerate() {
-        let answers = place.saturating_sub(manners.pipelined_max);
+        let answers = place.saturating_sub(behaviour.pipelined_max);
         let gate = if random.chance(300) { Gate::Think(answers) } else { Gate::Answers(answers) };
         cut(&mut pieces, gate, place, head(request).into_bytes(), random);
         let gate = if request.expects_continue { Gate::Continue } else { Gate::Open };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use config::snapshot::Address;
 
 use super::link::{Link, Quit, Step};
-use super::{Leave, Manners};
+use super::{Behaviour, Leave};
 use crate::ledger::{Ledger, Outcome};
 use crate::network::{EndId, Network, PeerId, Wake};
 use crate::plan::{RelayPlan, RequestPlan, fill_request, is_response};
@@ -31,7 +31,7 @@ impl RelayClient {
         peer: PeerId,
         address: Address,
         request: RequestPlan,
-        manners: Manners,
+        behaviour: Behaviour,
         delay: Duration,
         random: Random,
         network: &mut Network,
@@ -41,7 +41,7 @@ impl RelayClient {
         let mut outbound = RelayPlan::introduction(request.id).to_vec();
         outbound.extend(body);
         Self {
-            link: Link::new(peer, address, manners, delay, random, network),
+            link: Link::new(peer, address, behaviour, delay, random, network),
             plan: RelayPlan::of(request.id),
             request,
             outbound,
@@ -51,7 +51,7 @@ impl RelayClient {
     }
 
     fn go_on(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        if matches!(self.link.manners.leave, Leave::StopsReading(_)) && self.got > 0 {
+        if matches!(self.link.behaviour.leave, Leave::StopsReading(_)) && self.got > 0 {
             if network.is_broken(end) {
                 self.finish(Outcome::Abandoned, Quit::Close, network, ledger);
             }
@@ -123,7 +123,7 @@ impl RelayClient {
             }
             let rest = self.outbound.get(self.link.sent..).unwrap_or_default();
             if rest.is_empty() {
-                let is_said = self.link.manners.leave == Leave::HalfClose
+                let is_said = self.link.behaviour.leave == Leave::HalfClose
                     || self.got == self.plan.greeted_length();
                 if !self.has_shut && is_said {
                     self.has_shut = true;

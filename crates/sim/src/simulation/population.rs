@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Peer, Simulation};
-use crate::client::{CallsClient, Client, Http2Client, Leave, Manners, RelayClient};
+use crate::client::{Behaviour, CallsClient, Client, Http2Client, Leave, RelayClient};
 use crate::configuration::{
     CALLS, CLUSTERS, EDGE, ENDPOINTS, MIXED, RELAY_EDGE, SIDE, address, endpoint,
 };
@@ -60,8 +60,8 @@ impl Simulation {
         for number in 0..count {
             let mut random = root.split("caller", number as u64);
             let delay = random.span(Duration::from_secs(10));
-            let mut manners = self.manners(&mut random);
-            manners.pipelined_max = random.length_below(8);
+            let mut behaviour = self.behaviour(&mut random);
+            behaviour.pipelined_max = random.length_below(8);
             let count = random.length_between(1, 12);
             let requests: Vec<_> = (0..count).map(|_| call(&mut random)).collect();
             let peer = PeerId(self.peers.len());
@@ -69,23 +69,23 @@ impl Simulation {
             let network = &mut self.network.borrow_mut();
             let listener = address(CALLS);
             let client =
-                CallsClient::new(peer, listener, requests, manners, delay, random, network);
+                CallsClient::new(peer, listener, requests, behaviour, delay, random, network);
             self.peers.push(Peer::Client(Box::new(client)));
         }
     }
 
     fn add_http1(&mut self, delay: Duration, mut random: Random) {
-        let manners = self.manners(&mut random);
+        let behaviour = self.behaviour(&mut random);
         let requests = self.requests(&mut random);
         let is_aside = !self.scenario.is_strict && random.chance(300);
         let listener = if is_aside { SIDE } else { EDGE };
-        self.add(listener, requests, manners, delay, random);
+        self.add(listener, requests, behaviour, delay, random);
     }
 
     fn add_http2(&mut self, delay: Duration, mut random: Random) {
-        let mut manners = self.manners(&mut random);
-        manners.pipelined_max = random.length_below(8);
-        manners.thinks = Duration::from_secs(3);
+        let mut behaviour = self.behaviour(&mut random);
+        behaviour.pipelined_max = random.length_below(8);
+        behaviour.thinks = Duration::from_secs(3);
         let count = random.length_between(1, 10);
         let requests: Vec<_> = (0..count)
             .map(|_| match random.chance(100) {
@@ -102,14 +102,14 @@ impl Simulation {
         requests.iter().for_each(|request| self.ledger.announce(request));
         let network = &mut self.network.borrow_mut();
         let listener = address(listener);
-        let client = Http2Client::new(peer, listener, requests, manners, delay, random, network);
+        let client = Http2Client::new(peer, listener, requests, behaviour, delay, random, network);
         self.peers.push(Peer::Client(Box::new(client)));
     }
 
     fn add_relay(&mut self, delay: Duration, mut random: Random) {
-        let manners = self.manners(&mut random);
+        let behaviour = self.behaviour(&mut random);
         let peer = PeerId(self.peers.len());
-        let leaves = match manners.leave {
+        let leaves = match behaviour.leave {
             Leave::CloseAfter(_) => true,
             // Where bytes are relayed, an end without close_notify counts as an end all the same.
             Leave::ResetAfter(_) => self.network.borrow().is_secure_client(peer),
@@ -127,23 +127,28 @@ impl Simulation {
         self.ledger.announce(&request);
         let network = &mut self.network.borrow_mut();
         let listener = address(listener);
-        let client = RelayClient::new(peer, listener, request, manners, delay, random, network);
+        let client = RelayClient::new(peer, listener, request, behaviour, delay, random, network);
         self.peers.push(Peer::Client(Box::new(client)));
     }
 
     /// Adds a client that connects after `delay` and sends `requests`.
-    pub fn add_client(&mut self, requests: Vec<RequestPlan>, manners: Manners, delay: Duration) {
+    pub fn add_client(
+        &mut self,
+        requests: Vec<RequestPlan>,
+        behaviour: Behaviour,
+        delay: Duration,
+    ) {
         // Whatever is relayed does not change what others do.
         let number = CLUSTERS.len() * usize::from(ENDPOINTS) + self.clients().count();
         let random = Random::new(self.scenario.seed).split("scripted", number as u64);
-        self.add(EDGE, requests, manners, delay, random);
+        self.add(EDGE, requests, behaviour, delay, random);
     }
 
     fn add(
         &mut self,
         listener: &str,
         requests: Vec<RequestPlan>,
-        manners: Manners,
+        behaviour: Behaviour,
         delay: Duration,
         random: Random,
     ) {
@@ -151,11 +156,11 @@ impl Simulation {
         requests.iter().for_each(|request| self.ledger.announce(request));
         let network = &mut self.network.borrow_mut();
         let listener = address(listener);
-        let client = Client::new(peer, listener, requests, manners, delay, random, network);
+        let client = Client::new(peer, listener, requests, behaviour, delay, random, network);
         self.peers.push(Peer::Client(Box::new(client)));
     }
 
-    fn manners(&self, random: &mut Random) -> Manners {
+    fn behaviour(&self, random: &mut Random) -> Behaviour {
         let polite = if random.chance(800) { Leave::Answered } else { Leave::HalfClose };
         let leave = match random.below(10) {
             _ if self.scenario.is_strict => polite,
@@ -165,7 +170,7 @@ impl Simulation {
             _ => polite,
         };
         let thinks = if self.scenario.is_strict { 3 } else { 15 };
-        Manners {
+        Behaviour {
             pipelined_max: if random.chance(400) { random.length_between(1, 3) } else { 0 },
             leave,
             slow_reading: random.chance(150).then(|| {

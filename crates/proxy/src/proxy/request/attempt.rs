@@ -31,7 +31,7 @@ impl Proxy {
         now: Time,
     ) {
         self.find_connection(key, request, head, now);
-        if let Some(cluster) = self.upstream.pools.put_down() {
+        if let Some(cluster) = self.upstream.pools.release_reserved() {
             self.ring_next(cluster);
         }
     }

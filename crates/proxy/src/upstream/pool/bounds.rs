@@ -1,7 +1,7 @@
 //! The bounds of a cluster, which are those of the whole process ([`config::breakers`]), as one worker meets them.
 //!
-//! A connection, or a place in the queue, is *in hand* from when it is taken of the bound until it is used, within one
-//! attempt. What is not used then is put down.
+//! A connection, or a place in the queue, is *reserved* from when it is taken of the bound until it is used, within one
+//! attempt. What is not used then is given back.
 //!
 //! Where exchanges wait since the bound of connections is reached, their worker says so to the others, and has them look
 //! ([`Bells`](crate::share::Bells)). Each of these closes what it does not use. From then on, so does every worker that has
@@ -23,7 +23,7 @@ use crate::share::{Share, bit};
 
 /// What is taken of a cluster's bounds, and not used yet.
 #[derive(Debug, Default)]
-pub(super) struct Hand {
+pub(super) struct Reserved {
     connections: u32,
     pending: u32,
     /// Whether the next connection that is closed is for one that is opened in its place.
@@ -35,7 +35,7 @@ pub(super) struct Hand {
 impl ClusterState {
     /// Whether another connection may be opened.
     fn has_room(&self, share: Share, connections_max: u32) -> bool {
-        self.hand.connections > 0
+        self.reserved.connections > 0
             || (self.breakers.connections() < connections_max
                 && !self.is_barred(share, connections_max))
     }
@@ -88,31 +88,31 @@ impl Pools {
         self.cluster(newest.id).is_some_and(|state| state.has_room(share, connections_max))
     }
 
-    /// Whether a connection may be opened, which is in hand then.
+    /// Reserves a connection. Returns false if none may be opened.
     pub(super) fn takes_connection(&mut self, newest: &Cluster) -> bool {
         let (share, connections_max) = (self.share, newest.connections_max.get());
         let Some(state) = self.cluster(newest.id) else { return false };
-        if state.hand.connections == 0 {
+        if state.reserved.connections == 0 {
             if state.is_barred(share, connections_max)
                 || !state.breakers.take_connection(connections_max)
             {
                 return false;
             }
-            state.hand.connections = 1;
-            self.in_hand = Some(newest.id);
+            state.reserved.connections = 1;
+            self.reserved_of = Some(newest.id);
         }
         true
     }
 
-    /// Whether an exchange may wait, whose place is in hand then.
+    /// Reserves a place in the queue. Returns false if no exchange may wait.
     pub(crate) fn takes_place(&mut self, newest: &Cluster) -> bool {
         let Some(state) = self.cluster(newest.id) else { return false };
-        if state.hand.pending == 0 {
+        if state.reserved.pending == 0 {
             if !state.breakers.take_pending(newest.pending_max) {
                 return false;
             }
-            state.hand.pending = 1;
-            self.in_hand = Some(newest.id);
+            state.reserved.pending = 1;
+            self.reserved_of = Some(newest.id);
         }
         true
     }
@@ -120,24 +120,24 @@ impl Pools {
     /// The next connection of this cluster that is closed makes room for one that is opened.
     pub(crate) fn keep_connection(&mut self, cluster: ClusterId) {
         if let Some(state) = self.cluster(cluster) {
-            state.hand.keeps_connection = true;
-            self.in_hand = Some(cluster);
+            state.reserved.keeps_connection = true;
+            self.reserved_of = Some(cluster);
         }
     }
 
     /// The next exchange that leaves this cluster's queue leaves its place to another.
     pub(crate) fn keep_place(&mut self, cluster: ClusterId) {
         if let Some(state) = self.cluster(cluster) {
-            state.hand.keeps_place = true;
-            self.in_hand = Some(cluster);
+            state.reserved.keeps_place = true;
+            self.reserved_of = Some(cluster);
         }
     }
 
-    /// An attempt is over: what it did not use is put down. Returns the cluster of which there is a connection more.
-    pub(crate) fn put_down(&mut self) -> Option<ClusterId> {
-        let cluster = self.in_hand.take()?;
+    /// An attempt is over: what it reserved and did not use is given back. Returns the cluster of which there is a connection more.
+    pub(crate) fn release_reserved(&mut self) -> Option<ClusterId> {
+        let cluster = self.reserved_of.take()?;
         let state = self.cluster(cluster)?;
-        let Hand { connections, pending, .. } = std::mem::take(&mut state.hand);
+        let Reserved { connections, pending, .. } = std::mem::take(&mut state.reserved);
         state.breakers.give_connections(connections);
         state.breakers.give_pending(pending);
         (connections > 0).then_some(cluster)
@@ -162,8 +162,8 @@ impl Pools {
         if let Some(state) = self.cluster(cluster) {
             state.open += 1;
             state.end_entitlement(member);
-            match state.hand.connections.checked_sub(1) {
-                Some(left) => state.hand.connections = left,
+            match state.reserved.connections.checked_sub(1) {
+                Some(left) => state.reserved.connections = left,
                 None => state.breakers.add_connection(),
             }
         }
@@ -206,8 +206,8 @@ impl Pools {
             debug_assert!(state.open > 0, "what is closed was opened");
             let Some(open) = state.open.checked_sub(1) else { return };
             state.open = open;
-            if std::mem::take(&mut state.hand.keeps_connection) {
-                state.hand.connections += 1;
+            if std::mem::take(&mut state.reserved.keeps_connection) {
+                state.reserved.connections += 1;
             } else {
                 state.breakers.give_connections(1);
             }
@@ -218,8 +218,8 @@ impl Pools {
     pub(super) fn on_wait(&mut self, cluster: ClusterId) {
         self.waiting += 1;
         if let Some(state) = self.cluster(cluster) {
-            match state.hand.pending.checked_sub(1) {
-                Some(left) => state.hand.pending = left,
+            match state.reserved.pending.checked_sub(1) {
+                Some(left) => state.reserved.pending = left,
                 None => state.breakers.add_pending(),
             }
         }
@@ -230,8 +230,8 @@ impl Pools {
         self.waiting -= 1;
         let member = self.share.member();
         if let Some(state) = self.cluster(cluster) {
-            if std::mem::take(&mut state.hand.keeps_place) {
-                state.hand.pending += 1;
+            if std::mem::take(&mut state.reserved.keeps_place) {
+                state.reserved.pending += 1;
             } else {
                 state.breakers.give_pending(1);
             }

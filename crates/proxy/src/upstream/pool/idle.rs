@@ -73,7 +73,7 @@ impl Pools {
             let makes_room = match (in_turn, wanted) {
                 (None, _) | (Some(_), Wanted::Room) => true,
                 (Some(_), _) if sharing == Sharing::Personal => true,
-                (Some(found), Wanted::RoomOf(claim)) if claim.has_more(open, found) => true,
+                (Some(found), Wanted::RoomOf(quota)) if quota.has_more(open, found) => true,
                 (Some(_), Wanted::RoomOf(_)) => return Look::Unfit,
                 (Some(_), Wanted::Any) => false,
             };

@@ -1,4 +1,4 @@
-//! What part of a cluster's connections an endpoint may claim, where no more of them may be opened.
+//! The quota of an endpoint in its cluster's connections, where no more of them may be opened.
 //!
 //! An endpoint that was chosen and has fewer connections than its weight is worth gets one in place of an idle one to an
 //! endpoint that has more. So endpoints which come late, and those that happened to be chosen when all connections were
@@ -11,12 +11,12 @@ use config::view::Group;
 
 /// The connections of a cluster, by the weights of a group of its endpoints.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Claim {
+pub(super) struct Quota {
     connections_max: u64,
     weight_sum: u64,
 }
 
-impl Claim {
+impl Quota {
     pub(super) fn new(connections_max: u32, group: &Group) -> Self {
         Self { connections_max: connections_max.into(), weight_sum: group.weight_sum().max(1) }
     }
@@ -31,7 +31,7 @@ impl Claim {
         u64::from(open) > self.part_of(endpoint) / self.weight_sum
     }
 
-    /// What it may claim, times all weights.
+    /// Its quota, times all weights.
     fn part_of(self, endpoint: &Endpoint) -> u64 {
         self.connections_max * u64::from(endpoint.weight)
     }
