@@ -17,15 +17,14 @@ use telemetry::cause::Cause;
 
 use crate::http::{Body, Head, Inbound};
 use crate::ledger::{Ledger, Outcome};
-use crate::network::{EndId, Network, PeerId, Wake};
+use crate::network::{EndId, Network, PeerId};
 use crate::plan::is_response;
 use crate::plan::{RequestPlan, ResponseFraming, ResponsePlan};
 use crate::random::Random;
-use crate::simulation::Asker;
 
 pub use calls::CallsClient;
 pub use http2::Http2Client;
-use link::{Link, Quit, Step};
+use link::{Dialogue, Link, Quit};
 use pieces::pieces;
 pub use relay::RelayClient;
 
@@ -151,58 +150,7 @@ impl Client {
         }
     }
 
-    fn go_on(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        self.read(end, network, ledger);
-        if self.link.is_open() {
-            self.send(end, network, ledger);
-        }
-        if self.link.is_open()
-            && self.answered == self.requests.len()
-            && self.sending.0 == self.pieces.len()
-            && self.link.behaviour.leave != Leave::HalfClose
-        {
-            self.finish(network, ledger, Outcome::Answered, Quit::Close);
-        }
-    }
-
     // Reading.
-
-    fn read(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        if let Leave::StopsReading(after) = self.link.behaviour.leave
-            && self.answered >= after
-        {
-            if network.is_broken(end) {
-                self.finish(network, ledger, Outcome::Abandoned, Quit::Close);
-            }
-            return;
-        }
-        if !self.link.may_read(network.now()) {
-            return;
-        }
-        let before = self.inbound.rest().len();
-        let result = network.recv_all(end, self.link.read_bytes_max(), self.inbound.room());
-        let got = self.inbound.rest().len() - before;
-        self.link.on_read(got, network);
-        if let Err(what) = self.digest(end, network, ledger) {
-            ledger.violate(format!("{}: {what}", self.describe()));
-            return self.finish(network, ledger, Outcome::Abandoned, Quit::Reset);
-        }
-        if !self.link.is_open() {
-            return;
-        }
-        match result {
-            Ok(false) => {}
-            Ok(true) => self.on_end(network, ledger, true),
-            Err(error)
-                if error.kind() == ErrorKind::UnexpectedEof && self.ends_with_connection() =>
-            {
-                // Whatever was cut off is reset.
-                ledger.violate(format!("{}: ended without close_notify", self.describe()));
-                self.on_end(network, ledger, false);
-            }
-            Err(_) => self.on_end(network, ledger, false),
-        }
-    }
 
     fn digest(
         &mut self,
@@ -371,7 +319,7 @@ impl Client {
         self.is_last = ends_connection;
         if ends_connection || !is_whole && self.link.random.chance(300) {
             // Either way nothing more is to be had here.
-            self.finish(network, ledger, Outcome::Declined, Quit::Close);
+            self.finish(Outcome::Declined, Quit::Close, network, ledger);
         }
         Ok(())
     }
@@ -387,7 +335,7 @@ impl Client {
     /// The connection ended, in order or broken.
     fn on_end(&mut self, network: &mut Network, ledger: &mut Ledger, is_orderly: bool) {
         let Some(request) = self.requests.get(self.answered).cloned() else {
-            return self.finish(network, ledger, Outcome::Declined, Quit::Close);
+            return self.finish(Outcome::Declined, Quit::Close, network, ledger);
         };
         match &mut self.reading {
             Reading::Head if !self.inbound.rest().is_empty() => {
@@ -413,7 +361,7 @@ impl Client {
                 self.answered += usize::from(is_whole);
             }
         }
-        self.finish(network, ledger, Outcome::Unanswered, Quit::Close);
+        self.finish(Outcome::Unanswered, Quit::Close, network, ledger);
     }
 
     fn settle(&self, ledger: &mut Ledger, outcome: Outcome) {
@@ -423,54 +371,6 @@ impl Client {
     }
 
     // Sending.
-
-    fn send(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        loop {
-            let now = network.now();
-            if !self.link.may_send(now) {
-                return;
-            }
-            let bytes_max = self.link.send_bytes_max();
-            if bytes_max == 0 {
-                return self.finish(network, ledger, Outcome::Abandoned, self.link.quit_early());
-            }
-            if !self.is_gate_open(now, network) {
-                return;
-            }
-            let Some(piece) = self.pieces.get(self.sending.0) else {
-                if self.link.behaviour.leave == Leave::HalfClose
-                    && !self.has_half_closed
-                    && !self.has_tunnel
-                {
-                    self.has_half_closed = true;
-                    // With the answer to come, it is the end of a tunnel.
-                    if self.requests.last().is_some_and(|request| request.tunnel.is_some()) {
-                        network.be_careful(end);
-                    }
-                    network.shutdown_write(end);
-                }
-                return;
-            };
-            let rest = piece.bytes.get(self.sending.1..).unwrap_or_default();
-            let wanted = rest.len().min(bytes_max);
-            let bytes = rest.get(..wanted).unwrap_or_default();
-            match network.send_some(end, bytes) {
-                Ok(n) => {
-                    self.link.sent += n;
-                    self.sending.1 += n;
-                    if self.sending.1 == piece.bytes.len() {
-                        self.sending = (self.sending.0 + 1, 0);
-                    } else if n < wanted {
-                        // An event reports when there is room.
-                        return;
-                    }
-                }
-                // What the other side sent before is still to be read.
-                Err(_) => return self.on_send_failed(end, network, ledger),
-            }
-            self.link.may_pause(network);
-        }
-    }
 
     fn on_send_failed(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
         self.sending = (self.pieces.len(), 0);
@@ -484,7 +384,7 @@ impl Client {
             }
             if let Err(what) = self.digest(end, network, ledger) {
                 ledger.violate(format!("{}: {what}", self.describe()));
-                return self.finish(network, ledger, Outcome::Abandoned, Quit::Reset);
+                return self.finish(Outcome::Abandoned, Quit::Reset, network, ledger);
             }
         }
         if self.link.is_open() {
@@ -549,11 +449,115 @@ impl Client {
         let is_begun = first.is_some_and(|first| first < at || (first == at && within > 0));
         (is_begun, last.is_some_and(|last| last < at))
     }
+}
 
-    // The end.
+impl Dialogue for Client {
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
+    }
+
+    fn has_stopped_reading(&self) -> bool {
+        matches!(self.link.behaviour.leave, Leave::StopsReading(after) if self.answered >= after)
+    }
+
+    fn read(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        if self.has_stopped_reading() {
+            if network.is_broken(end) {
+                self.finish(Outcome::Abandoned, Quit::Close, network, ledger);
+            }
+            return;
+        }
+        if !self.link.may_read(network.now()) {
+            return;
+        }
+        let before = self.inbound.rest().len();
+        let result = network.recv_all(end, self.link.read_bytes_max(), self.inbound.room());
+        let got = self.inbound.rest().len() - before;
+        self.link.on_read(got, network);
+        if let Err(what) = self.digest(end, network, ledger) {
+            ledger.violate(format!("{}: {what}", self.describe()));
+            return self.finish(Outcome::Abandoned, Quit::Reset, network, ledger);
+        }
+        if !self.link.is_open() {
+            return;
+        }
+        match result {
+            Ok(false) => {}
+            Ok(true) => self.on_end(network, ledger, true),
+            Err(error)
+                if error.kind() == ErrorKind::UnexpectedEof && self.ends_with_connection() =>
+            {
+                // Whatever was cut off is reset.
+                ledger.violate(format!("{}: ended without close_notify", self.describe()));
+                self.on_end(network, ledger, false);
+            }
+            Err(_) => self.on_end(network, ledger, false),
+        }
+    }
+
+    fn write(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        loop {
+            let now = network.now();
+            if !self.link.may_send(now) {
+                return;
+            }
+            let bytes_max = self.link.send_bytes_max();
+            if bytes_max == 0 {
+                return self.finish(Outcome::Abandoned, self.link.quit_early(), network, ledger);
+            }
+            if !self.is_gate_open(now, network) {
+                return;
+            }
+            let Some(piece) = self.pieces.get(self.sending.0) else {
+                if self.link.behaviour.leave == Leave::HalfClose
+                    && !self.has_half_closed
+                    && !self.has_tunnel
+                {
+                    self.has_half_closed = true;
+                    // With the answer to come, it is the end of a tunnel.
+                    if self.requests.last().is_some_and(|request| request.tunnel.is_some()) {
+                        network.be_careful(end);
+                    }
+                    network.shutdown_write(end);
+                }
+                return;
+            };
+            let rest = piece.bytes.get(self.sending.1..).unwrap_or_default();
+            let wanted = rest.len().min(bytes_max);
+            let bytes = rest.get(..wanted).unwrap_or_default();
+            match network.send_some(end, bytes) {
+                Ok(n) => {
+                    self.link.sent += n;
+                    self.sending.1 += n;
+                    if self.sending.1 == piece.bytes.len() {
+                        self.sending = (self.sending.0 + 1, 0);
+                    } else if n < wanted {
+                        // An event reports when there is room.
+                        return;
+                    }
+                }
+                // What the other side sent before is still to be read.
+                Err(_) => return self.on_send_failed(end, network, ledger),
+            }
+            self.link.may_pause(network);
+        }
+    }
+
+    fn leave(&mut self, _: EndId, network: &mut Network, ledger: &mut Ledger) {
+        if self.answered == self.requests.len()
+            && self.sending.0 == self.pieces.len()
+            && self.link.behaviour.leave != Leave::HalfClose
+        {
+            self.finish(Outcome::Answered, Quit::Close, network, ledger);
+        }
+    }
 
     /// The connection is over. What is still open of the requests ended with `outcome`.
-    fn finish(&mut self, network: &mut Network, ledger: &mut Ledger, outcome: Outcome, quit: Quit) {
+    fn finish(&mut self, outcome: Outcome, quit: Quit, network: &mut Network, ledger: &mut Ledger) {
         for (place, request) in self.requests.iter().enumerate() {
             let (is_begun, _) = self.progress_of(place);
             ledger.settle(
@@ -568,16 +572,6 @@ impl Client {
             );
         }
         self.link.end(quit, network);
-    }
-}
-
-impl Asker for Client {
-    fn is_over(&self) -> bool {
-        self.link.is_over()
-    }
-
-    fn is_owed(&self) -> bool {
-        self.link.is_owed()
     }
 
     fn moved_total(&self) -> u64 {
@@ -599,15 +593,14 @@ impl Asker for Client {
         )
     }
 
-    fn quit(&mut self, network: &mut Network, ledger: &mut Ledger) {
-        self.finish(network, ledger, Outcome::Abandoned, Quit::Reset);
-    }
-
-    fn on_wake(&mut self, wake: Wake, network: &mut Network, ledger: &mut Ledger) {
-        match self.link.on_wake(wake, network) {
-            Step::Nothing => {}
-            Step::GoOn(end) => self.go_on(end, network, ledger),
-            Step::Lost => self.finish(network, ledger, Outcome::Unanswered, Quit::Close),
+    /// One that has stopped reading goes on to send.
+    fn go_on(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        self.read(end, network, ledger);
+        if self.link.is_open() {
+            self.write(end, network, ledger);
+        }
+        if self.link.is_open() {
+            self.leave(end, network, ledger);
         }
     }
 }

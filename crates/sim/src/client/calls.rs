@@ -7,16 +7,15 @@ use std::time::Duration;
 use config::snapshot::Address;
 use wire::rpc::{FrameKind, RpcProtocol};
 
-use super::link::{Link, Quit, Step};
+use super::link::{Dialogue, Link, Quit};
 use super::{Behaviour, Leave};
 use crate::calls::call;
 use crate::ledger::{Ledger, Outcome};
-use crate::network::{EndId, Network, PeerId, Wake};
+use crate::network::{EndId, Network, PeerId};
 use crate::pico::Pico;
 use crate::plan::{RequestPlan, ResponsePlan, fill_request, is_response};
 use crate::random::Random;
 use crate::service::status_of;
-use crate::simulation::Asker;
 
 /// A scripted client of an RPC protocol.
 #[derive(Debug)]
@@ -62,49 +61,6 @@ impl CallsClient {
         request.id.is_multiple_of(8)
     }
 
-    fn go_on(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        if matches!(self.link.behaviour.leave, Leave::StopsReading(after) if self.answers >= after)
-        {
-            if network.is_broken(end) {
-                self.leave(Outcome::Abandoned, Quit::Close, network, ledger);
-            }
-            return;
-        }
-        if self.link.may_read(network.now()) {
-            self.read(end, network, ledger);
-        }
-        if self.link.is_open() {
-            self.write(end, network, ledger);
-        }
-        if self.link.is_open()
-            && self.requests.is_empty()
-            && self.asked.is_empty()
-            && self.link.sent == self.outbound.len()
-        {
-            self.leave(Outcome::Answered, Quit::Close, network, ledger);
-        }
-    }
-
-    fn read(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        let before = self.inbound.len();
-        let result = network.recv_all(end, self.link.read_bytes_max(), &mut self.inbound);
-        let read = self.inbound.len() - before;
-        self.got += read as u64;
-        self.link.on_read(read, network);
-        while let Some(answer) = self.take_answer() {
-            if let Err(what) = answer.and_then(|(number, whole)| self.judge(number, &whole, ledger))
-            {
-                ledger.violate(format!("{what}: {}", self.describe()));
-                return self.leave(Outcome::Abandoned, Quit::Reset, network, ledger);
-            }
-        }
-        if !matches!(result, Ok(false)) {
-            let outcome =
-                if self.inbound.is_empty() { Outcome::Unanswered } else { Outcome::Truncated };
-            self.leave(outcome, Quit::Close, network, ledger);
-        }
-    }
-
     /// The next frame, with its number, if all of it is here.
     fn take_answer(&mut self) -> Option<Result<(u32, Vec<u8>), String>> {
         let frame = match Pico.frame(&self.inbound) {
@@ -145,36 +101,6 @@ impl CallsClient {
         Ok(())
     }
 
-    fn write(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        loop {
-            let bytes_max = self.link.send_bytes_max();
-            if !self.link.may_send(network.now()) {
-                return;
-            }
-            if bytes_max == 0 {
-                return self.leave(Outcome::Abandoned, self.link.quit_early(), network, ledger);
-            }
-            if self.link.sent == self.outbound.len() && !self.ask(ledger) {
-                return;
-            }
-            let rest = self.outbound.get(self.link.sent..).unwrap_or_default();
-            let wanted = 1 + self.link.random.size(rest.len().min(bytes_max) - 1);
-            match network.send_some(end, rest.get(..wanted).unwrap_or_default()) {
-                Ok(0) => return,
-                Ok(n) => self.link.sent += n,
-                Err(_) => {
-                    self.link.reads_on();
-                    self.read(end, network, ledger);
-                    if self.link.is_open() {
-                        self.leave(Outcome::Unanswered, Quit::Close, network, ledger);
-                    }
-                    return;
-                }
-            }
-            self.link.may_pause(network);
-        }
-    }
-
     /// Begins the next call, unless there is none or enough are under way.
     fn ask(&mut self, ledger: &mut Ledger) -> bool {
         if self.asked.len() > self.link.behaviour.pipelined_max {
@@ -193,8 +119,78 @@ impl CallsClient {
         }
         true
     }
+}
 
-    fn leave(&mut self, outcome: Outcome, quit: Quit, network: &mut Network, ledger: &mut Ledger) {
+impl Dialogue for CallsClient {
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
+    }
+
+    fn has_stopped_reading(&self) -> bool {
+        matches!(self.link.behaviour.leave, Leave::StopsReading(after) if self.answers >= after)
+    }
+
+    fn read(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        let before = self.inbound.len();
+        let result = network.recv_all(end, self.link.read_bytes_max(), &mut self.inbound);
+        let read = self.inbound.len() - before;
+        self.got += read as u64;
+        self.link.on_read(read, network);
+        while let Some(answer) = self.take_answer() {
+            if let Err(what) = answer.and_then(|(number, whole)| self.judge(number, &whole, ledger))
+            {
+                ledger.violate(format!("{what}: {}", self.describe()));
+                return self.finish(Outcome::Abandoned, Quit::Reset, network, ledger);
+            }
+        }
+        if !matches!(result, Ok(false)) {
+            let outcome =
+                if self.inbound.is_empty() { Outcome::Unanswered } else { Outcome::Truncated };
+            self.finish(outcome, Quit::Close, network, ledger);
+        }
+    }
+
+    fn write(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        loop {
+            let bytes_max = self.link.send_bytes_max();
+            if !self.link.may_send(network.now()) {
+                return;
+            }
+            if bytes_max == 0 {
+                return self.finish(Outcome::Abandoned, self.link.quit_early(), network, ledger);
+            }
+            if self.link.sent == self.outbound.len() && !self.ask(ledger) {
+                return;
+            }
+            match self.link.send_piece(end, &self.outbound, network) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(_) => {
+                    self.link.reads_on();
+                    self.read(end, network, ledger);
+                    if self.link.is_open() {
+                        self.finish(Outcome::Unanswered, Quit::Close, network, ledger);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn leave(&mut self, _: EndId, network: &mut Network, ledger: &mut Ledger) {
+        if self.requests.is_empty()
+            && self.asked.is_empty()
+            && self.link.sent == self.outbound.len()
+        {
+            self.finish(Outcome::Answered, Quit::Close, network, ledger);
+        }
+    }
+
+    fn finish(&mut self, outcome: Outcome, quit: Quit, network: &mut Network, ledger: &mut Ledger) {
         for request in self.asked.values() {
             ledger.settle(request.id, outcome);
         }
@@ -202,24 +198,6 @@ impl CallsClient {
             ledger.settle(request.id, Outcome::Unsent);
         }
         self.link.end(quit, network);
-    }
-}
-
-impl Asker for CallsClient {
-    fn on_wake(&mut self, wake: Wake, network: &mut Network, ledger: &mut Ledger) {
-        match self.link.on_wake(wake, network) {
-            Step::Nothing => {}
-            Step::GoOn(end) => self.go_on(end, network, ledger),
-            Step::Lost => self.leave(Outcome::Unanswered, Quit::Close, network, ledger),
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.link.is_over()
-    }
-
-    fn is_owed(&self) -> bool {
-        self.link.is_owed()
     }
 
     fn moved_total(&self) -> u64 {
@@ -234,9 +212,5 @@ impl Asker for CallsClient {
             self.outbound.len(),
             inbound.len(),
         )
-    }
-
-    fn quit(&mut self, network: &mut Network, ledger: &mut Ledger) {
-        self.leave(Outcome::Abandoned, Quit::Reset, network, ledger);
     }
 }

@@ -9,15 +9,14 @@ use config::snapshot::Address;
 use proxy::time::Time;
 use wire::h2::{ErrorCode, RequestForm};
 
-use super::link::{Link, Quit, Step};
+use super::link::{Dialogue, Link, Quit};
 use super::{Behaviour, Leave};
 use crate::frames::{Pulse, Speaker, some_limits};
 use crate::ledger::{Ledger, Outcome};
-use crate::network::{EndId, Network, PeerId, Wake};
+use crate::network::{EndId, Network, PeerId};
 use crate::plan::fill_request;
 use crate::plan::{RequestBody, RequestPlan};
 use crate::random::Random;
-use crate::simulation::Asker;
 
 /// How long a body waits for a `100 Continue` before it is sent without one.
 const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
@@ -134,47 +133,7 @@ impl Http2Client {
         }
     }
 
-    fn go_on(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        if self.has_vanished() {
-            if network.is_broken(end) {
-                self.finish(network, ledger, Outcome::Abandoned, Quit::Close);
-            }
-            return;
-        }
-        if self.link.may_read(network.now()) {
-            self.read(end, network, ledger);
-        }
-        if self.link.is_open() {
-            self.write(end, network, ledger);
-        }
-        if self.link.is_open() {
-            self.leave(end, network, ledger);
-        }
-    }
-
-    fn has_vanished(&self) -> bool {
-        matches!(self.link.behaviour.leave, Leave::StopsReading(after) if self.ended >= after)
-    }
-
     // Reading.
-
-    fn read(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        let (got, result) = self.speaker.receive(end, self.link.read_bytes_max(), network);
-        self.link.on_read(got, network);
-        if let Err(what) = self.digest(ledger, network) {
-            // A preface that came late, or in a record that was spoiled: what was read of it may begin a
-            // method of HTTP/1, in which the client is answered when its time is over.
-            let read = network.read_before_answer(end);
-            let is_told = read >= PREFACE_METHOD.len() as u64;
-            if is_told || self.speaker.codec.has_peer_settings() {
-                ledger.violate(format!("{what}: {}", self.describe()));
-            }
-            return self.finish(network, ledger, Outcome::Abandoned, Quit::Reset);
-        }
-        if !matches!(result, Ok(false)) {
-            self.finish(network, ledger, Outcome::Unanswered, Quit::Close);
-        }
-    }
 
     /// An exchange is over.
     fn forget(&mut self, stream: u32) {
@@ -184,36 +143,6 @@ impl Http2Client {
     }
 
     // Writing.
-
-    fn write(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        loop {
-            let now = network.now();
-            self.act_up(now, network);
-            self.cancel(now, ledger);
-            let has_said = self.link.may_send(now)
-                && (self.open(now, network) | self.send_bodies(now, network));
-            match self.speaker.flush(end, self.link.send_bytes_max(), network) {
-                Ok(n) => {
-                    self.link.sent += n;
-                    if self.link.send_bytes_max() == 0 {
-                        let quit = self.link.quit_early();
-                        return self.finish(network, ledger, Outcome::Abandoned, quit);
-                    }
-                    if !has_said && n == 0 {
-                        return;
-                    }
-                }
-                Err(_) => {
-                    self.link.reads_on();
-                    self.read(end, network, ledger);
-                    if self.link.is_open() {
-                        self.finish(network, ledger, Outcome::Unanswered, Quit::Close);
-                    }
-                    return;
-                }
-            }
-        }
-    }
 
     /// Random disturbances: pings, settings, cancelled streams.
     fn act_up(&mut self, now: Time, network: &mut Network) {
@@ -327,8 +256,68 @@ impl Http2Client {
         }
         has_said
     }
+}
 
-    // The end.
+impl Dialogue for Http2Client {
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
+    }
+
+    fn has_stopped_reading(&self) -> bool {
+        matches!(self.link.behaviour.leave, Leave::StopsReading(after) if self.ended >= after)
+    }
+
+    fn read(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        let (got, result) = self.speaker.receive(end, self.link.read_bytes_max(), network);
+        self.link.on_read(got, network);
+        if let Err(what) = self.digest(ledger, network) {
+            // A preface that came late, or in a record that was spoiled: what was read of it may begin a
+            // method of HTTP/1, in which the client is answered when its time is over.
+            let read = network.read_before_answer(end);
+            let is_told = read >= PREFACE_METHOD.len() as u64;
+            if is_told || self.speaker.codec.has_peer_settings() {
+                ledger.violate(format!("{what}: {}", self.describe()));
+            }
+            return self.finish(Outcome::Abandoned, Quit::Reset, network, ledger);
+        }
+        if !matches!(result, Ok(false)) {
+            self.finish(Outcome::Unanswered, Quit::Close, network, ledger);
+        }
+    }
+
+    fn write(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        loop {
+            let now = network.now();
+            self.act_up(now, network);
+            self.cancel(now, ledger);
+            let has_said = self.link.may_send(now)
+                && (self.open(now, network) | self.send_bodies(now, network));
+            match self.speaker.flush(end, self.link.send_bytes_max(), network) {
+                Ok(n) => {
+                    self.link.sent += n;
+                    if self.link.send_bytes_max() == 0 {
+                        let quit = self.link.quit_early();
+                        return self.finish(Outcome::Abandoned, quit, network, ledger);
+                    }
+                    if !has_said && n == 0 {
+                        return;
+                    }
+                }
+                Err(_) => {
+                    self.link.reads_on();
+                    self.read(end, network, ledger);
+                    if self.link.is_open() {
+                        self.finish(Outcome::Unanswered, Quit::Close, network, ledger);
+                    }
+                    return;
+                }
+            }
+        }
+    }
 
     fn leave(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
         let is_all = self.begun == self.requests.len() || self.is_going_away;
@@ -346,12 +335,12 @@ impl Http2Client {
             self.speaker.codec.go_away(ErrorCode::NO_ERROR);
             self.write(end, network, ledger);
         } else {
-            self.finish(network, ledger, Outcome::Answered, Quit::Close);
+            self.finish(Outcome::Answered, Quit::Close, network, ledger);
         }
     }
 
     /// The connection is over, and with it what is still open: `outcome`, or cut off.
-    fn finish(&mut self, network: &mut Network, ledger: &mut Ledger, outcome: Outcome, quit: Quit) {
+    fn finish(&mut self, outcome: Outcome, quit: Quit, network: &mut Network, ledger: &mut Ledger) {
         for exchange in std::mem::take(&mut self.exchanges) {
             let is_begun = !matches!(exchange.reading, Reading::Head);
             let outcome = match (outcome, &exchange.reading) {
@@ -371,24 +360,6 @@ impl Http2Client {
         }
         self.link.end(quit, network);
     }
-}
-
-impl Asker for Http2Client {
-    fn on_wake(&mut self, wake: Wake, network: &mut Network, ledger: &mut Ledger) {
-        match self.link.on_wake(wake, network) {
-            Step::Nothing => {}
-            Step::GoOn(end) => self.go_on(end, network, ledger),
-            Step::Lost => self.finish(network, ledger, Outcome::Unanswered, Quit::Close),
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.link.is_over()
-    }
-
-    fn is_owed(&self) -> bool {
-        self.link.is_owed()
-    }
 
     fn moved_total(&self) -> u64 {
         self.read_total
@@ -406,10 +377,6 @@ impl Asker for Http2Client {
             self.has_left,
             self.is_going_away,
         )
-    }
-
-    fn quit(&mut self, network: &mut Network, ledger: &mut Ledger) {
-        self.finish(network, ledger, Outcome::Abandoned, Quit::Reset);
     }
 }
 

@@ -2,13 +2,16 @@
 //! how it leaves.
 
 use std::time::Duration;
+use std::{fmt, io};
 
 use config::snapshot::Address;
 use proxy::time::Time;
 
 use super::{Behaviour, Leave};
+use crate::ledger::{Ledger, Outcome};
 use crate::network::{EndId, Network, Owner, PeerId, Wake};
 use crate::random::Random;
+use crate::simulation::Asker;
 
 /// Timers: it connects, or goes on with what it waits for.
 const START: u64 = 0;
@@ -40,7 +43,7 @@ enum Stage {
 
 /// What a client does when it wakes up.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+enum Step {
     Nothing,
     /// It reads and writes.
     GoOn(EndId),
@@ -80,7 +83,7 @@ impl Link {
         }
     }
 
-    pub(super) fn on_wake(&mut self, wake: Wake, network: &mut Network) -> Step {
+    fn on_wake(&mut self, wake: Wake, network: &mut Network) -> Step {
         match (self.stage, wake) {
             (Stage::Waiting, Wake::Timer(START)) => {
                 match network.connect(Owner::Peer(self.peer), &self.address) {
@@ -116,12 +119,12 @@ impl Link {
         self.stage == Stage::Open
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.stage == Stage::Over
     }
 
     /// Whether Strait has to see to its end.
-    pub(super) fn is_owed(&self) -> bool {
+    fn is_owed(&self) -> bool {
         self.stage != Stage::Over && !matches!(self.behaviour.leave, Leave::StopsReading(_))
     }
 
@@ -178,6 +181,23 @@ impl Link {
         }
     }
 
+    /// Sends a piece of what is left of `outbound`, of which something is; returns how much went.
+    pub(super) fn send_piece(
+        &mut self,
+        end: EndId,
+        outbound: &[u8],
+        network: &mut Network,
+    ) -> io::Result<usize> {
+        let rest = outbound.get(self.sent..).unwrap_or_default();
+        let wanted = 1 + self.random.size(rest.len().min(self.send_bytes_max()) - 1);
+        let n = network.send_some(end, rest.get(..wanted).unwrap_or_default())?;
+        self.sent += n;
+        if n > 0 {
+            self.may_pause(network);
+        }
+        Ok(n)
+    }
+
     /// Pauses after a piece, or does not; returns whether it does.
     pub(super) fn may_pause(&mut self, network: &mut Network) -> bool {
         let (chance, pause_max) = self.behaviour.pauses;
@@ -208,5 +228,79 @@ impl Link {
             (Some(end), Quit::Reset) => network.reset(end),
             (None, _) => {}
         }
+    }
+}
+
+/// What is said over a link, by protocol.
+pub(super) trait Dialogue: fmt::Debug {
+    fn link(&self) -> &Link;
+
+    fn link_mut(&mut self) -> &mut Link;
+
+    /// Whether it reads no more, and stays.
+    fn has_stopped_reading(&self) -> bool;
+
+    /// Reads what is there.
+    fn read(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger);
+
+    /// Sends what may be sent.
+    fn write(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger);
+
+    /// Leaves, if all is said and heard.
+    fn leave(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger);
+
+    /// The connection is over. What is still open of its requests ended with `outcome`.
+    fn finish(&mut self, outcome: Outcome, quit: Quit, network: &mut Network, ledger: &mut Ledger);
+
+    fn moved_total(&self) -> u64;
+
+    fn describe(&self) -> String;
+
+    fn go_on(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        if self.has_stopped_reading() {
+            if network.is_broken(end) {
+                self.finish(Outcome::Abandoned, Quit::Close, network, ledger);
+            }
+            return;
+        }
+        if self.link().may_read(network.now()) {
+            self.read(end, network, ledger);
+        }
+        if self.link().is_open() {
+            self.write(end, network, ledger);
+        }
+        if self.link().is_open() {
+            self.leave(end, network, ledger);
+        }
+    }
+}
+
+impl<D: Dialogue> Asker for D {
+    fn on_wake(&mut self, wake: Wake, network: &mut Network, ledger: &mut Ledger) {
+        match self.link_mut().on_wake(wake, network) {
+            Step::Nothing => {}
+            Step::GoOn(end) => self.go_on(end, network, ledger),
+            Step::Lost => self.finish(Outcome::Unanswered, Quit::Close, network, ledger),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.link().is_over()
+    }
+
+    fn is_owed(&self) -> bool {
+        self.link().is_owed()
+    }
+
+    fn moved_total(&self) -> u64 {
+        Dialogue::moved_total(self)
+    }
+
+    fn describe(&self) -> String {
+        Dialogue::describe(self)
+    }
+
+    fn quit(&mut self, network: &mut Network, ledger: &mut Ledger) {
+        self.finish(Outcome::Abandoned, Quit::Reset, network, ledger);
     }
 }

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use config::snapshot::Address;
 
-use super::link::{Link, Quit, Step};
+use super::link::{Dialogue, Link, Quit};
 use super::{Behaviour, Leave};
 use crate::ledger::{Ledger, Outcome};
-use crate::network::{EndId, Network, PeerId, Wake};
+use crate::network::{EndId, Network, PeerId};
 use crate::plan::{RelayPlan, RequestPlan, fill_request, is_response};
 use crate::random::Random;
-use crate::simulation::Asker;
 
 /// A scripted client of relayed TCP.
 #[derive(Debug)]
@@ -50,24 +49,32 @@ impl RelayClient {
         }
     }
 
-    fn go_on(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
-        if matches!(self.link.behaviour.leave, Leave::StopsReading(_)) && self.got > 0 {
-            if network.is_broken(end) {
-                self.finish(Outcome::Abandoned, Quit::Close, network, ledger);
-            }
-            return;
-        }
-        // Its end is that of what it says.
-        network.be_careful(end);
-        if self.link.may_read(network.now()) {
-            self.read(end, network, ledger);
-        }
-        if self.link.is_open() {
-            self.write(end, network, ledger);
-        }
+    fn is_right(&self, at: usize, data: &[u8]) -> bool {
+        let greeting = RelayPlan::GREETING.get(at..).unwrap_or_default();
+        let (greeted, rest) = data.split_at(greeting.len().min(data.len()));
+        let at = (at + greeted.len()).saturating_sub(RelayPlan::GREETING.len());
+        greeting.starts_with(greeted)
+            && is_response(self.request.id, at as u64, rest)
+            && self.got <= self.plan.greeted_length()
+    }
+}
+
+impl Dialogue for RelayClient {
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
+    }
+
+    fn has_stopped_reading(&self) -> bool {
+        matches!(self.link.behaviour.leave, Leave::StopsReading(_)) && self.got > 0
     }
 
     fn read(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
+        // Its end is that of what it says.
+        network.be_careful(end);
         let mut data = Vec::new();
         let result = network.recv_all(end, self.link.read_bytes_max(), &mut data);
         self.link.on_read(data.len(), network);
@@ -103,15 +110,6 @@ impl RelayClient {
         }
     }
 
-    fn is_right(&self, at: usize, data: &[u8]) -> bool {
-        let greeting = RelayPlan::GREETING.get(at..).unwrap_or_default();
-        let (greeted, rest) = data.split_at(greeting.len().min(data.len()));
-        let at = (at + greeted.len()).saturating_sub(RelayPlan::GREETING.len());
-        greeting.starts_with(greeted)
-            && is_response(self.request.id, at as u64, rest)
-            && self.got <= self.plan.greeted_length()
-    }
-
     fn write(&mut self, end: EndId, network: &mut Network, ledger: &mut Ledger) {
         loop {
             let bytes_max = self.link.send_bytes_max();
@@ -121,8 +119,7 @@ impl RelayClient {
             if bytes_max == 0 {
                 return self.finish(Outcome::Abandoned, self.link.quit_early(), network, ledger);
             }
-            let rest = self.outbound.get(self.link.sent..).unwrap_or_default();
-            if rest.is_empty() {
+            if self.link.sent == self.outbound.len() {
                 let is_said = self.link.behaviour.leave == Leave::HalfClose
                     || self.got == self.plan.greeted_length();
                 if !self.has_shut && is_said {
@@ -133,10 +130,9 @@ impl RelayClient {
                 }
                 return;
             }
-            let wanted = 1 + self.link.random.size(rest.len().min(bytes_max) - 1);
-            match network.send_some(end, rest.get(..wanted).unwrap_or_default()) {
+            match self.link.send_piece(end, &self.outbound, network) {
                 Ok(0) => return,
-                Ok(n) => self.link.sent += n,
+                Ok(_) => {}
                 Err(_) => {
                     self.link.reads_on();
                     self.read(end, network, ledger);
@@ -146,31 +142,14 @@ impl RelayClient {
                     return;
                 }
             }
-            self.link.may_pause(network);
         }
     }
+
+    fn leave(&mut self, _: EndId, _: &mut Network, _: &mut Ledger) {}
 
     fn finish(&mut self, outcome: Outcome, quit: Quit, network: &mut Network, ledger: &mut Ledger) {
         ledger.settle(self.request.id, outcome);
         self.link.end(quit, network);
-    }
-}
-
-impl Asker for RelayClient {
-    fn on_wake(&mut self, wake: Wake, network: &mut Network, ledger: &mut Ledger) {
-        match self.link.on_wake(wake, network) {
-            Step::Nothing => {}
-            Step::GoOn(end) => self.go_on(end, network, ledger),
-            Step::Lost => self.finish(Outcome::Unanswered, Quit::Close, network, ledger),
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.link.is_over()
-    }
-
-    fn is_owed(&self) -> bool {
-        self.link.is_owed()
     }
 
     fn moved_total(&self) -> u64 {
@@ -183,9 +162,5 @@ impl Asker for RelayClient {
             "a relay on {link:?}: {got} read, {} to send, shut: {has_shut}, {plan:?}, {request:?}",
             self.outbound.len(),
         )
-    }
-
-    fn quit(&mut self, network: &mut Network, ledger: &mut Ledger) {
-        self.finish(Outcome::Abandoned, Quit::Reset, network, ledger);
     }
 }
