@@ -43,8 +43,8 @@ use crate::connection::codec::streams::Stream;
 use crate::connection::codec::{Codec, Opening};
 use crate::connection::delivery::Lingering;
 use crate::connection::transport::Tls;
-use crate::keys::Slot;
-use crate::keys::{ConnKey, ExchangeKey};
+
+use crate::keys::{ConnKey, EndpointKey, ExchangeKey, Slot};
 use crate::listen::clients::ClientPlace;
 use crate::listen::listeners::ListenerKey;
 use crate::tools::buffers::Buffers;
@@ -180,6 +180,11 @@ pub(crate) struct Links {
 }
 
 impl Upstream {
+    /// Its endpoint.
+    pub(crate) const fn endpoint_key(&self) -> EndpointKey {
+        EndpointKey { cluster: self.cluster, endpoint: self.endpoint }
+    }
+
     /// What it checks, if it is for health checks alone.
     pub(crate) fn checks(&self) -> Option<CheckTarget> {
         let CheckedPort(port) = self.checked_port?;

@@ -72,7 +72,7 @@ use crate::exchange::record::{ExchangeRecord, Stamps};
 use crate::exchange::stalls::StallKey;
 use crate::filter::filter_chain::{BodyObservers, FilterStep, Gathered, Held};
 use crate::filter::{Filter, Question};
-use crate::keys::{ExchangeKey, StreamKey};
+use crate::keys::{EndpointKey, ExchangeKey, StreamKey};
 use crate::listen::clients::ClientPlace;
 use crate::tools::buffers::Buffers;
 use crate::tools::outbox::Outbox;
@@ -96,7 +96,7 @@ pub struct Exchange {
     /// Whether it counts among the requests that its cluster bounds.
     pub(crate) holds_request: Cell<bool>,
     /// The endpoint, and its cluster, at which it counts among the requests under way, where the balancer asks for that.
-    pub(crate) counted_at: Option<(ClusterId, EndpointId)>,
+    pub(crate) counted_at: Option<EndpointKey>,
     /// When its attempt there began, while its balancer wants to know how long that takes.
     pub(crate) measured_from: Option<Time>,
     /// What of its attempt is still to be counted for the endpoint.
@@ -398,11 +398,12 @@ impl Exchange {
     }
 
     /// The endpoint that was chosen, and its cluster, if that cluster's balancer compares how much is under way at endpoints.
-    pub(crate) fn endpoint_to_count(&self) -> Option<(ClusterId, EndpointId)> {
+    pub(crate) fn endpoint_to_count(&self) -> Option<EndpointKey> {
         let place = self.route.as_ref()?.endpoint?;
         let cluster = self.cluster()?;
         let counts = cluster.balancer.counts_requests() && self.check().is_none();
-        cluster.endpoints.get(place).filter(|_| counts).map(|endpoint| (cluster.id, endpoint.id))
+        let endpoint = cluster.endpoints.get(place).filter(|_| counts)?.id;
+        Some(EndpointKey { cluster: cluster.id, endpoint })
     }
 
     /// Whether a response has begun that cannot be replaced. One of RPC begins when it is whole.

@@ -1,5 +1,6 @@
 //! What connections, exchanges and streams are named by, wherever a name is all that is needed.
 
+use config::snapshot::{ClusterId, EndpointId};
 use serde::{Deserialize, Serialize};
 
 use crate::tools::slab::Key;
@@ -16,6 +17,13 @@ pub enum OfExchange {}
 pub type ConnKey = Key<OfConnection>;
 /// Names one exchange of a worker.
 pub type ExchangeKey = Key<OfExchange>;
+
+/// An endpoint, and the cluster that it is one of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EndpointKey {
+    pub(crate) cluster: ClusterId,
+    pub(crate) endpoint: EndpointId,
+}
 
 /// Names an exchange on a connection. The codec of that connection chooses it, and nothing else reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

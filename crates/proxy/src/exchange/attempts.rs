@@ -162,8 +162,8 @@ impl Exchange {
     }
 
     fn end_measure(&self, length: Duration, pools: &mut Pools, now: Time) {
-        if let (Some((_, endpoint)), Some(decay)) = (self.counted_at, self.latency_decay()) {
-            pools.on_measured(endpoint, length, decay, now);
+        if let (Some(at), Some(decay)) = (self.counted_at, self.latency_decay()) {
+            pools.on_measured(at.endpoint, length, decay, now);
         }
     }
 

@@ -23,8 +23,8 @@ use crate::connection::rpc::rpc_limits;
 use crate::connection::transport::{SavedTls, Tls};
 use crate::connection::{Connection, ConnectionRole, Downstream, Life, Upstream, UpstreamState};
 use crate::cx::Cx;
-use crate::keys::Slot;
-use crate::keys::{ConnKey, ExchangeKey};
+
+use crate::keys::{ConnKey, EndpointKey, ExchangeKey, Slot};
 use crate::listen::Listen;
 use crate::listen::clients::Part;
 use crate::tools::detail::Detail;
@@ -461,7 +461,7 @@ impl Upstreams {
         cx: &mut Cx,
     ) -> Option<TakenEnd> {
         let upstream = connections.get(key)?.upstream()?;
-        let ids = (upstream.cluster, upstream.endpoint);
+        let ids = upstream.endpoint_key();
         let state = match upstream.state {
             UpstreamState::Connecting { since, .. } => {
                 SavedUpstreamState::Connecting { age: now.nanos_since(since) }
@@ -535,7 +535,8 @@ impl Upstreams {
         self.pools.on_restored(known, endpoint, || random.next());
         connections.restore_connection(key, saved.connection, now, listen, cx);
         if matches!(saved.state, SavedUpstreamState::Idle)
-            && (cluster.0 == GONE || !self.pools.put_idle(key, (cluster, endpoint), connections))
+            && (cluster.0 == GONE
+                || !self.pools.put_idle(key, EndpointKey { cluster, endpoint }, connections))
         {
             self.close_upstream(key, None, now, connections, cx);
         }

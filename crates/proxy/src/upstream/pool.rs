@@ -27,7 +27,7 @@ use self::reserve::RESERVE_MAX;
 use self::state::{ClusterState, EndpointState};
 use crate::connection::check_target::CheckTarget;
 use crate::connection::connections::Connections;
-use crate::keys::ConnKey;
+use crate::keys::{ConnKey, EndpointKey};
 use crate::listen::clients::{ClientPlace, Clients};
 use crate::share::Share;
 use crate::tools::peer_address::PeerAddress;
@@ -309,7 +309,7 @@ impl Pools {
     }
 
     /// A request is under way at an endpoint, whose balancer wants to know.
-    pub(crate) fn on_request_begun(&mut self, (cluster, endpoint): (ClusterId, EndpointId)) {
+    pub(crate) fn on_request_begun(&mut self, EndpointKey { cluster, endpoint }: EndpointKey) {
         self.counted += 1;
         if let Some(state) = self.cluster(cluster) {
             state.requests += 1;
@@ -320,7 +320,7 @@ impl Pools {
     }
 
     /// A request that was under way at an endpoint is answered, or has failed there.
-    pub(crate) fn on_request_over(&mut self, (cluster, endpoint): (ClusterId, EndpointId)) {
+    pub(crate) fn on_request_over(&mut self, EndpointKey { cluster, endpoint }: EndpointKey) {
         self.counted -= 1;
         if let Some(state) = self.cluster(cluster) {
             state.requests = state.requests.saturating_sub(1);

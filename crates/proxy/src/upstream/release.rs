@@ -49,9 +49,9 @@ impl Upstreams {
             self.keep_for_checks(key, target, has_slot, connections, cx);
             return None;
         }
-        let ids = (upstream.cluster, upstream.endpoint);
+        let ids = upstream.endpoint_key();
         match (has_slot, links) {
-            (true, None) if self.pools.put_idle(key, ids, connections) => Some(ids.0),
+            (true, None) if self.pools.put_idle(key, ids, connections) => Some(ids.cluster),
             (true, None) => {
                 self.retire(key, connections, cx);
                 None
@@ -60,7 +60,7 @@ impl Upstreams {
                 self.withdraw(key, connections);
                 None
             }
-            (true, Some(_)) => Some(ids.0),
+            (true, Some(_)) => Some(ids.cluster),
             (false, None) => None,
         }
     }
@@ -119,9 +119,9 @@ impl Upstreams {
         connections: &mut Connections,
         cx: &mut Cx,
     ) {
-        let upstream = connections.get(key).and_then(Connection::upstream);
-        let of_upstream = upstream.map(|it| ((it.cluster, it.endpoint), it.checked_port.is_some()));
-        let Some((ids @ (cluster, _), is_for_checks)) = of_upstream else { return };
+        let Some(upstream) = connections.get(key).and_then(Connection::upstream) else { return };
+        let (ids, is_for_checks) = (upstream.endpoint_key(), upstream.checked_port.is_some());
+        let cluster = ids.cluster;
         self.pools.remove_idle(key, connections);
         let is_established =
             connections.get(key).is_some_and(|connection| !connection.is_connecting());

@@ -121,7 +121,8 @@ impl Upstreams {
         let Some(connection) = connections.get(key) else { return };
         let (timer, is_open) = (connection.timer, !connection.is_read_closed);
         let Some(upstream) = connection.upstream() else { return };
-        let ids @ (cluster, _) = (upstream.cluster, upstream.endpoint);
+        let ids = upstream.endpoint_key();
+        let cluster = ids.cluster;
         let known = cx.snapshot.cluster(cluster).filter(|_| cx.drain_deadline.is_none());
         let is_of_requests = upstream.checked_port.is_none();
         let idle_timeout = known

@@ -26,7 +26,7 @@ use crate::connection::{Connection, ConnectionRole, Links, Upstream, UpstreamSta
 use crate::cx::Cx;
 use crate::exchange::record::label;
 use crate::exchange::{Exchange, Form, QueuedRequest, Stage, Wait};
-use crate::keys::{ConnKey, ExchangeKey, StreamKey};
+use crate::keys::{ConnKey, EndpointKey, ExchangeKey, StreamKey};
 use crate::ops::{ConnectFailure, ConnectOptions, Op};
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
@@ -83,7 +83,8 @@ impl Proxy {
             reason: None,
         });
         let upstream = self.connections.insert_connection(role, codec, now, &mut self.cx);
-        self.upstream.pools.on_open((cluster.id, endpoint), checked_port.is_some());
+        let ids = EndpointKey { cluster: cluster.id, endpoint };
+        self.upstream.pools.on_open(ids, checked_port.is_some());
         if let Some(settings) = &cluster.tls {
             let host = cluster.endpoints.get(place).and_then(|found| found.host.as_ref());
             let is_raw = self.exchanges.is_raw(key);
@@ -411,9 +412,9 @@ impl Proxy {
         // What comes from now on belongs to no exchange; it is read to be noticed.
         connection.codec.await_head();
         let Some(upstream) = connection.upstream() else { return };
-        let ids = (upstream.cluster, upstream.endpoint);
+        let ids = upstream.endpoint_key();
         let checks = upstream.checks();
-        let cluster = self.cx.snapshot.cluster(ids.0).map(Arc::clone);
+        let cluster = self.cx.snapshot.cluster(ids.cluster).map(Arc::clone);
         let is_kept = is_clean && is_whole && upstream.is_reusable && !is_of_former;
         let Some(cluster) = cluster.filter(|_| is_kept && self.cx.drain_deadline.is_none()) else {
             return self.close_upstream(key, None, now);
@@ -436,7 +437,7 @@ impl Proxy {
             return self.close_upstream(key, None, now);
         }
         self.cx.timers.arm(timer, now + cluster.timeouts.idle);
-        self.upstream.note_room(ids.0, &mut self.cx);
+        self.upstream.note_room(ids.cluster, &mut self.cx);
     }
 
     // Ends and progress.

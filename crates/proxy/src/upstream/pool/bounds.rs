@@ -19,6 +19,7 @@ use config::snapshot::{Cluster, ClusterId, EndpointId};
 
 use super::Pools;
 use super::state::ClusterState;
+use crate::keys::EndpointKey;
 use crate::share::{Share, bit};
 
 /// What is taken of a cluster's bounds, and not used yet.
@@ -148,7 +149,7 @@ impl Pools {
     /// A connection of this cluster begins to be opened; none of its bounds counts one for health checks.
     pub(crate) fn on_open(
         &mut self,
-        (cluster, endpoint): (ClusterId, EndpointId),
+        EndpointKey { cluster, endpoint }: EndpointKey,
         is_for_checks: bool,
     ) {
         self.open += 1;
@@ -191,7 +192,7 @@ impl Pools {
     /// A connection of this cluster is gone; it was not idle any more.
     pub(crate) fn on_closed(
         &mut self,
-        (cluster, endpoint): (ClusterId, EndpointId),
+        EndpointKey { cluster, endpoint }: EndpointKey,
         was_for_checks: bool,
     ) {
         self.open -= 1;

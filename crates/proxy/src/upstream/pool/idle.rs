@@ -9,7 +9,7 @@ use crate::connection::codec::multiplex::Multiplex;
 use crate::connection::connections::Connections;
 use crate::connection::destination::destination_of;
 use crate::connection::{Connection, Links, UpstreamState};
-use crate::keys::ConnKey;
+use crate::keys::{ConnKey, EndpointKey};
 use crate::tools::time::Time;
 use crate::upstream::balance::Among;
 
@@ -145,7 +145,7 @@ impl Pools {
     pub(crate) fn put_idle(
         &mut self,
         key: ConnKey,
-        (cluster, endpoint): (ClusterId, EndpointId),
+        EndpointKey { cluster, endpoint }: EndpointKey,
         connections: &mut Connections,
     ) -> bool {
         let Some(state) = self.endpoint_or_new(endpoint) else { return false };
