@@ -14,6 +14,7 @@ use telemetry::{Names, RouteNames};
 use crate::filter::GATHERED_BYTES_MAX;
 use crate::ledger::RETRY_ATTEMPTS_MAX;
 use crate::random::Random;
+use crate::simulation::Scenario;
 
 /// The clusters that clients know.
 pub(crate) const CLUSTERS: [&str; 2] = ["alpha", "beta"];
@@ -103,25 +104,21 @@ impl Configurations {
     ///
     /// If no configuration can be read at all.
     #[must_use]
-    pub fn new(
-        random: Random,
-        patience: Patience,
-        has_http2: bool,
-        (has_calls, has_mirrors, has_checks, has_demands): (bool, bool, bool, bool),
-    ) -> Self {
+    pub fn new(random: Random, scenario: &Scenario) -> Self {
+        let patience = if scenario.is_strict { Patience::Long } else { Patience::Short };
         let mut protocols = random.split("protocols", 0);
-        let speak_http2 = CLUSTERS.map(|_| has_http2 && protocols.chance(500));
+        let speak_http2 = CLUSTERS.map(|_| scenario.has_http2 && protocols.chance(500));
         let has_retries = random.split("retries", 0).chance(400);
         let has_outliers = random.split("outliers", 0).chance(400);
         let mut kinds = FilterKinds::new();
         crate::filter::register(&mut kinds);
         kinds.register_protocol(&crate::pico::Pico);
         let localities = random.split("localities", 0);
-        let calls = has_calls.then(|| random.split("calls", 0));
-        let mirrors = has_mirrors.then(|| random.split("mirrors", 0));
-        let checks = has_checks.then(|| random.split("checks", 0));
+        let calls = scenario.has_calls.then(|| random.split("calls", 0));
+        let mirrors = scenario.has_mirrors.then(|| random.split("mirrors", 0));
+        let checks = scenario.has_checks.then(|| random.split("checks", 0));
         let mut loader = Loader::new(kinds).expect("the schema is one that the loader understands");
-        if has_demands {
+        if scenario.has_demands {
             loader.expect_sources();
             loader.expect_demands();
         }
@@ -136,7 +133,7 @@ impl Configurations {
             calls,
             mirrors,
             checks,
-            has_demands,
+            has_demands: scenario.has_demands,
             deliveries: 0,
             gathered_bytes_max: 0,
         }

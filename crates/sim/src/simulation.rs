@@ -33,7 +33,7 @@ use telemetry::{
 };
 use worker::{Mailboxes, Message, Postbox, Report, ReportBody, Worker};
 
-use crate::configuration::{Configurations, Patience, names};
+use crate::configuration::{Configurations, names};
 use crate::ledger::{Ledger, Outcome};
 use crate::network::{Network, PeerId, Shared, Wake};
 use crate::random::Random;
@@ -229,13 +229,7 @@ impl Simulation {
     #[must_use]
     pub fn with_configuration(scenario: &Scenario, text: Option<&str>) -> Self {
         let root = Random::new(scenario.seed);
-        let patience = if scenario.is_strict { Patience::Long } else { Patience::Short };
-        let configurations = Configurations::new(
-            root.split("configurations", 0),
-            patience,
-            scenario.has_http2,
-            (scenario.has_calls, scenario.has_mirrors, scenario.has_checks, scenario.has_demands),
-        );
+        let configurations = Configurations::new(root.split("configurations", 0), scenario);
         let mut ledger = Ledger::default();
         if configurations.has_retries {
             ledger.allow_retries();
