@@ -171,12 +171,32 @@ impl Exchange {
         ))
     }
 
+    /// Why none of the endpoints that the cluster has may be chosen.
+    fn why_none_of(&self, cluster: &Cluster) -> &'static str {
+        let subset = self.route.as_ref().and_then(|route| route.subset);
+        let is_of_none = cluster.selectors.is_some() && cluster.view.levels(subset).is_empty();
+        match subset {
+            _ if cluster.endpoints.iter().all(|endpoint| endpoint.weight == 0) => {
+                "every endpoint of the cluster has weight 0"
+            }
+            Some(_) if is_of_none => {
+                "no endpoint is in the subset that the rule asks for, and subsets.fallback of the cluster is none"
+            }
+            None if is_of_none => {
+                "the rule asks for no subset, and subsets.fallback of the cluster is none"
+            }
+            _ => {
+                "no endpoint with a weight is healthy, and panic of the cluster is off: /clusters says why"
+            }
+        }
+    }
+
     fn why_no_endpoint(&self) -> Detail {
         let Some(cluster) = self.cluster() else {
             return Detail::of(&"the cluster was removed from the configuration");
         };
         if !cluster.endpoints.is_empty() {
-            return Detail::of(&"every endpoint of the cluster has weight 0");
+            return Detail::of(&self.why_none_of(cluster));
         }
         match &cluster.endpoints_from {
             EndpointsFrom::Addresses => Detail::of(&"the cluster lists no endpoint"),

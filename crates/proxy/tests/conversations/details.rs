@@ -361,10 +361,26 @@ fn what_the_configuration_lacks_or_bounds_is_said() {
     let with = |from: &str, to: &str| CONFIG.replace(from, to);
     let none = with("endpoints: ['127.0.0.1:9000']", "endpoints: []");
     let idle = with("['127.0.0.1:9000']", "[{ address: 127.0.0.1:9000, weight: 0 }]");
+    let of_units =
+        "[{ address: 127.0.0.1:9000, metadata: { unit: a } }]\n    subsets: { by: [[unit]] }";
+    let unasked = with("['127.0.0.1:9000']", of_units);
+    let apart = unasked.replace("cluster: web }", "cluster: web, subset: { unit: b } }");
     let small = with("request_id: false", "request_id: false, body_max: 1KiB");
     for (config, ask, cause, detail) in [
         (&none, GET, "no_endpoint", "the cluster lists no endpoint"),
         (&idle, GET, "no_endpoint", "every endpoint of the cluster has weight 0"),
+        (
+            &apart,
+            GET,
+            "no_endpoint",
+            "no endpoint is in the subset that the rule asks for, and subsets.fallback of the cluster is none",
+        ),
+        (
+            &unasked,
+            GET,
+            "no_endpoint",
+            "the rule asks for no subset, and subsets.fallback of the cluster is none",
+        ),
         (
             &small,
             "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2000\r\n\r\n",

@@ -158,6 +158,8 @@ fn where_few_are_left_all_get_requests() {
         talk.says(client, GET);
         talk.hears_about(client, "HTTP/1.1 503 Service Unavailable\r\n", &[]);
         assert!(talk.log().contains("no_endpoint"));
+        let reason = "no endpoint with a weight is healthy, and panic of the cluster is off";
+        assert!(talk.log().contains(reason), "{}", talk.log());
     });
 }
 
