@@ -18,14 +18,23 @@ import time
 import urllib.parse
 from pathlib import Path
 
-CLUSTERS = ["a", "b", "c"]
+CLUSTERS = ["a", "b", "c", "d"]
+# The endpoints of a cluster, by host and subset, and what each tells that it is.
+ENDPOINTS = {
+    "a": [("a", None, {})],
+    "b": [("b", "b.internal.example", {})],
+    "c": [("c1", None, {"version": "v1"}), ("c2", "c2.internal.example", {"version": "v2", "unit": "1"})],
+    "d": [("d", "d.example", {})],
+}
+SUBSETS = [{"version": "v1"}, {"version": "v2"}, {"version": "v2", "unit": "1"}, {"version": "v3"}]
+SHADOW = "shadow"
 CONNECTIONS = 16
 SHOWN_MAX = 10
 
 # Fields that each proxy adds on its own account, and `docs/configuration` says so.
 OWN_FIELDS = {
     "connection", "x-request-id", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port",
-    "x-envoy-expected-rq-timeout-ms", "x-envoy-original-path", "via",
+    "x-envoy-expected-rq-timeout-ms", "x-envoy-original-path", "x-envoy-internal", "via",
 }
 
 SEGMENTS = ["a", "b", "api", "Api", "users", "7", "42", "x.y", "v1", "tenant", "items", "a-b"]
@@ -292,14 +301,25 @@ def forward(rng, kind, ours, envoys, hint):
             pattern, with_ = rng.choice([("/a", "/z"), ("^/([a-z]+)/", r"/\1-"), ("[0-9]", r"(\0)")])
             rewrite["regex"], rewrite["with"] = pattern, with_
             theirs["regex_rewrite"] = {"pattern": {"regex": pattern}, "substitution": with_}
-    if rng.random() < 0.25:
-        if rng.random() < 0.5:
+    if rng.random() < 0.4:
+        if rng.random() < 0.4:
+            rewrite["host_endpoint"] = theirs["auto_host_rewrite"] = True
+        elif rng.random() < 0.5:
             rewrite["host"] = theirs["host_rewrite_literal"] = "internal.example"
         else:
             rewrite["host_header"] = theirs["host_rewrite_header"] = "x-host"
             hint["headers"]["x-host"] = rng.choice(["other.example", "other.example:81", None])
     if rewrite:
         ours["rewrite"] = rewrite
+    # Without one, either endpoint of `c` may be chosen.
+    is_mirrored = rng.random() < 0.2
+    # A request without an endpoint is mirrored by Strait alone.
+    subset = rng.choice(SUBSETS[:3] if is_mirrored else SUBSETS)
+    ours["subset"] = subset
+    theirs["metadata_match"] = {"filter_metadata": {"envoy.lb": subset}}
+    if is_mirrored:
+        ours["mirror"] = [{"cluster": SHADOW}]
+        theirs["request_mirror_policies"] = [{"cluster": SHADOW}]
     envoys["route"] = theirs
 
 
@@ -392,8 +412,9 @@ def free_port():
 class Upstream(asyncio.Protocol):
     """Says what it got."""
 
-    def __init__(self, name):
+    def __init__(self, name, told):
         self.name = name
+        self.told = told
         self.got = b""
 
     def connection_made(self, transport):
@@ -406,6 +427,7 @@ class Upstream(asyncio.Protocol):
             line, *fields = head.decode("latin-1").split("\r\n")
             method, target, _ = line.split(" ", 2)
             pairs = sorted((name.lower(), value.strip()) for name, value in (it.split(":", 1) for it in fields))
+            self.told.append((method, target, [it for it in pairs if it[0] not in OWN_FIELDS]))
             said = {"cluster": self.name, "method": method, "target": target, "fields": pairs}
             body = b"" if method == "HEAD" else json.dumps(said).encode()
             header = json.dumps(said)
@@ -471,7 +493,35 @@ def strait_config(tables, address, ports):
             "http": {"forwarded": "off", "request_id": False},
         }],
         "routes": [it.strait for it in tables],
-        "clusters": [{"name": name, "endpoints": [f"127.0.0.1:{port}"]} for name, port in ports.items()],
+        "clusters": [*(cluster_of_strait(name, ports) for name in CLUSTERS), {
+            "name": SHADOW, "endpoints": [f"127.0.0.1:{ports['shadow of Strait']}"],
+        }],
+    }
+
+
+def cluster_of_strait(name, ports):
+    endpoints = [
+        {"address": f"127.0.0.1:{ports[it]}", "metadata": metadata, **({"host": host} if host else {})}
+        for it, host, metadata in ENDPOINTS[name]
+    ]
+    subsets = {"by": [["version"], ["version", "unit"]], "fallback": "none"}
+    return {"name": name, "endpoints": endpoints, **({"subsets": subsets} if len(endpoints) > 1 else {})}
+
+
+def cluster_of_envoy(name, endpoints):
+    subsets = {"fallback_policy": "NO_FALLBACK", "subset_selectors": [
+        {"keys": ["version"]}, {"keys": ["version", "unit"]},
+    ]}
+    return {
+        "name": name, "type": "STATIC", "connect_timeout": "5s",
+        **({"lb_subset_config": subsets} if len(endpoints) > 1 else {}),
+        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": [{
+            "endpoint": {
+                "address": {"socket_address": {"address": "127.0.0.1", "port_value": port}},
+                **({"hostname": host} if host else {}),
+            },
+            "metadata": {"filter_metadata": {"envoy.lb": metadata}},
+        } for port, host, metadata in endpoints]}]},
     }
 
 
@@ -496,12 +546,10 @@ def envoy_config(tables, port, ports):
                 {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager},
             ]}],
         }],
-        "clusters": [{
-            "name": name, "type": "STATIC", "connect_timeout": "5s",
-            "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": [{"endpoint": {
-                "address": {"socket_address": {"address": "127.0.0.1", "port_value": at}},
-            }}]}]},
-        } for name, at in ports.items()],
+        "clusters": [
+            *(cluster_of_envoy(it, [(ports[of], *more) for of, *more in ENDPOINTS[it]]) for it in CLUSTERS),
+            cluster_of_envoy(SHADOW, [(ports["shadow of Envoy"], None, {})]),
+        ],
     }}
 
 
@@ -527,8 +575,10 @@ async def compare(strait, envoy, folder, seed, table_count, request_count):
     requests = [(table, *request(rng, table)) for table in tables for _ in range(request_count)]
     loop = asyncio.get_running_loop()
     ports, servers = {}, []
-    for name in CLUSTERS:
-        server = await loop.create_server(lambda name=name: Upstream(name), "127.0.0.1", 0)
+    copies = {"shadow of Strait": [], "shadow of Envoy": []}
+    for name in [*(it[0] for endpoints in ENDPOINTS.values() for it in endpoints), *copies]:
+        told = copies.get(name, collections.deque(maxlen=1))
+        server = await loop.create_server(lambda name=name, told=told: Upstream(name, told), "127.0.0.1", 0)
         servers.append(server)
         ports[name] = server.sockets[0].getsockname()[1]
     ours, theirs = free_port(), free_port()
@@ -566,7 +616,13 @@ async def compare(strait, envoy, folder, seed, table_count, request_count):
                     differences.append((table, text, *answers))
 
         await asyncio.gather(*(worker() for _ in range(CONNECTIONS)))
-        return tables, requests, kinds, differences
+        # Nothing waits for a copy.
+        for _ in range(100):
+            one, other = (sorted(it) for it in copies.values())
+            if one == other:
+                break
+            await asyncio.sleep(0.05)
+        return tables, requests, kinds, differences, (one, other)
     finally:
         for process in processes:
             process.kill()
@@ -578,7 +634,7 @@ async def compare(strait, envoy, folder, seed, table_count, request_count):
 def main():
     strait, envoy, folder, seed, table_count, request_count = sys.argv[1:]
     began = time.monotonic()
-    tables, requests, kinds, differences = asyncio.run(
+    tables, requests, kinds, differences, copies = asyncio.run(
         compare(strait, envoy, Path(folder), int(seed), int(table_count), int(request_count))
     )
     for table, text, one, other in differences[:SHOWN_MAX]:
@@ -587,14 +643,19 @@ def main():
         for key in keys:
             print(f"{key}: Strait {one.get(key)!r}\n{' ' * len(key)}  Envoy  {other.get(key)!r}")
         print(json.dumps(table.strait))
+    for name, some, others in (("Strait", *copies), ("Envoy", *copies[::-1])):
+        others = list(others)
+        alone = [it for it in some if it not in others or others.remove(it)]
+        for it in alone[:SHOWN_MAX]:
+            print(f"--- a copy that {name} alone has sent: {it}")
     # Tables that nothing meets would have no differences.
-    if any(kinds[it] * 50 < len(requests) for it in KINDS):
+    if any(kinds[it] * 50 < len(requests) for it in KINDS) or len(copies[0]) * 50 < len(requests):
         sys.exit(f"too few of some kind: {kinds}")
     said = ", ".join(f"{kinds[it]} {it}" for it in KINDS)
     print(f"seed {seed}: {said}")
-    print(f"seed {seed}: {len(tables)} tables, {len(requests)} requests, {len(differences)} differences, "
+    print(f"seed {seed}: {len(tables)} tables, {len(requests)} requests, {len(copies[0])} copies, {len(differences)} differences, "
           f"{time.monotonic() - began:.0f} s")
-    sys.exit(1 if differences else 0)
+    sys.exit(1 if differences or copies[0] != copies[1] else 0)
 
 
 main()
