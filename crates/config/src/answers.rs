@@ -70,9 +70,9 @@ pub(crate) fn assignment(from: &EndpointsFrom, answers: &Answers) -> Assignment 
         EndpointsFrom::Names(listed) => {
             for entry in &**listed {
                 match entry {
-                    ListedEndpoint::Address { address, weight, traits } => {
+                    ListedEndpoint::Address { address, weight, host, traits } => {
                         let (address, traits) = (address.clone(), traits.clone());
-                        add(Endpoint { address, weight: *weight, host: None, traits });
+                        add(Endpoint { address, weight: *weight, host: host.clone(), traits });
                     }
                     ListedEndpoint::Name { name, weight, traits } => {
                         let all = of(name).iter();

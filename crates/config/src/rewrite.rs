@@ -18,10 +18,14 @@ use crate::findings::Problem;
 use crate::matching::{Case, PathKind, PathMatch, REGEX_BYTES_MAX, Template, parse_part, whole};
 
 /// How a request is changed before it is forwarded: its path by one of `prefix`, `regex` with `with`, and `template`;
-/// its host by one of `host` and `host_header`. The query does not change.
+/// its host by one of `host`, `host_header` and `host_endpoint`. The query does not change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(extend("not" = {"required": ["host", "host_header"]}))]
+#[schemars(extend("not" = {"anyOf": [
+    {"required": ["host", "host_header"]},
+    {"required": ["host", "host_endpoint"]},
+    {"required": ["host_header", "host_endpoint"]},
+]}))]
 pub struct RewriteKey {
     /// Replaces the prefix or segments that the rule matched, or the whole of a `path`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,6 +51,10 @@ pub struct RewriteKey {
     /// The header field that contains the new host. If it is missing or not a valid host, the host does not change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_header: Option<String>,
+    /// Whether the new host is the host name of the endpoint that is selected, without a port: the name that led to its
+    /// address, or its `host`. For an endpoint without one, the host does not change.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub host_endpoint: bool,
 }
 
 /// How a request is changed.
@@ -78,6 +86,8 @@ pub enum HostRewrite {
     Fixed(Box<str>),
     /// The one in this header field, whose name is in lower case.
     Header(Box<str>),
+    /// That of the endpoint, which is known once one is chosen.
+    Endpoint,
 }
 
 /// An expression, and what stands in for what it matches.
@@ -163,7 +173,7 @@ impl Rewrite {
                     head.set_authority(&rewriting.raw);
                 }
             }
-            (None, None) => {}
+            (None, Some(HostRewrite::Endpoint) | None) => {}
         }
         Ok(())
     }

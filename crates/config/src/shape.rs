@@ -307,13 +307,19 @@ fn object(schema: &Json, path: &str) -> Result<ShapeKind, SchemaError> {
             of.ok_or_else(|| unknown(path, "oneOf of more than one key each"))?
         }
     };
-    let at_most_one = match schema.get("not") {
-        None => Vec::new(),
-        Some(not) => {
-            let names = not.get("required").and_then(Json::as_array).into_iter().flatten();
-            names.filter_map(Json::as_str).map(str::to_owned).collect()
+    // Two of them, or each two of more.
+    let not = schema.get("not");
+    let pairs = not.and_then(|not| not.get("anyOf")).and_then(Json::as_array);
+    let pairs = pairs.map_or_else(|| not.into_iter().collect(), |pairs| pairs.iter().collect());
+    let mut at_most_one: Vec<String> = Vec::new();
+    for pair in <Vec<&Json>>::into_iter(pairs) {
+        let names = pair.get("required").and_then(Json::as_array).into_iter().flatten();
+        for name in names.filter_map(Json::as_str) {
+            if !at_most_one.iter().any(|known| known == name) {
+                at_most_one.push(name.to_owned());
+            }
         }
-    };
+    }
     let noun = schema.get("x-noun").and_then(Json::as_str).map(str::to_owned);
     Ok(ShapeKind::Object(Object { fields, exactly_one, at_most_one, noun }))
 }

@@ -30,6 +30,7 @@ pub(crate) mod downstream;
 pub(crate) mod edits;
 pub(crate) mod encoding;
 pub(crate) mod ending;
+pub(crate) mod endpoint_host;
 pub(crate) mod exchanges;
 pub mod fault;
 pub(crate) mod filtering;
@@ -303,6 +304,10 @@ pub(crate) struct Route {
     pub(crate) share: Option<u32>,
     /// Whether the response's header fields are edited.
     pub(crate) has_edits: bool,
+    /// Whether each attempt takes the host of its endpoint.
+    pub(crate) takes_endpoint_host: bool,
+    /// The host from before, for an attempt whose endpoint has none.
+    pub(crate) host_before: Option<Box<[u8]>>,
 }
 
 impl Route {
@@ -319,6 +324,8 @@ impl Route {
             cookie: None,
             share: None,
             has_edits: false,
+            takes_endpoint_host: false,
+            host_before: None,
         }
     }
 }

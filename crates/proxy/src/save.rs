@@ -43,7 +43,7 @@ pub use self::saving::Saving;
 pub use crate::tools::differing::Differing;
 
 /// Version of the form that is written, and the only one that is read.
-pub const VERSION: u16 = 20;
+pub const VERSION: u16 = 21;
 
 /// The id of something that the new configuration does not have.
 const GONE: Id = Id { slot: u32::MAX, generation: u32::MAX };

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::endpoints;
-use crate::dns;
 use crate::endpoint_files::check_bounds;
 use crate::file::cluster::{Endpoint as FileEndpoint, WeightedEndpoint};
 use crate::file::delivered::{AssignedEndpoint, Assignment as FileAssignment};
@@ -71,7 +70,6 @@ pub(crate) fn assignment(
     let mut assignment = list.into_assignment();
     for (endpoint, entry) in assignment.endpoints.iter_mut().zip(&file.endpoints) {
         let AssignedEndpoint::Described(entry) = entry else { continue };
-        endpoint.host = entry.host.as_deref().map(Arc::from);
         endpoint.traits.locality = entry.locality.clone().map(Arc::new);
         endpoint.traits.health = entry.health;
     }
@@ -91,6 +89,7 @@ fn listed(entry: &AssignedEndpoint) -> FileEndpoint {
             priority: it.priority,
             locality: None,
             metadata: it.metadata.clone(),
+            host: it.host.clone(),
         }),
     }
 }
@@ -112,11 +111,6 @@ fn check(entry: &AssignedEndpoint, site: &Site<'_>, findings: &mut Findings<'_>)
             site_of_address.error(findings, Problem::new(rule, hint));
         }
         Some(_) => {}
-    }
-    if let AssignedEndpoint::Described(it) = entry
-        && let Some(Err(problem)) = it.host.as_deref().map(dns::host_name)
-    {
-        site.key("host").error(findings, problem);
     }
 }
 

@@ -30,8 +30,8 @@ impl List {
     /// The addresses in it.
     pub(crate) fn into_assignment(self) -> Assignment {
         let endpoints = self.entries.into_iter().filter_map(|entry| match entry {
-            ListedEndpoint::Address { address, weight, traits } => {
-                Some(Endpoint { address, weight, host: None, traits })
+            ListedEndpoint::Address { address, weight, host, traits } => {
+                Some(Endpoint { address, weight, host, traits })
             }
             ListedEndpoint::Name { .. } => None,
         });
@@ -73,13 +73,15 @@ pub(crate) fn lower(
             at.error(findings, Problem::new(rule, hint));
             continue;
         }
-        let (weight, traits) = match entry {
-            FileEndpoint::Address(_) => (defaults::WEIGHT.get(), Traits::default()),
-            FileEndpoint::Weighted(weighted) => {
-                (weighted.weight, traits(weighted, &site, findings))
+        listed.push(match entry {
+            FileEndpoint::Address(_) => {
+                listed_endpoint(address, defaults::WEIGHT.get(), None, Traits::default())
             }
-        };
-        listed.push(listed_endpoint(address, weight, traits));
+            FileEndpoint::Weighted(weighted) => {
+                let traits = traits(weighted, &site, findings);
+                listed_endpoint(address, weighted.weight, host(weighted, &site, findings), traits)
+            }
+        });
     }
     if !listed.is_empty() && listed.iter().all(|endpoint| endpoint.weight() == 0) {
         let rule =
@@ -95,10 +97,28 @@ fn traits(file: &WeightedEndpoint, site: &Site<'_>, findings: &mut Findings<'_>)
     Traits { priority: file.priority, metadata, locality, ..Traits::default() }
 }
 
-fn listed_endpoint(address: &EndpointAddress, weight: u16, traits: Traits) -> ListedEndpoint {
+/// The name of an address; none if there is none, or something is wrong, which is reported.
+fn host(file: &WeightedEndpoint, site: &Site<'_>, findings: &mut Findings<'_>) -> Option<Arc<str>> {
+    let text = file.host.as_deref()?;
+    let name = match file.address {
+        EndpointAddress::Address(_) => dns::host_name(text),
+        EndpointAddress::Host(_) => {
+            let rule = "`address` contains the host name of this endpoint already";
+            Err(Problem::new(rule, "remove `host`, or write an address of numbers"))
+        }
+    };
+    name.map_err(|problem| site.key("host").error(findings, problem)).ok()
+}
+
+fn listed_endpoint(
+    address: &EndpointAddress,
+    weight: u16,
+    host: Option<Arc<str>>,
+    traits: Traits,
+) -> ListedEndpoint {
     match address {
         EndpointAddress::Address(address) => {
-            ListedEndpoint::Address { address: address.clone(), weight, traits }
+            ListedEndpoint::Address { address: address.clone(), weight, host, traits }
         }
         EndpointAddress::Host(HostPort { host, port }) => {
             let name = DnsName {

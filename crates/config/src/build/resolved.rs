@@ -52,6 +52,7 @@ pub(super) fn cluster(file: &file::Cluster, tls: Option<&ClusterTls>) -> Arc<fil
                     priority: 0,
                     locality: None,
                     metadata: Metadata::new(),
+                    host: None,
                 });
             }
         }

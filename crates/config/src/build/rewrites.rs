@@ -18,6 +18,7 @@ pub(super) fn rewrite(
 ) -> Option<Rewrite> {
     let path = path(file, matched, site, findings);
     let host = match (&file.host, &file.host_header) {
+        (None, None) if file.host_endpoint => Some(HostRewrite::Endpoint),
         (Some(host), _) => {
             if let Err(problem) = http::check_authority(host) {
                 site.key("host").error(findings, problem);

@@ -270,6 +270,9 @@ pub struct WeightedEndpoint {
     /// Its properties for `subsets`, by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: Metadata,
+    /// Its host name, for the server name of TLS and for `rewrite.host_endpoint`. A host in `address` is its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 /// Timeouts for upstreams.

@@ -35,6 +35,8 @@ pub enum ListedEndpoint {
         address: Address,
         /// Its share of the requests.
         weight: u16,
+        /// Its host name, if it says one.
+        host: Option<Arc<str>>,
         /// What else is said of it.
         traits: Traits,
     },

@@ -2036,6 +2036,14 @@ fn targets_and_rewrites_that_cannot_be_followed() {
         ),
         (
             "{ path: /healthz }\n        respond: { status: 200 }",
+            "{ path: /healthz }\n        cluster: web\n        rewrite: ^{ host: a, host_endpoint: true }",
+            "routes[0].rules[0].rewrite",
+            "",
+            "only one of `host`, `host_endpoint`",
+            "remove all but one",
+        ),
+        (
+            "{ path: /healthz }\n        respond: { status: 200 }",
             "{ template: \"/a/{id}\" }\n        cluster: web\n        rewrite: { template: ^\"/{ib}\" }",
             "routes[0].rules[0].rewrite.template",
             "\"/{ib}\"",

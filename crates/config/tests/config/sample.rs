@@ -282,6 +282,9 @@ routes:
         clusters: [{ cluster: all }]
         sticky: { cookie: user }
         rewrite: { host_header: x-host }
+      - match: { prefix: /endpoint/ }
+        cluster: all
+        rewrite: { host_endpoint: true }
       - match: { prefix: /named/ }
         cluster_header: x-cluster
         among: [all, apart]
@@ -303,7 +306,7 @@ routes:
     rules: []
 clusters:
   - name: all
-    endpoints: ["unix:/run/app.sock", { address: "[::1]:9000", weight: 65535, priority: 2, locality: eu/a/1, metadata: { version: v2, unit: t } }, 10.0.0.1:80]
+    endpoints: ["unix:/run/app.sock", { address: "[::1]:9000", weight: 65535, priority: 2, locality: eu/a/1, host: one.internal, metadata: { version: v2, unit: t } }, 10.0.0.1:80]
     subsets: { by: [[version], [version, unit]], fallback: default, default: { version: v2 } }
     tls:
       server_name: API.example.com

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use config::chains::ConnectionFacts;
 use config::matching::{Asked, PathMatch, Searches};
-use config::rewrite::Rewriting;
+use config::rewrite::{HostRewrite, Rewriting};
 use config::snapshot::{
     Action, Detected, Forward, Listener, Redirect, RedirectPath, RouteTable, Rule,
 };
@@ -76,6 +76,14 @@ pub fn find_tunnel<'s>(
 pub(crate) fn edits_response(table: &RouteTable, rule: &Rule, share: Option<u32>) -> bool {
     let edits = || table.edits_for(rule, share).into_iter().flatten();
     table.has_edits && edits().any(|edits| !edits.response.is_empty())
+}
+
+/// Whether a request that this takes has the host of the endpoint that each attempt chooses. `host` is that of its share
+/// of the weights.
+#[inline]
+pub(crate) fn takes_endpoint_host(forward: &Forward, host: Option<&str>) -> bool {
+    let rewrite = forward.rewrite.as_ref().filter(|_| host.is_none());
+    rewrite.is_some_and(|rewrite| rewrite.host == Some(HostRewrite::Endpoint))
 }
 
 /// Changes a request as the rule that took it says. `host` is that of its share of the weights.

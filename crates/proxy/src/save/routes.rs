@@ -8,10 +8,11 @@ use std::sync::Arc;
 use config::snapshot::{Action, ClusterId, Forward, Rule};
 use config::targets::{Share, Target};
 use serde::{Deserialize, Serialize};
+use wire::host::Authority;
 
 use super::GONE;
 use crate::cx::Cx;
-use crate::exchange::route::edits_response;
+use crate::exchange::route::{edits_response, takes_endpoint_host};
 use crate::exchange::{Exchange, Route};
 use crate::tools::pinned::Pinned;
 use crate::tools::text::Text;
@@ -34,6 +35,7 @@ pub(super) struct SavedRoute {
     subset: Option<NonZeroU64>,
     cookie: Option<NonZeroU64>,
     share: Option<u32>,
+    host_before: Option<Vec<u8>>,
 }
 
 /// The place of a cluster among the weights of a rule: where it was, or else the first with this cluster.
@@ -48,6 +50,17 @@ pub(super) fn share_of(rule: &Rule, cluster: ClusterId, place: Option<u32>) -> O
         false => shares.clusters().iter().position(is_same),
     };
     found.and_then(|place| u32::try_from(place).ok())
+}
+
+/// Whether these octets may stand in a head as its host.
+fn is_host(octets: &&[u8]) -> bool {
+    octets.is_empty() || Authority::parse(octets).is_some()
+}
+
+/// The host of a share of the weights.
+fn host_of(forward: &Forward, share: Option<u32>) -> Option<&str> {
+    let Target::Shares(shares) = &forward.target else { return None };
+    shares.clusters().get(usize::try_from(share?).ok()?)?.host.as_deref()
 }
 
 impl Cx {
@@ -70,7 +83,8 @@ impl Cx {
             .map(|endpoint| Text::of_address(Some(&endpoint.address)).as_bytes().to_vec());
         let Route { hash, subset, cookie, share, .. } = *route;
         let cluster = cluster.map(|cluster| cluster.name.to_string());
-        SavedRoute { rule, cluster, endpoint, hash, subset, cookie, share }
+        let host_before = route.host_before.as_deref().map(<[u8]>::to_vec);
+        SavedRoute { rule, cluster, endpoint, hash, subset, cookie, share, host_before }
     }
 
     pub(super) fn restore_route(&mut self, snapshot: &Pinned, saved: &SavedRoute) -> Route {
@@ -94,8 +108,22 @@ impl Cx {
         // The weights may be others now.
         let share = rules.and_then(|(_, rule)| share_of(rule, id?, saved.share));
         let has_edits = rules.is_some_and(|(table, rule)| edits_response(table, rule, share));
+        let takes_endpoint_host = rules.is_some_and(|(_, rule)| {
+            let Action::Forward(forward) = &rule.action else { return false };
+            takes_endpoint_host(forward, host_of(forward, share))
+        });
         let SavedRoute { hash, subset, cookie, .. } = *saved;
-        Route { endpoint, hash, subset, cookie, share, has_edits, ..Route::new(rule, id) }
+        Route {
+            endpoint,
+            hash,
+            subset,
+            cookie,
+            share,
+            has_edits,
+            takes_endpoint_host,
+            host_before: saved.host_before.as_deref().filter(is_host).map(Box::from),
+            ..Route::new(rule, id)
+        }
     }
 
     /// Whether a snapshot is the newest, whose names are known.

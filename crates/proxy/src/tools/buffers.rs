@@ -5,6 +5,8 @@
 //! keeps writing to the same few cache lines. Buffers that were not needed for a while go back to
 //! the allocator (`trim`), so that memory follows load in both directions.
 
+use std::ops::Range;
+
 use wire::buffer::Buffer;
 
 /// Capacities to lease. The smallest holds the usual head, the largest what one read brings in.
@@ -86,6 +88,21 @@ impl Buffers {
         wider.push(buffer.filled());
         self.give_back(buffer);
         wider
+    }
+
+    /// Replaces some of what a buffer holds, which moves to another one if the length changes.
+    pub(crate) fn splice(&mut self, buffer: &mut Buffer, range: Range<usize>, with: &[u8]) {
+        let Some(old) = buffer.filled_mut().get_mut(range.clone()) else { return };
+        if old.len() == with.len() {
+            return old.copy_from_slice(with);
+        }
+        let mut new = self.lease(buffer.len() - range.len() + with.len());
+        let (before, behind) =
+            (buffer.filled().get(..range.start), buffer.filled().get(range.end..));
+        new.push(before.unwrap_or_default());
+        new.push(with);
+        new.push(behind.unwrap_or_default());
+        self.give_back(std::mem::replace(buffer, new));
     }
 
     /// Takes a leased buffer back; what it still holds is forgotten.

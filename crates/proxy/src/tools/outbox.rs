@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::ops::Range;
 
 use wire::buffer::Buffer;
 
@@ -130,6 +131,22 @@ impl Outbox {
     /// The bytes of its first buffer, sent ones included while they are kept.
     pub(crate) fn first_mut(&mut self) -> Option<&mut [u8]> {
         self.first.as_mut().map(Buffer::filled_mut)
+    }
+
+    /// Replaces the first place that `find` sees in one of its buffers. Nothing of it was sent.
+    pub(crate) fn replace(
+        &mut self,
+        mut find: impl FnMut(&[u8]) -> Option<Range<usize>>,
+        with: &[u8],
+        buffers: &mut Buffers,
+    ) {
+        debug_assert_eq!(self.kept, 0, "nothing of it was sent");
+        let rest = self.rest.iter_mut().flat_map(|rest| rest.iter_mut());
+        for buffer in self.first.iter_mut().chain(rest) {
+            if let Some(range) = find(buffer.filled()) {
+                return buffers.splice(buffer, range, with);
+            }
+        }
     }
 
     /// Room for a head of up to `bytes`, to be written whole by the closure into one buffer.

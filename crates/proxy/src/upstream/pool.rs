@@ -121,9 +121,15 @@ pub(crate) enum Acquired {
 }
 
 impl Acquired {
-    /// Whether an endpoint gets the request.
-    pub(crate) const fn is_endpoint(self) -> bool {
-        matches!(self, Self::Idle(..) | Self::Shared(..) | Self::Open(_) | Self::Replace(..))
+    /// The place of the endpoint that gets the request, if one does.
+    pub(crate) const fn endpoint(self) -> Option<usize> {
+        match self {
+            Self::Idle(_, place)
+            | Self::Shared(_, place)
+            | Self::Open(place)
+            | Self::Replace(_, place) => Some(place),
+            _ => None,
+        }
     }
 }
 

@@ -39,8 +39,8 @@ impl Proxy {
     fn find_connection(
         &mut self,
         key: ExchangeKey,
-        request: QueuedRequest,
-        head: Option<&RequestHead<'_>>,
+        mut request: QueuedRequest,
+        mut head: Option<&RequestHead<'_>>,
         now: Time,
     ) {
         let has_former = self.cx.has_former_snapshots();
@@ -61,6 +61,7 @@ impl Proxy {
         }
         let failed = exchange.route.as_ref().and_then(|route| route.endpoint);
         let failed = failed.and_then(|place| cluster.endpoints.get(place)).map(|it| it.id);
+        let takes_host = exchange.route.as_ref().is_some_and(|route| route.takes_endpoint_host);
         let sharing = match request.form {
             Form::Alone { is_personal: true, .. } => Sharing::Personal,
             Form::Alone { is_personal: false, .. } => Sharing::InTurn,
@@ -103,9 +104,15 @@ impl Proxy {
             }
         };
         if let Some(kind) = kind
-            && acquired.is_endpoint()
+            && acquired.endpoint().is_some()
         {
             self.cx.emitter.endpoint_chosen(label(id.0), kind);
+        }
+        if takes_host
+            && let Some(place) = acquired.endpoint()
+            && self.exchanges.name_endpoint(key, place, &mut request, &mut self.cx.buffers)
+        {
+            head = None;
         }
         self.use_acquired(key, id, acquired, request, head, now);
     }

@@ -79,6 +79,9 @@ impl Proxy {
                     .subset
                     .as_ref()
                     .and_then(|subset| subset.hash(&asked, &mut self.cx.searches));
+                route.takes_endpoint_host = chosen
+                    .as_ref()
+                    .is_some_and(|chosen| route::takes_endpoint_host(forward, chosen.host));
                 exchange.route = Some(route);
                 let Some(chosen) = chosen else {
                     exchange.keep_for_response(head, &mut self.cx);

@@ -14,11 +14,12 @@ impl Proxy {
         &mut self,
         key: ExchangeKey,
         place: Option<usize>,
-        request: QueuedRequest,
+        mut request: QueuedRequest,
         now: Time,
     ) -> Option<QueuedRequest> {
         let Some(spare) = self.find_spare(key, place, &request) else { return Some(request) };
         let Self { exchanges, upstream, connections, listen, cx } = self;
+        exchanges.name_endpoint(key, spare.1, &mut request, &mut cx.buffers);
         let pools = &mut upstream.pools;
         exchanges.give_spare(key, spare, request, now, pools, connections, listen, cx);
         None
