@@ -19,7 +19,7 @@ import urllib.parse
 from pathlib import Path
 
 CLUSTERS = ["a", "b", "c", "d"]
-# The endpoints of a cluster, by host and subset, and what each tells that it is.
+# The endpoints of a cluster, by host and subset, and the name that each has.
 ENDPOINTS = {
     "a": [("a", None, {})],
     "b": [("b", "b.internal.example", {})],
@@ -412,9 +412,9 @@ def free_port():
 class Upstream(asyncio.Protocol):
     """Says what it got."""
 
-    def __init__(self, name, told):
+    def __init__(self, name, got_here):
         self.name = name
-        self.told = told
+        self.got_here = got_here
         self.got = b""
 
     def connection_made(self, transport):
@@ -427,7 +427,7 @@ class Upstream(asyncio.Protocol):
             line, *fields = head.decode("latin-1").split("\r\n")
             method, target, _ = line.split(" ", 2)
             pairs = sorted((name.lower(), value.strip()) for name, value in (it.split(":", 1) for it in fields))
-            self.told.append((method, target, [it for it in pairs if it[0] not in OWN_FIELDS]))
+            self.got_here.append((method, target, [it for it in pairs if it[0] not in OWN_FIELDS]))
             said = {"cluster": self.name, "method": method, "target": target, "fields": pairs}
             body = b"" if method == "HEAD" else json.dumps(said).encode()
             header = json.dumps(said)
@@ -577,8 +577,8 @@ async def compare(strait, envoy, folder, seed, table_count, request_count):
     ports, servers = {}, []
     copies = {"shadow of Strait": [], "shadow of Envoy": []}
     for name in [*(it[0] for endpoints in ENDPOINTS.values() for it in endpoints), *copies]:
-        told = copies.get(name, collections.deque(maxlen=1))
-        server = await loop.create_server(lambda name=name, told=told: Upstream(name, told), "127.0.0.1", 0)
+        got_here = copies.get(name, collections.deque(maxlen=1))
+        server = await loop.create_server(lambda name=name, got_here=got_here: Upstream(name, got_here), "127.0.0.1", 0)
         servers.append(server)
         ports[name] = server.sockets[0].getsockname()[1]
     ours, theirs = free_port(), free_port()

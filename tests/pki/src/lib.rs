@@ -1,7 +1,9 @@
 //! Certificates and keys for tests, which issue them in memory as PEM text.
 //!
-//! An [`Authority`] signs what a [`Leaf`] describes; [`Leaf::self_signed`] needs none. Whoever wants files writes the text of
-//! a [`Pair`] to them. All of it panics where a name or a key is not valid: a test wrote it.
+//! An [`Authority`] signs what a [`Leaf`] describes; [`Leaf::self_signed`] needs none. A test that wants files writes
+//! the text of a [`Pair`] to them. All of it panics where a name or a key is not valid: a test wrote it.
+
+#![forbid(unsafe_code)]
 
 use std::ops::Range;
 use std::sync::LazyLock;
