@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
+use std::sync::{Arc, LazyLock};
 
 use crate::file::listener::HeadersWithUnderscores;
 use crate::file::tls::Version;
@@ -193,6 +194,9 @@ pub const HOST: &str = "*";
 
 /// The only upgrade that is common and safe to let through.
 pub const UPGRADE: &str = "websocket";
+
+/// [`UPGRADE`] as rules have it: one list in memory, however many rules there are.
+pub static UPGRADES: LazyLock<Arc<[Box<str>]>> = LazyLock::new(|| Arc::new([UPGRADE.into()]));
 
 /// Streams of a connection: the least that RFC 9113, section 6.5.2, recommends.
 pub const STREAMS_MAX: NonZeroU32 = non_zero(100);

@@ -46,27 +46,27 @@ use crate::runtime::Fraction;
 pub struct Match {
     /// The whole path. `*` is the target of a server-wide `OPTIONS`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
+    pub path: Option<Box<str>>,
     /// The beginning of the path, byte by byte: `/api` matches `/apix`, `/api/` does not. `/` matches everything.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub prefix: Option<String>,
+    pub prefix: Option<Box<str>>,
     /// The first segments of the path: `/tenant` matches `/tenant` and `/tenant/x`, but not `/tenantx`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub segments: Option<String>,
+    pub segments: Option<Box<str>>,
     /// A regular expression that must match the whole path, in linear time. The path is normalised: `%7E` is `~`, and
     /// `%2f` is `%2F`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub regex: Option<String>,
+    pub regex: Option<Box<str>>,
     /// A pattern for the whole path: `*` for the characters between two slashes, `**` for the remaining path; `{name}`,
     /// `{name=*}` and `{name=**}` for the same with a name that `rewrite` can use.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub template: Option<String>,
+    pub template: Option<Box<str>>,
     /// Whether the case of ASCII letters matters in `path`, `prefix` or `segments`.
     #[serde(skip_serializing_if = "value::is_default")]
     pub case: Case,
     /// Methods: a list, or `not: [...]`. `GET` does not include `HEAD`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub methods: Option<Listed<String>>,
+    pub methods: Option<Box<Listed<String>>>,
     /// Header fields by name, each with a text that the value must equal, or a map. Several fields with one name are
     /// joined by `,`. Only `present: false` matches a missing field.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -82,7 +82,7 @@ pub struct Match {
     /// Address ranges of clients: a list, or `not: [...]`. With `http.trusted_hops` the client is the one that the
     /// trusted proxies name. A client on a unix socket has no address, and matches neither form.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sources: Option<Listed<Cidr>>,
+    pub sources: Option<Box<Listed<Cidr>>>,
     /// Names, one of which the client's certificate must contain: host names, addresses, or URIs such as
     /// `spiffe://example.org/ns/shop/sa/web`, which may end with `*`; `"*"` matches every certificate. `tls.client` of
     /// the listener or filter chain must have verified the certificate. Absent: the rule matches every client.
@@ -95,7 +95,7 @@ pub struct Match {
     /// The share of requests that the rule matches. Strait draws one random number for each request, so two rules with
     /// the same share match the same requests.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fraction: Option<FractionKey>,
+    pub fraction: Option<Box<FractionKey>>,
 }
 
 /// A list of which one holds, or of which none does.

@@ -156,7 +156,7 @@ fn check_rule(
     let of_shares = of_shares.zip(shares.items());
     let among = site.key("among");
     let of_among = rule.among.iter().flatten().map(String::as_str).zip(among.items());
-    let of_rule = rule.cluster.iter().map(|name| (name.as_str(), site.key("cluster")));
+    let of_rule = rule.cluster.iter().map(|name| (&**name, site.key("cluster")));
     let mirrors = site.key("mirror");
     let of_mirrors = rule.mirror.iter().flatten().map(|mirror| mirror.cluster.as_str());
     let of_mirrors = of_mirrors.zip(mirrors.items());

@@ -82,10 +82,10 @@ pub(super) fn named(file: &file::File) -> impl Iterator<Item = &str> {
 
 /// The names of clusters in a rule.
 pub(super) fn named_by_rule(rule: &file::route::Rule) -> impl Iterator<Item = &str> {
-    let shares = rule.clusters.iter().flatten().map(|share| &share.cluster);
-    let mirrors = rule.mirror.iter().flatten().map(|mirror| &mirror.cluster);
-    let among = rule.among.iter().flatten();
-    rule.cluster.iter().chain(shares).chain(among).chain(mirrors).map(String::as_str)
+    let shares = rule.clusters.iter().flatten().map(|share| share.cluster.as_str());
+    let mirrors = rule.mirror.iter().flatten().map(|mirror| mirror.cluster.as_str());
+    let among = rule.among.iter().flatten().map(String::as_str);
+    rule.cluster.as_deref().into_iter().chain(shares).chain(among).chain(mirrors)
 }
 
 /// The names of clusters in a listener and its chains.

@@ -137,11 +137,11 @@ pub(super) fn clusters_of<'f>(
     rule: &'f route::Rule,
     file: &'f file::File,
 ) -> impl Iterator<Item = &'f str> {
-    let shares = rule.clusters.iter().flatten().map(|share| &share.cluster);
-    let names = rule.cluster.iter().chain(shares).chain(rule.among.iter().flatten());
+    let shares = rule.clusters.iter().flatten().map(|share| share.cluster.as_str());
+    let among = rule.among.iter().flatten().map(String::as_str);
     let any = (rule.cluster_header.is_some() && rule.among.is_none()).then_some(&file.clusters);
-    let any = any.into_iter().flatten().map(|cluster| &cluster.name);
-    names.chain(any).map(String::as_str)
+    let any = any.into_iter().flatten().map(|cluster| cluster.name.as_str());
+    rule.cluster.as_deref().into_iter().chain(shares).chain(among).chain(any)
 }
 
 /// The clusters that listeners and chains relay connections to.

@@ -103,11 +103,11 @@ pub(super) fn criteria(
     findings: &mut Findings<'_>,
 ) -> Option<Box<[Criterion]>> {
     let mut builder = Builder { site, patterns, findings, criteria: Vec::new(), is_sound: true };
-    builder.methods(file.methods.as_ref());
+    builder.methods(file.methods.as_deref());
     builder.values("headers", &file.headers, header);
     builder.values("query", &file.query, |name| Ok(Place::Query(name.into())));
     builder.values("cookies", &file.cookies, cookie);
-    builder.sources(file.sources.as_ref());
+    builder.sources(file.sources.as_deref());
     builder.client(file.client.as_deref());
     builder.criteria.extend(file.grpc.map(Criterion::Grpc));
     builder.fraction(file, values);

@@ -71,7 +71,7 @@ pub(super) fn route_table(file: &file::RouteTable, pages: &ErrorPages) -> Arc<fi
     for rule in &mut all.rules {
         if rule.respond.is_none() && rule.redirect.is_none() {
             rule.timeout.get_or_insert(OrNone::Some(Timeout(defaults::EXCHANGE_TIMEOUT)));
-            rule.upgrades.get_or_insert_with(|| vec![defaults::UPGRADE.to_owned()]);
+            rule.upgrades.get_or_insert_with(|| Arc::clone(&defaults::UPGRADES));
         }
     }
     Arc::new(all)

@@ -177,7 +177,7 @@ fn rules(
         let path = matching::path(&entry.matches, &asked, &mut patterns.paths, findings);
         let also =
             matching::criteria(&entry.matches, &asked, values, &mut patterns.values, findings);
-        let edits = edits::edits(entry.headers.as_ref(), &site.key("headers"), findings);
+        let edits = edits::edits(entry.headers.as_deref(), &site.key("headers"), findings);
         let action = action(entry, path.as_ref(), &site, clusters, values, findings);
         if let (Some(path), Some(also), Some(action)) = (path, also, action) {
             rules.push(Rule { name, path, also, action, edits });
@@ -484,11 +484,11 @@ fn action(
 }
 
 fn upgrades(
-    entries: Option<&[String]>,
+    entries: Option<&[Box<str>]>,
     site: &Site<'_>,
     findings: &mut Findings<'_>,
 ) -> Arc<[Box<str>]> {
-    let Some(entries) = entries else { return Arc::new([defaults::UPGRADE.into()]) };
+    let Some(entries) = entries else { return Arc::clone(&defaults::UPGRADES) };
     let mut tokens: Vec<Box<str>> = Vec::with_capacity(entries.len());
     for (entry, site) in entries.iter().zip(site.items()) {
         let token = entry.to_ascii_lowercase();

@@ -30,7 +30,7 @@ pub(super) fn target(
         return Some(Target::Cluster(id));
     }
     if let Some(shares) = &file.clusters {
-        let sticky = sticky(file.sticky.as_ref(), &site.key("sticky"), findings);
+        let sticky = sticky(file.sticky.as_deref(), &site.key("sticky"), findings);
         return self::shares(shares, sticky, &site.key("clusters"), clusters, findings);
     }
     let header = file.cluster_header.as_deref()?;

@@ -21,7 +21,7 @@ pub(crate) fn tunnelled<'t>(
 
 /// Whether a rule takes `CONNECT` requests.
 pub(super) fn opens_tunnels(rule: &Rule) -> bool {
-    rule.upgrades.iter().flatten().any(|upgrade| is_connect(upgrade))
+    rule.upgrades.iter().flat_map(|upgrades| upgrades.iter()).any(|upgrade| is_connect(upgrade))
 }
 
 fn is_connect(upgrade: &str) -> bool {
@@ -42,7 +42,9 @@ pub(crate) fn check_rules<'t>(
                 continue;
             }
             let upgrades = site.key("upgrades");
-            for (entry, site) in rule.upgrades.iter().flatten().zip(upgrades.items()) {
+            for (entry, site) in
+                rule.upgrades.iter().flat_map(|upgrades| upgrades.iter()).zip(upgrades.items())
+            {
                 if is_connect(entry) {
                     let rule = "a tunnel needs a connection of its own, and the cluster has \
                                 `protocol: http2`";

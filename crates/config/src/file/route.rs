@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,7 @@ pub struct RouteTable {
     pub rules: Vec<Rule>,
 }
 
+// Each is kept for `/config`, ten thousand of them in a large file: what few rules have stands behind a pointer.
 /// What a rule matches, and its action: one of `cluster`, `clusters`, `cluster_header`, `respond` and `redirect`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -57,13 +59,13 @@ pub struct RouteTable {
 pub struct Rule {
     /// Name in metrics and `strait explain`. Unique among the rules of the table.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub name: Option<Box<str>>,
     /// What the rule matches.
     #[serde(rename = "match")]
     pub matches: Match,
     /// The cluster that requests are forwarded to.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cluster: Option<String>,
+    pub cluster: Option<Box<str>>,
     /// Clusters that share the requests by weight. The sum of the weights is at most 4294967295. The selection is
     /// random, or depends on the value that `sticky` names.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,11 +73,11 @@ pub struct Rule {
     pub clusters: Option<Vec<ShareKey>>,
     /// The value that selects one of `clusters`, so that a client stays with one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sticky: Option<Sticky>,
+    pub sticky: Option<Box<Sticky>>,
     /// The header field that contains the name of the cluster. If it is missing, occurs twice or names none of `among`:
     /// 503.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cluster_header: Option<String>,
+    pub cluster_header: Option<Box<str>>,
     /// The clusters that `cluster_header` may name. Absent: all clusters of the file; the client can select any of
     /// them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,16 +94,16 @@ pub struct Rule {
     pub subset: Option<BTreeMap<String, SubsetValue>>,
     /// How the request is changed before it is forwarded.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rewrite: Option<RewriteKey>,
+    pub rewrite: Option<Box<RewriteKey>>,
     /// Edits of header fields. They are applied after those of the weighted cluster, and before those of the table.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub headers: Option<HeadersKey>,
+    pub headers: Option<Box<HeadersKey>>,
     /// A fixed response from Strait.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub respond: Option<Respond>,
+    pub respond: Option<Box<Respond>>,
     /// A redirect from Strait.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub redirect: Option<Redirect>,
+    pub redirect: Option<Box<Redirect>>,
     /// Limit on the whole exchange, from the head of the request to the last byte of the response, or `none`. Beyond
     /// it: 504. Only with a cluster. For tunnels `timeouts.tunnel_idle` applies instead.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,7 +113,7 @@ pub struct Rule {
     /// processed it, or if it is idempotent and an idle connection was closed, there are up to three attempts. Only
     /// with a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry: Option<Retry>,
+    pub retry: Option<Box<Retry>>,
     /// Clusters that get copies of the requests. Their responses are dropped. Only with a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
@@ -122,7 +124,7 @@ pub struct Rule {
     /// cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = [defaults::UPGRADE]))]
-    pub upgrades: Option<Vec<String>>,
+    pub upgrades: Option<Arc<[Box<str>]>>,
 }
 
 /// A fixed response.

@@ -16,7 +16,7 @@ use super::handover::{AdminHandles, Handing};
 use super::kept::Kept;
 use super::moves::Moves;
 use super::stored::Stored;
-use super::taking_up::warn;
+use super::taking_up::{LONG_BUILD, warn};
 use super::versions::Versions;
 use super::{InEffect, Parts, Running, Sources, State};
 use crate::admin::{Hosts, Scope, Server};
@@ -98,6 +98,10 @@ impl<W: Workers> Running<W> {
         warn(&warnings);
         let expiry = Expiry::new(&snapshot);
         collector.certificates_in_use(expiry.in_use());
+        let mut memory = MemoryRelease::default();
+        if duration >= LONG_BUILD {
+            memory.note_freed();
+        }
         let mut health = Health::default();
         health.on_snapshot(&snapshot);
         let running = Self {
@@ -148,7 +152,7 @@ impl<W: Workers> Running<W> {
             versions,
             moves: Moves::default(),
             handover_report: HandoverReport::default(),
-            memory: MemoryRelease::default(),
+            memory,
             service_manager: parts.service_manager,
             is_reloading: false,
             version: parts.version,

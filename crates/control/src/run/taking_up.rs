@@ -17,7 +17,7 @@ use crate::workers::{BindFailure, Workers};
 use crate::{changes, clock};
 
 /// A build that took so long (ns) leaves megabytes that were freed.
-const LONG_BUILD: u64 = 50_000_000;
+pub(super) const LONG_BUILD: u64 = 50_000_000;
 
 impl<W: Workers> Running<W> {
     pub(super) async fn on_built(&mut self, built: Built<W::Filter>) {
