@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 use tls::Certificate;
 
-use crate::snapshot::{CertificateSource, Snapshot};
+use crate::snapshot::{CertificateSource, ClusterId, ListenerId, Snapshot};
 use crate::{date, expiry};
 
 /// A certificate and who shows it.
@@ -56,6 +56,26 @@ pub fn certificates<F>(snapshot: &Snapshot<F>) -> Vec<CertificateUse> {
         }
     }
     all
+}
+
+/// Whether a listener or a cluster that is new or changed in `snapshot` shows a certificate. Costs as much as the change.
+#[must_use]
+pub fn brings_certificates<F>(snapshot: &Snapshot<F>) -> bool {
+    let changes = &snapshot.changes;
+    let mut listeners = changes.listeners_added.iter().chain(&changes.listeners_changed);
+    let mut clusters = changes.clusters_added.iter().chain(&changes.clusters_changed);
+    let of_listener = |id: &ListenerId| {
+        let listener = snapshot.listener(*id).map(|(_, listener)| listener);
+        listener.is_some_and(|listener| {
+            let chains = listener.chains.iter().filter_map(|chain| chain.listener.tls.as_ref());
+            listener.tls.iter().chain(chains).any(|tls| !tls.source.certificates.is_empty())
+        })
+    };
+    let of_cluster = |id: &ClusterId| {
+        let tls = snapshot.cluster(*id).and_then(|cluster| cluster.tls.as_ref());
+        tls.is_some_and(|tls| tls.source.certificate.is_some())
+    };
+    listeners.any(of_listener) || clusters.any(of_cluster)
 }
 
 impl CertificateUse {

@@ -86,7 +86,7 @@ pub mod wildcard;
 mod xxhash;
 
 pub use agreed::{Agreed, AgreedKind, agreed};
-pub use certificates::{CertificateUse, CertificateUser, certificates};
+pub use certificates::{CertificateUse, CertificateUser, brings_certificates, certificates};
 pub use delivered::{
     RESOURCE_BYTES_MAX, RESOURCES_MAX, Text, UPDATES_WAITING_MAX, Unbound, Update, Verdict,
     holds_key,

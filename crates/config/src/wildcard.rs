@@ -43,7 +43,7 @@ pub fn fits_path(pattern: &Path, path: &Path) -> bool {
 
 /// Whether a path names the files that fit its last part.
 #[must_use]
-pub(crate) fn is_pattern(path: &Path) -> bool {
+pub fn is_pattern(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().iter().any(|b| b"*?".contains(b)))
 }
 

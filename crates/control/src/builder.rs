@@ -7,23 +7,28 @@
 //! candidate is the successor of one that was kept, and versions rise by one. What comes while a
 //! candidate is built is one more question afterwards, however much it was.
 //!
-//! Snapshots that are out of use are freed here, too: that takes a tenth of the time of building.
+//! Snapshots that are out of use are freed here, too: that takes a tenth of the time of building. What is not a question
+//! goes along with the next one, or a second later: waking the thread costs as much as what it does then for a change of
+//! an endpoint.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 
 use config::snapshot::Snapshot;
 use config::{ResourceName, Unbound, Update};
 use tokio::sync::mpsc;
 
+use crate::clock;
 use crate::dns::Change;
 use crate::reload::{Candidate, ConfigFile, Endpoints, EndpointsCandidate, Look, Refused, Starved};
 
 /// Answers that wait for control: there is one question at a time.
 const BUILT_MAX: usize = 1;
+
+/// How long, ns, what is no question waits for one.
+const HELD_MAX: u64 = 1_000_000_000;
 
 /// Under which condition the file is read. Later ones include those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +61,7 @@ pub(crate) enum Built<F> {
     Read(Result<Box<Candidate<F>>, Refused>, Vec<PathBuf>),
 }
 
+#[derive(Debug)]
 enum Command<F> {
     Read(Reading),
     Answers(Vec<Change>),
@@ -74,7 +80,11 @@ enum Command<F> {
 pub(crate) struct Builder<F> {
     /// Holds at most one question, what control made of the last answer, and each worker's
     /// snapshots that it stopped using: there are as many as were built.
-    commands: Sender<Command<F>>,
+    commands: mpsc::UnboundedSender<Command<F>>,
+    /// What goes along with the next question.
+    held: Vec<Command<F>>,
+    /// Since when; monotonic time, ns.
+    held_since: u64,
     state: State,
     /// Whether there is a file to read.
     has_file: bool,
@@ -97,14 +107,16 @@ impl<F: Send + Sync + 'static> Builder<F> {
     ///
     /// The system has no room for a thread.
     pub(crate) fn start(file: ConfigFile<F>) -> io::Result<(Self, mpsc::Receiver<Built<F>>)> {
-        let (commands, received) = channel();
+        let (commands, mut received) = mpsc::unbounded_channel();
         let (answers, built) = mpsc::channel(BUILT_MAX);
         let has_file = file.path().is_some();
         let file_name = file.name().to_owned();
         std::thread::Builder::new()
             .name("strait-builder".to_owned())
-            .spawn(move || build(file, &received, &answers))?;
-        Ok((Self { commands, state: State::Idle, has_file, file_name }, built))
+            .spawn(move || build(file, &mut received, &answers))?;
+        let held = Vec::new();
+        let state = State::Idle;
+        Ok((Self { commands, held, held_since: 0, state, has_file, file_name }, built))
     }
 
     /// What the file is called in messages.
@@ -155,8 +167,8 @@ impl<F: Send + Sync + 'static> Builder<F> {
     }
 
     /// Has the file loaded without these resources of other sources, until a configuration of it counts.
-    pub(crate) fn leave_out(&self, unbound: Vec<Unbound>) {
-        self.tell(Command::LeaveOut(unbound));
+    pub(crate) fn leave_out(&mut self, unbound: Vec<Unbound>) {
+        self.hold(Command::LeaveOut(unbound));
     }
 
     /// Asks for the file to be taken for read as it is.
@@ -177,45 +189,65 @@ impl<F: Send + Sync + 'static> Builder<F> {
     }
 
     /// Lets a candidate count: the next one is its successor.
-    pub(crate) fn keep(&self, candidate: Box<Candidate<F>>) {
-        self.tell(Command::Keep(candidate));
+    pub(crate) fn keep(&mut self, candidate: Box<Candidate<F>>) {
+        self.hold(Command::Keep(candidate));
     }
 
     /// The same for one that differs in endpoints alone. One that is not to count is just dropped: it shares all
     /// but that.
-    pub(crate) fn keep_endpoints(&self, candidate: Box<EndpointsCandidate<F>>) {
-        self.tell(Command::KeepEndpoints(candidate));
+    pub(crate) fn keep_endpoints(&mut self, candidate: Box<EndpointsCandidate<F>>) {
+        self.hold(Command::KeepEndpoints(candidate));
     }
 
     /// Frees a candidate that does not count.
-    pub(crate) fn discard(&self, candidate: Box<Candidate<F>>) {
-        self.tell(Command::Discard(candidate));
+    pub(crate) fn discard(&mut self, candidate: Box<Candidate<F>>) {
+        self.hold(Command::Discard(candidate));
     }
 
     /// Frees a snapshot, if this was its last use.
-    pub(crate) fn free(&self, snapshot: Arc<Snapshot<F>>) {
-        self.tell(Command::Free(snapshot));
+    pub(crate) fn free(&mut self, snapshot: Arc<Snapshot<F>>) {
+        self.hold(Command::Free(snapshot));
+    }
+
+    fn hold(&mut self, command: Command<F>) {
+        if self.held.is_empty() {
+            self.held_since = clock::monotonic_ns();
+        }
+        self.held.push(command);
+    }
+
+    /// Hands over what has waited for the next question for long.
+    pub(crate) fn on_upkeep(&mut self) {
+        let is_long = || clock::monotonic_ns().saturating_sub(self.held_since) > HELD_MAX;
+        if !self.held.is_empty() && is_long() {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        for command in self.held.drain(..) {
+            if self.commands.send(command).is_err() {
+                tracing::error!(
+                    "the thread that reads configurations is gone: restart the process"
+                );
+            }
+        }
     }
 
     fn ask(&mut self, command: Command<F>) {
         self.state = State::Busy(None);
-        self.tell(command);
-    }
-
-    fn tell(&self, command: Command<F>) {
-        if self.commands.send(command).is_err() {
-            tracing::error!("the thread that reads configurations is gone: restart the process");
-        }
+        self.held.push(command);
+        self.flush();
     }
 }
 
 /// The thread.
 fn build<F>(
     mut file: ConfigFile<F>,
-    commands: &Receiver<Command<F>>,
+    commands: &mut mpsc::UnboundedReceiver<Command<F>>,
     answers: &mpsc::Sender<Built<F>>,
 ) {
-    for command in commands {
+    while let Some(command) = commands.blocking_recv() {
         let built = match command {
             Command::Read(reading) => read(&mut file, reading),
             Command::Answers(changes) => {

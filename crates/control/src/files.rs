@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::hash::{DefaultHasher, Hash as _, Hasher};
 use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -71,8 +71,11 @@ impl Stamp {
     /// The stamp of the file at `path`. None if there is no such file, or if the stamp does not prove that the content is the same
     /// since it was written a moment ago.
     pub(crate) fn of(path: &Path) -> Option<Self> {
+        Self::of_found(&std::fs::metadata(path).ok()?)
+    }
+
+    fn of_found(found: &Metadata) -> Option<Self> {
         let now = clock::wall_ns();
-        let found = std::fs::metadata(path).ok()?;
         let changed_at = |seconds: i64, ns: i64| {
             let ns = i128::from(seconds) * 1_000_000_000 + i128::from(ns);
             i128::from(now) - ns >= i128::from(SETTLED)
@@ -127,8 +130,7 @@ impl Files {
 impl Outside for Files {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let path = self.folder.join(path);
-        let stamp = Stamp::of(&path);
-        let content = read(&path);
+        let (stamp, content) = read(&path);
         self.seen.borrow_mut().0.insert(path, (stamp, State::of(&content)));
         let content = content.map(|mut content| std::mem::take(&mut *content));
         content.map_err(|error| with_user(error, geteuid()))
@@ -136,8 +138,7 @@ impl Outside for Files {
 
     fn read_endpoints(&self, name: &Path) -> io::Result<Vec<u8>> {
         let path = self.folder.join(name);
-        let stamp = Stamp::of(&path);
-        let content = read(&path);
+        let (stamp, content) = read(&path);
         let is_starved = content.as_ref().is_err_and(is_starved);
         let file = EndpointFile { path, stamp, is_starved };
         let name = Arc::from(name.to_string_lossy());
@@ -254,7 +255,7 @@ impl EndpointFiles {
 impl State {
     /// That of the file at `path`, of whose content nothing stays in memory.
     fn at(path: &Path) -> Self {
-        Self::of(&read(path))
+        Self::of(&read(path).1)
     }
 
     /// That of the same file, or the same pattern, now.
@@ -318,11 +319,18 @@ fn with_user(error: io::Error, user: Uid) -> io::Error {
     }
 }
 
+/// What a file holds, and its stamp from before it was read.
+fn read(path: &Path) -> (Option<Stamp>, io::Result<Zeroizing<Vec<u8>>>) {
+    match std::fs::metadata(path) {
+        Ok(found) => (Stamp::of_found(&found), read_found(path, &found)),
+        Err(error) => (None, Err(error)),
+    }
+}
+
 /// Nothing but a regular file is read: a pipe could keep control waiting for ever.
 ///
 /// What is read has one place in memory, which is wiped when it has to be larger.
-fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
-    let metadata = std::fs::metadata(path)?;
+fn read_found(path: &Path, metadata: &Metadata) -> io::Result<Zeroizing<Vec<u8>>> {
     if metadata.is_dir() {
         return Err(ErrorKind::IsADirectory.into());
     }

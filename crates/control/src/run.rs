@@ -415,6 +415,7 @@ impl<W: Workers> Running<W> {
                 self.warn_of_late_worker();
                 self.drain_after_delay();
                 self.rebalance();
+                self.config.builder.on_upkeep();
                 self.describing.retain(|_, (_, reply)| !reply.is_closed());
             }
         }

@@ -4,16 +4,19 @@
 //! Kubernetes swaps a symbolic link two levels up, and both leave a watch on the old file behind.
 //! So the directory that a path names is watched, and the one in which the file really lies. A
 //! directory that is not there yet is waited for in the nearest one above it that is.
+//! An event concerns the files if it is about a name that was looked up on the way to one of them; another one
+//! cannot change what a path leads to. The ways are looked up again only if an event may have changed one.
 //! A change is reported once things have been quiet for [`QUIET`]; whether any content differs is for
 //! the receiver to see.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use notify::event::{AccessKind, AccessMode, ModifyKind};
+use config::wildcard::{fits_path, is_pattern};
+use notify::event::{AccessKind, AccessMode, ModifyKind, RemoveKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::{mpsc, watch};
 
@@ -43,19 +46,19 @@ impl FileWatch {
     /// The kernel has no watch left, or there is no directory for one of them.
     pub(crate) fn new(paths: Vec<PathBuf>) -> Result<(Self, WatchList), notify::Error> {
         let (noticed_sender, noticed) = mpsc::channel(1);
-        let names = Names::default();
-        let named = Names::clone(&names);
+        let ways = Ways::default();
+        let known = Ways::clone(&ways);
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            let mut known = known.lock();
             // An error means that events were lost: any file may have changed.
-            let may_concern = event.map_or(true, |event| {
-                may_concern(&event, &named.lock().unwrap_or_else(PoisonError::into_inner))
-            });
-            if may_concern {
+            let concerned = event.map_or(Some(Concern::Way), |event| concern(&event, &known.known));
+            if let Some(concern) = concerned {
+                known.are_changed |= concern == Concern::Way;
                 // Full means that it is known already.
                 let _ = noticed_sender.try_send(());
             }
         })?;
-        let mut places = Places { watcher, names, directories: BTreeSet::new() };
+        let mut places = Places { watcher, ways, directories: BTreeSet::new() };
         places.follow(&paths)?;
         let (paths, listed) = watch::channel(paths);
         let (changed_sender, changed) = mpsc::channel(1);
@@ -83,14 +86,51 @@ impl WatchList {
     }
 }
 
-/// The names of the watched files, for the watcher's own thread.
-type Names = Arc<Mutex<BTreeSet<OsString>>>;
+/// What the watcher's own thread has to know of the ways to the watched files.
+#[derive(Clone, Debug, Default)]
+struct Ways(Arc<Mutex<WayNames>>);
+
+#[derive(Debug, Default)]
+struct WayNames {
+    known: Known,
+    /// Whether a way may be another since.
+    are_changed: bool,
+}
+
+/// The names that were looked up on the ways.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Known {
+    names: BTreeSet<OsString>,
+    /// Paths whose last part stands for all names that fit it.
+    patterns: Vec<PathBuf>,
+}
+
+impl Known {
+    /// Adds the way to `path`.
+    fn add(&mut self, path: &Path) {
+        add_names(path, LINKS_MAX, &mut self.names);
+        if is_pattern(path) {
+            self.patterns.push(path.to_owned());
+        }
+    }
+
+    fn has(&self, path: &Path) -> bool {
+        path.file_name().is_some_and(|name| self.names.contains(name))
+            || self.patterns.iter().any(|pattern| fits_path(pattern, path))
+    }
+}
+
+impl Ways {
+    fn lock(&self) -> MutexGuard<'_, WayNames> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// The watched directories.
 #[derive(Debug)]
 struct Places {
     watcher: RecommendedWatcher,
-    names: Names,
+    ways: Ways,
     /// Without links, so that none stands twice: the kernel has one watch for each.
     directories: BTreeSet<PathBuf>,
 }
@@ -99,16 +139,27 @@ impl Places {
     /// Watches the directories in which the files lie now. Goes on after an error, and tells the
     /// first.
     fn follow(&mut self, paths: &[PathBuf]) -> Result<(), notify::Error> {
-        let (mut names, mut directories) = (BTreeSet::new(), BTreeSet::new());
-        for path in paths {
-            names.extend(path.file_name().map(OsStr::to_owned));
-            directories.extend(directory(path));
-            if let Ok(real) = path.canonicalize() {
-                names.extend(real.file_name().map(OsStr::to_owned));
-                directories.insert(parent(&real));
+        let mut looked_up = LookedUp::new(paths);
+        let mut result = Ok(());
+        for _ in 0..LOOKS_MAX {
+            let LookedUp { known, directories } = looked_up;
+            {
+                let mut ways = self.ways.lock();
+                ways.are_changed = false;
+                ways.known = known;
+            }
+            let watched = self.watch(directories);
+            result = result.and(watched);
+            // What changed before it was watched was not seen.
+            looked_up = LookedUp::new(paths);
+            if looked_up.known == self.ways.lock().known {
+                break;
             }
         }
-        *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
+        result
+    }
+
+    fn watch(&mut self, directories: BTreeSet<PathBuf>) -> Result<(), notify::Error> {
         for former in self.directories.difference(&directories) {
             // It fails if the directory is gone, and the watch with it.
             let _ = self.watcher.unwatch(former);
@@ -124,12 +175,54 @@ impl Places {
     }
 }
 
+/// How often ways are looked up that change while they are.
+const LOOKS_MAX: usize = 3;
+
+/// Where the watched files lie.
+struct LookedUp {
+    known: Known,
+    directories: BTreeSet<PathBuf>,
+}
+
+impl LookedUp {
+    fn new(paths: &[PathBuf]) -> Self {
+        let (mut known, mut directories) = (Known::default(), BTreeSet::new());
+        for path in paths {
+            known.add(path);
+            directories.extend(directory(path));
+            if let Ok(real) = path.canonicalize() {
+                directories.insert(parent(&real));
+            }
+        }
+        // One may be moved away.
+        directories.iter().for_each(|place| known.add(place));
+        Self { known, directories }
+    }
+}
+
 /// The directory that `path` names, or the nearest one above it that is there.
 fn directory(path: &Path) -> Option<PathBuf> {
     let named = parent(path);
     let mut above =
         named.ancestors().map(|place| if place == Path::new("") { Path::new(".") } else { place });
     above.find_map(|place| place.canonicalize().ok())
+}
+
+/// Links on the way to a file that are followed, as in the kernel.
+const LINKS_MAX: u32 = 40;
+
+/// Adds the names that are looked up on the way to `path`, those of links and of what they lead to among them.
+fn add_names(path: &Path, links_max: u32, names: &mut BTreeSet<OsString>) {
+    let mut place = PathBuf::new();
+    for component in path.components() {
+        place.push(component);
+        let Component::Normal(name) = component else { continue };
+        names.insert(name.to_owned());
+        let Some(links_max) = links_max.checked_sub(1) else { continue };
+        if let Ok(to) = place.read_link() {
+            add_names(&parent(&place).join(to), links_max, names);
+        }
+    }
 }
 
 /// Makes one change out of a burst of events.
@@ -140,18 +233,22 @@ async fn gather(
     changed: mpsc::Sender<()>,
 ) {
     loop {
+        let mut are_others = false;
         tokio::select! {
             first = noticed.recv() => if first.is_none() { return },
-            Ok(()) = listed.changed() => {}
+            Ok(()) = listed.changed() => are_others = true,
             () = changed.closed() => return,
         }
         let quiet =
             async { while let Ok(Some(())) = tokio::time::timeout(QUIET, noticed.recv()).await {} };
         // Running out of patience is as good as quiet.
         let _ = tokio::time::timeout(PATIENCE_MAX, quiet).await;
-        let paths = listed.borrow_and_update().clone();
-        if let Err(error) = places.follow(&paths) {
-            tracing::warn!("files of the configuration are not watched ({error}): send SIGHUP");
+        are_others |= listed.has_changed().unwrap_or_default();
+        if are_others || places.ways.lock().are_changed {
+            let paths = listed.borrow_and_update().clone();
+            if let Err(error) = places.follow(&paths) {
+                tracing::warn!("files of the configuration are not watched ({error}): send SIGHUP");
+            }
         }
         if changed.send(()).await.is_err() {
             return;
@@ -159,22 +256,43 @@ async fn gather(
     }
 }
 
-/// Whether an event may mean that a file of these names reads differently now. Reading does not,
-/// and neither does writing to another file of the directory; whatever else happens there may,
-/// through links.
-fn may_concern(event: &Event, names: &BTreeSet<OsString>) -> bool {
+/// What an event may have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Concern {
+    /// What a file holds.
+    Content,
+    /// Where a path leads.
+    Way,
+}
+
+/// What an event may have changed. Reading changes nothing.
+fn concern(event: &Event, known: &Known) -> Option<Concern> {
+    let is_known = |path: &PathBuf| known.has(path);
     match event.kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write))
         | EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Metadata(_)) => {
-            let is_ours = |name: &OsStr| names.contains(name);
-            event.paths.iter().any(|path| path.file_name().is_some_and(is_ours))
+            event.paths.iter().any(is_known).then_some(Concern::Content)
         }
-        EventKind::Access(_) => false,
+        EventKind::Access(_) => None,
+        // The events of both names come before.
+        EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => None,
+        // A file in the place of another leads nowhere else.
+        EventKind::Create(_) | EventKind::Modify(ModifyKind::Name(_))
+            if !event.paths.is_empty() =>
+        {
+            let mut known = event.paths.iter().filter(|path| known.has(path)).peekable();
+            known.peek()?;
+            let is_file = |path: &PathBuf| path.symlink_metadata().is_ok_and(|it| it.is_file());
+            Some(if known.all(is_file) { Concern::Content } else { Concern::Way })
+        }
+        EventKind::Remove(RemoveKind::File) => {
+            event.paths.iter().any(is_known).then_some(Concern::Way)
+        }
         EventKind::Any
         | EventKind::Create(_)
         | EventKind::Modify(_)
         | EventKind::Remove(_)
-        | EventKind::Other => true,
+        | EventKind::Other => Some(Concern::Way),
     }
 }
 
@@ -276,20 +394,53 @@ mod tests {
     }
 
     #[test]
-    fn reading_and_the_data_of_other_files_are_no_change() {
+    fn an_event_concerns_the_content_of_a_file_or_the_way_to_it_or_nothing() {
         use notify::event::{CreateKind, DataChange};
-        let ours = BTreeSet::from([OsString::from("strait.yaml")]);
+        let scratch = Scratch::new("watch-events");
+        let dir = &scratch.0;
+        fs::create_dir(dir.join("1")).unwrap();
+        fs::write(dir.join("1/strait.yaml"), "a").unwrap();
+        fs::write(dir.join("endpoints.yaml"), "a").unwrap();
+        fs::write(dir.join("part"), "a").unwrap();
+        symlink("1", dir.join("..data")).unwrap();
+        symlink("..data/strait.yaml", dir.join("strait.yaml")).unwrap();
+        let mut known = Known::default();
+        for name in ["strait.yaml", "endpoints.yaml", "later/secret.pem", "more/*.yaml"] {
+            known.add(&dir.join(name));
+        }
         let data = EventKind::Modify(ModifyKind::Data(DataChange::Any));
-        for (kind, path, concerns) in [
-            (data, "/d/strait.yaml", true),
-            (data, "/d/access.log", false),
-            (EventKind::Access(AccessKind::Close(AccessMode::Write)), "/d/strait.yaml", true),
-            (EventKind::Access(AccessKind::Close(AccessMode::Write)), "/d/access.log", false),
-            (EventKind::Access(AccessKind::Any), "/d/strait.yaml", false),
-            (EventKind::Create(CreateKind::Any), "/d/..data", true),
+        let closed = EventKind::Access(AccessKind::Close(AccessMode::Write));
+        let created = EventKind::Create(CreateKind::Any);
+        let moved = |mode| EventKind::Modify(ModifyKind::Name(mode));
+        let (content, way) = (Some(Concern::Content), Some(Concern::Way));
+        for (kind, paths, concerned) in [
+            (data, &["strait.yaml"][..], content),
+            (data, &["access.log"], None),
+            (closed, &["1/strait.yaml"], content),
+            (closed, &["access.log"], None),
+            (EventKind::Access(AccessKind::Any), &["strait.yaml"], None),
+            (created, &["part"], None),
+            (moved(RenameMode::From), &["part"], None),
+            // It fits a pattern.
+            (moved(RenameMode::From), &["more/new.yaml"], way),
+            (moved(RenameMode::To), &["endpoints.yaml"], content),
+            (moved(RenameMode::Both), &["part", "endpoints.yaml"], None),
+            // It is gone.
+            (moved(RenameMode::From), &["later"], way),
+            (created, &["later"], way),
+            // A link, and a folder.
+            (created, &["strait.yaml"], way),
+            (moved(RenameMode::To), &["..data"], way),
+            (moved(RenameMode::To), &["1"], way),
+            (EventKind::Remove(RemoveKind::File), &["part"], None),
+            (EventKind::Remove(RemoveKind::File), &["endpoints.yaml"], way),
+            // The watched folder itself, and events that were lost.
+            (EventKind::Remove(RemoveKind::Folder), &[""], way),
+            (EventKind::Other, &[], way),
         ] {
-            let event = Event::new(kind).add_path(PathBuf::from(path));
-            assert_eq!(may_concern(&event, &ours), concerns, "{event:?}");
+            let mut event = Event::new(kind);
+            event.paths = paths.iter().map(|path| dir.join(path)).collect();
+            assert_eq!(concern(&event, &known), concerned, "{event:?}");
         }
     }
 }

@@ -17,9 +17,10 @@ impl CoreDumps {
     /// Leaves them alone.
     pub(crate) const ALLOWED: Self = Self { may_be_forbidden: false };
 
-    /// Turns core dumps off if the configuration has keys.
+    /// Turns core dumps off if the configuration has keys. Each snapshot is shown here once, so that what it changes is
+    /// enough to look at.
     pub(crate) fn on_snapshot(&mut self, snapshot: &Snapshot) {
-        if !self.may_be_forbidden || config::certificates(snapshot).is_empty() {
+        if !self.may_be_forbidden || !config::brings_certificates(snapshot) {
             return;
         }
         self.may_be_forbidden = false;

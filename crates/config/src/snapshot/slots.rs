@@ -54,6 +54,25 @@ impl<T> Slots<T> {
     }
 }
 
+impl<T> Slots<T> {
+    /// What stands in the chunks that the two do not share: of this one, and of `former`. All that differs is among it.
+    /// Costs a pointer for each chunk, and as much as differs.
+    pub fn unshared<'s>(
+        &'s self,
+        former: &'s Self,
+    ) -> (impl Iterator<Item = &'s T>, impl Iterator<Item = &'s T>) {
+        fn of<'s, T>(one: &'s Slots<T>, other: &'s Slots<T>) -> impl Iterator<Item = &'s T> {
+            let chunks = one.chunks.iter().enumerate();
+            let is_own = |(place, chunk): &(usize, &'s Arc<Chunk<T>>)| {
+                !other.chunks.get(*place).is_some_and(|other| Arc::ptr_eq(chunk, other))
+            };
+            let values = chunks.filter(is_own).flat_map(|(_, chunk)| chunk.iter().flatten());
+            values.map(|(_, value)| value)
+        }
+        (of(self, former), of(former, self))
+    }
+}
+
 impl<T: Clone> Slots<T> {
     /// Puts `value` under `id`, replacing what the slot held. Slots are given out densely: a table
     /// is as long as the largest slot.
@@ -79,5 +98,28 @@ impl<T: Clone> Slots<T> {
 
     fn slot_mut(&mut self, chunk: usize, place: usize) -> Option<&mut Option<(u32, T)>> {
         Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_among_what_is_not_shared() {
+        let mut former = Slots::default();
+        let id = |slot| Id { slot, generation: 0 };
+        (0..300).for_each(|slot| former.insert(id(slot), slot));
+        let mut now = former.clone();
+        now.remove(id(70));
+        now.insert(id(300), 300);
+        let (own, gone) = now.unshared(&former);
+        let (own, gone): (Vec<_>, Vec<_>) = (own.collect(), gone.collect());
+        assert!(own.contains(&&300) && !own.contains(&&70) && gone.contains(&&70));
+        assert!(own.len() <= 2 * CHUNK_SLOTS && gone.len() <= 2 * CHUNK_SLOTS);
+        let (own, gone) = now.unshared(&now);
+        assert_eq!((own.count(), gone.count()), (0, 0));
+        let empty = Slots::default();
+        assert_eq!(now.unshared(&empty).0.count(), 300);
     }
 }
