@@ -78,11 +78,43 @@ pub(crate) type Restores = BTreeMap<&'static str, oneshot::Sender<Restored>>;
 #[derive(Debug)]
 pub(crate) struct Following {
     /// What is wanted.
-    wanted: watch::Sender<Arc<BTreeSet<ResourceName>>>,
+    wanted: watch::Sender<Wanted>,
     /// The part of it that sources on demand follow.
-    demanded: watch::Sender<Arc<BTreeSet<ResourceName>>>,
+    demanded: watch::Sender<Wanted>,
     /// Verdicts that come later, by source.
     late: BTreeMap<&'static str, mpsc::Sender<Verdict>>,
+}
+
+/// Names that sources follow. One more costs no copy of the others.
+#[derive(Debug, Default)]
+struct Wanted {
+    /// What was said last.
+    whole: Arc<BTreeSet<ResourceName>>,
+    /// Counts what was said.
+    turn: u64,
+    /// What came to it since.
+    more: Vec<ResourceName>,
+}
+
+impl Wanted {
+    /// Takes these instead. Returns whether they are others.
+    fn replace(&mut self, names: &Arc<BTreeSet<ResourceName>>) -> bool {
+        let is_same = self.whole.len() + self.more.len() == names.len()
+            && self.whole.iter().chain(&self.more).all(|name| names.contains(name));
+        if !is_same {
+            *self = Self { whole: Arc::clone(names), turn: self.turn + 1, more: Vec::new() };
+        }
+        !is_same
+    }
+
+    /// Takes one more, which was not taken since names were said anew.
+    fn add(&mut self, name: ResourceName) -> bool {
+        let is_new = !self.whole.contains(&name);
+        if is_new {
+            self.more.push(name);
+        }
+        is_new
+    }
 }
 
 /// Later verdicts that wait for a source. Of more, only the log has a line.
@@ -95,8 +127,8 @@ impl Following {
         sources: Vec<Box<dyn Source>>,
     ) -> (Self, mpsc::Receiver<Delivery>, Restores) {
         let mut restores = Restores::new();
-        let (wanted, _) = watch::channel(Arc::default());
-        let (demanded, _) = watch::channel(Arc::default());
+        let (wanted, _) = watch::channel(Wanted::default());
+        let (demanded, _) = watch::channel(Wanted::default());
         let (deliveries, delivered) = mpsc::channel(sources.len().max(1));
         let mut late = BTreeMap::new();
         for source in sources {
@@ -119,19 +151,19 @@ impl Following {
     }
 
     /// Says what is wanted from now on, and which part of it sources on demand follow.
-    pub(crate) fn want(&self, names: BTreeSet<ResourceName>, demanded: BTreeSet<ResourceName>) {
+    pub(crate) fn want(
+        &self,
+        names: &Arc<BTreeSet<ResourceName>>,
+        demanded: &Arc<BTreeSet<ResourceName>>,
+    ) {
         for (sender, names) in [(&self.wanted, names), (&self.demanded, demanded)] {
-            sender.send_if_modified(|wanted| {
-                let differs = **wanted != names;
-                *wanted = Arc::new(names);
-                differs
-            });
+            sender.send_if_modified(|wanted| wanted.replace(names));
         }
     }
 
     /// Has sources on demand follow one more.
     pub(crate) fn demand(&self, name: ResourceName) {
-        self.demanded.send_if_modified(|demanded| Arc::make_mut(demanded).insert(name));
+        self.demanded.send_if_modified(|demanded| demanded.add(name));
     }
 
     /// Sends a source a later verdict. Returns its name, if there is one.
@@ -181,20 +213,19 @@ async fn restore(
 
 async fn follow(
     mut source: Box<dyn Source>,
-    mut wanted: watch::Receiver<Arc<BTreeSet<ResourceName>>>,
+    mut wanted: watch::Receiver<Wanted>,
     mut late: mpsc::Receiver<Verdict>,
     deliveries: mpsc::Sender<Delivery>,
 ) {
     let name = source.name();
-    let mut followed = Arc::default();
+    let mut followed = Wanted::default();
     wanted.mark_changed();
     loop {
         let updates = tokio::select! {
             changed = wanted.changed() => match changed {
                 Ok(()) => {
-                    let now = Arc::clone(&wanted.borrow_and_update());
-                    subscribe(&mut *source, &followed, &now);
-                    followed = now;
+                    let (whole, more) = news(&wanted.borrow_and_update(), &followed);
+                    subscribe(&mut *source, &mut followed, whole, more);
                     continue;
                 }
                 Err(_) => return,
@@ -216,13 +247,35 @@ async fn follow(
     }
 }
 
+/// What is wanted all in all, if that was said anew, with its turn; and what came to it since.
+type News = (Option<(Arc<BTreeSet<ResourceName>>, u64)>, Vec<ResourceName>);
+
+/// What is new in `wanted` for a source that follows `followed`.
+fn news(wanted: &Wanted, followed: &Wanted) -> News {
+    if wanted.turn != followed.turn {
+        return (Some((Arc::clone(&wanted.whole), wanted.turn)), wanted.more.clone());
+    }
+    (None, wanted.more.get(followed.more.len()..).unwrap_or_default().to_vec())
+}
+
 fn subscribe(
     source: &mut dyn Source,
-    before: &BTreeSet<ResourceName>,
-    now: &BTreeSet<ResourceName>,
+    followed: &mut Wanted,
+    whole: Option<(Arc<BTreeSet<ResourceName>>, u64)>,
+    more: Vec<ResourceName>,
 ) {
-    let gone: Vec<_> = before.difference(now).cloned().collect();
-    let new: Vec<_> = now.difference(before).cloned().collect();
+    let Some((whole, turn)) = whole else {
+        if !more.is_empty() {
+            source.subscribe(&more);
+        }
+        return followed.more.extend(more);
+    };
+    let now = Wanted { whole, turn, more };
+    let all = |of: &Wanted| of.whole.iter().chain(&of.more).cloned().collect::<BTreeSet<_>>();
+    let (before, after) = (all(followed), all(&now));
+    *followed = now;
+    let gone: Vec<_> = before.difference(&after).cloned().collect();
+    let new: Vec<_> = after.difference(&before).cloned().collect();
     if !gone.is_empty() {
         source.unsubscribe(&gone);
     }

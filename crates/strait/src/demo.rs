@@ -26,7 +26,8 @@ pub(crate) fn demo(demo: &Demo) -> Result<(), Failure> {
     let config = config(demo, &services.addresses);
     let config = ConfigFile::fixed("demo", config, loader()?);
     let activation = Activation::default();
-    let result = serve(config, CoreDumps::UNTIL_KEYS, activation, None, |came| Ok(guide(came)?));
+    let core_dumps = CoreDumps::UNTIL_KEYS;
+    let result = serve(config, Vec::new(), core_dumps, activation, None, |came| Ok(guide(came)?));
     drop(services);
     result.map_err(|failure| match failure {
         Failure::Config(control::Refused::Unbindable(failures)) => {

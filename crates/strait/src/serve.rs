@@ -15,7 +15,7 @@ use config::file_mode::FileMode;
 use config::snapshot::{Address, HandoverOptions, ListenerId};
 use control::{
     AdminSocket, Answerers, ConfigFile, Control, EarlyAdmin, HandoverStep, LogWriter, Outcome,
-    Parts, Refused, ServiceManager, WarmingError, Workers,
+    Parts, Refused, ServiceManager, Source, WarmingError, Workers,
 };
 use io::packets::PacketListener;
 use proxy::Snapshot;
@@ -60,18 +60,20 @@ pub(crate) fn run(run: &Run) -> Result<(), Failure> {
     secrecy::key_log(run)?;
     let core_dumps = if run.core_dumps { CoreDumps::ALLOWED } else { CoreDumps::UNTIL_KEYS };
     let config = ConfigFile::new(&run.config, loader()?);
-    serve(config, core_dumps, activation, run.take_over, |_| Ok(()))
+    serve(config, Vec::new(), core_dumps, activation, run.take_over, |_| Ok(()))
 }
 
-/// Serves `config` until a signal or the admin interface ends the process. `came` is called once
-/// all is bound.
+/// Serves `config`, and what `sources` deliver beside it, until a signal or the admin interface ends the process. `came`
+/// is called once all is bound.
 pub(crate) fn serve(
     mut config: ConfigFile<Box<dyn Filter>>,
+    sources: Vec<Box<dyn Source>>,
     mut core_dumps: CoreDumps,
     mut activation: Activation,
     take_over: Option<TakeOver>,
     came: impl FnOnce(&Came) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
+    config.expect_sources(&sources);
     let candidate = config.load().map_err(Failure::Config)?;
     let mut early = EarlySockets::default();
     // A process whose place is taken answers for itself until then.
@@ -190,7 +192,7 @@ pub(crate) fn serve(
     }
     drop(snapshot);
     let control = Control::new(Parts {
-        sources: Vec::new(),
+        sources,
         config,
         first,
         addresses: bound.addresses,
@@ -404,6 +406,9 @@ fn bind_admin(
         Failure::Start(format!("the admin interface cannot listen on {address}: {error}; {hint}"))
     })
 }
+
+#[cfg(test)]
+mod source_tests;
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,7 @@ use crate::counters::endpoint::EndpointTotals;
 use crate::emitter::CounterSource;
 use crate::events::{
     AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, CheckCounted, ConfigAccepted,
-    ConfigRejected, ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned,
+    ConfigRejected, ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned, DemandsEnded,
     EjectionCounted, HandoverEnded, HealthOfCluster, LabelId, SourceAnswered, SourceResources,
     StateWrites,
 };
@@ -161,6 +161,16 @@ impl Collector {
     /// See [`SourceAnswered`].
     pub fn source_answered(&mut self, event: &SourceAnswered) {
         self.readings.control.source_answered(event);
+    }
+
+    /// See [`DemandsEnded`].
+    pub fn demands_ended(&mut self, event: &DemandsEnded) {
+        self.readings.control.demands_ended(event);
+    }
+
+    /// Takes how many requests wait for clusters on demand, in the place of that before.
+    pub fn demands_waiting(&mut self, count: u64) {
+        self.readings.control.demands_waiting = count;
     }
 
     /// Takes the states of all files and names of sources, in the place of those before.

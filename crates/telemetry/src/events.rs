@@ -14,9 +14,9 @@ mod worker;
 
 pub use config::{
     AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, CheckCounted, ConfigAccepted,
-    ConfigRejected, ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned,
-    EJECTION_REASONS, EjectionCounted, HANDOVER_RESULTS, HandoverEnded, HealthOfCluster,
-    SourceAnswered, SourceKind, SourceResources, StateWrites,
+    ConfigRejected, ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned, DemandOutcome,
+    DemandsEnded, EJECTION_REASONS, EjectionCounted, HANDOVER_RESULTS, HandoverEnded,
+    HealthOfCluster, SourceAnswered, SourceKind, SourceResources, StateWrites,
 };
 pub use connection::{
     ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened, ConnectionRefused,

@@ -33,7 +33,7 @@ pub(super) struct Deliveries {
     /// What the file is read without, until it is taken up.
     left_out: BTreeSet<ResourceName>,
     /// What other sources may have.
-    wanted: BTreeSet<ResourceName>,
+    wanted: Arc<BTreeSet<ResourceName>>,
     /// The resources of which the last version is refused.
     refused: BTreeMap<ResourceName, Refusal>,
 }
@@ -84,7 +84,8 @@ impl Deliveries {
         demanded: BTreeSet<ResourceName>,
     ) -> (Self, mpsc::Receiver<Delivery>, Restores) {
         let (following, delivered, restores) = Following::start(sources);
-        following.want(wanted.clone(), demanded);
+        let wanted = Arc::new(wanted);
+        following.want(&wanted, &Arc::new(demanded));
         let deliveries = Self {
             following,
             asked: None,
@@ -103,17 +104,17 @@ impl Deliveries {
         wanted: BTreeSet<ResourceName>,
         demanded: BTreeSet<ResourceName>,
     ) {
-        self.following.want(wanted.clone(), demanded);
-        self.wanted = wanted;
+        self.wanted = Arc::new(wanted);
+        self.following.want(&self.wanted, &Arc::new(demanded));
     }
 
-    /// Has sources on demand follow one more of them.
+    /// Has sources on demand follow one more of them, once.
     pub(super) fn follow(&self, name: ResourceName) {
         self.following.demand(name);
     }
 
     /// What other sources may have and something names.
-    pub(super) const fn wanted(&self) -> &BTreeSet<ResourceName> {
+    pub(super) fn wanted(&self) -> &BTreeSet<ResourceName> {
         &self.wanted
     }
 

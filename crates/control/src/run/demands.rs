@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use config::snapshot::Snapshot;
+use config::snapshot::{Slots, Snapshot};
 use config::{ResourceKind, ResourceName, Update, Verdict};
+use telemetry::events::{DemandOutcome, DemandsEnded};
 
 use super::Running;
 use crate::clock;
@@ -22,6 +23,8 @@ pub(super) struct Demands<A> {
     /// The sources that are asked on demand.
     sources: BTreeSet<&'static str>,
     clusters: BTreeMap<Arc<str>, Demand>,
+    /// The names of clusters that something leads to and workers do not have.
+    missing: BTreeSet<Arc<str>>,
     /// Who waits for each of them.
     waiting: BTreeMap<Arc<str>, VecDeque<Waiting<A>>>,
     waiting_len: usize,
@@ -48,9 +51,25 @@ struct Waiting<A> {
 /// An answer for an exchange: nothing once the cluster is there, and why not otherwise.
 type Answer<A> = (Waiting<A>, Arc<[u8]>);
 
+/// Why a request does not wait.
+struct DemandEnd {
+    outcome: DemandOutcome,
+    answer: String,
+}
+
+impl DemandEnd {
+    const FOUND: Self = Self { outcome: DemandOutcome::Found, answer: String::new() };
+}
+
+/// The answer of a request that goes on.
+const GO_ON: &str = "";
+
 impl<A> Demands<A> {
-    pub(super) const fn new(sources: BTreeSet<&'static str>) -> Self {
-        Self { sources, clusters: BTreeMap::new(), waiting: BTreeMap::new(), waiting_len: 0 }
+    /// `missing` are the clusters that the first snapshot leads to and that are not there.
+    pub(super) fn new(sources: BTreeSet<&'static str>, missing: &Slots<Arc<str>>) -> Self {
+        let missing = missing.iter().map(|(_, name)| Arc::clone(name)).collect();
+        let (clusters, waiting) = (BTreeMap::new(), BTreeMap::new());
+        Self { sources, clusters, missing, waiting, waiting_len: 0 }
     }
 
     /// Of what is wanted, what sources that are asked on demand are to follow.
@@ -112,6 +131,11 @@ impl<A> Demands<A> {
 
     /// Workers have another snapshot.
     fn on_published<F>(&mut self, former: &Snapshot<F>, now: &Snapshot<F>) -> Vec<Answer<A>> {
+        let (missing, found) = now.clusters_on_demand.unshared(&former.clusters_on_demand);
+        for name in found {
+            self.missing.remove(name);
+        }
+        self.missing.extend(missing.cloned());
         if self.clusters.is_empty() {
             return Vec::new();
         }
@@ -126,7 +150,7 @@ impl<A> Demands<A> {
         for cluster in added.filter_map(|id| now.cluster(*id)) {
             if let Some(demand) = self.clusters.get_mut(&*cluster.name) {
                 demand.is_there = Some(true);
-                answers.extend(self.take(&cluster.name, ""));
+                answers.extend(self.take(&cluster.name, GO_ON));
             }
         }
         answers
@@ -140,13 +164,14 @@ impl<A> Demands<A> {
         let waiting = self.waiting.keys();
         let gone: Vec<_> = waiting.filter(|name| !is_wanted(name)).cloned().collect();
         // The worker looks once more: the file may have it.
-        gone.iter().flat_map(|name| self.take(name, "")).collect()
+        gone.iter().flat_map(|name| self.take(name, GO_ON)).collect()
     }
 
-    /// Forgets exchanges that have waited for longer than they do.
-    fn expire(&mut self, now: u64, timeout: u64) {
-        if self.waiting_len == 0 {
-            return;
+    /// Forgets exchanges that have waited for longer than they do. Returns how many.
+    fn expire(&mut self, now: u64, timeout: u64) -> usize {
+        let before = self.waiting_len;
+        if before == 0 {
+            return 0;
         }
         let is_over = |it: &Waiting<A>| now.saturating_sub(it.since) > timeout;
         self.waiting.retain(|_, waiting| {
@@ -156,6 +181,7 @@ impl<A> Demands<A> {
             }
             !waiting.is_empty()
         });
+        before - self.waiting_len
     }
 }
 
@@ -173,9 +199,12 @@ impl<W: Workers> Running<W> {
         let waiting = Waiting { since: clock::monotonic_ns(), worker, asker };
         let answer = match self.demand(&String::from_utf8_lossy(name)) {
             Ok(name) => return self.demands.put(&name, waiting),
-            Err(answer) => answer,
+            Err(DemandEnd { outcome, answer }) => {
+                self.count_demands(outcome, 1);
+                answer
+            }
         };
-        self.answer_demands(vec![(waiting, answer.into_bytes().into())]);
+        self.workers.answer(waiting.worker, waiting.asker, answer.into_bytes().into());
     }
 
     /// Has a cluster followed, and says what it is called.
@@ -183,13 +212,14 @@ impl<W: Workers> Running<W> {
     /// # Errors
     ///
     /// The answer, if there is one by now.
-    fn demand(&mut self, name: &str) -> Result<Arc<str>, String> {
+    fn demand(&mut self, name: &str) -> Result<Arc<str>, DemandEnd> {
+        let missing = |answer| DemandEnd { outcome: DemandOutcome::Missing, answer };
         let resource = ResourceName::new(ResourceKind::Cluster, name);
         if !self.config.deliveries.wanted().contains(&resource) {
             if self.config.snapshot.is_in_file(&resource) {
-                return Err(String::new());
+                return Err(DemandEnd::FOUND);
             }
-            return Err(format!("nothing leads to the cluster {name} any more"));
+            return Err(missing(format!("nothing leads to the cluster {name} any more")));
         }
         let name: Arc<str> = name.into();
         let is_new = !self.demands.clusters.contains_key(&name);
@@ -199,17 +229,17 @@ impl<W: Workers> Running<W> {
             self.config.deliveries.follow(resource);
         }
         let Some(demand) = self.demands.clusters.get_mut(&name) else { return Ok(name) };
-        let missing = &self.config.snapshot.clusters_on_demand;
-        let is_there = || !missing.iter().any(|(_, missing)| *missing == name);
-        if *demand.is_there.get_or_insert_with(is_there) {
-            return Err(String::new());
+        let known_missing = &self.demands.missing;
+        if *demand.is_there.get_or_insert_with(|| !known_missing.contains(&name)) {
+            return Err(DemandEnd::FOUND);
         }
         let demand = self.demands.clusters.get(&name);
         if let Some(why) = demand.and_then(|demand| self.demands.why_not(demand)) {
-            return Err(why);
+            return Err(missing(why));
         }
         if self.demands.waiting_len >= DEMANDS_WAITING_MAX {
-            return Err(format!("{DEMANDS_WAITING_MAX} requests wait for clusters"));
+            let answer = format!("{DEMANDS_WAITING_MAX} requests wait for clusters");
+            return Err(DemandEnd { outcome: DemandOutcome::Overflow, answer });
         }
         Ok(name)
     }
@@ -228,17 +258,15 @@ impl<W: Workers> Running<W> {
         let gone = gone.map(|it| (ResourceName::new(it.kind, &it.name), &it.version));
         let gone: BTreeSet<_> = gone.collect();
         let mut answers = Vec::new();
-        let mut is_followed = false;
         for verdict in verdicts.iter().filter(|it| it.name.kind == ResourceKind::Cluster) {
             if !self.config.deliveries.wanted().contains(&verdict.name) {
                 continue;
             }
-            is_followed |= !self.demands.clusters.contains_key(&*verdict.name.name);
+            if !self.demands.clusters.contains_key(&*verdict.name.name) {
+                self.config.deliveries.follow(verdict.name.clone());
+            }
             let is_gone = gone.contains(&(verdict.name.clone(), &verdict.version));
             answers.extend(self.demands.on_verdict(source, is_gone, verdict));
-        }
-        if is_followed {
-            self.want(self.config.deliveries.wanted().clone());
         }
         self.answer_demands(answers);
     }
@@ -253,12 +281,21 @@ impl<W: Workers> Running<W> {
     pub(super) fn expire_demands(&mut self) {
         let timeout = self.config.snapshot.resolvers.on_demand_timeout;
         let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        self.demands.expire(clock::monotonic_ns(), timeout);
+        let expired = self.demands.expire(clock::monotonic_ns(), timeout);
+        self.count_demands(DemandOutcome::Expired, expired);
+        self.collector.demands_waiting(self.demands.waiting_len as u64);
     }
 
     fn answer_demands(&mut self, answers: Vec<Answer<W::Asker>>) {
+        let found = answers.iter().filter(|(_, answer)| **answer == *GO_ON.as_bytes()).count();
+        self.count_demands(DemandOutcome::Found, found);
+        self.count_demands(DemandOutcome::Missing, answers.len() - found);
         for (Waiting { worker, asker, .. }, answer) in answers {
             self.workers.answer(worker, asker, answer);
         }
+    }
+
+    fn count_demands(&mut self, outcome: DemandOutcome, count: usize) {
+        self.collector.demands_ended(&DemandsEnded { outcome, count: count as u64 });
     }
 }

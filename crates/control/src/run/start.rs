@@ -76,7 +76,8 @@ impl<W: Workers> Running<W> {
         let (builder, built) = Builder::start(config)?;
         let Accepted { snapshot, warnings, known, wanted, endpoint_files, duration, .. } = first;
         let on_demand = parts.sources.iter().filter(|it| it.is_on_demand());
-        let demands = Demands::new(on_demand.map(|it| it.name()).collect());
+        let demands =
+            Demands::new(on_demand.map(|it| it.name()).collect(), &snapshot.clusters_on_demand);
         let demanded = demands.followed(&wanted);
         let (deliveries, delivered, restores) = Deliveries::start(parts.sources, wanted, demanded);
         let mut kept = Kept::start(&snapshot.startup, &known, restores, parts.is_taking_over);

@@ -178,5 +178,10 @@ fn requests_that_wait_have_a_bound_and_those_that_left_make_room() {
     registry.needs(3, "c");
     registry.says(&[("c", "1", Some("{ name: c, endpoints: ['10.0.0.1:80'] }"))]);
     until("it", || registry.answers(3) == [""]);
+    let metrics = registry.running.ask("GET", "/metrics");
+    for (outcome, count) in [("found", 1), ("missing", 0), ("expired", 10_000), ("overflow", 1)] {
+        let line = format!("strait_on_demand_requests_total{{outcome=\"{outcome}\"}} {count}\n");
+        assert!(metrics.contains(&line), "{line}{metrics}");
+    }
     assert_eq!(registry.running.end(), Outcome::Drained);
 }

@@ -83,6 +83,44 @@ pub struct SourceAnswered {
     pub at: u64,
 }
 
+/// Requests that needed a cluster on demand need it no longer.
+#[derive(Clone, Copy, Debug)]
+pub struct DemandsEnded {
+    /// What came of it.
+    pub outcome: DemandOutcome,
+    /// How many.
+    pub count: u64,
+}
+
+/// What came of requests that needed a cluster on demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DemandOutcome {
+    /// It came, or was there.
+    Found,
+    /// No source has it, or it is refused.
+    Missing,
+    /// They waited for too long, or ended meanwhile.
+    Expired,
+    /// Too many waited.
+    Overflow,
+}
+
+impl DemandOutcome {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Found, Self::Missing, Self::Expired, Self::Overflow];
+
+    /// The label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Found => "found",
+            Self::Missing => "missing",
+            Self::Expired => "expired",
+            Self::Overflow => "overflow",
+        }
+    }
+}
+
 /// How many of a source's files or names are in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceResources {

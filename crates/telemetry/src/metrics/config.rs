@@ -7,8 +7,8 @@ use super::health::Health;
 use super::{BOUNDS_COARSE, Family, MetricType};
 use crate::events::{
     AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, ConfigAccepted, ConfigRejected,
-    ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned, HANDOVER_RESULTS,
-    HandoverEnded, SourceAnswered, SourceKind, SourceResources, StateWrites,
+    ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned, DemandOutcome, DemandsEnded,
+    HANDOVER_RESULTS, HandoverEnded, SourceAnswered, SourceKind, SourceResources, StateWrites,
 };
 use crate::histogram::{Histogram, HistogramTotals};
 use crate::totals::SourceTotals;
@@ -36,6 +36,9 @@ pub(crate) struct ControlCounters {
     source_failures: BTreeMap<(SourceKind, &'static str, &'static str), u64>,
     source_resources: Vec<SourceResources>,
     state_writes: StateWrites,
+    /// Requests that needed clusters on demand, by outcome.
+    demands: [u64; DemandOutcome::ALL.len()],
+    pub(crate) demands_waiting: u64,
     pub(crate) health: Health,
     /// By cluster: what is left of its bounds.
     pub(crate) breakers: Vec<BreakersOfCluster>,
@@ -108,6 +111,14 @@ impl ControlCounters {
         } else {
             let (count, last) = self.source_answers.entry((source, kind)).or_default();
             (*count, *last) = (count.saturating_add(1), at);
+        }
+    }
+
+    pub(crate) fn demands_ended(&mut self, event: &DemandsEnded) {
+        for (outcome, count) in DemandOutcome::ALL.iter().zip(&mut self.demands) {
+            if *outcome == event.outcome {
+                *count = count.saturating_add(event.count);
+            }
         }
     }
 
@@ -401,6 +412,27 @@ pub(super) static FAMILIES: &[Family] = &[
                 out.number(&[source.as_str(), state], *count);
             }
         },
+    },
+    Family {
+        name: "strait_on_demand_requests_total",
+        kind: MetricType::Counter,
+        help: "Requests that needed a cluster on demand, by outcome: `found`; `missing`, if no source has the \
+               cluster or its last version is refused; `expired`, if the request waited for \
+               `resolvers.on_demand_timeout` or ended meanwhile; `overflow`, if too many requests waited. All \
+               but the first get 503.",
+        labels: &["outcome"],
+        samples: |view, out| {
+            for (outcome, count) in DemandOutcome::ALL.iter().zip(view.control.demands) {
+                out.number(&[outcome.as_str()], count);
+            }
+        },
+    },
+    Family {
+        name: "strait_on_demand_waiting_requests",
+        kind: MetricType::Gauge,
+        help: "Requests that wait for a cluster on demand.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.control.demands_waiting),
     },
     Family {
         name: "strait_state_writes_total",
