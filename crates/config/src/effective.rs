@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 
 use crate::certificates::certificates;
 use crate::file;
-use crate::filters::FILTER_NOUN;
+use crate::filters::is_part;
 use crate::origins::ResourceKind;
 use crate::secrets::{MASK, is_secret_name};
 use crate::shape::{Shape, ShapeKind};
@@ -165,7 +165,7 @@ pub(crate) fn redact(value: &mut Json, shape: Option<&Shape>) {
         }
         Json::Object(entries) => {
             let is_filter =
-                matches!(kind, Some(ShapeKind::Object(object)) if object.noun() == FILTER_NOUN);
+                matches!(kind, Some(ShapeKind::Object(object)) if is_part(object.noun()));
             for (key, value) in entries {
                 let inner = match kind {
                     Some(ShapeKind::Object(object)) => {

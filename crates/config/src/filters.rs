@@ -1,4 +1,4 @@
-//! The filters that a program knows: name ⇒ how its configuration looks and how it is built.
+//! The filters and route handlers that a program knows: name ⇒ how its configuration looks and how it is built.
 //!
 //! This crate sees no filter. The binary registers each under its name with the type of its
 //! configuration; the JSON Schema of that type becomes part of the file's schema, so that the
@@ -6,6 +6,7 @@
 //! constructor reports as [`FilterError`]s, each with its place below the filter.
 
 use std::fmt;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -14,32 +15,47 @@ use serde_json::Value as Json;
 use wire::rpc::RpcProtocol;
 
 use crate::findings::{Findings, Path, Problem};
+use crate::handlers::RouteHandler;
 use crate::protocols::Protocols;
 use crate::shape::{self, SchemaError, Shape};
 use crate::tree::{Mismatch, Node, Site, deserialize};
 
 /// What the keys of an item of a filter chain are.
-pub(crate) const FILTER_NOUN: &str = "filter";
+const FILTER_NOUN: &str = "filter";
 
-/// The filters that a program knows.
+/// The same of the handlers in front of route tables.
+const HANDLER_NOUN: &str = "handler";
+
+/// Whether objects with this noun have names of such parts as keys.
+pub(crate) fn is_part(noun: &str) -> bool {
+    [FILTER_NOUN, HANDLER_NOUN].contains(&noun)
+}
+
+/// The filters that a program knows, and the route handlers and RPC protocols beside them.
 pub struct FilterKinds<F> {
-    kinds: Vec<FilterKind<F>>,
-    /// The RPC protocols that the program knows beside them.
+    pub(crate) filters: Kinds<F>,
+    pub(crate) handlers: Kinds<Arc<dyn RouteHandler>>,
     protocols: Protocols,
 }
 
-struct FilterKind<F> {
+/// Parts of a program that a configuration names: name ⇒ how its configuration looks and how it is built.
+pub(crate) struct Kinds<T> {
+    noun: &'static str,
+    kinds: Vec<Kind<T>>,
+}
+
+struct Kind<T> {
     name: Box<str>,
     /// Whether it takes calls of RPC, too.
     takes_rpc: bool,
     schema: Json,
     shape: Shape,
-    build: Box<Build<F>>,
+    build: Box<Build<T>>,
 }
 
-type Build<F> = dyn Fn(&Node) -> Result<F, Refusal> + Send + Sync;
+type Build<T> = dyn Fn(&Node) -> Result<T, Refusal> + Send + Sync;
 
-/// Why a filter was not built.
+/// Why a part was not built.
 enum Refusal {
     Mismatch(Mismatch),
     Errors(Vec<FilterError>),
@@ -49,7 +65,11 @@ impl<F> FilterKinds<F> {
     /// No filters.
     #[must_use]
     pub fn new() -> Self {
-        Self { kinds: Vec::new(), protocols: Protocols::default() }
+        Self {
+            filters: Kinds { noun: FILTER_NOUN, kinds: Vec::new() },
+            handlers: Kinds { noun: HANDLER_NOUN, kinds: Vec::new() },
+            protocols: Protocols::default(),
+        }
     }
 
     /// Adds the filter `name`, whose configuration is a `C` and which `build` makes of it. The
@@ -67,29 +87,34 @@ impl<F> FilterKinds<F> {
     where
         C: DeserializeOwned + JsonSchema,
     {
-        let schema = shape::schema_of::<C>();
-        let shape = Shape::new(&schema, name)?;
-        let build = move |node: &Node| {
-            let config = deserialize(node).map_err(Refusal::Mismatch)?;
-            build(config).map_err(Refusal::Errors)
-        };
-        self.kinds.retain(|kind| *kind.name != *name);
-        let takes_rpc = false;
-        self.kinds.push(FilterKind {
-            name: name.into(),
-            takes_rpc,
-            schema,
-            shape,
-            build: Box::new(build),
-        });
-        Ok(())
+        self.filters.register(name, build)
     }
 
     /// Says of the filter `name`, which is registered, that it takes calls of RPC as it takes requests of HTTP.
     pub fn takes_rpc(&mut self, name: &str) {
-        if let Some(kind) = self.kinds.iter_mut().find(|kind| *kind.name == *name) {
-            kind.takes_rpc = true;
+        self.filters.takes_rpc(name);
+    }
+
+    /// Adds the route handler `name`, as [`FilterKinds::register`] adds a filter. `takes_rpc`: it takes calls of RPC as
+    /// it takes requests of HTTP.
+    ///
+    /// # Errors
+    ///
+    /// As for a filter.
+    pub fn register_handler<C>(
+        &mut self,
+        name: &str,
+        takes_rpc: bool,
+        build: impl Fn(C) -> Result<Arc<dyn RouteHandler>, Vec<FilterError>> + Send + Sync + 'static,
+    ) -> Result<(), SchemaError>
+    where
+        C: DeserializeOwned + JsonSchema,
+    {
+        self.handlers.register(name, build)?;
+        if takes_rpc {
+            self.handlers.takes_rpc(name);
         }
+        Ok(())
     }
 
     /// Adds an RPC protocol, which listeners and clusters may name from then on.
@@ -106,19 +131,62 @@ impl<F> FilterKinds<F> {
         &self.protocols
     }
 
-    /// Whether the filter at `site` takes calls of RPC.
+    /// The names of filters, in the order in which they were registered.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.filters.names()
+    }
+}
+
+impl<T> Kinds<T> {
+    fn register<C>(
+        &mut self,
+        name: &str,
+        build: impl Fn(C) -> Result<T, Vec<FilterError>> + Send + Sync + 'static,
+    ) -> Result<(), SchemaError>
+    where
+        C: DeserializeOwned + JsonSchema,
+    {
+        let schema = shape::schema_of::<C>();
+        let shape = Shape::new(&schema, name)?;
+        let build = move |node: &Node| {
+            let config = deserialize(node).map_err(Refusal::Mismatch)?;
+            build(config).map_err(Refusal::Errors)
+        };
+        self.kinds.retain(|kind| *kind.name != *name);
+        let takes_rpc = false;
+        self.kinds.push(Kind {
+            name: name.into(),
+            takes_rpc,
+            schema,
+            shape,
+            build: Box::new(build),
+        });
+        Ok(())
+    }
+
+    fn takes_rpc(&mut self, name: &str) {
+        if let Some(kind) = self.kinds.iter_mut().find(|kind| *kind.name == *name) {
+            kind.takes_rpc = true;
+        }
+    }
+
+    /// Whether the part at `site` takes calls of RPC.
     pub(crate) fn is_for_rpc(&self, site: &Site<'_>) -> bool {
         let kind = |name: &str| self.kinds.iter().find(|kind| *kind.name == *name);
         // One that is not known is an error of its own.
         site.entries().all(|(name, _)| kind(name).is_none_or(|kind| kind.takes_rpc))
     }
 
-    /// The names, in the order in which they were registered.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    fn names(&self) -> impl Iterator<Item = &str> {
         self.kinds.iter().map(|kind| kind.name.as_ref())
     }
 
-    /// The schema of one item of a filter chain.
+    /// Whether the program knows none.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.kinds.is_empty()
+    }
+
+    /// The schema of one item of a chain.
     pub(crate) fn schema(&self) -> Json {
         let properties: serde_json::Map<String, Json> =
             self.kinds.iter().map(|kind| (kind.name.to_string(), kind.schema.clone())).collect();
@@ -126,10 +194,10 @@ impl<F> FilterKinds<F> {
             self.names().map(|name| serde_json::json!({ "required": [name] })).collect();
         let mut schema = serde_json::json!({
             "type": "object",
-            "description": "A map with one key, the filter's name.",
+            "description": format!("A map with one key, the {}'s name.", self.noun),
             "properties": properties,
             "additionalProperties": false,
-            "x-noun": FILTER_NOUN,
+            "x-noun": self.noun,
         });
         if let Some(schema) = schema.as_object_mut().filter(|_| !one_of.is_empty()) {
             schema.insert("oneOf".to_owned(), one_of.into());
@@ -137,22 +205,23 @@ impl<F> FilterKinds<F> {
         schema
     }
 
-    /// Builds the filter at `site`, a map with one key that was checked against the schema. If it
+    /// Builds the part at `site`, a map with one key that was checked against the schema. If it
     /// has more keys, which is reported there, all of them are looked at.
-    pub(crate) fn build(&self, site: &Site<'_>, findings: &mut Findings<'_>) -> Option<F> {
+    pub(crate) fn build(&self, site: &Site<'_>, findings: &mut Findings<'_>) -> Option<T> {
         let built =
             site.entries().filter_map(|(name, config)| self.build_one(name, &config, findings));
         built.last()
     }
 
-    fn build_one(&self, name: &str, config: &Site<'_>, findings: &mut Findings<'_>) -> Option<F> {
+    fn build_one(&self, name: &str, config: &Site<'_>, findings: &mut Findings<'_>) -> Option<T> {
         let kind = self.kinds.iter().find(|kind| *kind.name == *name)?;
         match (kind.build)(config.node()) {
-            Ok(filter) => Some(filter),
+            Ok(built) => Some(built),
             Err(Refusal::Mismatch(mismatch)) if mismatch.is_about_stand_in => None,
             Err(Refusal::Mismatch(mismatch)) => {
                 let at = mismatch.at.unwrap_or_else(|| config.at());
-                let problem = Problem::new(mismatch.message, "see the reference of this filter");
+                let hint = format!("see the reference of this {}", self.noun);
+                let problem = Problem::new(mismatch.message, hint);
                 findings.error(at, config.path(), "", problem);
                 None
             }
@@ -165,7 +234,7 @@ impl<F> FilterKinds<F> {
         }
     }
 
-    /// What the filter at `site` is built from.
+    /// What the part at `site` is built from.
     pub(crate) fn source(&self, site: &Site<'_>) -> Option<FilterSource> {
         let (name, config) = site.entries().next()?;
         let kind = self.kinds.iter().find(|kind| *kind.name == *name)?;
@@ -188,7 +257,7 @@ impl<F> fmt::Debug for FilterKinds<F> {
     }
 }
 
-/// What a filter was built from. Filters of equal sources are equal, and are not built again.
+/// What a filter or a handler was built from. Those of equal sources are equal, and are not built again.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FilterSource {
     name: Box<str>,

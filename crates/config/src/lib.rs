@@ -44,6 +44,7 @@ pub mod file;
 pub mod file_mode;
 pub mod filters;
 pub mod findings;
+pub mod handlers;
 pub mod hash;
 pub mod hash_table;
 pub mod health;

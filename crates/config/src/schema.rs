@@ -45,8 +45,9 @@ pub(crate) fn compiled<F>(kinds: &FilterKinds<F>) -> Json {
     const LISTENER: &str = "/properties/listeners/items/properties";
     for holder in [LISTENER, &format!("{LISTENER}/chains/items/properties")] {
         if let Some(items) = schema.pointer_mut(&format!("{holder}/filters/items")) {
-            *items = kinds.schema();
+            *items = kinds.filters.schema();
         }
+        add_handlers(schema.pointer_mut(holder), kinds);
         add_protocols(schema.pointer_mut(&format!("{holder}/protocol")), kinds.protocols());
     }
     let of_matches = format!("{LISTENER}/chains/items/properties/match/properties/protocols/items");
@@ -59,6 +60,16 @@ pub(crate) fn compiled<F>(kinds: &FilterKinds<F>) -> Json {
         schema.insert("title".to_owned(), title);
     }
     schema
+}
+
+/// Says what `handlers` may be, if the program knows any.
+fn add_handlers<F>(schema: Option<&mut Json>, kinds: &FilterKinds<F>) {
+    let Some(properties) = schema.and_then(Json::as_object_mut) else { return };
+    if kinds.handlers.is_empty() {
+        properties.shift_remove("handlers");
+    } else if let Some(items) = properties.get_mut("handlers").and_then(|it| it.get_mut("items")) {
+        *items = kinds.handlers.schema();
+    }
 }
 
 /// Adds the RPC protocols to the words of `protocol`.

@@ -10,6 +10,7 @@
 mod access_log;
 mod cluster;
 mod endpoints;
+mod handlers;
 pub(crate) mod id;
 mod listener;
 mod route;
@@ -47,6 +48,8 @@ pub use self::access_log::{
 };
 pub use self::cluster::{Cluster, Endpoint, ProxyProtocolVersion, UpstreamTimeouts};
 pub use self::endpoints::{EndpointsFrom, ListedEndpoint, Resolvers, Traits};
+pub(crate) use self::handlers::BuiltHandler;
+pub use self::handlers::{Decision, HANDLERS_MAX, HandledRule, Handlers};
 pub use self::id::{ChainId, ClusterId, EndpointId, Id, ListenerId, RouteTableId, TransportId};
 pub use self::listener::{
     ChainMatch, ClientCertDetails, DownstreamTimeouts, FILTERS_MAX, Http2Options, HttpOptions,

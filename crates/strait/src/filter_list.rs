@@ -1,11 +1,13 @@
 //! Every filter there is, by name.
 
+use std::sync::OnceLock;
+
 use config::Loader;
 use config::filters::FilterKinds;
 use filters::headers::{Headers, HeadersConfig};
 use proxy::filter::Filter;
 
-use crate::{Failure, protocol_list};
+use crate::{Extend, Failure, protocol_list};
 
 /// The filters that a configuration may name. A new one is a line here.
 pub(crate) fn filter_kinds() -> Result<FilterKinds<Box<dyn Filter>>, Failure> {
@@ -15,7 +17,18 @@ pub(crate) fn filter_kinds() -> Result<FilterKinds<Box<dyn Filter>>, Failure> {
         .map_err(Failure::Filters)?;
     kinds.takes_rpc("headers");
     protocol_list::register(&mut kinds);
+    if let Some(extend) = EXTEND.get() {
+        extend(&mut kinds).map_err(Failure::Filters)?;
+    }
     Ok(kinds)
+}
+
+/// What the binary adds. Set once, before anything asks.
+static EXTEND: OnceLock<Extend> = OnceLock::new();
+
+/// Adds what a binary has.
+pub(crate) fn extend(extend: Extend) {
+    EXTEND.get_or_init(|| extend);
 }
 
 /// A loader that knows every filter.

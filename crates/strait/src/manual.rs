@@ -217,6 +217,6 @@ mod tests {
         };
         let (kept, made) = (pages(&folder), pages(&fresh));
         std::fs::remove_dir_all(&fresh).unwrap();
-        assert!(kept == made, "packaging/man is old: BLESS=1 cargo test -p strait --bin strait");
+        assert!(kept == made, "packaging/man is old: BLESS=1 cargo test -p strait --lib");
     }
 }

@@ -81,10 +81,13 @@ fn check_ends<'f, F>(
             site.key("routes").error(findings, Problem::new(rule, "write a table for each"));
         }
     }
-    let filters = site.key("filters");
-    for site in filters.items().filter(|site| spoken.is_some() && !kinds.is_for_rpc(site)) {
+    let (filters, handlers) = (site.key("filters"), site.key("handlers"));
+    let filters = filters.items().filter(|site| !kinds.filters.is_for_rpc(site));
+    let handlers = handlers.items().filter(|site| !kinds.handlers.is_for_rpc(site));
+    let parts = filters.map(|site| ("filter", site)).chain(handlers.map(|site| ("handler", site)));
+    for (part, site) in parts.filter(|_| spoken.is_some()) {
         let rule = format!(
-            "this filter is for HTTP requests, and the listener accepts {}",
+            "this {part} is for HTTP requests, and the listener accepts {}",
             traffic(spoken)
         );
         site.error(findings, Problem::new(rule, "remove it"));

@@ -17,12 +17,13 @@ use crate::file::listener::{OneOrSeveral, Protocol, WeightedCluster};
 use crate::file::{self, OrNone};
 use crate::file_mode::FileMode;
 use crate::findings::{Findings, Problem};
+use crate::handlers::RuleName;
 use crate::hosts::{Host, HostIndex};
 use crate::map::Map;
 use crate::snapshot::{
-    ChainMatch, ClusterId, Detected, DownstreamTimeouts, FILTERS_MAX, ListenSocket, Listener,
-    ListenerChain, ListenerId, ListenerProtocol, ListenerTls, OriginalDestination, Relay,
-    RouteTable, RouteTableId,
+    BuiltHandler, ChainMatch, ClusterId, Detected, DownstreamTimeouts, FILTERS_MAX, HANDLERS_MAX,
+    Handlers, ListenSocket, Listener, ListenerChain, ListenerId, ListenerProtocol, ListenerTls,
+    OriginalDestination, Relay, RouteTable, RouteTableId,
 };
 use crate::tree::Site;
 
@@ -154,6 +155,7 @@ fn listener<F>(
         has_default: ends.is_some,
         filters: ends.filters,
         filter_sources: ends.filter_sources,
+        handlers: ends.handlers,
         route_tables: ends.route_tables,
         hosts: ends.hosts,
         http,
@@ -253,6 +255,7 @@ struct Ends<'f> {
     protocol: Protocol,
     tls: Option<&'f file::ListenerTls>,
     has_filters: bool,
+    has_handlers: bool,
     routes: Option<&'f OneOrSeveral<String>>,
     cluster: Option<&'f str>,
     clusters: &'f [WeightedCluster],
@@ -264,6 +267,7 @@ impl<'f> Ends<'f> {
             protocol: file.protocol,
             tls: file.tls.as_ref(),
             has_filters: !file.filters.is_empty(),
+            has_handlers: !file.handlers.is_empty(),
             routes: file.routes.as_ref(),
             cluster: file.cluster.as_deref(),
             clusters: &file.clusters,
@@ -275,6 +279,7 @@ impl<'f> Ends<'f> {
             protocol: file.protocol,
             tls: file.tls.as_ref(),
             has_filters: !file.filters.is_empty(),
+            has_handlers: !file.handlers.is_empty(),
             routes: file.routes.as_ref(),
             cluster: file.cluster.as_deref(),
             clusters: &file.clusters,
@@ -289,6 +294,7 @@ struct BuiltEnds<F> {
     relay: Option<Relay>,
     filters: Arc<[F]>,
     filter_sources: Arc<[crate::filters::FilterSource]>,
+    handlers: Handlers,
     route_tables: Vec<RouteTableId>,
     hosts: HostIndex<RouteTableId>,
     /// Whether the file says where.
@@ -298,7 +304,11 @@ struct BuiltEnds<F> {
 impl<F> BuiltEnds<F> {
     /// What the file does not say by itself.
     fn built(&self) -> resolved::Built<'_> {
-        resolved::Built { filters: &self.filter_sources, tls: self.tls.as_deref() }
+        resolved::Built {
+            filters: &self.filter_sources,
+            handlers: &self.handlers,
+            tls: self.tls.as_deref(),
+        }
     }
 
     /// The listener with these ends.
@@ -317,6 +327,7 @@ impl<F> BuiltEnds<F> {
             has_default: true,
             filters: self.filters,
             filter_sources: self.filter_sources,
+            handlers: self.handlers,
             route_tables: self.route_tables,
             hosts: self.hosts,
             http: listener.http.clone(),
@@ -346,6 +357,7 @@ fn resolve_ends<F>(
         Some(names) => routes(names, &site.key("routes"), table_names, tables, context.findings),
         None => Default::default(),
     };
+    let handlers = handlers(&site.key("handlers"), &route_tables, former, tables, context);
     let relay = relay(file, site, cluster_names, context.findings);
     let is_written = |key: &str| site.key(key).is_written() || site.is_cut(key);
     let is_some = ["routes", "cluster", "clusters"].into_iter().any(is_written);
@@ -355,7 +367,17 @@ fn resolve_ends<F>(
         let former = former.and_then(|former| former.tls.as_ref());
         tls::listener(file, spoken, &site.key("tls"), former, context)
     });
-    BuiltEnds { protocol, tls, relay, filters, filter_sources, route_tables, hosts, is_some }
+    BuiltEnds {
+        protocol,
+        tls,
+        relay,
+        filters,
+        filter_sources,
+        handlers,
+        route_tables,
+        hosts,
+        is_some,
+    }
 }
 
 fn chain_match(
@@ -424,6 +446,7 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         has_default,
         filters: _,
         filter_sources,
+        handlers,
         route_tables,
         hosts,
         http,
@@ -441,6 +464,7 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         && *addresses == new.addresses
         && *socket == new.socket
         && *filter_sources == new.filter_sources
+        && *handlers == new.handlers
         && *route_tables == new.route_tables
         && *hosts == new.hosts
         && *protocol == new.protocol
@@ -474,7 +498,8 @@ fn filters<F>(
     if !site.is_written() {
         return (Arc::new([]), Arc::new([]));
     }
-    let sources: Vec<_> = site.items().filter_map(|item| context.kinds.source(&item)).collect();
+    let sources: Vec<_> =
+        site.items().filter_map(|item| context.kinds.filters.source(&item)).collect();
     if let Some(former) = former.filter(|former| *former.filter_sources == *sources) {
         return (Arc::clone(&former.filter_sources), Arc::clone(&former.filters));
     }
@@ -483,9 +508,64 @@ fn filters<F>(
         let hint = "do the same with fewer, or with a second listener behind this one";
         site.error(context.findings, Problem::new(rule, hint));
     }
-    let filters = site.items().filter_map(|item| context.kinds.build(&item, context.findings));
+    let filters =
+        site.items().filter_map(|item| context.kinds.filters.build(&item, context.findings));
     let filters: Vec<F> = filters.collect();
     (sources.into(), filters.into())
+}
+
+/// The handlers in front of these tables, each the former one if it was made from the same text.
+fn handlers<F>(
+    site: &Site<'_>,
+    routes: &[RouteTableId],
+    former: Option<&Listener<F>>,
+    tables: &Tables,
+    context: &mut Context<'_, '_, F>,
+) -> Handlers {
+    if !site.is_written() {
+        return Handlers::default();
+    }
+    if site.items().count() > HANDLERS_MAX {
+        let rule = format!("a listener has at most {HANDLERS_MAX} handlers");
+        let hint = "do the same with fewer, or with a second listener behind this one";
+        site.error(context.findings, Problem::new(rule, hint));
+    }
+    let mut list = Vec::new();
+    for site in site.items() {
+        let kinds = &context.kinds.handlers;
+        let Some(source) = kinds.source(&site) else { continue };
+        let known = former.and_then(|former| former.handlers.find(&source)).map(Arc::clone);
+        let Some(handler) = known.or_else(|| kinds.build(&site, context.findings)) else {
+            continue;
+        };
+        let rules = handler.rules();
+        let rules = rules.iter().filter_map(|rule| {
+            handled_rule(rule, routes, tables)
+                .map_err(|problem| site.error(context.findings, problem))
+                .ok()
+        });
+        list.push(BuiltHandler { rules: rules.collect(), source, handler });
+    }
+    Handlers::new(list)
+}
+
+/// A rule that a handler answers with.
+fn handled_rule(
+    name: &RuleName,
+    routes: &[RouteTableId],
+    tables: &Tables,
+) -> Result<(RouteTableId, Box<str>), Problem> {
+    let RuleName { table, rule } = name;
+    let mut listed = routes.iter().filter_map(|id| tables.find(*id));
+    let Some(found) = listed.find(|found| *found.name == **table) else {
+        let text = format!("this handler answers with rules of the route table `{table}`");
+        return Err(Problem::new(text, format!("add {table} to `routes` of the listener")));
+    };
+    if found.place_of(rule).is_none() {
+        let text = format!("this handler answers with the rule `{rule}` of `{table}`");
+        return Err(Problem::new(text, format!("name a rule of `{table}` {rule}")));
+    }
+    Ok((found.id, rule.clone()))
 }
 
 /// The tables of a listener and the index of their hosts. A host that two of them claim would go
@@ -556,6 +636,10 @@ fn protocol(
             if file.has_filters {
                 let hint = "remove them, or write `protocol: auto`";
                 refuse("filters", "a `tcp` listener has no filters: it does not read HTTP", hint);
+            }
+            if file.has_handlers {
+                let hint = "remove them, or write `protocol: auto`";
+                refuse("handlers", "a `tcp` listener has no handlers: it does not read HTTP", hint);
             }
         }
         Protocol::Http1 | Protocol::Http2 | Protocol::Rpc(_) if relays => {

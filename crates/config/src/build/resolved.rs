@@ -11,7 +11,7 @@ use crate::file::listener::{OneOrSeveral, WeightedCluster};
 use crate::file::{self, OrNone, Timeout};
 use crate::file_mode::FileMode;
 use crate::filters::FilterSource;
-use crate::snapshot::{ClusterTls, HttpOptions, ListenerTls};
+use crate::snapshot::{ClusterTls, Handlers, HttpOptions, ListenerTls};
 use crate::subsets::Metadata;
 
 /// All sections but those that are lists. What the process started with stays as `started` has it.
@@ -81,6 +81,7 @@ pub(super) fn route_table(file: &file::RouteTable, pages: &ErrorPages) -> Arc<fi
 #[derive(Clone, Copy)]
 pub(super) struct Built<'a> {
     pub(super) filters: &'a [FilterSource],
+    pub(super) handlers: &'a Handlers,
     pub(super) tls: Option<&'a ListenerTls>,
 }
 
@@ -92,7 +93,8 @@ pub(super) fn listener(
     connections_per_client_max: NonZeroU32,
 ) -> Arc<file::Listener> {
     let mut all = file::Listener { chains: Vec::new(), ..file.clone() };
-    all.filters = filters(built.filters);
+    all.filters = parts(built.filters.iter());
+    all.handlers = parts(built.handlers.sources());
     all.tls = all.tls.zip(built.tls).map(|(file, built)| listener_tls(file, built));
     list_targets(&mut all.routes, &mut all.cluster, &mut all.clusters);
     all.http.error_pages = error_pages::shown(&http.error_pages);
@@ -105,7 +107,8 @@ pub(super) fn listener(
 
 pub(super) fn chain(file: &file::ListenerChain, built: Built<'_>) -> Arc<file::ListenerChain> {
     let mut all = file.clone();
-    all.filters = filters(built.filters);
+    all.filters = parts(built.filters.iter());
+    all.handlers = parts(built.handlers.sources());
     all.tls = all.tls.zip(built.tls).map(|(file, built)| listener_tls(file, built));
     list_targets(&mut all.routes, &mut all.cluster, &mut all.clusters);
     Arc::new(all)
@@ -133,9 +136,9 @@ fn list_targets(
     clusters.extend(cluster.take().map(|cluster| WeightedCluster { cluster, weight }));
 }
 
-/// What filters were built from, with their secrets masked.
-fn filters(sources: &[FilterSource]) -> Vec<serde_json::Value> {
-    sources.iter().map(|source| serde_json::json!({ source.name(): source.shown() })).collect()
+/// What filters or handlers were built from, with their secrets masked.
+fn parts<'s>(sources: impl Iterator<Item = &'s FilterSource>) -> Vec<serde_json::Value> {
+    sources.map(|source| serde_json::json!({ source.name(): source.shown() })).collect()
 }
 
 fn texts(names: &[Box<str>]) -> Vec<String> {

@@ -92,6 +92,7 @@ pub(super) fn build<F>(
             rules,
             edits: own_edits,
             has_edits,
+            places_by_name: Default::default(),
         };
         tables.push(share(table, former));
     }

@@ -33,6 +33,10 @@ pub struct ListenerChain {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<NoFilter>")]
     pub filters: Vec<serde_json::Value>,
+    /// The handlers that decide which rule a request meets before `routes` are asked, as for a listener.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<NoFilter>")]
+    pub handlers: Vec<serde_json::Value>,
     /// The route table for HTTP requests, or a list of several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routes: Option<OneOrSeveral<String>>,

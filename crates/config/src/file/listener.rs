@@ -35,6 +35,11 @@ pub struct Listener {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<NoFilter>")]
     pub filters: Vec<serde_json::Value>,
+    /// The handlers that decide which rule a request meets before `routes` are asked, in order. Each item is a map with one
+    /// key, the handler's name, whose value is the handler's configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<NoFilter>")]
+    pub handlers: Vec<serde_json::Value>,
     /// The route table for HTTP requests, or a list of several. Two of them must not contain the same host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routes: Option<OneOrSeveral<String>>,

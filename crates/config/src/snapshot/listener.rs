@@ -1,5 +1,6 @@
 //! Listeners, and what they ask of their clients.
 
+use super::handlers::Handlers;
 use super::id::ChainId;
 use super::id::ClusterId;
 use super::id::ListenerId;
@@ -91,6 +92,8 @@ pub struct Listener<F> {
     pub filters: Arc<[F]>,
     /// What each filter was built from, in the same order.
     pub filter_sources: Arc<[FilterSource]>,
+    /// What decides about requests before the route tables are asked.
+    pub handlers: Handlers,
     /// The route tables, in the order of the file.
     pub route_tables: Vec<RouteTableId>,
     /// Host name ⇒ route table.

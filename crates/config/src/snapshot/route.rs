@@ -3,7 +3,7 @@
 use super::id::ClusterId;
 use super::id::RouteTableId;
 use std::num::NonZeroU16;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::clients::ClientMatch;
@@ -12,6 +12,7 @@ use crate::error_pages::ErrorPages;
 use crate::file;
 use crate::hash::Hashing;
 use crate::hosts::Host;
+use crate::map::Map;
 use crate::matching::{Asked, Case, Criterion, PathKind, PathMatch, Regexes, Searches};
 use crate::mirrors::Mirror;
 use crate::paths::PathTable;
@@ -50,7 +51,22 @@ pub struct RouteTable {
     pub edits: Option<Box<HeaderEdits>>,
     /// Whether it, a rule or a weighted cluster edits header fields.
     pub has_edits: bool,
+    /// See [`RouteTable::place_of`].
+    pub(crate) places_by_name: PlacesByName,
 }
+
+/// The places of rules by their names, once that was asked for.
+#[derive(Debug, Default)]
+pub(crate) struct PlacesByName(OnceLock<Map<Arc<str>, usize>>);
+
+impl PartialEq for PlacesByName {
+    /// It follows from the rules.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for PlacesByName {}
 
 impl RouteTable {
     /// The clusters that its rules name, whether they are there or not, as often as they are named.
@@ -98,6 +114,16 @@ impl RouteTable {
             Action::Respond(_) | Action::Redirect(_) => None,
         };
         [of_share, rule.edits.as_deref(), self.edits.as_deref()]
+    }
+
+    /// The place of the rule with this `name`. Found by a look-up, which is made by the first that asks.
+    #[must_use]
+    pub fn place_of(&self, name: &str) -> Option<usize> {
+        let places = self.places_by_name.0.get_or_init(|| {
+            let named = self.rules.iter().zip(0_usize..);
+            named.filter_map(|(rule, place)| Some((rule.name.clone()?, place))).collect()
+        });
+        places.get(name).copied()
     }
 
     /// The place of the rule with this identity.

@@ -9,7 +9,8 @@ use config::chains::ConnectionFacts;
 use config::matching::{Asked, PathMatch, Searches};
 use config::rewrite::{HostRewrite, Rewriting};
 use config::snapshot::{
-    Action, Detected, Forward, Listener, Redirect, RedirectPath, RouteTable, Rule,
+    Action, Decision, Detected, Forward, HandledRule, Handlers, Listener, Redirect, RedirectPath,
+    RouteTable, Rule,
 };
 use telemetry::cause::Cause;
 use wire::head::{Method, RequestHead};
@@ -34,6 +35,45 @@ pub fn table<'s>(
     let found = listener.hosts.find_authority(head.host(), || head.authority());
     let table = found.and_then(|id| snapshot.route_table(id));
     table.ok_or(Cause::NoHost)
+}
+
+/// The rule that a handler in front of the tables has answered with, if one decides.
+///
+/// # Errors
+///
+/// [`Cause::NoRoute`] if a handler says that there is none, or the rule is gone; with the reason.
+pub fn handled<'s>(
+    snapshot: &'s Snapshot,
+    handlers: &Handlers,
+    asked: &Asked<'_>,
+) -> Result<Option<Found<'s>>, String> {
+    let handled = match handlers.decide(asked) {
+        Decision::PassedOn => return Ok(None),
+        Decision::Refused(handler) => {
+            return Err(format!("the handler {handler} has no rule for this request"));
+        }
+        Decision::Rule(handled) => handled,
+    };
+    let table = snapshot.route_table(handled.table);
+    let found = table.and_then(|table| {
+        let place = table.place_of(handled.rule)?;
+        Some(Found { table, place, rule: table.rules.get(place)? })
+    });
+    found.map(Some).ok_or_else(|| {
+        let HandledRule { handler, rule, .. } = handled;
+        format!("the handler {handler} answers with the rule {rule}, which is gone")
+    })
+}
+
+/// A rule, and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'s> {
+    /// The table.
+    pub table: &'s Arc<RouteTable>,
+    /// The place of the rule there.
+    pub place: usize,
+    /// The rule.
+    pub rule: &'s Rule,
 }
 
 /// The first rule of a table that a request meets, and its place there.

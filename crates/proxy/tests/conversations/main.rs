@@ -39,6 +39,7 @@ mod filter_bodies;
 mod filters;
 mod forms;
 mod frames;
+mod handlers;
 mod hash;
 mod heads;
 mod http2;

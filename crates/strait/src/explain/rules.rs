@@ -28,7 +28,9 @@ pub(super) fn describe_head(
     match decode_request(&request.head, &mut scan, &limits_of(listener), &mut index) {
         Ok(Some((mut head, _))) => {
             story.line("request", request_line(&head));
-            if describe_filters(story, listener, &mut head) {
+            if describe_filters(story, listener, &mut head)
+                && describe_handlers(story, snapshot, listener, &head, client)
+            {
                 describe_routes(story, snapshot, listener, &head, client);
             }
         }
@@ -93,6 +95,40 @@ fn describe_filters(story: &mut Story, listener: &Listener, head: &mut RequestHe
         }
     }
     true
+}
+
+/// Asks the route handlers; returns whether the route tables decide.
+fn describe_handlers(
+    story: &mut Story,
+    snapshot: &Snapshot,
+    listener: &Listener,
+    head: &RequestHead<'_>,
+    client: Option<&PeerCertificate>,
+) -> bool {
+    if listener.handlers.is_empty() || is_tunnel(head) {
+        return true;
+    }
+    let asked = asked(head, client);
+    match route::handled(snapshot, &listener.handlers, &asked) {
+        Ok(None) => {
+            let names: Vec<&str> = listener.handlers.names().collect();
+            story.line("handlers", format!("{}: pass the request on", names.join(", ")));
+            true
+        }
+        Ok(Some(route::Found { table, place, rule })) => {
+            let (what, table_name) = (rule_text(snapshot, rule), &table.name);
+            story.line("handlers", format!("rule {place} of {table_name}, {what}"));
+            describe_edits(story, table, place, rule, &asked);
+            if let Action::Forward(forward) = &rule.action {
+                describe_forward(story, snapshot, forward, head, &asked);
+            }
+            false
+        }
+        Err(why) => {
+            story.line("handlers", why);
+            false
+        }
+    }
 }
 
 fn describe_routes(

@@ -17,6 +17,7 @@ use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::proxy::request::retry;
 use crate::tools::buffers::Buffers;
+use crate::tools::detail::Detail;
 use crate::tools::sent::Sent;
 use crate::tools::time::Time;
 
@@ -30,24 +31,42 @@ impl Proxy {
         let asks_tunnel = head.method() == Method::Connect && !head.is_extended_connect();
         let downstream = self.connections.get(exchange.downstream.connection);
         let tls = downstream.and_then(|connection| connection.tls.as_deref());
-        let table = match route::table(&snapshot, exchange.listener(), head) {
-            Ok(table) => table,
-            Err(cause) => return self.fail(key, cause, now),
-        };
         let ip = || downstream.and_then(|connection| connection.peer.ip());
-        let asked = Asked {
+        let mut asked = Asked {
             head,
             source: exchange.record.client.or_else(ip),
             client: tls.and_then(Tls::client_cert).map(|client| client.peer),
-            die: if table.casts_dice { self.cx.random.next() } else { 0 },
+            die: 0,
         };
-        let searches = &mut self.cx.searches;
-        let found = if asks_tunnel {
-            route::find_tunnel(table, &asked, searches)
+        let handlers = &exchange.listener().handlers;
+        let handled = if handlers.is_empty() || asks_tunnel {
+            None
         } else {
-            route::find(table, &asked, searches)
+            asked.die = self.cx.random.next();
+            match route::handled(&snapshot, handlers, &asked) {
+                Ok(handled) => handled,
+                Err(why) => {
+                    self.exchanges.note_detail(key, || Detail::of(&why));
+                    return self.fail(key, Cause::NoRoute, now);
+                }
+            }
         };
-        let (place, rule) = match found {
+        let found = match handled {
+            Some(found) => Ok(found),
+            None => route::table(&snapshot, exchange.listener(), head).and_then(|table| {
+                if table.casts_dice && handlers.is_empty() {
+                    asked.die = self.cx.random.next();
+                }
+                let searches = &mut self.cx.searches;
+                let (place, rule) = if asks_tunnel {
+                    route::find_tunnel(table, &asked, searches)?
+                } else {
+                    route::find(table, &asked, searches)?
+                };
+                Ok(route::Found { table, place, rule })
+            }),
+        };
+        let route::Found { table, place, rule } = match found {
             Ok(found) => found,
             Err(cause) => return self.fail(key, cause, now),
         };
