@@ -696,8 +696,14 @@ fn note_late(late: &mut BTreeSet<ResourceName>, verdicts: &[(Arc<str>, Verdict)]
     }
 }
 
+/// How many cases: `PROPTEST_CASES` says so for this property, too, which is dear.
+fn cases(usual: u32) -> u32 {
+    let asked = std::env::var("PROPTEST_CASES").ok();
+    asked.and_then(|asked| asked.parse().ok()).unwrap_or(usual)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(cases(96)))]
     #[test]
     fn any_deliveries_and_texts_give_what_building_from_scratch_gives(
         steps in proptest::collection::vec(step(), 1..14)

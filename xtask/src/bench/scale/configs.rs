@@ -38,8 +38,26 @@ impl Size {
     }
 }
 
-/// The file with the endpoints of the cluster `apart`, each of them another with another `number`.
+/// The file with the endpoints of the cluster `apart`.
 pub(super) const ENDPOINTS_FILE: &str = "apart.yaml";
+
+/// Further clusters whose endpoints are in files of their own.
+pub(super) const FILES: usize = 50;
+
+/// The file of one of them.
+pub(super) fn file_of(cluster: usize) -> String {
+    format!("apart-{cluster}.yaml")
+}
+
+/// Its endpoints, five, each of them another with another `number`.
+pub(super) fn endpoints_of(cluster: usize, number: usize) -> String {
+    let port = 10_000 + number % 50_000;
+    let line = |endpoint: usize| format!("- 10.201.{cluster}.{endpoint}:{port}\n");
+    (1..=ENDPOINTS_OF).map(line).collect()
+}
+
+/// How many each of them has.
+pub(super) const ENDPOINTS_OF: usize = 5;
 
 /// For Strait: clusters of this size that no request goes to, the cluster `apart` with a file of endpoints, and the
 /// cluster `upstream` behind the host `load.example.com`.
@@ -79,6 +97,10 @@ pub(super) fn strait(
         text,
         "clusters:\n- name: upstream\n  endpoints: [\"{upstream}\"]\n- name: apart\n  endpoints: {{ file: {ENDPOINTS_FILE} }}\n"
     );
+    for cluster in 0..FILES {
+        let file = file_of(cluster);
+        let _ = write!(text, "- name: apart-{cluster}\n  endpoints: {{ file: {file} }}\n");
+    }
     for cluster in 0..size.clusters {
         let is_changed = cluster == size.clusters / 2;
         let connections = 1024 + if is_changed { change.connections } else { 0 };
