@@ -697,6 +697,10 @@ fn note_late(late: &mut BTreeSet<ResourceName>, verdicts: &[(Arc<str>, Verdict)]
 }
 
 /// How many cases: `PROPTEST_CASES` says so for this property, too, which is dear.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "as proptest does for properties without a number of their own"
+)]
 fn cases(usual: u32) -> u32 {
     let asked = std::env::var("PROPTEST_CASES").ok();
     asked.and_then(|asked| asked.parse().ok()).unwrap_or(usual)
