@@ -12,6 +12,7 @@
 //! an endpoint.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -64,6 +65,8 @@ pub(crate) enum Built<F> {
 #[derive(Debug)]
 enum Command<F> {
     Read(Reading),
+    /// The files of these names hold something else.
+    ReadFiles(BTreeSet<OsString>),
     Answers(Vec<Change>),
     Updates(Arc<str>, Vec<Update>, Vec<Unbound>),
     Waited(BTreeSet<ResourceName>, Vec<Unbound>),
@@ -141,6 +144,15 @@ impl<F: Send + Sync + 'static> Builder<F> {
             _ if !self.has_file => {}
             State::Busy(next) => *next = (*next).max(Some(reading)),
             State::Idle => self.ask(Command::Read(reading)),
+        }
+    }
+
+    /// Asks for the files of these names to be read, if they read differently. While another question is open, all files
+    /// are looked at afterwards.
+    pub(crate) fn read_files(&mut self, names: BTreeSet<OsString>) {
+        match self.state {
+            State::Idle if self.has_file => self.ask(Command::ReadFiles(names)),
+            _ => self.read(Reading::IfChanged),
         }
     }
 
@@ -250,6 +262,10 @@ fn build<F>(
     while let Some(command) = commands.blocking_recv() {
         let built = match command {
             Command::Read(reading) => read(&mut file, reading),
+            Command::ReadFiles(names) if file.are_endpoints(&names) => {
+                read_endpoints(&mut file, Some(&names))
+            }
+            Command::ReadFiles(_) => read(&mut file, Reading::IfChanged),
             Command::Answers(changes) => {
                 file.load_answers(changes).map_or(Built::Same, Built::Endpoints)
             }
@@ -291,7 +307,7 @@ fn build<F>(
 
 fn read<F>(file: &mut ConfigFile<F>, reading: Reading) -> Built<F> {
     match (file.look(), reading) {
-        (Look::Same, Reading::IfChanged | Reading::UnlessSame) => read_endpoints(file),
+        (Look::Same, Reading::IfChanged | Reading::UnlessSame) => read_endpoints(file, None),
         (Look::Unreadable, Reading::IfChanged) => Built::Unreadable,
         (Look::Starved, _) => Built::Starved,
         (_, reading) => {
@@ -305,8 +321,8 @@ fn read<F>(file: &mut ConfigFile<F>, reading: Reading) -> Built<F> {
     }
 }
 
-fn read_endpoints<F>(file: &mut ConfigFile<F>) -> Built<F> {
-    match file.load_endpoints() {
+fn read_endpoints<F>(file: &mut ConfigFile<F>, names: Option<&BTreeSet<OsString>>) -> Built<F> {
+    match file.load_endpoints(names) {
         Ok(None) => Built::Same,
         Ok(Some(endpoints)) => Built::Endpoints(endpoints),
         Err(Starved) => Built::Starved,
@@ -373,5 +389,63 @@ routes:
         builder.on_answered();
         builder.skip();
         assert!(matches!(built.blocking_recv(), Some(Built::Same)));
+    }
+
+    #[test]
+    fn of_files_that_changed_those_are_read_that_are_named() {
+        let name = format!("strait-builder-files-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir(&folder).unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+        write(
+            "strait.yaml",
+            "
+listeners: [{ name: edge, address: '127.0.0.1:1', routes: all }]
+routes: [{ name: all, rules: [{ match: { prefix: / }, clusters: [{ cluster: a }, { cluster: b }] }] }]
+clusters:
+  - { name: a, endpoints: { file: a.yaml } }
+  - { name: b, endpoints: { file: b.yaml } }
+",
+        );
+        write("a.yaml", "['10.0.0.1:80']");
+        write("b.yaml", "['10.0.0.1:80']");
+        let loader = Loader::<()>::new(FilterKinds::new()).unwrap();
+        let mut file = ConfigFile::new(&folder.join("strait.yaml"), loader);
+        let candidate = file.load().unwrap();
+        file.keep(candidate);
+        let (mut builder, mut built) = Builder::start(file).unwrap();
+        let mut read = |names: Option<&[&str]>| {
+            match names {
+                Some(names) => builder.read_files(names.iter().map(OsString::from).collect()),
+                None => builder.read(Reading::IfChanged),
+            }
+            let read = match built.blocking_recv() {
+                Some(Built::Endpoints(endpoints)) => {
+                    if let Some(candidate) = endpoints.candidate {
+                        builder.keep_endpoints(candidate);
+                    }
+                    endpoints.outcomes.iter().map(|it| it.file.to_string()).collect::<Vec<_>>()
+                }
+                Some(Built::Read(result, _)) => {
+                    builder.keep(result.unwrap());
+                    vec!["all".to_owned()]
+                }
+                other => vec![format!("{other:?}")],
+            };
+            builder.on_answered();
+            read.join(" ")
+        };
+        write("a.yaml", "['10.0.0.2:80']");
+        write("b.yaml", "['10.0.0.2:80']");
+        assert_eq!(read(Some(&["a.yaml"])), "a.yaml");
+        assert_eq!(read(Some(&["b.yaml", "c.yaml"])), "b.yaml");
+        // What was written a moment ago is read again where nothing says which.
+        assert_eq!(read(None), "a.yaml b.yaml");
+        let text = std::fs::read_to_string(folder.join("strait.yaml")).unwrap();
+        write("strait.yaml", &format!("{text}# more"));
+        assert_eq!(read(Some(&["a.yaml"])), "a.yaml");
+        assert_eq!(read(Some(&["a.yaml", "strait.yaml"])), "all");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -4,7 +4,7 @@
 //! the others: a change of one is taken up by itself.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::hash::{DefaultHasher, Hash as _, Hasher};
@@ -45,9 +45,14 @@ pub struct Files {
 #[derive(Debug, Default)]
 pub(crate) struct Seen(BTreeMap<PathBuf, (Option<Stamp>, State)>);
 
-/// What the files of endpoints were like when they were read last, by their names in the configuration.
+/// What the files of endpoints were like when they were read last.
 #[derive(Debug, Default)]
-pub(crate) struct EndpointFiles(BTreeMap<Arc<str>, EndpointFile>);
+pub(crate) struct EndpointFiles {
+    /// By their names in the configuration.
+    files: BTreeMap<Arc<str>, EndpointFile>,
+    /// The same names, by those of the files in their folders.
+    by_file: BTreeMap<OsString, BTreeSet<Arc<str>>>,
+}
 
 #[derive(Debug)]
 struct EndpointFile {
@@ -142,7 +147,7 @@ impl Outside for Files {
         let is_starved = content.as_ref().is_err_and(is_starved);
         let file = EndpointFile { path, stamp, is_starved };
         let name = Arc::from(name.to_string_lossy());
-        self.endpoints.borrow_mut().0.insert(name, file);
+        self.endpoints.borrow_mut().insert(name, file);
         let content = content.map(|mut content| std::mem::take(&mut *content));
         content.map_err(|error| with_user(error, geteuid()))
     }
@@ -227,9 +232,21 @@ impl Seen {
 }
 
 impl EndpointFiles {
+    fn insert(&mut self, name: Arc<str>, file: EndpointFile) {
+        if let Some(of_file) = file.path.file_name() {
+            self.by_file.entry(of_file.to_owned()).or_default().insert(Arc::clone(&name));
+        }
+        self.files.insert(name, file);
+    }
+
+    /// The names of those whose files are called so.
+    pub(crate) fn named(&self, of_files: &BTreeSet<OsString>) -> Vec<Arc<str>> {
+        of_files.iter().filter_map(|name| self.by_file.get(name)).flatten().cloned().collect()
+    }
+
     /// Where the files are, or should be.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.0.values().map(|file| file.path.as_path())
+        self.files.values().map(|file| file.path.as_path())
     }
 
     /// The names of those that may not be as they were.
@@ -238,17 +255,17 @@ impl EndpointFiles {
             let now = Stamp::of(&file.path);
             (now.is_none() || now != file.stamp).then(|| Arc::clone(name))
         };
-        self.0.iter().filter_map(is_changed).collect()
+        self.files.iter().filter_map(is_changed).collect()
     }
 
     /// Takes over what was read again.
     pub(crate) fn update(&mut self, read: Self) {
-        self.0.extend(read.0);
+        read.files.into_iter().for_each(|(name, file)| self.insert(name, file));
     }
 
     /// Whether any could not be read for lack of descriptors.
     pub(crate) fn is_starved(&self) -> bool {
-        self.0.values().any(|file| file.is_starved)
+        self.files.values().any(|file| file.is_starved)
     }
 }
 

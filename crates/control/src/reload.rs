@@ -1,6 +1,7 @@
 //! From the configuration file to an accepted snapshot, or to the reasons why not.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -373,14 +374,30 @@ impl<F> ConfigFile<F> {
         Files::beside(self.path.as_deref().unwrap_or_else(|| Path::new("")))
     }
 
-    /// Reads those files of endpoints again that may have changed, and nothing else. None if there are none.
+    /// Whether of the files that the configuration names, those with these names are files of endpoints, and nothing else
+    /// is to be looked at.
+    pub(crate) fn are_endpoints(&self, names: &BTreeSet<OsString>) -> bool {
+        let is_among = |path: &Path| path.file_name().is_some_and(|name| names.contains(name));
+        !self.is_log_starved
+            && !self.path.as_deref().is_some_and(is_among)
+            && !self.seen.paths().any(is_among)
+    }
+
+    /// Reads those files of endpoints again that may have changed, and nothing else: all, or those with these names. None
+    /// if there are none.
     ///
     /// # Errors
     ///
     /// [`Starved`]: then none counts as read.
-    pub(crate) fn load_endpoints(&mut self) -> Result<Option<Endpoints<F>>, Starved> {
+    pub(crate) fn load_endpoints(
+        &mut self,
+        names: Option<&BTreeSet<OsString>>,
+    ) -> Result<Option<Endpoints<F>>, Starved> {
         let began = clock::monotonic_ns();
-        let changed = self.endpoints.changed();
+        let changed = match names {
+            Some(names) => self.endpoints.named(names),
+            None => self.endpoints.changed(),
+        };
         if changed.is_empty() {
             return Ok(None);
         }

@@ -35,7 +35,7 @@ use crate::service_manager::ServiceManager;
 use crate::signals::{Asked, Signals};
 use crate::source::{Delivery, Source};
 use crate::warming::Warming;
-use crate::watch::{FileWatch, WatchList};
+use crate::watch::{FileWatch, Noticed, WatchList};
 use crate::workers::{Report, Workers};
 
 mod breakers;
@@ -179,7 +179,7 @@ struct Sources<W: Workers> {
 /// What came.
 enum Event<W: Workers> {
     Signal(Asked),
-    FileChanged,
+    FileChanged(Noticed),
     Built(Built<W::Filter>),
     Resolved(DnsReport),
     Delivered(Delivery),
@@ -303,7 +303,7 @@ impl<W: Workers> Running<W> {
             let takes_up = self.takes_up();
             let event = tokio::select! {
                 asked = sources.signals.next() => Event::Signal(asked),
-                () = changed => Event::FileChanged,
+                noticed = changed => Event::FileChanged(noticed),
                 Some(built) = sources.built.recv(), if takes_up => Event::Built(built),
                 Some(report) = sources.resolved.recv() => Event::Resolved(report),
                 Some(delivery) = sources.delivered.recv(), if takes_deliveries => {
@@ -373,7 +373,7 @@ impl<W: Workers> Running<W> {
                     "SIGUSR2 does nothing: run `strait upgrade`, or start the new process and send SIGTERM to this one"
                 );
             }
-            Event::FileChanged => self.read_config(Reading::IfChanged),
+            Event::FileChanged(noticed) => self.read_changed(noticed),
             Event::Built(built) => {
                 self.on_built(built).await;
                 self.config.builder.on_answered();

@@ -29,7 +29,16 @@ const PATIENCE_MAX: Duration = Duration::from_secs(1);
 /// Tells when a file may have changed. Ends when dropped.
 #[derive(Debug)]
 pub(crate) struct FileWatch {
-    changed: mpsc::Receiver<()>,
+    changed: mpsc::Receiver<Noticed>,
+}
+
+/// What may have changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Noticed {
+    /// Any file, or where one lies.
+    Anything,
+    /// What files of these names hold, of those that are watched.
+    Files(BTreeSet<OsString>),
 }
 
 /// Says which files are watched.
@@ -51,7 +60,7 @@ impl FileWatch {
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             let mut known = known.lock();
             // An error means that events were lost: any file may have changed.
-            let concerned = event.map_or(Some(Concern::Way), |event| concern(&event, &known.known));
+            let concerned = event.map_or(Some(Concern::Way), |event| known.note(&event));
             if let Some(concern) = concerned {
                 known.are_changed |= concern == Concern::Way;
                 // Full means that it is known already.
@@ -67,9 +76,10 @@ impl FileWatch {
     }
 
     /// The next change. Loses none when it is dropped before its end; never ends if the watch broke.
-    pub(crate) async fn changed(&mut self) {
-        if self.changed.recv().await.is_none() {
-            std::future::pending::<()>().await;
+    pub(crate) async fn changed(&mut self) -> Noticed {
+        match self.changed.recv().await {
+            Some(noticed) => noticed,
+            None => std::future::pending().await,
         }
     }
 }
@@ -95,12 +105,34 @@ struct WayNames {
     known: Known,
     /// Whether a way may be another since.
     are_changed: bool,
+    /// The files that may hold something else.
+    changed: BTreeSet<OsString>,
+}
+
+impl WayNames {
+    /// Notes what an event may have changed, and says of which kind that is.
+    fn note(&mut self, event: &Event) -> Option<Concern> {
+        let concerned = concern(event, &self.known)?;
+        if concerned == Concern::Content {
+            let names = event.paths.iter().filter(|path| self.known.has(path));
+            for name in names.filter_map(|path| path.file_name()) {
+                // What a link leads to has another name than the file that is watched.
+                if !self.known.files.contains(name) {
+                    return Some(Concern::Way);
+                }
+                self.changed.insert(name.to_owned());
+            }
+        }
+        Some(concerned)
+    }
 }
 
 /// The names that were looked up on the ways.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Known {
     names: BTreeSet<OsString>,
+    /// Those of the watched files themselves.
+    files: BTreeSet<OsString>,
     /// Paths whose last part stands for all names that fit it.
     patterns: Vec<PathBuf>,
 }
@@ -189,6 +221,7 @@ impl LookedUp {
         let (mut known, mut directories) = (Known::default(), BTreeSet::new());
         for path in paths {
             known.add(path);
+            known.files.extend(path.file_name().map(ToOwned::to_owned));
             directories.extend(directory(path));
             if let Ok(real) = path.canonicalize() {
                 directories.insert(parent(&real));
@@ -230,7 +263,7 @@ async fn gather(
     mut places: Places,
     mut listed: watch::Receiver<Vec<PathBuf>>,
     mut noticed: mpsc::Receiver<()>,
-    changed: mpsc::Sender<()>,
+    changed: mpsc::Sender<Noticed>,
 ) {
     loop {
         let mut are_others = false;
@@ -244,13 +277,19 @@ async fn gather(
         // Running out of patience is as good as quiet.
         let _ = tokio::time::timeout(PATIENCE_MAX, quiet).await;
         are_others |= listed.has_changed().unwrap_or_default();
-        if are_others || places.ways.lock().are_changed {
+        let (are_changed, names) = {
+            let mut ways = places.ways.lock();
+            (ways.are_changed, std::mem::take(&mut ways.changed))
+        };
+        let mut noticed = Noticed::Files(names);
+        if are_others || are_changed {
+            noticed = Noticed::Anything;
             let paths = listed.borrow_and_update().clone();
             if let Err(error) = places.follow(&paths) {
                 tracing::warn!("files of the configuration are not watched ({error}): send SIGHUP");
             }
         }
-        if changed.send(()).await.is_err() {
+        if changed.send(noticed).await.is_err() {
             return;
         }
     }
@@ -328,8 +367,9 @@ mod tests {
         }
     }
 
-    async fn expect_change(watch: &mut FileWatch) {
-        tokio::time::timeout(Duration::from_secs(10), watch.changed()).await.expect("a change");
+    async fn expect_change(watch: &mut FileWatch) -> Noticed {
+        let changed = tokio::time::timeout(Duration::from_secs(10), watch.changed());
+        changed.await.expect("a change")
     }
 
     #[tokio::test]
@@ -338,11 +378,12 @@ mod tests {
         let path = scratch.0.join("strait.yaml");
         fs::write(&path, "a").unwrap();
         let (mut watch, _list) = FileWatch::new(vec![path.clone()]).unwrap();
+        let it = Noticed::Files([OsString::from("strait.yaml")].into());
         fs::write(&path, "b").unwrap();
-        expect_change(&mut watch).await;
+        assert_eq!(expect_change(&mut watch).await, it);
         fs::write(scratch.0.join("new"), "c").unwrap();
         fs::rename(scratch.0.join("new"), &path).unwrap();
-        expect_change(&mut watch).await;
+        assert_eq!(expect_change(&mut watch).await, it);
     }
 
     #[tokio::test]
@@ -359,7 +400,7 @@ mod tests {
         for version in ["2", "3"] {
             symlink(version, dir.join("..new")).unwrap();
             fs::rename(dir.join("..new"), dir.join("..data")).unwrap();
-            expect_change(&mut watch).await;
+            assert_eq!(expect_change(&mut watch).await, Noticed::Anything);
             assert_eq!(fs::read_to_string(dir.join("strait.yaml")).unwrap(), version);
         }
         // The file that the links lead to now is watched, too.

@@ -7,6 +7,7 @@ use super::handover::Handing;
 use super::{Running, State};
 use crate::builder::Reading;
 use crate::clock;
+use crate::watch::Noticed;
 use crate::workers::Workers;
 
 /// How long the configuration file may be away, ns: editors and deployments take it away for an
@@ -22,6 +23,23 @@ impl<W: Workers> Running<W> {
             self.config.builder.skip();
         } else {
             self.config.builder.read(reading);
+        }
+    }
+
+    /// Reads what may have changed.
+    pub(super) fn read_changed(&mut self, noticed: Noticed) {
+        let config = &self.config;
+        // What is looked at later is looked at now, too: nothing else may take that back.
+        let is_open = config.unreadable_since.is_some()
+            || config.unsettled_since.is_some()
+            || config.look_again_at.is_some();
+        match noticed {
+            Noticed::Files(names) if !is_open && !self.is_ending() => {
+                if !self.postpones_reading() {
+                    self.config.builder.read_files(names);
+                }
+            }
+            _ => self.read_config(Reading::IfChanged),
         }
     }
 
