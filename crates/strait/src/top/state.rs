@@ -372,7 +372,10 @@ fn listener_row(entry: &Value, rates: Option<Rates>) -> Vec<String> {
     ]
 }
 
+/// Endpoints, with the share of the requests that each has by its weight beside the one that it got.
 fn endpoint_table(endpoints: &[Value]) -> Table {
+    let sum = |pointer| endpoints.iter().map(|entry| number(entry, pointer)).sum::<u64>();
+    let sums = ["/weight", "/exchanges/total"].map(|pointer| (pointer, sum(pointer)));
     let rows = endpoints.iter().map(|entry| {
         let failures = entry.pointer("/connect_failures").and_then(Value::as_object);
         let failures = failures.into_iter().flatten().filter_map(|(_, count)| count.as_u64());
@@ -380,14 +383,34 @@ fn endpoint_table(endpoints: &[Value]) -> Table {
         vec![
             text(entry, "/address").to_owned(),
             number(entry, "/weight").to_string(),
+            share(entry, sums[0]),
+            share(entry, sums[1]),
             number(entry, "/exchanges/total").to_string(),
             number(entry, "/exchanges/failed_total").to_string(),
             failures.sum::<u64>().to_string(),
             error.join(" ").split_whitespace().collect::<Vec<_>>().join(" "),
         ]
     });
-    let titles = vec!["ENDPOINT", "WEIGHT", "REQUESTS", "FAILED", "CONNECT-FAILURES", "LAST-ERROR"];
-    Table { titles, rows: rows.collect() }
+    Table { rows: rows.collect(), titles: ENDPOINT_TITLES.to_vec() }
+}
+
+const ENDPOINT_TITLES: [&str; 8] = [
+    "ENDPOINT",
+    "WEIGHT",
+    "WANTED",
+    "SHARE",
+    "REQUESTS",
+    "FAILED",
+    "CONNECT-FAILURES",
+    "LAST-ERROR",
+];
+
+/// What part of a sum an entry has.
+fn share(entry: &Value, (pointer, sum): (&str, u64)) -> String {
+    match sum {
+        0 => "-".to_owned(),
+        sum => format!("{:.1}%", number(entry, pointer) as f64 * 100.0 / sum as f64),
+    }
 }
 
 const SOURCE_TITLES: [&str; 5] = ["SOURCE", "AGE", "ACCEPTED", "REFUSED", "STATES"];

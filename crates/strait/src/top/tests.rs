@@ -195,28 +195,28 @@ fn a_cluster_shows_its_endpoints_and_what_failed_there() {
     let mut top = two_looks();
     press(&mut top, &[KeyCode::Enter]);
     assert_eq!(top.question().path, "/clusters?name=web");
-    let endpoint = |address: &str, failures: Value, error: Value| {
+    let endpoint = |address: &str, weight: u32, failures: Value, error: Value| {
         json!({
-            "address": address, "weight": 1, "exchanges": { "total": 7, "failed_total": 1 },
+            "address": address, "weight": weight, "exchanges": { "total": 7, "failed_total": 1 },
             "connect_failures": failures, "last_error": error,
         })
     };
     let error = json!({ "cause": "connect_failed", "reason": "ECONNREFUSED", "at": "2026" });
     let endpoints = [
-        endpoint("10.0.0.1:80", json!({}), Value::Null),
-        endpoint("10.0.0.2:80", json!({ "ECONNREFUSED": 40, "timeout": 2 }), error),
+        endpoint("10.0.0.1:80", 1, json!({}), Value::Null),
+        endpoint("10.0.0.2:80", 3, json!({ "ECONNREFUSED": 40, "timeout": 2 }), error),
     ];
     tell(
         &mut top,
         answer(READY, &list(1, &[json!({ "name": "web", "endpoints": endpoints })])),
         13,
     );
-    let shown = drawn(&mut top, 100, 8);
+    let shown = drawn(&mut top, 110, 8);
     let expected = "\
 1 clusters  2 listeners  3 sources  4 slow  cluster web  1 of 2
-ENDPOINT     WEIGHT  REQUESTS  FAILED  CONNECT-FAILURES  LAST-ERROR
-10.0.0.1:80       1         7       1                 0
-10.0.0.2:80       1         7       1                42  connect_failed ECONNREFUSED 2026";
+ENDPOINT     WEIGHT  WANTED  SHARE  REQUESTS  FAILED  CONNECT-FAILURES  LAST-ERROR
+10.0.0.1:80       1   25.0%  50.0%         7       1                 0
+10.0.0.2:80       3   75.0%  50.0%         7       1                42  connect_failed ECONNREFUSED 2026";
     assert!(shown.contains(expected), "{shown}");
     press(&mut top, &[KeyCode::Esc]);
     assert!(top.question().path.starts_with("/clusters?endpoints=no"));
