@@ -1,10 +1,12 @@
--- wrk: `wrk … -s wrk.lua URL [post]`. Prints the result as one line of JSON besides wrk's own text.
+-- wrk: `wrk … -s wrk.lua URL [post|user]`. Prints the result as one line of JSON besides wrk's own text.
 
 function init(arguments)
   if arguments[1] == "post" then
     wrk.method = "POST"
     wrk.headers["Content-Type"] = "application/octet-stream"
     wrk.body = string.rep("q", 1024)
+  elseif arguments[1] == "user" then
+    wrk.headers["X-User"] = "7"
   end
 end
 

@@ -13,6 +13,7 @@ mod memory;
 mod proxy;
 mod relayed;
 mod report;
+mod routes;
 mod sample;
 mod scale;
 mod setup;
@@ -75,6 +76,8 @@ enum Scenario {
     IdleTls,
     /// Memory of 100 connections of HTTP/2 with 100 requests each that wait for their answers.
     H2Memory,
+    /// GET through 10 to 10,000 rules, and through rules that use everything, beside the same in Envoy: CPU per request.
+    Routes,
     /// 10,000 clusters, 50,000 endpoints and 10,000 rules: memory beside Envoy, and what changed endpoints, clusters and rules
     /// cost.
     Scale,
@@ -91,6 +94,7 @@ impl Scenario {
             Self::Idle => "idle",
             Self::IdleTls => "idle-tls",
             Self::H2Memory => "h2-memory",
+            Self::Routes => "routes",
             Self::Scale => "scale",
         }
     }
@@ -112,6 +116,7 @@ impl Scenario {
             ],
             Self::IdleTls => &[Setup::Tls(Tls::Keep)],
             Self::H2Memory => &[Setup::Silent],
+            Self::Routes => &[Setup::Routes],
             Self::Scale => &[],
         }
     }
@@ -136,6 +141,7 @@ pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
         // It is done: it needs none of these tools.
         Scenario::Scale => return Ok(()),
         Scenario::H1 => h1::run(&tools, options)?,
+        Scenario::Routes => routes::run(&tools, options)?,
         Scenario::H2 | Scenario::Grpc | Scenario::Tcp | Scenario::Tls => {
             relayed::run(&tools, options)?
         }

@@ -104,7 +104,7 @@ impl Load {
     /// As fast as answered, with the connections that `setup` is measured at.
     pub(crate) fn usual(setup: Setup, seconds: u32) -> Self {
         let (method, connections) = match setup {
-            Setup::Http1 => (Method::Get, 64),
+            Setup::Http1 | Setup::Routes => (Method::Get, 64),
             Setup::Http2ToHttp1 | Setup::Http2 | Setup::Http2ToNginx | Setup::Silent => {
                 (Method::Get, 5)
             }
@@ -127,6 +127,7 @@ impl Load {
         let method = self.method.name();
         let what = match self.setup {
             Setup::Http1 => method.to_owned(),
+            Setup::Routes => format!("{method} of one user"),
             Setup::Http2ToHttp1 => format!("{method}, HTTP/2 to HTTP/1.1"),
             Setup::Http2 => format!("{method}, HTTP/2 to HTTP/2"),
             Setup::Http2ToNginx => format!("{method}, HTTP/2 to HTTP/2 of nginx"),
@@ -155,7 +156,7 @@ impl Load {
     fn words(&self, tools: &Tools, options: &Options, target: SocketAddr) -> Vec<String> {
         let Self { connections, seconds, .. } = *self;
         let words = match self.setup {
-            Setup::Http1 | Setup::Tcp => self.words_http1(tools, options, target),
+            Setup::Http1 | Setup::Routes | Setup::Tcp => self.words_http1(tools, options, target),
             Setup::Http2ToHttp1
             | Setup::Http2
             | Setup::Http2ToNginx
@@ -183,7 +184,11 @@ impl Load {
     fn words_http1(&self, tools: &Tools, options: &Options, target: SocketAddr) -> String {
         let Self { method, connections, seconds, rate, .. } = *self;
         if let (GeneratorKind::Wrk, None) = (options.generator, rate) {
-            let post = if method == Method::Post { " -- post" } else { "" };
+            let post = match (method, self.setup) {
+                (Method::Post, _) => " -- post",
+                (Method::Get, Setup::Routes) => " -- user",
+                (Method::Get, _) => "",
+            };
             return format!(
                 "wrk -t1 -c{connections} -d{seconds}s --latency \
                  -s bench/configs/wrk.lua http://{target}/bench{post}"
@@ -297,7 +302,7 @@ pub(crate) fn check(
     target: SocketAddr,
 ) -> Result<()> {
     match setup {
-        Setup::Http1 | Setup::Tcp => check_http1(tools, options, setup, target),
+        Setup::Http1 | Setup::Routes | Setup::Tcp => check_http1(tools, options, setup, target),
         Setup::Http2ToHttp1 | Setup::Http2 | Setup::Http2ToNginx => {
             check_http2(tools, options, setup, target)
         }

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use anyhow::{Context as _, Result};
 
 use super::Options;
+use super::binary::Binary;
 use super::generator::Load;
 use super::proxy::{Process, Running, free_address, write_config};
 use super::report::{Cell, Series, SystemCalls};
@@ -31,7 +32,37 @@ pub(crate) struct Lineup<'a> {
     _service: Process,
 }
 
+/// A proxy with a configuration of its own.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) binary: Binary,
+    /// Its configuration, with place holders.
+    pub(crate) text: String,
+}
+
 impl<'a> Lineup<'a> {
+    /// Starts the service and these.
+    ///
+    /// # Errors
+    ///
+    /// If one of them does not come up.
+    pub(crate) fn of_tables(
+        tools: &'a Tools,
+        options: &'a Options,
+        setup: Setup,
+        tables: Vec<Table>,
+        commands: &mut Vec<String>,
+    ) -> Result<Self> {
+        let (process, service) = start_service(tools, options, setup)?;
+        let mut proxies = Vec::new();
+        for Table { binary, text } in tables {
+            let proxy = Running::start_with(tools, options, &binary, setup, &text, service)?;
+            commands.push(proxy.command.clone());
+            proxies.push(proxy);
+        }
+        Ok(Self { tools, options, setup, service, proxies, _service: process })
+    }
+
     /// Starts the service and the proxies of `setup`.
     ///
     /// # Errors

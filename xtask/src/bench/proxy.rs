@@ -43,15 +43,38 @@ impl Running {
         setup: Setup,
         upstream: SocketAddr,
     ) -> Result<Self> {
+        let text = match binary.kind.config() {
+            Some(name) => {
+                let path = tools.root.join("bench/configs").join(setup.configs()).join(name);
+                fs::read_to_string(&path).with_context(|| path.display().to_string())?
+            }
+            None => String::new(),
+        };
+        Self::start_with(tools, options, binary, setup, &text, upstream)
+    }
+
+    /// The same with this configuration, whose place holders are filled in.
+    ///
+    /// # Errors
+    ///
+    /// As [`Running::start`].
+    pub(crate) fn start_with(
+        tools: &Tools,
+        options: &Options,
+        binary: &Binary,
+        setup: Setup,
+        text: &str,
+        upstream: SocketAddr,
+    ) -> Result<Self> {
         let address = free_address()?;
         let directory = tools.scratch.join(setup.configs());
         fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
         let stem = directory.join(file_name(&binary.name));
         let config = match binary.kind.config() {
             Some(name) => {
-                let template = tools.root.join("bench/configs").join(setup.configs()).join(name);
                 let certificate = setup.certificate().map(|which| tools.certificate(which));
-                write_config(&template, &stem, certificate.as_deref(), address, upstream)?
+                let ending = Path::new(name).extension().unwrap_or_default().to_string_lossy();
+                write_text(text, &stem, &ending, certificate.as_deref(), address, upstream)?
             }
             None => String::new(),
         };
@@ -243,10 +266,22 @@ pub(crate) fn write_config(
     upstream: SocketAddr,
 ) -> Result<String> {
     let text = fs::read_to_string(template).with_context(|| template.display().to_string())?;
-    let directory = stem.parent().context("a file in a directory")?;
-    let text = filled_in(&text, directory, certificate, listen, upstream);
     let ending = template.extension().unwrap_or_default().to_string_lossy();
-    let path = with_ending(stem, &ending);
+    write_text(&text, stem, &ending, certificate, listen, upstream)
+}
+
+/// The same with the text of a template.
+fn write_text(
+    text: &str,
+    stem: &Path,
+    ending: &str,
+    certificate: Option<&Path>,
+    listen: SocketAddr,
+    upstream: SocketAddr,
+) -> Result<String> {
+    let directory = stem.parent().context("a file in a directory")?;
+    let text = filled_in(text, directory, certificate, listen, upstream);
+    let path = with_ending(stem, ending);
     fs::write(&path, text).with_context(|| path.display().to_string())?;
     Ok(path.display().to_string())
 }

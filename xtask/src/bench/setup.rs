@@ -11,6 +11,8 @@ use super::kinds::ProxyKind;
 pub(crate) enum Setup {
     /// HTTP/1.1 on both sides.
     Http1,
+    /// The same, through tables of many rules.
+    Routes,
     /// HTTP/2 by prior knowledge from the client, HTTP/1.1 to the service.
     Http2ToHttp1,
     /// HTTP/2 by prior knowledge on both sides.
@@ -56,8 +58,9 @@ pub(crate) enum Tls {
 impl Setup {
     /// All of them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Http1,
+        Self::Routes,
         Self::Http2ToHttp1,
         Self::Http2,
         Self::Http2ToNginx,
@@ -76,7 +79,7 @@ impl Setup {
     /// The directory of the proxies' configs, below `bench/configs`.
     pub(crate) fn configs(self) -> &'static str {
         match self {
-            Self::Http1 => "http1",
+            Self::Http1 | Self::Routes => "http1",
             Self::Http2ToHttp1 => "http2-http1",
             Self::Http2 | Self::Http2ToNginx | Self::Grpc | Self::Silent => "http2",
             Self::Tcp | Self::Stream => "tcp",
@@ -99,7 +102,9 @@ impl Setup {
     pub(crate) fn service(self) -> Service {
         let upstream = |arguments| Service::Ours("upstream", arguments);
         match self {
-            Self::Http1 | Self::Http2ToHttp1 | Self::Tcp => upstream(&["--protocol", "http1"]),
+            Self::Http1 | Self::Routes | Self::Http2ToHttp1 | Self::Tcp => {
+                upstream(&["--protocol", "http1"])
+            }
             Self::Http2 => upstream(&["--protocol", "http2"]),
             Self::Http2ToNginx => Service::Nginx,
             Self::Grpc => upstream(&["--protocol", "grpc"]),
@@ -113,13 +118,15 @@ impl Setup {
     /// Whether `proxy` takes part.
     pub(crate) fn has(self, proxy: ProxyKind) -> bool {
         match proxy {
-            ProxyKind::Strait | ProxyKind::Haproxy | ProxyKind::Envoy => true,
+            ProxyKind::Strait | ProxyKind::Envoy => true,
+            ProxyKind::Haproxy => self != Self::Routes,
             ProxyKind::StraitLog => self == Self::Http1,
             ProxyKind::StraitBatched => matches!(self, Self::Tls(Tls::NewRsa13 | Tls::NewRsa12)),
             // It speaks HTTP/2 to the upstream for gRPC alone, a connection for each request.
-            ProxyKind::Nginx => {
-                !matches!(self, Self::Http2 | Self::Http2ToNginx | Self::Grpc | Self::Silent)
-            }
+            ProxyKind::Nginx => !matches!(
+                self,
+                Self::Routes | Self::Http2 | Self::Http2ToNginx | Self::Grpc | Self::Silent
+            ),
             ProxyKind::Relay => matches!(self, Self::Http1 | Self::Tcp | Self::Stream),
         }
     }
