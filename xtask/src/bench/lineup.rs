@@ -14,7 +14,7 @@ use super::report::{Cell, Series, SystemCalls};
 use super::sample::Sample;
 use super::setup::{Service, Setup};
 use super::tools::Tools;
-use crate::plain::find;
+use crate::plain::{Plain, find};
 use crate::say;
 
 const WARM_UP_SECONDS: u32 = 1;
@@ -38,6 +38,8 @@ pub(crate) struct Table {
     pub(crate) binary: Binary,
     /// Its configuration, with place holders.
     pub(crate) text: String,
+    /// The place of the rule that the request of the load meets.
+    pub(crate) met: usize,
 }
 
 impl<'a> Lineup<'a> {
@@ -55,8 +57,11 @@ impl<'a> Lineup<'a> {
     ) -> Result<Self> {
         let (process, service) = start_service(tools, options, setup)?;
         let mut proxies = Vec::new();
-        for Table { binary, text } in tables {
+        for Table { binary, text, met } in tables {
             let proxy = Running::start_with(tools, options, &binary, setup, &text, service)?;
+            if binary.kind.is_strait() {
+                check_met(tools, &binary, &proxy, met)?;
+            }
             commands.push(proxy.command.clone());
             proxies.push(proxy);
         }
@@ -201,6 +206,19 @@ impl<'a> Lineup<'a> {
 /// before it, or always runs at the same distance from the one it is compared with.
 fn places(round: u32, count: usize) -> impl Iterator<Item = usize> {
     (round as usize - 1..).take(count).map(move |place| place % count)
+}
+
+/// Makes sure that the request of the load meets this rule, as `strait explain` says: another would make the figure one of
+/// something else.
+fn check_met(tools: &Tools, binary: &Binary, proxy: &Running, met: usize) -> Result<()> {
+    let file = proxy.command.rsplit(' ').next().context("the command names the file")?;
+    let url = format!("http://{}/bench", proxy.address);
+    let arguments = ["explain", "-c", file, "-H", "x-user: 7", "--from", "127.0.0.1", "GET", &url];
+    let story = Plain::new(&tools.root, &binary.path, &arguments).read()?;
+    let rule = format!("rule {met} ");
+    let is_met = story.lines().any(|line| line.starts_with(&rule) && line.ends_with(": matches"));
+    anyhow::ensure!(is_met, "{}: the request does not meet rule {met}:\n{story}", proxy.name);
+    Ok(())
 }
 
 /// Starts the service of `setup` on the core of the load.

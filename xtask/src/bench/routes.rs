@@ -29,9 +29,9 @@ const ENVOY_ROUTE: &str = "                        - match: { prefix: / }\n     
 const EVERYTHING: &str = r#"      - match:
           prefix: /
           methods: [@METHOD@]
-          headers: { x-user: { range: [1, 99] }, x-debug: { present: false }, x-mode: { not: off } }
-          query: { page: { not: { regex: "[0-9]+" } } }
-          cookies: { beta: { not: "yes" } }
+          headers: { x-user: { range: [1, 99] }, x-debug: { present: false }, x-mode: { not: off, missing_as_empty: true } }
+          query: { page: { present: false } }
+          cookies: { beta: { present: false } }
           sources: [127.0.0.0/8]
           fraction: { percent: 100 }
         clusters: [{ cluster: upstream, weight: 90 }, { cluster: other, weight: 10, headers: { response: { set: { x-canary: v2 } } } }]
@@ -82,6 +82,12 @@ fn tables_of(root: &Path, binary: &Binary) -> Result<Vec<Table>> {
     let table = |what: &str, rules: &str| Table {
         binary: Binary { name: format!("{}{what}", binary.name), ..binary.clone() },
         text: file.replace(rule, &format!("{rules}{rule}")),
+        // Before the rule that was there.
+        met: match what {
+            "" => 0,
+            ": not met" => 1,
+            _ => rules.matches("match:").count().saturating_sub(1),
+        },
     };
     let two = |mut table: Table, balance: &str| {
         table.text = with_two_clusters(&table.text, balance, is_envoy);
