@@ -338,11 +338,11 @@ fn the_way_of_a_request_is_asked_of_the_data_path_with_the_state_of_the_process(
     let running = Running::start(ConfigFile::fixed("test", config, loader()));
     let answer = running.ask(
         "GET",
-        "/explain?url=http%3A%2F%2Fa%2F&method=PUT&header=a:+b&header=c:%20d&listener=edge",
+        "/explain?url=http%3A%2F%2Fa%2F&method=PUT&header=a:+b&header=c:%20d&listener=edge&from=::1",
     );
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     let request = "ExplainRequest { method: \\\"PUT\\\", url: \\\"http://a/\\\", headers: \
-                   [\\\"a: b\\\", \\\"c: d\\\"], tls: None, listener: Some(\\\"edge\\\") }";
+                   [\\\"a: b\\\", \\\"c: d\\\"], tls: None, listener: Some(\\\"edge\\\"), from: Some(::1) }";
     for part in ["starting, configuration version 1 of test", request, "\"text\": \"one\""] {
         assert!(answer.contains(part), "{part} in {answer}");
     }
@@ -351,6 +351,7 @@ fn the_way_of_a_request_is_asked_of_the_data_path_with_the_state_of_the_process(
         ("?method=GET", "400", "url: write /explain?url="),
         ("?uri=x", "400", "uri: unknown argument; there are url, "),
         ("?url=ftp", "400", "only http"),
+        ("?url=/&from=a", "400", "from: a is no IP address"),
         (&format!("?url=/{}", "&header=a:b".repeat(101)), "400", "header: at most 100"),
     ] {
         let answer = running.ask("GET", &format!("/explain{query}"));

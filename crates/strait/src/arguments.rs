@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -185,6 +186,9 @@ pub(crate) struct Explain {
     /// The listener that receives the request, if the URL's port does not determine it.
     #[arg(long, value_name = "NAME")]
     pub(crate) listener: Option<String>,
+    /// The client's IP address, for rules and chains that match sources. Trusted hops are not considered.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) from: Option<IpAddr>,
 }
 
 #[derive(Debug, Args)]

@@ -28,7 +28,7 @@ use self::listener::{
     addresses_text, choose_listener, describe_chain, describe_misdirected, describe_relay,
 };
 use self::request::Request;
-use self::rules::describe_head;
+use self::rules::{Client, describe_head};
 use self::tls::{client_of, describe_tls, is_client_known, shown_by};
 use self::trial::{Trial, try_out};
 use crate::Failure;
@@ -45,6 +45,7 @@ pub(crate) fn explain(explain: &Explain) -> Result<(), Failure> {
         headers: explain.headers.clone(),
         tls: explain.tls.clone(),
         listener: explain.listener.clone(),
+        from: explain.from,
     };
     let text = match (&explain.admin, &explain.config) {
         (Some(admin), _) => live::ask(admin, &request)?,
@@ -96,6 +97,7 @@ pub(crate) fn steps(
         Some(host) => Request::new("GET", &format!("https://{host}/"), &[]),
         None => Request::new(&asked.method, &asked.url, &asked.headers),
     }?;
+    let request = Request { from: asked.from, ..request };
     let (listener, why) = choose_listener(snapshot, asked.listener.as_deref(), &request)?;
     let mut story = Story { steps: Vec::new(), knowledge, asks_dns: false };
     story.line("listener", format!("{} ({}), {why}", listener.name, addresses_text(listener)));
@@ -145,6 +147,7 @@ fn describe_request(
         }
         ListenerProtocol::Auto | ListenerProtocol::Http1 | ListenerProtocol::Http2 => {}
     }
+    let client = Client { from: request.from, certificate: client };
     describe_head(story, snapshot, listener, request, client);
     let outcome = outcome(snapshot, trial);
     if story.asks_dns && outcome.ends_with("cause no_endpoint") {

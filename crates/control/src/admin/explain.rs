@@ -3,6 +3,8 @@
 //! The data path says it, from the configuration in effect, on a thread that may wait. What counters know of the
 //! endpoints that it names is added in pieces, so that no turn of control follows the size of a cluster.
 
+use std::net::IpAddr;
+
 use std::collections::BTreeMap;
 
 use config::snapshot::EndpointId;
@@ -33,6 +35,7 @@ Says where a request would go, and why. Nothing is sent.
     &method=POST                  GET unless said
     &header=NAME:%20VALUE         a header field; again for more
     &listener=NAME                the listener, where the URL's port does not say
+    &from=ADDRESS                 the client's address, for rules and chains by source
   /explain?tls=HOST               only the certificate and TLS parameters for this host
 
 strait explain --admin ADDRESS GET http://HOST/PATH asks, and prints the answer for reading.
@@ -51,6 +54,8 @@ pub struct ExplainRequest {
     pub tls: Option<String>,
     /// The listener that gets it, where the URL does not say.
     pub listener: Option<String>,
+    /// The client's address.
+    pub from: Option<IpAddr>,
 }
 
 /// A step of its way.
@@ -91,9 +96,14 @@ pub(super) fn wanted(
             "header" => request.headers.push(value),
             "tls" => request.tls = Some(value),
             "listener" => request.listener = Some(value),
+            "from" => {
+                let address = value.parse();
+                request.from =
+                    Some(address.map_err(|_| format!("from: {value} is no IP address"))?);
+            }
             _ => {
                 return Err(format!(
-                    "{name}: unknown argument; there are url, method, header, listener and tls"
+                    "{name}: unknown argument; there are url, method, header, listener, from and tls"
                 ));
             }
         }

@@ -107,7 +107,7 @@ pub(super) fn describe_chain<'s>(
     };
     let destination = destination(listener, request);
     let protocol = Some(protocol);
-    let facts = ConnectionFacts { source: None, destination, protocol, server_name, alpn };
+    let facts = ConnectionFacts { source: request.from, destination, protocol, server_name, alpn };
     let chain = listener.chains.choose(&facts);
     match chain {
         Some(chain) => story.line("chain", format!("{}: matches {what}", chain.name)),
@@ -141,7 +141,8 @@ pub(super) fn describe_misdirected(
         _ => b"h2",
     };
     let (protocol, alpn) = (Some(Detected::Tls), &[alpn][..]);
-    let facts = ConnectionFacts { source: None, destination, protocol, server_name: None, alpn };
+    let facts =
+        ConnectionFacts { source: request.from, destination, protocol, server_name: None, alpn };
     if is_misdirected(listener, met, head.host(), &facts) {
         let (host, asked) = (String::from_utf8_lossy(head.host()), &request.server_name);
         story.line(

@@ -25,7 +25,8 @@ pub(super) fn ask(admin: &str, request: &ExplainRequest) -> Result<String, Failu
 
 /// The question as the page takes it.
 fn path(request: &ExplainRequest) -> String {
-    let ExplainRequest { method, url, headers, tls, listener } = request;
+    let ExplainRequest { method, url, headers, tls, listener, from } = request;
+    let from = from.map(|address| address.to_string());
     let mut arguments = Vec::new();
     match tls {
         Some(host) => arguments.push(("tls", host)),
@@ -33,6 +34,7 @@ fn path(request: &ExplainRequest) -> String {
     }
     arguments.extend(headers.iter().map(|header| ("header", header)));
     arguments.extend(listener.iter().map(|name| ("listener", name)));
+    arguments.extend(from.iter().map(|address| ("from", address)));
     let pairs: Vec<_> =
         arguments.into_iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
     format!("/explain?{}", pairs.join("&"))
@@ -50,11 +52,12 @@ mod tests {
             headers: vec!["a: 50%".to_owned(), "b: +".to_owned()],
             tls: None,
             listener: Some("edge".to_owned()),
+            from: Some([192, 0, 2, 7].into()),
         };
         assert_eq!(
             path(&request),
             "/explain?method=POST&url=http%3A%2F%2Fa%2Fx%3Fy%3D1%26z&header=a%3A%2050%25\
-             &header=b%3A%20%2B&listener=edge"
+             &header=b%3A%20%2B&listener=edge&from=192.0.2.7"
         );
         let request = ExplainRequest { tls: Some("a:443".to_owned()), ..ExplainRequest::default() };
         assert_eq!(path(&request), "/explain?tls=a%3A443");

@@ -17,6 +17,8 @@ pub(super) struct Request {
     pub(super) is_secure: Option<bool>,
     /// The host as TLS would ask for it.
     pub(super) server_name: String,
+    /// The client's address, if that is said.
+    pub(super) from: Option<IpAddr>,
 }
 
 impl Request {
@@ -78,7 +80,8 @@ impl Request {
             head += &format!("{line}\r\n");
         }
         head += "\r\n";
-        Ok(Self { head: head.into_bytes(), port, names_port, ip, is_secure, server_name })
+        let head = head.into_bytes();
+        Ok(Self { head, port, names_port, ip, is_secure, server_name, from: None })
     }
 }
 

@@ -1,5 +1,7 @@
 //! What filters and rules make of a request's head.
 
+use std::net::IpAddr;
+
 use config::explain::Verdict as RuleVerdict;
 use config::hosts::{Host, HostTable};
 use config::matching::{Asked, Criterion, Place, Searches};
@@ -16,13 +18,21 @@ use super::cluster::describe_forward;
 use super::request::Request;
 use super::{Listener, Story};
 
+/// The client that sends the request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Client<'c> {
+    /// Its address, if that is said.
+    pub(super) from: Option<IpAddr>,
+    pub(super) certificate: Option<&'c PeerCertificate>,
+}
+
 /// Describes the steps from the head's bytes to the endpoints.
 pub(super) fn describe_head(
     story: &mut Story,
     snapshot: &Snapshot,
     listener: &Listener,
     request: &Request,
-    client: Option<&PeerCertificate>,
+    client: Client<'_>,
 ) {
     let (mut scan, mut index) = (Scan::default(), HeadIndex::default());
     match decode_request(&request.head, &mut scan, &limits_of(listener), &mut index) {
@@ -103,7 +113,7 @@ fn describe_handlers(
     snapshot: &Snapshot,
     listener: &Listener,
     head: &RequestHead<'_>,
-    client: Option<&PeerCertificate>,
+    client: Client<'_>,
 ) -> bool {
     if listener.handlers.is_empty() || is_tunnel(head) {
         return true;
@@ -136,7 +146,7 @@ fn describe_routes(
     snapshot: &Snapshot,
     listener: &Listener,
     head: &RequestHead<'_>,
-    client: Option<&PeerCertificate>,
+    client: Client<'_>,
 ) {
     let host = String::from_utf8_lossy(head.host()).into_owned();
     let found = listener.hosts.find_authority(head.host(), || head.authority());
@@ -180,7 +190,7 @@ fn describe_rules(
     snapshot: &Snapshot,
     table: &RouteTable,
     head: &RequestHead<'_>,
-    client: Option<&PeerCertificate>,
+    client: Client<'_>,
 ) {
     let asked = asked(head, client);
     let verdicts = table.explain(&asked, &mut Searches::default());
@@ -255,7 +265,7 @@ fn describe_tunnel_rules(
     snapshot: &Snapshot,
     table: &RouteTable,
     head: &RequestHead<'_>,
-    client: Option<&PeerCertificate>,
+    client: Client<'_>,
 ) {
     let (asked, mut searches) = (asked(head, client), Searches::default());
     let found = route::find_tunnel(table, &asked, &mut searches).ok().map(|(place, _)| place);
@@ -279,8 +289,8 @@ fn describe_tunnel_rules(
 }
 
 /// The request as rules see it. Where it comes from is not known here, and its die is at 0.
-fn asked<'r>(head: &'r RequestHead<'r>, client: Option<&'r PeerCertificate>) -> Asked<'r> {
-    Asked { head, source: None, client, die: 0 }
+fn asked<'r>(head: &'r RequestHead<'r>, client: Client<'r>) -> Asked<'r> {
+    Asked { head, source: client.from, client: client.certificate, die: 0 }
 }
 
 fn rule_text(snapshot: &Snapshot, rule: &Rule) -> String {

@@ -1,7 +1,7 @@
 //! A request tried out on a worker's state without a network.
 
 use std::io::IoSlice;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use config::reports::ConnectionSide;
@@ -51,13 +51,21 @@ pub(super) fn try_out(
     let proxies = listener.http.proxy_protocol.as_deref();
     let peer = match proxies.and_then(<[_]>::first) {
         Some(range) => PeerAddress::from(Some(SocketAddr::from((range.network(), 1)))),
-        None => local.clone(),
+        None => match request.from {
+            Some(from) => PeerAddress::from(Some(SocketAddr::from((from, 1)))),
+            None => local.clone(),
+        },
     };
     let Some(key) = proxy.on_accepted(listener.id, peer, local, original, NOW) else {
         return Trial::Refused;
     };
     if proxies.is_some() {
-        proxy.on_received(key, &mut b"PROXY UNKNOWN\r\n".to_vec(), NOW);
+        let header = match request.from {
+            None => "PROXY UNKNOWN\r\n".to_owned(),
+            Some(IpAddr::V4(from)) => format!("PROXY TCP4 {from} 127.0.0.1 1 1\r\n"),
+            Some(IpAddr::V6(from)) => format!("PROXY TCP6 {from} ::1 1 1\r\n"),
+        };
+        proxy.on_received(key, &mut header.into_bytes(), NOW);
     }
     loop {
         let mut bytes = client.speak(&request.head);

@@ -250,6 +250,37 @@ routes: [{{ name: all, rules: [{{ match: {{ prefix: /, fraction: {{ percent: 10,
 }
 
 #[test]
+fn explain_takes_the_clients_address_for_rules_and_chains_by_source() {
+    let scratch = Scratch::new();
+    let config = "
+listeners:
+  - name: edge
+    address: 127.0.0.1:0
+    chains:
+      - { name: inner, match: { sources: [10.0.0.0/8] }, routes: inner }
+    routes: outer
+routes:
+  - { name: inner, rules: [{ match: { prefix: / }, respond: { status: 204 } }] }
+  - name: outer
+    rules:
+      - { match: { prefix: /, sources: ['2001:db8::/32'] }, respond: { status: 201 } }
+      - { match: { prefix: / }, respond: { status: 200 } }
+";
+    let file = scratch.write("strait.yaml", config);
+    for (from, said) in [
+        (&["--from", "10.1.2.3"][..], "status 204"),
+        (&["--from", "2001:db8::1"], "status 201"),
+        (&["--from", "192.0.2.1"], "status 200"),
+        (&[], "status 200"),
+    ] {
+        let output = strait(&[&["explain", "-c", &file], from, &["GET", "http://a/"]].concat());
+        let story = text(&output.stdout);
+        let outcome = story.lines().last().unwrap_or_default();
+        assert!(outcome.contains(&said.replace("status ", "")), "{from:?}: {story}");
+    }
+}
+
+#[test]
 fn explain_shows_how_header_fields_are_edited() {
     let scratch = Scratch::new();
     let config = "
