@@ -145,7 +145,7 @@ fn weighted(rules: &str, is_envoy: bool) -> String {
     rules.replace(one, &two)
 }
 
-/// So many rules for one path, told apart by a header field, of which the last is met.
+/// So many rules for one path that differ by a header field, of which the last is met.
 fn headers(count: u32) -> String {
     let values = (1..count).map(|number| 1_000 + number).chain([7]);
     let rule = |value| {
