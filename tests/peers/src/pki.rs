@@ -44,7 +44,7 @@ impl Authority {
         algorithm: &'static SignatureAlgorithm,
     ) -> Result<Pair> {
         let subject = format!("{files} for {name}");
-        let leaf = Leaf { subject, ..Leaf::new(algorithm, &[name]) };
+        let leaf = Leaf { subject, organization: None, ..Leaf::new(algorithm, &[name]) };
         let issued = self.intermediate.issue(&leaf);
         let chain = format!("{}{}", issued.chain, self.intermediate.pem());
         Ok(Pair {

@@ -28,6 +28,8 @@ pub struct Leaf {
     pub algorithm: &'static SignatureAlgorithm,
     /// The common name.
     pub subject: String,
+    /// The organization, if there is one.
+    pub organization: Option<&'static str>,
     /// DNS names, addresses and URIs.
     pub names: Vec<String>,
     /// Seconds from now.
@@ -57,6 +59,7 @@ impl Leaf {
         Self {
             algorithm,
             subject: "a service".to_owned(),
+            organization: Some("Example, Inc."),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             validity: -HOUR..HOUR,
             purposes: vec![
@@ -82,7 +85,9 @@ impl Leaf {
     fn parameters(&self) -> CertificateParams {
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name.push(DnType::CommonName, &self.subject);
-        parameters.distinguished_name.push(DnType::OrganizationName, "Example, Inc.");
+        if let Some(organization) = self.organization {
+            parameters.distinguished_name.push(DnType::OrganizationName, organization);
+        }
         parameters.subject_alt_names = self.names.iter().map(|name| alternative(name)).collect();
         parameters.extended_key_usages.clone_from(&self.purposes);
         parameters.use_authority_key_identifier_extension = true;
