@@ -43,7 +43,6 @@ use crate::connection::codec::streams::Stream;
 use crate::connection::codec::{Codec, Opening};
 use crate::connection::delivery::Lingering;
 use crate::connection::transport::Tls;
-
 use crate::keys::{ConnKey, EndpointKey, ExchangeKey, Slot};
 use crate::listen::clients::ClientPlace;
 use crate::listen::listeners::ListenerKey;

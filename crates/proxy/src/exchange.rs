@@ -47,7 +47,6 @@ pub mod route;
 pub(crate) mod stalling;
 pub(crate) mod stalls;
 
-use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,7 +94,7 @@ pub struct Exchange {
     /// Whether it counts among those of its client that hold an upstream connection.
     pub(crate) is_holding: bool,
     /// Whether it counts among the requests that its cluster bounds.
-    pub(crate) holds_request: Cell<bool>,
+    pub(crate) holds_request: bool,
     /// The endpoint, and its cluster, at which it counts among the requests under way, where the balancer asks for that.
     pub(crate) counted_at: Option<EndpointKey>,
     /// When its attempt there began, while its balancer wants to know how long that takes.
@@ -351,7 +350,7 @@ impl Exchange {
             downstream,
             client,
             is_holding: false,
-            holds_request: Cell::new(false),
+            holds_request: false,
             counted_at: None,
             measured_from: None,
             attempt: Attempt::Counted,

@@ -23,7 +23,6 @@ use crate::connection::rpc::rpc_limits;
 use crate::connection::transport::{SavedTls, Tls};
 use crate::connection::{Connection, ConnectionRole, Downstream, Life, Upstream, UpstreamState};
 use crate::cx::Cx;
-
 use crate::keys::{ConnKey, EndpointKey, ExchangeKey, Slot};
 use crate::listen::Listen;
 use crate::listen::clients::Part;

@@ -1,6 +1,5 @@
 //! Exchanges as they are written down, and what makes one of the other.
 
-use std::cell::Cell;
 use std::time::Duration;
 
 use config::edits::operators::KEPT_BYTES_MAX;
@@ -368,7 +367,7 @@ impl Proxy {
             downstream,
             client,
             is_holding: false,
-            holds_request: Cell::new(false),
+            holds_request: false,
             counted_at: None,
             // How long it took where it comes from is not known.
             measured_from: None,

@@ -131,7 +131,7 @@ impl Proxy {
         }
         let member = self.cx.share.member();
         for exchange in companions.exchanges.iter().filter_map(|key| self.exchanges.get(*key)) {
-            let cluster = exchange.cluster().filter(|_| exchange.holds_request.get());
+            let cluster = exchange.cluster().filter(|_| exchange.holds_request);
             held.hold_request(cluster.map(|cluster| &cluster.breakers), member);
         }
         held

@@ -69,8 +69,8 @@ pub(crate) struct Pools {
     /// The destinations of such clusters that refused.
     refusing: Refusing,
     share: Share,
-    /// The cluster of whose bounds something is reserved.
-    reserved_of: Option<ClusterId>,
+    /// The cluster for which there are permits.
+    permits_of: Option<ClusterId>,
     /// From when on no cluster has connections reserved, whatever happened so far.
     unreserved_from: Time,
     /// Connections open or being opened.
@@ -199,7 +199,7 @@ impl Pools {
             checked: BTreeMap::new(),
             refusing: Refusing::default(),
             share,
-            reserved_of: None,
+            permits_of: None,
             unreserved_from: Time::from_nanos(0),
             open: 0,
             idle: 0,

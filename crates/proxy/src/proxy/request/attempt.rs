@@ -31,7 +31,7 @@ impl Proxy {
         now: Time,
     ) {
         self.find_connection(key, request, head, now);
-        if let Some(cluster) = self.upstream.pools.release_reserved() {
+        if let Some(cluster) = self.upstream.pools.release_permits() {
             self.ring_next(cluster);
         }
     }
@@ -69,13 +69,13 @@ impl Proxy {
         };
         let id = cluster.id;
         let newest = self.cx.snapshot.cluster(id).unwrap_or(cluster);
-        if let Some(requests_max) = newest.requests_max.filter(|_| exchange.is_bounded()) {
+        let bound = newest.requests_max.filter(|_| exchange.is_bounded());
+        if let Some(requests_max) = bound {
             let random = &mut self.cx.random;
             let (pools, requests_max) = (&mut self.upstream.pools, requests_max.get());
             if !pools.takes_request(newest, requests_max, || random.next()) {
                 return self.fail_queued(key, request, Cause::RequestsOverflow, now);
             }
-            exchange.holds_request.set(true);
         }
         let destination = cluster
             .original_destination
@@ -107,6 +107,11 @@ impl Proxy {
             && acquired.endpoint().is_some()
         {
             self.cx.emitter.endpoint_chosen(label(id.0), kind);
+        }
+        if bound.is_some()
+            && let Some(exchange) = self.exchanges.get_mut(key)
+        {
+            exchange.holds_request = true;
         }
         if takes_host
             && let Some(place) = acquired.endpoint()

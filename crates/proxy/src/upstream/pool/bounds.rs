@@ -1,7 +1,7 @@
 //! The bounds of a cluster, which are those of the whole process ([`config::breakers`]), as one worker meets them.
 //!
-//! A connection, or a place in the queue, is *reserved* from when it is taken of the bound until it is used, within one
-//! attempt. What is not used then is given back.
+//! A *permit* for a connection, or for a place in the queue, is taken of the bound within one attempt, and released at its end
+//! if it was not used.
 //!
 //! Where exchanges wait since the bound of connections is reached, their worker says so to the others, and has them look
 //! ([`Bells`](crate::share::Bells)). Each of these closes what it does not use. From then on, so does every worker that has
@@ -22,9 +22,9 @@ use super::state::ClusterState;
 use crate::keys::EndpointKey;
 use crate::share::{Share, bit};
 
-/// What is taken of a cluster's bounds, and not used yet.
+/// Permits of a cluster's bounds that an attempt has taken, and not used yet.
 #[derive(Debug, Default)]
-pub(super) struct Reserved {
+pub(super) struct Permits {
     connections: u32,
     pending: u32,
     /// Whether the next connection that is closed is for one that is opened in its place.
@@ -36,7 +36,7 @@ pub(super) struct Reserved {
 impl ClusterState {
     /// Whether another connection may be opened.
     fn has_room(&self, share: Share, connections_max: u32) -> bool {
-        self.reserved.connections > 0
+        self.permits.connections > 0
             || (self.breakers.connections() < connections_max
                 && !self.is_barred(share, connections_max))
     }
@@ -89,31 +89,31 @@ impl Pools {
         self.cluster(newest.id).is_some_and(|state| state.has_room(share, connections_max))
     }
 
-    /// Reserves a connection. Returns false if none may be opened.
+    /// Takes a permit for a connection, if it has none. Returns false if none may be opened.
     pub(super) fn takes_connection(&mut self, newest: &Cluster) -> bool {
         let (share, connections_max) = (self.share, newest.connections_max.get());
         let Some(state) = self.cluster(newest.id) else { return false };
-        if state.reserved.connections == 0 {
+        if state.permits.connections == 0 {
             if state.is_barred(share, connections_max)
                 || !state.breakers.take_connection(connections_max)
             {
                 return false;
             }
-            state.reserved.connections = 1;
-            self.reserved_of = Some(newest.id);
+            state.permits.connections = 1;
+            self.permits_of = Some(newest.id);
         }
         true
     }
 
-    /// Reserves a place in the queue. Returns false if no exchange may wait.
+    /// Takes a permit for a place in the queue, if it has none. Returns false if no exchange may wait.
     pub(crate) fn takes_place(&mut self, newest: &Cluster) -> bool {
         let Some(state) = self.cluster(newest.id) else { return false };
-        if state.reserved.pending == 0 {
+        if state.permits.pending == 0 {
             if !state.breakers.take_pending(newest.pending_max) {
                 return false;
             }
-            state.reserved.pending = 1;
-            self.reserved_of = Some(newest.id);
+            state.permits.pending = 1;
+            self.permits_of = Some(newest.id);
         }
         true
     }
@@ -121,24 +121,24 @@ impl Pools {
     /// The next connection of this cluster that is closed makes room for one that is opened.
     pub(crate) fn keep_connection(&mut self, cluster: ClusterId) {
         if let Some(state) = self.cluster(cluster) {
-            state.reserved.keeps_connection = true;
-            self.reserved_of = Some(cluster);
+            state.permits.keeps_connection = true;
+            self.permits_of = Some(cluster);
         }
     }
 
     /// The next exchange that leaves this cluster's queue leaves its place to another.
     pub(crate) fn keep_place(&mut self, cluster: ClusterId) {
         if let Some(state) = self.cluster(cluster) {
-            state.reserved.keeps_place = true;
-            self.reserved_of = Some(cluster);
+            state.permits.keeps_place = true;
+            self.permits_of = Some(cluster);
         }
     }
 
-    /// An attempt is over: what it reserved and did not use is given back. Returns the cluster of which there is a connection more.
-    pub(crate) fn release_reserved(&mut self) -> Option<ClusterId> {
-        let cluster = self.reserved_of.take()?;
+    /// An attempt is over: permits that it did not use are released. Returns the cluster of which there is a connection more.
+    pub(crate) fn release_permits(&mut self) -> Option<ClusterId> {
+        let cluster = self.permits_of.take()?;
         let state = self.cluster(cluster)?;
-        let Reserved { connections, pending, .. } = std::mem::take(&mut state.reserved);
+        let Permits { connections, pending, .. } = std::mem::take(&mut state.permits);
         state.breakers.give_connections(connections);
         state.breakers.give_pending(pending);
         (connections > 0).then_some(cluster)
@@ -163,8 +163,8 @@ impl Pools {
         if let Some(state) = self.cluster(cluster) {
             state.open += 1;
             state.end_entitlement(member);
-            match state.reserved.connections.checked_sub(1) {
-                Some(left) => state.reserved.connections = left,
+            match state.permits.connections.checked_sub(1) {
+                Some(left) => state.permits.connections = left,
                 None => state.breakers.add_connection(),
             }
         }
@@ -207,8 +207,8 @@ impl Pools {
             debug_assert!(state.open > 0, "what is closed was opened");
             let Some(open) = state.open.checked_sub(1) else { return };
             state.open = open;
-            if std::mem::take(&mut state.reserved.keeps_connection) {
-                state.reserved.connections += 1;
+            if std::mem::take(&mut state.permits.keeps_connection) {
+                state.permits.connections += 1;
             } else {
                 state.breakers.give_connections(1);
             }
@@ -219,8 +219,8 @@ impl Pools {
     pub(super) fn on_wait(&mut self, cluster: ClusterId) {
         self.waiting += 1;
         if let Some(state) = self.cluster(cluster) {
-            match state.reserved.pending.checked_sub(1) {
-                Some(left) => state.reserved.pending = left,
+            match state.permits.pending.checked_sub(1) {
+                Some(left) => state.permits.pending = left,
                 None => state.breakers.add_pending(),
             }
         }
@@ -231,8 +231,8 @@ impl Pools {
         self.waiting -= 1;
         let member = self.share.member();
         if let Some(state) = self.cluster(cluster) {
-            if std::mem::take(&mut state.reserved.keeps_place) {
-                state.reserved.pending += 1;
+            if std::mem::take(&mut state.permits.keeps_place) {
+                state.permits.pending += 1;
             } else {
                 state.breakers.give_pending(1);
             }

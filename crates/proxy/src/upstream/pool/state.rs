@@ -8,7 +8,7 @@ use config::snapshot::{Cluster, ClusterId, EndpointId, Id};
 
 use super::Pools;
 use super::backoff::Backoff;
-use super::bounds::Reserved;
+use super::bounds::Permits;
 use super::candidates::Candidates;
 use super::latency::Latency;
 use super::reserve::Reserve;
@@ -54,7 +54,7 @@ pub(super) struct ClusterState {
     /// What of its bounds is in use, in the process.
     pub(super) breakers: Breakers,
     pub(super) counted: Counted,
-    pub(super) reserved: Reserved,
+    pub(super) permits: Permits,
     /// Whether other workers know that exchanges wait since the bound of connections is reached.
     pub(super) is_wanting: bool,
     /// The endpoints that may have idle connections.
@@ -195,7 +195,7 @@ impl Pools {
                 requests: 0,
                 breakers: cluster.breakers.clone(),
                 counted: Counted::default(),
-                reserved: Reserved::default(),
+                permits: Permits::default(),
                 is_wanting: false,
                 candidates: Candidates::default(),
                 turns: Turns::default(),
