@@ -105,7 +105,7 @@ fn all_commands_know_the_handler() {
     let file = write("commands.yaml", &text);
     let asked = ["explain", "-H", "x-user: 50", "GET", "http://127.0.0.1/"];
     let (is_ok, said) = output(&asked, &file);
-    assert!(is_ok && said.contains("handlers") && said.contains("b: prefix"), "{said}");
+    assert!(is_ok && said.contains("unit: answers with rule 1 of units: b: prefix"), "{said}");
     let (_, said) = output(&["explain", "-H", "x-user: x", "GET", "http://127.0.0.1/"], &file);
     assert!(said.contains("the handler unit has no rule for this request"), "{said}");
     let (_, said) = output(&["explain", "GET", "http://127.0.0.1/"], &file);

@@ -9,18 +9,20 @@ use config::chains::ConnectionFacts;
 use config::matching::{Asked, PathMatch, Searches};
 use config::rewrite::{HostRewrite, Rewriting};
 use config::snapshot::{
-    Action, Decision, Detected, Forward, HandledRule, Handlers, Listener, Redirect, RedirectPath,
-    RouteTable, Rule,
+    Action, ClusterId, Decision, Detected, Forward, HandledRule, Handlers, Listener, Redirect,
+    RedirectPath, RouteTable, Rule,
 };
+use config::targets::Chosen;
 use telemetry::cause::Cause;
 use wire::head::{Method, RequestHead};
 use wire::path::{PathError, Slashes};
 
 use crate::Snapshot;
 use crate::connection::Connection;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Route};
 use crate::filter::Filter;
 use crate::listen::misdirected;
+use crate::tools::random::Random;
 
 /// The table for requests to the host of this one.
 ///
@@ -37,16 +39,16 @@ pub fn table<'s>(
     table.ok_or(Cause::NoHost)
 }
 
-/// The rule that a handler in front of the tables has answered with, if one decides.
+/// The rule that a handler in front of the tables has answered with, and the handler's name, if one decides.
 ///
 /// # Errors
 ///
 /// [`Cause::NoRoute`] if a handler says that there is none, or the rule is gone; with the reason.
-pub fn handled<'s>(
+pub fn handled<'s, 'h>(
     snapshot: &'s Snapshot,
-    handlers: &Handlers,
+    handlers: &'h Handlers,
     asked: &Asked<'_>,
-) -> Result<Option<Found<'s>>, String> {
+) -> Result<Option<(Found<'s>, &'h str)>, String> {
     let handled = match handlers.decide(asked) {
         Decision::PassedOn => return Ok(None),
         Decision::Refused(handler) => {
@@ -57,12 +59,80 @@ pub fn handled<'s>(
     let table = snapshot.route_table(handled.table);
     let found = table.and_then(|table| {
         let place = table.place_of(handled.rule)?;
-        Some(Found { table, place, rule: table.rules.get(place)? })
+        Some((Found { table, place, rule: table.rules.get(place)? }, handled.handler))
     });
     found.map(Some).ok_or_else(|| {
         let HandledRule { handler, rule, .. } = handled;
         format!("the handler {handler} answers with the rule {rule}, which is gone")
     })
+}
+
+/// Why a request meets no rule.
+#[derive(Debug)]
+pub(crate) struct Missed {
+    pub(crate) cause: Cause,
+    /// What a handler says.
+    pub(crate) why: Option<String>,
+}
+
+impl From<Cause> for Missed {
+    fn from(cause: Cause) -> Self {
+        Self { cause, why: None }
+    }
+}
+
+/// The rule that a request meets: a handler's, or that of the route tables. A `CONNECT` without a path is the tables' alone.
+#[inline]
+pub(crate) fn meet<'s>(
+    snapshot: &'s Snapshot,
+    listener: &Listener<Box<dyn Filter>>,
+    asked: &mut Asked<'_>,
+    searches: &mut Searches,
+    mut die: impl FnMut() -> u64,
+) -> Result<Found<'s>, Missed> {
+    let asks_tunnel = asked.head.method() == Method::Connect && !asked.head.is_extended_connect();
+    if !listener.handlers.is_empty() && !asks_tunnel {
+        asked.die = die();
+        let handled = handled(snapshot, &listener.handlers, asked);
+        let missed = |why| Missed { cause: Cause::NoRoute, why: Some(why) };
+        if let Some((found, _)) = handled.map_err(missed)? {
+            return Ok(found);
+        }
+    }
+    let table = table(snapshot, listener, asked.head)?;
+    if table.casts_dice && asked.die == 0 {
+        asked.die = die();
+    }
+    let (place, rule) = match asks_tunnel {
+        true => find_tunnel(table, asked, searches)?,
+        false => find(table, asked, searches)?,
+    };
+    Ok(Found { table, place, rule })
+}
+
+impl Route {
+    /// Chooses the cluster of a request, and what its endpoint is chosen by. `is_by_hash`: whether a cluster's balancer goes by
+    /// a hash.
+    #[inline]
+    pub(crate) fn choose<'f>(
+        &mut self,
+        forward: &'f Forward,
+        asked: &Asked<'_>,
+        is_by_hash: impl FnOnce(ClusterId) -> bool,
+        searches: &mut Searches,
+        random: &mut Random,
+    ) -> Option<Chosen<'f>> {
+        let chosen = forward.target.choose(asked, searches);
+        self.subset = forward.subset.as_ref().and_then(|subset| subset.hash(asked, searches));
+        let chosen = chosen?;
+        (self.cluster, self.share) = (Some(chosen.cluster), chosen.share);
+        if let Some(hashing) = forward.hashing.as_ref().filter(|_| is_by_hash(chosen.cluster)) {
+            let hashed = hashing.hash(asked, searches, || random.next());
+            (self.hash, self.cookie) = (hashed.hash, hashed.cookie);
+        }
+        self.takes_endpoint_host = takes_endpoint_host(forward, chosen.host);
+        Some(chosen)
+    }
 }
 
 /// A rule, and where it stands.

@@ -1,6 +1,7 @@
 //! What filters and rules make of a request's head.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use config::explain::Verdict as RuleVerdict;
 use config::hosts::{Host, HostTable};
@@ -9,7 +10,7 @@ use config::snapshot::{Action, Forward, RouteTable, Rule};
 use config::targets::Target;
 use proxy::Snapshot;
 use proxy::filter::Verdict;
-use proxy::route;
+use proxy::route::{self, Found};
 use tls::PeerCertificate;
 use wire::h1::{HeadLimits, Scan, decode_request};
 use wire::head::{HeadIndex, Method, RequestHead};
@@ -125,13 +126,13 @@ fn describe_handlers(
             story.line("handlers", format!("{}: pass the request on", names.join(", ")));
             true
         }
-        Ok(Some(route::Found { table, place, rule })) => {
-            let (what, table_name) = (rule_text(snapshot, rule), &table.name);
-            story.line("handlers", format!("rule {place} of {table_name}, {what}"));
-            describe_edits(story, table, place, rule, &asked);
-            if let Action::Forward(forward) = &rule.action {
-                describe_forward(story, snapshot, forward, head, &asked);
-            }
+        Ok(Some((met, handler))) => {
+            let (what, place, table) = (rule_text(snapshot, met.rule), met.place, &met.table.name);
+            story.line(
+                "handlers",
+                format!("{handler}: answers with rule {place} of {table}: {what}"),
+            );
+            describe_met(story, snapshot, met, &asked);
             false
         }
         Err(why) => {
@@ -188,7 +189,7 @@ fn closest<'h>(hosts: &'h [Host], host: &[u8]) -> Option<&'h Host> {
 fn describe_rules(
     story: &mut Story,
     snapshot: &Snapshot,
-    table: &RouteTable,
+    table: &Arc<RouteTable>,
     head: &RequestHead<'_>,
     client: Client<'_>,
 ) {
@@ -201,10 +202,7 @@ fn describe_rules(
             RuleVerdict::Matched => {
                 story.line(&step, format!("{what}: matches"));
                 describe_fraction(story, rule);
-                describe_edits(story, table, place, rule, &asked);
-                if let Action::Forward(forward) = &rule.action {
-                    describe_forward(story, snapshot, forward, head, &asked);
-                }
+                describe_met(story, snapshot, Found { table, place, rule }, &asked);
             }
             RuleVerdict::PassedOver(why) => {
                 story.line(&step, format!("{what}: skipped, {why}"));
@@ -216,6 +214,15 @@ fn describe_rules(
                 story.line(&step, format!("{what}: not reached"));
             }
         }
+    }
+}
+
+/// Describes what the rule that a request meets makes of it.
+fn describe_met(story: &mut Story, snapshot: &Snapshot, met: Found<'_>, asked: &Asked<'_>) {
+    let Found { table, place, rule } = met;
+    describe_edits(story, table, place, rule, asked);
+    if let Action::Forward(forward) = &rule.action {
+        describe_forward(story, snapshot, forward, asked.head, asked);
     }
 }
 

@@ -10,6 +10,7 @@ use wire::upgrade::websocket_accept;
 
 use crate::connection::Connection;
 use crate::connection::transport::Tls;
+use crate::exchange::route::Missed;
 use crate::exchange::{
     Exchange, ExchangeKind, Handshake, Route, Stage, Wait, asked_retries, asked_timeout, route,
 };
@@ -38,37 +39,17 @@ impl Proxy {
             client: tls.and_then(Tls::client_cert).map(|client| client.peer),
             die: 0,
         };
-        let handlers = &exchange.listener().handlers;
-        let handled = if handlers.is_empty() || asks_tunnel {
-            None
-        } else {
-            asked.die = self.cx.random.next();
-            match route::handled(&snapshot, handlers, &asked) {
-                Ok(handled) => handled,
-                Err(why) => {
-                    self.exchanges.note_detail(key, || Detail::of(&why));
-                    return self.fail(key, Cause::NoRoute, now);
-                }
-            }
-        };
-        let found = match handled {
-            Some(found) => Ok(found),
-            None => route::table(&snapshot, exchange.listener(), head).and_then(|table| {
-                if table.casts_dice && handlers.is_empty() {
-                    asked.die = self.cx.random.next();
-                }
-                let searches = &mut self.cx.searches;
-                let (place, rule) = if asks_tunnel {
-                    route::find_tunnel(table, &asked, searches)?
-                } else {
-                    route::find(table, &asked, searches)?
-                };
-                Ok(route::Found { table, place, rule })
-            }),
-        };
-        let route::Found { table, place, rule } = match found {
+        let listener = exchange.listener();
+        let (searches, random) = (&mut self.cx.searches, &mut self.cx.random);
+        let met = route::meet(&snapshot, listener, &mut asked, searches, || random.next());
+        let route::Found { table, place, rule } = match met {
             Ok(found) => found,
-            Err(cause) => return self.fail(key, cause, now),
+            Err(Missed { cause, why }) => {
+                if let Some(why) = why {
+                    self.exchanges.note_detail(key, || Detail::of(&why));
+                }
+                return self.fail(key, cause, now);
+            }
         };
         // A file of the largest size has fewer rules than that by far.
         let rule_place = u32::try_from(place).ok().map(|place| (table.id, place));
@@ -79,28 +60,13 @@ impl Proxy {
         }
         match &rule.action {
             Action::Forward(forward) => {
-                let chosen = forward.target.choose(&asked, &mut self.cx.searches);
-                route.cluster = chosen.map(|chosen| chosen.cluster);
-                route.share = chosen.and_then(|chosen| chosen.share);
+                let newest = &self.cx.snapshot;
+                // One that it waited for is in the newest alone.
+                let cluster = |id| snapshot.cluster(id).or_else(|| newest.cluster(id));
+                let is_by_hash = |id| cluster(id).is_some_and(|it| it.balancer.is_by_hash());
+                let (searches, random) = (&mut self.cx.searches, &mut self.cx.random);
+                let chosen = route.choose(forward, &asked, is_by_hash, searches, random);
                 route.has_edits = route::edits_response(table, rule, route.share);
-                if let (Some(hashing), Some(cluster)) = (&forward.hashing, route.cluster)
-                    // One that it waited for is in the newest alone.
-                    && snapshot
-                        .cluster(cluster)
-                        .or_else(|| self.cx.snapshot.cluster(cluster))
-                        .is_some_and(|it| it.balancer.is_by_hash())
-                {
-                    let random = &mut self.cx.random;
-                    let hashed = hashing.hash(&asked, &mut self.cx.searches, || random.next());
-                    (route.hash, route.cookie) = (hashed.hash, hashed.cookie);
-                }
-                route.subset = forward
-                    .subset
-                    .as_ref()
-                    .and_then(|subset| subset.hash(&asked, &mut self.cx.searches));
-                route.takes_endpoint_host = chosen
-                    .as_ref()
-                    .is_some_and(|chosen| route::takes_endpoint_host(forward, chosen.host));
                 exchange.route = Some(route);
                 let Some(chosen) = chosen else {
                     exchange.keep_for_response(head, &mut self.cx);
