@@ -48,6 +48,8 @@ pub(crate) fn compiled<F>(kinds: &FilterKinds<F>) -> Json {
             *items = kinds.filters.schema();
         }
         add_handlers(schema.pointer_mut(holder), kinds);
+        let listener = holder.trim_end_matches("/properties");
+        mean_handlers(schema.pointer_mut(listener), kinds);
         add_protocols(schema.pointer_mut(&format!("{holder}/protocol")), kinds.protocols());
     }
     let of_matches = format!("{LISTENER}/chains/items/properties/match/properties/protocols/items");
@@ -69,6 +71,18 @@ fn add_handlers<F>(schema: Option<&mut Json>, kinds: &FilterKinds<F>) {
         properties.shift_remove("handlers");
     } else if let Some(items) = properties.get_mut("handlers").and_then(|it| it.get_mut("items")) {
         *items = kinds.handlers.schema();
+    }
+}
+
+/// Says for whom `handlers` are, where the program knows none.
+fn mean_handlers<F>(schema: Option<&mut Json>, kinds: &FilterKinds<F>) {
+    let Some(object) = schema.and_then(Json::as_object_mut).filter(|_| kinds.handlers.is_empty())
+    else {
+        return;
+    };
+    let hint = "this program has no route handlers; run the one that registers them";
+    if let Some(meant) = object.entry("x-meant").or_insert_with(|| json!({})).as_object_mut() {
+        meant.insert("handlers".to_owned(), json!(hint));
     }
 }
 

@@ -135,6 +135,9 @@ fn what_is_missing_or_not_for_such_traffic_is_refused() {
         config::Loader::new(kinds).unwrap().load("f", text).map(drop)
     };
     load(CONFIG).unwrap();
+    let errors = config::Loader::<Box<dyn Filter>>::new(config::FilterKinds::new());
+    let errors = errors.unwrap().load("f", CONFIG).unwrap_err().to_string();
+    assert!(errors.contains("this program has no route handlers"), "{errors}");
     let handlers = "[{ asks: { header: x-first } }, { asks: { header: x-second } }]";
     let many = format!("[{}]", "{ asks: { header: x } }, ".repeat(17));
     for (from, to, said) in [
@@ -153,4 +156,15 @@ fn what_is_missing_or_not_for_such_traffic_is_refused() {
         let errors = load(&CONFIG.replace(from, to)).unwrap_err().to_string();
         assert!(errors.contains(said), "{said}: {errors}");
     }
+}
+
+#[test]
+fn a_rule_that_goes_from_its_table_is_missed_in_a_reload_too() {
+    let mut loader = config::Loader::new(kinds()).unwrap();
+    loader.load("f", CONFIG).unwrap();
+    let errors = loader.load("f", &CONFIG.replace("name: two,", "name: three,")).unwrap_err();
+    assert!(errors.to_string().contains("with the rule `two` of `apart`"), "{errors}");
+    let other = CONFIG.replace("body: two", "body: other");
+    let snapshot = loader.load("f", &other).unwrap();
+    assert_eq!(snapshot.changes.listeners_changed.len(), 0, "a table alone has changed");
 }
