@@ -3,6 +3,7 @@
 //! A rewritten path is brought into its one spelling again: dot segments that a rewrite puts together are resolved, and
 //! it begins with one slash, so that it is never taken for another host.
 
+use std::fmt;
 use std::sync::Arc;
 
 use regex_automata::meta::{Cache, Regex};
@@ -176,6 +177,23 @@ impl Rewrite {
             (None, Some(HostRewrite::Endpoint) | None) => {}
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Rewrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.as_ref().map(|path| match path {
+            PathRewrite::Prefix(prefix) => format!("the prefix becomes {prefix}"),
+            PathRewrite::Regex(it) => format!("{} becomes {}", it.pattern, it.with),
+            PathRewrite::Template(it) => format!("the path becomes {}", it.with),
+        });
+        let host = self.host.as_ref().map(|host| match host {
+            HostRewrite::Fixed(host) => format!("the host becomes {host}"),
+            HostRewrite::Header(name) => format!("the host becomes that in {name}"),
+            HostRewrite::Endpoint => "the host becomes that of the endpoint".to_owned(),
+        });
+        let parts: Vec<_> = path.into_iter().chain(host).collect();
+        f.write_str(&parts.join(", "))
     }
 }
 

@@ -24,6 +24,9 @@ pub(super) fn describe_forward(
         let name = snapshot.cluster(mirror.cluster).map_or("", |cluster| &cluster.name);
         story.line("mirror", format!("{name}, {}", mirror.fraction.shown()));
     }
+    if let Some(rewrite) = &forward.rewrite {
+        story.line("rewrite", rewrite.to_string());
+    }
     let chosen = forward.target.choose(asked, &mut Searches::default());
     match &forward.target {
         Target::Cluster(_) => {}
@@ -32,8 +35,11 @@ pub(super) fn describe_forward(
                 let name = snapshot.cluster(share.cluster).map_or("", |cluster| &cluster.name);
                 let percent = f64::from(share.weight) * 100.0 / f64::from(shares.sum());
                 let weight = share.weight;
-                story
-                    .line("share", format!("{name}, weight {weight} ({percent:.1} % of requests)"));
+                let host = share.host.as_ref();
+                let host =
+                    host.map_or_else(String::new, |host| format!(", the host becomes {host}"));
+                let text = format!("{name}, weight {weight} ({percent:.1} % of requests){host}");
+                story.line("share", text);
             }
             let by = shares.sticky().filter(|place| place.find(head, &mut Vec::new()).is_some());
             story.line(

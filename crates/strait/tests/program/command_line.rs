@@ -281,6 +281,33 @@ routes:
 }
 
 #[test]
+fn explain_shows_how_a_request_is_rewritten() {
+    let scratch = Scratch::new();
+    let config = "
+listeners: [{ name: edge, address: 127.0.0.1:0, routes: all }]
+routes:
+  - name: all
+    rules:
+      - { match: { prefix: /a/ }, cluster: web, rewrite: { prefix: /v2/, host: web.internal } }
+      - { match: { prefix: /b/ }, cluster: web, rewrite: { regex: '^/b/([0-9]+)', with: '/c?of=\\1', host_header: x-host } }
+      - { match: { template: '/items/{id}' }, cluster: web, rewrite: { template: '/by/{id}', host_endpoint: true } }
+      - { match: { prefix: / }, clusters: [{ cluster: web, rewrite: { host: other.internal } }] }
+clusters: [{ name: web, endpoints: ['127.0.0.1:9000'] }]
+";
+    let file = scratch.write("strait.yaml", config);
+    for (path, said) in [
+        ("/a/x", "rewrite   the prefix becomes /v2/, the host becomes web.internal"),
+        ("/b/7", "rewrite   ^/b/([0-9]+) becomes /c?of=\\1, the host becomes that in x-host"),
+        ("/items/7", "rewrite   the path becomes /by/{id}, the host becomes that of the endpoint"),
+        ("/c", "share     web, weight 1 (100.0 % of requests), the host becomes other.internal"),
+    ] {
+        let story = strait(&["explain", "-c", &file, "GET", &format!("http://a{path}")]);
+        let story = text(&story.stdout);
+        assert!(story.contains(said), "{said}: {story}");
+    }
+}
+
+#[test]
 fn explain_shows_how_header_fields_are_edited() {
     let scratch = Scratch::new();
     let config = "
