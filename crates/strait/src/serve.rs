@@ -145,18 +145,7 @@ pub(crate) fn serve(
 
     let open = io::limits::open_files().unwrap_or_default();
     let descriptors = Descriptors::divide(open_files_max, open, count);
-    let mut collector = Collector::new(VERSION).built_from(COMMIT);
-    let mut reader = LogReader::new();
-    let mut emitters = Vec::new();
-    for _ in 0..count {
-        let (mut emitter, reports) = Emitter::new(LOG_QUEUE_BYTES);
-        if tracing::enabled!(tracing::Level::DEBUG) {
-            reader.add_debug_lines(emitter.set_debug());
-        }
-        collector.add_worker(reports.counters);
-        reader.add_worker(reports.records);
-        emitters.push(emitter);
-    }
+    let Telemetry { collector, reader, emitters } = Telemetry::of(count);
     let (sender, reports) = mpsc::channel(REPORTS_MAX);
     tracing::info!(
         version = VERSION,
@@ -169,12 +158,7 @@ pub(crate) fn serve(
         metrics = %admin_text(snapshot.startup.metrics.as_ref(), bound_at(&metrics)),
         "starting"
     );
-    for (id, addresses) in &addresses.listeners {
-        let Some((_, listener)) = snapshot.listener(*id) else { continue };
-        for address in addresses {
-            tracing::info!(listener = %listener.name, address = %address_text(address), "listening");
-        }
-    }
+    log_listening(&snapshot, &addresses);
     descriptors.warn(&snapshot.limits);
     let log = LogWriter::start(reader, &mut first).map_err(start)?;
     data_path
@@ -221,6 +205,41 @@ pub(crate) fn serve(
         }
         Outcome::Stopped => Err(Failure::Ended("stopped before everything had ended".to_owned())),
         Outcome::Failed(reason) => Err(Failure::Ended(reason)),
+    }
+}
+
+fn log_listening(snapshot: &Snapshot, came: &Came) {
+    for (id, addresses) in &came.listeners {
+        let Some((_, listener)) = snapshot.listener(*id) else { continue };
+        for address in addresses {
+            tracing::info!(listener = %listener.name, address = %address_text(address), "listening");
+        }
+    }
+}
+
+/// What workers emit to, and where that is read.
+struct Telemetry {
+    collector: Collector,
+    reader: LogReader,
+    /// One for each worker.
+    emitters: Vec<Emitter>,
+}
+
+impl Telemetry {
+    fn of(workers: u32) -> Self {
+        let mut collector = Collector::new(VERSION).built_from(COMMIT);
+        let mut reader = LogReader::new();
+        let mut emitters = Vec::new();
+        for _ in 0..workers {
+            let (mut emitter, reports) = Emitter::new(LOG_QUEUE_BYTES);
+            if tracing::enabled!(tracing::Level::DEBUG) {
+                reader.add_debug_lines(emitter.set_debug());
+            }
+            collector.add_worker(reports.counters);
+            reader.add_worker(reports.records);
+            emitters.push(emitter);
+        }
+        Self { collector, reader, emitters }
     }
 }
 
