@@ -23,8 +23,13 @@ pub enum HandoverStep<W: Workers> {
     },
     /// Nothing came of it: this process goes on as before.
     RolledBack,
-    /// The process with this id has taken this one's place.
-    Committed(u32),
+    /// Another process has taken this one's place.
+    Committed {
+        /// That process.
+        successor: u32,
+        /// Hears when this one answers nothing more on the admin interface.
+        reply: oneshot::Sender<()>,
+    },
     /// That process has ended early: this one accepts again.
     AcceptAgain,
     /// This process, which has given its place away, is to take it back: the configuration in effect, which stays so until
@@ -44,6 +49,13 @@ pub enum HandoverStep<W: Workers> {
         is_return: bool,
         /// Hears when it is done.
         reply: oneshot::Sender<()>,
+    },
+    /// This process continues connections that another left with the service manager.
+    Restored {
+        /// What that had counted, and knew.
+        summary: Summary,
+        /// How many handovers led to this process.
+        generation: u64,
     },
     /// Something became known of it.
     News(HandoverNews),
@@ -66,12 +78,13 @@ impl<W: Workers> fmt::Debug for HandoverStep<W> {
             Self::Begin(_) => "Begin",
             Self::Summarize { .. } => "Summarize",
             Self::RolledBack => "RolledBack",
-            Self::Committed(_) => "Committed",
+            Self::Committed { .. } => "Committed",
             Self::AcceptAgain => "AcceptAgain",
             Self::BeginReturn(_) => "BeginReturn",
             Self::Finish => "Finish",
             Self::EndRest => "EndRest",
             Self::TakenOver { .. } => "TakenOver",
+            Self::Restored { .. } => "Restored",
             Self::News(_) => "News",
             Self::Update { .. } => "Update",
             Self::FormerEnded => "FormerEnded",

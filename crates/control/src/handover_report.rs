@@ -11,7 +11,7 @@ pub enum HandoverNews {
     Began {
         /// Whether this process gives.
         is_giver: bool,
-        /// The other process.
+        /// The other process; 0 if it had ended.
         pid: u32,
         /// Version of its program.
         version: String,
@@ -36,6 +36,8 @@ pub enum HandoverResult {
     Checked,
     /// The taker is the process.
     Completed,
+    /// Connections that a former process had left with the service manager were taken up.
+    Restored,
     /// The giver goes on.
     RolledBack,
     /// The taker was the process, ended early, and the giver goes on.
@@ -50,6 +52,7 @@ impl HandoverResult {
         match self {
             Self::Checked => "checked",
             Self::Completed => "completed",
+            Self::Restored => "restored",
             Self::RolledBack => "rolled_back",
             Self::StoodIn => "stood_in",
             Self::TakenBack => "taken_back",
@@ -122,7 +125,7 @@ impl HandoverReport {
             let reason = last.result.as_ref().map(|(_, reason)| reason);
             json!({
                 "role": if last.is_giver { "giver" } else { "taker" },
-                "pid": last.pid,
+                "pid": (last.pid > 0).then_some(last.pid),
                 "version": last.version,
                 "began_at": clock::rfc3339(last.began_at),
                 "phases": phases.collect::<Vec<_>>(),

@@ -34,6 +34,7 @@ use crate::reload::{Accepted, ConfigFile, Refused};
 use crate::service_manager::ServiceManager;
 use crate::signals::{Asked, Signals};
 use crate::source::{Delivery, Source};
+use crate::storing::Storer;
 use crate::warming::Warming;
 use crate::watch::{FileWatch, Noticed, WatchList};
 use crate::workers::{Report, Workers};
@@ -110,6 +111,10 @@ pub struct Parts<W: Workers> {
     pub is_init: bool,
     /// Listeners of a former process that this one does not have, of which the service manager may keep sockets.
     pub listeners_gone: Vec<String>,
+    /// What leaves connections with the service manager.
+    pub storer: Box<dyn Storer>,
+    /// Whether the service manager had kept connections for this process.
+    pub had_connections: bool,
     /// Version of the program.
     pub version: &'static str,
 }
@@ -199,6 +204,8 @@ enum Event<W: Workers> {
 enum State {
     Starting,
     Ready,
+    /// Connections are being left for the next process.
+    Storing,
     /// To end, and still accepting for `limits.drain_delay`.
     Leaving,
     Draining,
@@ -334,6 +341,7 @@ impl<W: Workers> Running<W> {
         for admin in std::mem::take(&mut self.admin) {
             admin.close().await;
         }
+        self.finish_storing();
         self.hold_kept();
         self.kept.close().await;
         self.log.close().await;
@@ -365,6 +373,7 @@ impl<W: Workers> Running<W> {
     async fn on_event(&mut self, event: Event<W>) {
         match event {
             Event::Signal(asked) if self.passes_on(asked) => {}
+            Event::Signal(Asked::Terminate) => self.terminate(),
             Event::Signal(Asked::End) => self.end(),
             Event::Signal(Asked::Reload) => self.reload(),
             Event::Signal(Asked::ReopenLog) => self.log.reopen(),

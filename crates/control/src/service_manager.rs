@@ -32,8 +32,8 @@ const UNSENT_MAX: usize = 16;
 
 mod stored;
 
-pub use stored::stored_listener;
 pub(crate) use stored::stored_name;
+pub use stored::{STORED_CONNECTIONS, stored_listener};
 
 /// Descriptors in one message, at most (the kernel's `SCM_MAX_FD`).
 const DESCRIPTORS_MAX: usize = 253;
@@ -140,6 +140,18 @@ impl ServiceManager {
         if let Some(name) = stored_name(listener) {
             self.send_storing(format!("FDSTOREREMOVE=1\nFDNAME={name}"), Vec::new());
         }
+    }
+
+    /// Has it keep the end of a queue for the next process, and close `barrier` then. Says whether there is a service manager.
+    pub(crate) fn store_connections(&mut self, queue: OwnedFd, barrier: OwnedFd) -> bool {
+        self.send_storing(format!("FDSTORE=1\nFDNAME={STORED_CONNECTIONS}"), vec![queue]);
+        self.send_storing("BARRIER=1".to_owned(), vec![barrier]);
+        self.socket.is_some()
+    }
+
+    /// Has it close what it keeps of connections.
+    pub(crate) fn forget_connections(&mut self) {
+        self.send_storing(format!("FDSTOREREMOVE=1\nFDNAME={STORED_CONNECTIONS}"), Vec::new());
     }
 
     fn send_storing(&mut self, message: String, descriptors: Vec<OwnedFd>) {

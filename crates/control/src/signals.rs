@@ -7,7 +7,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// SIGTERM, SIGINT or SIGQUIT (nginx's word for it): drain; a second time: stop.
+    /// SIGTERM: leave connections for the next process if that is configured, and otherwise as the next.
+    Terminate,
+    /// SIGINT or SIGQUIT (nginx's word for it): drain; a second time: stop.
     End,
     /// SIGHUP: read the configuration file again.
     Reload,
@@ -44,7 +46,7 @@ impl Signals {
     /// The next signal. Loses none when it is dropped before its end.
     pub(crate) async fn next(&mut self) -> Asked {
         tokio::select! {
-            _ = self.terminate.recv() => Asked::End,
+            _ = self.terminate.recv() => Asked::Terminate,
             _ = self.interrupt.recv() => Asked::End,
             _ = self.quit.recv() => Asked::End,
             _ = self.hangup.recv() => Asked::Reload,

@@ -208,7 +208,7 @@ impl<F: Send + Sync + 'static> ConfigFile<F> {
                 tokio::select! {
                     Some(report) = reports.recv() => changes.extend(dns.on_report(report)),
                     asked = signals.next() => match asked {
-                        Asked::End => return Err(WarmingError::Ended),
+                        Asked::Terminate | Asked::End => return Err(WarmingError::Ended),
                         // The file is read again anyway.
                         Asked::Reload | Asked::ReopenLog | Asked::Nothing => {}
                     },

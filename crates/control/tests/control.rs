@@ -87,6 +87,31 @@ impl Notebook {
     }
 }
 
+fn committed(successor: u32) -> HandoverStep<Notebook> {
+    HandoverStep::Committed { successor, reply: tokio::sync::oneshot::channel().0 }
+}
+
+/// Keeps nothing.
+#[derive(Debug)]
+struct NoStorer;
+
+impl control::Storer for NoStorer {
+    fn open(&mut self) -> std::io::Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    fn store(
+        &mut self,
+        _: Vec<config::Agreed>,
+        _: Summary,
+        _: u64,
+    ) -> Result<control::StoredCounts, String> {
+        Err("nothing is kept".to_owned())
+    }
+
+    fn finish(&mut self, _: Summary) {}
+}
+
 impl Workers for Notebook {
     type Filter = ();
     type Asker = u32;
@@ -223,6 +248,8 @@ impl Running {
             payload.to_ascii_uppercase().into()
         });
         let control = Control::new(Parts {
+            storer: Box::new(NoStorer),
+            had_connections: false,
             sources,
             config,
             log: LogWriter::start(LogReader::new(), &mut first).unwrap(),
@@ -312,7 +339,7 @@ fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over(
     let again = begin().unwrap();
     assert!(running.ask("GET", "/ready").contains("ready"));
 
-    running.steps.blocking_send(HandoverStep::Committed(4711)).unwrap();
+    running.steps.blocking_send(committed(4711)).unwrap();
     // The queue is the other process's, once this one has let go of it.
     let listener = std::net::TcpListener::from(again.admin.unwrap());
     until("the queue", || {
@@ -323,7 +350,7 @@ fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over(
     until("ready", || running.ask("GET", "/ready").contains("ready"));
 
     begin().unwrap();
-    running.steps.blocking_send(HandoverStep::Committed(4711)).unwrap();
+    running.steps.blocking_send(committed(4711)).unwrap();
     running.steps.blocking_send(HandoverStep::Finish).unwrap();
     running.wait_for("drain");
     running.report(0, ReportBody::Stopped);
@@ -1407,7 +1434,7 @@ fn a_process_that_takes_over_restores_what_the_other_one_had_learnt_by_then() {
     assert!(read(&file).contains("10.0.0.1:81"), "it is written before the handover begins");
     assert!(heard.lock().unwrap().is_empty(), "the other one waits");
 
-    giver.running.steps.blocking_send(HandoverStep::Committed(4711)).unwrap();
+    giver.running.steps.blocking_send(committed(4711)).unwrap();
     let (reply, taken) = tokio::sync::oneshot::channel();
     let summary = Summary { totals: Vec::new(), health: Vec::new() };
     let step = HandoverStep::TakenOver { summary, generation: 1, is_return: false, reply };

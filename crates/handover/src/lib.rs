@@ -29,6 +29,7 @@ mod failure;
 mod frame;
 mod giver;
 mod message;
+mod stored;
 mod taker;
 
 pub use deadlines::{Deadlines, Phase};
@@ -38,6 +39,10 @@ pub use giver::{GivenGroup, Giver, GiverAction, PeerLife};
 pub use message::{
     Difference, Hello, Left, Message, Part, PartKind, Piece, Purpose, Refused, SocketKey,
     UpgradeRequest, VERSION, Welcome,
+};
+pub use stored::{
+    STORED_FILE_BYTES_MAX, STORED_PACKET_BYTES_MAX, STORED_SOCKETS_MAX, StoredConnections,
+    StoredError, StoredGroup, StoredPacket, StoredQueue, StoredStates,
 };
 pub use taker::{ReceivedGroup, Taker, TakerAction};
 

@@ -58,14 +58,14 @@ pub enum InheritError {
 
 /// Takes `count` descriptors, each with its number. A second call gets none.
 #[must_use]
-pub fn take(count: u32) -> Vec<(RawFd, Result<Inherited, InheritError>)> {
+pub fn take(count: u32) -> Vec<(RawFd, Result<OwnedFd, InheritError>)> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     if TAKEN.swap(true, Ordering::Relaxed) {
         return Vec::new();
     }
     let count = RawFd::try_from(count).unwrap_or(RawFd::MAX - FIRST);
     let end = FIRST.saturating_add(count);
-    (FIRST..end).map(|number| (number, own(number).and_then(Inherited::new))).collect()
+    (FIRST..end).map(|number| (number, own(number))).collect()
 }
 
 /// The descriptor with this number, if it is open.

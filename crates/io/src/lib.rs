@@ -25,6 +25,7 @@ pub mod init;
 pub mod limits;
 pub mod packets;
 pub mod process;
+pub mod sealed;
 
 mod address;
 #[expect(

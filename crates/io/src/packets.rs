@@ -160,6 +160,19 @@ impl Packets {
         Ok((Self { fd: one }, Self { fd: other }))
     }
 
+    /// Both ends of a queue that outlives the process: whoever has the second end receives later what the first one has sent,
+    /// also once that is closed. The first one gets an error (`ConnectionRefused`) once all handles on the second are closed.
+    ///
+    /// # Errors
+    ///
+    /// Out of descriptors.
+    pub fn queue() -> io::Result<(Self, OwnedFd)> {
+        // With another kind, the end of the first would be an event for the second, upon which systemd closes what it keeps.
+        let (family, kind) = (AddressFamily::UNIX, SocketType::DGRAM);
+        let (one, other) = rustix::net::socketpair(family, kind, SOCKET_FLAGS, None)?;
+        Ok((Self { fd: one }, other))
+    }
+
     /// Another handle on it.
     ///
     /// # Errors
@@ -255,6 +268,13 @@ impl Packets {
             return Ok(Received::End);
         }
         Ok(Received::Packet(received.bytes, descriptors))
+    }
+}
+
+/// The end of a [queue](Packets::queue) that receives.
+impl From<OwnedFd> for Packets {
+    fn from(fd: OwnedFd) -> Self {
+        Self { fd }
     }
 }
 
@@ -386,6 +406,34 @@ fn new_socket() -> rustix::io::Result<OwnedFd> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SOCKET_FLAGS, None)
 }
 
+/// A pipe, of which whoever has the second end shows by its end that it is done.
+///
+/// # Errors
+///
+/// Out of descriptors.
+pub fn barrier() -> io::Result<(Barrier, OwnedFd)> {
+    let (fd, other) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    Ok((Barrier { fd }, other))
+}
+
+/// Waits for the end of all handles on the other end.
+#[derive(Debug)]
+pub struct Barrier {
+    fd: OwnedFd,
+}
+
+impl Barrier {
+    /// Whether all have ended in this time.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refused.
+    pub fn wait(&self, timeout: Duration) -> io::Result<bool> {
+        // The end of a pipe is HUP, which is reported in any case; nothing is written to it.
+        wait(self.fd.as_fd(), PollFlags::IN, timeout)
+    }
+}
+
 /// Waits until `fd` is ready, and says whether it is.
 fn wait(fd: BorrowedFd<'_>, flags: PollFlags, timeout: Duration) -> io::Result<bool> {
     let mut fds = [PollFd::new(&fd, flags)];
@@ -397,5 +445,53 @@ fn wait(fd: BorrowedFd<'_>, flags: PollFlags, timeout: Duration) -> io::Result<b
         Ok(count) => Ok(count > 0),
         Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_outlives_the_end_that_sends_without_an_event_and_says_when_the_other_end_is_gone() {
+        let (sender, queue) = Packets::queue().unwrap();
+        let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        sender.send(b"first", &[one.as_fd()], Duration::ZERO).unwrap();
+        sender.send(b"second", &[], Duration::ZERO).unwrap();
+        drop((sender, one));
+        // A service manager closes what has one of these events.
+        let (nothing, none) = (Some(Timespec { tv_sec: 0, tv_nsec: 0 }), PollFlags::empty());
+        let mut polled = [PollFd::new(&queue, none)];
+        assert_eq!(poll(&mut polled, nothing.as_ref()).unwrap(), 0, "{polled:?}");
+        let (queue, mut buffer) = (Packets::from(queue), [0; 8]);
+        let first = queue.receive(&mut buffer, Duration::ZERO).unwrap();
+        assert!(matches!(first, Received::Packet(5, sockets) if sockets.len() == 1));
+        let second = queue.receive(&mut buffer, Duration::ZERO).unwrap();
+        assert!(matches!(second, Received::Packet(6, sockets) if sockets.is_empty()));
+        let end = queue.receive(&mut buffer, Duration::ZERO).unwrap();
+        assert!(matches!(end, Received::Nothing | Received::End));
+        drop(other);
+        let (sender, queue) = Packets::queue().unwrap();
+        drop(queue);
+        let refused = sender.send(b"lost", &[], Duration::ZERO).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn a_queue_has_room_for_as_many_sockets_as_are_ever_stored() {
+        let (sender, _queue) = Packets::queue().unwrap();
+        for sent in 0..(65_536_usize.div_ceil(PACKET_DESCRIPTORS_MAX) + 4) {
+            sender
+                .send(b"x", &[], Duration::ZERO)
+                .unwrap_or_else(|error| panic!("{sent}: {error}"));
+        }
+    }
+
+    #[test]
+    fn a_barrier_waits_for_the_end_of_the_other_side() {
+        let (waiting, done) = barrier().unwrap();
+        assert!(!waiting.wait(Duration::ZERO).unwrap());
+        drop(done);
+        assert!(waiting.wait(Duration::ZERO).unwrap());
     }
 }

@@ -6,6 +6,7 @@
 //! left with the service manager (`handover.fd_store`) go by the names of its listeners, as in a handover.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 
 use config::snapshot::{Address, Listener};
 use io::inherited::{self, InheritError, Inherited};
@@ -22,6 +23,8 @@ pub(crate) struct Activation {
     sockets: Vec<Handed>,
     /// Those of the process before this one, by listener and address: handed over, or left with the service manager.
     taken: Vec<(String, Vec<Inherited>)>,
+    /// Queues in which the process before this one left connections with the service manager.
+    connections: Vec<OwnedFd>,
 }
 
 #[derive(Debug)]
@@ -51,8 +54,16 @@ impl Activation {
         let mut names = names.split(':').filter(|name| !name.is_empty());
         let (mut sockets, mut refused) = (Vec::new(), Vec::new());
         let mut stored: Vec<(String, Vec<Inherited>)> = Vec::new();
+        let mut connections = Vec::new();
         for (number, taken) in inherited::take(count) {
             let name = names.next();
+            let taken = match taken {
+                Ok(queue) if name == Some(control::STORED_CONNECTIONS) => {
+                    connections.push(queue);
+                    continue;
+                }
+                taken => taken.and_then(Inherited::new),
+            };
             let listener = name.and_then(control::stored_listener);
             let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
             let label = format!("descriptor {number}{name}");
@@ -63,7 +74,7 @@ impl Activation {
             }
         }
         if refused.is_empty() {
-            let mut this = Self { sockets, taken: Vec::new() };
+            let mut this = Self { sockets, taken: Vec::new(), connections };
             this.take_over(stored);
             Ok(this)
         } else {
@@ -85,6 +96,11 @@ impl Activation {
                 }
             }
         }
+    }
+
+    /// The queues in which the process before this one left connections.
+    pub(crate) fn take_connections(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.connections)
     }
 
     /// The sockets that the former process had for this address of this listener: those of its name, or of the

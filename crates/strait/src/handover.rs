@@ -11,6 +11,8 @@ mod groups;
 mod leaving;
 mod line;
 pub(crate) mod start_command;
+pub(crate) mod stored;
+pub(crate) mod storing;
 pub(crate) mod taking;
 pub(crate) mod upgrade;
 
@@ -70,16 +72,16 @@ pub(crate) fn is_allowed(user: u32, options: &HandoverOptions) -> bool {
 
 /// What connections were agreed on in this configuration.
 pub(crate) fn parts(snapshot: &Snapshot) -> Vec<Part> {
-    let part = |agreed: config::Agreed| Part {
-        kind: match agreed.kind {
-            AgreedKind::Listener => PartKind::Listener,
-            AgreedKind::Chain => PartKind::Chain,
-            AgreedKind::Cluster => PartKind::Cluster,
-        },
-        name: agreed.name,
-        fingerprint: agreed.fingerprint,
-    };
     config::agreed(snapshot).into_iter().map(part).collect()
+}
+
+fn part(agreed: config::Agreed) -> Part {
+    let kind = match agreed.kind {
+        AgreedKind::Listener => PartKind::Listener,
+        AgreedKind::Chain => PartKind::Chain,
+        AgreedKind::Cluster => PartKind::Cluster,
+    };
+    Part { kind, name: agreed.name, fingerprint: agreed.fingerprint }
 }
 
 /// Binds an address of the admin interface, from a process that drains if it is taken.

@@ -34,6 +34,8 @@ use crate::handover::giving::Giving;
 use crate::handover::giving_back::watch;
 use crate::handover::spawn;
 use crate::handover::start_command::StartCommand;
+use crate::handover::stored::Stored;
+use crate::handover::storing::Storing;
 use crate::handover::taking::{Asked, TakenSockets, Taking};
 use crate::secrecy::{self, CoreDumps};
 use crate::{COMMIT, Failure, INIT, VERSION, handover, logging};
@@ -115,6 +117,12 @@ pub(crate) fn serve(
         // Before workers accept: what they are asked for may be in the other process's memory.
         config.sessions().early.expect();
     }
+    let queues = activation.take_connections();
+    let had_connections = !queues.is_empty();
+    let stored = Stored::read(queues, &snapshot);
+    if let Some(stored) = &stored {
+        stored.adopt(&config.sessions());
+    }
     activation.take_over(std::mem::take(&mut taken.listeners));
     let is_stored = snapshot.startup.handover.fd_store != FdStore::Off;
     let keeps_handles = handover_path.is_some() || is_stored;
@@ -167,12 +175,16 @@ pub(crate) fn serve(
     let (steps, handover) = mpsc::channel(STEPS_MAX);
     let is_taking_over = taking.is_some();
     let is_init = std::process::id() == 1;
-    if let Some(path) = &handover_path {
-        let options = snapshot.startup.handover.clone();
-        let contacts = data_path.contacts();
-        let sessions = config.sessions();
-        let thread = HandoverThread { options, contacts, steps, sessions };
-        thread.start(path, taking.take().map(|taking| *taking))?;
+    let options = snapshot.startup.handover.clone();
+    let (contacts, sessions) = (data_path.contacts(), config.sessions());
+    let storer = Box::new(Storing::new(contacts.clone(), sessions.clone()));
+    match (&handover_path, stored) {
+        (Some(path), stored) => {
+            let thread = HandoverThread { options, contacts, steps, sessions };
+            thread.start(path, taking.take().map(|taking| *taking), stored)?;
+        }
+        (None, Some(stored)) => spawn("strait-stored", move || stored.restore(&contacts, &steps)),
+        (None, None) => {}
     }
     drop(snapshot);
     let control = Control::new(Parts {
@@ -192,6 +204,8 @@ pub(crate) fn serve(
         is_taking_over,
         is_init,
         listeners_gone,
+        storer,
+        had_connections,
         version: VERSION,
     });
     came(&addresses)?;
@@ -316,7 +330,12 @@ struct HandoverThread {
 }
 
 impl HandoverThread {
-    fn start(self, path: &Path, taking: Option<Taking>) -> Result<(), Failure> {
+    fn start(
+        self,
+        path: &Path,
+        taking: Option<Taking>,
+        stored: Option<Stored>,
+    ) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::Start(format!("handover: {error}"));
         let listener = match &taking {
             Some(_) => None,
@@ -326,7 +345,7 @@ impl HandoverThread {
             .name("strait-handover".to_owned())
             .spawn({
                 let path = path.to_owned();
-                move || self.work(path, listener, taking)
+                move || self.work(path, listener, taking, stored)
             })
             .map_err(failed)?;
         Ok(())
@@ -348,8 +367,17 @@ impl HandoverThread {
         })
     }
 
-    fn work(self, path: PathBuf, listener: Option<PacketListener>, taking: Option<Taking>) {
-        let mut generation = 0;
+    fn work(
+        self,
+        path: PathBuf,
+        listener: Option<PacketListener>,
+        taking: Option<Taking>,
+        stored: Option<Stored>,
+    ) {
+        let mut generation = stored.as_ref().map_or(0, |stored| stored.generation);
+        if let Some(stored) = stored {
+            stored.restore(&self.contacts, &self.steps);
+        }
         let mut listener = listener;
         if let Some(taking) = taking {
             let taken = taking.take_connections(&self.contacts, &self.steps, &self.sessions);

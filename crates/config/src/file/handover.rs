@@ -43,6 +43,18 @@ pub enum FdStore {
     /// The listening TCP sockets are kept: clients that connect meanwhile wait, and are refused only when the service
     /// is stopped.
     Listeners,
+    /// The listening TCP sockets are kept, and at SIGTERM all connections with their state, too: the next process continues
+    /// them, so that `systemctl restart` closes none. Connections that cannot move drain. After `systemctl stop` systemd closes
+    /// all of them; send SIGQUIT or `POST /drain` before it to drain instead.
+    Connections,
+}
+
+impl FdStore {
+    /// Whether listening sockets are kept.
+    #[must_use]
+    pub const fn keeps_listeners(self) -> bool {
+        matches!(self, Self::Listeners | Self::Connections)
+    }
 }
 
 impl Default for Handover {

@@ -27,6 +27,9 @@ impl<W: Workers> Running<W> {
         }
         match self.state {
             State::Starting | State::Ready => self.leave(),
+            State::Storing => {
+                tracing::info!("connections are being stored: the process ends after that");
+            }
             State::Leaving => self.drain(),
             State::Draining => {
                 tracing::warn!("stopping at once: remaining connections are closed");

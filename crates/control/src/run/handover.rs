@@ -110,14 +110,13 @@ impl<W: Workers> Running<W> {
                 self.begin_when_read();
             }
             HandoverStep::Summarize { is_own, reply } => {
-                let readings = self.collector.readings();
-                let totals =
-                    if is_own { readings.write_own_totals() } else { readings.write_totals() };
-                let health = self.health.write(&self.config.snapshot);
-                let _ = reply.send(Summary { totals, health });
+                let _ = reply.send(self.summary(is_own));
             }
             HandoverStep::RolledBack => self.end_giving(),
-            HandoverStep::Committed(successor) => self.hand_over(successor),
+            HandoverStep::Committed { successor, reply } => {
+                self.hand_over(successor);
+                let _ = reply.send(());
+            }
             HandoverStep::AcceptAgain => self.be_the_process_again(),
             HandoverStep::BeginReturn(reply) => {
                 if matches!(self.handing, Handing::Given(_)) && self.state == State::Ready {
@@ -131,6 +130,12 @@ impl<W: Workers> Running<W> {
                 self.handover_report.generation = generation;
                 self.take_over(&summary, is_return);
                 let _ = reply.send(());
+            }
+            HandoverStep::Restored { summary, generation } => {
+                self.collector.set_generation(generation);
+                self.handover_report.generation = generation;
+                self.add_totals(&summary.totals, false);
+                self.health.adopt(&self.config.snapshot, &summary.health);
             }
             HandoverStep::News(news) => self.on_handover_news(news),
             HandoverStep::Update { totals, is_return } => self.add_totals(&totals, is_return),
@@ -230,7 +235,7 @@ impl<W: Workers> Running<W> {
         let pid = i32::try_from(successor).ok().and_then(Pid::from_raw).filter(|_| self.is_init);
         let Some(pid) = pid else { return false };
         let signal = match asked {
-            Asked::End => Signal::TERM,
+            Asked::Terminate | Asked::End => Signal::TERM,
             Asked::Reload => Signal::HUP,
             Asked::ReopenLog => Signal::USR1,
             Asked::Nothing => return false,
@@ -251,7 +256,7 @@ impl<W: Workers> Running<W> {
         let handing = std::mem::take(&mut self.handing);
         let Handing::Giving { has_changed, is_to_end } = handing else { return };
         if is_to_end {
-            self.leave();
+            self.terminate();
         } else if has_changed {
             self.read_config(Reading::IfChanged);
         }

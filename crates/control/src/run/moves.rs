@@ -19,6 +19,7 @@ use crate::moves::{
     REBALANCED_CONNECTIONS_MAX,
 };
 use crate::rebalance::{Rebalancer, Step};
+use crate::storing::{StoredCounts, Storer};
 use crate::workers::Workers;
 
 /// Moves under way.
@@ -54,6 +55,7 @@ pub(super) struct Wanted {
 pub(super) enum Ended {
     Wanted(Wanted, Result<Moved, NotMoved>),
     Weighed(Vec<ConnectionWork>),
+    Stored(Box<dyn Storer>, Result<StoredCounts, String>),
     Rebalanced { from: u32, to: u32, moved: Vec<ConnectionId>, refused: usize },
 }
 
@@ -134,6 +136,7 @@ impl<W: Workers> Running<W> {
                 self.collector.connection_moved(ConnectionMoved { is_rebalanced: false, is_moved });
                 let _ = wanted.reply.send(result);
             }
+            Ended::Stored(storer, result) => self.on_stored(storer, result),
             Ended::Weighed(work) => {
                 let step = self.moves.rebalancer.on_weighed(work, clock::monotonic_ns());
                 self.begin_step(step);
@@ -148,6 +151,7 @@ impl<W: Workers> Running<W> {
                 self.moves.rebalancer.on_moved(from, &moved, clock::monotonic_ns());
             }
         }
+        self.store_if_due();
         self.drain_workers_if_due();
         self.begin_when_read();
     }

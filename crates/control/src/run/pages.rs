@@ -151,6 +151,9 @@ impl<W: Workers> Running<W> {
             (State::Leaving, _) => {
                 ": still accepts new connections, for limits.drain_delay".to_owned()
             }
+            (State::Storing, _) => {
+                ": accepts no new connections, and leaves open ones to the next process".to_owned()
+            }
             (State::Starting | State::Ready, _) => String::new(),
         };
         let (state, version) = (self.state_text(), config.snapshot.version);
@@ -193,6 +196,7 @@ impl<W: Workers> Running<W> {
         match self.state {
             State::Starting => "starting",
             State::Ready => "ready",
+            State::Storing => "storing connections",
             State::Leaving => "leaving",
             State::Draining => "draining",
             State::Stopping => "stopping",
@@ -209,6 +213,7 @@ impl<W: Workers> Running<W> {
                 let (started, count) = (self.started, self.workers.count());
                 format!("starting: {started} of {count} workers serve")
             }
+            State::Storing => "storing connections".to_owned(),
             State::Leaving | State::Draining | State::Stopping => "draining".to_owned(),
         };
         let config = &self.config;

@@ -39,9 +39,14 @@ impl<W: Workers> Running<W> {
                     self.outcome = Some(match (self.handing, self.state) {
                         (Handing::Given(successor), _) => Outcome::Replaced(successor),
                         (_, State::Stopping) => Outcome::Stopped,
-                        (_, State::Starting | State::Ready | State::Leaving | State::Draining) => {
-                            Outcome::Drained
-                        }
+                        (
+                            _,
+                            State::Starting
+                            | State::Ready
+                            | State::Storing
+                            | State::Leaving
+                            | State::Draining,
+                        ) => Outcome::Drained,
                     });
                 }
             }

@@ -112,7 +112,7 @@ impl<W: Workers> Running<W> {
             started: 0,
             stopped: BTreeSet::new(),
             is_init: parts.is_init,
-            stored: Stored::new(parts.listeners_gone),
+            stored: Stored::new(parts.listeners_gone, parts.had_connections, parts.storer),
             outcome: None,
             config: InEffect {
                 builder,

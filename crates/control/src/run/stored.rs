@@ -1,35 +1,66 @@
-//! Listening sockets that the service manager keeps for the next process (`handover.fd_store`).
+//! What the service manager keeps for the next process (`handover.fd_store`): listening sockets, while this process runs, and
+//! connections, once it is asked to end.
+//!
+//! ```text
+//!   SIGTERM ──► Storing ──stored──► Draining, for what stays ──► counted again, at the very end
+//!                  └────not kept───► Leaving, Draining, as without a service manager
+//! ```
 
 use std::collections::BTreeSet;
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::file::FdStore;
 use config::snapshot::{ListenerId, Snapshot};
 
-use super::Running;
 use super::handover::Handing;
+use super::moves::Ended;
+use super::{Running, State};
+use crate::handover::Summary;
+use crate::storing::{StoredCounts, Storer};
 use crate::workers::Workers;
 
+/// How long storing may take: the service manager, workers and handshakes that are about to end.
+const STORING_MAX: Duration = Duration::from_secs(20);
+
 /// What the service manager keeps.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Stored {
     /// Listeners of a former process that this one does not have, of which it may keep sockets.
     stale: Vec<String>,
     /// Listeners of which it keeps sockets.
     listeners: BTreeSet<Arc<str>>,
+    /// Whether it may keep connections of a former process, which this one has seen.
+    had_connections: bool,
+    /// None while it stores connections.
+    storer: Option<Box<dyn Storer>>,
+    /// Whether connections are to be stored once nothing moves.
+    is_due: bool,
+    /// Whether they were.
+    is_stored: bool,
 }
 
 impl Stored {
-    pub(super) fn new(stale: Vec<String>) -> Self {
-        Self { stale, listeners: BTreeSet::new() }
+    pub(super) fn new(stale: Vec<String>, had_connections: bool, storer: Box<dyn Storer>) -> Self {
+        Self {
+            stale,
+            listeners: BTreeSet::new(),
+            had_connections,
+            storer: Some(storer),
+            is_due: false,
+            is_stored: false,
+        }
     }
 }
 
 impl<W: Workers> Running<W> {
     /// Has all sockets kept, and those closed that no listener has.
     pub(super) fn store_listeners(&mut self) {
-        let is_on = self.config.snapshot.startup.handover.fd_store == FdStore::Listeners;
+        let is_on = self.config.snapshot.startup.handover.fd_store.keeps_listeners();
+        if mem::take(&mut self.stored.had_connections) {
+            self.service_manager.forget_connections();
+        }
         for name in mem::take(&mut self.stored.stale) {
             self.service_manager.forget_listener(&name);
         }
@@ -50,7 +81,7 @@ impl<W: Workers> Running<W> {
     /// Follows listeners that came, went, or have other sockets.
     pub(super) fn follow_listeners(&mut self, former: &Snapshot<W::Filter>) {
         let snapshot = Arc::clone(&self.config.snapshot);
-        if snapshot.startup.handover.fd_store != FdStore::Listeners {
+        if !snapshot.startup.handover.fd_store.keeps_listeners() {
             return;
         }
         let name_in = |snapshot: &Snapshot<W::Filter>, id: ListenerId| {
@@ -77,5 +108,91 @@ impl<W: Workers> Running<W> {
                 self.stored.listeners.insert(name);
             }
         }
+    }
+
+    /// SIGTERM: leaves connections for the next process if they are to be kept, and ends.
+    pub(super) fn terminate(&mut self) {
+        let is_wanted = self.config.snapshot.startup.handover.fd_store == FdStore::Connections;
+        if !is_wanted || self.state != State::Ready || self.handing != Handing::None {
+            return self.end();
+        }
+        self.state = State::Storing;
+        self.service_manager.forget_workers();
+        self.service_manager.stopping(STORING_MAX, "storing connections");
+        self.stored.is_due = true;
+        self.store_if_due();
+    }
+
+    /// Begins to store connections, at the latest when those that move between workers have arrived.
+    pub(super) fn store_if_due(&mut self) {
+        if !self.moves.under_way.is_empty() || !mem::take(&mut self.stored.is_due) {
+            return;
+        }
+        let Some(mut storer) = self.stored.storer.take() else { return };
+        let is_sent = match storer.open() {
+            Ok((queue, barrier)) => self.service_manager.store_connections(queue, barrier),
+            Err(error) => return self.on_stored(storer, Err(error.to_string())),
+        };
+        if !is_sent {
+            let reason = "no service manager started this process (NOTIFY_SOCKET)".to_owned();
+            return self.on_stored(storer, Err(reason));
+        }
+        let (snapshot, summary) = (Arc::clone(&self.config.snapshot), self.summary(false));
+        let generation = self.handover_report.generation;
+        self.moves.under_way.spawn_blocking(move || {
+            let agreed = config::agreed(&snapshot);
+            let result = storer.store(agreed, summary, generation);
+            Ended::Stored(storer, result)
+        });
+    }
+
+    /// Connections were stored, or the workers have them again: what is there drains.
+    pub(super) fn on_stored(
+        &mut self,
+        storer: Box<dyn Storer>,
+        result: Result<StoredCounts, String>,
+    ) {
+        self.stored.storer = Some(storer);
+        match result {
+            Ok(StoredCounts { groups, staying, handshakes }) => {
+                tracing::info!(
+                    groups,
+                    staying,
+                    handshakes,
+                    "connections are stored for the next process"
+                );
+                self.stored.is_stored = true;
+                self.drain();
+                // Those that are stored are silent until this process has ended, which a client with an endless
+                // handshake must not delay.
+                if staying == 0 {
+                    self.workers.stop();
+                }
+            }
+            Err(reason) => {
+                tracing::error!(
+                    "connections are not stored for the next process, and drain: {reason}"
+                );
+                self.service_manager.forget_connections();
+                self.leave();
+            }
+        }
+    }
+
+    /// Adds what the rest has counted to what is stored.
+    pub(super) fn finish_storing(&mut self) {
+        if mem::take(&mut self.stored.is_stored) {
+            let summary = self.summary(false);
+            if let Some(storer) = &mut self.stored.storer {
+                storer.finish(summary);
+            }
+        }
+    }
+
+    /// What this process has counted and knows; or without what others had counted.
+    pub(super) fn summary(&mut self, is_own: bool) -> Summary {
+        let readings = self.collector.readings();
+        let totals = if is_own { readings.write_own_totals() } else { readings.write_totals() };
+        Summary { totals, health: self.health.write(&self.config.snapshot) }
     }
 }

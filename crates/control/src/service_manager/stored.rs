@@ -8,6 +8,9 @@ use std::fmt::Write as _;
 /// What names of listening sockets begin with.
 const PREFIX: &str = "strait.listener.";
 
+/// The name of what a process leaves of its connections.
+pub const STORED_CONNECTIONS: &str = "strait.connections";
+
 /// Characters of a name, at most.
 const NAME_CHARS_MAX: usize = 255;
 

@@ -442,7 +442,10 @@ impl<'g> Attempt<'g> {
         former.leave();
         Left::add(&mut self.left, TOO_LARGE, self.too_large_before);
         self.count();
-        self.step(HandoverStep::Committed(pid));
+        let (reply, is_done) = oneshot::channel();
+        self.step(HandoverStep::Committed { successor: pid, reply });
+        // Who is told of the end may ask on the admin interface, which the other process has to answer.
+        let _ = is_done.blocking_recv();
         let ms = now().saturating_sub(self.began) / 1_000_000;
         let left: u32 = self.left.iter().map(|left| left.count).sum();
         tracing::info!(pid, ms, groups = self.moved, left, "handed over");

@@ -23,6 +23,7 @@ use tls::ProcessSessions;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 use worker::{Give, Message as Mail, Moving, Origin, Take, Wanted};
+use zeroize::Zeroizing;
 
 use super::groups::open_envelope;
 use super::line::{Incoming, Line, now};
@@ -172,7 +173,12 @@ impl Taking {
                     TakerAction::Compare(theirs) => {
                         let differences = differences(&own, &theirs);
                         self.differing = Arc::new(differing(&differences));
-                        report(&differences, is_check);
+                        report(&differences, "its connections stay with the old process");
+                        if is_check && differences.is_empty() {
+                            tracing::info!(
+                                "handover: no difference prevents connections from moving"
+                            );
+                        }
                         self.taker.compared(differences, now());
                     }
                     TakerAction::Listen(keys) => match self.take_sockets(keys) {
@@ -361,7 +367,7 @@ impl Taking {
             let count = group.sockets as usize;
             let sockets = self.line.descriptors.drain(..count.min(self.line.descriptors.len()));
             let number = group.group;
-            match moving(group, sockets.collect()) {
+            match moving(group.bytes, sockets.collect()) {
                 Some(moving) => {
                     let worker = *next % contacts.count().max(1);
                     *next += 1;
@@ -441,8 +447,12 @@ fn are_running(contacts: &Contacts) -> bool {
     (0..contacts.count()).all(|_| answers.recv_timeout(WORKER_TIMEOUT).is_ok())
 }
 
-fn moving(group: ReceivedGroup, descriptors: Vec<OwnedFd>) -> Option<Moving<Socket>> {
-    let (bytes, has_socket) = open_envelope(group.bytes)?;
+/// A group with its sockets.
+pub(super) fn moving(
+    envelope: Zeroizing<Vec<u8>>,
+    descriptors: Vec<OwnedFd>,
+) -> Option<Moving<Socket>> {
+    let (bytes, has_socket) = open_envelope(envelope)?;
     let is_complete = has_socket.iter().filter(|has| **has).count() == descriptors.len();
     let mut descriptors = descriptors.into_iter();
     let socket = |has: bool| if has { descriptors.next().map(Socket::from) } else { None };
@@ -457,7 +467,7 @@ fn listening(descriptor: OwnedFd) -> Result<OwnedFd, String> {
     Ok(descriptor)
 }
 
-fn differences(own: &[Part], theirs: &[Part]) -> Vec<Difference> {
+pub(super) fn differences(own: &[Part], theirs: &[Part]) -> Vec<Difference> {
     let difference = |part: &Part| {
         let found = own.iter().find(|it| (it.kind, &it.name) == (part.kind, &part.name));
         let is_same = found.is_some_and(|it| it.fingerprint == part.fingerprint);
@@ -470,7 +480,7 @@ fn differences(own: &[Part], theirs: &[Part]) -> Vec<Difference> {
     theirs.iter().filter_map(difference).collect()
 }
 
-fn differing(differences: &[Difference]) -> Differing {
+pub(super) fn differing(differences: &[Difference]) -> Differing {
     let mut differing = Differing::default();
     for difference in differences {
         let names = match difference.kind {
@@ -483,14 +493,12 @@ fn differing(differences: &[Difference]) -> Differing {
     differing
 }
 
-fn report(differences: &[Difference], is_check: bool) {
+/// Warns of differences, and says what becomes of connections that they concern.
+pub(super) fn report(differences: &[Difference], outcome: &str) {
     for Difference { kind, name, is_missing } in differences {
         let what = if *is_missing { "is not configured here" } else { "is configured differently" };
         let kind = kind.as_str();
-        tracing::warn!("handover: {kind} {name} {what}: its connections stay with the old process");
-    }
-    if is_check && differences.is_empty() {
-        tracing::info!("handover: no difference prevents connections from moving");
+        tracing::warn!("handover: {kind} {name} {what}: {outcome}");
     }
 }
 

@@ -36,6 +36,7 @@ mod service_manager;
 mod stalls;
 mod state;
 mod stored;
+mod stored_connections;
 mod tls;
 mod tls_client;
 mod top;

@@ -1,4 +1,5 @@
-//! Listening sockets that a service manager keeps, by a manager of the test's own.
+//! Listening sockets that a service manager keeps, by a manager of the test's own, which does with the messages what systemd
+//! does (`service_notify_message`): it keeps descriptors by name up to a bound, and closes others once it has read a message.
 
 use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut, Read, Write};
@@ -33,20 +34,25 @@ os.execv(sys.argv[1], sys.argv[1:])
 ";
 
 /// A service manager with a store of descriptors.
-struct Manager {
-    path: String,
-    store: Arc<Mutex<BTreeMap<String, Vec<OwnedFd>>>>,
+pub(crate) struct Manager {
+    pub(crate) path: String,
+    pub(crate) store: Arc<Mutex<BTreeMap<String, Vec<OwnedFd>>>>,
     _scratch: Scratch,
 }
 
 impl Manager {
     fn new() -> Self {
+        Self::with_room(1024)
+    }
+
+    /// One that keeps so many descriptors (`FileDescriptorStoreMax`).
+    pub(crate) fn with_room(descriptors_max: usize) -> Self {
         let scratch = Scratch::new();
         let path = scratch.path("notify").to_str().unwrap().to_owned();
         let socket = UnixDatagram::bind(&path).unwrap();
         let store = Arc::<Mutex<BTreeMap<_, _>>>::default();
         let into = Arc::clone(&store);
-        thread::spawn(move || keep(&socket, &into));
+        thread::spawn(move || keep(&socket, &into, descriptors_max));
         Self { path, store, _scratch: scratch }
     }
 
@@ -56,7 +62,7 @@ impl Manager {
         store.iter().map(|(name, sockets)| (name.clone(), sockets.len())).collect()
     }
 
-    fn wait_for(&self, kept: &[(&str, usize)]) {
+    pub(crate) fn wait_for(&self, kept: &[(&str, usize)]) {
         until("what is kept", || {
             let now = self.kept();
             let is_so = now.iter().map(|(name, count)| (&**name, *count)).eq(kept.iter().copied());
@@ -65,7 +71,7 @@ impl Manager {
     }
 
     /// Starts the program as after a crash, with what is kept.
-    fn start(&self, config: &str) -> Option<Started> {
+    pub(crate) fn start(&self, config: &str) -> Option<Started> {
         let store = self.store.lock().unwrap();
         let all = store.iter().flat_map(|(name, sockets)| sockets.iter().map(move |it| (name, it)));
         let (names, sockets): (Vec<_>, Vec<_>) =
@@ -82,11 +88,24 @@ impl Manager {
         assert!(with.push(SendAncillaryMessage::ScmRights(&sockets)));
         let (names, flags) = (names.join(":"), SendFlags::empty());
         rustix::net::sendmsg(&ours, &[IoSlice::new(names.as_bytes())], &mut with, flags).unwrap();
-        child.ok().map(Started)
+        let mut child = child.ok()?;
+        let (log, mut lines) = (Arc::<Mutex<String>>::default(), child.stderr.take().unwrap());
+        let into = Arc::clone(&log);
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(n @ 1..) = lines.read(&mut buffer) {
+                into.lock().unwrap().push_str(&text(&buffer[..n]));
+            }
+        });
+        Some(Started { child, log })
     }
 }
 
-fn keep(socket: &UnixDatagram, store: &Mutex<BTreeMap<String, Vec<OwnedFd>>>) {
+fn keep(
+    socket: &UnixDatagram,
+    store: &Mutex<BTreeMap<String, Vec<OwnedFd>>>,
+    descriptors_max: usize,
+) {
     let mut text = [0; 4096];
     loop {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
@@ -107,23 +126,46 @@ fn keep(socket: &UnixDatagram, store: &Mutex<BTreeMap<String, Vec<OwnedFd>>>) {
         let Some(name) = name.map(str::to_owned) else { continue };
         let mut store = store.lock().unwrap();
         if message.starts_with("FDSTORE=1\n") {
+            let room = descriptors_max.saturating_sub(store.values().map(Vec::len).sum());
             let kept: &mut Vec<OwnedFd> = store.entry(name).or_default();
             let cookie = |socket: &OwnedFd| rustix::net::sockopt::socket_cookie(socket).unwrap();
             // As systemd does: what it has already is not kept twice.
             descriptors.retain(|it| !kept.iter().any(|known| cookie(known) == cookie(it)));
-            kept.extend(descriptors);
+            kept.extend(descriptors.into_iter().take(room));
+            store.retain(|_, kept| !kept.is_empty());
         } else if message.starts_with("FDSTOREREMOVE=1\n") {
             store.remove(&name);
         }
     }
 }
 
-struct Started(Child);
+pub(crate) struct Started {
+    child: Child,
+    log: Arc<Mutex<String>>,
+}
+
+impl Started {
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    pub(crate) fn wait_for_log(&self, part: &str) {
+        until(part, || self.log().contains(part).then_some(()));
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn wait_for_end(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
 
 impl Drop for Started {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -184,8 +184,8 @@ pub struct HandoverEnded {
 }
 
 /// How handovers end.
-pub const HANDOVER_RESULTS: [&str; 5] =
-    ["completed", "rolled_back", "stood_in", "taken_back", "checked"];
+pub const HANDOVER_RESULTS: [&str; 6] =
+    ["completed", "rolled_back", "stood_in", "taken_back", "checked", "restored"];
 
 /// The options for which an endpoint is ejected.
 pub const EJECTION_REASONS: [&str; 5] =
