@@ -328,6 +328,18 @@ impl Connection {
         }
     }
 
+    /// Some of a request was dropped: what is kept of it is not the request any more, and not to be sent again.
+    pub(crate) fn forget_body(&mut self, slot: Slot, buffers: &mut Buffers) {
+        match self.codec.multiplex_mut() {
+            Some(multiplex) => {
+                if let Some(stream) = multiplex.streams.get_mut(slot) {
+                    stream.outbox.forget(buffers);
+                }
+            }
+            None => self.outbox.forget(buffers),
+        }
+    }
+
     /// Whether what comes is dropped.
     pub(crate) const fn is_lingering(&self) -> bool {
         matches!(&self.role, ConnectionRole::Downstream(Downstream { lingering: Some(_), .. }))

@@ -39,11 +39,13 @@ pub(crate) mod lookalikes;
 mod made_cookie;
 pub(crate) mod pages;
 pub(crate) mod progress;
+pub(crate) mod queued_request;
 pub(crate) mod record;
 pub(crate) mod reply;
 pub(crate) mod request_buffer;
 pub(crate) mod retrying;
 pub mod route;
+pub(crate) mod stage;
 pub(crate) mod stalling;
 pub(crate) mod stalls;
 
@@ -61,21 +63,18 @@ use wire::buffer::Buffer;
 use wire::head::{Method, RequestHead, Version};
 use wire::upgrade::WEBSOCKET_ACCEPT_LEN;
 
-use crate::connection::codec::Codec;
-use crate::connection::codec::streams::Tail;
 use crate::exchange::asked_retries::OwnRetries;
 use crate::exchange::attempts::Attempt;
 use crate::exchange::calls::Call;
 use crate::exchange::detached::Detached;
 use crate::exchange::progress::Progress;
 use crate::exchange::record::{ExchangeRecord, Stamps};
+use crate::exchange::stage::{Current, Stage};
 use crate::exchange::stalls::StallKey;
-use crate::filter::filter_chain::{BodyObservers, FilterStep, Gathered, Held};
-use crate::filter::{Filter, Question};
+use crate::filter::Filter;
+use crate::filter::filter_chain::{BodyObservers, Gathered, Held};
 use crate::keys::{EndpointKey, ExchangeKey, StreamKey};
 use crate::listen::clients::ClientPlace;
-use crate::tools::buffers::Buffers;
-use crate::tools::outbox::Outbox;
 use crate::tools::pinned::Pinned;
 use crate::tools::time::Time;
 use crate::tools::wheel::TimerKey;
@@ -104,7 +103,7 @@ pub struct Exchange {
     /// Its place among the stalled exchanges, if it is one.
     pub(crate) stall: Option<StallKey>,
     pub(crate) kind: ExchangeKind,
-    pub(crate) stage: Stage,
+    pub(crate) stage: Current,
     pub(crate) request: Request,
     pub(crate) route: Option<Route>,
     pub(crate) timer: TimerKey,
@@ -158,75 +157,6 @@ pub(crate) enum ExchangeKind {
     Tcp,
     /// The same, of TLS that ends elsewhere.
     Tls,
-}
-
-/// Where an exchange stands.
-#[derive(Debug)]
-pub(crate) enum Stage {
-    /// The filter at this step of the chain waits for an answer; the head, encoded, waits with it.
-    Suspended { step: FilterStep, question: Question, head: Buffer },
-    /// The filter at this place of the chain waits for the whole body; so does the head.
-    Gathering { filter: usize, head: Buffer },
-    /// Few connections are left; the request, encoded, waits for more of its body.
-    Buffering { request: QueuedRequest },
-    /// No connection is free; the head, encoded, waits for one.
-    Waiting { request: QueuedRequest },
-    /// Its attempt failed; the next is on the agenda, and begins before the event is over.
-    Retrying { request: QueuedRequest },
-    /// Its attempt failed; the next comes after a pause, which began then.
-    Pausing { request: QueuedRequest, since: Time },
-    /// Given to this connection; no byte of a response yet.
-    Attempting { upstream: StreamKey },
-    /// The response's head went to the downstream; its body follows.
-    Responding { upstream: StreamKey },
-    /// The whole response is queued, or will never be; the outbox empties.
-    Finishing,
-}
-
-/// A request that is encoded, and not or no longer given to a connection.
-#[derive(Debug)]
-pub(crate) struct QueuedRequest {
-    /// What of it has to be sent: all of it, or its body if the head goes apart.
-    pub(crate) outbox: Outbox,
-    pub(crate) form: Form,
-}
-
-/// What a request is encoded for.
-#[derive(Debug)]
-pub(crate) enum Form {
-    /// A connection that carries nothing else while it lasts.
-    Alone {
-        /// What that connection is to speak, as far as the request is encoded.
-        codec: Codec,
-        /// Whether it begins with a PROXY header, so that the connection is for this client alone.
-        is_personal: bool,
-    },
-    /// A stream: how the head is encoded depends on the connection.
-    Stream {
-        /// The head as plain bytes.
-        head: Buffer,
-        /// How the body ends, as far as is known.
-        tail: Tail,
-    },
-}
-
-impl QueuedRequest {
-    /// Bytes of its buffers.
-    pub(crate) fn buffered_bytes(&self) -> usize {
-        let head = match &self.form {
-            Form::Alone { .. } => 0,
-            Form::Stream { head, .. } => head.capacity(),
-        };
-        self.outbox.buffered_bytes() + head
-    }
-
-    /// Gives back what it holds.
-    pub(crate) fn clear(mut self, buffers: &mut Buffers) {
-        self.outbox.clear(buffers);
-        if let Form::Stream { head, .. } = self.form {
-            buffers.give_back(head);
-        }
-    }
 }
 
 /// What of the request decides how its response is read and whether it may be sent again.
@@ -356,7 +286,7 @@ impl Exchange {
             attempt: Attempt::Counted,
             stall: None,
             kind: ExchangeKind::Http,
-            stage: Stage::Finishing,
+            stage: Current::NEW,
             request,
             route: None,
             timer,
@@ -415,7 +345,7 @@ impl Exchange {
     /// Whether a response has begun that cannot be replaced. One of RPC begins when it is whole.
     pub(crate) const fn has_responded(&self) -> bool {
         let is_unsent = matches!(self.kind, ExchangeKind::Rpc)
-            && matches!(self.stage, Stage::Responding { .. });
+            && matches!(self.stage(), Stage::Responding { .. });
         self.progress.has_response && !is_unsent
     }
 
@@ -461,7 +391,7 @@ impl Exchange {
 
     /// Whether a source is asked for its cluster, and has not answered.
     pub(crate) fn awaits_cluster(&self) -> bool {
-        matches!(&self.stage, Stage::Suspended { question, .. } if question.is_for_cluster())
+        matches!(self.stage(), Stage::Suspended(it) if it.question.is_for_cluster())
     }
 
     /// How long the client may be silent before there is a response.
@@ -485,21 +415,7 @@ impl Exchange {
         let has_streams = !self.downstream.is_alone();
         let awaits_upgrade = self.request.asks_upgrade && !self.progress.is_tunnel && has_streams;
         (self.upstream().is_some() && !awaits_upgrade)
-            || matches!(self.stage, Stage::Gathering { .. } | Stage::Buffering { .. })
-    }
-
-    /// The upstream connection, or stream, that it has, if any.
-    pub(crate) const fn upstream(&self) -> Option<StreamKey> {
-        match self.stage {
-            Stage::Attempting { upstream } | Stage::Responding { upstream } => Some(upstream),
-            Stage::Suspended { .. }
-            | Stage::Gathering { .. }
-            | Stage::Buffering { .. }
-            | Stage::Waiting { .. }
-            | Stage::Retrying { .. }
-            | Stage::Pausing { .. }
-            | Stage::Finishing => None,
-        }
+            || matches!(self.stage(), Stage::Gathering { .. } | Stage::Buffering { .. })
     }
 }
 

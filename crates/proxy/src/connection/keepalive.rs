@@ -2,6 +2,8 @@
 //! the next, and the end.
 
 use crate::connection::Life;
+use crate::connection::codec::Codec;
+use crate::connection::codec::bytes::Bytes;
 use crate::connection::codec::http1::{Discarded, Receive};
 use crate::connection::connections::Connections;
 use crate::connection::delivery::Lingering;
@@ -108,6 +110,25 @@ impl Connections {
         }
         if is_empty && has_exchange.is_none() {
             self.linger(key, now, listen, cx);
+        }
+    }
+
+    /// What follows on a connection belongs to no message. A stream stays what it is: its frames go on.
+    pub(crate) fn begin_bytes(&mut self, side: StreamKey) {
+        if !side.is_alone() {
+            return;
+        }
+        let Some(connection) = self.get_mut(side.connection) else { return };
+        connection.codec = Codec::Bytes(Bytes::new());
+        if let Some(role) = connection.downstream_mut() {
+            role.life = Life::CloseWhenSent;
+        }
+    }
+
+    /// One side of a tunnel has sent all that it will: [`Connections::shut`]. The end of a stream is a frame.
+    pub(crate) fn shut_side(&mut self, side: StreamKey, cx: &mut Cx) {
+        if side.is_alone() {
+            self.shut(side.connection, cx);
         }
     }
 

@@ -15,8 +15,9 @@ use wire::head::{Known, ResponseHead};
 
 use crate::connection::Connection;
 use crate::cx::Cx;
+use crate::exchange::Exchange;
 use crate::exchange::fault::{Side, consequence};
-use crate::exchange::{Exchange, Stage};
+use crate::exchange::stage::Stage;
 use crate::ops::Op;
 use crate::tools::time::Time;
 use crate::upstream::pool::{FAILED_MIN, Pools};
@@ -203,7 +204,7 @@ impl Exchange {
                     connection.multiplex().is_none() && connection.requests > 1
                 };
                 let is_early = since.is_none_or(|since| since <= RACE_MAX);
-                let is_attempting = matches!(self.stage, Stage::Attempting { .. });
+                let is_attempting = matches!(self.stage(), Stage::Attempting { .. });
                 !(is_attempting && is_early && connection.is_some_and(may_be_race))
             }
             // The rule's own, most of which the attempt had.

@@ -1,9 +1,9 @@
 //! Bodies as they come, either way: what is counted, and how long the next piece may take.
 
 use crate::cx::Cx;
-use crate::exchange::Stage;
 use crate::exchange::Wait;
 use crate::exchange::exchanges::Exchanges;
+use crate::exchange::stage::Stage;
 use crate::keys::ExchangeKey;
 use crate::tools::rate::Rate;
 use crate::tools::time::Time;
@@ -47,7 +47,7 @@ impl Exchanges {
         cx: &mut Cx,
     ) {
         let Some(exchange) = self.get_mut(key) else { return };
-        let (wait, timeout) = match exchange.stage {
+        let (wait, timeout) = match exchange.stage() {
             Stage::Responding { .. } => exchange.silence(),
             Stage::Gathering { .. } | Stage::Buffering { .. } => {
                 exchange.record.stamps.await_body(now);

@@ -7,7 +7,8 @@ use telemetry::cause::Cause;
 use wire::h1::HeadError;
 
 use crate::connection::codec::elements::Invalid;
-use crate::exchange::{Exchange, Stage, Wait};
+use crate::exchange::stage::{Stage, Suspended};
+use crate::exchange::{Exchange, Wait};
 use crate::tools::detail::Detail;
 
 impl Exchange {
@@ -99,9 +100,9 @@ impl Exchange {
         let is_connecting = stamps.connect_began.is_set()
             && !stamps.connected.is_set()
             && !stamps.write_began.is_set();
-        match &self.stage {
-            Stage::Suspended { .. } if self.awaits_cluster() => "a source to deliver the cluster",
-            Stage::Suspended { .. } => "the answer to a filter's question",
+        match self.stage() {
+            Stage::Suspended(_) if self.awaits_cluster() => "a source to deliver the cluster",
+            Stage::Suspended(_) => "the answer to a filter's question",
             Stage::Gathering { .. } | Stage::Buffering { .. } => "the request's body",
             Stage::Waiting { .. } | Stage::Retrying { .. } => "a connection of the cluster",
             Stage::Pausing { .. } => "the next attempt",
@@ -162,8 +163,10 @@ impl Exchange {
     /// No source has delivered the cluster that it waits for.
     fn why_no_cluster(&self) -> Detail {
         let timeout = self.snapshot.resolvers.on_demand_timeout;
-        let name = match &self.stage {
-            Stage::Suspended { question, .. } => String::from_utf8_lossy(&question.payload),
+        let name = match self.stage() {
+            Stage::Suspended(Suspended { question, .. }) => {
+                String::from_utf8_lossy(&question.payload)
+            }
             _ => "".into(),
         };
         Detail::of(&format_args!(

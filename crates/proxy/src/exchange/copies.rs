@@ -29,8 +29,9 @@ use crate::cx::Cx;
 use crate::exchange::detached::Detached;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::fault::is_warned_of;
+use crate::exchange::queued_request::QueuedRequest;
 use crate::exchange::record::label;
-use crate::exchange::{Exchange, QueuedRequest, Stage, Wait};
+use crate::exchange::{Exchange, Wait};
 use crate::keys::ExchangeKey;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
@@ -81,18 +82,16 @@ impl Exchanges {
         push: impl FnOnce(&mut QueuedRequest, &mut Cx),
     ) -> bool {
         let Some(exchange) = self.get_mut(copy) else { return false };
-        let Some(detached) = &mut exchange.detached else { return false };
-        let Stage::Buffering { request } = &mut exchange.stage else { return false };
+        let Some(request) = exchange.buffered_mut() else { return false };
         let before = request.buffered_bytes();
         push(request, cx);
         let growth = request.buffered_bytes().saturating_sub(before);
+        let Some(detached) = &mut exchange.detached else { return false };
         if detached.hold(growth as u64, cx) {
             return true;
         }
         detached.dropped = Some(MirrorDrop::Memory);
-        if let Stage::Buffering { request } =
-            std::mem::replace(&mut exchange.stage, Stage::Finishing)
-        {
+        if let Some(request) = exchange.take_buffered() {
             request.clear(&mut cx.buffers);
         }
         cx.agenda.push(Note::Abandon(copy));
@@ -121,12 +120,9 @@ impl Exchanges {
             }
             let Some(exchange) = self.get_mut(copy) else { continue };
             exchange.progress.request_bytes = body_bytes;
-            match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
-                Stage::Buffering { request } => {
-                    self.note_attempt(copy, request, cx);
-                    self.set_deadline(copy, Wait::Whole, now + timeout, cx);
-                }
-                stage => exchange.stage = stage,
+            if let Some(request) = exchange.take_buffered() {
+                self.note_attempt(copy, request, cx);
+                self.set_deadline(copy, Wait::Whole, now + timeout, cx);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
-use crate::exchange::{Exchange, Stage, Wait};
+use crate::exchange::{Exchange, Wait};
 use crate::keys::ExchangeKey;
 use crate::tools::time::Time;
 
@@ -55,23 +55,6 @@ impl Exchange {
         // A timer that fires early looks which deadline is next, so only an earlier one is armed.
         if deadline < cx.timers.deadline(self.timer) {
             cx.timers.arm(self.timer, deadline);
-        }
-    }
-}
-
-impl Stage {
-    /// A word for the admin interface.
-    pub(crate) const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Suspended { .. } => "suspended",
-            Self::Gathering { .. } => "gathering",
-            Self::Buffering { .. } => "buffering",
-            Self::Waiting { .. } => "waiting",
-            Self::Retrying { .. } => "retrying",
-            Self::Pausing { .. } => "pausing",
-            Self::Attempting { .. } => "attempting",
-            Self::Responding { .. } => "responding",
-            Self::Finishing => "finishing",
         }
     }
 }

@@ -15,7 +15,8 @@ use crate::connection::codec::http1::{Http1, Send};
 use crate::connection::codec::streams::Tail;
 use crate::connection::connections::Connections;
 use crate::cx::Cx;
-use crate::exchange::{Exchange, Form, QueuedRequest};
+use crate::exchange::Exchange;
+use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::tools::outbox::Outbox;
 
 /// Bytes of the longest PROXY protocol header that is sent: a line of version 1.

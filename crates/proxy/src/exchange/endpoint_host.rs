@@ -5,7 +5,7 @@ use std::ops::Range;
 use wire::proxy_protocol;
 
 use crate::exchange::exchanges::Exchanges;
-use crate::exchange::{Form, QueuedRequest};
+use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::keys::ExchangeKey;
 use crate::tools::buffers::Buffers;
 

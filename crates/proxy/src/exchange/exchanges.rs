@@ -10,11 +10,11 @@ use crate::connection::connections::Connections;
 use crate::cx::Cx;
 use crate::exchange::Exchange;
 use crate::exchange::ExchangeKind;
-use crate::exchange::QueuedRequest;
-use crate::exchange::Stage;
 use crate::exchange::Wait;
 use crate::exchange::fault::follows_from_connection;
+use crate::exchange::queued_request::QueuedRequest;
 use crate::exchange::record::label;
+use crate::exchange::stage::Stage;
 use crate::exchange::stalls::Stalls;
 use crate::keys::ExchangeKey;
 use crate::keys::OfExchange;
@@ -106,7 +106,7 @@ impl Exchanges {
     pub(crate) fn gathers(&self, connection: &Connection) -> bool {
         let exchange = connection.exchange().and_then(|key| self.get(key));
         exchange.is_some_and(|exchange| {
-            matches!(exchange.stage, Stage::Gathering { .. } | Stage::Buffering { .. })
+            matches!(exchange.stage(), Stage::Gathering { .. } | Stage::Buffering { .. })
         })
     }
 
@@ -135,7 +135,7 @@ impl Exchanges {
         cx: &mut Cx,
     ) {
         let Some(exchange) = self.get_mut(key) else { return };
-        exchange.stage = Stage::Attempting { upstream };
+        exchange.begin_attempt(upstream);
         exchange.deadlines.clear(Wait::Connection);
         exchange.deadlines.clear(Wait::Pause);
         exchange.progress.attempts = exchange.progress.attempts.saturating_add(1);
@@ -166,7 +166,7 @@ impl Exchanges {
         let Some(exchange) = self.get_mut(key) else {
             return request.clear(&mut cx.buffers);
         };
-        exchange.stage = Stage::Retrying { request };
+        exchange.begin_retrying(request);
         cx.agenda.push(Note::Attempt(key));
     }
 

@@ -11,7 +11,9 @@ use wire::rpc;
 use crate::cx::Cx;
 use crate::exchange::encoding::connection_field;
 use crate::exchange::exchanges::Exchanges;
-use crate::exchange::{Exchange, QueuedRequest, Stage, Wait};
+use crate::exchange::queued_request::QueuedRequest;
+use crate::exchange::stage::{Stage, Suspended};
+use crate::exchange::{Exchange, Wait};
 use crate::filter::filter_chain::GATHER_BYTES_FIRST;
 use crate::filter::filter_chain::{BodyObservers, FilterSet, FilterStep, Gathered, Held};
 use crate::filter::{BodyNeed, Filter, Part, Question};
@@ -35,7 +37,7 @@ impl Exchange {
             || self.copies.is_some()
             || self.call.is_some()
             || !self.observers.request.is_empty()
-            || matches!(self.stage, Stage::Gathering { .. } | Stage::Buffering { .. })
+            || matches!(self.stage(), Stage::Gathering { .. } | Stage::Buffering { .. })
     }
 
     /// Whether anything here has to see the response's data.
@@ -185,7 +187,7 @@ impl Exchanges {
     ) {
         let head = cx.park(head);
         let Some(exchange) = self.get_mut(key) else { return };
-        exchange.stage = Stage::Suspended { step, question: question.clone(), head };
+        exchange.begin_suspension(Suspended { step, question: question.clone(), head });
         self.set_deadline(key, Wait::Filter, now + timeout, cx);
         cx.ops.push_back(Op::Ask { exchange: key, question });
     }

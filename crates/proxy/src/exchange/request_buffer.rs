@@ -10,46 +10,17 @@ use std::time::Duration;
 
 use config::snapshot::Cluster;
 
-use crate::connection::codec::elements::Output;
-use crate::connection::codec::streams::Tail;
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
-use crate::exchange::{Exchange, ExchangeKind, Form, QueuedRequest, Stage, Wait};
+use crate::exchange::queued_request::QueuedRequest;
+use crate::exchange::{Exchange, ExchangeKind, Wait};
 use crate::keys::ExchangeKey;
-use crate::keys::Slot;
-use crate::tools::buffers::Buffers;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
 use crate::upstream::pool::Pools;
 
 /// How often a request whose body waits looks whether connections are free again.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-
-impl QueuedRequest {
-    /// Queues a piece of the body behind the head.
-    pub(crate) fn push_data(&mut self, data: &[u8], buffers: &mut Buffers) {
-        match &mut self.form {
-            Form::Alone { codec, .. } => {
-                if !data.is_empty() {
-                    let mut out = Output { outbox: &mut self.outbox, buffers };
-                    codec.send_data(Slot::ONLY, data, &mut out);
-                }
-            }
-            Form::Stream { .. } => self.outbox.push(data, buffers),
-        }
-    }
-
-    /// Queues the end of the body, with its trailer section if it has one.
-    pub(crate) fn push_end(&mut self, trailers: &[u8], buffers: &mut Buffers) {
-        match &mut self.form {
-            Form::Alone { codec, .. } => {
-                let mut out = Output { outbox: &mut self.outbox, buffers };
-                codec.send_end(Slot::ONLY, trailers, &mut out);
-            }
-            Form::Stream { tail, .. } => *tail = Tail::of(trailers),
-        }
-    }
-}
 
 impl Exchange {
     /// Whether its body may wait here for its rest. Not where the upstream may have to speak before
@@ -87,7 +58,7 @@ impl Exchanges {
         cx: &mut Cx,
     ) {
         let Some(exchange) = self.get_mut(key) else { return };
-        exchange.stage = Stage::Buffering { request };
+        exchange.begin_buffering(request);
         let is_call = exchange.kind == ExchangeKind::Rpc;
         self.await_request_data(key, 0, now, cx);
         // A call is sent whole, however many connections are free.

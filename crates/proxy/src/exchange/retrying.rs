@@ -7,7 +7,8 @@ use wire::head::{Framing, RequestHead};
 
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
-use crate::exchange::{Exchange, QueuedRequest, Stage, Wait};
+use crate::exchange::queued_request::QueuedRequest;
+use crate::exchange::{Exchange, Wait};
 use crate::keys::ExchangeKey;
 use crate::tools::time::Time;
 use crate::upstream::pool::Pools;
@@ -124,7 +125,7 @@ impl Exchanges {
         let Some(exchange) = self.get_mut(key) else {
             return request.clear(&mut cx.buffers);
         };
-        exchange.stage = Stage::Pausing { request, since: now };
+        exchange.begin_pause(request, now);
         exchange.set_deadline(Wait::Backoff, until, cx);
     }
 
@@ -134,12 +135,9 @@ impl Exchanges {
         exchange.deadlines.clear(Wait::Backoff);
         let (_, first) = exchange.deadlines.first();
         cx.timers.arm(exchange.timer, first);
-        match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
-            Stage::Pausing { request, since } => {
-                exchange.record.stamps.on_pause_over(since, now);
-                self.note_attempt(key, request, cx);
-            }
-            stage => exchange.stage = stage,
+        if let Some((request, since)) = exchange.take_paused() {
+            exchange.record.stamps.on_pause_over(since, now);
+            self.note_attempt(key, request, cx);
         }
     }
 }

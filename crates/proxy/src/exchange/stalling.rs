@@ -4,8 +4,9 @@ use config::snapshot::ClusterId;
 
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
+use crate::exchange::stage::Stage;
 use crate::exchange::stalls::{Stall, Stalls};
-use crate::exchange::{Exchange, ExchangeKind, Stage};
+use crate::exchange::{Exchange, ExchangeKind};
 use crate::keys::ExchangeKey;
 use crate::listen::clients::{Clients, Part};
 use crate::tools::time::Time;
@@ -19,7 +20,7 @@ impl Exchange {
     }
 
     const fn is_responding(&self) -> bool {
-        matches!(self.stage, Stage::Responding { .. })
+        matches!(self.stage(), Stage::Responding { .. })
     }
 
     /// Whether its client sends the body, and not below the least rate.
@@ -29,7 +30,7 @@ impl Exchange {
 
     /// Whether its client is the one waited for.
     pub(crate) fn awaits_client(&self) -> bool {
-        matches!(self.stage, Stage::Attempting { .. }) && !self.request.is_complete
+        matches!(self.stage(), Stage::Attempting { .. }) && !self.request.is_complete
     }
 
     /// Its client is not the one waited for.

@@ -27,7 +27,8 @@ use telemetry::events::ListenerGauges;
 
 use crate::cx::Cx;
 use crate::exchange::record::label;
-use crate::exchange::{Exchange, Stage, Wait};
+use crate::exchange::stage::{Stage, Suspended};
+use crate::exchange::{Exchange, Wait};
 use crate::listen::Listen;
 use crate::tools::time::Time;
 
@@ -67,8 +68,10 @@ impl Exchange {
 
     /// Bytes of the buffers that it has beside those of its connections.
     pub(crate) fn buffered_bytes(&self) -> usize {
-        let stage = match &self.stage {
-            Stage::Suspended { head, .. } | Stage::Gathering { head, .. } => head.capacity(),
+        let stage = match self.stage() {
+            Stage::Suspended(Suspended { head, .. }) | Stage::Gathering { head, .. } => {
+                head.capacity()
+            }
             Stage::Buffering { request }
             | Stage::Waiting { request }
             | Stage::Pausing { request, .. }

@@ -48,7 +48,7 @@ impl Proxy {
                 UpstreamState::Shared { .. } if connection.is_busy() => "busy",
                 UpstreamState::Shared { .. } => "idle",
             },
-            (ConnectionRole::Downstream(_), Some(exchange)) => exchange.stage.as_str(),
+            (ConnectionRole::Downstream(_), Some(exchange)) => exchange.stage().as_str(),
             (ConnectionRole::Downstream(downstream), None) if downstream.lingering.is_some() => {
                 "closing"
             }

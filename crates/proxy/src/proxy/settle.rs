@@ -4,7 +4,7 @@ use config::snapshot::ClusterId;
 use wire::head::RequestHead;
 
 use crate::agenda::Note;
-use crate::exchange::{QueuedRequest, Stage};
+use crate::exchange::queued_request::QueuedRequest;
 use crate::keys::ExchangeKey;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
@@ -63,12 +63,8 @@ impl Proxy {
 
     fn attempt_again(&mut self, key: ExchangeKey, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
-            Stage::Retrying { request } => {
-                self.ask(key, request, None, now);
-                self.exchanges.note_request(key, &mut self.cx);
-            }
-            stage => exchange.stage = stage,
-        }
+        let Some(request) = exchange.take_retrying() else { return };
+        self.ask(key, request, None, now);
+        self.exchanges.note_request(key, &mut self.cx);
     }
 }

@@ -23,10 +23,10 @@ use crate::exchange::attempts::Attempt;
 use crate::exchange::calls::Call;
 use crate::exchange::detached::Detached;
 use crate::exchange::progress::Progress;
+use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::exchange::record::Words;
-use crate::exchange::{
-    Deadlines, Exchange, ExchangeKind, Form, Handshake, QueuedRequest, Request, Stage, Wait,
-};
+use crate::exchange::stage::{Current, Stage, Suspended};
+use crate::exchange::{Deadlines, Exchange, ExchangeKind, Handshake, Request, Wait};
 use crate::filter::Question;
 use crate::filter::filter_chain::{BodyObservers, FilterStep, Gathered, Held};
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
@@ -160,7 +160,7 @@ pub(super) struct TakenExchange {
 impl Cx {
     fn write_stage(&mut self, stage: Stage, now: Time) -> SavedStage {
         match stage {
-            Stage::Suspended { step, question, head } => {
+            Stage::Suspended(Suspended { step, question, head }) => {
                 let saved = SavedStage::Suspended {
                     step,
                     topic: question.topic.to_string(),
@@ -207,6 +207,7 @@ impl Cx {
         });
         let kept = exchange.kept.as_ref().map_or(&[][..], Buffer::filled).to_vec();
         self.drop_bodies(&mut exchange);
+        let stage = self.write_stage(exchange.take_stage(), now);
         let route = exchange.route.as_ref().map(|route| self.write_route(&exchange, route));
         let filters = exchange.listener().filter_sources.iter();
         let filters = filters.map(|source| source.name().to_owned()).collect();
@@ -217,7 +218,7 @@ impl Cx {
             upstream,
             filters,
             kind: exchange.kind,
-            stage: self.write_stage(exchange.stage, now),
+            stage,
             request: exchange.request,
             route,
             deadlines: exchange.deadlines.remaining(now),
@@ -264,7 +265,7 @@ impl Proxy {
         exchange.end_copies(&mut self.cx);
         self.cx.timers.remove(exchange.timer);
         let cluster = exchange.route.as_ref().and_then(|route| route.cluster);
-        if let (Stage::Waiting { .. }, Some(cluster)) = (&exchange.stage, cluster) {
+        if let (Stage::Waiting { .. }, Some(cluster)) = (exchange.stage(), cluster) {
             let exchanges = &self.exchanges;
             let is_waiting = |key| exchanges.get(key).is_some();
             self.upstream.pools.give_up(cluster, exchange.client, is_waiting);
@@ -374,7 +375,7 @@ impl Proxy {
             attempt: Attempt::Counted,
             stall: None,
             kind: saved.kind,
-            stage: Stage::Finishing,
+            stage: Current::NEW,
             request: saved.request,
             route,
             timer,
@@ -450,47 +451,36 @@ impl Proxy {
         upstream: Option<StreamKey>,
         now: Time,
     ) {
-        let stage = match (saved, upstream) {
-            (SavedStage::Attempting, Some(upstream)) => Stage::Attempting { upstream },
-            (SavedStage::Responding, Some(upstream)) => Stage::Responding { upstream },
+        let Self { exchanges, cx, .. } = self;
+        let Some(exchange) = exchanges.get_mut(key) else { return };
+        match (saved, upstream) {
+            (SavedStage::Attempting, Some(upstream)) => exchange.begin_attempt(upstream),
+            (SavedStage::Responding, Some(upstream)) => exchange.begin_responding(upstream),
             (SavedStage::Suspended { step, topic, payload, head }, _) => {
-                let head = self.cx.buffers.lease_with(&head);
+                let head = cx.buffers.lease_with(&head);
                 let question = Question { topic: topic.into(), payload: payload.into() };
-                self.cx.ops.push_back(Op::Ask { exchange: key, question: question.clone() });
-                Stage::Suspended { step, question, head }
+                cx.ops.push_back(Op::Ask { exchange: key, question: question.clone() });
+                exchange.begin_suspension(Suspended { step, question, head });
             }
             (SavedStage::Gathering { filter, head }, _) => {
-                Stage::Gathering { filter, head: self.cx.buffers.lease_with(&head) }
+                exchange.begin_gathering(filter, cx.buffers.lease_with(&head));
             }
             (SavedStage::Buffering(saved), _) => {
-                let mut request = restore_request(saved, &mut self.cx.buffers, now);
-                self.keep_as_ruled(key, &mut request);
-                Stage::Buffering { request }
+                let request = restore_as_ruled(exchange, saved, &mut cx.buffers, now);
+                exchange.begin_buffering(request);
             }
             (SavedStage::Waiting(saved), _) => {
-                let mut request = restore_request(saved, &mut self.cx.buffers, now);
-                self.keep_as_ruled(key, &mut request);
-                return self.ask(key, request, None, now);
+                let request = restore_as_ruled(exchange, saved, &mut cx.buffers, now);
+                self.ask(key, request, None, now);
             }
             (SavedStage::Pausing(saved, length), _) => {
-                let mut request = restore_request(saved, &mut self.cx.buffers, now);
-                self.keep_as_ruled(key, &mut request);
+                let request = restore_as_ruled(exchange, saved, &mut cx.buffers, now);
                 let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
-                Stage::Pausing { request, since: before(length, now) }
+                exchange.begin_pause(request, before(length, now));
             }
             (SavedStage::Finishing | SavedStage::Attempting | SavedStage::Responding, _) => {
-                Stage::Finishing
+                exchange.begin_finishing();
             }
-        };
-        if let Some(exchange) = self.exchanges.get_mut(key) {
-            exchange.stage = stage;
-        }
-    }
-
-    /// What was kept of a request because its rule had a `retry` is not, if it has none now.
-    fn keep_as_ruled(&mut self, key: ExchangeKey, request: &mut QueuedRequest) {
-        if self.exchanges.get(key).is_some_and(|exchange| !exchange.progress.has_retries) {
-            request.outbox.keep_less(&mut self.cx.buffers);
         }
     }
 }
@@ -508,6 +498,20 @@ fn save_request(mut request: QueuedRequest, buffers: &mut Buffers, now: Time) ->
         }
     };
     SavedRequest { outbox, form }
+}
+
+/// A request of an exchange. What was kept of it because its rule had a `retry` is not, if it has none now.
+fn restore_as_ruled(
+    exchange: &Exchange,
+    saved: SavedRequest,
+    buffers: &mut Buffers,
+    now: Time,
+) -> QueuedRequest {
+    let mut request = restore_request(saved, buffers, now);
+    if !exchange.progress.has_retries {
+        request.outbox.keep_less(buffers);
+    }
+    request
 }
 
 fn restore_request(saved: SavedRequest, buffers: &mut Buffers, now: Time) -> QueuedRequest {

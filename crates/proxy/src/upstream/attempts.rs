@@ -2,7 +2,9 @@
 
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
-use crate::exchange::{Exchange, QueuedRequest, Stage, Wait};
+use crate::exchange::queued_request::QueuedRequest;
+use crate::exchange::stage::Stage;
+use crate::exchange::{Exchange, Wait};
 use crate::keys::ExchangeKey;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
@@ -21,7 +23,7 @@ impl Exchanges {
         let Some(cluster) = exchange.cluster() else { return };
         let (id, timeout) = (cluster.id, cluster.timeouts.pending);
         exchange.give_request(&mut upstream.pools);
-        exchange.stage = Stage::Waiting { request };
+        exchange.begin_waiting(request);
         upstream.pools.wait(id, exchange.client, key);
         // Who left the queue in vain goes on waiting, not once more.
         if !exchange.deadlines.is_set(Wait::Connection) {
@@ -34,16 +36,10 @@ impl Exchanges {
     pub(crate) fn take_waiting(&mut self, key: ExchangeKey, now: Time) -> Option<QueuedRequest> {
         let exchange = self.get_mut(key)?;
         exchange.record.stamps.wait_ended = now;
-        match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
-            Stage::Waiting { request } => Some(request),
-            stage => {
-                exchange.stage = stage;
-                None
-            }
-        }
+        exchange.take_waiting()
     }
 }
 
 pub(crate) const fn is_waiting(exchange: Option<&Exchange>) -> bool {
-    matches!(exchange, Some(Exchange { stage: Stage::Waiting { .. }, .. }))
+    matches!(exchange, Some(exchange) if matches!(exchange.stage(), Stage::Waiting { .. }))
 }

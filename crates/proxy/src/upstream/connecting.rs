@@ -8,8 +8,9 @@ use crate::connection::connections::Connections;
 use crate::connection::{Connection, Upstream, UpstreamState};
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
+use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::exchange::record::label;
-use crate::exchange::{Form, QueuedRequest, Stage};
+use crate::exchange::stage::Stage;
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::Listen;
 use crate::tools::time::Time;
@@ -61,7 +62,7 @@ impl Exchanges {
         for key in upstream.pools.queue(id) {
             if let Some(exchange) = self.get_mut(*key)
                 && exchange.request.asks_upgrade
-                && matches!(exchange.stage, Stage::Waiting { .. })
+                && matches!(exchange.stage(), Stage::Waiting { .. })
             {
                 exchange.progress.attempts = exchange.progress.attempts.saturating_add(1);
             }

@@ -8,7 +8,9 @@ use config::retry::{RetryMethods, RetryPolicy};
 use telemetry::cause::Cause;
 use telemetry::events::RetryDenial;
 
+use crate::connection::Connection;
 use crate::exchange::fault::{Retry, consequence, retry_word};
+use crate::keys::Slot;
 
 /// Attempts of one exchange, the first included.
 pub(crate) const ATTEMPTS_MAX: u8 = 3;
@@ -26,6 +28,27 @@ pub(crate) enum Kept {
     Whole,
     /// Not all of it.
     Part,
+}
+
+impl Kept {
+    /// Of the request that a connection has under this name; none if it is no longer there.
+    pub(crate) fn of(connection: &Connection, slot: Slot) -> Option<Self> {
+        let Some(multiplex) = connection.codec.multiplex() else {
+            return Some(match &connection.outbox {
+                outbox if outbox.is_untouched() => Self::Unsent,
+                outbox if outbox.is_keeping() => Self::Whole,
+                _ => Self::Part,
+            });
+        };
+        let stream = multiplex.streams.get(slot).filter(|stream| stream.head.is_some())?;
+        // Its head may be in the kernel's hands from the moment on that there is a connection. Before, frames have
+        // gone no further than the connection's queue, but of a long body their bytes were not kept.
+        Some(match stream.outbox.is_keeping() || stream.outbox.is_untouched() {
+            true if connection.is_connecting() => Self::Unsent,
+            true => Self::Whole,
+            false => Self::Part,
+        })
+    }
 }
 
 /// An attempt that failed before the head of the final response.

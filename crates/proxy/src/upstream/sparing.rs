@@ -7,7 +7,7 @@ use crate::connection::{Connection, UpstreamState};
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::fault::{Side, consequence};
-use crate::exchange::{Form, QueuedRequest};
+use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::Listen;
 use crate::tools::time::Time;

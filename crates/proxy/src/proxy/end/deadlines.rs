@@ -7,7 +7,8 @@ use crate::connection::Connection;
 use crate::connection::codec::http1::{Http1, Receive};
 use crate::connection::codec::{Codec, Opening};
 use crate::connection::{ConnectionRole, Life, UpstreamState};
-use crate::exchange::{Stage, Wait};
+use crate::exchange::Wait;
+use crate::exchange::stage::Stage;
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
@@ -21,7 +22,7 @@ impl Proxy {
             self.cx.timers.arm(exchange.timer, deadline);
             return;
         }
-        if wait == Wait::Connection && matches!(exchange.stage, Stage::Buffering { .. }) {
+        if wait == Wait::Connection && matches!(exchange.stage(), Stage::Buffering { .. }) {
             return self.look_at_buffered(key, now);
         }
         match wait {

@@ -10,7 +10,8 @@ use crate::connection::codec::Opening;
 use crate::connection::codec::elements::ReadEnd;
 use crate::connection::holding_back::has_request_waiting;
 use crate::connection::{Connection, Life};
-use crate::exchange::{Stage, Wait};
+use crate::exchange::Wait;
+use crate::exchange::stage::Stage;
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
@@ -161,13 +162,11 @@ impl Proxy {
             self.exchanges.end_response_stall(exchange_key);
         }
         let exchange = self.exchanges.get_mut(exchange_key).expect("a stall ends no exchange");
-        if matches!(exchange.stage, Stage::Finishing) {
+        if matches!(exchange.stage(), Stage::Finishing) {
             self.finish(exchange_key, None, now);
         } else if is_ended {
             let downstream = exchange.downstream;
-            if downstream.is_alone() {
-                self.connections.shut(downstream.connection, &mut self.cx);
-            }
+            self.connections.shut_side(downstream, &mut self.cx);
             self.finish_tunnel(exchange_key, now);
         }
     }

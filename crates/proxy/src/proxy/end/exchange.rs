@@ -7,7 +7,8 @@ use wire::h2::ErrorCode;
 use crate::connection::Life;
 use crate::connection::codec::streams::Tail;
 use crate::exchange::fault::{Side, consequence};
-use crate::exchange::{Deadlines, Exchange, ExchangeKind, Stage, Wait};
+use crate::exchange::stage::{Stage, Suspended};
+use crate::exchange::{Deadlines, Exchange, ExchangeKind, Wait};
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
@@ -83,7 +84,7 @@ impl Proxy {
     /// Enough is known of an endpoint, and its connection, or stream, has sent all.
     pub(crate) fn finish_check(&mut self, key: ExchangeKey, upstream: StreamKey, now: Time) {
         if let Some(exchange) = self.exchanges.get_mut(key) {
-            exchange.stage = Stage::Finishing;
+            exchange.begin_finishing();
         }
         self.end_upstream(upstream, None, ErrorCode::CANCEL, now);
         self.finish(key, None, now);
@@ -105,7 +106,7 @@ impl Proxy {
         } else if connection.is_sent() || connection.would_end_early() {
             return self.abort(key, cause, now);
         }
-        exchange.stage = Stage::Finishing;
+        exchange.begin_finishing();
         exchange.record.cause = Some(cause);
         if let Some(role) = connection.downstream_mut()
             && at.is_alone()
@@ -129,8 +130,8 @@ impl Proxy {
             &mut self.exchanges.stalls,
             &mut self.upstream.pools,
         );
-        match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
-            Stage::Suspended { head, .. } | Stage::Gathering { head, .. } => {
+        match exchange.take_stage() {
+            Stage::Suspended(Suspended { head, .. }) | Stage::Gathering { head, .. } => {
                 self.cx.buffers.give_back(head);
             }
             Stage::Buffering { request }

@@ -19,8 +19,9 @@ use crate::agenda::Note;
 use crate::connection::codec::Codec;
 use crate::connection::codec::bytes::Bytes;
 use crate::connection::{Connection, Life};
+use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::exchange::record::Words;
-use crate::exchange::{ExchangeKind, Form, QueuedRequest, Request, Route, Stage};
+use crate::exchange::{ExchangeKind, Request, Route};
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::relay::{FirstBytes, word_for};
 use crate::proxy::Proxy;
@@ -292,7 +293,7 @@ impl Proxy {
         let (is_sent, is_ending) = (connection.is_sent(), connection.is_ending());
         let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
         exchange.on_tunnel(&mut self.cx);
-        exchange.stage = Stage::Responding { upstream: StreamKey::alone(key) };
+        exchange.begin_responding(StreamKey::alone(key));
         if exchange.check().is_some() {
             self.connections.queue_send(key, &mut self.cx);
             return self.exchanges.on_check_connected(exchange_key, &mut self.cx);
@@ -319,13 +320,8 @@ impl Proxy {
         let downstream = exchange.downstream;
         self.exchanges.begin_tunnel(key, now, &mut self.cx);
         self.connections.send_status(downstream, 200, &mut self.cx);
-        let Some(connection) = self.connections.get_mut(downstream.connection) else { return };
-        if downstream.is_alone() {
-            connection.codec = Codec::Bytes(Bytes::new());
-            if let Some(role) = connection.downstream_mut() {
-                role.life = Life::CloseWhenSent;
-            }
-        } else if was_complete {
+        self.connections.begin_bytes(downstream);
+        if was_complete && !downstream.is_alone() {
             // The stream was ended by its head: its client has nothing to say.
             self.on_request_end(key, &[], now);
         }

@@ -10,7 +10,7 @@ use crate::connection::codec::elements::Element;
 use crate::connection::codec::elements::Invalid;
 use crate::connection::codec::streams::Tail;
 use crate::exchange::Request;
-use crate::exchange::Stage;
+use crate::exchange::stage::Stage;
 use crate::keys::ExchangeKey;
 use crate::keys::StreamKey;
 use crate::proxy::Proxy;
@@ -212,7 +212,7 @@ impl Proxy {
             return Taker::Exchange;
         }
         let Some(exchange) = self.exchanges.get(key) else { return Taker::Dropped };
-        if matches!(exchange.stage, Stage::Finishing) {
+        if matches!(exchange.stage(), Stage::Finishing) {
             return Taker::Dropped;
         }
         let is_empty = self.connections.stream_mut(from).is_some_and(|it| it.inbox.is_none());

@@ -18,8 +18,8 @@ use crate::connection::codec::watches::Watch;
 use crate::connection::delivery::Lingering;
 use crate::connection::http2::GOAWAY_PING;
 use crate::connection::{ConnectionRole, Downstream, Life, is_peer_behind};
-use crate::exchange::Stage;
 use crate::exchange::record::label;
+use crate::exchange::stage::Stage;
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::drain::DRAIN_IDLE;
 use crate::proxy::Proxy;
@@ -208,7 +208,7 @@ impl Proxy {
     /// An exchange's upstream connection is gone before the end of the response.
     pub(crate) fn lose_upstream(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         let Some(exchange) = self.exchanges.get(key) else { return };
-        match (&exchange.stage, cause) {
+        match (exchange.stage(), cause) {
             (Stage::Responding { .. }, Cause::UpstreamClosed) => {
                 self.fail(key, Cause::ResponseTruncated, now);
             }

@@ -8,8 +8,9 @@ use wire::head::RequestHead;
 
 use crate::connection::destination::destination;
 use crate::exchange::check_run::CheckRun;
+use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::exchange::record::label;
-use crate::exchange::{Exchange, ExchangeKind, Form, QueuedRequest, Wait};
+use crate::exchange::{Exchange, ExchangeKind, Wait};
 use crate::keys::ExchangeKey;
 use crate::listen::clients::ClientPlace;
 use crate::proxy::Proxy;

@@ -1,7 +1,7 @@
 //! A request that is held until enough of its body is there.
 
 use crate::exchange::request_buffer::LOOK_INTERVAL;
-use crate::exchange::{ExchangeKind, Stage, Wait};
+use crate::exchange::{ExchangeKind, Wait};
 use crate::keys::ExchangeKey;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
@@ -10,7 +10,7 @@ impl Proxy {
     /// A piece of a body that waits here.
     pub(crate) fn buffer_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let Stage::Buffering { request } = &mut exchange.stage else { return };
+        let Some(request) = exchange.buffered_mut() else { return };
         request.push_data(data, &mut self.cx.buffers);
         let is_enough = exchange.progress.request_bytes >= exchange.request_buffer_bytes_max();
         if is_enough && exchange.kind != ExchangeKind::Rpc {
@@ -21,7 +21,7 @@ impl Proxy {
     /// The body is whole.
     pub(crate) fn on_request_buffered(&mut self, key: ExchangeKey, trailers: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let Stage::Buffering { request } = &mut exchange.stage else { return };
+        let Some(request) = exchange.buffered_mut() else { return };
         request.push_end(trailers, &mut self.cx.buffers);
         self.end_buffering(key, now);
     }
@@ -47,14 +47,10 @@ impl Proxy {
     /// Asks for a connection for a request that waited for its body.
     fn end_buffering(&mut self, key: ExchangeKey, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.stage = match std::mem::replace(&mut exchange.stage, Stage::Finishing) {
-            Stage::Buffering { request } => {
-                exchange.record.stamps.on_body(now);
-                exchange.deadlines.clear(Wait::Connection);
-                exchange.deadlines.clear(Wait::RequestBody);
-                return self.ask(key, request, None, now);
-            }
-            stage => stage,
-        };
+        let Some(request) = exchange.take_buffered() else { return };
+        exchange.record.stamps.on_body(now);
+        exchange.deadlines.clear(Wait::Connection);
+        exchange.deadlines.clear(Wait::RequestBody);
+        self.ask(key, request, None, now);
     }
 }

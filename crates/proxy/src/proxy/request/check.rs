@@ -11,10 +11,9 @@ use crate::connection::codec::bytes::Bytes;
 use crate::exchange::calls::Call;
 use crate::exchange::check_run::CheckRun;
 use crate::exchange::detached::Detached;
+use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::exchange::record::Stamps;
-use crate::exchange::{
-    Beginning, Exchange, ExchangeKind, Form, QueuedRequest, Request, Route, Wait,
-};
+use crate::exchange::{Beginning, Exchange, ExchangeKind, Request, Route, Wait};
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::clients::ClientPlace;
 use crate::ops::Op;

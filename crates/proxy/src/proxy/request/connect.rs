@@ -24,8 +24,10 @@ use crate::connection::rpc::rpc_limits;
 use crate::connection::transport::Tls;
 use crate::connection::{Connection, ConnectionRole, Links, Upstream, UpstreamState};
 use crate::cx::Cx;
+use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::exchange::record::label;
-use crate::exchange::{Exchange, Form, QueuedRequest, Stage, Wait};
+use crate::exchange::stage::Stage;
+use crate::exchange::{Exchange, Wait};
 use crate::keys::{ConnKey, EndpointKey, ExchangeKey, StreamKey};
 use crate::ops::{ConnectFailure, ConnectOptions, Op};
 use crate::proxy::Proxy;
@@ -550,8 +552,8 @@ impl Proxy {
         }
         let is_tunnel = exchange.progress.is_tunnel;
         if is_ended && is_tunnel {
-            if let Some(upstream) = exchange.upstream().filter(|upstream| upstream.is_alone()) {
-                self.connections.shut(upstream.connection, &mut self.cx);
+            if let Some(upstream) = exchange.upstream() {
+                self.connections.shut_side(upstream, &mut self.cx);
             }
             self.finish_tunnel(exchange_key, now);
         } else if !exchange.request.is_complete {
@@ -563,7 +565,7 @@ impl Proxy {
             if is_ended {
                 self.finish_one_way(exchange_key, now);
             }
-        } else if matches!(exchange.stage, Stage::Attempting { .. }) {
+        } else if matches!(exchange.stage(), Stage::Attempting { .. }) {
             self.exchanges.await_response_head(exchange_key, now, &mut self.cx);
         }
     }
@@ -575,7 +577,7 @@ impl Proxy {
         exchange.record.status = 200;
         exchange.progress.has_response = true;
         exchange.on_answer_over(&mut self.cx);
-        exchange.stage = Stage::Finishing;
+        exchange.begin_finishing();
         exchange.let_go(
             &mut self.listen.clients,
             &mut self.exchanges.stalls,
@@ -598,7 +600,7 @@ impl Proxy {
             && sides.iter().all(is_quiet)
         {
             if let Some(exchange) = self.exchanges.get_mut(key) {
-                exchange.stage = Stage::Finishing;
+                exchange.begin_finishing();
             }
             self.end_upstream(upstream, None, ErrorCode::NO_ERROR, now);
             self.finish(key, None, now);

@@ -10,8 +10,9 @@ use wire::path::Slashes;
 use wire::rpc;
 
 use crate::agenda::Note;
+use crate::exchange::Wait;
 use crate::exchange::filtering::slot_of;
-use crate::exchange::{Stage, Wait};
+use crate::exchange::stage::{Stage, Suspended};
 use crate::filter::filter_chain::GATHER_BYTES_FIRST;
 use crate::filter::filter_chain::gather;
 use crate::filter::filter_chain::{FilterStep, Gathered, Held};
@@ -84,13 +85,7 @@ impl Proxy {
 
     fn handle_answer(&mut self, key: ExchangeKey, answer: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        if !matches!(exchange.stage, Stage::Suspended { .. }) {
-            return;
-        }
-        let stage = std::mem::replace(&mut exchange.stage, Stage::Finishing);
-        let Stage::Suspended { step, head, question } = stage else {
-            unreachable!("the stage was looked at above")
-        };
+        let Some(Suspended { step, question, head }) = exchange.take_suspended() else { return };
         let until = exchange.deadlines.get(Wait::Filter);
         exchange.deadlines.clear(Wait::Filter);
         self.with_parked(key, head, now, |proxy, head| {
@@ -176,7 +171,7 @@ impl Proxy {
         head.remove_known(Known::Expect);
         let head = self.cx.park(head);
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.stage = Stage::Gathering { filter, head };
+        exchange.begin_gathering(filter, head);
         exchange.record.stamps.await_body(now);
         if exchange.gathered.is_none() {
             let body = self.cx.buffers.lease(bytes);
@@ -193,7 +188,7 @@ impl Proxy {
     /// A piece of a body that a filter waits for.
     pub(crate) fn gather_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        let Stage::Gathering { filter, .. } = exchange.stage else { return };
+        let Stage::Gathering { filter, .. } = *exchange.stage() else { return };
         let need = exchange.listener().filters.get(filter).map(|filter| filter.bodies().request);
         let Some(gathered) = &mut exchange.gathered else { return };
         let bytes = gathered.body.len() + data.len();
@@ -209,8 +204,7 @@ impl Proxy {
         if let Some(gathered) = &mut exchange.gathered {
             gathered.trailers = trailers.to_vec();
         }
-        let stage = std::mem::replace(&mut exchange.stage, Stage::Finishing);
-        let Stage::Gathering { filter, head } = stage else { return };
+        let Some((filter, head)) = exchange.take_gathering() else { return };
         self.with_parked(key, head, now, |proxy, head| {
             proxy.run_filters(key, head, FilterStep::Body(filter), now);
         });

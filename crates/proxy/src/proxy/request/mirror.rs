@@ -11,8 +11,9 @@ use crate::connection::codec::multiplex::Multiplex;
 use crate::connection::codec::rpc::RpcFrames;
 use crate::connection::codec::streams::Tail;
 use crate::exchange::detached::Detached;
+use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::exchange::record::{Stamps, label};
-use crate::exchange::{Beginning, Exchange, Form, QueuedRequest, Request, Route, Stage};
+use crate::exchange::{Beginning, Exchange, Request, Route};
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::listen::clients::ClientPlace;
 use crate::proxy::Proxy;
@@ -124,7 +125,7 @@ impl Proxy {
                 request.push_data(gathered.body.filled(), &mut self.cx.buffers);
             }
             let bytes = request.buffered_bytes() as u64;
-            copy.stage = Stage::Buffering { request };
+            copy.begin_buffering(request);
             copy.detached.as_mut().is_some_and(|detached| detached.hold(bytes, &mut self.cx))
         });
         let reason = match fits {
@@ -133,7 +134,7 @@ impl Proxy {
             None => MirrorDrop::Protocol,
         };
         self.cx.timers.remove(timer);
-        if let Stage::Buffering { request } = copy.stage {
+        if let Some(request) = copy.take_buffered() {
             request.clear(&mut self.cx.buffers);
         }
         if let Some(detached) = copy.detached {

@@ -8,18 +8,14 @@ use wire::h2::ErrorCode;
 use wire::head::ResponseHead;
 
 use crate::connection::Connection;
-use crate::connection::codec::Codec;
-use crate::connection::codec::http1::Http1;
+use crate::exchange::queued_request::QueuedRequest;
 use crate::exchange::record::label;
-use crate::exchange::{Exchange, Form, QueuedRequest, Stage, Wait};
+use crate::exchange::{Exchange, Wait};
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::proxy::receive::elements::Following;
 use crate::tools::time::Time;
 use crate::upstream::retry::{Decision, FailedAttempt, Kept};
-
-/// Which attempt an upstream gets, from 1.
-pub(super) const ATTEMPT_COUNT: &[u8] = b"x-envoy-attempt-count";
 
 impl Proxy {
     /// The attempt on this exchange's connection failed before the head of the final response. Tries again
@@ -139,11 +135,11 @@ impl Proxy {
         now: Time,
     ) -> Option<QueuedRequest> {
         let connection = self.connections.get_mut(upstream.connection)?;
-        let mut request = take_request(connection, upstream)?;
+        let mut request = QueuedRequest::take_back(connection, upstream.slot)?;
         let exchange = self.exchanges.table.get_mut(key)?;
         exchange.note_tried();
         if exchange.retry_policy().is_some_and(|policy| policy.tells_attempts) {
-            count_attempt(&mut request, exchange.progress.attempts.saturating_add(1));
+            request.count_attempt(exchange.progress.attempts.saturating_add(1));
         }
         let endpoint = self.connections.endpoint_text(exchange);
         exchange.record.note_failed_attempt(endpoint.as_bytes(), cause);
@@ -160,7 +156,7 @@ impl Proxy {
                 exchange.on_failure(cause, connection, pools, cx, now);
             }
         }
-        exchange.stage = Stage::Finishing;
+        exchange.begin_finishing();
         exchange.let_go(
             &mut self.listen.clients,
             &mut self.exchanges.stalls,
@@ -215,24 +211,7 @@ fn failed_attempt(
     upstream: StreamKey,
     cause: Cause,
 ) -> Option<FailedAttempt> {
-    let kept = if upstream.is_alone() {
-        match &connection.outbox {
-            outbox if outbox.is_untouched() => Kept::Unsent,
-            outbox if outbox.is_keeping() => Kept::Whole,
-            _ => Kept::Part,
-        }
-    } else {
-        let stream = connection.codec.multiplex().and_then(|all| all.streams.get(upstream.slot));
-        let stream = stream.filter(|stream| stream.head.is_some())?;
-        // Its head may be in the kernel's hands from the moment on that there is a connection.
-        // Before, frames have gone no further than the connection's queue, but of a long body
-        // their bytes were not kept.
-        match stream.outbox.is_keeping() || stream.outbox.is_untouched() {
-            true if connection.is_connecting() => Kept::Unsent,
-            true => Kept::Whole,
-            false => Kept::Part,
-        }
-    };
+    let kept = Kept::of(connection, upstream.slot)?;
     Some(FailedAttempt {
         cause,
         number: exchange.progress.attempts,
@@ -247,47 +226,6 @@ fn failed_attempt(
         has_others: exchange.check().is_none()
             && exchange.cluster().is_some_and(|it| it.endpoints.len() > 1),
     })
-}
-
-/// Writes into the head of a request which attempt it is for. It stands there as one digit, so that no byte moves.
-fn count_attempt(request: &mut QueuedRequest, number: u8) {
-    let head = match &mut request.form {
-        Form::Alone { .. } => request.outbox.first_mut(),
-        Form::Stream { head, .. } => Some(head.filled_mut()),
-    };
-    let Some(head) = head else { return };
-    let digit = b'0' + number.min(9);
-    let len = ATTEMPT_COUNT.len();
-    let is_field = |at: &[u8]| {
-        let (line_end, field) = at.split_at_checked(2).unwrap_or_default();
-        line_end == b"\r\n" && field.starts_with(ATTEMPT_COUNT) && field.get(len) == Some(&b':')
-    };
-    let found = (0..head.len()).find(|at| head.get(*at..).is_some_and(is_field));
-    // What a client wrote is replaced, and written as we do: a colon, a space, a digit.
-    if let Some(place) = found.and_then(|at| head.get_mut(at + 2 + len + 2)) {
-        *place = digit;
-    }
-}
-
-/// Takes a request back from a connection, or stream, to be sent once more.
-fn take_request(connection: &mut Connection, upstream: StreamKey) -> Option<QueuedRequest> {
-    if upstream.is_alone() {
-        let is_personal = connection.upstream().is_some_and(|upstream| upstream.is_personal);
-        let mut outbox = std::mem::take(&mut connection.outbox);
-        let mut codec = std::mem::replace(&mut connection.codec, Codec::Http1(Http1::new()));
-        if let Some(codec) = codec.http1_mut() {
-            // Whatever came of a response was another connection's.
-            codec.receive = Http1::new().receive;
-        }
-        outbox.rewind();
-        return Some(QueuedRequest { outbox, form: Form::Alone { codec, is_personal } });
-    }
-    let stream = connection.codec.multiplex_mut()?.streams.get_mut(upstream.slot)?;
-    let head = stream.head.take()?;
-    let mut outbox = std::mem::take(&mut stream.outbox);
-    outbox.rewind();
-    let tail = std::mem::take(&mut stream.tail);
-    Some(QueuedRequest { outbox, form: Form::Stream { head, tail } })
 }
 
 /// The status that a response of gRPC has in its head, which then is all of it.

@@ -8,16 +8,15 @@ use telemetry::cause::Cause;
 use wire::head::{Method, RequestHead};
 use wire::upgrade::websocket_accept;
 
-use crate::connection::Connection;
 use crate::connection::transport::Tls;
+use crate::exchange::queued_request::ATTEMPT_COUNT;
 use crate::exchange::route::Missed;
+use crate::exchange::stage::Stage;
 use crate::exchange::{
-    Exchange, ExchangeKind, Handshake, Route, Stage, Wait, asked_retries, asked_timeout, route,
+    Exchange, ExchangeKind, Handshake, Route, Wait, asked_retries, asked_timeout, route,
 };
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
-use crate::proxy::request::retry;
-use crate::tools::buffers::Buffers;
 use crate::tools::detail::Detail;
 use crate::tools::sent::Sent;
 use crate::tools::time::Time;
@@ -177,7 +176,7 @@ impl Proxy {
         };
         let kept_bytes_max = retries.map(|policy| policy.body_bytes_max);
         if retries.is_some_and(|policy| policy.tells_attempts) {
-            head.set(retry::ATTEMPT_COUNT, b"1");
+            head.set(ATTEMPT_COUNT, b"1");
         }
         let mut request = if is_shared {
             // What follows a change of protocols belongs to the new one.
@@ -231,8 +230,8 @@ impl Proxy {
             self.exchanges.copy_request_data(key, data, &mut self.cx);
         }
         let exchange = self.exchanges.get(key).expect("filling copies ends no exchange");
-        let is_gathering = matches!(exchange.stage, Stage::Gathering { .. });
-        let is_buffering = matches!(exchange.stage, Stage::Buffering { .. });
+        let is_gathering = matches!(exchange.stage(), Stage::Gathering { .. });
+        let is_buffering = matches!(exchange.stage(), Stage::Buffering { .. });
         let (upstream, has_retries) = (exchange.upstream(), exchange.progress.has_retries);
         if is_gathering || is_buffering || upstream.is_some() {
             self.exchanges.await_request_data(key, data.len(), now, &mut self.cx);
@@ -253,7 +252,7 @@ impl Proxy {
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         if connection.is_send_broken {
             // The upstream takes nothing more, but may have answered: the rest is dropped.
-            return forget_request(connection, upstream, &mut self.cx.buffers);
+            return connection.forget_body(upstream.slot, &mut self.cx.buffers);
         }
         self.connections.send_data(upstream, data, &mut self.cx);
     }
@@ -264,15 +263,15 @@ impl Proxy {
         exchange.request.is_complete = true;
         exchange.record.stamps.on_body(now);
         exchange.deadlines.clear(Wait::RequestBody);
-        if !matches!(exchange.stage, Stage::Responding { .. }) {
+        if !matches!(exchange.stage(), Stage::Responding { .. }) {
             exchange.end_stall(&mut self.exchanges.stalls);
         }
         let is_tunnel = exchange.progress.is_tunnel;
-        if !is_tunnel && !matches!(exchange.stage, Stage::Responding { .. }) {
+        if !is_tunnel && !matches!(exchange.stage(), Stage::Responding { .. }) {
             exchange.deadlines.clear(Wait::TunnelIdle);
         }
         let upstream = exchange.upstream();
-        if exchange.progress.has_retries && matches!(exchange.stage, Stage::Attempting { .. }) {
+        if exchange.progress.has_retries && matches!(exchange.stage(), Stage::Attempting { .. }) {
             exchange.begin_try(now, &mut self.cx);
         }
         let has_call = exchange.call.is_some();
@@ -293,16 +292,16 @@ impl Proxy {
             self.exchanges.send_copies(key, trailers, now, &mut self.cx);
         }
         let exchange = self.exchanges.get(key).expect("sending copies ends no exchange");
-        if matches!(exchange.stage, Stage::Gathering { .. }) {
+        if matches!(exchange.stage(), Stage::Gathering { .. }) {
             return self.on_request_gathered(key, trailers, now);
         }
-        if matches!(exchange.stage, Stage::Buffering { .. }) {
+        if matches!(exchange.stage(), Stage::Buffering { .. }) {
             return self.on_request_buffered(key, trailers, now);
         }
         let Some(upstream) = upstream else { return };
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         if connection.is_send_broken {
-            return forget_request(connection, upstream, &mut self.cx.buffers);
+            return connection.forget_body(upstream.slot, &mut self.cx.buffers);
         }
         let is_connecting = connection.is_connecting();
         let is_sent = self.connections.send_end(upstream, trailers, &mut self.cx);
@@ -321,18 +320,5 @@ impl Proxy {
         } else {
             self.resume_stream(source, now);
         }
-    }
-}
-
-/// Some of a request was dropped: what is kept of it is not the request any more, and not to be sent
-/// again.
-fn forget_request(connection: &mut Connection, upstream: StreamKey, buffers: &mut Buffers) {
-    if upstream.is_alone() {
-        return connection.outbox.forget(buffers);
-    }
-    if let Some(stream) =
-        connection.multiplex_mut().and_then(|all| all.streams.get_mut(upstream.slot))
-    {
-        stream.outbox.forget(buffers);
     }
 }

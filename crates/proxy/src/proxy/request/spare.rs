@@ -2,7 +2,7 @@
 
 use config::snapshot::Endpoint;
 
-use crate::exchange::{Form, QueuedRequest};
+use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::keys::{ConnKey, ExchangeKey};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;

@@ -8,12 +8,10 @@ use wire::head::{Framing, Method, ResponseHead, Version};
 use crate::agenda::Note;
 use crate::connection::Life;
 use crate::connection::bounds::OUTBOX_BYTES_MAX;
-use crate::connection::codec::Codec;
-use crate::connection::codec::bytes::Bytes;
 use crate::connection::codec::elements::Answer;
 use crate::exchange::encoding::announces_trailers;
 use crate::exchange::record::label;
-use crate::exchange::{Exchange, Stage, Wait};
+use crate::exchange::{Exchange, Wait};
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::proxy::receive::elements::Following;
@@ -75,7 +73,7 @@ impl Proxy {
         exchange.deadlines.clear(Wait::Try);
         // From here on either side may be silent while the other speaks.
         exchange.deadlines.clear(Wait::RequestBody);
-        exchange.stage = Stage::Responding { upstream };
+        exchange.begin_responding(upstream);
         exchange.end_stall(&mut self.exchanges.stalls);
         match gather_bytes_max {
             Some(bytes_max) => {
@@ -201,7 +199,7 @@ impl Proxy {
         let listener = label(exchange.listener().id.0);
         self.cx.emitter.tunnel_started(&TunnelStarted { listener });
         let was_complete = std::mem::take(&mut exchange.request.is_complete);
-        exchange.stage = Stage::Responding { upstream };
+        exchange.begin_responding(upstream);
         exchange.deadlines = crate::exchange::Deadlines::default();
         let downstream = exchange.downstream;
         let timeout = exchange.listener().timeouts.tunnel_idle;
@@ -210,13 +208,8 @@ impl Proxy {
             connection.forget_request(upstream.slot, &mut self.cx.buffers);
         }
         self.connections.send_switching(downstream, head, &mut self.cx);
-        for side in [upstream, downstream].into_iter().filter(|side| side.is_alone()) {
-            if let Some(connection) = self.connections.get_mut(side.connection) {
-                connection.codec = Codec::Bytes(Bytes::new());
-                if let Some(role) = connection.downstream_mut() {
-                    role.life = Life::CloseWhenSent;
-                }
-            }
+        for side in [upstream, downstream] {
+            self.connections.begin_bytes(side);
         }
         if !downstream.is_alone() && was_complete {
             return self.on_request_end(exchange_key, &[], now);
@@ -304,7 +297,7 @@ impl Proxy {
             }
         } else {
             if let Some(exchange) = self.exchanges.table.get_mut(exchange_key) {
-                exchange.stage = Stage::Finishing;
+                exchange.begin_finishing();
                 exchange.let_go(
                     &mut self.listen.clients,
                     &mut self.exchanges.stalls,

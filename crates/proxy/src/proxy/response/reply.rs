@@ -16,7 +16,7 @@ use wire::head::{Framing, Method, RequestHead, ResponseHead};
 use crate::connection::codec::elements::WholeReply;
 use crate::exchange::fault::{Side, consequence};
 use crate::exchange::pages::FilledPage;
-use crate::exchange::{Deadlines, Stage, calls};
+use crate::exchange::{Deadlines, calls};
 use crate::filter;
 use crate::keys::ExchangeKey;
 use crate::proxy::Proxy;
@@ -178,7 +178,7 @@ impl Proxy {
         now: Time,
     ) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.stage = Stage::Finishing;
+        exchange.begin_finishing();
         exchange.deadlines = Deadlines::default();
         exchange.record.status = content.status;
         exchange.progress.has_response = true;
