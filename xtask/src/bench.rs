@@ -3,6 +3,7 @@
 //! `bench/README.md` explains the method. A scenario is a module; it measures, in rounds that go
 //! through all proxies in turn, and hands samples to `report`, which alone compares and prints.
 
+mod balance;
 pub(crate) mod binary;
 mod generator;
 mod h1;
@@ -14,6 +15,7 @@ mod proxy;
 mod relayed;
 mod report;
 mod routes;
+mod rows;
 mod sample;
 mod scale;
 mod setup;
@@ -78,6 +80,8 @@ enum Scenario {
     H2Memory,
     /// GET through 10 to 10,000 rules, and through rules that use everything, beside the same in Envoy: CPU per request.
     Routes,
+    /// Instructions of the choice of an endpoint by each balancer, among 5 and 5,000 of them.
+    Balance,
     /// 10,000 clusters, 50,000 endpoints and 10,000 rules: memory beside Envoy, and what changed endpoints, clusters and rules
     /// cost.
     Scale,
@@ -95,6 +99,7 @@ impl Scenario {
             Self::IdleTls => "idle-tls",
             Self::H2Memory => "h2-memory",
             Self::Routes => "routes",
+            Self::Balance => "balance",
             Self::Scale => "scale",
         }
     }
@@ -117,7 +122,7 @@ impl Scenario {
             Self::IdleTls => &[Setup::Tls(Tls::Keep)],
             Self::H2Memory => &[Setup::Silent],
             Self::Routes => &[Setup::Routes],
-            Self::Scale => &[],
+            Self::Balance | Self::Scale => &[],
         }
     }
 
@@ -133,13 +138,15 @@ impl Scenario {
 /// If a program is missing (all that are missing are named, each with the way to install it), or
 /// one of them failed.
 pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
-    if options.scenario == Scenario::Scale {
-        return scale::run(at, options);
+    match options.scenario {
+        Scenario::Scale => return scale::run(at, options),
+        Scenario::Balance => return balance::run(at, options),
+        _ => {}
     }
     let tools = tools::Tools::prepare(at, options)?;
     let report = match options.scenario {
-        // It is done: it needs none of these tools.
-        Scenario::Scale => return Ok(()),
+        // They are done: they need none of these tools.
+        Scenario::Balance | Scenario::Scale => return Ok(()),
         Scenario::H1 => h1::run(&tools, options)?,
         Scenario::Routes => routes::run(&tools, options)?,
         Scenario::H2 | Scenario::Grpc | Scenario::Tcp | Scenario::Tls => {

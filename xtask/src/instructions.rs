@@ -3,7 +3,7 @@
 //! callgrind counts the same number every time, whatever else the machine does, so a difference of
 //! one per cent is one. It says nothing about caches and the kernel: for those there is `bench`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -29,26 +29,21 @@ pub(crate) struct Options {
 ///
 /// If valgrind is missing, or a program does not build or fails.
 pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
-    if find("valgrind").is_none() {
-        bail!("valgrind is missing: apt-get install valgrind");
-    }
-    let target = at.target_directory()?;
-    profiling::build(&at.root, &["--package", "bench"])?;
-    let program = profiling::program(&target, "instructions");
+    let counter = Counter::build(at)?;
     let former = match &options.against {
         Some(reference) => {
             let place = at.check_out(reference)?;
             profiling::build(&place, &["--package", "bench", "--target-dir", "target"])?;
-            Some(profiling::program(&place.join("target"), "instructions"))
+            Some(Counter::of(&place, &place.join("target")))
         }
         None => None,
     };
-    let cases = Plain::new(&at.root, &program, &["--case", "list"]).read()?;
+    let cases = Plain::new(&at.root, &counter.program, &["--case", "list"]).read()?;
     let mut rows = Vec::new();
     for case in cases.lines() {
-        let new = count(&at.root, &program, case)?;
+        let new = counter.count(case, Counted::Operation)?;
         // A case that the other commit does not have is shown without it.
-        let old = former.as_ref().and_then(|former| count(&at.root, former, case).ok());
+        let old = former.as_ref().and_then(|former| former.count(case, Counted::Operation).ok());
         rows.push((case, new, old));
     }
     let reference = options.against.as_deref().unwrap_or_default();
@@ -63,27 +58,86 @@ pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Instructions of one operation.
-fn count(root: &Path, program: &Path, case: &str) -> Result<f64> {
-    let name = program.to_str().context("the program's path is not text")?;
-    let count = COUNT.to_string();
-    let arguments = [
-        "--tool=callgrind",
-        "--callgrind-out-file=/dev/null",
-        "--collect-atstart=no",
-        "--toggle-collect=instructions::measured*",
-        name,
-        "--case",
-        case,
-        "--count",
-        &count,
-    ];
-    let printed = Plain::new(root, "valgrind", &arguments).read_errors()?;
-    let line = printed.lines().find_map(|line| line.split_once("Collected : "));
-    let (_, collected) = line.with_context(|| format!("valgrind counted nothing:\n{printed}"))?;
-    let collected: f64 = collected.trim().parse().context("valgrind's count is no number")?;
-    if collected == 0.0 {
-        bail!("valgrind found no function `instructions::measured` in {name}");
+/// What of an operation is counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Counted {
+    /// All of it.
+    Operation,
+    /// This function, with what it calls.
+    Function(&'static str),
+}
+
+/// A program with cases, whose instructions are counted.
+#[derive(Debug)]
+pub(crate) struct Counter {
+    root: PathBuf,
+    program: PathBuf,
+}
+
+impl Counter {
+    /// Builds that of this tree.
+    ///
+    /// # Errors
+    ///
+    /// If valgrind is missing, or it does not build.
+    pub(crate) fn build(at: &Surroundings) -> Result<Self> {
+        if find("valgrind").is_none() {
+            bail!("valgrind is missing: apt-get install valgrind");
+        }
+        let target = at.target_directory()?;
+        profiling::build(&at.root, &["--package", "bench"])?;
+        Ok(Self::of(&at.root, &target))
     }
-    Ok(collected / f64::from(COUNT))
+
+    fn of(root: &Path, target: &Path) -> Self {
+        let program = profiling::program(target, "instructions");
+        Self { root: root.to_owned(), program }
+    }
+
+    /// Instructions of one operation.
+    ///
+    /// # Errors
+    ///
+    /// If valgrind fails, or finds no such function.
+    pub(crate) fn count(&self, case: &str, counted: Counted) -> Result<f64> {
+        match counted {
+            Counted::Operation => {
+                Ok(self.collect("instructions::measured*", case, COUNT)? / f64::from(COUNT))
+            }
+            // Those of the operations before the measured ones are counted, too, and the same in both.
+            Counted::Function(function) => {
+                let (once, twice) = (
+                    self.collect(function, case, COUNT)?,
+                    self.collect(function, case, 2 * COUNT)?,
+                );
+                Ok((twice - once) / f64::from(COUNT))
+            }
+        }
+    }
+
+    fn collect(&self, function: &str, case: &str, count: u32) -> Result<f64> {
+        let name = self.program.to_str().context("the program's path is not text")?;
+        let toggle = format!("--toggle-collect={function}");
+        let count = count.to_string();
+        let arguments = [
+            "--tool=callgrind",
+            "--callgrind-out-file=/dev/null",
+            "--collect-atstart=no",
+            &toggle,
+            name,
+            "--case",
+            case,
+            "--count",
+            &count,
+        ];
+        let printed = Plain::new(&self.root, "valgrind", &arguments).read_errors()?;
+        let line = printed.lines().find_map(|line| line.split_once("Collected : "));
+        let (_, collected) =
+            line.with_context(|| format!("valgrind counted nothing:\n{printed}"))?;
+        let collected: f64 = collected.trim().parse().context("valgrind's count is no number")?;
+        if collected == 0.0 {
+            bail!("valgrind found no function `{function}` in {name}");
+        }
+        Ok(collected)
+    }
 }

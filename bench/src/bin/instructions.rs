@@ -2,7 +2,10 @@
 //!
 //! `instructions --case exchange-get --count 1000` does the operation a hundred times to warm up,
 //! then a thousand times inside [`measured`], which callgrind counts. `--case list` names
-//! the cases. `cargo xtask bench instructions` runs them all.
+//! the cases. `cargo xtask instructions` runs them all.
+//!
+//! A case `choice-BALANCER-ENDPOINTS` is a whole exchange, too, of a cluster with so many endpoints. `cargo xtask bench
+//! balance` has callgrind count the choice of the endpoint alone.
 
 #![forbid(unsafe_code)]
 
@@ -60,10 +63,10 @@ fn main() -> io::Result<()> {
     }
     let count = arguments.find("count")?.unwrap_or(1000);
     let case = CASES.iter().find(|(case, _)| *case == name);
-    let (_, prepare) = case.ok_or_else(|| {
+    let operation = case.map(|(_, prepare)| prepare()).or_else(|| choice_case_named(&name));
+    let mut operation = operation.ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, format!("there is no case `{name}`"))
     })?;
-    let mut operation = prepare();
     (0..WARM_UP).for_each(|_| operation());
     measured(&mut *operation, count);
     Ok(())
@@ -289,6 +292,49 @@ routes:
     Box::new(move || bench.exchange(&mut request))
 }
 
+/// The case `choice-BALANCER-ENDPOINTS`.
+fn choice_case_named(name: &str) -> Option<Box<dyn FnMut()>> {
+    let (balancer, endpoints) = name.strip_prefix("choice-")?.rsplit_once('-')?;
+    Some(choice_case(balancer, endpoints.parse().ok()?))
+}
+
+/// A GET of the cluster of so many endpoints, each of which has got some requests before.
+fn choice_case(balancer: &str, endpoints: u32) -> Box<dyn FnMut()> {
+    // The smallest table and ring of all sizes, so that both are as large as for many endpoints.
+    let balance = match balancer {
+        "maglev" => "{ maglev: { table: 524287 } }",
+        "ring_hash" => "{ ring_hash: { size_min: 500000 } }",
+        plain => plain,
+    };
+    let addresses = (0..endpoints).map(|number| {
+        let ip = std::net::Ipv4Addr::from(0x0a01_0000 + number);
+        format!("\"{ip}:9000\"")
+    });
+    let addresses = addresses.collect::<Vec<_>>().join(", ");
+    let config = format!(
+        "
+access_log: {{ stage_times: false }}
+listeners:
+  - {{ name: bench, address: 127.0.0.1:8080, routes: all, http: {{ forwarded: off, request_id: false }} }}
+routes:
+  - {{ name: all, rules: [{{ match: {{ prefix: / }}, cluster: upstream, hash: [{{ header: x-user }}] }}] }}
+clusters:
+  - {{ name: upstream, balance: {balance}, connections_max: 100000, endpoints: [{addresses}] }}
+"
+    );
+    let mut bench = Bench::with(&config, LAST_SOURCE);
+    let mut user = 0_u32;
+    let mut operation = move || {
+        user = user.wrapping_add(1);
+        let mut request =
+            format!("GET /bench HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nx-user: {user}\r\n\r\n")
+                .into_bytes();
+        bench.exchange_among(&mut request);
+    };
+    (0..4 * endpoints).for_each(|_| operation());
+    Box::new(operation)
+}
+
 /// A worker takes up a configuration with so many listeners in which one endpoint has changed.
 fn change_case(listeners: u16) -> Box<dyn FnMut()> {
     use std::fmt::Write as _;
@@ -388,6 +434,19 @@ impl Bench {
         let over = (load.exchanges, load.connections, load.idle);
         assert_eq!(over, (0, 2, 1), "the exchange is over, and both connections stay");
     }
+
+    /// The same where the cluster has several endpoints: each has its connection, which stays.
+    fn exchange_among(&mut self, request: &mut [u8]) {
+        black_box(&self.reports);
+        self.now = self.now + std::time::Duration::from_micros(10);
+        self.proxy.on_received(self.client, black_box(request), self.now);
+        let upstream = perform_among(&mut self.proxy, self.now).expect("a connection was chosen");
+        self.proxy.on_received(upstream, black_box(&mut self.response), self.now);
+        perform(&mut self.proxy, &mut None, self.now);
+        let load = self.proxy.load();
+        assert_eq!(load.exchanges, 0, "the exchange is over");
+        assert_eq!(load.connections, load.idle + 1, "and its connection is idle");
+    }
 }
 
 /// A client connects.
@@ -396,16 +455,35 @@ fn accept(proxy: &mut Proxy, listener: ListenerId, source: &PeerAddress, now: Ti
     proxy.on_accepted(listener, source.clone(), local, None, now).expect("there is room")
 }
 
+/// As [`perform`], of a request. Gives the connection that it was sent over.
+fn perform_among(proxy: &mut Proxy, now: Time) -> Option<ConnKey> {
+    let mut upstream = None;
+    while let Some(op) = proxy.poll_op(now) {
+        match op {
+            Op::Send(key) => {
+                upstream = Some(key);
+                send(proxy, key, now);
+            }
+            Op::Connect { connection, .. } => proxy.on_connected(connection, Ok(()), now),
+            _ => {}
+        }
+    }
+    upstream
+}
+
+/// Sends all that waits on a connection.
+fn send(proxy: &mut Proxy, key: ConnKey, now: Time) {
+    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+    let count = proxy.unsent(key, &mut slices);
+    let sent = slices.iter().take(count).map(|slice| slice.len()).sum();
+    proxy.on_sent(key, sent, now, now);
+}
+
 /// Does what the proxy asks for, as a kernel would that takes everything at once.
 fn perform(proxy: &mut Proxy, upstream: &mut Option<ConnKey>, now: Time) {
     while let Some(op) = proxy.poll_op(now) {
         match op {
-            Op::Send(key) => {
-                let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-                let count = proxy.unsent(key, &mut slices);
-                let sent = slices.iter().take(count).map(|slice| slice.len()).sum();
-                proxy.on_sent(key, sent, now, now);
-            }
+            Op::Send(key) => send(proxy, key, now),
             Op::Connect { connection, .. } => {
                 *upstream = Some(connection);
                 proxy.on_connected(connection, Ok(()), now);

@@ -15,12 +15,13 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use config::snapshot::Address;
 use config::{FilterKinds, Loader};
 use proxy::filter::Filter;
 use proxy::time::Time;
-use proxy::{Bells, ConnKey, ConnectOptions, Proxy, Share};
+use proxy::{Bells, ConnKey, ConnectOptions, Proxy, Settings, Share};
 use telemetry::{Emitter, LOG_QUEUE_BYTES, LogFormat, LogReader, LogStyle};
 use worker::{
     AcceptError, Accepted, ConnectError, ConnectState, Event, Mailboxes, Ready, Spliced, Worker,
@@ -286,7 +287,7 @@ impl Bench {
         log.set_style(Some(LogStyle::all(LogFormat::Json)));
         log.add_worker(reports.records);
         let share = Share { worker: 0, workers: 1 };
-        let settings = proxy::Settings { share, seed: 1, bells: Bells::new(1) };
+        let settings = Settings { share, seed: 1, bells: Bells::new(1) };
         let proxy = Proxy::new(settings, snapshot, emitter, Time::from_nanos(stage.now));
         let mut mailboxes = Mailboxes::new(1);
         let mailbox = mailboxes.mailboxes.pop().unwrap();
@@ -408,6 +409,66 @@ fn criteria_and_choices_allocate_nothing() {
         bench.add_requests(20_000);
         assert_eq!(bench.allocations - before, 0, "{balance}");
     }
+}
+
+/// A cluster of so many endpoints, each with the next of a hundred units.
+fn with_endpoints(endpoints: u32, options: &str) -> String {
+    let line = |number: u32| {
+        let unit = number % 100;
+        let ip = Ipv4Addr::from(0x0a01_0000 + number);
+        format!("{{ address: \"{ip}:9000\", metadata: {{ unit: u{unit} }} }}")
+    };
+    let endpoints: Vec<_> = (0..endpoints).map(line).collect();
+    let endpoints = endpoints.join(", ");
+    format!(
+        "listeners: [{{ name: a, address: 10.0.0.1:80, protocol: tcp, cluster: web }}]\n\
+         clusters: [{{ name: web, {options} endpoints: [{endpoints}] }}]\n"
+    )
+}
+
+/// Bytes that a configuration keeps, without what reading it took.
+fn bytes_of(configuration: &str) -> (i64, Arc<proxy::Snapshot>) {
+    let mut loader = Loader::<Box<dyn Filter>>::new(FilterKinds::new()).unwrap();
+    let before = LIVE_BYTES.get();
+    let snapshot = loader.load("memory.yaml", configuration).unwrap();
+    (LIVE_BYTES.get() - before, snapshot)
+}
+
+/// What an option of a cluster of a thousand endpoints keeps beside what the same keeps without it.
+fn bytes_beside(option: &str, plain: &str) -> i64 {
+    let (plain, _) = bytes_of(&with_endpoints(1_000, plain));
+    let (with, _) = bytes_of(&with_endpoints(1_000, option));
+    with - plain
+}
+
+#[test]
+fn a_hundred_subsets_of_a_thousand_endpoints_take_little() {
+    let bytes = bytes_beside("subsets: { by: [[unit]] },", "");
+    println!("100 subsets of 1,000 endpoints: {bytes} bytes");
+    assert!((1..=64 << 10).contains(&bytes), "{bytes} bytes");
+}
+
+#[test]
+fn workers_share_the_table_of_maglev() {
+    const TABLE: i64 = 4 * 65_537;
+    let bytes = bytes_beside("balance: { maglev: { table: 65537 } },", "");
+    println!("a table of 65,537 entries: {bytes} bytes");
+    assert!((TABLE..TABLE + 1024).contains(&bytes), "{bytes} bytes");
+    // What eight workers have of their own.
+    let (_, snapshot) = bytes_of(&with_endpoints(1_000, "balance: { maglev: { table: 65537 } },"));
+    let workers = 8;
+    let before = LIVE_BYTES.get();
+    let mut proxies = Vec::new();
+    for worker in 0..workers {
+        let settings =
+            Settings { share: Share { worker, workers }, seed: 1, bells: Bells::new(workers) };
+        let (emitter, reports) = Emitter::new(1 << 10);
+        let proxy = Proxy::new(settings, Arc::clone(&snapshot), emitter, Time::from_nanos(1));
+        proxies.push((proxy, reports));
+    }
+    let each = (LIVE_BYTES.get() - before) / i64::from(workers);
+    println!("a worker beside it: {each} bytes");
+    assert!(each < TABLE / 2, "{each} bytes of each of {} workers", proxies.len());
 }
 
 #[test]

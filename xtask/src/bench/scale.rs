@@ -4,14 +4,12 @@
 mod configs;
 mod live;
 
-use std::fmt::Write as _;
 use std::fs;
 
 use anyhow::{Context as _, Result};
-use serde_json::json;
 
-use self::live::{Programs, Row};
-use super::{Options, ProxyKind};
+use self::live::Programs;
+use super::{Options, ProxyKind, rows};
 use crate::Surroundings;
 use crate::plain::{Plain, find};
 use crate::profiling;
@@ -64,47 +62,6 @@ fn run_live(at: &Surroundings, options: &Options) -> Result<()> {
     };
     let load_before = fs::read_to_string("/proc/loadavg").context("/proc/loadavg")?;
     let rows = live::run(&programs, options.rounds, options.seconds)?;
-    publish(at, options, &load_before, &rows)
-}
-
-/// Prints the rows and writes them down, below `target` unless all of them were measured.
-fn publish(at: &Surroundings, options: &Options, load_before: &str, rows: &[Row]) -> Result<()> {
-    let read = |program: &str, arguments: &[&str]| -> Result<String> {
-        Ok(Plain::new(&at.root, program, arguments).read()?.trim().to_owned())
-    };
-    let date = read("date", &["-u", "+%F"])?;
-    let commit = read("git", &["describe", "--always", "--dirty", "--abbrev=12"])?;
-    let kernel = read("uname", &["-sr"])?;
-    let load_before = load_before.split(' ').next().unwrap_or_default();
-    let seconds = options.seconds;
-    let rounds = options.rounds;
-    let mut text = format!(
-        "# Benchmark `scale`, {date}\n\n- {kernel}\n- load average before: {load_before}\n- commit {commit}\n\n\
-         10,000 clusters, 50,000 endpoints, 10,000 rules; one worker.\n\n\
-         | what | measured | at most | |\n|---|---|---|---|\n"
-    );
-    for row in rows {
-        writeln!(text, "{}", row.line())?;
-    }
-    writeln!(
-        text,
-        "\n## Commands\n\n```\ncargo xtask bench scale --rounds {rounds} --seconds {seconds}\n```"
-    )?;
-    say::result(&text);
-    let folder = match options.only {
-        None => at.root.join("bench/results"),
-        Some(_) => at.target_directory()?.join("bench/results"),
-    };
-    fs::create_dir_all(&folder)?;
-    let json = json!({
-        "scenario": "scale", "date": date, "commit": commit, "kernel": kernel, "load_before": load_before,
-        "rounds": rounds, "seconds": seconds, "rows": rows,
-    });
-    let json = serde_json::to_string_pretty(&json)? + "\n";
-    for (extension, content) in [("json", json), ("md", text)] {
-        let path = folder.join(format!("{date}-scale.{extension}"));
-        fs::write(&path, content).with_context(|| path.display().to_string())?;
-        say::line(format_args!("written: {}", path.display()));
-    }
-    Ok(())
+    let intro = "10,000 clusters, 50,000 endpoints, 10,000 rules; one worker.";
+    rows::publish(at, options, &load_before, intro, &rows)
 }

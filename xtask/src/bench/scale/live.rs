@@ -16,6 +16,7 @@ use super::configs::{
     file_of, strait,
 };
 use crate::bench::proxy::{free_address, pause};
+use crate::bench::rows::Row;
 use crate::say;
 
 /// The size of the table.
@@ -35,34 +36,6 @@ pub(super) struct Programs {
     pub(super) upstream: PathBuf,
     pub(super) load: PathBuf,
     pub(super) scratch: PathBuf,
-}
-
-/// A figure, with what it is to be at most.
-#[derive(Debug, serde::Serialize)]
-pub(super) struct Row {
-    pub(super) what: String,
-    pub(super) unit: &'static str,
-    pub(super) measured: f64,
-    pub(super) at_most: Option<f64>,
-}
-
-impl Row {
-    fn new(what: &str, unit: &'static str, measured: f64, at_most: Option<f64>) -> Self {
-        let what = what.to_owned();
-        let row = Self { what, unit, measured, at_most };
-        say::line(row.line());
-        row
-    }
-
-    /// As a row of a table.
-    pub(super) fn line(&self) -> String {
-        let Self { what, unit, measured, at_most } = self;
-        let (most, verdict) = match at_most {
-            Some(most) => (most.to_string(), if measured <= most { "reached" } else { "missed" }),
-            None => (String::new(), ""),
-        };
-        format!("| {what} | {measured:.3} {unit} | {most} | {verdict} |")
-    }
 }
 
 /// A program that runs until this is dropped.
