@@ -55,7 +55,9 @@ pub use self::listener::{
     ChainMatch, ClientCertDetails, DownstreamTimeouts, FILTERS_MAX, Http2Options, HttpOptions,
     Keepalive, ListenSocket, Listener, ListenerBounds, ListenerChain, Ping, Relay, RpcOptions,
 };
-pub use self::route::{Action, Forward, Redirect, RedirectPath, Respond, RouteTable, Rule};
+pub use self::route::{
+    Action, Forward, Redirect, RedirectPath, Respond, RouteTable, Rule, WeightedRule,
+};
 pub use self::slots::Slots;
 pub use self::tls::{
     CertificateSource, ClientTrust, ClusterTls, ClusterTlsSource, ListenerTls, ListenerTlsSource,

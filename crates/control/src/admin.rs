@@ -57,4 +57,6 @@ pub(crate) enum Query {
     Clusters { ids: Vec<LabelId>, reply: oneshot::Sender<Vec<ClusterTotals>> },
     /// The same of listeners.
     Listeners { ids: Vec<LabelId>, reply: oneshot::Sender<Vec<ListenerTotals>> },
+    /// The same of route tables: their rules, and behind these their weighted clusters.
+    Routes { ids: Vec<LabelId>, reply: oneshot::Sender<Vec<Vec<u64>>> },
 }

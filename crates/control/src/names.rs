@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use config::snapshot::{Id, Snapshot};
 use telemetry::events::LabelId;
-use telemetry::{Names, RouteNames};
+use telemetry::{Names, RouteNames, WeightedName};
 
 /// The label under which workers count for what has this id.
 pub(crate) const fn label(id: Id) -> LabelId {
@@ -39,8 +39,12 @@ pub(crate) fn names_after<F>(former: &Arc<Names>, snapshot: &Snapshot<F>) -> Arc
         let named = table.rules.iter().zip(0..);
         let named =
             named.filter_map(|(rule, place)| Some((place, Arc::clone(rule.name.as_ref()?))));
+        let weighted = table
+            .weighted_clusters()
+            .map(|(rule, share)| WeightedName { rule, cluster: share.cluster.as_str().into() });
+        let weighted = weighted.collect();
         let (rules, rule_names) = (rules.collect(), named.collect());
-        names.insert_route(label(table.id.0), RouteNames { name, rules, rule_names });
+        names.insert_route(label(table.id.0), RouteNames { name, rules, rule_names, weighted });
     }
     for cluster in changes.clusters_added.iter().filter_map(|id| snapshot.cluster(*id)) {
         names.insert_cluster(label(cluster.id.0), Arc::clone(&cluster.name));
@@ -104,7 +108,7 @@ mod tests {
             for (id, table) in now.route_tables.iter() {
                 let rules = Arc::new([Box::from(if text.contains("/x") { "/x*" } else { "/*" })]);
                 let name = Arc::clone(&table.name);
-                anew.insert_route(label(id), RouteNames { name, rules, rule_names: [].into() });
+                anew.insert_route(label(id), RouteNames { name, rules, ..RouteNames::default() });
             }
             let former = before.as_deref().unwrap_or(&now);
             assert_eq!(found(&names, former, &now), found(&anew, former, &now));

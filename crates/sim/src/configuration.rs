@@ -559,7 +559,7 @@ pub fn names(snapshot: &Snapshot) -> Arc<Names> {
     for (id, table) in snapshot.route_tables.iter() {
         let rules = table.rules.iter().map(|rule| Box::from(&*rule.path.text));
         let (name, rules) = (Arc::clone(&table.name), rules.collect());
-        names.insert_route(label(id), RouteNames { name, rules, rule_names: Arc::default() });
+        names.insert_route(label(id), RouteNames { name, rules, ..RouteNames::default() });
     }
     for (id, cluster) in snapshot.clusters.iter() {
         names.insert_cluster(label(id), Arc::clone(&cluster.name));

@@ -28,6 +28,7 @@ fn exchange(place: u32) -> ExchangeFinished<'static> {
     ExchangeFinished {
         listener: LABEL,
         rule: Some((LABEL, 1)),
+        weighted: None,
         cluster: Some(LABEL),
         subset: b"",
         endpoint: b"127.0.0.1:9000",
@@ -81,7 +82,7 @@ fn names() -> Arc<Names> {
     let rules = ["exact /healthz".into(), "prefix /api/".into()];
     names.insert_route(
         LABEL,
-        RouteNames { name: "shop".into(), rules: rules.into(), rule_names: [].into() },
+        RouteNames { name: "shop".into(), rules: rules.into(), ..RouteNames::default() },
     );
     Arc::new(names)
 }

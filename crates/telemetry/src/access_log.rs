@@ -283,6 +283,7 @@ pub fn reference() -> String {
         endpoint: b"127.0.0.1:9000",
         listener: crate::events::LabelId::default(),
         rule: Some((crate::events::LabelId::default(), 1)),
+        weighted: None,
         cluster: Some(crate::events::LabelId::default()),
         version: 11,
         status: 200,

@@ -19,6 +19,7 @@ use crate::events::{
 };
 use crate::former::Former;
 use crate::metrics::config::ControlCounters;
+use crate::metrics::exchange::{ROUTE_EXCHANGES, WEIGHTED_EXCHANGES};
 use crate::names::{EndpointName, Names, RouteNames};
 use crate::readings::{Blocks, Moved, Readings};
 use crate::totals::{ClusterTotals, ListenerTotals, SourceTotals};
@@ -98,7 +99,8 @@ impl Collector {
             .collect();
         for id in tables {
             match (former.route(id), readings.names.route(id)) {
-                (Some(before), Some(now)) if before.rules == now.rules => {}
+                (Some(before), Some(now))
+                    if before.rules == now.rules && before.weighted == now.weighted => {}
                 (Some(before), Some(now)) => {
                     let carried = carry(before, &readings.taken(id), now);
                     let moved = Moved { before: readings.counted(id), carried };
@@ -307,6 +309,23 @@ impl Collector {
         totals
     }
 
+    /// How many exchanges the rules of a route table have taken, by their places; behind them those of its weighted
+    /// clusters. With those of former processes.
+    pub fn route_totals(&mut self, id: LabelId) -> Vec<u64> {
+        self.poll();
+        let Some(route) = self.readings.names.route(id) else { return Vec::new() };
+        let mut totals = self.readings.taken(id);
+        totals.resize(route.counters(), 0);
+        let former = &self.readings.former;
+        for (total, (rule, cluster)) in totals.iter_mut().zip(route.labels()) {
+            *total += match cluster {
+                None => former.number(ROUTE_EXCHANGES, &[&route.name, &rule]),
+                Some(cluster) => former.number(WEIGHTED_EXCHANGES, &[&route.name, &rule, cluster]),
+            };
+        }
+        totals
+    }
+
     /// How long each worker has been at work, ns, up to its last turn.
     #[must_use]
     pub fn busy(&self) -> Vec<u64> {
@@ -355,13 +374,13 @@ impl Blocks {
     }
 }
 
-/// Counts of the rules of `now`, from the `counts` of the rules of `before`: those that match
+/// Counts of the rules of `now`, and of their weighted clusters, from the `counts` of those of `before`: those that match
 /// the same have the same count. Several that match the same are identified by their order.
 fn carry(before: &RouteNames, counts: &[u64], now: &RouteNames) -> Vec<u64> {
-    let mut by_text = BTreeMap::<&str, VecDeque<u64>>::new();
-    for (text, count) in before.rules.iter().zip(counts) {
+    let mut by_text = BTreeMap::<(&str, Option<&str>), VecDeque<u64>>::new();
+    for (text, count) in before.counted().zip(counts) {
         by_text.entry(text).or_default().push_back(*count);
     }
-    let found = now.rules.iter().map(|text| by_text.get_mut(&**text).and_then(VecDeque::pop_front));
+    let found = now.counted().map(|text| by_text.get_mut(&text).and_then(VecDeque::pop_front));
     found.map(Option::unwrap_or_default).collect()
 }

@@ -250,6 +250,9 @@ impl Emitter {
         }
         if let Some((table, rule)) = event.rule {
             self.rule_taken(table, rule);
+            if let Some(weighted) = event.weighted {
+                self.rule_taken(table, weighted);
+            }
         }
         if let Some(block) = event.cluster.and_then(|cluster| self.cluster(cluster)) {
             block.exchange_finished(event);

@@ -115,6 +115,17 @@ impl Former {
         })
     }
 
+    /// The count of one series.
+    pub(crate) fn number(&self, family: &str, labels: &[&str]) -> u64 {
+        // Most processes are the first: there is nothing to look for.
+        let Some(series) = self.families.get(family) else { return 0 };
+        let labels: Vec<_> = labels.iter().map(|label| (*label).to_owned()).collect();
+        match series.get(&labels) {
+            Some(Value::Number(count)) => *count,
+            _ => 0,
+        }
+    }
+
     /// The counts of a cluster, without what is open; and how many connections had been closed.
     pub(crate) fn cluster_totals(&self, name: &str) -> (ClusterTotals, u64) {
         let count = |family, is_counted: &dyn Fn(&str) -> bool| {

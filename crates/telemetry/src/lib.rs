@@ -54,7 +54,7 @@ pub use failures::{FailureOf, FailureWarning};
 pub use log_reader::{LogReader, Polled};
 pub use log_record::FAILED_ATTEMPTS_BYTES_MAX;
 pub use metrics::reference as metrics_reference;
-pub use names::{EndpointName, Names, RouteNames};
+pub use names::{EndpointName, Names, RouteNames, WeightedName};
 pub use process::ProcessFacts;
 pub use readings::Readings;
 pub use totals::{ClusterTotals, ListenerTotals, SourceTotals};

@@ -254,6 +254,8 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
     let event = ExchangeFinished {
         listener,
         rule: has(FLAG_RULE).then_some((table, rule)),
+        // What is counted does not go along.
+        weighted: None,
         cluster: has(FLAG_CLUSTER).then_some(cluster),
         subset,
         endpoint,

@@ -18,7 +18,7 @@ use crate::process::ProcessFacts;
 
 pub(crate) mod config;
 mod connection;
-mod exchange;
+pub(crate) mod exchange;
 mod health;
 mod process;
 mod tls;
@@ -155,6 +155,16 @@ pub(crate) const CLUSTERS_MAX: usize = 100;
 /// Rules are reported before they were taken where all tables together have no more.
 pub(crate) const RULES_MAX: usize = 1_000;
 
+/// What a rule has taken, or one of the clusters that it has by weight.
+#[derive(Debug)]
+pub(crate) struct RuleReading<'a> {
+    pub(crate) route: &'a str,
+    /// Its place and its name, or what it matches.
+    pub(crate) rule: String,
+    pub(crate) cluster: Option<&'a str>,
+    pub(crate) count: u64,
+}
+
 /// Everything there is to read, gathered by name. Two configured things of one name would be one
 /// series, so they are added up.
 #[derive(Debug)]
@@ -163,7 +173,7 @@ pub(crate) struct View<'a> {
     pub(crate) listeners: BTreeMap<&'a str, Vec<&'a ListenerBlock>>,
     pub(crate) clusters: BTreeMap<&'a str, Vec<&'a ClusterBlock>>,
     /// Route, rule, requests.
-    pub(crate) rules: Vec<(&'a str, String, u64)>,
+    pub(crate) rules: Vec<RuleReading<'a>>,
     /// Cluster, address, counts.
     pub(crate) endpoints: Vec<(&'a str, &'a str, EndpointTotals)>,
     /// Endpoints beyond these.

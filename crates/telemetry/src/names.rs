@@ -28,7 +28,7 @@ pub struct EndpointName {
 }
 
 /// A route table's name and what its rules match.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RouteNames {
     /// Name in the file.
     pub name: Arc<str>,
@@ -36,9 +36,44 @@ pub struct RouteNames {
     pub rules: Arc<[Box<str>]>,
     /// The places of the rules that have a name in the file, with that, in the order of the table.
     pub rule_names: Arc<[(u32, Arc<str>)]>,
+    /// The clusters of rules that have several by weight, in the order of the table. Their counters stand behind those of
+    /// the rules.
+    pub weighted: Arc<[WeightedName]>,
+}
+
+/// A cluster of a rule that has several by weight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WeightedName {
+    /// The place of the rule.
+    pub rule: u32,
+    /// Name of the cluster.
+    pub cluster: Arc<str>,
 }
 
 impl RouteNames {
+    /// How many counters there are: of rules, and of weighted clusters.
+    pub(crate) fn counters(&self) -> usize {
+        self.rules.len() + self.weighted.len()
+    }
+
+    /// What each counter counts, in their order: what a rule matches and, if it is that of a weighted cluster, its name.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        let rules = self.rules.iter().map(|text| (&**text, None));
+        let weighted = self.weighted.iter().map(|it| {
+            let rule = usize::try_from(it.rule).ok().and_then(|place| self.rules.get(place));
+            (rule.map_or("", |text| &**text), Some(&*it.cluster))
+        });
+        rules.chain(weighted)
+    }
+
+    /// The same, with the labels that metrics have.
+    pub(crate) fn labels(&self) -> impl Iterator<Item = (String, Option<&str>)> {
+        let rules = 0..u32::try_from(self.rules.len()).unwrap_or(u32::MAX);
+        let places = rules.chain(self.weighted.iter().map(|it| it.rule));
+        let labelled = places.zip(self.counted());
+        labelled.map(|(place, (rule, cluster))| (format!("{place} {rule}"), cluster))
+    }
+
     /// The name in the file of the rule at this place, if it has one.
     #[must_use]
     pub fn rule_name(&self, place: u32) -> Option<&Arc<str>> {

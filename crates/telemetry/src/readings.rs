@@ -14,7 +14,7 @@ use crate::events::LabelId;
 use crate::exposition::{Glob, PrometheusText, StatsText};
 use crate::former::Former;
 use crate::metrics::config::ControlCounters;
-use crate::metrics::{RULES_MAX, View, families};
+use crate::metrics::{RULES_MAX, RuleReading, View, families};
 use crate::names::{EndpointName, Names};
 use crate::process::ProcessFacts;
 
@@ -155,7 +155,7 @@ impl Readings {
         for name in self.names.clusters() {
             view.clusters.insert(name, Vec::new());
         }
-        let rules = self.names.routes().map(|(_, route)| route.rules.len()).sum::<usize>();
+        let rules = self.names.routes().map(|(_, route)| route.counters()).sum::<usize>();
         let are_few = rules <= RULES_MAX;
         let mut tables = BTreeSet::new();
         if are_few {
@@ -181,15 +181,15 @@ impl Readings {
             // Places behind the last are those of rules that are gone.
             let mut taken = self.taken(id);
             if are_few {
-                taken.resize(route.rules.len(), 0);
+                taken.resize(route.counters(), 0);
             }
-            for (place, (count, text)) in taken.into_iter().zip(&*route.rules).enumerate() {
+            for (count, (rule, cluster)) in taken.into_iter().zip(route.labels()) {
                 if count > 0 || are_few {
-                    view.rules.push((&route.name, format!("{place} {text}"), count));
+                    view.rules.push(RuleReading { route: &route.name, rule, cluster, count });
                 }
             }
         }
-        view.rules.sort_by_key(|(route, ..)| *route);
+        view.rules.sort_by_key(|it| it.route);
         view
     }
 }

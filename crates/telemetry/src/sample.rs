@@ -6,6 +6,7 @@ use crate::events::{ExchangeFinished, LabelId, Stages};
 pub(crate) fn exchange() -> ExchangeFinished<'static> {
     ExchangeFinished {
         listener: LabelId { slot: 0, generation: 0 },
+        weighted: None,
         rule: Some((LabelId { slot: 0, generation: 0 }, 1)),
         cluster: Some(LabelId { slot: 0, generation: 0 }),
         subset: b"unit=a",

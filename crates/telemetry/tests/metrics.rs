@@ -16,7 +16,7 @@ use telemetry::events::{
 };
 use telemetry::{
     ClusterTotals, Collector, Emitter, EndpointName, ListenerTotals, Names, ProcessFacts,
-    RouteNames,
+    RouteNames, WeightedName,
 };
 
 const EDGE: LabelId = LabelId { slot: 0, generation: 0 };
@@ -27,7 +27,9 @@ fn names() -> Names {
     let mut names = Names::default();
     names.insert_listener(EDGE, "edge".into());
     let rules = (0..40).map(|rule| format!("prefix /{rule}").into()).collect();
-    names.insert_route(SHOP, RouteNames { name: "shop".into(), rules, rule_names: [].into() });
+    let weighted = [WeightedName { rule: 7, cluster: "next".into() }].into();
+    let route = RouteNames { name: "shop".into(), rules, weighted, ..RouteNames::default() };
+    names.insert_route(SHOP, route);
     names.insert_cluster(API, "api".into());
     names
 }
@@ -49,6 +51,7 @@ fn finished() -> ExchangeFinished<'static> {
     ExchangeFinished {
         listener: EDGE,
         rule: Some((SHOP, 1)),
+        weighted: None,
         cluster: Some(API),
         subset: b"",
         endpoint: b"127.0.0.1:9000",
@@ -449,7 +452,7 @@ fn rules_beyond_the_65535th_are_counted_as_themselves() {
     let (mut emitters, mut collector) = workers(1);
     let mut names = names();
     let rules = (0..65_540).map(|place| format!("/{place}").into()).collect();
-    names.insert_route(SHOP, RouteNames { name: "shop".into(), rules, rule_names: [].into() });
+    names.insert_route(SHOP, RouteNames { name: "shop".into(), rules, ..RouteNames::default() });
     collector.set_names(Arc::new(names));
     for rule in [65_535, 65_536, 65_539, 65_539] {
         emitters[0].exchange_finished(&ExchangeFinished { rule: Some((SHOP, rule)), ..finished() });
@@ -471,7 +474,8 @@ fn what_a_rule_has_taken_goes_with_the_rule_when_its_place_changes() {
     let with_rules = |rules: &[&str]| {
         let mut names = names();
         let rules = rules.iter().map(|rule| (*rule).into()).collect();
-        names.insert_route(SHOP, RouteNames { name: "shop".into(), rules, rule_names: [].into() });
+        names
+            .insert_route(SHOP, RouteNames { name: "shop".into(), rules, ..RouteNames::default() });
         Arc::new(names)
     };
     let take = |emitter: &mut Emitter, rule: u32, times: usize| {
@@ -514,6 +518,55 @@ fn what_a_rule_has_taken_goes_with_the_rule_when_its_place_changes() {
     // Of an exchange that began when there were more rules.
     take(&mut emitters[0], 4, 1);
     assert_eq!(reported(&mut collector), ["0 / 2", "1 /old* 1"]);
+}
+
+#[test]
+fn what_a_weighted_cluster_got_goes_with_its_rule() {
+    let (mut emitters, mut collector) = workers(2);
+    let with_rules = |rules: &[&str], clusters: &[(u32, &str)]| {
+        let mut names = names();
+        let rules = rules.iter().map(|rule| (*rule).into()).collect();
+        let weighted = clusters
+            .iter()
+            .map(|&(rule, cluster)| WeightedName { rule, cluster: cluster.into() })
+            .collect();
+        let route = RouteNames { name: "shop".into(), rules, weighted, ..RouteNames::default() };
+        names.insert_route(SHOP, route);
+        Arc::new(names)
+    };
+    let take = |emitter: &mut Emitter, rule: u32, weighted: u32| {
+        let event =
+            ExchangeFinished { rule: Some((SHOP, rule)), weighted: Some(weighted), ..finished() };
+        emitter.exchange_finished(&event);
+    };
+    let totals = |collector: &mut Collector| collector.route_totals(SHOP);
+    collector.set_names(with_rules(&["/a", "/b"], &[(1, "api"), (1, "next")]));
+    take(&mut emitters[0], 1, 2);
+    take(&mut emitters[1], 1, 2);
+    take(&mut emitters[1], 1, 3);
+    assert_eq!(totals(&mut collector), [0, 3, 2, 1]);
+    let name = |cluster: &str| {
+        format!(
+            "strait_route_weighted_exchanges_total{{route=\"shop\",rule=\"1 /b\",cluster=\"{cluster}\"}}"
+        )
+    };
+    assert_eq!(stat(&mut collector, &name("api")).as_deref(), Some("2"));
+    assert_eq!(stat(&mut collector, &name("next")).as_deref(), Some("1"));
+    let of_rule = "strait_route_exchanges_total{route=\"shop\",rule=\"1 /b\"}";
+    assert_eq!(stat(&mut collector, of_rule).as_deref(), Some("3"));
+
+    // A rule goes, and a cluster comes.
+    collector.set_names(with_rules(&["/b"], &[(0, "next"), (0, "new"), (0, "api")]));
+    assert_eq!(totals(&mut collector), [3, 1, 0, 2]);
+    take(&mut emitters[0], 0, 2);
+    assert_eq!(totals(&mut collector), [4, 1, 1, 2]);
+
+    // A process that takes this one's place goes on with them.
+    let carried = collector.readings().write_totals();
+    let (_, mut next) = workers(1);
+    next.set_names(with_rules(&["/b"], &[(0, "next"), (0, "new"), (0, "api")]));
+    next.set_former_totals(&carried);
+    assert_eq!(totals(&mut next), [4, 1, 1, 2]);
 }
 
 #[test]
@@ -747,7 +800,7 @@ fn many_clusters_and_rules_are_reported_as_they_are_used() {
         many.insert_cluster(LabelId { slot, generation: 0 }, format!("c{slot}").into());
     }
     let rules = (0..1_001).map(|rule| format!("prefix /{rule}").into()).collect();
-    many.insert_route(SHOP, RouteNames { name: "shop".into(), rules, rule_names: [].into() });
+    many.insert_route(SHOP, RouteNames { name: "shop".into(), rules, ..RouteNames::default() });
     collector.set_names(Arc::new(many));
     let count = |page: &str, of: &str| page.matches(of).count();
     let page = prometheus(&mut collector);

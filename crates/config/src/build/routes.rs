@@ -24,6 +24,7 @@ use crate::rewrite::RewriteKey;
 use crate::runtime::RuntimeUse;
 use crate::snapshot::{
     Action, ClusterId, Forward, Redirect, RedirectPath, Respond, RouteTable, RouteTableId, Rule,
+    WeightedRule,
 };
 use crate::tree::Site;
 
@@ -89,6 +90,7 @@ pub(super) fn build<F>(
             casts_dice,
             error_pages,
             runtime: runtime_of(&rules),
+            weighted: WeightedRule::all(&rules),
             rules,
             edits: own_edits,
             has_edits,

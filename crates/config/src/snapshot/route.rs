@@ -20,7 +20,7 @@ use crate::retry::RetryPolicy;
 use crate::rewrite::{PathRewrite, Rewrite};
 use crate::runtime::RuntimeUse;
 use crate::subsets::SubsetAsked;
-use crate::targets::Target;
+use crate::targets::{ShareKey, Shares, Target};
 
 /// One entry of `routes`: rules tried in order.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,12 +47,36 @@ pub struct RouteTable {
     pub casts_dice: bool,
     /// The values of `runtime` that its rules ask for, each once.
     pub runtime: Box<[RuntimeUse]>,
+    /// The rules with several clusters by weight, in their order.
+    pub weighted: Box<[WeightedRule]>,
     /// Edits of header fields, after those of the rule.
     pub edits: Option<Box<HeaderEdits>>,
     /// Whether it, a rule or a weighted cluster edits header fields.
     pub has_edits: bool,
     /// See [`RouteTable::place_of`].
     pub(crate) places_by_name: PlacesByName,
+}
+
+/// A rule with several clusters by weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WeightedRule {
+    /// Its place in the table.
+    pub rule: u32,
+    /// How many clusters the weighted rules before it have.
+    pub clusters_before: u32,
+}
+
+impl WeightedRule {
+    /// Those of a table.
+    pub(crate) fn all(rules: &[Rule]) -> Box<[Self]> {
+        let mut before = 0_u32;
+        let weighted = (0..).zip(rules).filter_map(|(rule, it)| {
+            let clusters_before = before;
+            before = before.saturating_add(u32::try_from(it.shares()?.clusters().len()).ok()?);
+            Some(Self { rule, clusters_before })
+        });
+        weighted.collect()
+    }
 }
 
 /// The places of rules by their names, once that was asked for.
@@ -76,6 +100,24 @@ impl RouteTable {
             Action::Respond(_) | Action::Redirect(_) => None,
         });
         forwards.flatten()
+    }
+
+    /// The clusters of its weighted rules, each with the place of its rule, as they were written.
+    pub fn weighted_clusters(&self) -> impl Iterator<Item = (u32, &ShareKey)> {
+        self.weighted.iter().flat_map(|it| {
+            let rule = usize::try_from(it.rule).ok().and_then(|at| self.source.rules.get(at));
+            let clusters = rule.and_then(|rule| rule.clusters.as_deref()).unwrap_or_default();
+            clusters.iter().map(|share| (it.rule, share))
+        })
+    }
+
+    /// The place of a weighted cluster among the counters of the table: those of its rules, and behind them those of all
+    /// weighted clusters in the order of the rules. `share`: its place among the clusters of the rule.
+    #[must_use]
+    pub fn counter_of_share(&self, rule: u32, share: u32) -> Option<u32> {
+        let found = self.weighted.binary_search_by_key(&rule, |it| it.rule).ok()?;
+        let before = self.weighted.get(found)?.clusters_before;
+        u32::try_from(self.rules.len()).ok()?.checked_add(before)?.checked_add(share)
     }
 
     /// The first rule that a request meets, with its place among the rules. `searches` is the worker's.
@@ -151,6 +193,15 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Its clusters by weight, if it has several.
+    #[must_use]
+    pub const fn shares(&self) -> Option<&Shares> {
+        match &self.action {
+            Action::Forward(Forward { target: Target::Shares(shares), .. }) => Some(shares),
+            _ => None,
+        }
+    }
+
     /// Whether a die decides about it, or about what it does.
     #[must_use]
     pub fn casts_dice(&self) -> bool {

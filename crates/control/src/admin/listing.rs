@@ -1,4 +1,4 @@
-//! Which entries `/clusters` and `/listeners` list: all of them, or as a query says.
+//! Which entries `/clusters`, `/listeners` and `/routes` list: all of them, or as a query says.
 
 use telemetry::Glob;
 
@@ -15,6 +15,8 @@ pub(crate) struct Listing {
     pub(crate) limit: Option<usize>,
     /// Leaves out each cluster's endpoints.
     pub(crate) is_brief: bool,
+    /// Leaves out rules that do not have several clusters by weight, and tables without such rules.
+    pub(crate) is_weighted_only: bool,
 }
 
 /// An order: by name upwards, by a figure downwards.
@@ -60,9 +62,11 @@ impl Listing {
                 }
                 "endpoints" if value == "no" => listing.is_brief = true,
                 "endpoints" => return Err("endpoints: no, or leave it out".to_owned()),
+                "rules" if value == "weighted" => listing.is_weighted_only = true,
+                "rules" => return Err("rules: weighted, or leave it out".to_owned()),
                 _ => {
                     return Err(format!(
-                        "{name}: unknown argument; there are name, filter, sort, limit and endpoints"
+                        "{name}: unknown argument; there are name, filter, sort, limit, endpoints and rules"
                     ));
                 }
             }

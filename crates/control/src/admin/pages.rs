@@ -66,6 +66,8 @@ pub(crate) enum Page {
     Resource(ResourceName),
     Clusters(Listing),
     Listeners(Listing),
+    /// Route tables, and what they carry.
+    Routes(Listing),
     Sources,
     Handover,
     Stats {
@@ -123,6 +125,11 @@ const PATHS: &[(&str, &str, &str)] = &[
         "clusters, their endpoints and load; ?filter=, &sort=, &limit=, &endpoints=no",
     ),
     ("GET, HEAD", "/listeners", "listeners, their addresses and load; ?filter="),
+    (
+        "GET, HEAD",
+        "/routes",
+        "route tables, and how many requests each rule and weighted cluster got; ?filter=, &rules=weighted",
+    ),
     ("GET, HEAD", "/sources", "the sources of endpoints and clusters, and their state"),
     ("GET, HEAD", "/handover", "the last handover to or from another process, by phase"),
     (
@@ -149,8 +156,9 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
             Some(Ok(resource)) => Asked::Page(Page::Resource(resource)),
             Some(Err(hint)) => Asked::Nothing(Answer::text(400, format!("resource: {hint}\n"))),
         },
-        "/clusters" | "/listeners" => match Listing::read(arguments(query)) {
+        "/clusters" | "/listeners" | "/routes" => match Listing::read(arguments(query)) {
             Ok(listing) if path == "/clusters" => Asked::Page(Page::Clusters(listing)),
+            Ok(listing) if path == "/routes" => Asked::Page(Page::Routes(listing)),
             Ok(listing) => Asked::Page(Page::Listeners(listing)),
             Err(hint) => Asked::Nothing(Answer::text(400, hint + "\n")),
         },

@@ -1,4 +1,4 @@
-//! `/clusters` and `/listeners`: what is configured, and what it carries.
+//! `/clusters`, `/listeners` and `/routes`: what is configured, and what it carries.
 //!
 //! A thread of its own walks the configuration and writes; it asks control for counters, so many in a turn. A page
 //! shows one configuration, whatever is taken up meanwhile, with counters of the moment in which each was read.
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 
-use config::snapshot::{Address, Cluster, Endpoint, Listener, ListenerId, Snapshot};
+use config::snapshot::{Address, Cluster, Endpoint, Listener, ListenerId, RouteTable, Snapshot};
 use serde_json::{Value, json};
 use telemetry::events::LabelId;
 use telemetry::{ClusterTotals, EndpointTotals, ListenerTotals};
@@ -91,6 +91,29 @@ impl<F> Carried<F> {
         let mut list = List::begin(out, matched, "listeners")?;
         for (listener, totals) in shown.iter().take(self.listing.limit.unwrap_or(usize::MAX)) {
             list.push(&self.listener_json(listener, totals))?;
+        }
+        list.end()
+    }
+
+    /// Writes the route tables that are asked for.
+    pub(super) fn write_routes(&self, out: PieceWriter) -> io::Result<()> {
+        let is_listed = self.listing.names();
+        let tables = self.snapshot.route_tables.iter().map(|(_, table)| table);
+        let is_wanted = |it: &&Arc<RouteTable>| {
+            is_listed(&it.name) && !(self.listing.is_weighted_only && it.weighted.is_empty())
+        };
+        let mut shown: Vec<_> = tables.filter(is_wanted).collect();
+        let matched = shown.len();
+        if self.listing.sort.is_some() {
+            shown.sort_by(|a, b| a.name.cmp(&b.name));
+        }
+        shown.truncate(self.listing.limit.unwrap_or(usize::MAX));
+        let mut list = List::begin(out, matched, "routes")?;
+        for table in shown {
+            let ids = vec![label(table.id.0)];
+            let totals = self.counted(ids, |ids, reply| Query::Routes { ids, reply })?;
+            let totals = totals.first().map_or(&[][..], Vec::as_slice);
+            list.push(&table_json(table, totals, self.listing.is_weighted_only))?;
         }
         list.end()
     }
@@ -241,6 +264,40 @@ impl List {
         self.out.write_all(format!("{last}]\n}}\n").as_bytes())?;
         self.out.finish()
     }
+}
+
+/// A route table, with the exchanges of its rules.
+fn table_json(table: &RouteTable, totals: &[u64], is_weighted_only: bool) -> Value {
+    let total = |place: Option<u32>| {
+        let place = place.and_then(|place| usize::try_from(place).ok());
+        place.and_then(|place| totals.get(place)).copied().unwrap_or_default()
+    };
+    let weighted = table.weighted_clusters();
+    let mut clusters = BTreeMap::<u32, Vec<Value>>::new();
+    for (rule, share) in weighted {
+        let of_rule = clusters.entry(rule).or_default();
+        let place = u32::try_from(of_rule.len()).ok();
+        let counter = place.and_then(|place| table.counter_of_share(rule, place));
+        of_rule.push(json!({
+            "name": share.cluster,
+            "weight": share.weight,
+            "exchanges_total": total(counter),
+        }));
+    }
+    let rules = table.rules.iter().zip(0..);
+    let rules = rules.filter(|(_, place)| !is_weighted_only || clusters.contains_key(place));
+    let rules = rules.map(|(rule, place)| {
+        let mut entry = json!({
+            "place": place,
+            "rule": rule.label(),
+            "exchanges_total": total(Some(place)),
+        });
+        if let (Some(entry), Some(clusters)) = (entry.as_object_mut(), clusters.get(&place)) {
+            entry.insert("clusters".to_owned(), json!(clusters));
+        }
+        entry
+    });
+    json!({ "name": table.name, "rules": rules.collect::<Vec<_>>() })
 }
 
 #[cfg(test)]

@@ -46,6 +46,10 @@ impl<W: Workers> Running<W> {
                 let totals = ids.into_iter().map(|id| self.collector.listener_totals(id));
                 let _ = reply.send(totals.collect());
             }
+            Query::Routes { ids, reply } => {
+                let totals = ids.into_iter().map(|id| self.collector.route_totals(id));
+                let _ = reply.send(totals.collect());
+            }
             Query::Move { connection, to, reply } => self.move_connection(connection, to, reply),
             Query::Connections { worker, reply, .. } if self.stopped.contains(&worker) => {
                 let _ = reply.send(Rows::default());
@@ -89,6 +93,11 @@ impl<W: Workers> Running<W> {
             }
             Page::Listeners(listing) => {
                 let page = self.show_carried(listing, Carried::write_listeners);
+                let _ = reply.send(page);
+                return;
+            }
+            Page::Routes(listing) => {
+                let page = self.show_carried(listing, Carried::write_routes);
                 let _ = reply.send(page);
                 return;
             }

@@ -111,7 +111,8 @@ impl EarlyPages {
             Query::Connections { .. }
             | Query::Endpoints { .. }
             | Query::Clusters { .. }
-            | Query::Listeners { .. } => {}
+            | Query::Listeners { .. }
+            | Query::Routes { .. } => {}
         }
         false
     }
@@ -153,6 +154,7 @@ impl EarlyPages {
             Page::Drain => Answer::text(202, "draining\n"),
             Page::Clusters(_)
             | Page::Listeners(_)
+            | Page::Routes(_)
             | Page::Handover
             | Page::Sources
             | Page::Release

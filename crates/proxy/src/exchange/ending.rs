@@ -131,10 +131,16 @@ impl Counts {
     fn event<'e>(&self, exchange: &'e Exchange, wall_clock_zero: u64) -> ExchangeFinished<'e> {
         let Self { listener, cluster, cause, failures, stages } = *self;
         let (record, progress) = (&exchange.record, &exchange.progress);
-        let rule = exchange.route.as_ref().and_then(|route| route.rule);
+        let route = exchange.route.as_ref();
+        let rule = route.and_then(|route| route.rule);
+        let share = route.and_then(|route| route.share);
         ExchangeFinished {
             listener,
             rule: rule.map(|(table, rule)| (label(table.0), rule)),
+            weighted: share.and_then(|share| {
+                let (table, rule) = rule?;
+                exchange.snapshot.route_table(table)?.counter_of_share(rule, share)
+            }),
             cluster,
             endpoint_id: endpoint_of(exchange).map(|endpoint| label(endpoint.id.0)),
             version: version_of(exchange),

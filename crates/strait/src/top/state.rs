@@ -21,14 +21,17 @@ pub(crate) enum View {
     Sources,
     /// The slowest recent requests.
     Slow,
+    /// Clusters of rules that have several by weight, with the share of the requests that each got.
+    Weights,
 }
 
 impl View {
-    pub(super) const ALL: [(Self, &str); 4] = [
+    pub(super) const ALL: [(Self, &str); 5] = [
         (Self::Clusters, "clusters"),
         (Self::Listeners, "listeners"),
         (Self::Sources, "sources"),
         (Self::Slow, "slow"),
+        (Self::Weights, "weights"),
     ];
 }
 
@@ -152,6 +155,7 @@ impl Top {
             (None, View::Listeners) => {
                 format!("/listeners?sort={sort}&limit={limit}&filter={filter}")
             }
+            (None, View::Weights) => "/routes?rules=weighted".to_owned(),
             (None, View::Sources) => "/sources".to_owned(),
             (None, View::Slow) => "/slow?format=text".to_owned(),
         };
@@ -175,8 +179,9 @@ impl Top {
             return;
         }
         let page: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-        let listed =
-            ["/clusters", "/listeners", "/sources"].iter().find_map(|key| page.pointer(key));
+        let listed = ["/clusters", "/listeners", "/routes", "/sources"]
+            .iter()
+            .find_map(|key| page.pointer(key));
         self.entries = listed.and_then(Value::as_array).cloned().unwrap_or_default();
         self.lines = match listed {
             Some(_) => Vec::new(),
@@ -205,7 +210,7 @@ impl Top {
                 self.sort = next.copied().unwrap_or(self.sort);
                 self.go_to(0);
             }
-            KeyCode::Char(digit @ '1'..='4') => {
+            KeyCode::Char(digit @ '1'..='5') => {
                 let place = usize::from(digit as u8 - b'1');
                 self.show_view(place);
             }
@@ -288,6 +293,7 @@ impl Top {
             (None, View::Clusters | View::Listeners) => {
                 usize::try_from(self.matched).unwrap_or(usize::MAX)
             }
+            (None, View::Weights) => weight_rows(&self.entries).len(),
             (None, View::Sources) => self.entries.len(),
             (None, View::Slow) => self.lines.len(),
         }
@@ -320,6 +326,10 @@ impl Top {
             (None, View::Listeners) => {
                 let rows = self.entries.iter().map(|it| listener_row(it, self.rates(it)));
                 Table { titles: LISTENER_TITLES.to_vec(), rows: rows.collect() }
+            }
+            (None, View::Weights) => {
+                let rows = weight_rows(&self.entries);
+                Table { titles: WEIGHT_TITLES.to_vec(), rows }
             }
             (None, View::Sources) => {
                 let rows = self.entries.iter().map(source_row);
@@ -404,6 +414,36 @@ const ENDPOINT_TITLES: [&str; 8] = [
     "CONNECT-FAILURES",
     "LAST-ERROR",
 ];
+
+const WEIGHT_TITLES: [&str; 7] =
+    ["CLUSTER", "WEIGHT", "WANTED", "SHARE", "REQUESTS", "ROUTE", "RULE"];
+
+/// A row for each weighted cluster of each rule.
+fn weight_rows(routes: &[Value]) -> Vec<Vec<String>> {
+    let list = |entry: &Value, pointer| -> Vec<Value> {
+        entry.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default()
+    };
+    let mut rows = Vec::new();
+    for route in routes {
+        for rule in list(route, "/rules") {
+            let clusters = list(&rule, "/clusters");
+            let sum = |pointer| clusters.iter().map(|entry| number(entry, pointer)).sum::<u64>();
+            let sums = ["/weight", "/exchanges_total"].map(|pointer| (pointer, sum(pointer)));
+            rows.extend(clusters.iter().map(|entry| {
+                vec![
+                    text(entry, "/name").to_owned(),
+                    number(entry, "/weight").to_string(),
+                    share(entry, sums[0]),
+                    share(entry, sums[1]),
+                    number(entry, "/exchanges_total").to_string(),
+                    text(route, "/name").to_owned(),
+                    text(&rule, "/rule").to_owned(),
+                ]
+            }));
+        }
+    }
+    rows
+}
 
 /// What part of a sum an entry has.
 fn share(entry: &Value, (pointer, sum): (&str, u64)) -> String {

@@ -94,7 +94,7 @@ fn clusters_are_shown_with_what_happened_between_two_looks() {
         "\
 strait 127.0.0.1:9901  ready  configuration version 7 of /etc/strait/strait.yaml serves
 
-1 clusters  2 listeners  3 sources  4 slow  by exchanges  1 of 2
+1 clusters  2 listeners  3 sources  4 slow  5 weights  by exchanges  1 of 2
 CLUSTER  ENDPOINTS  REQ/S  FAIL/S  LATENCY  ACTIVE  IDLE  PENDING  REQUESTS
 web              2    250     1.5   2.00ms       3     2        0  1500
 api              2      0       0        -       3     2        0  200
@@ -176,6 +176,7 @@ fn keys_filter_sort_choose_and_quit() {
         (KeyCode::Char('2'), "/listeners?sort=pending&limit=1&filter="),
         (KeyCode::Char('3'), "/sources"),
         (KeyCode::Tab, "/slow?format=text"),
+        (KeyCode::Char('5'), "/routes?rules=weighted"),
         (KeyCode::Tab, "/clusters?endpoints=no&sort=pending&limit=1&filter="),
     ] {
         press(&mut top, &[key]);
@@ -213,7 +214,7 @@ fn a_cluster_shows_its_endpoints_and_what_failed_there() {
     );
     let shown = drawn(&mut top, 110, 8);
     let expected = "\
-1 clusters  2 listeners  3 sources  4 slow  cluster web  1 of 2
+1 clusters  2 listeners  3 sources  4 slow  5 weights  cluster web  1 of 2
 ENDPOINT     WEIGHT  WANTED  SHARE  REQUESTS  FAILED  CONNECT-FAILURES  LAST-ERROR
 10.0.0.1:80       1   25.0%  50.0%         7       1                 0
 10.0.0.2:80       3   75.0%  50.0%         7       1                42  connect_failed ECONNREFUSED 2026";
@@ -235,10 +236,31 @@ fn sources_are_shown_with_the_age_of_their_last_word() {
     tell(&mut top, answer(READY, &page), 1);
     let shown = drawn(&mut top, 80, 8);
     let expected = "\
-1 clusters  2 listeners  3 sources  4 slow  1 of 2
+1 clusters  2 listeners  3 sources  4 slow  5 weights  1 of 2
 SOURCE  AGE  ACCEPTED  REFUSED  STATES
 file      -         0        0
 dns      4s        99        3  fresh=12,stale=1";
+    assert!(shown.contains(expected), "{shown}");
+}
+
+#[test]
+fn weighted_clusters_are_shown_with_the_share_that_they_got() {
+    let mut top = top();
+    press(&mut top, &[KeyCode::Char('5')]);
+    let cluster = |name: &str, weight: u32, total: u32| json!({ "name": name, "weight": weight, "exchanges_total": total });
+    let page = json!({ "matched": 1, "routes": [{ "name": "shop", "rules": [
+        { "place": 1, "rule": "canary /api/*", "exchanges_total": 200, "clusters": [cluster("api", 90, 150), cluster("next", 10, 50)] },
+        { "place": 2, "rule": "/new", "exchanges_total": 0, "clusters": [cluster("api", 1, 0), cluster("off", 0, 0)] },
+    ] }] });
+    tell(&mut top, answer(READY, &page), 1);
+    let shown = drawn(&mut top, 90, 9);
+    let expected = "\
+1 clusters  2 listeners  3 sources  4 slow  5 weights  1 of 4
+CLUSTER  WEIGHT  WANTED  SHARE  REQUESTS  ROUTE  RULE
+api          90   90.0%  75.0%       150  shop   canary /api/*
+next         10   10.0%  25.0%        50  shop   canary /api/*
+api           1  100.0%      -         0  shop   /new
+off           0    0.0%      -         0  shop   /new";
     assert!(shown.contains(expected), "{shown}");
 }
 

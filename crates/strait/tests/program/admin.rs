@@ -143,7 +143,9 @@ fn what_may_be_scraped_is_apart_from_what_may_be_done() {
     assert!(scraped.text().contains("strait_uptime_seconds") || scraped.text().contains("# TYPE"));
     assert_eq!(client.get("/ready").status, 200);
     assert_eq!(client.get("/healthz").status, 200);
-    for path in ["/", "/config", "/clusters", "/listeners", "/connections", "/slow", "/stats"] {
+    for path in
+        ["/", "/config", "/clusters", "/listeners", "/routes", "/connections", "/slow", "/stats"]
+    {
         assert_eq!(client.get(path).status, 404, "{path}");
     }
     assert_eq!(client.request("POST", "/drain").status, 404);

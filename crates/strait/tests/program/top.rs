@@ -32,6 +32,36 @@ fn a_table_is_printed_once_for_scripts() {
 }
 
 #[test]
+fn weighted_clusters_get_what_their_weights_ask_for() {
+    let service = Service::start("one");
+    let one = service.address;
+    let text = forward_to(one).replace(
+        "cluster: service }",
+        "clusters: [{ cluster: service, weight: 3 }, { cluster: other, weight: 1 }] }",
+    ) + &format!("  - {{ name: other, endpoints: ['{one}'] }}\n");
+    assert!(text.contains("weight: 3"), "{text}");
+    let process = Strait::run(&text);
+    for _ in 0..400 {
+        get(process.listener, "/");
+    }
+    let rows = once(&process.admin.to_string(), &["--view", "weights"]);
+    let row = |at: usize| rows[at].iter().map(String::as_str).collect::<Vec<_>>();
+    assert_eq!(row(0)[..4], ["CLUSTER", "WEIGHT", "WANTED", "SHARE"]);
+    assert_eq!(
+        [row(1)[0], row(1)[2], row(2)[0], row(2)[2]],
+        ["service", "75.0%", "other", "25.0%"]
+    );
+    let count = |at: usize| row(at)[4].parse::<u32>().unwrap();
+    assert_eq!(count(1) + count(2), 400);
+    // Of 400 with one of four each: for p = 10^-6, 57 to 149.
+    assert!((57..=149).contains(&count(2)), "{rows:?}");
+    let page = process.admin_json("/routes");
+    assert_eq!(page["routes"][0]["rules"][0]["exchanges_total"], 400);
+    assert_eq!(page["routes"][0]["rules"][0]["clusters"][1]["name"], "other");
+    assert_eq!(process.admin_json("/routes?filter=none")["matched"], 0);
+}
+
+#[test]
 fn who_cannot_be_shown_is_named() {
     let unused = format!("127.0.0.1:{}", claim_port());
     let service = Service::start("one");

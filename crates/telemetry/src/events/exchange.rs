@@ -28,6 +28,9 @@ pub struct ExchangeFinished<'a> {
     pub listener: LabelId,
     /// The route table and, in it, the rule, if one matched.
     pub rule: Option<(LabelId, u32)>,
+    /// The counter of its weighted cluster among those of the route table, if the rule has several: those of the rules come
+    /// first ([`RouteNames::weighted`](crate::RouteNames::weighted)).
+    pub weighted: Option<u32>,
     /// The cluster, if the rule forwards to one.
     pub cluster: Option<LabelId>,
     /// The endpoint, if one was chosen.
@@ -99,6 +102,7 @@ impl ExchangeFinished<'_> {
     pub const EMPTY: ExchangeFinished<'static> = ExchangeFinished {
         listener: LabelId { slot: 0, generation: 0 },
         rule: None,
+        weighted: None,
         cluster: None,
         endpoint_id: None,
         subset: &[],

@@ -6,6 +6,12 @@ use crate::counters::grpc::GrpcCalls;
 use crate::counters::status::{CLASSES, STATUSES};
 use crate::events::{HeaderDrop, Stages};
 
+/// The family of exchanges by rule.
+pub(crate) const ROUTE_EXCHANGES: &str = "strait_route_exchanges_total";
+
+/// The family of exchanges of rules with several clusters, by cluster.
+pub(crate) const WEIGHTED_EXCHANGES: &str = "strait_route_weighted_exchanges_total";
+
 pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_exchanges_started_total",
@@ -218,7 +224,7 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "strait_route_exchanges_total",
+        name: ROUTE_EXCHANGES,
         kind: MetricType::Counter,
         help: "Exchanges that matched this rule, counted when they end. `rule` is the rule's position in its \
                route table, and its name or what it matches. If there are more than 1,000 rules, those that \
@@ -227,8 +233,22 @@ pub(super) static FAMILIES: &[Family] = &[
                position of its rule.",
         labels: &["route", "rule"],
         samples: |view, out| {
-            for (route, rule, count) in &view.rules {
-                out.number(&[route, rule], *count);
+            for it in view.rules.iter().filter(|it| it.cluster.is_none()) {
+                out.number(&[it.route, &it.rule], it.count);
+            }
+        },
+    },
+    Family {
+        name: WEIGHTED_EXCHANGES,
+        kind: MetricType::Counter,
+        help: "Exchanges of rules with several clusters by weight (`clusters`), by the cluster that was \
+               chosen, counted when they end. `rule` is as for `strait_route_exchanges_total`.",
+        labels: &["route", "rule", "cluster"],
+        samples: |view, out| {
+            for it in &view.rules {
+                if let Some(cluster) = it.cluster {
+                    out.number(&[it.route, &it.rule, cluster], it.count);
+                }
             }
         },
     },
