@@ -236,7 +236,7 @@ pub(crate) struct Route {
     /// Whether each attempt takes the host of its endpoint.
     pub(crate) takes_endpoint_host: bool,
     /// The host from before, for an attempt whose endpoint has none.
-    pub(crate) host_before: Option<Box<[u8]>>,
+    pub(crate) host_before: Option<Buffer>,
 }
 
 impl Route {

@@ -52,6 +52,15 @@ pub enum Patience {
     Short,
 }
 
+/// The host that clients ask for.
+pub(crate) const HOST: &str = "sim.example";
+
+/// The host that an endpoint may have.
+#[must_use]
+pub(crate) fn host_of(address: SocketAddr) -> String {
+    format!("{}.example", address.ip().to_string().replace('.', "-"))
+}
+
 /// The address of an endpoint.
 #[must_use]
 pub(crate) fn endpoint(cluster: usize, place: u8) -> SocketAddr {
@@ -249,6 +258,10 @@ impl Configurations {
                 "      - match: {{ prefix: /{cluster}/ }}\n        cluster: {cluster}\n        \
                  timeout: {timeout}\n        hash: [{hash}]\n        subset: {{ version: {version} }}\n"
             );
+            // From a generator of its own, so that seeds of before choose what they did.
+            if self.random.split("hosts", 0).chance(300) {
+                text += "        rewrite: { host_endpoint: true }\n";
+            }
             self.retry(&mut text);
             self.mirror(&mut text);
         }
@@ -428,9 +441,14 @@ impl Configurations {
                 let weight = self.random.between(1, 3);
                 let address = endpoint(number, place);
                 let (priority, version) = (self.random.below(2), self.random.below(2));
+                let mut hosts = self.random.split("host", place.into());
+                let host = match hosts.chance(800) {
+                    true => format!("host: {}, ", host_of(address)),
+                    false => String::new(),
+                };
                 let _ = writeln!(
                     text,
-                    "      - {{ address: {address}, weight: {weight}, priority: {priority}, \
+                    "      - {{ address: {address}, {host}weight: {weight}, priority: {priority}, \
                      locality: eu/{}, metadata: {{ version: v{version} }} }}",
                     self.localities.pick(&["a", "b"]),
                 );

@@ -77,6 +77,7 @@ struct Totals {
     turns: u64,
     virtual_hours: f64,
     retried: usize,
+    rewritten: usize,
     moved: usize,
     ejected: usize,
     checked: usize,
@@ -91,6 +92,7 @@ impl Totals {
         self.turns += summary.turns;
         self.virtual_hours += summary.duration.as_secs_f64() / 3600.0;
         self.retried += summary.retried;
+        self.rewritten += summary.rewritten;
         self.moved += summary.moved;
         self.ejected += summary.ejected;
         self.checked += summary.checked;

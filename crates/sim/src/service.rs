@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use config::snapshot::Address;
 
+use crate::configuration::{HOST, host_of};
 use crate::faults::ServiceFaults;
 use crate::ledger::Ledger;
 use crate::network::{EndId, ListenerSocket, Network, Owner, PeerId, Wake};
@@ -51,6 +52,10 @@ pub struct Service {
 #[derive(Debug)]
 struct Host {
     peer: PeerId,
+    /// The host that requests may be for beside the one that clients ask for.
+    own_host: String,
+    /// Requests that were.
+    rewritten: usize,
     random: Random,
     faults: ServiceFaults,
     timers: BTreeMap<u64, (EndId, Timer)>,
@@ -95,9 +100,19 @@ impl Service {
         random: Random,
         network: &mut Network,
     ) -> Self {
+        let own_host = match &address {
+            Address::Tcp(address) => host_of(*address),
+            Address::Unix(_) => String::new(),
+        };
         let listener = network.listen(Owner::Peer(peer), address, 1024);
-        let host = Host { peer, random, faults, timers: BTreeMap::new(), timers_total: 0 };
+        let timers = BTreeMap::new();
+        let host = Host { peer, own_host, rewritten: 0, random, faults, timers, timers_total: 0 };
         Self { host, listener, speech, connections: BTreeMap::new() }
+    }
+
+    /// Requests that came with its own host.
+    pub(crate) const fn rewritten(&self) -> usize {
+        self.host.rewritten
     }
 
     /// From now on it behaves. What hangs breaks.
@@ -197,6 +212,13 @@ impl Service {
 }
 
 impl Host {
+    /// Whether a request for this host may come here: for no other endpoint's.
+    fn takes(&mut self, host: Option<&str>) -> bool {
+        let is_own = host.is_some_and(|host| host == self.own_host);
+        self.rewritten += usize::from(is_own);
+        is_own || host == Some(HOST)
+    }
+
     fn wake_after(&mut self, end: EndId, timer: Timer, span: Duration, network: &mut Network) {
         self.timers_total += 1;
         self.timers.insert(self.timers_total, (end, timer));

@@ -78,6 +78,8 @@ pub struct Summary {
     pub outcomes: BTreeMap<Outcome, usize>,
     /// Requests that were sent again.
     pub retried: usize,
+    /// Requests that came with the host of their endpoint.
+    pub rewritten: usize,
     /// Connections that were moved to another worker.
     pub moved: usize,
     /// Endpoints that were ejected.
@@ -111,6 +113,16 @@ impl fmt::Display for Violations {
 enum Peer {
     Client(Box<dyn Asker>),
     Service(Box<Service>),
+}
+
+impl Peer {
+    /// Requests that came with the host of their endpoint.
+    const fn rewritten(&self) -> usize {
+        match self {
+            Self::Client(_) => 0,
+            Self::Service(service) => service.rewritten(),
+        }
+    }
 }
 
 /// A scripted client, of any protocol.
@@ -723,6 +735,7 @@ impl Simulation {
             duration: network.now() - begin,
             outcomes: self.ledger.outcomes(),
             retried: self.ledger.retried(),
+            rewritten: self.peers.iter().map(Peer::rewritten).sum(),
             moved: self.moved,
             ejected: self.ejections,
             checked: self.checks_ended,

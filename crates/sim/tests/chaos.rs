@@ -86,6 +86,8 @@ fn thousand_seeds_of_chaos() {
     assert!(retried >= 50, "only {retried} requests were sent again");
     let spliced: u64 = summaries.iter().map(|summary| summary.spliced).sum();
     assert!(spliced > 1_000_000, "only {spliced} bytes passed through");
+    let rewritten: usize = summaries.iter().map(|summary| summary.rewritten).sum();
+    assert!(rewritten > 0, "no request had the host of its endpoint");
     let secure: usize = summaries.iter().map(|summary| summary.secure).sum();
     assert!(secure > 5_000, "only {secure} connections spoke TLS");
 }

@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
+use wire::buffer::Buffer;
 use wire::proxy_protocol;
 
+use crate::exchange::Route;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::keys::ExchangeKey;
@@ -23,60 +25,73 @@ impl Exchanges {
         buffers: &mut Buffers,
     ) -> bool {
         let Some(exchange) = self.get_mut(key) else { return false };
-        if !exchange.route.as_ref().is_some_and(|route| route.takes_endpoint_host) {
+        let Some(route) = exchange.route.as_ref().filter(|it| it.may_name_endpoint()) else {
             return false;
-        }
+        };
+        let takes_host = route.takes_endpoint_host;
         let Some(cluster) = exchange.cluster() else { return false };
-        let host = cluster.endpoints.get(place).and_then(|endpoint| endpoint.host.clone());
+        let endpoint = cluster.endpoints.get(place).filter(|_| takes_host);
+        let host = endpoint.and_then(|endpoint| endpoint.host.clone());
         let has_header = cluster.proxy_protocol.is_some() && cluster.tls.is_none();
-        let has_others = cluster.endpoints.len() > 1;
         let Some(route) = &mut exchange.route else { return false };
-        match (host, &route.host_before) {
-            (Some(host), before) => {
-                let former = request.set_host(host.as_bytes(), has_header, buffers);
-                if has_others && before.is_none() {
-                    route.host_before = former;
-                }
-            }
-            (None, Some(before)) => _ = request.set_host(before, has_header, buffers),
-            (None, None) => return false,
+        if host.is_some() && route.host_before.is_none() {
+            // Kept though the cluster may have one endpoint: it may have others by the next attempt.
+            route.host_before = request.host(has_header).map(|host| buffers.lease_with(host));
         }
+        let before = route.host_before.as_ref().map(Buffer::filled);
+        let Some(host) = host.as_ref().map(|host| host.as_bytes()).or(before) else { return false };
+        request.set_host(host, has_header, buffers);
         true
     }
 }
 
+impl Route {
+    /// Whether an attempt may change the host: its rule says so, or said so before the exchange was restored under another
+    /// configuration, and the request has the host of an endpoint.
+    #[inline]
+    pub(crate) const fn may_name_endpoint(&self) -> bool {
+        self.takes_endpoint_host || self.host_before.is_some()
+    }
+}
+
 impl QueuedRequest {
-    /// Replaces the host of a request of HTTP, of which nothing was sent, and returns the one of before. `has_header`: a
-    /// PROXY header is in front of it.
-    fn set_host(
-        &mut self,
-        host: &[u8],
-        has_header: bool,
-        buffers: &mut Buffers,
-    ) -> Option<Box<[u8]>> {
-        let mut before = None;
+    /// The host of a request of HTTP, of which nothing was sent. `has_header`: a PROXY header is in front of it.
+    fn host(&self, has_header: bool) -> Option<&[u8]> {
+        let find =
+            |place: usize, bytes| Some((bytes, find_host_behind(bytes, has_header && place == 0)?));
+        let (bytes, range) = match &self.form {
+            Form::Stream { head, .. } => (head.filled(), find_host(head.filled())?),
+            Form::Alone { .. } => {
+                self.outbox.buffers().enumerate().find_map(|(at, it)| find(at, it))?
+            }
+        };
+        bytes.get(range)
+    }
+
+    /// Replaces it.
+    fn set_host(&mut self, host: &[u8], has_header: bool, buffers: &mut Buffers) {
         match &mut self.form {
             Form::Stream { head, .. } => {
                 if let Some(range) = find_host(head.filled()) {
-                    before = head.filled().get(range.clone()).map(Box::from);
                     buffers.splice(head, range, host);
                 }
             }
             Form::Alone { .. } => {
                 let mut is_first = true;
                 let find = |bytes: &[u8]| {
-                    let skips = std::mem::take(&mut is_first) && has_header;
-                    let start = if skips { header_len(bytes) } else { 0 };
-                    let found = find_host(bytes.get(start..)?)?;
-                    let range = start + found.start..start + found.end;
-                    before = bytes.get(range.clone()).map(Box::from);
-                    Some(range)
+                    find_host_behind(bytes, std::mem::take(&mut is_first) && has_header)
                 };
                 self.outbox.replace(find, host, buffers);
             }
         }
-        before
     }
+}
+
+/// Where the value of the `Host` field is, behind a PROXY header if there is one.
+fn find_host_behind(bytes: &[u8], has_header: bool) -> Option<Range<usize>> {
+    let start = if has_header { header_len(bytes) } else { 0 };
+    let found = find_host(bytes.get(start..)?)?;
+    Some(start + found.start..start + found.end)
 }
 
 /// Octets of the PROXY header at the beginning, which may hold any.

@@ -113,6 +113,9 @@ impl Cx {
 
     /// Gives back what an exchange that is over had gathered.
     pub(crate) fn drop_bodies(&mut self, exchange: &mut Exchange) {
+        if let Some(host) = exchange.route.as_mut().and_then(|route| route.host_before.take()) {
+            self.buffers.give_back(host);
+        }
         if let Some(gathered) = exchange.gathered.take() {
             self.buffers.give_back(gathered.body);
         }

@@ -206,9 +206,9 @@ impl Cx {
             bytes_max: held.bytes_max,
         });
         let kept = exchange.kept.as_ref().map_or(&[][..], Buffer::filled).to_vec();
+        let route = exchange.route.as_ref().map(|route| self.write_route(&exchange, route));
         self.drop_bodies(&mut exchange);
         let stage = self.write_stage(exchange.take_stage(), now);
-        let route = exchange.route.as_ref().map(|route| self.write_route(&exchange, route));
         let filters = exchange.listener().filter_sources.iter();
         let filters = filters.map(|source| source.name().to_owned()).collect();
         SavedExchange {

@@ -83,7 +83,7 @@ impl Cx {
             .map(|endpoint| Text::of_address(Some(&endpoint.address)).as_bytes().to_vec());
         let Route { hash, subset, cookie, share, .. } = *route;
         let cluster = cluster.map(|cluster| cluster.name.to_string());
-        let host_before = route.host_before.as_deref().map(<[u8]>::to_vec);
+        let host_before = route.host_before.as_ref().map(|host| host.filled().to_vec());
         SavedRoute { rule, cluster, endpoint, hash, subset, cookie, share, host_before }
     }
 
@@ -113,6 +113,7 @@ impl Cx {
             takes_endpoint_host(forward, host_of(forward, share))
         });
         let SavedRoute { hash, subset, cookie, .. } = *saved;
+        let host_before = saved.host_before.as_deref().filter(is_host);
         Route {
             endpoint,
             hash,
@@ -121,7 +122,7 @@ impl Cx {
             share,
             has_edits,
             takes_endpoint_host,
-            host_before: saved.host_before.as_deref().filter(is_host).map(Box::from),
+            host_before: host_before.map(|host| self.buffers.lease_with(host)),
             ..Route::new(rule, id)
         }
     }

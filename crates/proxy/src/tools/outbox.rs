@@ -242,7 +242,8 @@ impl Outbox {
         self.buffers().flatten().copied().collect()
     }
 
-    fn buffers(&self) -> impl Iterator<Item = &[u8]> {
+    /// The bytes of its buffers, one after the other.
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &[u8]> {
         let rest = self.rest.iter().flat_map(|rest| rest.iter());
         self.first.iter().chain(rest).map(Buffer::filled)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::frames::Speaker;
 use crate::http2::TO_HTTP2;
 use crate::keep_alive::CONFIG;
-use crate::kit::{Peer, Talk, hold};
+use crate::kit::{Peer, Talk, Variant, hold};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const PUT: &str = "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody";
@@ -156,5 +156,50 @@ fn streams_of_http2_have_the_host_of_their_endpoint() {
             upstream.sends(talk, stream, b"ok", true);
             talk.hears(client, &OK.replace("Content-Length", "content-length"));
         }
+    });
+}
+
+#[test]
+fn an_endpoint_that_comes_between_two_attempts_gets_no_others_host() {
+    let retry = ", retry: { on: [gateway_error], attempts_max: 2, backoff: { base: 1s, max: 1s } }";
+    hold(&config(&[ONE], retry), |talk| {
+        if talk.variant() == Variant::Moving {
+            return talk.leave_out();
+        }
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.hears(upstream, &with("one.example"));
+        // The next attempt is for an endpoint that has no host, of a cluster that had one endpoint.
+        talk.reconfigures(&config(&[THREE], retry));
+        talk.says(upstream, EMPTY);
+        talk.passes(Duration::from_secs(2));
+        let other = talk.upstream();
+        talk.hears(other, GET);
+        talk.says(other, OK);
+        talk.hears(client, OK);
+    });
+}
+
+#[test]
+fn a_rule_that_changes_between_two_attempts_leaves_no_host_behind() {
+    let retry = ", retry: { on: [gateway_error], attempts_max: 2, backoff: { base: 1s, max: 1s } }";
+    hold(&config(&[ONE], retry), |talk| {
+        if talk.variant() == Variant::Moving {
+            return talk.leave_out();
+        }
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.hears(upstream, &with("one.example"));
+        // It moves to a worker or process whose rule keeps the client's host.
+        let newer = config(&[THREE, TWO], retry).replace(" rewrite: { host_endpoint: true },", "");
+        talk.comes_back_to(client, &newer);
+        talk.says(upstream, EMPTY);
+        talk.passes(Duration::from_secs(2));
+        let other = talk.upstream();
+        talk.hears(other, GET);
+        talk.says(other, OK);
+        talk.hears(client, OK);
     });
 }

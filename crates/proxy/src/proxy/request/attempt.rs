@@ -10,7 +10,7 @@ use crate::connection::destination::destination;
 use crate::exchange::check_run::CheckRun;
 use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::exchange::record::label;
-use crate::exchange::{Exchange, ExchangeKind, Wait};
+use crate::exchange::{Exchange, ExchangeKind, Route, Wait};
 use crate::keys::ExchangeKey;
 use crate::listen::clients::ClientPlace;
 use crate::proxy::Proxy;
@@ -62,7 +62,7 @@ impl Proxy {
         }
         let failed = exchange.route.as_ref().and_then(|route| route.endpoint);
         let failed = failed.and_then(|place| cluster.endpoints.get(place)).map(|it| it.id);
-        let takes_host = exchange.route.as_ref().is_some_and(|route| route.takes_endpoint_host);
+        let takes_host = exchange.route.as_ref().is_some_and(Route::may_name_endpoint);
         let sharing = match request.form {
             Form::Alone { is_personal: true, .. } => Sharing::Personal,
             Form::Alone { is_personal: false, .. } => Sharing::InTurn,
