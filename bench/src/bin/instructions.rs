@@ -32,7 +32,7 @@ use wire::path::Slashes;
 /// A case, by the name that results have.
 type Case = (&'static str, fn() -> Box<dyn FnMut()>);
 
-const CASES: [Case; 17] = [
+const CASES: [Case; 20] = [
     ("decode-request", decode_request_case),
     ("decode-response", decode_response_case),
     ("encode-request", encode_request_case),
@@ -48,6 +48,9 @@ const CASES: [Case; 17] = [
     ("values-1000", || rules_case(VALUES, 1_000)),
     ("regexes-10", || rules_case(REGEXES, 10)),
     ("regexes-1000", || rules_case(REGEXES, 1_000)),
+    ("everything", || everything_case("GET")),
+    ("not-met", || everything_case("PUT")),
+    ("one-prefix", || everything_case("")),
     ("change-10", || change_case(10)),
     ("change-10000", || change_case(10_000)),
 ];
@@ -292,6 +295,49 @@ routes:
     Box::new(move || bench.exchange(&mut request))
 }
 
+/// A rule that uses all that rules can, for a method.
+const EVERYTHING: &str = r#"
+  - match:
+      prefix: /
+      methods: [METHOD]
+      headers: { x-user: { range: [1, 99] }, x-debug: { present: false }, x-mode: { not: off, missing_as_empty: true } }
+      query: { page: { present: false } }
+      cookies: { beta: { present: false } }
+      sources: [127.0.0.0/8]
+      fraction: { percent: 100 }
+    clusters: [{ cluster: upstream, weight: 90 }, { cluster: other, weight: 10, headers: { response: { set: { x-canary: v2 } } } }]
+    sticky: { header: x-user }
+    rewrite: { prefix: /v2/, host: api.internal }
+    headers: { request: { set: { x-client: "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%" } } }
+    hash: [{ header: x-user }]
+"#;
+
+/// A GET with a field for [`EVERYTHING`], whose rule for this method stands before that of one prefix.
+fn everything_case(method: &str) -> Box<dyn FnMut()> {
+    let rule = match method {
+        "" => String::new(),
+        method => EVERYTHING.replace("METHOD", method),
+    };
+    let config = format!(
+        "
+access_log: {{ stage_times: false }}
+listeners:
+  - {{ name: bench, address: 127.0.0.1:8080, routes: all, http: {{ forwarded: off, request_id: false }} }}
+clusters:
+  - {{ name: upstream, balance: maglev, endpoints: [127.0.0.1:9000] }}
+  - {{ name: other, balance: maglev, endpoints: [127.0.0.1:9000] }}
+routes:
+- name: all
+  rules:
+{rule}
+  - {{ match: {{ prefix: / }}, cluster: upstream }}
+"
+    );
+    let mut bench = Bench::with(&config, "127.0.0.1");
+    let mut request = b"GET /bench HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nx-user: 7\r\n\r\n".to_vec();
+    Box::new(move || bench.exchange(&mut request))
+}
+
 /// The case `choice-BALANCER-ENDPOINTS`.
 fn choice_case_named(name: &str) -> Option<Box<dyn FnMut()>> {
     let (balancer, endpoints) = name.strip_prefix("choice-")?.rsplit_once('-')?;
@@ -472,6 +518,7 @@ fn perform_among(proxy: &mut Proxy, now: Time) -> Option<ConnKey> {
 }
 
 /// Sends all that waits on a connection.
+#[inline]
 fn send(proxy: &mut Proxy, key: ConnKey, now: Time) {
     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
     let count = proxy.unsent(key, &mut slices);
