@@ -21,12 +21,16 @@ const BYTES_ACKED: usize = 120;
 const BYTES_RECEIVED: usize = 128;
 const INFO_BYTES: usize = 136;
 
+/// The first octet of it is the connection's state; this one is over.
+const TCP_CLOSE: u8 = 7;
+
 impl Traffic {
     /// Of a connection, now.
     ///
     /// # Errors
     ///
-    /// It is no TCP connection (any more).
+    /// It is no TCP connection, or not any more: of one that was reset or refused nothing tells whether a process has
+    /// noticed, and gone on elsewhere.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         let fd = socket.as_fd().as_raw_fd();
         let mut info = [0u8; INFO_BYTES];
@@ -46,6 +50,9 @@ impl Traffic {
         }
         if (length as usize) < INFO_BYTES {
             return Err(io::ErrorKind::Unsupported.into());
+        }
+        if info.first() == Some(&TCP_CLOSE) {
+            return Err(io::ErrorKind::NotConnected.into());
         }
         let count = |place: usize| {
             let bytes = info.get(place..place + 8).and_then(|bytes| bytes.try_into().ok());
@@ -99,6 +106,21 @@ mod tests {
         assert_eq!((read.read, read.written), (before.read + 3, before.written));
         socket.write_all(b"x").unwrap();
         assert_eq!(Traffic::of(&other).unwrap().written, before.written + 1);
+    }
+
+    #[test]
+    fn a_connection_that_was_reset_has_no_count() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.write_all(b"unread").unwrap();
+        assert!(Traffic::of(&socket).is_ok());
+        // With bytes that it has not read, its end is a reset.
+        let other = socket.try_clone().unwrap();
+        while peer.peek(&mut [0; 6]).unwrap() < 6 {}
+        drop(peer);
+        while socket.read(&mut [0; 1]).is_ok_and(|n| n > 0) {}
+        assert_eq!(Traffic::of(&other).unwrap_err().kind(), io::ErrorKind::NotConnected);
     }
 
     #[test]

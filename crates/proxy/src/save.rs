@@ -58,6 +58,9 @@ pub struct Saved {
     pub connections: Vec<ConnKey>,
     /// What goes on to count until they are restored.
     pub held: Held,
+    /// Whether a request of it is yet to be given to a connection, which may be none of these: that nothing is read or written
+    /// here does not prove that it was not sent.
+    pub may_begin: bool,
     /// Clusters in which there is room now.
     clusters: Vec<ClusterId>,
 }

@@ -61,6 +61,18 @@ pub(crate) fn host_of(address: SocketAddr) -> String {
     format!("{}.example", address.ip().to_string().replace('.', "-"))
 }
 
+fn new_loader(has_demands: bool) -> Loader<Box<dyn Filter>> {
+    let mut kinds = FilterKinds::new();
+    crate::filter::register(&mut kinds);
+    kinds.register_protocol(&crate::pico::Pico);
+    let mut loader = Loader::new(kinds).expect("the schema is one that the loader understands");
+    if has_demands {
+        loader.expect_sources();
+        loader.expect_demands();
+    }
+    loader
+}
+
 /// The address of an endpoint.
 #[must_use]
 pub(crate) fn endpoint(cluster: usize, place: u8) -> SocketAddr {
@@ -102,6 +114,10 @@ pub struct Configurations {
     has_demands: bool,
     /// Versions that this one has delivered.
     deliveries: u64,
+    /// What it has delivered last.
+    delivered: Option<String>,
+    /// The latest text.
+    latest: String,
     /// Bytes of a body that some filter gathered at most, so far.
     pub(crate) gathered_bytes_max: usize,
 }
@@ -119,18 +135,11 @@ impl Configurations {
         let speak_http2 = CLUSTERS.map(|_| scenario.has_http2 && protocols.chance(500));
         let has_retries = random.split("retries", 0).chance(400);
         let has_outliers = random.split("outliers", 0).chance(400);
-        let mut kinds = FilterKinds::new();
-        crate::filter::register(&mut kinds);
-        kinds.register_protocol(&crate::pico::Pico);
         let localities = random.split("localities", 0);
         let calls = scenario.has_calls.then(|| random.split("calls", 0));
         let mirrors = scenario.has_mirrors.then(|| random.split("mirrors", 0));
         let checks = scenario.has_checks.then(|| random.split("checks", 0));
-        let mut loader = Loader::new(kinds).expect("the schema is one that the loader understands");
-        if scenario.has_demands {
-            loader.expect_sources();
-            loader.expect_demands();
-        }
+        let loader = new_loader(scenario.has_demands);
         Self {
             loader,
             random,
@@ -144,6 +153,8 @@ impl Configurations {
             checks,
             has_demands: scenario.has_demands,
             deliveries: 0,
+            delivered: None,
+            latest: String::new(),
             gathered_bytes_max: 0,
         }
     }
@@ -183,8 +194,32 @@ impl Configurations {
         self.update(None)
     }
 
+    /// What another process has after it has read the latest text and heard from the source: its loader, and the first snapshot.
+    ///
+    /// # Panics
+    ///
+    /// If the loader refuses it.
+    pub(crate) fn begin_again(&mut self) -> (Loader<Box<dyn Filter>>, Arc<Snapshot>) {
+        let former = std::mem::replace(&mut self.loader, new_loader(self.has_demands));
+        let text = self.latest.clone();
+        let mut snapshot = self.load(&text);
+        if let Some(content) = self.delivered.clone() {
+            snapshot = self.update(Some(content)).unwrap_or(snapshot);
+        }
+        (self.swap_loader(former), snapshot)
+    }
+
+    /// Goes on with another process's loader; returns the one before.
+    pub(crate) fn swap_loader(
+        &mut self,
+        loader: Loader<Box<dyn Filter>>,
+    ) -> Loader<Box<dyn Filter>> {
+        std::mem::replace(&mut self.loader, loader)
+    }
+
     fn update(&mut self, content: Option<String>) -> Option<Arc<Snapshot>> {
         self.deliveries += 1;
+        self.delivered.clone_from(&content);
         let update = Update {
             kind: ResourceKind::Cluster,
             name: ON_DEMAND.into(),
@@ -205,6 +240,7 @@ impl Configurations {
     ///
     /// If the loader refuses it.
     pub fn load(&mut self, text: &str) -> Arc<Snapshot> {
+        text.clone_into(&mut self.latest);
         match self.loader.load("sim.yaml", text) {
             Ok(snapshot) => snapshot,
             Err(errors) => panic!("{errors}\n{text}"),

@@ -79,6 +79,7 @@ struct Totals {
     retried: usize,
     rewritten: usize,
     moved: usize,
+    replaced: usize,
     ejected: usize,
     checked: usize,
     secure: usize,
@@ -94,6 +95,7 @@ impl Totals {
         self.retried += summary.retried;
         self.rewritten += summary.rewritten;
         self.moved += summary.moved;
+        self.replaced += summary.replaced;
         self.ejected += summary.ejected;
         self.checked += summary.checked;
         self.secure += summary.secure;

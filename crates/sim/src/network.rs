@@ -166,8 +166,8 @@ struct Listener {
     address: Address,
     queue: VecDeque<EndId>,
     backlog: usize,
-    /// Its token in epoll.
-    token: Option<u32>,
+    /// Workers that watch it, of one process or of two, and its token in the epoll of each.
+    watchers: BTreeMap<usize, u32>,
     is_open: bool,
 }
 
@@ -191,6 +191,9 @@ pub struct Network {
     queue: BinaryHeap<Reverse<(Time, u64, Happening)>>,
     queued: u64,
     wakes: VecDeque<(PeerId, Wake)>,
+    /// A process is being killed: what it has open is reset, so that peers can tell that from an end in order, as they
+    /// cannot everywhere where the kernel sends FIN.
+    pub(crate) is_killing: bool,
     ports: u32,
     /// Descriptors that the workers have in use, and may have.
     descriptors: usize,
@@ -229,6 +232,7 @@ impl Network {
             queue: BinaryHeap::new(),
             queued: 0,
             wakes: VecDeque::new(),
+            is_killing: false,
             ports: 0,
             descriptors: 0,
             descriptors_max: usize::MAX,
@@ -332,8 +336,8 @@ impl Network {
 
     /// Listens.
     pub fn listen(&mut self, owner: Owner, address: Address, backlog: usize) -> ListenerSocket {
-        let (queue, token) = (VecDeque::new(), None);
-        self.listeners.push(Listener { owner, address, queue, backlog, token, is_open: true });
+        let (queue, watchers) = (VecDeque::new(), BTreeMap::new());
+        self.listeners.push(Listener { owner, address, queue, backlog, watchers, is_open: true });
         ListenerSocket(self.listeners.len() - 1)
     }
 
@@ -341,7 +345,7 @@ impl Network {
     pub fn close_listener(&mut self, listener: ListenerSocket) {
         let Some(state) = self.listeners.get_mut(listener.0) else { return };
         state.is_open = false;
-        state.token = None;
+        state.watchers.clear();
         for end in std::mem::take(&mut state.queue) {
             self.destroy(end);
         }

@@ -8,15 +8,18 @@
 mod bounds;
 mod checks;
 mod demands;
+mod handovers;
 mod moves;
 mod outliers;
 mod population;
+mod processes;
 mod promises;
 mod scenario;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -24,14 +27,11 @@ use std::time::Duration;
 
 use config::checks::Checker;
 use config::outlier::Detector;
-use config::snapshot::ListenerId;
 use proxy::SkipHandshake as _;
 use proxy::time::Time;
-use proxy::{Bells, ExchangeKey, Proxy, Share, Snapshot};
-use telemetry::{
-    Collector, Emitter, LOG_QUEUE_BYTES, LogFormat, LogReader, LogStyle, ProcessFacts,
-};
-use worker::{Mailboxes, Message, Postbox, Report, ReportBody, Worker};
+use proxy::{ExchangeKey, Snapshot};
+use telemetry::{Collector, LogFormat, LogReader, LogStyle, ProcessFacts};
+use worker::{Given, Mailboxes, Message, Postbox, Report, ReportBody, Worker};
 
 use crate::configuration::{Configurations, names};
 use crate::ledger::{Ledger, Outcome};
@@ -41,6 +41,7 @@ use crate::service::Service;
 use crate::world::{SimListener, SimSocket, SimWorld};
 
 use self::bounds::Bounds;
+use self::handovers::Handover;
 use self::moves::Move;
 
 pub use scenario::Scenario;
@@ -82,6 +83,8 @@ pub struct Summary {
     pub rewritten: usize,
     /// Connections that were moved to another worker.
     pub moved: usize,
+    /// Processes that took the place of another.
+    pub replaced: usize,
     /// Endpoints that were ejected.
     pub ejected: usize,
     /// Health checks of which something was learnt.
@@ -160,6 +163,9 @@ enum Errand {
     Swap,
     Drain,
     Move,
+    Handover,
+    GoOnWithHandover,
+    ReturnLate,
     Outliers,
     Checks,
     Deliver,
@@ -192,7 +198,8 @@ pub struct Simulation {
     /// Endpoints that were ejected so far.
     ejections: usize,
     postboxes: Vec<Postbox<SimListener, SimSocket>>,
-    reports: Receiver<Report>,
+    /// Of each process, with the number of its first worker.
+    reports: Vec<(usize, Receiver<Report>)>,
     errands: BTreeMap<(Time, u64), Errand>,
     errands_total: u64,
     collector: Collector,
@@ -205,6 +212,21 @@ pub struct Simulation {
     moved: usize,
     /// Moves under way.
     moves: Vec<Move>,
+    /// The workers of the process that control plays.
+    process: Range<usize>,
+    /// Another process that takes its place.
+    handover: Option<Box<Handover>>,
+    /// Workers that were asked for groups, and had not answered when that was over.
+    late: Vec<(usize, Receiver<Given<SimSocket>>)>,
+    /// Handovers that began, and how often another process was the process then.
+    handovers: usize,
+    replaced: usize,
+    /// Workers whose process was killed.
+    killed: usize,
+    /// Those whose process stands still.
+    stopped: BTreeSet<usize>,
+    /// Control's handles on the listening sockets.
+    listeners_of: Vec<(Arc<str>, SimListener)>,
     is_draining: bool,
     /// Exchanges that wait for a cluster, by worker.
     demands: Vec<(usize, ExchangeKey)>,
@@ -266,8 +288,8 @@ impl Simulation {
             checks_ended: 0,
             is_silent: false,
             ejections: 0,
-            postboxes: mailboxes.postboxes,
-            reports: mailboxes.reports,
+            postboxes: Vec::new(),
+            reports: Vec::new(),
             errands: BTreeMap::new(),
             errands_total: 0,
             collector: Collector::new("sim"),
@@ -279,6 +301,14 @@ impl Simulation {
             idle_turns: 0,
             moved: 0,
             moves: Vec::new(),
+            process: 0..scenario.workers,
+            handover: None,
+            late: Vec::new(),
+            handovers: 0,
+            replaced: 0,
+            killed: 0,
+            stopped: BTreeSet::new(),
+            listeners_of: Vec::new(),
             is_draining: false,
             demands: Vec::new(),
             demands_random: root.split("demands", 0),
@@ -295,29 +325,10 @@ impl Simulation {
         simulation.check_in(&snapshot);
         simulation.name(&snapshot);
         simulation.log.set_style(Some(LogStyle::all(LogFormat::Json)));
-        let bells = Bells::new(u32::try_from(scenario.workers).expect("few workers"));
-        for (number, mailbox) in mailboxes.mailboxes.into_iter().enumerate() {
-            let (emitter, reports) = Emitter::new(LOG_QUEUE_BYTES);
-            simulation.collector.add_worker(reports.counters);
-            simulation.log.add_worker(reports.records);
-            let now = simulation.network.borrow().now();
-            let settings = proxy::Settings {
-                share: Share {
-                    worker: u32::try_from(number).expect("few workers"),
-                    workers: u32::try_from(scenario.workers).expect("few workers"),
-                },
-                seed: root.split("worker", number as u64).next(),
-                bells: bells.clone(),
-            };
-            let proxy = Proxy::new(settings, Arc::clone(&snapshot), emitter, now);
-            let world = SimWorld::new(Rc::clone(&simulation.network), number);
-            let listeners = simulation.listeners(&snapshot, number, |_| true);
-            let group_part_max = scenario.group_part_max;
-            let settings = worker::Settings { stage_times: true, group_part_max };
-            let worker = Worker::new(world, proxy, listeners, mailbox, settings)
-                .expect("the simulated world watches any listener");
-            simulation.threads.push(Some(Thread { worker, runs_at: None }));
-        }
+        let listeners = (0..scenario.workers)
+            .map(|number| simulation.listeners(&snapshot, number, |_| true))
+            .collect();
+        simulation.start_workers(mailboxes, &snapshot, listeners);
         simulation.add_services(&root);
         simulation.add_clients(&root);
         simulation.plan_errands();
@@ -439,6 +450,10 @@ impl Simulation {
             let at = begin + longest.mul_f64(self.random.below(1_000_000) as f64 / 1e6);
             self.errand(at, Errand::Move);
         }
+        for _ in 0..self.scenario.handovers {
+            let at = begin + self.random.span(Duration::from_secs(10));
+            self.errand(at, Errand::Handover);
+        }
         if self.scenario.drains {
             let at = begin + self.random.span(Duration::from_secs(30));
             self.errand(at, Errand::Drain);
@@ -472,7 +487,9 @@ impl Simulation {
         }
         let happening = self.network.borrow().next_time();
         let errand = self.errands.keys().next().map(|(time, _)| *time);
-        let thread = (0..self.threads.len()).filter_map(|number| Some((self.due(number)?, number)));
+        let stopped = self.stopped.clone();
+        let running = (0..self.threads.len()).filter(|number| !stopped.contains(number));
+        let thread = running.filter_map(|number| Some((self.due(number)?, number)));
         let thread = thread.min();
         let others = happening.into_iter().chain(errand).min();
         match (thread, others) {
@@ -521,6 +538,9 @@ impl Simulation {
         let goes_on = thread.worker.turn().expect("the simulated world always waits");
         self.turns += 1;
         self.idle_turns += 1;
+        if let Some(handover) = self.handover.as_deref_mut() {
+            handover.on_turn(number);
+        }
         if self.idle_turns > IDLE_TURNS_MAX {
             let what = format!("worker {number} turns and turns, and nothing happens");
             self.ledger.violate(what);
@@ -576,14 +596,13 @@ impl Simulation {
     }
 
     fn read_reports(&mut self) {
-        while let Ok(Report { worker, body }) = self.reports.try_recv() {
+        while let Some((worker, body)) = self.next_report() {
             match body {
                 ReportBody::Question { exchange, question } if question.is_for_cluster() => {
                     self.on_demand(worker, exchange);
                 }
                 ReportBody::Question { exchange, question } => {
                     let at = self.now() + self.random.span(Duration::from_millis(50));
-                    let worker = usize::try_from(worker).expect("few workers");
                     let payload = question.payload;
                     self.errand(at, Errand::Answer { worker, exchange, payload });
                 }
@@ -594,6 +613,11 @@ impl Simulation {
                 ReportBody::ListenerBroken(id) => {
                     self.ledger.violate(format!("listener {id:?} broke"));
                 }
+                // Control of the other process does what follows there.
+                ReportBody::OutlierFound { .. }
+                | ReportBody::Checked { .. }
+                | ReportBody::FailedItself { .. }
+                    if !self.process.contains(&worker) => {}
                 ReportBody::OutlierFound { cluster, endpoint, kind } => {
                     self.on_outlier(cluster, endpoint, kind);
                 }
@@ -613,11 +637,18 @@ impl Simulation {
         }
     }
 
+    fn next_report(&self) -> Option<(usize, ReportBody)> {
+        self.reports.iter().find_map(|(first, reports)| {
+            let Report { worker, body } = reports.try_recv().ok()?;
+            Some((first + usize::try_from(worker).expect("few workers"), body))
+        })
+    }
+
     fn run_errand(&mut self, errand: Errand) {
         match errand {
-            // As in production, these wait for connections that are between two workers.
+            // As in production, these wait for connections that are between two workers, or two processes.
             errand @ (Errand::Swap | Errand::Drain | Errand::Deliver | Errand::TakeBack)
-                if !self.moves.is_empty() =>
+                if !self.moves.is_empty() || self.handover.is_some() =>
             {
                 let later = self.now() + Duration::from_millis(1);
                 self.errand(later, errand);
@@ -625,11 +656,16 @@ impl Simulation {
             Errand::Swap => self.swap(),
             Errand::Deliver => self.deliver(),
             Errand::TakeBack => self.take_cluster_back(),
+            Errand::Move if self.handover.is_some() => {}
             Errand::Move => self.move_one(),
+            Errand::Handover => self.begin_handover(),
+            Errand::GoOnWithHandover => self.go_on_with_handover(),
+            Errand::ReturnLate => self.return_late(),
             Errand::Outliers => self.on_outliers_due(),
             Errand::Checks => self.on_checks_due(),
             Errand::Drain => {
                 self.is_draining = true;
+                self.listeners_of.clear();
                 self.post_all(|_| Message::Drain);
             }
             Errand::Answer { worker, exchange, payload } => {
@@ -650,7 +686,9 @@ impl Simulation {
         self.check_in(snapshot);
         self.read_log();
         self.name(snapshot);
-        for number in 0..self.threads.len() {
+        let is_there = |name: &Arc<str>| snapshot.listeners.iter().any(|it| it.name == *name);
+        self.listeners_of.retain(|(name, _)| is_there(name));
+        for number in self.process.clone() {
             if self.threads.get(number).is_some_and(Option::is_some) {
                 let added = &snapshot.changes.listeners_added;
                 let listeners = self.listeners(snapshot, number, |id| added.contains(&id));
@@ -661,24 +699,6 @@ impl Simulation {
         }
     }
 
-    fn listeners(
-        &self,
-        snapshot: &Snapshot,
-        worker: usize,
-        is_wanted: impl Fn(ListenerId) -> bool,
-    ) -> Vec<(ListenerId, SimListener)> {
-        let wanted = snapshot.listeners.iter().filter(|listener| is_wanted(listener.id));
-        let places =
-            wanted.flat_map(|listener| listener.addresses.iter().map(move |at| (listener, at)));
-        places
-            .map(|(listener, address)| {
-                let backlog = listener.socket.backlog.get();
-                let socket = SimListener::new(&self.network, worker, address, backlog);
-                (listener.id, socket)
-            })
-            .collect()
-    }
-
     fn name(&mut self, snapshot: &Snapshot) {
         let names = names(snapshot);
         self.log.set_names(Arc::clone(&names));
@@ -686,7 +706,7 @@ impl Simulation {
     }
 
     fn post_all(&self, message: impl Fn(usize) -> Message<SimListener, SimSocket>) {
-        for number in 0..self.threads.len() {
+        for number in self.process.clone() {
             self.post(number, message(number));
         }
     }
@@ -737,6 +757,7 @@ impl Simulation {
             retried: self.ledger.retried(),
             rewritten: self.peers.iter().map(Peer::rewritten).sum(),
             moved: self.moved,
+            replaced: self.replaced,
             ejected: self.ejections,
             checked: self.checks_ended,
             spliced: network.spliced_total,

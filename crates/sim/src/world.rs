@@ -1,5 +1,6 @@
 //! The [`World`] of a simulated worker.
 
+use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 
@@ -20,16 +21,25 @@ pub struct SimWorld {
     worker: usize,
 }
 
-/// A worker's end of a connection; closed when dropped.
+/// A worker's end of a connection; closed when it is dropped, and every [duplicate](Self::duplicate) of it.
 #[derive(Debug)]
-pub struct SimSocket {
+pub struct SimSocket(Rc<OpenEnd>);
+
+/// An end that some process has open.
+#[derive(Debug)]
+struct OpenEnd {
     network: Shared,
-    end: Option<EndId>,
+    end: EndId,
+    /// Whether to close it resets the connection.
+    resets: Cell<bool>,
 }
 
-/// A worker's listening socket; closed when dropped.
+/// A worker's listening socket; closed when it is dropped, and every [duplicate](Self::duplicate) of it.
 #[derive(Debug)]
-pub struct SimListener {
+pub struct SimListener(Rc<OpenListener>);
+
+#[derive(Debug)]
+struct OpenListener {
     network: Shared,
     socket: ListenerSocket,
 }
@@ -49,7 +59,13 @@ impl SimListener {
         let owner = Owner::Worker(worker);
         let backlog = usize::try_from(backlog).expect("32 bits");
         let socket = network.borrow_mut().listen(owner, address.clone(), backlog);
-        Self { network: Rc::clone(network), socket }
+        Self(Rc::new(OpenListener { network: Rc::clone(network), socket }))
+    }
+
+    /// The same socket for another process.
+    #[must_use]
+    pub fn duplicate(&self) -> Self {
+        Self(Rc::clone(&self.0))
     }
 }
 
@@ -79,21 +95,21 @@ impl World for SimWorld {
     }
 
     fn watch_listener(&mut self, listener: &SimListener, token: u32) -> io::Result<()> {
-        self.network.borrow_mut().watch_listener(listener.socket, token);
+        self.network.borrow_mut().watch_listener(listener.0.socket, self.worker, token);
         Ok(())
     }
 
     fn unwatch_listener(&mut self, listener: &SimListener) {
-        self.network.borrow_mut().unwatch_listener(listener.socket);
+        self.network.borrow_mut().unwatch_listener(listener.0.socket, self.worker);
     }
 
     fn accept(
         &mut self,
         listener: &SimListener,
     ) -> Result<Option<Accepted<SimSocket>>, AcceptError> {
-        let accepted = self.network.borrow_mut().accept(listener.socket)?;
+        let accepted = self.network.borrow_mut().accept(listener.0.socket)?;
         Ok(accepted.map(|(end, peer, local)| Accepted {
-            socket: SimSocket { network: Rc::clone(&self.network), end: Some(end) },
+            socket: SimSocket::new(&self.network, end),
             peer: Some(peer),
             local: Some(local),
             original: None,
@@ -107,32 +123,30 @@ impl World for SimWorld {
     ) -> Result<(SimSocket, ConnectState), ConnectError> {
         let owner = Owner::Worker(self.worker);
         let (end, state) = self.network.borrow_mut().connect(owner, address)?;
-        Ok((SimSocket { network: Rc::clone(&self.network), end: Some(end) }, state))
+        Ok((SimSocket::new(&self.network, end), state))
     }
 
     fn watch(&mut self, socket: &SimSocket, key: ConnKey) -> io::Result<()> {
-        if let Some(end) = socket.end {
-            self.network.borrow_mut().watch(end, self.worker, key);
-        }
+        self.network.borrow_mut().watch(socket.end(), self.worker, key);
         Ok(())
     }
 
     fn unwatch(&mut self, socket: &SimSocket) {
-        if let Some(end) = socket.end {
-            self.network.borrow_mut().unwatch(end);
-        }
+        self.network.borrow_mut().unwatch(socket.end());
     }
 
     fn take_error(&mut self, socket: &SimSocket) -> io::Result<()> {
-        self.network.borrow_mut().take_error(socket.end()?)
+        self.network.borrow_mut().take_error(socket.end())
     }
 
     fn recv(&mut self, socket: &SimSocket, buffer: &mut [u8]) -> io::Result<usize> {
-        self.network.borrow_mut().recv(socket.end()?, buffer)
+        self.network.borrow_mut().note_use(socket.end(), self.worker);
+        self.network.borrow_mut().recv(socket.end(), buffer)
     }
 
     fn send(&mut self, socket: &SimSocket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.network.borrow_mut().send(socket.end()?, slices)
+        self.network.borrow_mut().note_use(socket.end(), self.worker);
+        self.network.borrow_mut().send(socket.end(), slices)
     }
 
     fn splice(&mut self, from: &SimSocket, to: &SimSocket, rest: &mut [u8]) -> io::Result<Spliced> {
@@ -149,37 +163,48 @@ impl World for SimWorld {
     }
 
     fn undelivered(&mut self, socket: &SimSocket) -> usize {
-        socket.end.map_or(0, |end| self.network.borrow().undelivered(end))
+        self.network.borrow().undelivered(socket.end())
     }
 
     fn shutdown_write(&mut self, socket: &SimSocket) {
-        if let Some(end) = socket.end {
-            self.network.borrow_mut().shutdown_write(end);
-        }
+        self.network.borrow_mut().shutdown_write(socket.end());
     }
 
-    fn reset(&mut self, mut socket: SimSocket) {
-        if let Some(end) = socket.end.take() {
-            self.network.borrow_mut().reset(end);
-        }
+    fn reset(&mut self, socket: SimSocket) {
+        socket.0.resets.set(true);
     }
 }
 
 impl SimSocket {
-    fn end(&self) -> io::Result<EndId> {
-        self.end.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    fn new(network: &Shared, end: EndId) -> Self {
+        Self(Rc::new(OpenEnd { network: Rc::clone(network), end, resets: Cell::new(false) }))
+    }
+
+    /// The end that it is.
+    #[must_use]
+    pub fn end(&self) -> EndId {
+        self.0.end
+    }
+
+    /// The same end for another process.
+    #[must_use]
+    pub fn duplicate(&self) -> Self {
+        Self(Rc::clone(&self.0))
     }
 }
 
-impl Drop for SimSocket {
+impl Drop for OpenEnd {
     fn drop(&mut self) {
-        if let Some(end) = self.end.take() {
-            self.network.borrow_mut().close(end);
+        let network = &mut self.network.borrow_mut();
+        if self.resets.get() || network.is_killing {
+            network.reset(self.end);
+        } else {
+            network.close(self.end);
         }
     }
 }
 
-impl Drop for SimListener {
+impl Drop for OpenListener {
     fn drop(&mut self) {
         self.network.borrow_mut().close_listener(self.socket);
     }

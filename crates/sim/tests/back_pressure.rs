@@ -29,6 +29,7 @@ fn scenario() -> Scenario {
         service_faults: ServiceFaults::default(),
         swaps: 0,
         moves: 0,
+        handovers: 0,
         group_part_max: worker::GROUP_PART_MAX,
         drains: false,
         is_strict: true,

@@ -103,6 +103,29 @@ fn config_swaps_under_load_lose_nothing() {
 }
 
 #[test]
+fn processes_that_replace_each_other_lose_nothing() {
+    let summaries = run_all(0..150, |seed| Scenario {
+        handovers: 4,
+        clients: 15,
+        has_demands: false,
+        ..Scenario::harmless(seed)
+    });
+    let outcomes = outcomes(&summaries);
+    println!("{outcomes:?}");
+    // Strict as well, and without a process that fails.
+    assert!(outcomes.get(&Outcome::Answered).is_some_and(|count| *count > 5_000));
+    let replaced: usize = summaries.iter().map(|summary| summary.replaced).sum();
+    assert!(replaced > 300, "only {replaced} processes took over");
+}
+
+#[test]
+fn processes_that_fail_at_a_handover_break_no_promise() {
+    let summaries = run_all(0..300, |seed| Scenario { handovers: 4, ..Scenario::of(seed) });
+    let replaced: usize = summaries.iter().map(|summary| summary.replaced).sum();
+    assert!(replaced > 400, "only {replaced} processes took over");
+}
+
+#[test]
 fn a_seed_is_the_same_every_time() {
     for seed in 0..40 {
         let _again = Again(seed);
@@ -123,6 +146,8 @@ fn seeds_that_failed_once_pass() {
         80_001_743,
         400_018_515,
         610_004_810,
+        // A request that a killed process had sent was sent again.
+        3_004_416,
         910_000_143,
         930_028_038,
         940_010_387,

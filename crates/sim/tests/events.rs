@@ -66,6 +66,7 @@ fn the_events_of_a_scripted_run_are_the_known_ones() {
         service_faults: ServiceFaults::default(),
         swaps: 0,
         moves: 0,
+        handovers: 0,
         group_part_max: worker::GROUP_PART_MAX,
         drains: false,
         is_strict: false,

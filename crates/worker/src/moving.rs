@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use proxy::ConnKey;
-use proxy::save::{Held, Movable, RestoreError, Restoring, Saving};
+use proxy::save::{Held, Movable, RestoreError, Restoring, Saved, Saving};
 use proxy::time::Time;
 use zeroize::Zeroizing;
 
@@ -34,6 +34,8 @@ pub struct Moving<S> {
     pub sockets: Vec<Option<S>>,
     /// What they count for on their way.
     pub held: Held,
+    /// See [`Saved::may_begin`](proxy::save::Saved::may_begin).
+    pub may_begin: bool,
 }
 
 /// A group of more connections than [`Settings::group_part_max`](crate::Settings::group_part_max) on its way, in parts: one for each turn. Mail waits meanwhile, so that no
@@ -287,7 +289,7 @@ impl<W: World> Worker<W> {
             return;
         }
         let saved = self.proxy.finish_save(saving);
-        given.groups.push(Moving { bytes: Zeroizing::new(saved.bytes), sockets, held: saved.held });
+        given.groups.push(moving(saved, sockets));
         self.has_given = true;
         self.answer_give(given, &reply);
     }
@@ -398,7 +400,7 @@ impl<W: World> Worker<W> {
         self.proxy.save_part(&mut saving, usize::MAX);
         let saved = self.proxy.finish_save(saving);
         self.perform();
-        Moving { bytes: Zeroizing::new(saved.bytes), sockets, held: saved.held }
+        moving(saved, sockets)
     }
 
     /// Takes a downstream connection with all that belongs to it, or an idle upstream connection,
@@ -440,6 +442,11 @@ impl<W: World> Worker<W> {
         self.perform();
         Ok(keys)
     }
+}
+
+fn moving<S>(saved: Saved, sockets: Vec<Option<S>>) -> Moving<S> {
+    let Saved { bytes, held, may_begin, .. } = saved;
+    Moving { bytes: Zeroizing::new(bytes), sockets, held, may_begin }
 }
 
 /// A group that is out of the worker's tables, with its sockets.

@@ -157,6 +157,13 @@ pub(super) struct TakenExchange {
     stalled: Option<u64>,
 }
 
+impl TakenExchange {
+    /// Whether its request is yet to be given to a connection.
+    pub(super) const fn may_begin(&self) -> bool {
+        self.upstream.is_none() && !matches!(self.exchange.stage(), Stage::Finishing)
+    }
+}
+
 impl Cx {
     fn write_stage(&mut self, stage: Stage, now: Time) -> SavedStage {
         match stage {

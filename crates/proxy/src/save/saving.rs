@@ -27,6 +27,7 @@ pub struct Saving {
     ends: IntoIter<TakenEnd>,
     exchanges: IntoIter<TakenExchange>,
     exchanges_total: usize,
+    may_begin: bool,
     /// What is encoded, in order.
     pieces: Vec<Zeroizing<Vec<u8>>>,
     /// When it was taken out: its deadlines count from then.
@@ -93,6 +94,7 @@ impl Proxy {
         let exchanges = companions.exchanges.iter();
         let exchanges: Vec<_> =
             exchanges.filter_map(|key| self.take_exchange(*key, &companions, now)).collect();
+        let may_begin = exchanges.iter().any(TakenExchange::may_begin);
         let mut ends = Vec::with_capacity(companions.connections.len());
         for key in &companions.connections {
             let connection = self.connections.get(*key);
@@ -110,6 +112,7 @@ impl Proxy {
             held,
             clusters,
             exchanges_total: exchanges.len(),
+            may_begin,
             ends: ends.into_iter(),
             exchanges: exchanges.into_iter(),
             pieces: Vec::new(),
@@ -189,7 +192,7 @@ impl Proxy {
         let mut bytes = Vec::with_capacity(version.len() + len);
         bytes.extend_from_slice(&version);
         saving.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
-        let Saving { connections, held, clusters, .. } = saving;
-        Saved { bytes, connections, held, clusters }
+        let Saving { connections, held, clusters, may_begin, .. } = saving;
+        Saved { bytes, connections, held, clusters, may_begin }
     }
 }

@@ -3,11 +3,13 @@
 use proxy::ConnKey;
 use worker::{Event, Ready};
 
-use super::{End, EndId, Listener, ListenerSocket, Network, Owner, Phase, Wake};
+use super::{End, EndId, Epoll, Listener, ListenerSocket, Network, Owner, Phase, Wake};
 
 impl Network {
     /// Reports what becomes possible on an end, and what is possible already.
     pub fn watch(&mut self, id: EndId, worker: usize, key: ConnKey) {
+        // A process that has ended may have watched it.
+        self.unwatch(id);
         if let Some(end) = self.get_mut(id) {
             end.owner = Owner::Worker(worker);
             end.key = Some(key);
@@ -29,16 +31,51 @@ impl Network {
     }
 
     /// Reports connections in a listener's queue.
-    pub fn watch_listener(&mut self, listener: ListenerSocket, token: u32) {
+    pub fn watch_listener(&mut self, listener: ListenerSocket, worker: usize, token: u32) {
         if let Some(state) = self.listeners.get_mut(listener.0) {
-            state.token = Some(token);
+            state.watchers.insert(worker, token);
         }
     }
 
     /// Stops reporting.
-    pub fn unwatch_listener(&mut self, listener: ListenerSocket) {
+    pub fn unwatch_listener(&mut self, listener: ListenerSocket, worker: usize) {
         if let Some(state) = self.listeners.get_mut(listener.0) {
-            state.token = None;
+            state.watchers.remove(&worker);
+        }
+    }
+
+    /// Makes room for another process's workers; returns the number of the first.
+    pub fn add_workers(&mut self, workers: usize) -> usize {
+        let first = self.epolls.len();
+        self.epolls.resize_with(first + workers, Epoll::default);
+        self.add_secure_workers(workers);
+        first
+    }
+
+    /// A process has ended: nothing is reported to its workers any more.
+    pub fn forget_worker(&mut self, worker: usize) {
+        for listener in &mut self.listeners {
+            listener.watchers.remove(&worker);
+        }
+        if let Some(epoll) = self.epolls.get_mut(worker) {
+            *epoll = Epoll::default();
+        }
+    }
+
+    /// What was moved over a connection by its owner; an end counts as one.
+    #[must_use]
+    pub fn traffic(&self, id: EndId) -> Option<(u64, u64)> {
+        let end = self.get(id).filter(|end| end.phase != Phase::Broken)?;
+        Some((end.read_total, end.written_total + u64::from(end.is_shut)))
+    }
+
+    /// A worker uses an end: which has to be its own.
+    pub fn note_use(&mut self, id: EndId, worker: usize) {
+        let owner = self.get(id).filter(|end| end.key.is_some()).map(|end| end.owner);
+        if let Some(Owner::Worker(owner)) = owner
+            && owner != worker
+        {
+            self.complain(format!("worker {worker} uses a connection of worker {owner}"));
         }
     }
 
@@ -75,9 +112,9 @@ impl Network {
         for listener in &self.listeners {
             if listener.is_reported(worker)
                 && events.len() < events_max
-                && let Some(token) = listener.token
+                && let Some(token) = listener.watchers.get(&worker)
             {
-                events.push(Event::Accept(token));
+                events.push(Event::Accept(*token));
             }
         }
         let Some(epoll) = self.epolls.get_mut(worker) else { return };
@@ -160,9 +197,6 @@ impl End {
 
 impl Listener {
     fn is_reported(&self, worker: usize) -> bool {
-        self.is_open
-            && self.token.is_some()
-            && self.owner == Owner::Worker(worker)
-            && !self.queue.is_empty()
+        self.is_open && self.watchers.contains_key(&worker) && !self.queue.is_empty()
     }
 }

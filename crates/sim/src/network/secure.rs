@@ -166,6 +166,16 @@ impl Network {
         self.security.ends.contains_key(&id)
     }
 
+    pub(super) fn add_secure_workers(&mut self, workers: usize) {
+        let count = self.security.begun.len() + workers;
+        self.security.begun.resize_with(count, Vec::new);
+    }
+
+    /// Notes what may not be.
+    pub(super) fn complain(&mut self, what: String) {
+        self.security.complaints.push(what);
+    }
+
     /// Connections of TLS that workers had so far.
     pub(crate) fn secure_total(&self) -> usize {
         self.security.begun_total

@@ -29,8 +29,8 @@ impl Simulation {
     /// No bound of any cluster is exceeded, whatever the workers do at the same time.
     pub(super) fn check_bounds(&mut self) {
         let Some(snapshot) = self.snapshot.clone() else { return };
-        if !self.moves.is_empty() {
-            // What is on its way may be counted twice.
+        if !self.moves.is_empty() || self.handovers > 0 {
+            // What is on its way may be counted twice, and no bound refuses what another process hands over.
             return;
         }
         for (_, cluster) in snapshot.clusters.iter() {
@@ -57,7 +57,8 @@ impl Simulation {
     pub(super) fn check_that_bounds_are_free(&mut self) {
         let Some(snapshot) = self.snapshot.clone() else { return };
         // A worker that ends does not close its pools one by one.
-        if self.has_failed() || self.threads.iter().any(Option::is_none) || !self.moves.is_empty() {
+        let has_ended = |number| self.threads.get(number).is_none_or(Option::is_none);
+        if self.has_failed() || self.process.clone().any(has_ended) || !self.moves.is_empty() {
             return;
         }
         let open = self.open_connections();
@@ -77,11 +78,12 @@ impl Simulation {
         }
     }
 
-    /// Upstream connections of all workers, by the slots of their clusters.
+    /// Upstream connections of all workers of the process, by the slots of their clusters.
     fn open_connections(&mut self) -> BTreeMap<u32, u32> {
         let now = self.now();
         let mut open = BTreeMap::new();
-        for thread in self.threads.iter_mut().flatten() {
+        let workers = self.threads.get_mut(self.process.clone()).unwrap_or_default();
+        for thread in workers.iter_mut().flatten() {
             for connection in thread.worker.proxy().describe(0, u32::MAX, now).connections {
                 if let ConnectionSide::Upstream(cluster, _) = connection.side {
                     *open.entry(cluster.0.slot).or_default() += 1;

@@ -1,6 +1,7 @@
 //! The part of control that checks endpoints: [`Checker`](config::checks::Checker), on the time of the simulation.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::checks::{CheckResult, CheckTask, Checked};
 use config::snapshot::{ClusterId, EndpointId};
@@ -23,10 +24,16 @@ impl Simulation {
         if self.is_draining || self.is_silent {
             return;
         }
+        if self.handover.is_some() {
+            // None begins while connections move.
+            let later = self.now() + Duration::from_millis(10);
+            return self.errand(later, Errand::Checks);
+        }
         let now = self.since_start();
         for task in self.checker.poll(now) {
-            let workers = u32::try_from(self.threads.len()).expect("few workers");
-            let worker = usize::try_from(task.endpoint.0.slot % workers).expect("few workers");
+            let workers = u32::try_from(self.process.len()).expect("few workers");
+            let place = usize::try_from(task.endpoint.0.slot % workers).expect("few workers");
+            let worker = self.process.start + place;
             self.begin_check(worker, task);
         }
         self.plan_checks();

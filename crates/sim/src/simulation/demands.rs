@@ -19,8 +19,7 @@ const TAKEN_BACK: u32 = 500;
 
 impl Simulation {
     /// An exchange of a worker needs it.
-    pub(super) fn on_demand(&mut self, worker: u32, exchange: ExchangeKey) {
-        let worker = usize::try_from(worker).expect("few workers");
+    pub(super) fn on_demand(&mut self, worker: usize, exchange: ExchangeKey) {
         self.demands.push((worker, exchange));
         if self.demands.len() == 1 {
             let at = self.now() + self.demands_random.span(DELIVERY_MAX);

@@ -33,8 +33,9 @@ impl Simulation {
     /// Moves some connection with all that belongs to it to some worker.
     pub(super) fn move_one(&mut self) {
         let now = self.now();
-        let from = self.random.length_below(self.threads.len());
-        let to = self.random.length_below(self.threads.len());
+        let (first, count) = (self.process.start, self.process.len());
+        let from = first + self.random.length_below(count);
+        let to = first + self.random.length_below(count);
         let Some(Some(thread)) = self.threads.get_mut(from) else { return };
         let connections = thread.worker.proxy().describe(0, u32::MAX, now).connections;
         if connections.is_empty() {

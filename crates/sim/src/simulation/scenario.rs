@@ -20,6 +20,8 @@ pub struct Scenario {
     pub swaps: usize,
     /// Connections that move to another worker, or out of one and into it again.
     pub moves: usize,
+    /// How often another process takes the place of the one that runs.
+    pub handovers: usize,
     /// Connections of a group that move in a turn.
     pub group_part_max: usize,
     /// Whether the workers drain in the middle of it.
@@ -60,6 +62,11 @@ impl Scenario {
             service_faults: ServiceFaults::default(),
             swaps: random.length_below(8),
             moves: if random.chance(500) { random.length_below(200) } else { 0 },
+            handovers: if Random::new(seed).split("handovers", 0).chance(300) {
+                Random::new(seed).split("handovers", 1).length_between(1, 4)
+            } else {
+                0
+            },
             group_part_max: Random::new(seed).split("group parts", 0).length_between(1, 8),
             drains: false,
             is_strict: true,

@@ -120,6 +120,7 @@ mod tests {
             bytes: bytes.to_vec().into(),
             sockets: Vec::new(),
             held: Held::default(),
+            may_begin: false,
         };
         let groups = groups.iter().map(moving).collect();
         Given { worker, groups, next: None, pending: 0, staying: 0, too_large: 0, kept: None }

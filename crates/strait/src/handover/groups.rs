@@ -44,13 +44,14 @@ impl GivenAway {
     }
 
     /// Whether this process may go on with it, now that the other one is over: nothing was read from its sockets
-    /// or written to them.
+    /// or written to them, and no request of it can have been sent on a connection that is not among them.
     pub(crate) fn is_untouched(&self) -> bool {
         !self.is_sent
-            || self.moving.sockets.iter().zip(&self.traffic).all(|(socket, before)| {
-                let Some(socket) = socket else { return true };
-                before.is_some() && Traffic::of(socket).ok() == *before
-            })
+            || !self.moving.may_begin
+                && self.moving.sockets.iter().zip(&self.traffic).all(|(socket, before)| {
+                    let Some(socket) = socket else { return true };
+                    before.is_some() && Traffic::of(socket).ok() == *before
+                })
     }
 
     pub(crate) fn into_moving(self) -> Moving<Socket> {
@@ -91,6 +92,7 @@ mod tests {
             bytes: b"state".to_vec().into(),
             sockets: vec![None, Some(socket), None],
             held: Held::default(),
+            may_begin: true,
         };
         let given = GivenAway::new(0, moving);
         let envelope = given.envelope();
@@ -101,5 +103,7 @@ mod tests {
         }
         assert_eq!(open_envelope(vec![255, 255, 255, 255, 1].into()), None);
         assert!(given.is_untouched(), "it was not sent");
+        let given = GivenAway { is_sent: true, traffic: Vec::new(), ..given };
+        assert!(!given.is_untouched(), "its request may be on its way to a service");
     }
 }

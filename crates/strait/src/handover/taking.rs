@@ -457,7 +457,7 @@ pub(super) fn moving(
     let mut descriptors = descriptors.into_iter();
     let socket = |has: bool| if has { descriptors.next().map(Socket::from) } else { None };
     let sockets = has_socket.into_iter().map(socket).collect();
-    is_complete.then_some(Moving { bytes, sockets, held: Held::default() })
+    is_complete.then_some(Moving { bytes, sockets, held: Held::default(), may_begin: false })
 }
 
 /// A socket that listens, without where.

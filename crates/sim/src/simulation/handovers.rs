@@ -1,0 +1,350 @@
+//! One process takes another's place: the conversation of the crate `handover` between two groups of workers, whose control is
+//! played here, as `strait::handover` carries it out.
+//!
+//! Frames take their time. At any of them a process may end, with all handles that it has, or stand still until the other one ends it.
+//! What comes back was not touched, by the network's counts; a connection that one process uses while another has it breaks
+//! the run's promise.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use ::handover::{Deadlines, GivenGroup, Giver, Phase, Refused, Taker};
+use config::Loader;
+use config::checks::Checker;
+use config::outlier::Detector;
+use proxy::Snapshot;
+use proxy::filter::Filter;
+use proxy::time::Time;
+use worker::{Given, Moving, Taken};
+
+use super::{Errand, Simulation};
+use crate::random::Random;
+use crate::world::SimSocket;
+
+mod giving;
+mod taking;
+
+/// A form of connections that both sides read.
+const FORM: u16 = 1;
+
+/// How a process fails at a handover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HandoverFault {
+    /// The one that has the sockets ends.
+    GiverEnds,
+    /// The new one ends.
+    TakerEnds,
+    /// The new one stands still.
+    TakerStops,
+}
+
+/// A frame on its way.
+#[derive(Debug)]
+struct Frame {
+    due: Time,
+    bytes: Vec<u8>,
+    /// Descriptors that go with it, and those of them that are connections.
+    descriptors: usize,
+    sockets: Vec<SimSocket>,
+}
+
+/// A group that was given away, until the other process is the process.
+#[derive(Debug)]
+struct GivenAway {
+    worker: usize,
+    moving: Moving<SimSocket>,
+    traffic: Vec<Option<(u64, u64)>>,
+    is_sent: bool,
+}
+
+/// Workers that were asked for groups.
+#[derive(Debug)]
+struct Collecting {
+    answers: Vec<(usize, Receiver<Given<SimSocket>>)>,
+    groups: Vec<GivenGroup>,
+    groups_max: u32,
+    is_probe: bool,
+}
+
+/// A batch that the new process's workers have.
+#[derive(Debug)]
+struct Taking {
+    batch: u32,
+    answers: Vec<Receiver<Taken<SimSocket>>>,
+    refused: Vec<Refused>,
+}
+
+/// What control of a process has, beside what both processes share here.
+struct Control {
+    loader: Loader<Box<dyn Filter>>,
+    snapshot: Arc<Snapshot>,
+    detector: Detector,
+    checker: Checker,
+    checks_open: BTreeSet<u64>,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").field("version", &self.snapshot.version).finish_non_exhaustive()
+    }
+}
+
+/// A handover under way.
+#[derive(Debug)]
+pub(super) struct Handover {
+    /// None once its process has ended.
+    giver: Option<Giver>,
+    taker: Option<Taker>,
+    from: Range<usize>,
+    /// The new process's workers, once it has some.
+    to: Range<usize>,
+    workers: usize,
+    /// Control of the process that is not the process, once there is one.
+    control: Option<Control>,
+    to_taker: VecDeque<Frame>,
+    to_giver: VecDeque<Frame>,
+    /// Frames that have arrived.
+    arrived: u32,
+    fault: Option<(HandoverFault, u32)>,
+    is_taker_stopped: bool,
+    given: BTreeMap<u32, GivenAway>,
+    group_next: u32,
+    next: BTreeMap<usize, u32>,
+    only_idle: bool,
+    pending: u32,
+    collecting: Option<Collecting>,
+    descriptors: VecDeque<SimSocket>,
+    taking: VecDeque<Taking>,
+    is_accepting: bool,
+    /// Workers of the giver that have not read yet that they are not to accept.
+    unaware: BTreeSet<usize>,
+    random: Random,
+}
+
+impl Handover {
+    /// A worker has read its mail.
+    pub(super) fn on_turn(&mut self, worker: usize) {
+        self.unaware.remove(&worker);
+    }
+}
+
+impl Simulation {
+    /// Begins to replace the process, unless something else is under way.
+    pub(super) fn begin_handover(&mut self) {
+        let latest = self.snapshot.as_ref().map(|snapshot| snapshot.version);
+        let workers = self.process.clone();
+        let is_up_to_date = workers.clone().all(|number| {
+            let thread = self.threads.get_mut(number).and_then(Option::as_mut);
+            thread.is_some_and(|it| Some(it.worker.proxy().snapshot().version) == latest)
+        });
+        if self.is_draining || self.is_silent {
+            return;
+        }
+        if self.handover.is_some() || !self.moves.is_empty() || !is_up_to_date {
+            let later = self.now() + Duration::from_millis(5);
+            return self.errand(later, Errand::Handover);
+        }
+        let mut random = self.random.split("handover", self.handovers as u64);
+        self.handovers += 1;
+        let fault = (!self.scenario.is_strict && random.chance(600)).then(|| {
+            let faults =
+                [HandoverFault::GiverEnds, HandoverFault::TakerEnds, HandoverFault::TakerStops];
+            // Frames of a handover, and some more.
+            (*random.pick(&faults), random.length_below(60) as u32)
+        });
+        let deadlines =
+            Deadlines { probation: random.span(Duration::from_secs(2)), ..Deadlines::default() };
+        let now = self.now().as_nanos();
+        self.handover = Some(Box::new(Handover {
+            giver: Some(Giver::new("sim", FORM, 9, 0, deadlines, now)),
+            taker: Some(Taker::new("sim", vec![FORM], 9, false, deadlines, now)),
+            from: workers,
+            to: 0..0,
+            workers: random.length_between(1, 4),
+            control: None,
+            to_taker: VecDeque::new(),
+            to_giver: VecDeque::new(),
+            arrived: 0,
+            fault,
+            is_taker_stopped: false,
+            given: BTreeMap::new(),
+            group_next: 0,
+            next: BTreeMap::new(),
+            only_idle: true,
+            pending: 0,
+            collecting: None,
+            descriptors: VecDeque::new(),
+            taking: VecDeque::new(),
+            is_accepting: true,
+            unaware: BTreeSet::new(),
+            random,
+        }));
+        self.begin_again(true);
+        self.errand(self.now(), Errand::GoOnWithHandover);
+    }
+
+    /// Does what is due.
+    pub(super) fn go_on_with_handover(&mut self) {
+        let now = self.now();
+        self.let_frames_arrive(now);
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        if let Some(giver) = &mut it.giver {
+            giver.on_time(now.as_nanos());
+        }
+        if let Some(taker) = it.taker.as_mut().filter(|_| !it.is_taker_stopped) {
+            taker.on_time(now.as_nanos());
+        }
+        let is_probation = |giver: &Giver| giver.phase() == Phase::Probation;
+        let ends_in_probation = it.giver.as_ref().is_some_and(is_probation)
+            && it.fault.take_if(|(fault, _)| *fault == HandoverFault::TakerEnds).is_some();
+        if ends_in_probation {
+            self.fail(HandoverFault::TakerEnds);
+        }
+        self.act();
+        self.go_on_collecting();
+        self.go_on_taking();
+        self.act();
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        let is_over = it.giver.as_ref().is_none_or(Giver::is_over)
+            && it.taker.as_ref().is_none_or(Taker::is_over);
+        if is_over {
+            self.handover = None;
+            return;
+        }
+        let is_quiet = it.giver.as_ref().is_some_and(|giver| giver.phase() == Phase::Probation);
+        let most = Duration::from_micros(if is_quiet { 20_000 } else { 400 });
+        let at = now + it.random.span(most);
+        self.errand(at, Errand::GoOnWithHandover);
+    }
+
+    fn let_frames_arrive(&mut self, now: Time) {
+        loop {
+            let Some(it) = self.handover.as_deref_mut() else { return };
+            let is_due = |frames: &VecDeque<Frame>| frames.front().is_some_and(|it| it.due <= now);
+            let to_taker = is_due(&it.to_taker) && !it.is_taker_stopped;
+            if !to_taker && !is_due(&it.to_giver) {
+                break;
+            }
+            if let Some((fault, _)) = it.fault.take_if(|(_, at)| *at <= it.arrived) {
+                self.fail(fault);
+                continue;
+            }
+            it.arrived += 1;
+            let at = now.as_nanos();
+            if to_taker && let Some(frame) = it.to_taker.pop_front() {
+                it.descriptors.extend(frame.sockets);
+                if let Some(taker) = &mut it.taker {
+                    taker.on_frame(&frame.bytes, frame.descriptors, at);
+                }
+            } else if let Some(frame) = it.to_giver.pop_front()
+                && let Some(giver) = &mut it.giver
+            {
+                giver.on_frame(&frame.bytes, 0, at);
+            }
+            self.act();
+        }
+        // The end of a process is behind all that it sent.
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        if it.giver.is_none()
+            && it.to_taker.is_empty()
+            && let Some(taker) = it.taker.as_mut()
+        {
+            taker.on_closed(now.as_nanos());
+        }
+        if it.taker.is_none()
+            && it.to_giver.is_empty()
+            && let Some(giver) = it.giver.as_mut()
+        {
+            giver.on_closed();
+        }
+    }
+
+    fn fail(&mut self, fault: HandoverFault) {
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        let serves = !it.to.is_empty()
+            && it.taker.as_ref().is_some_and(|it| it.phase() >= Phase::Connections);
+        match fault {
+            // Without either there would be none.
+            HandoverFault::GiverEnds if !serves => it.fault = Some((fault, it.arrived + 1)),
+            HandoverFault::GiverEnds => {
+                it.giver = None;
+                it.to_giver.clear();
+                self.network.borrow_mut().is_killing = true;
+                it.collecting = None;
+                it.given.clear();
+                let workers = it.from.clone();
+                self.end_process(workers);
+            }
+            HandoverFault::TakerEnds => self.end_taker(),
+            // It is the process by then, and none is there that would notice.
+            HandoverFault::TakerStops if self.process == it.to => {}
+            HandoverFault::TakerStops => {
+                it.is_taker_stopped = true;
+                let workers = it.to.clone();
+                self.stopped.extend(workers);
+            }
+        }
+    }
+
+    /// A process is killed.
+    fn end_process(&mut self, workers: Range<usize>) {
+        self.network.borrow_mut().is_killing = true;
+        for number in workers {
+            if let Some(thread) = self.threads.get_mut(number) {
+                self.killed += usize::from(thread.is_some());
+                *thread = None;
+            }
+            self.network.borrow_mut().forget_worker(number);
+        }
+        self.network.borrow_mut().is_killing = false;
+    }
+
+    fn end_taker(&mut self) {
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        it.taker = None;
+        it.to_taker.clear();
+        it.descriptors.clear();
+        it.taking.clear();
+        let workers = it.to.clone();
+        self.end_process(workers);
+    }
+
+    fn act(&mut self) {
+        loop {
+            let Some(it) = self.handover.as_deref_mut() else { return };
+            let giver = it.giver.as_mut().and_then(Giver::poll);
+            let taker = it.taker.as_mut().filter(|_| !it.is_taker_stopped);
+            let taker = taker.and_then(Taker::poll);
+            if giver.is_none() && taker.is_none() {
+                return;
+            }
+            if let Some(action) = giver {
+                self.on_giver(action);
+            }
+            if let Some(action) = taker {
+                self.on_taker(action);
+            }
+        }
+    }
+
+    fn send(
+        &mut self,
+        is_to_taker: bool,
+        bytes: &[u8],
+        descriptors: usize,
+        sockets: Vec<SimSocket>,
+    ) {
+        let now = self.now();
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        let frames = if is_to_taker { &mut it.to_taker } else { &mut it.to_giver };
+        let is_slow = it.random.chance(20);
+        let most = if is_slow { Duration::from_millis(300) } else { Duration::from_micros(200) };
+        let earliest = frames.back().map_or(now, |last| last.due);
+        let due = (now + it.random.span(most)).max(earliest);
+        frames.push_back(Frame { due, bytes: bytes.to_vec(), descriptors, sockets });
+    }
+}

@@ -1,0 +1,310 @@
+//! The giver's side: what its machine says is next, asked of the workers, and what comes back.
+
+use std::mem;
+use std::sync::mpsc::{TryRecvError, channel};
+use std::time::Duration;
+
+use ::handover::{GivenGroup, GiverAction, PeerLife, SocketKey};
+use worker::{Give, Given, Message, Moving, Origin, Take, Wanted};
+use zeroize::Zeroizing;
+
+use super::{Collecting, Control, GivenAway};
+use crate::simulation::{Errand, Simulation};
+use crate::world::SimSocket;
+
+impl Simulation {
+    pub(super) fn begin_again(&mut self, only_idle: bool) {
+        if let Some(it) = self.handover.as_deref_mut() {
+            it.next = it.from.clone().map(|worker| (worker, 0)).collect();
+            it.only_idle = only_idle;
+            it.pending = 0;
+        }
+    }
+
+    pub(super) fn on_giver(&mut self, action: GiverAction) {
+        let now = self.now().as_nanos();
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        let Some(giver) = &mut it.giver else { return };
+        match action {
+            GiverAction::Send(frame) => self.send(true, &frame, 0, Vec::new()),
+            GiverAction::SendListening(frame, keys) => {
+                self.send(true, &frame, keys.len(), Vec::new());
+            }
+            GiverAction::SendSockets { frame, group, first, count } => {
+                let Some(given) = it.given.get_mut(&group) else { return };
+                given.is_sent = true;
+                let sockets = given.moving.sockets.iter().flatten().map(SimSocket::duplicate);
+                let sockets = sockets.skip(first as usize).take(count as usize).collect();
+                self.send(true, &frame, count as usize, sockets);
+            }
+            GiverAction::Describe => giver.describe(Vec::new()),
+            GiverAction::Listen => {
+                let count = u32::try_from(self.listeners_of.len()).expect("few listeners");
+                let key = |number| SocketKey::Listener("all".to_owned(), number);
+                giver.listen((0..count).map(key).collect());
+            }
+            GiverAction::StopAccepting => {
+                it.is_accepting = false;
+                let workers = it.from.clone();
+                it.unaware.extend(workers.clone());
+                workers.for_each(|number| self.post(number, Message::StopAccepting));
+            }
+            GiverAction::Collect { groups_max, is_probe } => {
+                let (answers, groups) = (Vec::new(), Vec::new());
+                it.collecting = Some(Collecting { answers, groups, groups_max, is_probe });
+                self.ask_workers();
+            }
+            GiverAction::TakeBack(refused) => {
+                if let Some(given) = it.given.remove(&refused.group) {
+                    self.return_group(given);
+                }
+            }
+            GiverAction::Summarize => {
+                giver.commit(&[("totals".to_owned(), vec![7; 100_000].into())], now);
+            }
+            GiverAction::Committed => {
+                // The new process may have ended since it said so, and its connections with it.
+                self.network.borrow_mut().is_killing = it.taker.is_none();
+                it.given.clear();
+                self.network.borrow_mut().is_killing = false;
+            }
+            GiverAction::RollBack { peer, .. } => self.roll_back(peer),
+            GiverAction::AcceptAgain => {
+                let workers = it.from.clone();
+                self.process = workers.clone();
+                self.exchange_control();
+                workers.for_each(|number| self.post(number, Message::AcceptAgain));
+            }
+            GiverAction::Finish => {
+                // What it says from here on is left out.
+                it.giver = None;
+                let workers = it.from.clone();
+                workers.for_each(|number| self.post(number, Message::Drain));
+            }
+            // No process here finds that it is unwell, or counts generations.
+            GiverAction::BecomeTaker(_) | GiverAction::EndFormer | GiverAction::EndRest => {}
+            GiverAction::Enter(_)
+            | GiverAction::Compared(_)
+            | GiverAction::Checked
+            | GiverAction::Taken { .. } => {}
+        }
+    }
+
+    /// The other process is the process: control goes on there.
+    pub(super) fn exchange_control(&mut self) {
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        let Some(control) = it.control.take() else { return };
+        let snapshot = control.snapshot;
+        it.control = Some(Control {
+            loader: self.configurations.swap_loader(control.loader),
+            snapshot: self.snapshot.take().expect("there is a configuration from the start"),
+            detector: mem::replace(&mut self.detector, control.detector),
+            checker: mem::replace(&mut self.checker, control.checker),
+            checks_open: mem::replace(&mut self.checks_open, control.checks_open),
+        });
+        self.note_bounds(&snapshot);
+        self.detect_in(&snapshot);
+        self.check_in(&snapshot);
+        self.read_log();
+        self.name(&snapshot);
+    }
+
+    pub(super) fn roll_back(&mut self, peer: PeerLife) {
+        let Some(it) = self.handover.as_deref() else { return };
+        // One that gave up has ended by itself.
+        if peer == PeerLife::InDoubt || it.taker.is_some() {
+            self.end_taker();
+        }
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        if self.process == it.to {
+            // It ended before the other one heard that it is the process.
+            self.exchange_control();
+        }
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        if let Some(collecting) = it.collecting.take() {
+            self.late.extend(collecting.answers);
+            self.return_late();
+        }
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        let (given, workers) = (mem::take(&mut it.given), it.from.clone());
+        let was_accepting = it.is_accepting;
+        self.process = workers.clone();
+        for given in given.into_values() {
+            let traffic = self.traffic(&given.moving);
+            let is_known = traffic.iter().zip(&given.moving.sockets);
+            let is_known =
+                is_known.into_iter().all(|(it, socket)| it.is_some() || socket.is_none());
+            if !given.is_sent || !given.moving.may_begin && is_known && traffic == given.traffic {
+                self.return_group(given);
+            } else {
+                let sockets = given.moving.sockets.into_iter().flatten();
+                sockets.for_each(|socket| self.network.borrow_mut().reset(socket.end()));
+            }
+        }
+        if !was_accepting {
+            workers.for_each(|number| self.post(number, Message::AcceptAgain));
+        }
+    }
+
+    /// What workers answer too late goes back to them.
+    pub(in crate::simulation) fn return_late(&mut self) {
+        for (worker, answer) in mem::take(&mut self.late) {
+            match answer.try_recv() {
+                Ok(Given { groups, .. }) => {
+                    for moving in groups {
+                        let (reply, _) = channel();
+                        let take = Take { moving, origin: Origin::Worker, number: 0, reply };
+                        self.post(worker, Message::Take(take));
+                    }
+                }
+                Err(TryRecvError::Empty) => self.late.push((worker, answer)),
+                Err(TryRecvError::Disconnected) => {}
+            }
+        }
+        if !self.late.is_empty() {
+            let later = self.now() + Duration::from_millis(1);
+            self.errand(later, Errand::ReturnLate);
+        }
+    }
+
+    pub(super) fn traffic(&self, moving: &Moving<SimSocket>) -> Vec<Option<(u64, u64)>> {
+        let network = self.network.borrow();
+        let of = |socket: &Option<SimSocket>| network.traffic(socket.as_ref()?.end());
+        moving.sockets.iter().map(of).collect()
+    }
+
+    pub(super) fn return_group(&self, given: GivenAway) {
+        let (reply, _) = channel();
+        let GivenAway { worker, moving, .. } = given;
+        self.post(
+            worker,
+            Message::Take(Take { moving, origin: Origin::Returned, number: 0, reply }),
+        );
+    }
+
+    /// Asks each worker that has more.
+    pub(super) fn ask_workers(&mut self) {
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        let Some(collecting) = &it.collecting else { return };
+        let (groups_max, only_idle) = (collecting.groups_max, it.only_idle);
+        let share = groups_max.div_ceil(u32::try_from(it.next.len().max(1)).expect("few")).max(1);
+        let asked = it.from.clone().filter(|number| it.next.contains_key(number));
+        let asked: Vec<usize> = asked.take(groups_max as usize).collect();
+        for number in asked {
+            for _ in 0..share {
+                if !self.ask_worker(number, only_idle) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Asks for one group, after which connections that began to connect in its place get their record layers. Returns whether
+    /// there is more to ask for at once.
+    pub(super) fn ask_worker(&mut self, number: usize, only_idle: bool) -> bool {
+        let Some(it) = self.handover.as_deref_mut() else { return false };
+        let Some(first) = it.next.get(&number).copied() else { return false };
+        let Some(Some(thread)) = self.threads.get_mut(number) else { return false };
+        // Mail comes in its order.
+        if thread.worker.is_moving() || it.unaware.contains(&number) {
+            return false;
+        }
+        let (reply, answer) = channel();
+        let connections_max = usize::MAX;
+        let wanted = Wanted::From { first, groups_max: 1, connections_max, only_idle };
+        // Between two turns, when all that began in the last one have their record layers.
+        thread.worker.give(Give { wanted, reply });
+        self.give_keys(number);
+        self.read_reports();
+        if let Ok(given) = answer.try_recv() {
+            self.note_given(number, given);
+            return true;
+        }
+        if let Some(collecting) = self.handover.as_deref_mut().and_then(|it| it.collecting.as_mut())
+        {
+            collecting.answers.push((number, answer));
+        }
+        false
+    }
+
+    pub(super) fn go_on_collecting(&mut self) {
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        let Some(collecting) = &mut it.collecting else { return };
+        let mut waiting = Vec::new();
+        let mut heard = Vec::new();
+        for (number, answer) in mem::take(&mut collecting.answers) {
+            match answer.try_recv() {
+                Ok(given) => heard.push((number, given)),
+                Err(TryRecvError::Empty) => waiting.push((number, answer)),
+                Err(TryRecvError::Disconnected) => {
+                    it.next.remove(&number);
+                }
+            }
+        }
+        let is_waiting = !waiting.is_empty();
+        collecting.answers = waiting;
+        for (number, given) in heard {
+            self.note_given(number, given);
+        }
+        if is_waiting {
+            return;
+        }
+        let now = self.now().as_nanos();
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        let Some(collecting) = &mut it.collecting else { return };
+        let is_moving = |number: &usize| {
+            let thread = self.threads.get(*number).and_then(Option::as_ref);
+            thread.is_some_and(|thread| thread.worker.is_moving())
+        };
+        it.next.retain(|number, _| self.threads.get(*number).is_some_and(Option::is_some));
+        if collecting.groups.is_empty()
+            && (!it.next.is_empty() || it.from.clone().any(|n| is_moving(&n)))
+        {
+            return self.ask_workers();
+        }
+        if collecting.groups.is_empty() && !collecting.is_probe && it.only_idle {
+            self.begin_again(false);
+            return self.ask_workers();
+        }
+        let Some(Collecting { groups, is_probe, .. }) = it.collecting.take() else { return };
+        let pending = it.pending;
+        if let Some(giver) = &mut it.giver {
+            let is_empty = groups.is_empty();
+            giver.give(groups, pending, now);
+            if is_empty {
+                self.begin_again(is_probe);
+            }
+        }
+    }
+
+    pub(super) fn note_given(&mut self, worker: usize, given: Given<SimSocket>) {
+        for moving in given.groups {
+            self.taken_out += 1;
+            let traffic = self.traffic(&moving);
+            let Some(it) = self.handover.as_deref_mut() else { return };
+            let group = it.group_next;
+            it.group_next += 1;
+            let sockets = u32::try_from(moving.sockets.iter().flatten().count()).expect("few");
+            let bytes = envelope(&moving);
+            if let Some(collecting) = &mut it.collecting {
+                collecting.groups.push(GivenGroup { group, bytes, sockets });
+            }
+            it.given.insert(group, GivenAway { worker, moving, traffic, is_sent: false });
+        }
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        it.pending += given.pending;
+        match given.next {
+            Some(next) => it.next.insert(worker, next),
+            None => it.next.remove(&worker),
+        };
+    }
+}
+
+/// As `strait::handover::groups` has it: which connections have a socket, then the group.
+fn envelope(moving: &Moving<SimSocket>) -> Zeroizing<Vec<u8>> {
+    let count = u32::try_from(moving.sockets.len()).expect("few").to_be_bytes();
+    let mut bytes = count.to_vec();
+    bytes.extend(moving.sockets.iter().map(|socket| u8::from(socket.is_some())));
+    bytes.extend_from_slice(&moving.bytes);
+    bytes.into()
+}

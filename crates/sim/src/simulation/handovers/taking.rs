@@ -1,0 +1,141 @@
+//! The taker's side: its process, and groups on their way to its workers.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::{TryRecvError, channel};
+
+use ::handover::{ReceivedGroup, Refused, TakerAction};
+use config::checks::Checker;
+use config::outlier::Detector;
+use config::snapshot::ListenerId;
+use proxy::Snapshot;
+use proxy::save::Held;
+use worker::{Message, Moving, Origin, Take, Taken};
+
+use super::{Control, Taking};
+use crate::simulation::Simulation;
+use crate::world::{SimListener, SimSocket};
+
+impl Simulation {
+    pub(super) fn on_taker(&mut self, action: TakerAction) {
+        let now = self.now().as_nanos();
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        let Some(taker) = &mut it.taker else { return };
+        match action {
+            TakerAction::Send(frame) => self.send(false, &frame, 0, Vec::new()),
+            TakerAction::Compare(_) => taker.compared(Vec::new(), now),
+            TakerAction::Listen(_) => {
+                let workers = it.workers;
+                let (loader, snapshot) = self.configurations.begin_again();
+                let to = self.start_process(workers, &snapshot);
+                let control = Control {
+                    loader,
+                    snapshot,
+                    detector: Detector::default(),
+                    checker: Checker::default(),
+                    checks_open: BTreeSet::new(),
+                };
+                if let Some(it) = self.handover.as_deref_mut()
+                    && let Some(taker) = &mut it.taker
+                {
+                    it.to = to;
+                    it.control = Some(control);
+                    taker.serving(now);
+                }
+            }
+            TakerAction::Take { batch, groups } => self.take_batch(batch, groups),
+            TakerAction::Commit { .. } => {
+                taker.committed();
+                let workers = it.to.clone();
+                self.process = workers.clone();
+                self.replaced += 1;
+                self.exchange_control();
+                workers.for_each(|number| self.post(number, Message::SocketsAreOwn));
+            }
+            // It lets everything go, and ends.
+            TakerAction::Stop(_) => {
+                let workers = it.to.clone();
+                it.descriptors.clear();
+                it.taking.clear();
+                self.end_process(workers);
+            }
+            TakerAction::Enter(_)
+            | TakerAction::Welcomed(_)
+            | TakerAction::Update { .. }
+            | TakerAction::Finished => {}
+        }
+    }
+
+    pub(super) fn take_batch(&mut self, batch: u32, groups: Vec<ReceivedGroup>) {
+        let mut taking = Taking { batch, answers: Vec::new(), refused: Vec::new() };
+        for ReceivedGroup { group, bytes, sockets } in groups {
+            let Some(it) = self.handover.as_deref_mut() else { return };
+            let sockets: Vec<_> = it.descriptors.drain(..sockets as usize).collect();
+            let place = it.random.length_below(it.to.len().max(1));
+            let worker = it.to.start + place;
+            let (reply, answer) = channel();
+            let moving = opened(&bytes, sockets);
+            let number = group.into();
+            self.post(
+                worker,
+                Message::Take(Take { moving, origin: Origin::Process, number, reply }),
+            );
+            taking.answers.push(answer);
+        }
+        if let Some(it) = self.handover.as_deref_mut() {
+            it.taking.push_back(taking);
+        }
+    }
+
+    pub(super) fn go_on_taking(&mut self) {
+        let now = self.now().as_nanos();
+        let Some(it) = self.handover.as_deref_mut().filter(|it| !it.is_taker_stopped) else {
+            return;
+        };
+        while let Some(taking) = it.taking.front_mut() {
+            let refused = &mut taking.refused;
+            taking.answers.retain(|answer| match answer.try_recv() {
+                Ok(Taken { number, result }) => {
+                    if let Err((error, _)) = result {
+                        let group = u32::try_from(number).expect("a group's number");
+                        refused.push(Refused { group, reason: error.to_string() });
+                    }
+                    false
+                }
+                Err(TryRecvError::Empty) => true,
+                Err(TryRecvError::Disconnected) => false,
+            });
+            if !taking.answers.is_empty() {
+                return;
+            }
+            let Some(Taking { batch, refused, .. }) = it.taking.pop_front() else { return };
+            if let Some(taker) = &mut it.taker {
+                taker.taken(batch, refused, now);
+            }
+        }
+    }
+
+    /// Handles on the listening sockets of a process: each goes to one of the new workers.
+    pub(in crate::simulation) fn listeners_taken(
+        &self,
+        workers: usize,
+        snapshot: &Snapshot,
+    ) -> Vec<Vec<(ListenerId, SimListener)>> {
+        let mut taken: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
+        for (place, (name, socket)) in self.listeners_of.iter().enumerate() {
+            let listener = snapshot.listeners.iter().find(|it| it.name == *name);
+            let id = listener.expect("both processes have the same configuration").id;
+            if let Some(list) = taken.get_mut(place % workers) {
+                list.push((id, socket.duplicate()));
+            }
+        }
+        taken
+    }
+}
+
+fn opened(bytes: &[u8], sockets: Vec<SimSocket>) -> Moving<SimSocket> {
+    let (count, rest) = bytes.split_first_chunk().expect("written above");
+    let (flags, group) = rest.split_at(u32::from_be_bytes(*count) as usize);
+    let mut sockets = sockets.into_iter();
+    let sockets = flags.iter().map(|has| if *has == 0 { None } else { sockets.next() }).collect();
+    Moving { bytes: group.to_vec().into(), sockets, held: Held::default(), may_begin: false }
+}
