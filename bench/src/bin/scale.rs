@@ -2,7 +2,8 @@
 //!
 //! `scale --clusters 10000 --endpoints 5 --rules 10000` builds a configuration of that size, which is also
 //! the default, makes one change after the other, and prints the median of each kind in microseconds. The
-//! endpoints of one cluster stand in a file of their own: `file` is a change of one of them there.
+//! endpoints of one cluster stand in a file of their own: `file` is a change of one of them there. A source delivers one
+//! route table of a hundred rules: `delivered rule` is a change of one of these.
 //! Nothing is served: what a worker does with a snapshot is in `instructions`, rows `change-*`.
 
 #![forbid(unsafe_code)]
@@ -14,11 +15,14 @@ use std::sync::Arc;
 
 use bench::arguments::Arguments;
 use config::outside::Memory;
-use config::{FilterKinds, Loader};
+use config::{FilterKinds, Loader, ResourceKind, Update};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The file with the endpoints of one cluster.
 const FILE: &str = "apart.yaml";
+
+/// The route table that a source delivers.
+const DELIVERED: &str = "delivered";
 
 /// Rules of a route table.
 const TABLE_RULES: usize = 100;
@@ -54,6 +58,7 @@ fn main() -> io::Result<()> {
     let rounds = arguments.find::<u16>("rounds")?.unwrap_or(9);
     let mut loader = Loader::<()>::new(FilterKinds::new()).map_err(io::Error::other)?;
     let mut stdout = io::stdout();
+    loader.expect_sources();
     let mut outside = Memory::default();
     outside.insert(FILE, endpoints(size, size.clusters, 0));
     let (bytes, first) = load(&mut loader, size, Change::default(), &outside)?;
@@ -75,7 +80,15 @@ fn main() -> io::Result<()> {
         times.push(load_endpoints(&mut loader, &outside)?);
     }
     let bytes = endpoints(size, size.clusters, rounds).len();
-    writeln!(stdout, "{}", line("file", bytes, &mut times))
+    writeln!(stdout, "{}", line("file", bytes, &mut times))?;
+    let mut times = Vec::new();
+    // The listener comes with the first.
+    load_delivered(&mut loader, size, 0, &outside)?;
+    for round in 1..=rounds {
+        times.push(load_delivered(&mut loader, size, round, &outside)?);
+    }
+    let bytes = table(size, DELIVERED, round_of(rounds)).len();
+    writeln!(stdout, "{}", line("delivered rule", bytes, &mut times))
 }
 
 impl Change {
@@ -114,6 +127,56 @@ fn load_endpoints(loader: &mut Loader<()>, outside: &Memory) -> io::Result<u64> 
     Ok(cpu_ns() - began)
 }
 
+/// The time that it takes to build a snapshot after a source has delivered a route table with one changed rule.
+fn load_delivered(
+    loader: &mut Loader<()>,
+    size: Size,
+    round: u16,
+    outside: &Memory,
+) -> io::Result<u64> {
+    let update = |kind, content: String| Update {
+        kind,
+        name: DELIVERED.into(),
+        version: round.to_string().into(),
+        content: Some(content.into()),
+    };
+    let mut updates = vec![update(ResourceKind::Route, table(size, DELIVERED, round_of(round)))];
+    if round == 0 {
+        let listener = format!("name: {DELIVERED}\naddress: 127.0.0.1:8081\nroutes: {DELIVERED}\n");
+        updates.push(update(ResourceKind::Listener, listener));
+    }
+    let source = Arc::from("source");
+    let began = cpu_ns();
+    let updates = loader.prepare_updates(&source, updates, &[], outside);
+    let refused = updates.verdicts.iter().find_map(|verdict| verdict.refused.as_ref());
+    let prepared = match (refused, updates.prepared) {
+        (Some(refused), _) => return Err(io::Error::other(format!("refused: {refused:?}"))),
+        (None, prepared) => prepared.ok_or_else(|| io::Error::other("nothing changed"))?,
+    };
+    drop(black_box(loader.keep(prepared)));
+    Ok(cpu_ns() - began)
+}
+
+/// The timeout of the changed rule in seconds.
+const fn round_of(round: u16) -> u16 {
+    30 + round
+}
+
+/// A route configuration with one virtual host of [`TABLE_RULES`] rules; `timeout` is that of one of them.
+fn table(size: Size, name: &str, timeout: u16) -> String {
+    let mut text = format!(
+        "name: {name}\nvirtual_hosts:\n- name: all\n  hosts: [{name}.example.com]\n  rules:\n"
+    );
+    for rule in 0..TABLE_RULES.min(size.clusters) {
+        let timeout = if rule == TABLE_RULES / 2 { timeout } else { 30 };
+        let _ = writeln!(
+            text,
+            "  - match: {{ prefix: /service-{rule}/ }}\n    cluster: cluster-{rule}\n    timeout: {timeout}s"
+        );
+    }
+    text
+}
+
 /// CPU time of this thread, ns.
 fn cpu_ns() -> u64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
@@ -133,8 +196,7 @@ fn text(size: Size, change: Change) -> String {
     for table in 0..tables {
         let _ = writeln!(text, "  - table-{table}");
     }
-    text.push_str("  - apart\n");
-    text.push_str("routes:\n");
+    text.push_str("  - apart\nroutes:\n");
     for table in 0..tables {
         let _ =
             write!(text, "- name: table-{table}\n  hosts: [shop-{table}.example.com]\n  rules:\n");
