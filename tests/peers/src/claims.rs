@@ -13,6 +13,7 @@ mod nginx;
 mod operations;
 mod package;
 mod relay;
+mod routing;
 mod slow;
 mod smuggling;
 mod sofarpc;
@@ -50,6 +51,7 @@ pub(crate) fn beside_another() -> Vec<&'static Claim> {
         websocket::CLAIMS,
         package::CLAIMS,
         relay::CLAIMS,
+        routing::CLAIMS,
         tls::CLAIMS,
         interception::CLAIMS,
         smuggling::CLAIMS,

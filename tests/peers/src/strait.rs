@@ -87,6 +87,29 @@ clusters:
             &format!("access_log: {{ output: \"{}\", format: json }}", access_log.display()),
         );
         let file = lab.write(&config_file, config)?;
+        Self::start(lab, file, (address, admin), access_log)
+    }
+
+    /// Runs this configuration, with `LISTEN` for the address of its listener.
+    pub(crate) fn configured(lab: &Lab, config: &str) -> Result<Self> {
+        let (address, admin) = (local(ports::free()?), local(ports::free()?));
+        let (config_file, access_log) = files(lab)?;
+        let config = format!(
+            "admin: {{ address: \"{admin}\" }}\nworkers: 1\n\
+             access_log: {{ output: \"{}\", format: json }}\n{}",
+            access_log.display(),
+            config.replace("LISTEN", &address.to_string())
+        );
+        let file = lab.write(&config_file, config)?;
+        Self::start(lab, file, (address, admin), access_log)
+    }
+
+    fn start(
+        lab: &Lab,
+        file: PathBuf,
+        (address, admin): (SocketAddr, SocketAddr),
+        access_log: PathBuf,
+    ) -> Result<Self> {
         let arguments = ["run", "-c", &file.to_string_lossy()];
         let mut process = Process::start(lab.folder(), &lab.strait, &arguments)?;
         process.ready(|| client::get(admin, "/ready").is_ok_and(|ready| ready.status == 200))?;

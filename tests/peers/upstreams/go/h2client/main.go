@@ -28,6 +28,7 @@ import (
 )
 
 var checks = map[string]func(*client) error{
+	"asks":     asks,
 	"bodies":   bodies,
 	"breaks":   breaks,
 	"cancel":   cancel,
@@ -146,6 +147,43 @@ func noise(size int, seed int64) []byte {
 
 // A reader whose length is not known in advance.
 type unsized struct{ io.Reader }
+
+// The file `asks` has a request on each line: method, target, and fields, with tabs between them. What comes back is printed as
+// `BODY|STATUS|LOCATION|X-CANARY`, a line each.
+func asks(c *client) error {
+	file, err := os.ReadFile("asks")
+	if err != nil {
+		return err
+	}
+	for _, line := range strings.Split(strings.TrimSpace(string(file)), "\n") {
+		words := strings.Split(line, "\t")
+		request, err := http.NewRequest(words[0], c.url+words[1], nil)
+		if err != nil {
+			return err
+		}
+		for _, field := range words[2:] {
+			name, value, _ := strings.Cut(field, ": ")
+			if name == "host" {
+				request.Host = value
+			} else {
+				request.Header.Set(name, value)
+			}
+		}
+		// Redirects are not followed.
+		got, err := c.Transport.RoundTrip(request)
+		if err != nil {
+			return fmt.Errorf("%s: %w", line, err)
+		}
+		body, err := io.ReadAll(got.Body)
+		got.Body.Close()
+		if err != nil {
+			return fmt.Errorf("%s: %w", line, err)
+		}
+		text := strings.ReplaceAll(string(body), "\n", " ")
+		fmt.Printf("%s|%d|%s|%s\n", text, got.StatusCode, got.Header.Get("location"), got.Header.Get("x-canary"))
+	}
+	return nil
+}
 
 // Bodies of every size come back as they were sent, with and without a length.
 func bodies(c *client) error {
