@@ -295,22 +295,8 @@ routes:
     Box::new(move || bench.exchange(&mut request))
 }
 
-/// A rule that uses all that rules can, for a method.
-const EVERYTHING: &str = r#"
-  - match:
-      prefix: /
-      methods: [METHOD]
-      headers: { x-user: { range: [1, 99] }, x-debug: { present: false }, x-mode: { not: off, missing_as_empty: true } }
-      query: { page: { present: false } }
-      cookies: { beta: { present: false } }
-      sources: [127.0.0.0/8]
-      fraction: { percent: 100 }
-    clusters: [{ cluster: upstream, weight: 90 }, { cluster: other, weight: 10, headers: { response: { set: { x-canary: v2 } } } }]
-    sticky: { header: x-user }
-    rewrite: { prefix: /v2/, host: api.internal }
-    headers: { request: { set: { x-client: "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%" } } }
-    hash: [{ header: x-user }]
-"#;
+/// A rule that uses all that rules can, for `METHOD`.
+const EVERYTHING: &str = include_str!("../../configs/everything.yaml");
 
 /// A GET with a field for [`EVERYTHING`], whose rule for this method stands before that of one prefix.
 fn everything_case(method: &str) -> Box<dyn FnMut()> {
@@ -330,7 +316,7 @@ routes:
 - name: all
   rules:
 {rule}
-  - {{ match: {{ prefix: / }}, cluster: upstream }}
+      - {{ match: {{ prefix: / }}, cluster: upstream }}
 "
     );
     let mut bench = Bench::with(&config, "127.0.0.1");

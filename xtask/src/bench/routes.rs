@@ -25,21 +25,8 @@ use super::tools::Tools;
 const STRAIT_RULE: &str = "      - match: { prefix: / }\n        cluster: upstream\n";
 const ENVOY_ROUTE: &str = "                        - match: { prefix: / }\n                          route: { cluster: upstream }\n";
 
-/// A rule that uses all that rules can.
-const EVERYTHING: &str = r#"      - match:
-          prefix: /
-          methods: [@METHOD@]
-          headers: { x-user: { range: [1, 99] }, x-debug: { present: false }, x-mode: { not: off, missing_as_empty: true } }
-          query: { page: { present: false } }
-          cookies: { beta: { present: false } }
-          sources: [127.0.0.0/8]
-          fraction: { percent: 100 }
-        clusters: [{ cluster: upstream, weight: 90 }, { cluster: other, weight: 10, headers: { response: { set: { x-canary: v2 } } } }]
-        sticky: { header: x-user }
-        rewrite: { prefix: /v2/, host: api.internal }
-        headers: { request: { set: { x-client: "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%" } } }
-        hash: [{ header: x-user }]
-"#;
+/// A rule that uses all that rules can, for `METHOD`.
+const EVERYTHING: &str = include_str!("../../../bench/configs/everything.yaml");
 
 /// Measures all tables.
 ///
@@ -109,8 +96,8 @@ fn tables_of(root: &Path, binary: &Binary) -> Result<Vec<Table>> {
             table(": 1000 headers", &headers(1_000)),
             table(": 10 regexes", &regexes(10)),
             table(": 1000 regexes", &regexes(1_000)),
-            two(table(": everything", &EVERYTHING.replace("@METHOD@", "GET")), "maglev"),
-            two(table(": not met", &EVERYTHING.replace("@METHOD@", "PUT")), "maglev"),
+            two(table(": everything", &EVERYTHING.replace("METHOD", "GET")), "maglev"),
+            two(table(": not met", &EVERYTHING.replace("METHOD", "PUT")), "maglev"),
         ]);
     }
     Ok(tables)
