@@ -104,11 +104,16 @@ impl RouteTable {
 
     /// The clusters of its weighted rules, each with the place of its rule, as they were written.
     pub fn weighted_clusters(&self) -> impl Iterator<Item = (u32, &ShareKey)> {
-        self.weighted.iter().flat_map(|it| {
-            let rule = usize::try_from(it.rule).ok().and_then(|at| self.source.rules.get(at));
-            let clusters = rule.and_then(|rule| rule.clusters.as_deref()).unwrap_or_default();
-            clusters.iter().map(|share| (it.rule, share))
-        })
+        self.weighted
+            .iter()
+            .flat_map(|it| self.weighted_clusters_of(it.rule).iter().map(|share| (it.rule, share)))
+    }
+
+    /// The clusters by weight of the rule at this place, as they were written; none if it does not have several.
+    #[must_use]
+    pub fn weighted_clusters_of(&self, rule: u32) -> &[ShareKey] {
+        let rule = usize::try_from(rule).ok().and_then(|at| self.source.rules.get(at));
+        rule.and_then(|rule| rule.clusters.as_deref()).unwrap_or_default()
     }
 
     /// The place of a weighted cluster among the counters of the table: those of its rules, and behind them those of all

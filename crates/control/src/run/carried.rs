@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 
-use config::snapshot::{Address, Cluster, Endpoint, Listener, ListenerId, RouteTable, Snapshot};
+use config::snapshot::{
+    Address, Cluster, Endpoint, Listener, ListenerId, RouteTable, Rule, Snapshot,
+};
 use serde_json::{Value, json};
 use telemetry::events::LabelId;
 use telemetry::{ClusterTotals, EndpointTotals, ListenerTotals};
@@ -95,25 +97,31 @@ impl<F> Carried<F> {
         list.end()
     }
 
-    /// Writes the route tables that are asked for.
+    /// Writes the rules of the route tables that are asked for. A table may have very many: it is not put together as a whole.
     pub(super) fn write_routes(&self, out: PieceWriter) -> io::Result<()> {
         let is_listed = self.listing.names();
         let tables = self.snapshot.route_tables.iter().map(|(_, table)| table);
-        let is_wanted = |it: &&Arc<RouteTable>| {
-            is_listed(&it.name) && !(self.listing.is_weighted_only && it.weighted.is_empty())
-        };
-        let mut shown: Vec<_> = tables.filter(is_wanted).collect();
-        let matched = shown.len();
+        let mut tables: Vec<_> = tables.filter(|it| is_listed(&it.name)).collect();
         if self.listing.sort.is_some() {
-            shown.sort_by(|a, b| a.name.cmp(&b.name));
+            tables.sort_by(|a, b| a.name.cmp(&b.name));
         }
-        shown.truncate(self.listing.limit.unwrap_or(usize::MAX));
-        let mut list = List::begin(out, matched, "routes")?;
-        for table in shown {
+        let is_shown = |rule: &Rule| !self.listing.is_weighted_only || rule.shares().is_some();
+        let rules = |table: &RouteTable| match self.listing.is_weighted_only {
+            true => table.weighted.len(),
+            false => table.rules.len(),
+        };
+        let matched = tables.iter().map(|table| rules(table)).sum();
+        let mut left = self.listing.limit.unwrap_or(usize::MAX);
+        let mut list = List::begin(out, matched, "rules")?;
+        for table in tables.into_iter().filter(|table| rules(table) > 0) {
             let ids = vec![label(table.id.0)];
             let totals = self.counted(ids, |ids, reply| Query::Routes { ids, reply })?;
             let totals = totals.first().map_or(&[][..], Vec::as_slice);
-            list.push(&table_json(table, totals, self.listing.is_weighted_only))?;
+            let shown = table.rules.iter().zip(0..).filter(|(rule, _)| is_shown(rule));
+            for (rule, place) in shown.take(left) {
+                list.push(&rule_json(table, rule, place, totals))?;
+                left -= 1;
+            }
         }
         list.end()
     }
@@ -266,38 +274,26 @@ impl List {
     }
 }
 
-/// A route table, with the exchanges of its rules.
-fn table_json(table: &RouteTable, totals: &[u64], is_weighted_only: bool) -> Value {
-    let total = |place: Option<u32>| {
-        let place = place.and_then(|place| usize::try_from(place).ok());
-        place.and_then(|place| totals.get(place)).copied().unwrap_or_default()
+/// A rule and its weighted clusters, with their exchanges.
+fn rule_json(table: &RouteTable, rule: &Rule, place: u32, totals: &[u64]) -> Value {
+    let total = |counter: Option<u32>| {
+        let counter = counter.and_then(|counter| usize::try_from(counter).ok());
+        counter.and_then(|counter| totals.get(counter)).copied().unwrap_or_default()
     };
-    let weighted = table.weighted_clusters();
-    let mut clusters = BTreeMap::<u32, Vec<Value>>::new();
-    for (rule, share) in weighted {
-        let of_rule = clusters.entry(rule).or_default();
-        let place = u32::try_from(of_rule.len()).ok();
-        let counter = place.and_then(|place| table.counter_of_share(rule, place));
-        of_rule.push(json!({
+    let clusters = table.weighted_clusters_of(place).iter().zip(0..).map(|(share, at)| {
+        json!({
             "name": share.cluster,
             "weight": share.weight,
-            "exchanges_total": total(counter),
-        }));
-    }
-    let rules = table.rules.iter().zip(0..);
-    let rules = rules.filter(|(_, place)| !is_weighted_only || clusters.contains_key(place));
-    let rules = rules.map(|(rule, place)| {
-        let mut entry = json!({
-            "place": place,
-            "rule": rule.label(),
-            "exchanges_total": total(Some(place)),
-        });
-        if let (Some(entry), Some(clusters)) = (entry.as_object_mut(), clusters.get(&place)) {
-            entry.insert("clusters".to_owned(), json!(clusters));
-        }
-        entry
+            "exchanges_total": total(table.counter_of_share(place, at)),
+        })
     });
-    json!({ "name": table.name, "rules": rules.collect::<Vec<_>>() })
+    json!({
+        "route": table.name,
+        "place": place,
+        "rule": rule.label(),
+        "exchanges_total": total(Some(place)),
+        "clusters": clusters.collect::<Vec<_>>(),
+    })
 }
 
 #[cfg(test)]

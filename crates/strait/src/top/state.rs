@@ -155,7 +155,7 @@ impl Top {
             (None, View::Listeners) => {
                 format!("/listeners?sort={sort}&limit={limit}&filter={filter}")
             }
-            (None, View::Weights) => "/routes?rules=weighted".to_owned(),
+            (None, View::Weights) => format!("/routes?rules=weighted&limit={limit}"),
             (None, View::Sources) => "/sources".to_owned(),
             (None, View::Slow) => "/slow?format=text".to_owned(),
         };
@@ -179,7 +179,7 @@ impl Top {
             return;
         }
         let page: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-        let listed = ["/clusters", "/listeners", "/routes", "/sources"]
+        let listed = ["/clusters", "/listeners", "/rules", "/sources"]
             .iter()
             .find_map(|key| page.pointer(key));
         self.entries = listed.and_then(Value::as_array).cloned().unwrap_or_default();
@@ -419,28 +419,24 @@ const WEIGHT_TITLES: [&str; 7] =
     ["CLUSTER", "WEIGHT", "WANTED", "SHARE", "REQUESTS", "ROUTE", "RULE"];
 
 /// A row for each weighted cluster of each rule.
-fn weight_rows(routes: &[Value]) -> Vec<Vec<String>> {
-    let list = |entry: &Value, pointer| -> Vec<Value> {
-        entry.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default()
-    };
+fn weight_rows(rules: &[Value]) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
-    for route in routes {
-        for rule in list(route, "/rules") {
-            let clusters = list(&rule, "/clusters");
-            let sum = |pointer| clusters.iter().map(|entry| number(entry, pointer)).sum::<u64>();
-            let sums = ["/weight", "/exchanges_total"].map(|pointer| (pointer, sum(pointer)));
-            rows.extend(clusters.iter().map(|entry| {
-                vec![
-                    text(entry, "/name").to_owned(),
-                    number(entry, "/weight").to_string(),
-                    share(entry, sums[0]),
-                    share(entry, sums[1]),
-                    number(entry, "/exchanges_total").to_string(),
-                    text(route, "/name").to_owned(),
-                    text(&rule, "/rule").to_owned(),
-                ]
-            }));
-        }
+    for rule in rules {
+        let clusters = rule.pointer("/clusters").and_then(Value::as_array);
+        let clusters = clusters.map_or(&[][..], Vec::as_slice);
+        let sum = |pointer| clusters.iter().map(|entry| number(entry, pointer)).sum::<u64>();
+        let sums = ["/weight", "/exchanges_total"].map(|pointer| (pointer, sum(pointer)));
+        rows.extend(clusters.iter().map(|entry| {
+            vec![
+                text(entry, "/name").to_owned(),
+                number(entry, "/weight").to_string(),
+                share(entry, sums[0]),
+                share(entry, sums[1]),
+                number(entry, "/exchanges_total").to_string(),
+                text(rule, "/route").to_owned(),
+                text(rule, "/rule").to_owned(),
+            ]
+        }));
     }
     rows
 }

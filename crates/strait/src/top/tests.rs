@@ -176,7 +176,7 @@ fn keys_filter_sort_choose_and_quit() {
         (KeyCode::Char('2'), "/listeners?sort=pending&limit=1&filter="),
         (KeyCode::Char('3'), "/sources"),
         (KeyCode::Tab, "/slow?format=text"),
-        (KeyCode::Char('5'), "/routes?rules=weighted"),
+        (KeyCode::Char('5'), "/routes?rules=weighted&limit=1"),
         (KeyCode::Tab, "/clusters?endpoints=no&sort=pending&limit=1&filter="),
     ] {
         press(&mut top, &[key]);
@@ -248,10 +248,12 @@ fn weighted_clusters_are_shown_with_the_share_that_they_got() {
     let mut top = top();
     press(&mut top, &[KeyCode::Char('5')]);
     let cluster = |name: &str, weight: u32, total: u32| json!({ "name": name, "weight": weight, "exchanges_total": total });
-    let page = json!({ "matched": 1, "routes": [{ "name": "shop", "rules": [
-        { "place": 1, "rule": "canary /api/*", "exchanges_total": 200, "clusters": [cluster("api", 90, 150), cluster("next", 10, 50)] },
-        { "place": 2, "rule": "/new", "exchanges_total": 0, "clusters": [cluster("api", 1, 0), cluster("off", 0, 0)] },
-    ] }] });
+    let rule = |rule: &str, clusters: [Value; 2]| json!({ "route": "shop", "place": 1, "rule": rule, "exchanges_total": 1, "clusters": clusters });
+    let rules = [
+        rule("canary /api/*", [cluster("api", 90, 150), cluster("next", 10, 50)]),
+        rule("/new", [cluster("api", 1, 0), cluster("off", 0, 0)]),
+    ];
+    let page = json!({ "matched": 2, "rules": rules });
     tell(&mut top, answer(READY, &page), 1);
     let shown = drawn(&mut top, 90, 9);
     let expected = "\
