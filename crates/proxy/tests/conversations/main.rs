@@ -62,6 +62,7 @@ mod retries;
 mod retry_policy;
 mod routes;
 mod rpc;
+mod sizes;
 mod slow;
 mod spellings;
 mod stages;

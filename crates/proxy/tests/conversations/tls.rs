@@ -31,7 +31,7 @@ use crate::relays::DETECTED;
 pub(crate) const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-const CONFIG: &str = "
+pub(crate) const CONFIG: &str = "
 listeners:
 - name: edge
   address: 127.0.0.1:8443
