@@ -283,6 +283,75 @@ fn a_check_says_what_would_not_move_and_changes_nothing() {
 }
 
 #[test]
+fn a_check_names_each_listener_chain_and_cluster_whose_connections_would_stay() {
+    let service = Service::start("one");
+    let scratch = Scratch::new();
+    let ports = [(); 2].map(|()| claim_port());
+    let chains = "chains: [{ name: first, match: { protocols: [http1] }, routes: all }, { name: second, match: { protocols: [http2] }, routes: all }]";
+    let more = format!(
+        "  - {{ name: chained, address: '127.0.0.1:{}', {chains} }}\n  - {{ name: gone, address: '127.0.0.1:{}', routes: all }}\n",
+        ports[0], ports[1]
+    );
+    let clusters = format!("  - {{ name: other, endpoints: ['{}'] }}\n", service.address);
+    let config =
+        forward_to(service.address).replace("routes:\n", &format!("{more}routes:\n")) + &clusters;
+    let strait = Strait::run_in(Scratch::new(), &with_handover(&scratch, &config, "probation: 0s"));
+    let config = fs::read_to_string(strait.path("strait.yaml")).unwrap();
+    let check = |next: &str| {
+        strait.write("next.yaml", next);
+        let next = strait.path("next.yaml");
+        let output = self::strait(&["upgrade", "--check", "-c", next.to_str().unwrap()]);
+        let out = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{out}{}", text(&output.stderr));
+        let stay = out.lines().filter_map(|line| line.strip_suffix(": its connections stay"));
+        stay.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(check(&config), [""; 0]);
+    let gone = config.lines().find(|line| line.contains("name: gone")).unwrap();
+    let next = config
+        .replace(&format!("{gone}\n"), "")
+        .replace(
+            "{ name: first, match: { protocols: [http1] }",
+            "{ name: renamed, match: { protocols: [http1] }",
+        )
+        .replace(
+            "{ protocols: [http2] }, routes",
+            "{ protocols: [http2], sources: [127.0.0.0/8] }, routes",
+        )
+        .replace("name: edge, ", "name: edge, proxy_protocol: { from: [10.0.0.0/8] }, ")
+        .replace("name: other, ", "name: other, mark: 7, ");
+    let expected = [
+        "listener edge differs",
+        "listener gone is missing",
+        "chain chained/first is missing",
+        "chain chained/second differs",
+        "cluster other differs",
+    ];
+    assert_eq!(check(&next), expected);
+}
+
+#[test]
+fn processes_with_more_and_with_fewer_workers_replace_each_other() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let strait = run(&service, "probation: 0s");
+    let mut kept: Vec<_> = (0..40).map(|_| Client::connect(strait.listener)).collect();
+    let config = fs::read_to_string(strait.path("strait.yaml")).unwrap();
+    for workers in [4, 1, 3, 2] {
+        kept.iter_mut().for_each(|client| assert_eq!(client.get("/").status, 200));
+        strait.write("strait.yaml", &config.replace("workers: 2", &format!("workers: {workers}")));
+        upgraded(&strait, &mut successors);
+        for client in &mut kept {
+            let response = client.get("/");
+            assert_eq!((response.status, response.field("connection")), (200, None), "{workers}");
+        }
+        // Each queue has a worker.
+        for _ in 0..40 {
+            assert_eq!(get(strait.listener, "/").status, 200, "{workers}");
+        }
+    }
+}
+
+#[test]
 fn connections_are_listed_where_one_worker_has_ended_and_another_not() {
     let (service, mut successors) = (Service::start("one"), Successors::default());
     let port = claim_port();
