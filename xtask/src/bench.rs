@@ -7,6 +7,7 @@ mod balance;
 pub(crate) mod binary;
 mod generator;
 mod h1;
+mod handover;
 pub(crate) mod kinds;
 mod lineup;
 mod machine;
@@ -82,6 +83,8 @@ enum Scenario {
     Routes,
     /// Instructions of the choice of an endpoint by each balancer, among 5 and 5,000 of them.
     Balance,
+    /// 5,000 idle connections that move to another process, beside a bare pass of as many sockets: time, memory.
+    Handover,
     /// 10,000 clusters, 50,000 endpoints and 10,000 rules: memory beside Envoy, and what changed endpoints, clusters and rules
     /// cost.
     Scale,
@@ -100,6 +103,7 @@ impl Scenario {
             Self::H2Memory => "h2-memory",
             Self::Routes => "routes",
             Self::Balance => "balance",
+            Self::Handover => "handover",
             Self::Scale => "scale",
         }
     }
@@ -122,7 +126,7 @@ impl Scenario {
             Self::IdleTls => &[Setup::Tls(Tls::Keep)],
             Self::H2Memory => &[Setup::Silent],
             Self::Routes => &[Setup::Routes],
-            Self::Balance | Self::Scale => &[],
+            Self::Balance | Self::Handover | Self::Scale => &[],
         }
     }
 
@@ -141,12 +145,13 @@ pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
     match options.scenario {
         Scenario::Scale => return scale::run(at, options),
         Scenario::Balance => return balance::run(at, options),
+        Scenario::Handover => return handover::run(at, options),
         _ => {}
     }
     let tools = tools::Tools::prepare(at, options)?;
     let report = match options.scenario {
         // They are done: they need none of these tools.
-        Scenario::Balance | Scenario::Scale => return Ok(()),
+        Scenario::Balance | Scenario::Handover | Scenario::Scale => return Ok(()),
         Scenario::H1 => h1::run(&tools, options)?,
         Scenario::Routes => routes::run(&tools, options)?,
         Scenario::H2 | Scenario::Grpc | Scenario::Tcp | Scenario::Tls => {

@@ -113,9 +113,7 @@ impl Running {
     pub(crate) fn rss_kib(&self) -> Result<u64> {
         let mut total = 0;
         for id in self.process.ids()? {
-            let status = fs::read_to_string(format!("/proc/{id}/status"))
-                .with_context(|| format!("{} has died", self.name))?;
-            total += vm_rss_kib(&status).context("no VmRSS")?;
+            total += rss_kib_of(id).with_context(|| format!("{} has died", self.name))?;
         }
         Ok(total)
     }
@@ -159,6 +157,16 @@ impl CpuTime {
 }
 
 /// The value of `VmRSS` in the text of `/proc/PID/status`.
+/// The resident memory of a process, KiB.
+///
+/// # Errors
+///
+/// There is no such process.
+pub(crate) fn rss_kib_of(id: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{id}/status"))?;
+    vm_rss_kib(&status).context("no VmRSS")
+}
+
 fn vm_rss_kib(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().strip_suffix(" kB")?.trim().parse().ok()
