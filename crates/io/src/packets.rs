@@ -160,8 +160,8 @@ impl Packets {
         Ok((Self { fd: one }, Self { fd: other }))
     }
 
-    /// Both ends of a queue that outlives the process: whoever has the second end receives later what the first one has sent,
-    /// also once that is closed. The first one gets an error (`ConnectionRefused`) once all handles on the second are closed.
+    /// Both ends of a queue that outlives the process: the process that has the second end receives later what the first one has
+    /// sent, also once that is closed. The first one gets an error (`ConnectionRefused`) once all handles on the second are closed.
     ///
     /// # Errors
     ///
@@ -406,7 +406,7 @@ fn new_socket() -> rustix::io::Result<OwnedFd> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SOCKET_FLAGS, None)
 }
 
-/// A pipe, of which whoever has the second end shows by its end that it is done.
+/// A pipe: the process that has its second end closes it to show that it is done.
 ///
 /// # Errors
 ///

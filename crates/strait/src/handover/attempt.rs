@@ -444,7 +444,7 @@ impl<'g> Attempt<'g> {
         self.count();
         let (reply, is_done) = oneshot::channel();
         self.step(HandoverStep::Committed { successor: pid, reply });
-        // Who is told of the end may ask on the admin interface, which the other process has to answer.
+        // An operator who hears of the end may ask on the admin interface, where the other process has to answer.
         let _ = is_done.blocking_recv();
         let ms = now().saturating_sub(self.began) / 1_000_000;
         let left: u32 = self.left.iter().map(|left| left.count).sum();
