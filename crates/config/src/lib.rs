@@ -15,6 +15,7 @@
 //! ([`reference()`]) and the checks come from them.
 #![forbid(unsafe_code)]
 
+pub mod accept_rate;
 pub mod access_log;
 pub mod address;
 mod agreed;

@@ -78,6 +78,7 @@ fn error_pages_are_for_the_causes_that_replies_have() {
     // The connection is closed before there is a request.
     let silent = [
         Cause::AcceptFailed,
+        Cause::AcceptRate,
         Cause::ClientConnectionsOverflow,
         Cause::ConnectionsOverflow,
         Cause::HandshakesOverflow,

@@ -139,6 +139,8 @@ causes! {
     FilterTimeout => "filter_timeout",
     /// `connections_max` of the listener or the process is reached.
     ConnectionsOverflow => "connections_overflow",
+    /// The listener has accepted `accept_rate` connections within a second.
+    AcceptRate => "accept_rate",
     /// The client has reached `connections_per_client_max` of the listener.
     ClientConnectionsOverflow => "client_connections_overflow",
     /// The client has reached `exchanges_per_client_max` of the listener.

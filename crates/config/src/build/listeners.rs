@@ -13,6 +13,7 @@ use self::parts::{filters, handlers};
 use super::tables::Tables;
 use super::tls::Spoken;
 use super::{Context, Names, Once, http2, keepalive, or_none, resolved, rpc, tls};
+use crate::accept_rate::AcceptRate;
 use crate::chain_names::ChainNames;
 use crate::chains::ListenerChains;
 use crate::file::listener::{OneOrSeveral, Protocol, WeightedCluster};
@@ -176,6 +177,9 @@ fn listener<F>(
         },
         connections_max: file.connections_max,
         connections_per_client_max,
+        accept_rate: file
+            .accept_rate
+            .map(|rate| AcceptRate::new(rate, own.and_then(|former| former.accept_rate.as_ref()))),
         exchanges_per_client_max: file.exchanges_per_client_max,
         buffered_bytes_max: match file.buffered_max {
             OrNone::None => None,
@@ -337,6 +341,7 @@ impl<F> BuiltEnds<F> {
             timeouts: listener.timeouts,
             connections_max: listener.connections_max,
             connections_per_client_max: listener.connections_per_client_max,
+            accept_rate: listener.accept_rate.clone(),
             exchanges_per_client_max: listener.exchanges_per_client_max,
             buffered_bytes_max: listener.buffered_bytes_max,
         }
@@ -456,6 +461,7 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         timeouts,
         connections_max,
         connections_per_client_max,
+        accept_rate,
         exchanges_per_client_max,
         buffered_bytes_max,
     } = former;
@@ -486,6 +492,7 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         && *timeouts == new.timeouts
         && *connections_max == new.connections_max
         && *connections_per_client_max == new.connections_per_client_max
+        && *accept_rate == new.accept_rate
         && *exchanges_per_client_max == new.exchanges_per_client_max
         && *buffered_bytes_max == new.buffered_bytes_max
 }

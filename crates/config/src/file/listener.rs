@@ -87,6 +87,10 @@ pub struct Listener {
     /// proxies, there is no such limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections_per_client_max: Option<NonZeroU32>,
+    /// New connections per second, in the whole process. As many may come at once. Beyond it, new connections are closed
+    /// at once. Absent: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accept_rate: Option<NonZeroU32>,
     /// Active exchanges of one client, split among the workers in the same way. With `http.trusted_hops`, the client is
     /// the one that the trusted proxies name. Beyond it: 429. Absent: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,6 +6,7 @@ use super::id::ClusterId;
 use super::id::ListenerId;
 use super::id::RouteTableId;
 use super::tls::ListenerTls;
+use crate::accept_rate::AcceptRate;
 use crate::address::Address;
 use crate::file::listener::ForwardClientCert;
 use crate::file::listener::Forwarded as ForwardedFields;
@@ -110,6 +111,8 @@ pub struct Listener<F> {
     pub connections_max: NonZeroU32,
     /// The same of one client.
     pub connections_per_client_max: NonZeroU32,
+    /// New connections a second, in the process, or none for no bound.
+    pub accept_rate: Option<AcceptRate>,
     /// Exchanges of one client at a time, in the process, or none for no bound.
     pub exchanges_per_client_max: Option<NonZeroU32>,
     /// Bytes that its clients may hold in buffers, in the process, or none for no bound.

@@ -195,6 +195,7 @@ listeners:
       connection_age_grace: 2m
     connections_max: 1000
     connections_per_client_max: 100
+    accept_rate: 5000
     exchanges_per_client_max: 200
     buffered_max: 256MiB
     backlog: 128

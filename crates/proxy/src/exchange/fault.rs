@@ -150,6 +150,7 @@ pub const fn consequence(cause: Cause) -> Consequence {
         | FilterTimeout
         | ConnectionsOverflow
         | ClientConnectionsOverflow
+        | AcceptRate
         | BufferedOverflow
         | HandshakesOverflow
         | OutOfDescriptors

@@ -1,5 +1,7 @@
 //! Connections that come to nothing before they have a request: their lines in the access log.
 
+use std::time::Duration;
+
 use crate::chains;
 use crate::keep_alive::CONFIG;
 use crate::kit::{Talk, Variant, hold};
@@ -27,6 +29,21 @@ fn one_over_a_bound_has_a_line_with_the_bound() {
         assert!(talk.try_client().is_none());
         let detail = "connections_per_client_max of the listener: 1";
         is_only_line(talk, "client_connections_overflow", detail);
+    });
+    let config = CONFIG.replace("    routes: all", "    accept_rate: 2\n    routes: all");
+    hold(&config, |talk| {
+        // The variants share the configuration, in which it stands what was accepted; each process has one of its own.
+        match talk.variant() {
+            Variant::Plain => {}
+            Variant::ByteByByte => talk.passes(Duration::from_secs(10)),
+            Variant::Moving => return talk.leave_out(),
+        }
+        let _two = [talk.client(), talk.client()];
+        assert!(talk.try_client().is_none());
+        is_only_line(talk, "accept_rate", "accept_rate of the listener: 2 a second");
+        talk.passes(Duration::from_millis(600));
+        assert!(talk.try_client().is_some());
+        assert!(talk.try_client().is_none());
     });
     hold(&format!("{CONFIG}limits: {{ connections_max: 1 }}\n"), |talk| {
         let _first = talk.client();
@@ -84,7 +101,7 @@ fn a_flood_of_them_has_a_bounded_number_of_lines() {
         assert_eq!(lines(talk).len(), 20);
         let left_out = talk.counted("strait_access_log_connections_left_out_total");
         assert_eq!(left_out.values().sum::<u64>(), 30, "{left_out:?}");
-        talk.passes(std::time::Duration::from_secs(1));
+        talk.passes(Duration::from_secs(1));
         assert!(talk.try_client().is_none());
         assert_eq!(lines(talk).len(), 21);
     });

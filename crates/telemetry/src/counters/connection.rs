@@ -7,7 +7,8 @@ use crate::events::{ConnectionClosed, ConnectionDetected, ConnectionRefused, Det
 use crate::histogram::Histogram;
 
 /// Why a connection can be refused.
-pub(crate) static REFUSAL_CAUSES: CauseSet<5> = CauseSet::new(&[
+pub(crate) static REFUSAL_CAUSES: CauseSet<6> = CauseSet::new(&[
+    Cause::AcceptRate,
     Cause::ClientConnectionsOverflow,
     Cause::ConnectionsOverflow,
     Cause::OutOfDescriptors,
@@ -20,7 +21,7 @@ pub(crate) struct ConnectionCounters {
     pub(crate) opened: Counter,
     pub(crate) closed: Counter,
     pub(crate) buffered_bytes: Counter,
-    pub(crate) refused: CauseCounters<5>,
+    pub(crate) refused: CauseCounters<6>,
     pub(crate) detected: [Counter; DetectedProtocol::NAMES.len()],
 }
 

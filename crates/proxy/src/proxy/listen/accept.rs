@@ -66,6 +66,16 @@ impl Proxy {
             self.cx.refuse(id, &peer, Cause::ClientConnectionsOverflow, detail, now);
             return None;
         }
+        // What a client has no right to costs others none of the rate.
+        if let Some(rate) = settings.accept_rate.as_ref().filter(|rate| !rate.take(now.as_nanos()))
+        {
+            self.listen.clients.remove(client, Part::Connection);
+            let (id, rate) = (state.id, rate.per_second());
+            let detail =
+                || Detail::of(&format_args!("accept_rate of the listener: {rate} a second"));
+            self.cx.refuse(id, &peer, Cause::AcceptRate, detail, now);
+            return None;
+        }
         let deadline = now + settings.timeouts.request_head;
         self.cx.emitter.connection_opened(&ConnectionOpened { listener: label(state.id.0) });
         self.listen.listeners.on_opened(listener);
