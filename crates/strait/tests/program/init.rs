@@ -81,8 +81,8 @@ fn the_first_process_of_a_container_stays_small_and_ends_as_its_successors_do() 
     until("the orphans' end", || (children_of(first).len() == 1).then_some(()));
 
     // The next one is the child of one that ends, and so an orphan, too.
-    upgraded(&strait);
     let second = children_of(first);
+    upgraded(&strait);
     until("the end of the second process", || {
         let now = children_of(first);
         (now.len() == 1 && now != second[..1]).then_some(())
