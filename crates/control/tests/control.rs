@@ -461,7 +461,10 @@ fn clusters_are_listed_as_the_query_says() {
         ("sort=size", "sort: one of name, active, pending, exchanges, failures"),
         ("limit=x", "limit: a number"),
         ("endpoints=yes", "endpoints: no, or leave it out"),
-        ("order=x", "order: unknown argument; there are name, filter, sort, limit, endpoints and rules"),
+        (
+            "order=x",
+            "order: unknown argument; there are name, filter, sort, limit, endpoints and rules",
+        ),
     ] {
         let answer = running.ask("GET", &format!("/clusters?{query}"));
         assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(hint), "{answer}");

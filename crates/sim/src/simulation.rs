@@ -15,6 +15,7 @@ mod population;
 mod processes;
 mod promises;
 mod scenario;
+mod summary;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +35,7 @@ use telemetry::{Collector, LogFormat, LogReader, LogStyle, ProcessFacts};
 use worker::{Given, Mailboxes, Message, Postbox, Report, ReportBody, Worker};
 
 use crate::configuration::{Configurations, names};
-use crate::ledger::{Ledger, Outcome};
+use crate::ledger::Ledger;
 use crate::network::{Network, PeerId, Shared, Wake};
 use crate::random::Random;
 use crate::service::Service;
@@ -45,6 +46,7 @@ use self::handovers::Handover;
 use self::moves::Move;
 
 pub use scenario::Scenario;
+pub use summary::{Summary, Violations};
 
 /// Turns of the workers in which nothing else happens, after which they are taken to be busy with
 /// nothing. Reading on what a large read left over takes a few.
@@ -63,53 +65,6 @@ const PROGRESS_MAX: u32 = 100;
 
 /// How long after the last client idle connections may stand.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
-
-/// The result of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summary {
-    /// One number over everything that happened.
-    pub hash: u64,
-    /// How much happened on the network.
-    pub happenings: u64,
-    /// Turns of all workers.
-    pub turns: u64,
-    /// Virtual time that passed.
-    pub duration: Duration,
-    /// How requests ended.
-    pub outcomes: BTreeMap<Outcome, usize>,
-    /// Requests that were sent again.
-    pub retried: usize,
-    /// Requests that came with the host of their endpoint.
-    pub rewritten: usize,
-    /// Connections that were moved to another worker.
-    pub moved: usize,
-    /// Processes that took the place of another.
-    pub replaced: usize,
-    /// Endpoints that were ejected.
-    pub ejected: usize,
-    /// Health checks of which something was learnt.
-    pub checked: usize,
-    /// Bytes that passed through from one connection to the other.
-    pub spliced: u64,
-    /// Connections that spoke TLS.
-    pub secure: usize,
-}
-
-/// The promises that were broken.
-#[derive(Clone, Debug)]
-pub struct Violations {
-    /// The broken promises, a text each.
-    pub violations: Vec<String>,
-    /// The last lines of the trace, if it was kept.
-    pub trace: String,
-}
-
-impl fmt::Display for Violations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.trace)?;
-        self.violations.iter().try_for_each(|violation| writeln!(f, "violated: {violation}"))
-    }
-}
 
 /// A scripted peer.
 #[derive(Debug)]

@@ -1,0 +1,54 @@
+//! What a run came to.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::ledger::Outcome;
+
+/// The result of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// One number over everything that happened.
+    pub hash: u64,
+    /// How much happened on the network.
+    pub happenings: u64,
+    /// Turns of all workers.
+    pub turns: u64,
+    /// Virtual time that passed.
+    pub duration: Duration,
+    /// How requests ended.
+    pub outcomes: BTreeMap<Outcome, usize>,
+    /// Requests that were sent again.
+    pub retried: usize,
+    /// Requests that came with the host of their endpoint.
+    pub rewritten: usize,
+    /// Connections that were moved to another worker.
+    pub moved: usize,
+    /// Processes that took the place of another.
+    pub replaced: usize,
+    /// Endpoints that were ejected.
+    pub ejected: usize,
+    /// Health checks of which something was learnt.
+    pub checked: usize,
+    /// Bytes that passed through from one connection to the other.
+    pub spliced: u64,
+    /// Connections that spoke TLS.
+    pub secure: usize,
+}
+
+/// The promises that were broken.
+#[derive(Clone, Debug)]
+pub struct Violations {
+    /// The broken promises, a text each.
+    pub violations: Vec<String>,
+    /// The last lines of the trace, if it was kept.
+    pub trace: String,
+}
+
+impl fmt::Display for Violations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.trace)?;
+        self.violations.iter().try_for_each(|violation| writeln!(f, "violated: {violation}"))
+    }
+}
