@@ -32,7 +32,7 @@ use wire::path::Slashes;
 /// A case, by the name that results have.
 type Case = (&'static str, fn() -> Box<dyn FnMut()>);
 
-const CASES: [Case; 20] = [
+const CASES: [Case; 22] = [
     ("decode-request", decode_request_case),
     ("decode-response", decode_response_case),
     ("encode-request", encode_request_case),
@@ -53,6 +53,8 @@ const CASES: [Case; 20] = [
     ("one-prefix", || everything_case("")),
     ("change-10", || change_case(10)),
     ("change-10000", || change_case(10_000)),
+    ("change-rule-100", || change_rule_case(100)),
+    ("change-rule-10000", || change_rule_case(10_000)),
 ];
 
 const WARM_UP: u32 = 100;
@@ -392,6 +394,51 @@ listeners:
     // Each differs from the one before it as the first does from the last.
     let [first, second, third] = [40_001, 40_002, 40_001]
         .map(|endpoint| loader.load("bench.yaml", &text(endpoint)).expect("a valid configuration"));
+    let mut bench = Bench::of(first, "127.0.0.1");
+    let mut next = [second, third].into_iter().cycle();
+    Box::new(move || {
+        black_box(&bench.reports);
+        bench.proxy.on_snapshot(next.next().expect("it has no end"), bench.now);
+        perform(&mut bench.proxy, &mut None, bench.now);
+    })
+}
+
+/// A worker takes up a configuration with so many rules, in tables of a hundred, of which one has changed.
+fn change_rule_case(rules: u32) -> Box<dyn FnMut()> {
+    use std::fmt::Write as _;
+    const TABLE_RULES: u32 = 100;
+    let tables = rules / TABLE_RULES;
+    let text = |timeout: u32| {
+        let names: Vec<_> = (0..tables).map(|table| format!("t{table}")).collect();
+        let names = names.join(", ");
+        let mut text = format!(
+            "
+clusters:
+  - {{ name: upstream, endpoints: [127.0.0.1:9000] }}
+access_log: {{ stage_times: false }}
+listeners: [{{ name: bench, address: 127.0.0.1:8080, routes: [{names}] }}]
+routes:
+"
+        );
+        for table in 0..tables {
+            write!(text, "- name: t{table}\n  hosts: [h{table}.example]\n  rules:\n")
+                .expect("a string takes all");
+            for rule in 0..TABLE_RULES {
+                let is_changed = table == tables / 2 && rule == TABLE_RULES / 2;
+                let timeout = if is_changed { timeout } else { 30 };
+                writeln!(
+                    text,
+                    "  - {{ match: {{ prefix: /r{rule}/ }}, cluster: upstream, timeout: {timeout}s }}"
+                )
+                .expect("a string takes all");
+            }
+        }
+        text
+    };
+    let mut loader = loader();
+    // Each differs from the one before it as the first does from the last.
+    let [first, second, third] = [31, 32, 31]
+        .map(|timeout| loader.load("bench.yaml", &text(timeout)).expect("a valid configuration"));
     let mut bench = Bench::of(first, "127.0.0.1");
     let mut next = [second, third].into_iter().cycle();
     Box::new(move || {
