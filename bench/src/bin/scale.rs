@@ -3,7 +3,7 @@
 //! `scale --clusters 10000 --endpoints 5 --rules 10000` builds a configuration of that size, which is also
 //! the default, makes one change after the other, and prints the median of each kind in microseconds. The
 //! endpoints of one cluster stand in a file of their own: `file` is a change of one of them there. A source delivers one
-//! route table of a hundred rules: `delivered rule` is a change of one of these.
+//! route table of a hundred rules, in YAML or in JSON: `delivered rule` is a change of one of these.
 //! Nothing is served: what a worker does with a snapshot is in `instructions`, rows `change-*`.
 
 #![forbid(unsafe_code)]
@@ -21,11 +21,15 @@ use rustix::time::{ClockId, clock_gettime};
 /// The file with the endpoints of one cluster.
 const FILE: &str = "apart.yaml";
 
-/// The route table that a source delivers.
-const DELIVERED: &str = "delivered";
-
 /// Rules of a route table.
 const TABLE_RULES: usize = 100;
+
+/// How a delivered route table is written.
+#[derive(Clone, Copy)]
+enum Syntax {
+    Yaml,
+    Json,
+}
 
 /// How large the configuration is.
 #[derive(Clone, Copy)]
@@ -81,14 +85,18 @@ fn main() -> io::Result<()> {
     }
     let bytes = endpoints(size, size.clusters, rounds).len();
     writeln!(stdout, "{}", line("file", bytes, &mut times))?;
-    let mut times = Vec::new();
-    // The listener comes with the first.
-    load_delivered(&mut loader, size, 0, &outside)?;
-    for round in 1..=rounds {
-        times.push(load_delivered(&mut loader, size, round, &outside)?);
+    for (form, syntax) in [("yaml", Syntax::Yaml), ("json", Syntax::Json)] {
+        let table = |round: u16| table(size, form, round_of(round), syntax);
+        let mut times = Vec::new();
+        // The listener comes with the first.
+        load_delivered(&mut loader, form, 0, table(0), &outside)?;
+        for round in 1..=rounds {
+            times.push(load_delivered(&mut loader, form, round, table(round), &outside)?);
+        }
+        let bytes = table(rounds).len();
+        writeln!(stdout, "{}", line(&format!("delivered rule {form}"), bytes, &mut times))?;
     }
-    let bytes = table(size, DELIVERED, round_of(rounds)).len();
-    writeln!(stdout, "{}", line("delivered rule", bytes, &mut times))
+    Ok(())
 }
 
 impl Change {
@@ -130,19 +138,20 @@ fn load_endpoints(loader: &mut Loader<()>, outside: &Memory) -> io::Result<u64> 
 /// The time that it takes to build a snapshot after a source has delivered a route table with one changed rule.
 fn load_delivered(
     loader: &mut Loader<()>,
-    size: Size,
+    name: &str,
     round: u16,
+    table: String,
     outside: &Memory,
 ) -> io::Result<u64> {
     let update = |kind, content: String| Update {
         kind,
-        name: DELIVERED.into(),
+        name: name.into(),
         version: round.to_string().into(),
         content: Some(content.into()),
     };
-    let mut updates = vec![update(ResourceKind::Route, table(size, DELIVERED, round_of(round)))];
+    let mut updates = vec![update(ResourceKind::Route, table)];
     if round == 0 {
-        let listener = format!("name: {DELIVERED}\naddress: 127.0.0.1:8081\nroutes: {DELIVERED}\n");
+        let listener = format!("name: {name}\naddress: unix:/run/{name}.sock\nroutes: {name}\n");
         updates.push(update(ResourceKind::Listener, listener));
     }
     let source = Arc::from("source");
@@ -163,16 +172,31 @@ const fn round_of(round: u16) -> u16 {
 }
 
 /// A route configuration with one virtual host of [`TABLE_RULES`] rules; `timeout` is that of one of them.
-fn table(size: Size, name: &str, timeout: u16) -> String {
-    let mut text = format!(
-        "name: {name}\nvirtual_hosts:\n- name: all\n  hosts: [{name}.example.com]\n  rules:\n"
-    );
+fn table(size: Size, name: &str, timeout: u16, syntax: Syntax) -> String {
+    let mut text = match syntax {
+        Syntax::Yaml => format!(
+            "name: {name}\nvirtual_hosts:\n- name: all\n  hosts: [{name}.example.com]\n  rules:\n"
+        ),
+        Syntax::Json => format!(
+            r#"{{"name":"{name}","virtual_hosts":[{{"name":"all","hosts":["{name}.example.com"],"rules":["#
+        ),
+    };
     for rule in 0..TABLE_RULES.min(size.clusters) {
         let timeout = if rule == TABLE_RULES / 2 { timeout } else { 30 };
-        let _ = writeln!(
-            text,
-            "  - match: {{ prefix: /service-{rule}/ }}\n    cluster: cluster-{rule}\n    timeout: {timeout}s"
-        );
+        let _ = match syntax {
+            Syntax::Yaml => writeln!(
+                text,
+                "  - match: {{ prefix: /service-{rule}/ }}\n    cluster: cluster-{rule}\n    timeout: {timeout}s"
+            ),
+            Syntax::Json => write!(
+                text,
+                r#"{}{{"match":{{"prefix":"/service-{rule}/"}},"cluster":"cluster-{rule}","timeout":"{timeout}s"}}"#,
+                if rule == 0 { "" } else { "," }
+            ),
+        };
+    }
+    if let Syntax::Json = syntax {
+        text.push_str("]}]}");
     }
     text
 }

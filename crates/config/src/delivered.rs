@@ -223,16 +223,24 @@ impl Delivered {
             for (name, entry) in changed {
                 let user = ResourceName::new(kind, &name);
                 self.waiting.remove(&user);
-                if let Some(former) = self.kinds[kind as usize].remove(&name) {
-                    self.forget(&user, &former);
+                let former = self.kinds[kind as usize].remove(&name);
+                let names = |entry: &Option<Entry>| entry.as_ref().map(|it| Arc::clone(&it.names));
+                if names(&former) != names(&entry) {
+                    former.iter().for_each(|former| self.forget_names(&user, former));
+                    for named in entry.iter().flat_map(|entry| &*entry.names) {
+                        self.users.entry(named.clone()).or_default().insert(user.clone());
+                    }
+                }
+                if let Some(former) = former
+                    && let Some(totals) = self.totals.get_mut(&former.source)
+                {
+                    totals.bytes -= former.bytes;
+                    totals.counts[kind as usize] -= 1;
                 }
                 let Some(entry) = entry else { continue };
                 let totals = self.totals.entry(Arc::clone(&entry.source)).or_default();
                 totals.bytes += entry.bytes;
                 totals.counts[kind as usize] += 1;
-                for named in &*entry.names {
-                    self.users.entry(named.clone()).or_default().insert(user.clone());
-                }
                 if !entry.waits_for.is_empty() {
                     self.waiting.insert(user);
                 }
@@ -241,11 +249,7 @@ impl Delivered {
         }
     }
 
-    fn forget(&mut self, user: &ResourceName, entry: &Entry) {
-        if let Some(totals) = self.totals.get_mut(&entry.source) {
-            totals.bytes -= entry.bytes;
-            totals.counts[user.kind as usize] -= 1;
-        }
+    fn forget_names(&mut self, user: &ResourceName, entry: &Entry) {
         for named in &*entry.names {
             let Some(users) = self.users.get_mut(named) else { continue };
             users.remove(user);
@@ -375,13 +379,13 @@ impl Changed {
         let mut counts: Map<&ResourceName, (usize, usize)> = Map::default();
         for (kind, changed) in ResourceKind::ALL.into_iter().zip(&self.0) {
             for (name, entry) in changed {
-                let former = delivered.find(kind, name);
-                former.into_iter().flat_map(|it| &*it.names).for_each(|named| {
-                    counts.entry(named).or_default().0 += 1;
-                });
-                entry.iter().flat_map(|it| &*it.names).for_each(|named| {
-                    counts.entry(named).or_default().1 += 1;
-                });
+                let former = delivered.find(kind, name).map_or(&[][..], |it| &*it.names);
+                let names = entry.as_ref().map_or(&[][..], |it| &*it.names);
+                if former == names {
+                    continue;
+                }
+                former.iter().for_each(|named| counts.entry(named).or_default().0 += 1);
+                names.iter().for_each(|named| counts.entry(named).or_default().1 += 1);
             }
         }
         let is_named = |name: &ResourceName, (less, more): (usize, usize)| {

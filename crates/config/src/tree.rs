@@ -7,13 +7,13 @@
 
 mod deserialize;
 mod environment;
+mod json;
 mod unreadable;
 mod yaml;
 
 pub(crate) use deserialize::{Mismatch, deserialize};
 pub(crate) use environment::expand;
 pub use yaml::FILE_BYTES_MAX;
-pub(crate) use yaml::read;
 
 use crate::findings::{Findings, Path, Position, Problem};
 
@@ -61,6 +61,16 @@ pub(crate) enum Scalar<'a> {
     /// A number that is not whole, or that no integer of ours can hold.
     Float(f64),
     Text(&'a str),
+}
+
+/// Reads `text`, YAML or JSON. What is wrong with it is reported, with `empty_hint` if it is empty; none means that
+/// nothing can be read.
+pub(crate) fn read(
+    text: &str,
+    empty_hint: &'static str,
+    findings: &mut Findings<'_>,
+) -> Option<Node> {
+    json::read(text).or_else(|| yaml::read(text, empty_hint, findings))
 }
 
 impl Node {

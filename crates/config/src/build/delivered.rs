@@ -49,19 +49,20 @@ pub(crate) fn clusters_of(file: &RouteConfig) -> impl Iterator<Item = &str> {
     rules.flat_map(clusters::named_by_rule)
 }
 
-/// The tables of a route configuration.
+/// The tables of a route configuration, each with the name that [`table_name`] gives it.
 pub(crate) fn delivered_routes<F>(
-    file: &RouteConfig,
+    file: RouteConfig,
     site: &Site<'_>,
     values: &mut Values<'_>,
     context: &mut Context<'_, '_, F>,
 ) -> Vec<Arc<RouteTable>> {
-    let entries = file.virtual_hosts.iter().map(|virtual_host| {
-        let name = table_name(&file.name, &virtual_host.name);
-        Arc::new(file::RouteTable { name, ..virtual_host.clone() })
+    let mut clusters = held(clusters_of(&file), context);
+    let RouteConfig { name: config, virtual_hosts } = file;
+    let entries = virtual_hosts.into_iter().map(|virtual_host| {
+        let name = table_name(&config, &virtual_host.name);
+        Arc::new(file::RouteTable { name, ..virtual_host })
     });
     let entries: Vec<Arc<file::RouteTable>> = entries.collect();
-    let mut clusters = held(clusters_of(file), context);
     let mut tables = Names::elsewhere(Map::default(), Map::default());
     for entry in &entries {
         if !tables.known.contains_key(entry.name.as_str()) {

@@ -427,17 +427,20 @@ impl<'a, F> Batch<'a, F> {
                 return Err(item.error(Problem::new(rule, "rename one of the two")));
             }
         }
+        let tunnelled = tunnels::tunnelled(&file.virtual_hosts);
+        let names =
+            build::clusters_of(&file).map(|it| ResourceName::new(ResourceKind::Cluster, it));
+        let names = names.collect();
         let site = Site::root(&root);
         let lowered = self.with_context(findings, |context, values, around| {
             let multiplexes = |name: &str| around.multiplexes(name);
             let site_of_hosts = site.key("virtual_hosts");
             let hosts = &file.virtual_hosts;
             tunnels::check_rules(hosts, &site_of_hosts, &multiplexes, context.findings);
-            build::delivered_routes(&file, &site, values, context)
+            build::delivered_routes(file, &site, values, context)
         });
         let Some(virtual_hosts) = lowered else { return Ok(None) };
-        let config =
-            RouteConfig { virtual_hosts, tunnelled: tunnels::tunnelled(&file.virtual_hosts) };
+        let config = RouteConfig { virtual_hosts, tunnelled };
         let known = self.delivered.find(item.kind, &item.name);
         let former = known.and_then(|known| match &known.content {
             Content::Routes(config, _) => Some(config),
@@ -453,9 +456,6 @@ impl<'a, F> Batch<'a, F> {
         self.touched.tables.extend(config.virtual_hosts.iter().cloned());
         let asks = config.virtual_hosts.iter().any(|table| !table.runtime.is_empty());
         let text = asks.then(|| item.text.clone());
-        let names =
-            build::clusters_of(&file).map(|it| ResourceName::new(ResourceKind::Cluster, it));
-        let names = names.collect();
         Ok(Some(item.entry(Content::Routes(config, text), names)))
     }
 

@@ -13,7 +13,7 @@ use crate::map::Map;
 pub const FILE_BYTES_MAX: usize = 64 << 20;
 
 /// Lists and maps within each other. The deepest key of ours is at seven.
-const DEPTH_MAX: usize = 32;
+pub(super) const DEPTH_MAX: usize = 32;
 
 /// Nodes that anchors and aliases may copy: an alias may name what holds aliases, so that a dozen
 /// lines could otherwise grow to any size.
