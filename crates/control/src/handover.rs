@@ -35,8 +35,9 @@ pub enum HandoverStep<W: Workers> {
     /// This process, which has given its place away, is to take it back: the configuration in effect, which stays so until
     /// then.
     BeginReturn(oneshot::Sender<Arc<Snapshot<W::Filter>>>),
-    /// This process ends, once what it still has is over.
-    Finish,
+    /// This process ends, once what it still has is over. Its receiver hears when the service manager knows the other one as the
+    /// main process.
+    Finish(oneshot::Sender<()>),
     /// That is to be over now: two newer processes exist.
     EndRest,
     /// This process has taken the place of another.
@@ -66,6 +67,8 @@ pub enum HandoverStep<W: Workers> {
         /// As in [`HandoverStep::TakenOver`].
         is_return: bool,
     },
+    /// The service manager knows this process as the main one of its service, and listens to it.
+    MainProcess,
     /// The former process has ended.
     FormerEnded,
     /// This process cannot take the other's place, and ends.
@@ -81,12 +84,13 @@ impl<W: Workers> fmt::Debug for HandoverStep<W> {
             Self::Committed { .. } => "Committed",
             Self::AcceptAgain => "AcceptAgain",
             Self::BeginReturn(_) => "BeginReturn",
-            Self::Finish => "Finish",
+            Self::Finish(_) => "Finish",
             Self::EndRest => "EndRest",
             Self::TakenOver { .. } => "TakenOver",
             Self::Restored { .. } => "Restored",
             Self::News(_) => "News",
             Self::Update { .. } => "Update",
+            Self::MainProcess => "MainProcess",
             Self::FormerEnded => "FormerEnded",
             Self::Stop(_) => "Stop",
         })

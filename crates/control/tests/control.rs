@@ -351,7 +351,9 @@ fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over(
 
     begin().unwrap();
     running.steps.blocking_send(committed(4711)).unwrap();
-    running.steps.blocking_send(HandoverStep::Finish).unwrap();
+    let (reply, is_said) = tokio::sync::oneshot::channel();
+    running.steps.blocking_send(HandoverStep::Finish(reply)).unwrap();
+    is_said.blocking_recv().unwrap();
     running.wait_for("drain");
     running.report(0, ReportBody::Stopped);
     running.report(1, ReportBody::Stopped);

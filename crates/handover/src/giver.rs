@@ -20,6 +20,7 @@ use crate::frame::{DESCRIPTORS_MAX, FRAME_BYTES_MAX};
 use crate::message::{
     Difference, Hello, Left, Message, Part, Piece, Purpose, Refused, SocketKey, VERSION, Welcome,
 };
+use crate::silence::{ALIVE_INTERVAL, Silence};
 use crate::{
     BATCH_GROUPS_MAX, BATCHES_MAX, GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, LISTENING_MAX, PARTS_MAX,
     PROBE_GROUPS_MAX, STATE_BYTES_MAX,
@@ -92,6 +93,8 @@ pub enum GiverAction {
     },
     /// The taker ended in its probation: this process accepts again.
     AcceptAgain,
+    /// The taker is silent in its probation: end it, then [`Giver::on_closed`]. The probation continues if it cannot be ended.
+    EndSilent,
     /// Probation is over: this process ends what it still has, and itself.
     Finish,
     /// The taker in its probation asks this process to take everything back, for this reason. It stays in its probation
@@ -149,6 +152,11 @@ pub struct Giver {
     batch_next: u32,
     is_collecting: bool,
     is_check: bool,
+    silence: Silence,
+    /// Whether the taker was to be ended for its silence, and could not.
+    is_given_up: bool,
+    /// When the taker, which waits, hears from this process next.
+    alive_at: u64,
     actions: VecDeque<GiverAction>,
 }
 
@@ -201,6 +209,9 @@ impl Giver {
             batch_next: 0,
             is_collecting: false,
             is_check: false,
+            silence: Silence::default(),
+            is_given_up: false,
+            alive_at: 0,
             actions: VecDeque::from([GiverAction::Enter(Phase::Hello)]),
         }
     }
@@ -244,7 +255,9 @@ impl Giver {
         }
         let batches = self.under_way.iter().map(|batch| batch.deadline);
         let total = (self.state != State::Probation).then_some(self.total_at);
-        batches.chain(total).chain(self.again_at).chain([self.deadline]).min()
+        let alive = matches!(self.state, State::Moving(_)).then_some(self.alive_at);
+        let looks = [total, alive, self.again_at, self.silence.next_look()];
+        batches.chain(looks.into_iter().flatten()).chain([self.deadline]).min()
     }
 
     /// A frame came, with so many descriptors.
@@ -252,6 +265,7 @@ impl Giver {
         if self.state == State::Ended {
             return;
         }
+        self.silence.on_frame();
         let phase = self.phase();
         let result = match Message::decode(frame) {
             Err(error) => Err(Failure::Frame { phase, error }),
@@ -260,9 +274,14 @@ impl Giver {
                 Err(Failure::Descriptors { phase, expected: 0, got: descriptors })
             }
             Ok(None) => Ok(()),
+            Ok(Some(Message::Alive)) => {
+                self.silence.on_alive(now);
+                Ok(())
+            }
             Ok(Some(Message::GiveUp { reason }))
                 if !matches!(self.state, State::Probation | State::Leaving) =>
             {
+                self.drop_unsent();
                 return self.roll_back(Failure::GaveUp(reason), PeerLife::Over);
             }
             Ok(Some(message)) => self.on_message(message, now),
@@ -280,6 +299,7 @@ impl Giver {
             }
             (State::Serving, Message::Serving) => {
                 self.actions.push_back(GiverAction::StopAccepting);
+                self.alive_at = now;
                 self.enter(State::Moving(Phase::Probe));
                 self.deadline = u64::MAX;
                 self.collect();
@@ -547,7 +567,9 @@ impl Giver {
         self.send_states(states);
         self.send(&Message::Commit);
         self.state = State::Committing;
-        self.deadline = later(now, self.deadlines.commit);
+        // It sends nothing while it becomes the process. That it did not before counts.
+        let within = self.deadlines.commit.saturating_sub(self.silence.so_far());
+        self.deadline = later(now, within);
     }
 
     /// Newer values of what the process knows, while this process still has connections.
@@ -599,14 +621,37 @@ impl Giver {
             self.again_at = None;
             self.collect();
         }
-        let is_late = self.under_way.iter().any(|batch| batch.deadline <= now);
+        let is_silent = self.silence.on_time(now);
+        let is_late = self.under_way.iter().any(|batch| batch.deadline <= now)
+            || is_silent && matches!(self.state, State::Moving(_));
         match self.state {
-            State::Probation if self.deadline <= now => self.finish(),
+            // Where this process was stopped itself meanwhile, it looks first whether the other one runs.
+            State::Probation if self.deadline <= now && !self.silence.is_in_doubt() => {
+                self.finish();
+            }
+            State::Probation if is_silent => {
+                if !std::mem::replace(&mut self.is_given_up, true) {
+                    self.actions.push_back(GiverAction::EndSilent);
+                } else if self.deadline <= now {
+                    self.finish();
+                }
+            }
             State::Probation => {}
             _ if self.deadline <= now || self.total_at <= now || is_late => {
                 self.fail(Failure::Silent(self.phase()));
             }
+            State::Moving(_) if self.alive_at <= now => {
+                self.send(&Message::Alive);
+                self.alive_at = later(now, ALIVE_INTERVAL);
+            }
             _ => {}
+        }
+    }
+
+    /// Probation is over, and the service manager has heard that the taker is the main process of the service.
+    pub fn main_process(&mut self) {
+        if self.state == State::Leaving {
+            self.send(&Message::MainProcess);
         }
     }
 
@@ -621,6 +666,7 @@ impl Giver {
         if matches!(self.state, State::Ended | State::Probation | State::Leaving) {
             return;
         }
+        self.drop_unsent();
         self.send(&Message::GiveUp { reason: shortened(failure.to_string()) });
         // Before the sockets went, the other process has nothing of ours.
         let has_sockets =
@@ -628,6 +674,19 @@ impl Giver {
                 || self.state == State::Committing;
         let peer = if has_sockets { PeerLife::InDoubt } else { PeerLife::Over };
         self.roll_back(failure, peer);
+    }
+
+    /// What was not sent yet is not: a process that does not read would have each frame wait.
+    fn drop_unsent(&mut self) {
+        let is_frame = |action: &GiverAction| {
+            matches!(
+                action,
+                GiverAction::Send(_)
+                    | GiverAction::SendListening(..)
+                    | GiverAction::SendSockets { .. }
+            )
+        };
+        self.actions.retain(|action| !is_frame(action));
     }
 
     fn roll_back(&mut self, failure: Failure, peer: PeerLife) {

@@ -22,6 +22,9 @@
 //! Either side may say `GiveUp` before COMMIT. The giver decides: until it has read `Committed`, all that it
 //! gave is its own again once the taker has ended. A taker whose giver ends goes on alone as soon as it
 //! has said `Serving`.
+//!
+//! From `Serving` to the end of probation the taker sends `Alive`, so that the giver notices one that is stopped and takes the
+//! service back.
 #![forbid(unsafe_code)]
 
 mod deadlines;
@@ -29,6 +32,7 @@ mod failure;
 mod frame;
 mod giver;
 mod message;
+mod silence;
 mod stored;
 mod taker;
 

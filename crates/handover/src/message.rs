@@ -84,6 +84,11 @@ pub enum Message {
     Succeeded,
     /// To a process that still ends what it has, while two younger ones live: it is to end that at once.
     EndRest,
+    /// The sender runs, and has nothing else to send.
+    Alive,
+    /// To a process that has taken over, from the one before: its probation is over, and the service manager knows it as the main
+    /// process of the service.
+    MainProcess,
     /// A line for who asked for an upgrade.
     Progress {
         /// The line.
@@ -298,7 +303,9 @@ impl Message {
             }
             Self::GiveUp { reason } => frame::encode(kind, reason),
             Self::TakeBack { reason } => frame::encode(kind, reason),
-            Self::Succeeded | Self::EndRest => frame::encode(kind, &()),
+            Self::Succeeded | Self::EndRest | Self::Alive | Self::MainProcess => {
+                frame::encode(kind, &())
+            }
             Self::Progress { text } => frame::encode(kind, text),
             Self::Outcome { is_done, text } => frame::encode(kind, &(is_done, text)),
         }
@@ -337,6 +344,8 @@ impl Message {
             TAKE_BACK => Self::TakeBack { reason: frame::body(body)? },
             SUCCEEDED => Self::Succeeded,
             END_REST => Self::EndRest,
+            ALIVE => Self::Alive,
+            MAIN_PROCESS => Self::MainProcess,
             kind if kind >= IGNORABLE => return Ok(None),
             kind => return Err(FrameError::UnknownKind(kind)),
         }))
@@ -362,6 +371,8 @@ impl Message {
             Self::TakeBack { .. } => TAKE_BACK,
             Self::Succeeded => SUCCEEDED,
             Self::EndRest => END_REST,
+            Self::Alive => ALIVE,
+            Self::MainProcess => MAIN_PROCESS,
         }
     }
 
@@ -385,6 +396,8 @@ impl Message {
             Self::TakeBack { .. } => "TakeBack",
             Self::Succeeded => "Succeeded",
             Self::EndRest => "EndRest",
+            Self::Alive => "Alive",
+            Self::MainProcess => "MainProcess",
             Self::Outcome { .. } => "Outcome",
         }
     }
@@ -401,10 +414,13 @@ impl Message {
 
 const PIECE: u16 = 7;
 const PROGRESS: u16 = IGNORABLE;
-// A process that does not know these goes on as if there were none: nothing is given back, or ended early.
+// A process that does not know these goes on as if there were none: nothing is given back, or ended early; a stopped process is
+// not noticed in its probation, and new listeners are stored later.
 const TAKE_BACK: u16 = IGNORABLE + 1;
 const SUCCEEDED: u16 = IGNORABLE + 2;
 const END_REST: u16 = IGNORABLE + 3;
+const ALIVE: u16 = IGNORABLE + 4;
+const MAIN_PROCESS: u16 = IGNORABLE + 5;
 
 impl Piece {
     /// The frame.

@@ -18,6 +18,7 @@ use crate::giver::{cut, shortened};
 use crate::message::{
     Difference, Hello, Message, Part, Piece, Purpose, Refused, SocketKey, VERSION, Welcome,
 };
+use crate::silence::{ALIVE_INTERVAL, Silence};
 use crate::{
     BATCH_GROUPS_MAX, BATCHES_MAX, GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, LISTENING_MAX, PARTS_MAX,
     STATE_BYTES_MAX,
@@ -61,6 +62,11 @@ pub enum TakerAction {
         /// The newer value.
         bytes: Zeroizing<Vec<u8>>,
     },
+    /// Probation is over, and the service manager knows this process as the main one of its service.
+    IsMainProcess,
+    /// The giver, which gives back what it got, is silent: end it, then [`Taker::on_closed`], or [`Taker::stop_for_silence`] if it
+    /// cannot be ended.
+    EndSilent,
     /// The giver has ended, as it should.
     Finished,
     /// This process does not take over: it is to let everything go and end.
@@ -85,6 +91,13 @@ pub struct Taker {
     state: State,
     deadline: u64,
     is_check: bool,
+    /// Whether this process had everything before.
+    is_former: bool,
+    silence: Silence,
+    /// When this process says next that it runs.
+    alive_at: u64,
+    /// Whether the giver watches no longer.
+    is_main_process: bool,
     parts: Vec<Part>,
     keys: Vec<SocketKey>,
     /// The group that is coming.
@@ -148,7 +161,8 @@ impl Taker {
         now: u64,
     ) -> Self {
         let purpose = Purpose::TakeBack { forms_read, descriptors };
-        Self::with_purpose(program, purpose, false, deadlines, now)
+        let taker = Self::with_purpose(program, purpose, false, deadlines, now);
+        Self { is_former: true, ..taker }
     }
 
     fn with_purpose(
@@ -164,6 +178,10 @@ impl Taker {
             state: State::Welcome,
             deadline: later(now, deadlines.hello),
             is_check,
+            is_former: false,
+            silence: Silence::default(),
+            alive_at: u64::MAX,
+            is_main_process: false,
             parts: Vec::new(),
             keys: Vec::new(),
             coming: None,
@@ -204,7 +222,20 @@ impl Taker {
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
         let is_waiting = !matches!(self.state, State::Done | State::Ended);
-        is_waiting.then_some(self.deadline)
+        let deadline = is_waiting.then_some(self.deadline);
+        let alive = self.is_to_send_alive().then_some(self.alive_at);
+        let look = self.silence.next_look().filter(|_| self.watches());
+        deadline.into_iter().chain(alive).chain(look).min()
+    }
+
+    /// Whether the giver waits for this process.
+    fn is_to_send_alive(&self) -> bool {
+        matches!(self.state, State::Taking | State::Done) && !self.is_main_process
+    }
+
+    /// Whether this process ends a giver that is stopped: it was the process before, and is well.
+    fn watches(&self) -> bool {
+        self.is_former && self.state == State::Taking
     }
 
     /// A frame came, with so many descriptors.
@@ -212,6 +243,7 @@ impl Taker {
         if self.state == State::Ended {
             return;
         }
+        self.silence.on_frame();
         let phase = self.phase();
         let result = match Message::decode(frame) {
             Err(error) => Err(Failure::Frame { phase, error }),
@@ -220,6 +252,10 @@ impl Taker {
             Ok(Some(message)) if message.descriptors() != descriptors => {
                 let expected = message.descriptors();
                 Err(Failure::Descriptors { phase, expected, got: descriptors })
+            }
+            Ok(Some(Message::Alive)) => {
+                self.silence.on_alive(now);
+                Ok(())
             }
             Ok(Some(Message::GiveUp { reason })) => Err(Failure::GaveUp(reason)),
             Ok(Some(message)) => self.on_message(message, now),
@@ -249,6 +285,11 @@ impl Taker {
             }
             (State::Taking | State::Done, Message::State { topic, bytes_total, bytes }) => {
                 self.on_state(topic, bytes_total, bytes)
+            }
+            (State::Done, Message::MainProcess) => {
+                self.is_main_process = true;
+                self.actions.push_back(TakerAction::IsMainProcess);
+                Ok(())
             }
             (State::Taking, Message::Commit) if self.is_between_batches() => {
                 let is_cut = self.states.values().any(|(_, to_come)| *to_come > 0);
@@ -320,6 +361,7 @@ impl Taker {
         }
         self.send(&Message::Serving);
         self.enter(State::Taking);
+        self.alive_at = now;
         self.wait_for_more(now);
     }
 
@@ -456,9 +498,25 @@ impl Taker {
 
     /// Time has passed.
     pub fn on_time(&mut self, now: u64) {
-        if self.next_deadline().is_some_and(|deadline| deadline <= now) {
-            self.fail(Failure::Silent(self.phase()));
+        let is_silent = self.silence.on_time(now) && self.watches();
+        let is_waiting = !matches!(self.state, State::Done | State::Ended);
+        if is_silent || is_waiting && self.deadline <= now {
+            if self.watches() {
+                // Asked once: it ends by that, in one way or the other.
+                self.is_former = false;
+                self.actions.push_back(TakerAction::EndSilent);
+            } else {
+                self.stop_for_silence();
+            }
+        } else if self.is_to_send_alive() && self.alive_at <= now {
+            self.send(&Message::Alive);
+            self.alive_at = later(now, ALIVE_INTERVAL);
         }
+    }
+
+    /// The giver is silent, and may still use what it has.
+    pub fn stop_for_silence(&mut self) {
+        self.fail(Failure::Silent(self.phase()));
     }
 
     /// This side cannot go on. What was committed stays so: then the connection to the giver is all that

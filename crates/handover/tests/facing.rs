@@ -282,8 +282,8 @@ fn a_silent_peer_ends_the_attempt_within_the_deadline_of_its_phase() {
             assert!(pair.giver.phase() == phase || pair.deliver(), "{phase}");
         }
         pair.act();
-        let now = pair.giver.next_deadline().unwrap();
-        assert_eq!(now, seconds * SECOND, "{phase}");
+        let now = seconds * SECOND;
+        assert!(pair.giver.next_deadline().is_some_and(|at| at <= now), "{phase}");
         pair.giver.on_time(now - 1);
         assert_eq!(pair.giver.phase(), phase);
         pair.giver.on_time(now);
@@ -293,6 +293,215 @@ fn a_silent_peer_ends_the_attempt_within_the_deadline_of_its_phase() {
         };
         assert_eq!(failure, &Failure::Silent(phase));
     }
+}
+
+#[test]
+fn what_was_not_sent_when_the_attempt_failed_is_not_sent() {
+    let mut pair = Pair::new(1000);
+    while pair.giver.phase() < Phase::Connections {
+        assert!(pair.deliver());
+    }
+    // An acknowledged batch makes room for the next one.
+    pair.giver.on_frame(&Message::Taken { batch: 1, refused: vec![] }.encode(), 0, pair.now);
+    let groups = pair.movable.split_off(pair.movable.len() - 20);
+    pair.giver.give(groups, 0, pair.now);
+    while !matches!(pair.giver.poll(), Some(GiverAction::SendSockets { .. })) {}
+    pair.giver.fail(Failure::Own("it does not read".to_owned()));
+    let frames: Vec<_> = std::iter::from_fn(|| pair.giver.poll())
+        .filter_map(|action| match action {
+            GiverAction::Send(frame) | GiverAction::SendListening(frame, _) => Some(frame),
+            GiverAction::SendSockets { frame, .. } => Some(frame),
+            _ => None,
+        })
+        .collect();
+    let messages: Vec<_> = frames.iter().map(|frame| Message::decode(frame).unwrap()).collect();
+    assert!(matches!(&messages[..], [Some(Message::GiveUp { .. })]), "{messages:?}");
+}
+
+/// Both sides up to a phase, with time passing on the taker, so that it has sent `Alive`.
+fn up_to(phase: Phase, pending: u32) -> Pair {
+    let mut pair = Pair::new(10);
+    pair.pending = pending;
+    while pair.giver.phase() < phase {
+        assert!(pair.deliver(), "{phase}");
+        pair.taker.on_time(pair.now);
+    }
+    pair.taker.on_time(pair.now);
+    while pair.deliver() {}
+    pair
+}
+
+/// Lets time pass on one side, in the steps in which a process looks: what it asks for, and after how many ms.
+fn asked_for<A: std::fmt::Debug>(
+    now: &mut u64,
+    seconds: u64,
+    mut look: impl FnMut(u64) -> Option<A>,
+    is_awaited: impl Fn(&A) -> bool,
+) -> Option<(A, u64)> {
+    let began = *now;
+    while *now < began + seconds * SECOND {
+        *now += SECOND / 10;
+        if let Some(action) = look(*now).filter(&is_awaited) {
+            return Some((action, (*now - began) / 1_000_000));
+        }
+    }
+    None
+}
+
+#[test]
+fn a_taker_that_is_stopped_while_connections_are_waited_for_is_noticed_after_four_seconds() {
+    let mut pair = up_to(Phase::Remaining, 1);
+    let Pair { giver, now, .. } = &mut pair;
+    let look = |now| {
+        giver.on_time(now);
+        let mut last = None;
+        while let Some(action) = giver.poll() {
+            if let GiverAction::Collect { .. } = action {
+                giver.give(Vec::new(), 1, now);
+            }
+            last = Some(action);
+        }
+        last
+    };
+    let is_end = |action: &GiverAction| matches!(action, GiverAction::RollBack { .. });
+    let (action, after_ms) = asked_for(now, 20, look, is_end).unwrap();
+    let failure = Failure::Silent(Phase::Remaining);
+    assert_eq!(action, GiverAction::RollBack { failure, peer: PeerLife::InDoubt });
+    assert_eq!(after_ms, 4000);
+}
+
+#[test]
+fn a_taker_that_is_stopped_in_its_probation_is_ended_and_the_giver_accepts_again() {
+    for can_be_ended in [true, false] {
+        let mut pair = up_to(Phase::Probation, 0);
+        let Pair { giver, now, .. } = &mut pair;
+        let mut ended = 0;
+        let look = |now| {
+            giver.on_time(now);
+            let action = giver.poll();
+            if action == Some(GiverAction::EndSilent) {
+                ended += 1;
+                if can_be_ended {
+                    giver.on_closed();
+                }
+            }
+            action
+        };
+        let is_end =
+            |it: &GiverAction| matches!(it, GiverAction::AcceptAgain | GiverAction::Enter(_));
+        let (action, after_ms) = asked_for(now, 40, look, is_end).unwrap();
+        if can_be_ended {
+            assert_eq!((action, after_ms), (GiverAction::AcceptAgain, 4100));
+        } else {
+            assert_eq!((action, after_ms), (GiverAction::Enter(Phase::Done), 30_000));
+        }
+        assert_eq!(ended, 1);
+    }
+}
+
+#[test]
+fn a_probation_that_passed_while_both_were_stopped_ends_once_the_taker_runs() {
+    for runs in [true, false] {
+        let mut pair = up_to(Phase::Probation, 0);
+        pair.now += 3600 * SECOND;
+        pair.giver.on_time(pair.now);
+        assert_eq!(pair.giver.phase(), Phase::Probation);
+        if runs {
+            pair.taker.on_time(pair.now);
+            while pair.deliver() {}
+            pair.giver.on_time(pair.now);
+            while pair.deliver() {}
+            assert_eq!(pair.giver_ends, [GiverAction::Committed, GiverAction::Finish]);
+        } else {
+            let Pair { giver, now, .. } = &mut pair;
+            let look = |now| {
+                giver.on_time(now);
+                giver.poll()
+            };
+            let found = asked_for(now, 20, look, |it| *it == GiverAction::EndSilent);
+            assert_eq!(found, Some((GiverAction::EndSilent, 3800)));
+        }
+    }
+}
+
+#[test]
+fn a_taker_that_runs_stays_the_process() {
+    let mut pair = up_to(Phase::Probation, 0);
+    for _ in 0..290 {
+        pair.now += SECOND / 10;
+        pair.taker.on_time(pair.now);
+        pair.giver.on_time(pair.now);
+        while pair.deliver() {}
+    }
+    assert_eq!(
+        (pair.giver.phase(), &*pair.giver_ends),
+        (Phase::Probation, &[GiverAction::Committed][..])
+    );
+    // One of an earlier version sends none, and is not ended for that.
+    let mut pair = Pair::new(10);
+    while pair.giver.phase() < Phase::Probation {
+        assert!(pair.deliver());
+    }
+    for _ in 0..290 {
+        pair.now += SECOND / 10;
+        pair.giver.on_time(pair.now);
+    }
+    pair.act();
+    assert_eq!(pair.giver_ends, [GiverAction::Committed]);
+}
+
+#[test]
+fn a_process_that_takes_back_ends_a_silent_one_and_goes_on_alone() {
+    for can_be_ended in [true, false] {
+        let mut pair = Pair::new(10);
+        pair.taker = Taker::of_former("1.0.0", vec![11], 40, Default::default(), 0);
+        pair.pending = 1;
+        while pair.giver.phase() < Phase::Remaining {
+            assert!(pair.deliver());
+        }
+        pair.now += SECOND;
+        pair.giver.on_time(pair.now);
+        while pair.deliver() {}
+        let Pair { taker, now, .. } = &mut pair;
+        let look = |now| {
+            taker.on_time(now);
+            let action = taker.poll();
+            if action == Some(TakerAction::EndSilent) {
+                if can_be_ended {
+                    taker.on_closed(now);
+                } else {
+                    taker.stop_for_silence();
+                }
+            }
+            action
+        };
+        let is_end =
+            |it: &TakerAction| matches!(it, TakerAction::Commit { .. } | TakerAction::Stop(_));
+        let (action, after_ms) = asked_for(now, 20, look, is_end).unwrap();
+        if can_be_ended {
+            assert!(matches!(action, TakerAction::Commit { is_alone: true, .. }), "{action:?}");
+        } else {
+            assert_eq!(action, TakerAction::Stop(Failure::Silent(Phase::Connections)));
+        }
+        assert!((4000..=4300).contains(&after_ms), "{after_ms}");
+    }
+}
+
+#[test]
+fn a_taker_learns_when_the_service_manager_knows_it() {
+    let mut pair = up_to(Phase::Probation, 0);
+    pair.giver.main_process();
+    pair.act();
+    assert!(pair.to_taker.is_empty(), "not before the end of probation");
+    while pair.giver_ends.len() < 2 {
+        assert!(pair.taker.next_deadline().is_some(), "it sends `Alive`");
+        pair.now += SECOND / 10;
+        pair.taker.on_time(pair.now);
+        pair.giver.on_time(pair.now);
+        while pair.deliver() {}
+    }
+    assert_eq!(pair.giver_ends, [GiverAction::Committed, GiverAction::Finish]);
+    assert_eq!(pair.taker.next_deadline(), None, "it heard, and sends no more");
 }
 
 #[test]

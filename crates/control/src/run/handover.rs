@@ -123,7 +123,10 @@ impl<W: Workers> Running<W> {
                     let _ = reply.send(Arc::clone(&self.config.snapshot));
                 }
             }
-            HandoverStep::Finish => self.finish_giving(),
+            HandoverStep::Finish(reply) => {
+                self.finish_giving();
+                let _ = reply.send(());
+            }
             HandoverStep::EndRest => self.end_rest(),
             HandoverStep::TakenOver { summary, generation, is_return, reply } => {
                 self.collector.set_generation(generation);
@@ -139,8 +142,8 @@ impl<W: Workers> Running<W> {
             }
             HandoverStep::News(news) => self.on_handover_news(news),
             HandoverStep::Update { totals, is_return } => self.add_totals(&totals, is_return),
-            // The service manager hears this process from here on.
-            HandoverStep::FormerEnded => self.store_listeners(),
+            // The service manager hears this process from here on; the former one may be of a version that does not say so.
+            HandoverStep::MainProcess | HandoverStep::FormerEnded => self.store_listeners(),
             HandoverStep::Stop(reason) => {
                 self.workers.stop();
                 self.outcome = Some(Outcome::Failed(reason));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use handover::{
     BATCH_GROUPS_MAX, BATCHES_MAX, Deadlines, FRAME_BYTES_MAX, Failure, GivenGroup, Giver,
-    GiverAction, Part, PartKind, SocketKey, Taker, TakerAction,
+    GiverAction, Part, PartKind, Phase, SocketKey, Taker, TakerAction,
 };
 
 const FORM: u16 = 11;
@@ -111,11 +111,14 @@ impl Pair {
                 let states = [("counters".to_owned(), vec![1; 100_000].into())];
                 self.giver.commit(&states, self.now);
             }
+            GiverAction::Finish => {
+                self.giver.main_process();
+                self.giver_ends.push(action);
+            }
             GiverAction::Committed
             | GiverAction::Checked
             | GiverAction::RollBack { .. }
-            | GiverAction::AcceptAgain
-            | GiverAction::Finish => self.giver_ends.push(action),
+            | GiverAction::AcceptAgain => self.giver_ends.push(action),
             _ => {}
         }
     }
@@ -166,6 +169,10 @@ impl Pair {
         for _ in 0..10_000 {
             if self.deliver() {
                 continue;
+            }
+            // A process that took over hears that the other one is gone.
+            if self.giver.is_over() && self.taker.phase() == Phase::Probation {
+                self.taker.on_closed(self.now);
             }
             let deadlines = [self.giver.next_deadline(), self.taker.next_deadline()];
             let Some(next) = deadlines.into_iter().flatten().min() else { return };

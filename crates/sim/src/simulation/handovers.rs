@@ -31,6 +31,9 @@ mod taking;
 /// A form of connections that both sides read.
 const FORM: u16 = 1;
 
+/// How long the former process needs to notice that the new one stands still, and some more.
+const NOTICED_WITHIN: Duration = Duration::from_millis(4500);
+
 /// How a process fails at a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HandoverFault {
@@ -111,6 +114,9 @@ pub(super) struct Handover {
     arrived: u32,
     fault: Option<(HandoverFault, u32)>,
     is_taker_stopped: bool,
+    probation: Duration,
+    /// When it is over, ns; 0 before it begins.
+    probation_until: u64,
     given: BTreeMap<u32, GivenAway>,
     group_next: u32,
     next: BTreeMap<usize, u32>,
@@ -156,8 +162,10 @@ impl Simulation {
             // Frames of a handover, and some more.
             (*random.pick(&faults), random.length_below(60) as u32)
         });
-        let deadlines =
-            Deadlines { probation: random.span(Duration::from_secs(2)), ..Deadlines::default() };
+        let is_to_stop = matches!(fault, Some((HandoverFault::TakerStops, _)));
+        let probation = random.span(Duration::from_secs(2))
+            + if is_to_stop { NOTICED_WITHIN } else { Duration::ZERO };
+        let deadlines = Deadlines { probation, ..Deadlines::default() };
         let now = self.now().as_nanos();
         self.handover = Some(Box::new(Handover {
             giver: Some(Giver::new("sim", FORM, 9, 0, deadlines, now)),
@@ -171,6 +179,8 @@ impl Simulation {
             arrived: 0,
             fault,
             is_taker_stopped: false,
+            probation: deadlines.probation,
+            probation_until: 0,
             given: BTreeMap::new(),
             group_next: 0,
             next: BTreeMap::new(),
@@ -199,10 +209,12 @@ impl Simulation {
             taker.on_time(now.as_nanos());
         }
         let is_probation = |giver: &Giver| giver.phase() == Phase::Probation;
-        let ends_in_probation = it.giver.as_ref().is_some_and(is_probation)
-            && it.fault.take_if(|(fault, _)| *fault == HandoverFault::TakerEnds).is_some();
-        if ends_in_probation {
-            self.fail(HandoverFault::TakerEnds);
+        let is_probation = it.giver.as_ref().is_some_and(is_probation);
+        let fault = it
+            .fault
+            .take_if(|(fault, _)| is_probation && !matches!(fault, HandoverFault::GiverEnds));
+        if let Some((fault, _)) = fault {
+            self.fail(fault);
         }
         self.act();
         self.go_on_collecting();
@@ -264,6 +276,7 @@ impl Simulation {
     }
 
     fn fail(&mut self, fault: HandoverFault) {
+        let now = self.now();
         let Some(it) = self.handover.as_deref_mut() else { return };
         let serves = !it.to.is_empty()
             && it.taker.as_ref().is_some_and(|it| it.phase() >= Phase::Connections);
@@ -280,8 +293,10 @@ impl Simulation {
                 self.end_process(workers);
             }
             HandoverFault::TakerEnds => self.end_taker(),
-            // It is the process by then, and none is there that would notice.
-            HandoverFault::TakerStops if self.process == it.to => {}
+            // The other process would be gone before it noticed.
+            HandoverFault::TakerStops
+                if self.process == it.to
+                    && it.probation_until < later(now.as_nanos(), NOTICED_WITHIN) => {}
             HandoverFault::TakerStops => {
                 it.is_taker_stopped = true;
                 let workers = it.to.clone();
@@ -347,4 +362,9 @@ impl Simulation {
         let due = (now + it.random.span(most)).max(earliest);
         frames.push_back(Frame { due, bytes: bytes.to_vec(), descriptors, sockets });
     }
+}
+
+/// The time that is `after` from `now`.
+fn later(now: u64, after: Duration) -> u64 {
+    now.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
 }

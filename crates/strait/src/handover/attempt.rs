@@ -20,13 +20,16 @@ use worker::{Given, Message as Mail, Origin, Wanted};
 use zeroize::Zeroizing;
 
 use super::asking::{Asked, Silent, put_back};
-use super::giving::{End, Giving, KILL_TIMEOUT, UpgradeClient, reap};
+use super::giving::{End, Giving, UpgradeClient, ends, reap};
 use super::giving_back::NotReturned;
 use super::groups::GivenAway;
 use super::leaving::{Leaving, UPDATE_INTERVAL, summary};
 use super::line::{Incoming, Line, now};
 use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, parts};
 use crate::data_path::DataPath;
+
+/// How long the end of a process may take that has closed its connection to this one.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why connections stay that too many others belong to.
 const TOO_LARGE: &str = "the group has more connections than can move together";
@@ -167,6 +170,10 @@ impl<'g> Attempt<'g> {
     fn perform(&mut self, action: GiverAction) -> Option<End> {
         match action {
             GiverAction::Enter(phase) => self.enter(phase),
+            // The new process may be stopped, and this one has to notice that.
+            GiverAction::Send(frame) if self.giver.phase() >= Phase::Probation => {
+                self.line.queue(frame);
+            }
             GiverAction::Send(frame) => self.send(&frame, &[]),
             GiverAction::SendListening(frame, keys) => self.send_listening(&frame, &keys),
             GiverAction::SendSockets { frame, group, first, count } => {
@@ -201,8 +208,9 @@ impl<'g> Attempt<'g> {
             GiverAction::Committed => self.on_committed(),
             GiverAction::RollBack { failure, peer } => return Some(self.roll_back(&failure, peer)),
             GiverAction::AcceptAgain => return Some(self.accept_again()),
+            GiverAction::EndSilent => self.end_silent(),
             GiverAction::BecomeTaker(reason) => return self.take_back_all(&reason),
-            GiverAction::Finish => self.step(HandoverStep::Finish),
+            GiverAction::Finish => self.finish(),
             GiverAction::EndFormer => {
                 self.giving.contacts.former().send(&Message::EndRest);
             }
@@ -465,7 +473,8 @@ impl<'g> Attempt<'g> {
 
     /// Tells the new process what this one has counted by now.
     fn update(&mut self, at: u64) {
-        if self.giver.phase() == Phase::Probation && at >= self.update_at {
+        let is_due = at >= self.update_at && !self.line.is_full();
+        if self.giver.phase() == Phase::Probation && is_due {
             self.update_at = at.saturating_add(UPDATE_INTERVAL);
             if let Some(summary) = self.summary() {
                 self.giver.update(&[(TOTALS.to_owned(), summary.totals.into())]);
@@ -522,18 +531,50 @@ impl<'g> Attempt<'g> {
 
     /// Ends the other process, which may still use what it was given; says whether it is over.
     fn end_peer(&self) -> bool {
-        let Some(process) = &self.process else { return false };
-        let is_over = process.kill().is_ok() && process.wait(KILL_TIMEOUT).unwrap_or(false);
+        let is_over = self.process.as_ref().is_some_and(ends);
         if !is_over {
             let pid = self.line.peer.pid;
-            tracing::error!(pid, "the other process cannot be ended: its sockets are shut down");
+            tracing::error!(
+                pid,
+                "the other process cannot be ended: connections that it may still use are shut down"
+            );
         }
         is_over
     }
 
-    fn accept_again(&mut self) -> End {
-        reap(self.child.take());
+    /// Ends the new process, which is silent in its probation, so that this one can accept again.
+    fn end_silent(&mut self) {
         let pid = self.line.peer.pid;
+        tracing::error!(
+            pid,
+            "the new process does not run any more (stopped or hanging), and is killed"
+        );
+        if self.end_peer() {
+            self.giver.on_closed();
+        }
+    }
+
+    /// Probation is over: this process ends.
+    fn finish(&mut self) {
+        let (reply, is_said) = oneshot::channel();
+        self.step(HandoverStep::Finish(reply));
+        // Control ends with the process.
+        if is_said.blocking_recv().is_ok() {
+            self.giver.main_process();
+        }
+    }
+
+    fn accept_again(&mut self) -> End {
+        let pid = self.line.peer.pid;
+        // The end of the connection is that of the process. If it is not, two would be the process.
+        let has_ended = |process: &ProcessHandle| process.wait(END_TIMEOUT).unwrap_or(false);
+        if self.process.as_ref().is_some_and(|process| !has_ended(process)) && self.end_peer() {
+            tracing::error!(
+                pid,
+                "the new process closed its connection to this one, and was killed"
+            );
+        }
+        reap(self.child.take());
         tracing::error!(
             pid,
             "the new process ended during its probation: this one accepts connections again"

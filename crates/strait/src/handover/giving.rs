@@ -84,6 +84,11 @@ pub(super) fn reap(child: Option<Child>) {
     spawn("reap", move || drop(child.wait()));
 }
 
+/// Kills a process, and says whether it is over.
+pub(super) fn ends(process: &ProcessHandle) -> bool {
+    process.kill().is_ok() && process.wait(KILL_TIMEOUT).unwrap_or(false)
+}
+
 /// How an attempt ended.
 pub(super) enum End {
     /// This process goes on.

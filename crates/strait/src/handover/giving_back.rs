@@ -85,7 +85,7 @@ impl Giving {
         if !is_allowed(line.peer.uid, &self.options) {
             return Err(refused(format!("user {} listens there", line.peer.uid)));
         }
-        let taking = Taking::of_former(line, &self.options);
+        let taking = Taking::of_former(line, &self.options, process);
         let taking = match taking.receive_sockets(&snapshot, false) {
             // This process has its own.
             Ok(Asked::Taking(taking, _)) => taking,
@@ -97,9 +97,9 @@ impl Giving {
         self.sessions.early.expect();
         self.contacts.deliver_to_all(|| Mail::AcceptAgain);
         let taken = taking.take_connections(&self.contacts, &self.control, &self.sessions);
-        let Some(taken) = taken else { return Err(NotReturned::Ending) };
+        let Some(mut taken) = taken else { return Err(NotReturned::Ending) };
         let generation = taken.generation;
-        if let Some(process) = process {
+        if let Some(process) = taken.process.take() {
             let timeout = drain_timeout.saturating_add(END_TIMEOUT);
             spawn("strait-unwell", move || end_within(&process, timeout));
         }

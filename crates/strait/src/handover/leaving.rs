@@ -28,16 +28,16 @@ impl Leaving {
         let mut update_at = 0;
         while !self.giver.is_over() {
             while let Some(action) = self.giver.poll() {
-                // Control ends with the process, and the other one may be gone: the same below.
+                // Control ends with the process: the same below.
                 match action {
-                    GiverAction::Send(frame) => drop(self.line.send(&frame, &[])),
+                    GiverAction::Send(frame) => self.line.queue(frame),
                     GiverAction::EndRest => drop(control.blocking_send(HandoverStep::EndRest)),
                     GiverAction::EndFormer => drop(contacts.former().send(&Message::EndRest)),
                     _ => {}
                 }
             }
             let at = now();
-            if at >= update_at {
+            if at >= update_at && !self.line.is_full() {
                 update_at = at.saturating_add(UPDATE_INTERVAL);
                 let Some(summary) = summary(control, self.is_return) else { return };
                 self.giver.update(&[(TOTALS.to_owned(), Zeroizing::new(summary.totals))]);

@@ -14,6 +14,9 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(2);
 /// Between two looks at other things while nothing comes.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// The same while frames wait for room.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(2);
+
 /// One connection, from either side.
 #[derive(Debug)]
 pub(crate) struct Line {
@@ -22,6 +25,9 @@ pub(crate) struct Line {
     buffer: Vec<u8>,
     /// Descriptors that came and are not taken yet, in their order.
     pub(crate) descriptors: VecDeque<OwnedFd>,
+    /// Frames that wait for room in the socket, once this process may not wait for the other one: the rest of one report, and what is
+    /// said once.
+    queued: VecDeque<Zeroizing<Vec<u8>>>,
 }
 
 /// What came.
@@ -40,7 +46,7 @@ impl Line {
         let peer = packets.peer()?;
         // A byte more than a frame has, so that one that is too long is seen.
         let buffer = vec![0; FRAME_BYTES_MAX + 1];
-        Ok(Self { packets, peer, buffer, descriptors: VecDeque::new() })
+        Ok(Self { packets, peer, buffer, descriptors: VecDeque::new(), queued: VecDeque::new() })
     }
 
     /// Another handle on the connection.
@@ -56,11 +62,34 @@ impl Line {
         self.send(&message.encode(), &[])
     }
 
+    /// Sends a frame as soon as there is room in the socket, behind those that wait. The other process may be stopped, and this one
+    /// does not wait for it.
+    pub(crate) fn queue(&mut self, frame: Zeroizing<Vec<u8>>) {
+        self.queued.push_back(frame);
+        self.flush();
+    }
+
+    /// Whether frames wait.
+    pub(crate) fn is_full(&self) -> bool {
+        !self.queued.is_empty()
+    }
+
+    fn flush(&mut self) {
+        while let Some(frame) = self.queued.front() {
+            match self.packets.send(frame, &[], Duration::ZERO) {
+                Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return,
+                // Its end shows when it is read from.
+                Ok(()) | Err(_) => drop(self.queued.pop_front()),
+            }
+        }
+    }
+
     /// Waits until something comes, `until` is over, or a moment.
     pub(crate) fn receive(&mut self, until: Option<u64>) -> Result<Incoming, PacketError> {
-        let left =
-            until.map_or(LOOK_INTERVAL, |until| Duration::from_nanos(until.saturating_sub(now())));
-        match self.packets.receive(&mut self.buffer, left.min(LOOK_INTERVAL))? {
+        self.flush();
+        let most = if self.is_full() { FLUSH_INTERVAL } else { LOOK_INTERVAL };
+        let left = until.map_or(most, |until| Duration::from_nanos(until.saturating_sub(now())));
+        match self.packets.receive(&mut self.buffer, left.min(most))? {
             Received::Packet(length, descriptors) => {
                 let count = descriptors.len();
                 self.descriptors.extend(descriptors);

@@ -16,7 +16,7 @@ use config::snapshot::HandoverOptions;
 use control::{HandoverNews, HandoverResult, HandoverStep, Summary};
 use io::Socket;
 use io::inherited::Inherited;
-use io::packets::{PacketListener, Packets};
+use io::packets::{PacketListener, Packets, ProcessHandle};
 use proxy::Snapshot;
 use proxy::save::{Differing, Held, VERSION as FORM};
 use tls::ProcessSessions;
@@ -25,6 +25,7 @@ use tokio::sync::oneshot;
 use worker::{Give, Message as Mail, Moving, Origin, Take, Wanted};
 use zeroize::Zeroizing;
 
+use super::giving::ends;
 use super::groups::open_envelope;
 use super::line::{Incoming, Line, now};
 use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, is_allowed, parts};
@@ -58,6 +59,8 @@ pub(crate) struct Taking {
     pub(crate) probation: Duration,
     /// Whether the other process had taken this one's place, and gives it back.
     is_return: bool,
+    /// That process.
+    pub(super) process: Option<ProcessHandle>,
 }
 
 /// What the former process had.
@@ -147,14 +150,20 @@ impl Taking {
             listener: None,
             probation: Duration::ZERO,
             is_return,
+            process: None,
         }
     }
 
     /// The side of a process that takes back what it gave.
-    pub(super) fn of_former(line: Line, options: &HandoverOptions) -> Self {
+    pub(super) fn of_former(
+        line: Line,
+        options: &HandoverOptions,
+        process: Option<ProcessHandle>,
+    ) -> Self {
         let descriptors = io::limits::open_files_max();
         let (forms, deadlines) = (vec![FORM], deadlines(options));
-        Self::new(line, Taker::of_former(VERSION, forms, descriptors, deadlines, now()), true)
+        let taker = Taker::of_former(VERSION, forms, descriptors, deadlines, now());
+        Self { process, ..Self::new(line, taker, true) }
     }
 
     pub(super) fn receive_sockets(
@@ -339,6 +348,7 @@ impl Taking {
                         contacts.deliver_to_all(|| Mail::SocketsAreOwn);
                         return Some(self);
                     }
+                    TakerAction::EndSilent => self.end_silent(),
                     TakerAction::Stop(failure) => {
                         let reason = format!("this process cannot take over: {failure}");
                         // Control ends the process, and with it the connection to the other one, which
@@ -351,6 +361,21 @@ impl Taking {
                 }
             }
             self.hear();
+        }
+    }
+
+    /// Ends the process that gives everything back and is silent: this one goes on alone, with what it has by now.
+    fn end_silent(&mut self) {
+        let pid = self.line.peer.pid;
+        tracing::error!(
+            pid,
+            "the process that gives everything back does not run any more, and is killed"
+        );
+        let is_over = self.process.as_ref().is_some_and(ends);
+        if is_over {
+            self.taker.on_closed(now());
+        } else {
+            self.taker.stop_for_silence();
         }
     }
 
@@ -417,11 +442,14 @@ impl Taking {
         while !self.taker.is_over() {
             while let Some(action) = self.taker.poll() {
                 match action {
+                    // Where control has no time, the next ones say as much. Nothing here waits for it: the former process
+                    // ends one that is silent.
                     TakerAction::Update { topic, bytes } if topic == TOTALS => {
-                        // Control ends with the process.
                         let (totals, is_return) = (bytes.to_vec(), self.is_return);
-                        let _ = control.blocking_send(HandoverStep::Update { totals, is_return });
+                        let _ = control.try_send(HandoverStep::Update { totals, is_return });
                     }
+                    TakerAction::IsMainProcess => drop(control.try_send(HandoverStep::MainProcess)),
+                    TakerAction::Send(frame) if !self.line.is_full() => self.line.queue(frame),
                     _ => {}
                 }
             }

@@ -22,6 +22,7 @@ mod handover_back;
 mod handover_early_data;
 mod handover_refusals;
 mod handover_secrets;
+mod handover_stopped;
 mod init;
 mod kit;
 mod life;

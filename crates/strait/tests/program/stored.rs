@@ -264,6 +264,29 @@ fn what_is_kept_follows_reloads_and_handovers() {
     assert_eq!(get(strait.listener, "/").status, 200);
 }
 
+/// The former process still has a connection, which may take long; the new one is the main process meanwhile.
+#[test]
+fn a_listener_that_is_new_with_a_handover_is_kept_at_the_end_of_probation() {
+    let (service, manager, scratch) = (Service::start("one"), Manager::new(), Scratch::new());
+    let (first, second) = (claim_port(), claim_port());
+    let plain = forward_to(service.address);
+    let mut strait = run(&manager, &scratch, &with_second(&plain, first));
+    manager.wait_for(&[("strait.listener.edge", 2), ("strait.listener.second", 2)]);
+    let mut waits = Client::connect(SocketAddr::from(([127, 0, 0, 1], first)));
+    waits.send("GET /gate HTTP/1.1\r\nhost: test\r\n\r\n");
+    service.wait_at_gate();
+    // Its listener is gone in the new process, which has another.
+    let file = std::fs::read_to_string(strait.path("strait.yaml")).unwrap();
+    let file = file.replace(&format!(":{first}'"), &format!(":{second}'"));
+    strait.write("strait.yaml", &file.replace("name: second", "name: third"));
+    let mut successors = Successors::default();
+    upgraded(&strait, &mut successors);
+    manager.wait_for(&[("strait.listener.edge", 2), ("strait.listener.third", 2)]);
+    service.open_gate();
+    assert_eq!(waits.receive().status, 200);
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+}
+
 #[test]
 fn a_listener_that_a_reload_takes_away_after_a_handover_is_closed() {
     let (service, scratch) = (Service::start("one"), Scratch::new());

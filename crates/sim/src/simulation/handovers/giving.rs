@@ -8,7 +8,7 @@ use ::handover::{GivenGroup, GiverAction, PeerLife, SocketKey};
 use worker::{Give, Given, Message, Moving, Origin, Take, Wanted};
 use zeroize::Zeroizing;
 
-use super::{Collecting, Control, GivenAway};
+use super::{Collecting, Control, GivenAway, later};
 use crate::simulation::{Errand, Simulation};
 use crate::world::SimSocket;
 
@@ -64,6 +64,7 @@ impl Simulation {
             }
             GiverAction::Committed => {
                 // The new process may have ended since it said so, and its connections with it.
+                it.probation_until = later(now, it.probation);
                 self.network.borrow_mut().is_killing = it.taker.is_none();
                 it.given.clear();
                 self.network.borrow_mut().is_killing = false;
@@ -82,6 +83,7 @@ impl Simulation {
                 workers.for_each(|number| self.post(number, Message::Drain));
             }
             // No process here finds that it is unwell, or counts generations.
+            GiverAction::EndSilent => self.end_taker(),
             GiverAction::BecomeTaker(_) | GiverAction::EndFormer | GiverAction::EndRest => {}
             GiverAction::Enter(_)
             | GiverAction::Compared(_)

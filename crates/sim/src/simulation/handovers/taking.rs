@@ -61,6 +61,8 @@ impl Simulation {
             TakerAction::Enter(_)
             | TakerAction::Welcomed(_)
             | TakerAction::Update { .. }
+            | TakerAction::IsMainProcess
+            | TakerAction::EndSilent
             | TakerAction::Finished => {}
         }
     }

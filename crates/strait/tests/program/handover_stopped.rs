@@ -1,0 +1,130 @@
+//! A process that stands still at a handover: the other one notices, ends it, and serves.
+#![expect(clippy::disallowed_methods, reason = "how long that takes is the test")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ::tls::Version;
+use rustix::process::{Signal, kill_process};
+
+use crate::handover::{Successors, over_tls, process, upgraded, with_handover};
+use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, until};
+use crate::tls::certificates;
+use crate::tls_client::{self, TlsClient};
+
+/// Four seconds of silence, and what a busy machine takes.
+const NOTICED_WITHIN: Duration = Duration::from_secs(8);
+
+/// Stops a process, and waits until all of its threads stand still.
+fn stop(pid: u32) {
+    kill_process(process(pid), Signal::STOP).unwrap();
+    until("the stop of all threads", || {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        let is_stopped = |task: std::io::Result<fs::DirEntry>| {
+            let stat = fs::read_to_string(task.ok()?.path().join("stat")).ok()?;
+            Some(stat.rsplit_once(") ")?.1.starts_with('T'))
+        };
+        tasks.map(is_stopped).all(|it| it == Some(true)).then_some(())
+    });
+}
+
+fn run(service: &Service, options: &str) -> Strait {
+    let scratch = Scratch::new();
+    let config = with_handover(&scratch, &forward_to(service.address), options);
+    Strait::run_in(scratch, &config)
+}
+
+#[test]
+fn a_new_process_that_is_stopped_in_its_probation_is_ended_and_the_old_one_serves() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let strait = run(&service, "probation: 1m");
+    let mut kept: Vec<_> = (0..10).map(|_| Client::connect(strait.listener)).collect();
+    kept.iter_mut().for_each(|client| drop(client.get("/")));
+    upgraded(&strait, &mut successors);
+    kept.iter_mut().for_each(|client| drop(client.get("/")));
+    let began = Instant::now();
+    stop(successors.0[0]);
+    // This one waits in the queue of the socket that both have.
+    assert_eq!(get(strait.listener, "/").status, 200);
+    assert!(began.elapsed() < NOTICED_WITHIN, "{:?}", began.elapsed());
+    until("the log", || strait.all_logged().contains("does not run any more").then_some(()));
+    until("the new process's end", || strait.children().is_empty().then_some(()));
+    // Its connections ended with it, and hang no longer.
+    for client in &mut kept {
+        assert!(client.try_get("/").is_none());
+    }
+    until("the admin interface", || {
+        let page = get(strait.admin, "/handover");
+        (page.status == 200 && page.text().contains("stood_in")).then_some(())
+    });
+    // It can be replaced again.
+    upgraded(&strait, &mut successors);
+    assert_eq!(get(strait.listener, "/").status, 200);
+}
+
+#[test]
+fn a_new_process_that_runs_again_in_time_stays() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let strait = run(&service, "probation: 1m");
+    let mut kept = Client::connect(strait.listener);
+    assert_eq!(kept.get("/").status, 200);
+    upgraded(&strait, &mut successors);
+    // Both stand still, for longer than either may be silent, as under a debugger or in a frozen container.
+    for pid in [strait.pid(), successors.0[0]] {
+        stop(pid);
+    }
+    thread::sleep(Duration::from_secs(5));
+    for pid in [strait.pid(), successors.0[0]] {
+        kill_process(process(pid), Signal::CONT).unwrap();
+    }
+    for _ in 0..20 {
+        assert_eq!(kept.get("/").status, 200);
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(!strait.all_logged().contains("does not run any more"), "{}", strait.all_logged());
+}
+
+#[test]
+fn a_new_process_that_is_stopped_as_it_gives_back_is_ended_and_the_old_one_goes_on_alone() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let scratch = certificates();
+    let config = with_handover(&scratch, &over_tls(&scratch, &service), "probation: 1m");
+    let strait = Strait::run_in(scratch, &config);
+    let context = tls_client::context(Version::Tls13);
+    let mut kept: Vec<_> = (0..10).map(|_| TlsClient::connect(strait.listener, &context)).collect();
+    upgraded(&strait, &mut successors);
+    // A handshake that does not end keeps the handover back before its last phase.
+    let mut begun = TcpStream::connect(strait.listener).unwrap();
+    begun.write_all(&[22]).unwrap();
+    for client in &mut kept {
+        assert!(client.get("/").starts_with("HTTP/1.1 200 OK"));
+    }
+    let file = strait.path("strait.yaml");
+    let mut back = Command::new(env!("CARGO_BIN_EXE_strait"))
+        .args(["upgrade", "-c", file.to_str().unwrap(), "--back"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(back.stdout.take().unwrap()).lines();
+    let _ = lines.find(|line| line.as_ref().unwrap().starts_with("remaining after"));
+    let began = Instant::now();
+    stop(successors.0[0]);
+    // What had moved by then goes on, and new connections are accepted by the old process.
+    for client in &mut kept {
+        assert!(client.get("/").starts_with("HTTP/1.1 200 OK"));
+    }
+    until("the new process's end", || strait.children().is_empty().then_some(()));
+    assert!(began.elapsed() < NOTICED_WITHIN, "{:?}", began.elapsed());
+    let _ = back.wait();
+    let mut next = TlsClient::connect(strait.listener, &context);
+    assert!(next.get("/").starts_with("HTTP/1.1 200 OK"));
+    until("the admin interface", || {
+        let page = get(strait.admin, "/handover");
+        (page.status == 200 && page.text().contains("taken_back")).then_some(())
+    });
+}
