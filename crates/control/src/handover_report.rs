@@ -25,6 +25,8 @@ pub enum HandoverNews {
         /// Connections.
         left: Vec<(String, u32)>,
     },
+    /// A peer on the socket was refused, or an attempt failed, for this cause: one of `telemetry::events::HANDOVER_FAILURES`.
+    Failed(&'static str),
     /// It is over.
     Ended(HandoverResult, String),
 }
@@ -100,7 +102,7 @@ impl HandoverReport {
         }
         let Some(last) = &mut self.last else { return };
         match news {
-            HandoverNews::Began { .. } => {}
+            HandoverNews::Began { .. } | HandoverNews::Failed(_) => {}
             HandoverNews::Phase(phase, after_ms) => last.phases.push((phase, after_ms)),
             HandoverNews::Counted { moved, mut left } => {
                 left.truncate(REASONS_MAX);

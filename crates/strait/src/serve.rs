@@ -3,6 +3,7 @@
 //! Order: configuration, descriptors, sockets, then threads. Whatever can fail has failed before
 //! the first connection is accepted.
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -130,7 +131,8 @@ pub(crate) fn serve(
         DataPath::new(count, core_dumps, activation, keeps_handles).map_err(start)?;
     let bound = data_path
         .bind(&snapshot)
-        .map_err(|failures| Failure::Config(Refused::Unbindable(failures)))?;
+        .map_err(|failures| Failure::Config(Refused::Unbindable(failures)))
+        .inspect_err(|failure| give_up(&mut taking, failure))?;
     let is_gone = |name: &String| !snapshot.listeners.iter().any(|it| *it.name == **name);
     let mut listeners_gone = data_path.let_go();
     listeners_gone.retain(|name| !is_stored || is_gone(name));
@@ -146,8 +148,10 @@ pub(crate) fn serve(
             bind_admin(address, mode, taken, data_path.activation()).map(Some)
         }
     };
-    let admin = bind_admin(&startup.admin, early.admin, taken.admin)?;
-    let metrics = bind_admin(&startup.metrics, early.metrics, taken.metrics)?;
+    let admin = bind_admin(&startup.admin, early.admin, taken.admin)
+        .inspect_err(|failure| give_up(&mut taking, failure))?;
+    let metrics = bind_admin(&startup.metrics, early.metrics, taken.metrics)
+        .inspect_err(|failure| give_up(&mut taking, failure))?;
     let bound_at = |socket: &Option<AdminSocket>| socket.as_ref()?.local_address().ok().flatten();
     let addresses = Came { listeners: bound.addresses.clone(), admin: bound_at(&admin) };
 
@@ -219,6 +223,13 @@ pub(crate) fn serve(
         }
         Outcome::Stopped => Err(Failure::Ended("stopped before everything had ended".to_owned())),
         Outcome::Failed(reason) => Err(Failure::Ended(reason)),
+    }
+}
+
+/// Has the process that would be replaced know why it is not.
+fn give_up(taking: &mut Option<Box<Taking>>, failure: &Failure) {
+    if let Some(taking) = taking.take() {
+        taking.give_up(&failure.to_string());
     }
 }
 
@@ -393,7 +404,19 @@ impl HandoverThread {
         let Some(listener) = listener else { return };
         let Self { options, contacts, steps: control, sessions } = self;
         let start = StartCommand::of_this_process();
-        Giving { listener, path, options, contacts, control, start, generation, sessions }.run();
+        let refusal_logged_at = Cell::default();
+        Giving {
+            listener,
+            path,
+            options,
+            contacts,
+            control,
+            start,
+            generation,
+            sessions,
+            refusal_logged_at,
+        }
+        .run();
     }
 }
 

@@ -14,8 +14,8 @@ use crate::emitter::CounterSource;
 use crate::events::{
     AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, CheckCounted, ConfigAccepted,
     ConfigRejected, ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned, DemandsEnded,
-    EjectionCounted, HandoverEnded, HealthOfCluster, LabelId, SourceAnswered, SourceResources,
-    StateWrites,
+    EjectionCounted, HandoverEnded, HandoverFailed, HealthOfCluster, LabelId, SourceAnswered,
+    SourceResources, StateWrites,
 };
 use crate::former::Former;
 use crate::metrics::config::ControlCounters;
@@ -225,6 +225,11 @@ impl Collector {
     /// See [`HandoverEnded`].
     pub fn handover_ended(&mut self, event: &HandoverEnded) {
         self.readings.control.handover_ended(event);
+    }
+
+    /// See [`HandoverFailed`].
+    pub fn handover_failed(&mut self, event: HandoverFailed) {
+        self.readings.control.handover_failed(event);
     }
 
     /// See [`StateWrites`].

@@ -15,8 +15,9 @@ mod worker;
 pub use config::{
     AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, CheckCounted, ConfigAccepted,
     ConfigRejected, ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned, DemandOutcome,
-    DemandsEnded, EJECTION_REASONS, EjectionCounted, HANDOVER_RESULTS, HandoverEnded,
-    HealthOfCluster, SourceAnswered, SourceKind, SourceResources, StateWrites,
+    DemandsEnded, EJECTION_REASONS, EjectionCounted, HANDOVER_FAILURES, HANDOVER_RESULTS,
+    HandoverEnded, HandoverFailed, HealthOfCluster, SourceAnswered, SourceKind, SourceResources,
+    StateWrites,
 };
 pub use connection::{
     ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened, ConnectionRefused,

@@ -167,6 +167,9 @@ impl Keeper {
     /// Has what waits written at once: another process is about to read it.
     pub(crate) fn hurry(&self) {
         let mut waiting = self.shared.lock();
+        if waiting.failure.is_some() {
+            waiting.since.get_or_insert_with(clock::monotonic_ns);
+        }
         let is_waiting = waiting.since.is_some() || waiting.refreshed_since.is_some();
         waiting.is_urgent = (is_waiting || waiting.writing_since.is_some()) && !waiting.is_held;
         drop(waiting);
@@ -176,6 +179,11 @@ impl Keeper {
     /// Whether something is to be written at once, and is not yet.
     pub(crate) fn is_hurrying(&self) -> bool {
         self.shared.lock().is_urgent
+    }
+
+    /// Why the last file could not be written, if it could not.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.shared.lock().failure.clone()
     }
 
     /// The folder.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use config::snapshot::Address;
 use rustix::process::{Pid, Signal, kill_process};
-use telemetry::events::HandoverEnded;
+use telemetry::events::{HandoverEnded, HandoverFailed};
 use tokio::sync::mpsc;
 
 use super::{Reading, Running, State};
@@ -152,6 +152,9 @@ impl<W: Workers> Running<W> {
     }
 
     fn on_handover_news(&mut self, news: HandoverNews) {
+        if let HandoverNews::Failed(cause) = news {
+            self.collector.handover_failed(HandoverFailed { cause });
+        }
         let result = match &news {
             HandoverNews::Ended(result, _) => Some(*result),
             _ => None,
@@ -196,6 +199,9 @@ impl<W: Workers> Running<W> {
         }
         if self.state != State::Ready {
             return Err(format!("this process is {}", self.state_text()));
+        }
+        if let Some(reason) = self.kept.missing() {
+            return Err(reason);
         }
         let handles = self.workers.handles().map_err(|error| error.to_string())?;
         self.handing = Handing::Giving { has_changed: false, is_to_end: false };

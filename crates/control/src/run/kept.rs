@@ -285,6 +285,16 @@ impl Kept {
         is_hurrying && clock::monotonic_ns() < self.hurry_until
     }
 
+    /// Why another process would not find there what this one has learnt, if it would not.
+    pub(super) fn missing(&self) -> Option<String> {
+        let keeper = self.keeper.as_ref()?;
+        let (folder, failure) = (keeper.folder().display(), keeper.failure()?);
+        Some(format!(
+            "{folder}: the last answers of sources cannot be written, and the new process would start without them: {failure}: \
+             free disk space, or let the user of this process write there"
+        ))
+    }
+
     /// A source has delivered: what the folder had of it serves no longer, but for what it gave a version of that was refused.
     fn end_restored(&mut self, source: &'static str, verdicts: &[Verdict]) {
         let Some(restored) = self.restored.get_mut(source) else { return };

@@ -159,11 +159,10 @@ impl<'g> Attempt<'g> {
         if self.giver.phase() >= Phase::Commit {
             return;
         }
-        if let Ok(Some(packets)) = self.giving.listener.accept(Duration::ZERO) {
+        let other = self.giving.listener.accept(Duration::ZERO).ok().flatten();
+        if let Some(Ok(other)) = other.map(Line::new) {
             let reason = format!("process {} is taking over already", self.line.peer.pid);
-            let frame = Message::GiveUp { reason }.encode();
-            // Who asked may be gone.
-            let _ = packets.send(&frame, &[], Duration::ZERO);
+            self.giving.refuse(&other, "busy", reason);
         }
     }
 
@@ -500,6 +499,7 @@ impl<'g> Attempt<'g> {
             self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
         }
         self.count();
+        self.news(HandoverNews::Failed(failure.word()));
         let result = HandoverResult::RolledBack;
         self.news(HandoverNews::Ended(result, failure.to_string()));
         self.step(HandoverStep::RolledBack);

@@ -4,6 +4,7 @@
 //! connection's sockets and bytes until the other process is the process. What comes back goes to the worker that it
 //! came from.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use ::handover::{Deadlines, Giver, Message, Purpose, UpgradeRequest};
 use config::snapshot::HandoverOptions;
 use control::{HandoverNews, HandoverStep};
-use io::packets::{PacketListener, ProcessHandle};
+use io::packets::{PacketError, PacketListener, ProcessHandle};
 use proxy::save::VERSION as FORM;
 use tls::ProcessSessions;
 use tokio::sync::mpsc::Sender;
@@ -30,6 +31,9 @@ pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long who connects may take to say what it wants.
 const HELLO_TIMEOUT: u64 = 2_000_000_000;
 
+/// Refusals in between are counted, and not logged.
+const REFUSAL_LOG_INTERVAL: u64 = 1_000_000_000;
+
 /// What the thread works with.
 #[derive(Debug)]
 pub(crate) struct Giving {
@@ -46,6 +50,8 @@ pub(crate) struct Giving {
     /// How many handovers led to this process.
     pub(crate) generation: u64,
     pub(crate) sessions: ProcessSessions,
+    /// When a refusal was logged last.
+    pub(crate) refusal_logged_at: Cell<u64>,
 }
 
 /// Who asked for an upgrade, and the process that was started for it, if one was.
@@ -118,7 +124,8 @@ impl Giving {
                 Purpose::Upgrade(request) => self.upgrade(line, &request),
                 Purpose::GiveBack { reason } => self.give_back(line, reason),
                 Purpose::TakeBack { .. } => {
-                    self.refuse(&line, "this process was not asked to give back".to_owned());
+                    let reason = "this process was not asked to give back".to_owned();
+                    self.refuse(&line, "out_of_turn", reason);
                     End::Back
                 }
             };
@@ -141,42 +148,61 @@ impl Giving {
     /// The first frame of a process that may ask, and what it wants.
     pub(super) fn hear(&self, line: &mut Line) -> Option<(Vec<u8>, Purpose)> {
         let peer = line.peer;
-        let refuse = |line: &Line, reason| self.refuse(line, reason);
         if !is_allowed(peer.uid, &self.options) {
             let reason = format!("user {} may not take over: add it to handover.users", peer.uid);
-            refuse(line, reason);
+            self.refuse(line, "user", reason);
             return None;
         }
+        let no_hello = || "its first packet is not Hello".to_owned();
         let until = now().saturating_add(HELLO_TIMEOUT);
         while now() < until {
             match line.receive(Some(until)) {
                 Ok(Incoming::Frame(frame, 0)) => {
                     return match Message::decode(&frame) {
                         Ok(Some(Message::Hello(hello))) => Some((frame.to_vec(), hello.purpose)),
-                        _ => {
-                            refuse(line, "its first frame is not Hello".to_owned());
+                        Ok(_) => {
+                            self.refuse(line, "out_of_turn", no_hello());
+                            None
+                        }
+                        Err(error) => {
+                            self.refuse(line, "garbled", format!("{}: {error}", no_hello()));
                             None
                         }
                     };
                 }
                 Ok(Incoming::Nothing) => {}
-                Ok(Incoming::End) => return None,
-                Ok(Incoming::Frame(..)) | Err(_) => {
-                    refuse(line, "its first frame is not Hello".to_owned());
+                Ok(Incoming::End) => {
+                    self.refuse(line, "closed", "it closed the connection".to_owned());
+                    return None;
+                }
+                Ok(Incoming::Frame(_, count)) => {
+                    let reason = format!("{}: it has {count} descriptors", no_hello());
+                    self.refuse(line, "descriptors", reason);
+                    return None;
+                }
+                Err(error) => {
+                    let is_lost = matches!(error, PacketError::DescriptorsLost);
+                    let cause = if is_lost { "descriptors" } else { "garbled" };
+                    self.refuse(line, cause, format!("{}: {error}", no_hello()));
                     return None;
                 }
             }
         }
-        refuse(line, "it sent nothing".to_owned());
+        self.refuse(line, "silent", "it sent nothing".to_owned());
         None
     }
 
-    #[expect(clippy::unused_self, reason = "a method beside its callers")]
-    fn refuse(&self, line: &Line, reason: String) {
-        let peer = line.peer;
-        tracing::warn!(pid = peer.pid, uid = peer.uid, "a handover is refused: {reason}");
-        // Who asked may be gone.
-        let _ = line.send_message(&Message::GiveUp { reason });
+    /// Says no to who connected, and counts it. What is logged of it is bounded.
+    pub(super) fn refuse(&self, line: &Line, cause: &'static str, reason: String) {
+        let (peer, at) = (line.peer, now());
+        if at >= self.refusal_logged_at.get().saturating_add(REFUSAL_LOG_INTERVAL) {
+            self.refusal_logged_at.set(at);
+            tracing::warn!(pid = peer.pid, uid = peer.uid, "a handover is refused: {reason}");
+        }
+        // Control ends with the process.
+        let news = HandoverStep::News(HandoverNews::Failed(cause));
+        let _ = self.control.blocking_send(news);
+        line.refuse(reason);
     }
 
     /// Starts the new process, and gives when it asks.
@@ -202,8 +228,7 @@ impl Giving {
             let Ok(mut taker) = Line::new(packets) else { continue };
             if taker.peer.pid != child.id() {
                 let reason = format!("process {} is taking over already", child.id());
-                // Who asked may be gone.
-                let _ = taker.send_message(&Message::GiveUp { reason });
+                self.refuse(&taker, "busy", reason);
                 continue;
             }
             let Some((frame, Purpose::Take { .. })) = self.hear(&mut taker) else { continue };

@@ -62,8 +62,7 @@ impl Giving {
                 }
                 Some(_) => {
                     let reason = "this process is giving back to the old one".to_owned();
-                    // Who asked may be gone.
-                    let _ = former.send_message(&Message::GiveUp { reason });
+                    self.refuse(&former, "busy", reason);
                 }
                 None => {}
             }

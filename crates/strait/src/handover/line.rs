@@ -62,6 +62,13 @@ impl Line {
         self.send(&message.encode(), &[])
     }
 
+    /// Says why this process does not go on with the other one, which does not have to read it.
+    pub(crate) fn refuse(&self, reason: String) {
+        let frame = Message::GiveUp { reason }.encode();
+        // It may be gone.
+        let _ = self.packets.send(&frame, &[], Duration::ZERO);
+    }
+
     /// Sends a frame as soon as there is room in the socket, behind those that wait. The other process may be stopped, and this one
     /// does not wait for it.
     pub(crate) fn queue(&mut self, frame: Zeroizing<Vec<u8>>) {

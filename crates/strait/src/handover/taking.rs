@@ -207,6 +207,16 @@ impl Taking {
         }
     }
 
+    /// Tells the other process why this one ends before any of its workers accepted.
+    pub(crate) fn give_up(mut self, reason: &str) {
+        self.taker.fail(Failure::Own(reason.to_owned()));
+        while let Some(action) = self.taker.poll() {
+            if let TakerAction::Send(frame) = action {
+                self.send(&frame);
+            }
+        }
+    }
+
     /// Notes that a phase began.
     fn enter(&mut self, phase: Phase) -> HandoverNews {
         let after_ms = now().saturating_sub(self.began) / 1_000_000;

@@ -249,13 +249,15 @@ fn a_new_process_that_cannot_serve_changes_nothing() {
     let file = strait.path("taken.yaml");
     let output = self::strait(&["upgrade", "-c", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    let error = text(&output.stderr);
+    assert!(error.contains("the address is in use"), "{error}");
     let last = strait.admin_json("/handover")["last"].clone();
     assert_eq!(
         (&last["role"], &last["result"]),
         (&"giver".into(), &"rolled_back".into()),
         "{last}"
     );
-    assert!(last["reason"].is_string(), "{last}");
+    assert!(last["reason"].as_str().unwrap().contains("the address is in use"), "{last}");
     let response = client.get("/");
     assert_eq!((response.status, response.field("connection")), (200, None));
     assert_eq!(get(strait.listener, "/").status, 200);

@@ -1,19 +1,22 @@
 //! What a running process does not hand itself over to.
 
-use std::fs::{self, Permissions};
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use handover::{Hello, Message, Purpose};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
-use crate::handover::{Successors, upgraded, with_handover};
-use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, strait, text};
+use crate::handover::{Successors, upgrade, upgraded, with_handover};
+use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, strait, text, until};
 
 fn run(service: &Service) -> Strait {
     let scratch = Scratch::new();
@@ -43,16 +46,28 @@ fn send(socket: &OwnedFd, bytes: &[u8], descriptors: usize) {
 
 /// Reads to the end: what the other side says, at most its reason.
 fn wait_for_end(socket: &OwnedFd) {
-    let mut buffer = [0; 1024];
-    loop {
-        let mut space: [MaybeUninit<u8>; 0] = [];
-        let mut with = RecvAncillaryBuffer::new(&mut space);
-        let mut into = [IoSliceMut::new(&mut buffer)];
-        let received = rustix::net::recvmsg(socket, &mut into, &mut with, RecvFlags::empty());
-        if received.map_or(0, |it| it.bytes) == 0 {
-            return;
-        }
-    }
+    while receive(socket).is_some() {}
+}
+
+/// The next packet, or none at the end.
+fn receive(socket: &OwnedFd) -> Option<Vec<u8>> {
+    let mut buffer = vec![0; 70_000];
+    // Descriptors are lost on their way.
+    let mut space: [MaybeUninit<u8>; 0] = [];
+    let mut with = RecvAncillaryBuffer::new(&mut space);
+    let mut into = [IoSliceMut::new(&mut buffer)];
+    let received = rustix::net::recvmsg(socket, &mut into, &mut with, RecvFlags::empty());
+    let length = received.map_or(0, |it| it.bytes);
+    buffer.truncate(length);
+    (length > 0).then_some(buffer)
+}
+
+/// How often handovers and peers failed for this cause.
+fn failures(strait: &Strait, cause: &str) -> u32 {
+    let metrics = get(strait.admin, "/metrics").text();
+    let series = format!("strait_handover_failures_total{{cause=\"{cause}\"}} ");
+    let count = metrics.lines().find_map(|line| line.strip_prefix(&series));
+    count.unwrap_or_else(|| panic!("{series} in {metrics}")).parse().unwrap()
 }
 
 #[test]
@@ -64,27 +79,112 @@ fn what_is_no_conversation_is_closed_and_hinders_no_handover() {
     let path = strait.path("handover/strait.sock");
     let another_magic = b"\0\x01strait\0X\x01\x01\x051.0.0\0\x01\x0b\x28\0";
     let too_long = vec![0; 70_000];
-    for (bytes, descriptors) in [
-        (&b"x"[..], 0),
-        (b"\x7f\xff garbage", 0),
-        (b"\0\x06", 0),
-        (b"\0\x0c", 0),
-        (another_magic, 0),
-        (&too_long, 0),
-        (b"\0\x01", 3),
+    let mut wanted = BTreeMap::new();
+    for (bytes, descriptors, cause) in [
+        (&b"x"[..], 0, "garbled"),
+        (b"\x7f\xff garbage", 0, "garbled"),
+        (b"\0\x06", 0, "out_of_turn"),
+        (b"\0\x0c", 0, "out_of_turn"),
+        (another_magic, 0, "garbled"),
+        (&too_long, 0, "garbled"),
+        (b"\0\x01", 3, "descriptors"),
     ] {
         let socket = connect(&path);
         send(&socket, bytes, descriptors);
         wait_for_end(&socket);
+        *wanted.entry(cause).or_default() += 1;
         assert_eq!(kept.get("/").field("connection"), None);
     }
     // One that says nothing, and one that is gone at once.
     let silent = connect(&path);
     drop(connect(&path));
     wait_for_end(&silent);
+    wanted.extend([("silent", 1), ("closed", 1)]);
+    for (cause, wanted) in wanted {
+        until(cause, || (failures(&strait, cause) == wanted).then_some(()));
+    }
+    assert!(strait.times_logged("a handover is refused") < 9, "its lines are bounded");
     upgraded(&strait, &mut successors);
     assert_eq!(strait.wait_for_end().code(), Some(0));
     assert_eq!(kept.get("/").status, 200);
+}
+
+/// Says hello as a process that takes over, and reads what the running one is configured to do.
+fn begin(path: &Path) -> OwnedFd {
+    let socket = connect(path);
+    // `strait upgrade --check` would say the same.
+    let forms_read = (0..100).collect();
+    let hello =
+        Hello::new("test", Purpose::Take { forms_read, descriptors: 1 << 20, is_check: false });
+    send(&socket, &Message::Hello(hello).encode(), 0);
+    loop {
+        let frame = receive(&socket).expect("what it is configured to do");
+        if let Ok(Some(Message::Parts { is_last: true, .. })) = Message::decode(&frame) {
+            return socket;
+        }
+    }
+}
+
+#[test]
+fn a_process_that_does_not_keep_to_the_conversation_is_refused_and_counted() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let strait = run(&service);
+    let mut kept = Client::connect(strait.listener);
+    assert_eq!(kept.get("/").status, 200);
+    let path = strait.path("handover/strait.sock");
+    let differences = Message::Differences { differences: Vec::new(), is_last: false }.encode();
+    let gives_up = Message::GiveUp { reason: "of its own".to_owned() }.encode();
+    // Once it has sent listening sockets, the running process kills one that does this: here that would be the test.
+    for (frame, descriptors, cause) in [
+        (Some(&Message::Serving.encode()[..]), 0, "out_of_turn"),
+        (Some(b"\0\x04\xff\xff"), 0, "garbled"),
+        (Some(&differences[..]), 2, "descriptors"),
+        (Some(&gives_up[..]), 0, "gave_up"),
+        (None, 0, "silent"),
+        (None, 0, "closed"),
+    ] {
+        let before = failures(&strait, cause);
+        let socket = begin(&path);
+        // While one takes over, another is turned away.
+        let other = connect(&path);
+        wait_for_end(&other);
+        if let Some(frame) = frame {
+            send(&socket, frame, descriptors);
+        }
+        match cause {
+            "closed" => drop(socket),
+            _ => wait_for_end(&socket),
+        }
+        until(cause, || (failures(&strait, cause) == before + 1).then_some(()));
+        assert_eq!(strait.admin_json("/handover")["last"]["result"], "rolled_back");
+        assert_eq!(kept.get("/").field("connection"), None);
+        assert_eq!(get(strait.listener, "/").status, 200);
+    }
+    assert_eq!(failures(&strait, "busy"), 6);
+    upgraded(&strait, &mut successors);
+    assert_eq!(kept.get("/").status, 200);
+}
+
+#[test]
+fn a_pipe_of_the_log_that_is_gone_refuses_the_upgrade() {
+    let service = Service::start("one");
+    let scratch = Scratch::new();
+    let pipe = scratch.path("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let reader = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+    let config = forward_to(service.address);
+    let config = format!("{config}access_log: {{ output: '{}' }}\n", pipe.display());
+    let config = with_handover(&scratch, &config, "probation: 0s");
+    let strait = Strait::run_in(scratch, &config);
+    let mut kept = Client::connect(strait.listener);
+    assert_eq!(kept.get("/").status, 200);
+    drop(reader);
+    let output = upgrade(&strait, &[]);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("this pipe has no reader; start its reader first"), "{error}");
+    assert_eq!(kept.get("/").field("connection"), None);
+    assert_eq!(get(strait.admin, "/ready").status, 200);
 }
 
 #[test]

@@ -7,11 +7,11 @@ use std::path::Path;
 use std::process::Stdio;
 
 use hickory_proto::op::ResponseCode;
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, prlimit};
 
 use crate::dns_server::{DnsServer, Says};
-use crate::handover::{Successors, upgraded, with_handover};
-use crate::kit::{Scratch, Service, Strait, claim_port, forward_to, get, until};
+use crate::handover::{Successors, process, upgrade, upgraded, with_handover};
+use crate::kit::{Scratch, Service, Strait, claim_port, forward_to, get, text, until};
 
 const FILE: &str = "last-good";
 
@@ -182,6 +182,28 @@ fn a_disk_without_room_leaves_the_file_of_before_and_everything_serves() {
     assert_eq!(strait.times_logged("the last answers of sources cannot be written: "), 1);
     assert_eq!(fs::read(names.file()).unwrap(), good);
     assert_eq!(fs::read_dir(names.scratch.path("state")).unwrap().count(), 1, "nothing is left");
+}
+
+#[test]
+fn a_disk_without_room_refuses_an_upgrade_until_it_has_some() {
+    let (names, mut successors) = (Names::start(), Successors::default());
+    let script = "trap '' XFSZ; ulimit -S -f 0; exec \"$0\" \"$@\"";
+    let config = names.config(&names.scratch.path("state"));
+    let config = with_handover(&names.scratch, &config, "probation: 0s");
+    let mut strait = Strait::run_by(script, Stdio::null(), &[], &config);
+    strait.wait_for_log("the last answers of sources cannot be written: ");
+    let output = upgrade(&strait, &[]);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("the new process would start without them"), "{error}");
+    assert!(error.contains("free disk space"), "{error}");
+    assert_eq!(strait.admin_json("/handover")["last"]["result"], "rolled_back");
+    assert!(get(strait.listener, "/").text().starts_with("one\n"));
+    let pid = Some(process(strait.pid()));
+    let room = Rlimit { current: None, maximum: None };
+    prlimit(pid, Resource::Fsize, room).unwrap();
+    upgraded(&strait, &mut successors);
+    assert!(get(strait.listener, "/").text().starts_with("one\n"));
 }
 
 #[test]

@@ -183,6 +183,29 @@ pub struct HandoverEnded {
     pub groups: u64,
 }
 
+/// A process that connected to the socket for handovers was refused, or a handover failed before COMMIT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandoverFailed {
+    /// Why, by one of [`HANDOVER_FAILURES`].
+    pub cause: &'static str,
+}
+
+/// Why handovers fail.
+pub const HANDOVER_FAILURES: [&str; 12] = [
+    "busy",
+    "closed",
+    "descriptors",
+    "form",
+    "garbled",
+    "gave_up",
+    "out_of_turn",
+    "over_bound",
+    "own",
+    "silent",
+    "user",
+    "version",
+];
+
 /// How handovers end.
 pub const HANDOVER_RESULTS: [&str; 6] =
     ["completed", "rolled_back", "stood_in", "taken_back", "checked", "restored"];

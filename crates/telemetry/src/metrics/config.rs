@@ -8,7 +8,8 @@ use super::{BOUNDS_COARSE, Family, MetricType};
 use crate::events::{
     AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, ConfigAccepted, ConfigRejected,
     ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned, DemandOutcome, DemandsEnded,
-    HANDOVER_RESULTS, HandoverEnded, SourceAnswered, SourceKind, SourceResources, StateWrites,
+    HANDOVER_FAILURES, HANDOVER_RESULTS, HandoverEnded, HandoverFailed, SourceAnswered, SourceKind,
+    SourceResources, StateWrites,
 };
 use crate::histogram::{Histogram, HistogramTotals};
 use crate::totals::SourceTotals;
@@ -46,6 +47,7 @@ pub(crate) struct ControlCounters {
     moves: [[u64; 2]; 2],
     generation: u64,
     handovers: [u64; HANDOVER_RESULTS.len()],
+    handover_failures: [u64; HANDOVER_FAILURES.len()],
     handover_groups: u64,
 }
 
@@ -76,6 +78,12 @@ impl ControlCounters {
         }
         if event.result == "completed" {
             self.handover_groups = self.handover_groups.saturating_add(event.groups);
+        }
+    }
+
+    pub(crate) fn handover_failed(&mut self, event: HandoverFailed) {
+        for (cause, count) in HANDOVER_FAILURES.iter().zip(&mut self.handover_failures) {
+            *count = count.saturating_add(u64::from(*cause == event.cause));
         }
     }
 
@@ -231,6 +239,23 @@ pub(super) static FAMILIES: &[Family] = &[
         samples: |view, out| {
             for (result, count) in HANDOVER_RESULTS.iter().zip(view.control.handovers) {
                 out.number(&[result], count);
+            }
+        },
+    },
+    Family {
+        name: "strait_handover_failures_total",
+        kind: MetricType::Counter,
+        help: "Handovers that failed, and processes on the handover socket that were refused, by cause: `busy`, if \
+               another process takes over already; `user`, if the user may not; `silent`, if nothing came in time; \
+               `garbled`, if a packet could not be read; `descriptors`, if a packet had another number of \
+               descriptors than it should; `out_of_turn`, if a packet came when another was due; `over_bound`, if there was \
+               more of something than any process needs; `version` or `form`, if the other process has another version of the protocol or \
+               saves connections in another form; `closed`, if the other process ended; `gave_up`, if it \
+               cancelled; `own`, if this process could not continue.",
+        labels: &["cause"],
+        samples: |view, out| {
+            for (cause, count) in HANDOVER_FAILURES.iter().zip(view.control.handover_failures) {
+                out.number(&[cause], count);
             }
         },
     },
