@@ -62,7 +62,7 @@ enum Command {
     },
     /// Tests against real programs: curl, nginx, HAProxy, wrk and others.
     Peers {
-        /// Only the claims whose name holds this.
+        /// Only the claims whose name holds this. `previous` builds the previous version first.
         name: Option<String>,
         /// Lists the claims and the programs that each needs.
         #[arg(long)]
@@ -107,13 +107,22 @@ impl Surroundings {
         Ok(directory.context("cargo metadata names no target_directory")?.into())
     }
 
-    /// Checks another commit out below the target directory, and says where.
+    /// Checks another commit out below the target directory, for measurements, and says where.
     ///
     /// # Errors
     ///
     /// If there is no such commit.
     fn check_out(&self, reference: &str) -> Result<PathBuf> {
-        let place = self.target_directory()?.join("bench/against");
+        self.check_out_at("bench/against", reference)
+    }
+
+    /// The same, in this folder.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such commit.
+    fn check_out_at(&self, folder: &str, reference: &str) -> Result<PathBuf> {
+        let place = self.target_directory()?.join(folder);
         if place.join(".git").exists() {
             Plain::new(&place, "git", &["checkout", "--quiet", "--detach", reference]).run()?;
         } else {

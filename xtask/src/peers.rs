@@ -2,15 +2,19 @@
 //!
 //! `tests/peers` defines peers, their installation and the claims.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use crate::Surroundings;
 use crate::plain::{Counts, Plain};
 
 /// Package that holds the claims.
 pub(crate) const PACKAGE: &str = "peers";
+
+/// The name of the claim about the previous version, which is built for it alone; and of the file that names its commit.
+const PREVIOUS: &str = "previous";
 
 /// Runs the claims whose names hold `name`, with the programs that are installed; or lists them.
 ///
@@ -22,7 +26,8 @@ pub(crate) fn run(at: &Surroundings, name: Option<&str>, list: bool) -> Result<(
     if list {
         return Plain::new(&at.root, programs.join(PACKAGE), &["list"]).run();
     }
-    match claims(at, &programs, name)? {
+    let previous = if name == Some(PREVIOUS) { Some(build_previous(at)?) } else { None };
+    match run_claims(at, &programs, previous.as_deref(), name)? {
         Counts { failed: 0, .. } => Ok(()),
         counts => bail!("{counts}"),
     }
@@ -54,8 +59,20 @@ pub(crate) fn install(at: &Surroundings, programs: &Path) -> Result<()> {
 ///
 /// If they could not be run.
 pub(crate) fn claims(at: &Surroundings, programs: &Path, name: Option<&str>) -> Result<Counts> {
+    run_claims(at, programs, None, name)
+}
+
+fn run_claims(
+    at: &Surroundings,
+    programs: &Path,
+    previous: Option<&Path>,
+    name: Option<&str>,
+) -> Result<Counts> {
     let mut plain = Plain::new(&at.root, programs.join(PACKAGE), &["run", "--strait"])
         .arg(programs.join("strait"));
+    if let Some(previous) = previous {
+        plain = plain.arg("--previous").arg(previous);
+    }
     if at.is_ci {
         plain = plain.arg("--require-all");
     }
@@ -63,6 +80,16 @@ pub(crate) fn claims(at: &Surroundings, programs: &Path, name: Option<&str>) -> 
         plain = plain.arg(name);
     }
     plain.run_counting()
+}
+
+/// Builds the version that `tests/peers/previous` names, below the target directory, and says where its program is.
+fn build_previous(at: &Surroundings) -> Result<PathBuf> {
+    let file = at.root.join("tests/peers").join(PREVIOUS);
+    let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let commit = text.lines().find(|line| !line.starts_with('#')).context("a commit")?;
+    let place = at.check_out_at(PREVIOUS, commit.trim())?;
+    Plain::cargo(&place, &["build", "--package", "strait", "--target-dir", "target"]).run()?;
+    Ok(place.join("target/debug/strait"))
 }
 
 /// Builds both programs and says where they are.

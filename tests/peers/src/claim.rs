@@ -1,6 +1,7 @@
 //! Claims and how they are run.
 
 use std::any::Any;
+use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -47,6 +48,8 @@ pub(crate) fn list() {
 pub(crate) struct Run {
     /// Strait's program.
     pub(crate) strait: PathBuf,
+    /// The program of the previous version, if it was built.
+    pub(crate) previous: Option<PathBuf>,
     /// Whether a missing program is a failure.
     pub(crate) require_all: bool,
 }
@@ -132,6 +135,9 @@ impl Run {
             .arg(std::env::current_exe()?)
             .args(["claim", claim.name(), "--strait"])
             .arg(&self.strait)
+            .args(
+                self.previous.iter().flat_map(|path| [OsStr::new("--previous"), path.as_os_str()]),
+            )
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
             .output()
@@ -179,10 +185,10 @@ impl Results {
 /// # Errors
 ///
 /// If it does not hold.
-pub(crate) fn holds(name: &str, strait: PathBuf) -> Result<()> {
+pub(crate) fn holds(name: &str, strait: PathBuf, previous: Option<PathBuf>) -> Result<()> {
     let named = |claim: &&Claim| claim.name() == name;
     let claim = claims::all().into_iter().find(named).context("no claim has this name")?;
-    let mut lab = Lab { strait, folder: Folder::new(claim.name())? };
+    let mut lab = Lab { strait, previous, folder: Folder::new(claim.name())? };
     let kept = format!("what was written is kept in {}", lab.folder().display());
     wait::end_process_after(CLAIM_MAX, &kept);
     let result = catch_unwind(AssertUnwindSafe(|| (claim.holds)(&lab)))

@@ -13,6 +13,8 @@ use crate::process::{Finished, Process};
 pub(crate) struct Lab {
     /// Strait's program.
     pub(crate) strait: PathBuf,
+    /// The program of the previous version, if it was built.
+    pub(crate) previous: Option<PathBuf>,
     /// The folder.
     pub(crate) folder: Folder,
 }

@@ -56,6 +56,9 @@ enum Command {
         /// Strait's program.
         #[arg(long)]
         strait: PathBuf,
+        /// The program of the previous version, for the claim that needs it.
+        #[arg(long)]
+        previous: Option<PathBuf>,
         /// A missing program is a failure.
         #[arg(long)]
         require_all: bool,
@@ -70,6 +73,9 @@ enum Command {
         /// Strait's program.
         #[arg(long)]
         strait: PathBuf,
+        /// The program of the previous version.
+        #[arg(long)]
+        previous: Option<PathBuf>,
     },
 }
 
@@ -93,12 +99,13 @@ fn run(command: Command) -> Result<ExitCode> {
             peer::install();
             Ok(ExitCode::SUCCESS)
         }
-        Command::Claim { name, strait } => {
-            claim::holds(&name, strait)?;
+        Command::Claim { name, strait, previous } => {
+            claim::holds(&name, strait, previous)?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Run { strait, require_all, name } => {
-            let run = claim::Run { strait: strait.canonicalize()?, require_all };
+        Command::Run { strait, previous, require_all, name } => {
+            let previous = previous.map(|path| path.canonicalize()).transpose()?;
+            let run = claim::Run { strait: strait.canonicalize()?, previous, require_all };
             Ok(if run.all(name.as_deref())? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
     }

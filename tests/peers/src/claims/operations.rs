@@ -4,6 +4,7 @@ mod a_hundred_handovers_lose_nothing;
 mod a_kill_at_any_message_loses_nothing;
 mod a_wrong_file_changes_nothing;
 mod addresses_in_dnsmasq_move_under_load;
+mod handover_load;
 mod handovers_under_load_lose_nothing;
 mod http2_drains_and_loses_nothing;
 mod promtool_accepts_the_metrics;
@@ -11,6 +12,7 @@ mod reload_under_load_loses_nothing;
 mod requests_in_flight_outlive_the_listener;
 mod services_in_unbound_move_under_load;
 mod termination_under_load_loses_nothing;
+mod the_previous_version_and_this_one_replace_each_other;
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -33,8 +35,11 @@ pub(super) const CLAIMS: &[Claim] = &[
     requests_in_flight_outlive_the_listener::CLAIM,
 ];
 
-/// Takes minutes.
-pub(super) const ASKED: &[Claim] = &[a_hundred_handovers_lose_nothing::CLAIM];
+/// They take minutes, or a version that has to be built.
+pub(super) const ASKED: &[Claim] = &[
+    a_hundred_handovers_lose_nothing::CLAIM,
+    the_previous_version_and_this_one_replace_each_other::CLAIM,
+];
 
 /// Asks `strait` for `url` with h2load, ends it by SIGTERM meanwhile, and finds that what was accepted
 /// was answered. `version` is h2load's option for the version of HTTP.
