@@ -18,7 +18,8 @@ use crate::deadlines::{Deadlines, Phase, later};
 use crate::failure::Failure;
 use crate::frame::{DESCRIPTORS_MAX, FRAME_BYTES_MAX};
 use crate::message::{
-    Difference, Hello, Left, Message, Part, Piece, Purpose, Refused, SocketKey, VERSION, Welcome,
+    Difference, Hello, Left, Message, Packed, Part, Piece, Purpose, Refused, SocketKey, VERSION,
+    Welcome,
 };
 use crate::silence::{ALIVE_INTERVAL, Silence};
 use crate::{
@@ -55,6 +56,8 @@ pub enum GiverAction {
         /// How many.
         count: u32,
     },
+    /// Send a frame with all sockets of these groups, in their order.
+    SendPack(Zeroizing<Vec<u8>>, Vec<u32>),
     /// Say what this process is configured to do, by [`Giver::describe`].
     Describe,
     /// The taker differs there, and goes on. Its connections stay where they are.
@@ -152,6 +155,7 @@ pub struct Giver {
     batch_next: u32,
     is_collecting: bool,
     is_check: bool,
+    reads_packs: bool,
     silence: Silence,
     /// Whether the taker was to be ended for its silence, and could not.
     is_given_up: bool,
@@ -209,6 +213,7 @@ impl Giver {
             batch_next: 0,
             is_collecting: false,
             is_check: false,
+            reads_packs: false,
             silence: Silence::default(),
             is_given_up: false,
             alive_at: 0,
@@ -276,6 +281,10 @@ impl Giver {
             Ok(None) => Ok(()),
             Ok(Some(Message::Alive)) => {
                 self.silence.on_alive(now);
+                Ok(())
+            }
+            Ok(Some(Message::ReadsPacks)) => {
+                self.reads_packs = true;
                 Ok(())
             }
             Ok(Some(Message::GiveUp { reason }))
@@ -466,12 +475,38 @@ impl Giver {
             deadline: later(now, self.deadlines.batch),
         };
         let count = u32::try_from(groups.len()).unwrap_or(u32::MAX);
-        for group in groups {
-            self.send_group(number, &group);
-        }
+        self.send_groups(number, groups);
         self.send(&Message::BatchEnd { batch: number, groups: count });
         self.under_way.push_back(batch);
         self.collect();
+    }
+
+    /// Sends groups, as many in a frame as it holds: most have one socket and some fifty bytes.
+    fn send_groups(&mut self, batch: u32, groups: Vec<GivenGroup>) {
+        let mut pack = Pack::default();
+        for group in groups {
+            if !self.reads_packs || !Pack::default().has_room(&group) {
+                self.send_group(batch, &group);
+                continue;
+            }
+            if !pack.has_room(&group) {
+                self.send_pack(batch, std::mem::take(&mut pack));
+            }
+            pack.add(group);
+        }
+        self.send_pack(batch, pack);
+    }
+
+    fn send_pack(&mut self, batch: u32, pack: Pack) {
+        if pack.groups.is_empty() {
+            return;
+        }
+        let numbers = pack.groups.iter().map(|packed| packed.group).collect();
+        let mut message = Message::Pack { batch, groups: pack.groups };
+        self.actions.push_back(GiverAction::SendPack(message.encode(), numbers));
+        if let Message::Pack { groups, .. } = &mut message {
+            groups.iter_mut().for_each(|packed| packed.bytes.zeroize());
+        }
     }
 
     fn send_group(&mut self, batch: u32, group: &GivenGroup) {
@@ -684,6 +719,7 @@ impl Giver {
                 GiverAction::Send(_)
                     | GiverAction::SendListening(..)
                     | GiverAction::SendSockets { .. }
+                    | GiverAction::SendPack(..)
             )
         };
         self.actions.retain(|action| !is_frame(action));
@@ -705,6 +741,31 @@ impl Giver {
 
     fn send(&mut self, message: &Message) {
         self.actions.push_back(GiverAction::Send(message.encode()));
+    }
+}
+
+/// Groups that go in one frame.
+#[derive(Debug, Default)]
+struct Pack {
+    groups: Vec<Packed>,
+    bytes: usize,
+    sockets: usize,
+}
+
+impl Pack {
+    /// Beside its bytes, no group takes more of a frame.
+    const NUMBERS_BYTES_MAX: usize = 16;
+
+    fn has_room(&self, group: &GivenGroup) -> bool {
+        let bytes = self.bytes + group.bytes.len() + Self::NUMBERS_BYTES_MAX;
+        bytes <= PIECE_BYTES_MAX && self.sockets + group.sockets as usize <= DESCRIPTORS_MAX
+    }
+
+    fn add(&mut self, mut group: GivenGroup) {
+        self.bytes += group.bytes.len() + Self::NUMBERS_BYTES_MAX;
+        self.sockets += group.sockets as usize;
+        let bytes = std::mem::take(&mut *group.bytes);
+        self.groups.push(Packed { group: group.group, sockets: group.sockets, bytes });
     }
 }
 

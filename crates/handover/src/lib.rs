@@ -41,7 +41,7 @@ pub use failure::{Failure, Side};
 pub use frame::{DESCRIPTORS_MAX, FRAME_BYTES_MAX, FrameError};
 pub use giver::{GivenGroup, Giver, GiverAction, PeerLife};
 pub use message::{
-    Difference, Hello, Left, Message, Part, PartKind, Piece, Purpose, Refused, SocketKey,
+    Difference, Hello, Left, Message, Packed, Part, PartKind, Piece, Purpose, Refused, SocketKey,
     UpgradeRequest, VERSION, Welcome,
 };
 pub use stored::{

@@ -43,6 +43,13 @@ pub enum Message {
     Serving,
     /// A part of a group: `sockets` descriptors come with it.
     Piece(Piece),
+    /// Several whole groups: the descriptors of the first, then those of the next, and so on.
+    Pack {
+        /// Their batch.
+        batch: u32,
+        /// They.
+        groups: Vec<Packed>,
+    },
     /// A batch is whole.
     BatchEnd {
         /// Which.
@@ -86,6 +93,8 @@ pub enum Message {
     EndRest,
     /// The sender runs, and has nothing else to send.
     Alive,
+    /// From a taker, before [`Message::Serving`]: it reads [`Message::Pack`].
+    ReadsPacks,
     /// To a process that has taken over, from the one before: its probation is over, and the service manager knows it as the main
     /// process of the service.
     MainProcess,
@@ -263,6 +272,17 @@ pub struct Piece {
     pub bytes: Vec<u8>,
 }
 
+/// A group that goes with others in a frame.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Packed {
+    /// The group, as in [`Piece`].
+    pub group: u32,
+    /// Its sockets, all of which come with this frame.
+    pub sockets: u32,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
 /// A group that a taker cannot take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
@@ -296,6 +316,7 @@ impl Message {
             Self::Sockets { keys, is_last } => frame::encode(kind, &(keys, is_last)),
             Self::Serving | Self::Commit | Self::Committed => frame::encode(kind, &()),
             Self::Piece(piece) => piece.encode(),
+            Self::Pack { batch, groups } => frame::encode(kind, &(batch, groups)),
             Self::BatchEnd { batch, groups } => frame::encode(kind, &(batch, groups)),
             Self::Taken { batch, refused } => frame::encode(kind, &(batch, refused)),
             Self::State { topic, bytes_total, bytes } => {
@@ -303,9 +324,11 @@ impl Message {
             }
             Self::GiveUp { reason } => frame::encode(kind, reason),
             Self::TakeBack { reason } => frame::encode(kind, reason),
-            Self::Succeeded | Self::EndRest | Self::Alive | Self::MainProcess => {
-                frame::encode(kind, &())
-            }
+            Self::Succeeded
+            | Self::EndRest
+            | Self::Alive
+            | Self::MainProcess
+            | Self::ReadsPacks => frame::encode(kind, &()),
             Self::Progress { text } => frame::encode(kind, text),
             Self::Outcome { is_done, text } => frame::encode(kind, &(is_done, text)),
         }
@@ -340,11 +363,13 @@ impl Message {
             12 => Self::Committed,
             13 => Self::GiveUp { reason: frame::body(body)? },
             14 => frame::body(body).map(|(is_done, text)| Self::Outcome { is_done, text })?,
+            15 => frame::body(body).map(|(batch, groups)| Self::Pack { batch, groups })?,
             PROGRESS => Self::Progress { text: frame::body(body)? },
             TAKE_BACK => Self::TakeBack { reason: frame::body(body)? },
             SUCCEEDED => Self::Succeeded,
             END_REST => Self::EndRest,
             ALIVE => Self::Alive,
+            READS_PACKS => Self::ReadsPacks,
             MAIN_PROCESS => Self::MainProcess,
             kind if kind >= IGNORABLE => return Ok(None),
             kind => return Err(FrameError::UnknownKind(kind)),
@@ -372,6 +397,8 @@ impl Message {
             Self::Succeeded => SUCCEEDED,
             Self::EndRest => END_REST,
             Self::Alive => ALIVE,
+            Self::ReadsPacks => READS_PACKS,
+            Self::Pack { .. } => 15,
             Self::MainProcess => MAIN_PROCESS,
         }
     }
@@ -397,6 +424,8 @@ impl Message {
             Self::Succeeded => "Succeeded",
             Self::EndRest => "EndRest",
             Self::Alive => "Alive",
+            Self::ReadsPacks => "ReadsPacks",
+            Self::Pack { .. } => "Pack",
             Self::MainProcess => "MainProcess",
             Self::Outcome { .. } => "Outcome",
         }
@@ -407,6 +436,10 @@ impl Message {
         match self {
             Self::Sockets { keys, .. } => keys.len(),
             Self::Piece(piece) => usize::try_from(piece.sockets).unwrap_or(usize::MAX),
+            Self::Pack { groups, .. } => {
+                let sockets = groups.iter().map(|it| it.sockets as usize);
+                sockets.fold(0, usize::saturating_add)
+            }
             _ => 0,
         }
     }
@@ -415,12 +448,13 @@ impl Message {
 const PIECE: u16 = 7;
 const PROGRESS: u16 = IGNORABLE;
 // A process that does not know these goes on as if there were none: nothing is given back, or ended early; a stopped process is
-// not noticed in its probation, and new listeners are stored later.
+// not noticed in its probation, new listeners are stored later, and each group has a frame of its own.
 const TAKE_BACK: u16 = IGNORABLE + 1;
 const SUCCEEDED: u16 = IGNORABLE + 2;
 const END_REST: u16 = IGNORABLE + 3;
 const ALIVE: u16 = IGNORABLE + 4;
 const MAIN_PROCESS: u16 = IGNORABLE + 5;
+const READS_PACKS: u16 = IGNORABLE + 6;
 
 impl Piece {
     /// The frame.

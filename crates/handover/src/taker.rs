@@ -16,7 +16,7 @@ use crate::deadlines::{Deadlines, Phase, later};
 use crate::failure::Failure;
 use crate::giver::{cut, shortened};
 use crate::message::{
-    Difference, Hello, Message, Part, Piece, Purpose, Refused, SocketKey, VERSION, Welcome,
+    Difference, Hello, Message, Packed, Part, Piece, Purpose, Refused, SocketKey, VERSION, Welcome,
 };
 use crate::silence::{ALIVE_INTERVAL, Silence};
 use crate::{
@@ -280,6 +280,9 @@ impl Taker {
             (State::Parts, Message::Parts { parts, is_last }) => self.on_parts(parts, is_last),
             (State::Sockets, Message::Sockets { keys, is_last }) => self.on_sockets(keys, is_last),
             (State::Taking, Message::Piece(piece)) => self.on_piece(piece, now),
+            (State::Taking, Message::Pack { batch, groups }) => {
+                groups.into_iter().try_for_each(|packed| self.on_packed(batch, packed, now))
+            }
             (State::Taking, Message::BatchEnd { batch, groups }) => {
                 self.on_batch_end(batch, groups)
             }
@@ -359,6 +362,7 @@ impl Taker {
         if self.state != State::Opening {
             return;
         }
+        self.send(&Message::ReadsPacks);
         self.send(&Message::Serving);
         self.enter(State::Taking);
         self.alive_at = now;
@@ -406,6 +410,15 @@ impl Taker {
         }
         self.wait_for_more(now);
         Ok(())
+    }
+
+    fn on_packed(&mut self, batch: u32, packed: Packed, now: u64) -> Result<(), Failure> {
+        let Packed { group, sockets, bytes } = packed;
+        let bytes_total = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.on_piece(
+            Piece { batch, group, bytes_total, sockets_total: sockets, sockets, bytes },
+            now,
+        )
     }
 
     fn on_batch_end(&mut self, batch: u32, groups: u32) -> Result<(), Failure> {

@@ -54,6 +54,37 @@ fn all_groups_move_but_those_that_are_refused() {
     assert_eq!(*states["counters"], [1; 100_000]);
 }
 
+/// Groups 3 and 5 are too large for a frame.
+#[test]
+fn small_groups_go_together_where_the_taker_reads_that() {
+    for reads_packs in [true, false] {
+        let mut pair = Pair::new(200);
+        let (mut packs, mut pieces) = (0, 0);
+        loop {
+            pair.act();
+            if !reads_packs {
+                let is_other =
+                    |frame: &[u8]| Message::decode(frame) != Ok(Some(Message::ReadsPacks));
+                pair.to_giver.retain(|(frame, _)| is_other(frame));
+            }
+            if let Some((frame, _)) = pair.to_taker.front() {
+                match Message::decode(frame) {
+                    Ok(Some(Message::Pack { groups, .. })) => packs += groups.len(),
+                    Ok(Some(Message::Piece(_))) => pieces += 1,
+                    _ => {}
+                }
+            }
+            if !pair.deliver() {
+                break;
+            }
+        }
+        // 150,000 bytes in three pieces, and 600 sockets in three.
+        assert_eq!((packs, pieces), if reads_packs { (198, 6) } else { (0, 204) });
+        pair.served.sort_unstable();
+        assert_eq!(pair.served, (0..200).filter(|group| *group != 2).collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn the_first_batch_is_small_and_no_more_than_four_are_under_way() {
     let mut pair = Pair::new(1000);
@@ -305,12 +336,12 @@ fn what_was_not_sent_when_the_attempt_failed_is_not_sent() {
     pair.giver.on_frame(&Message::Taken { batch: 1, refused: vec![] }.encode(), 0, pair.now);
     let groups = pair.movable.split_off(pair.movable.len() - 20);
     pair.giver.give(groups, 0, pair.now);
-    while !matches!(pair.giver.poll(), Some(GiverAction::SendSockets { .. })) {}
+    while !matches!(pair.giver.poll(), Some(GiverAction::SendPack(..))) {}
     pair.giver.fail(Failure::Own("it does not read".to_owned()));
     let frames: Vec<_> = std::iter::from_fn(|| pair.giver.poll())
         .filter_map(|action| match action {
             GiverAction::Send(frame) | GiverAction::SendListening(frame, _) => Some(frame),
-            GiverAction::SendSockets { frame, .. } => Some(frame),
+            GiverAction::SendSockets { frame, .. } | GiverAction::SendPack(frame, _) => Some(frame),
             _ => None,
         })
         .collect();

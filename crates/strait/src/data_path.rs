@@ -129,15 +129,25 @@ impl Contacts {
     /// # Errors
     ///
     /// The message: the worker is gone, or takes none.
-    pub(crate) fn post(&self, worker: usize, mut message: Mail) -> Result<(), Mail> {
+    pub(crate) fn post(&self, worker: usize, message: Mail) -> Result<(), Mail> {
+        self.post_unwoken(worker, message)?;
+        if let Some((_, waker)) = self.workers.get(worker) {
+            waker.wake();
+        }
+        Ok(())
+    }
+
+    /// The same for one of several messages, the last of which wakes the worker.
+    ///
+    /// # Errors
+    ///
+    /// The message.
+    pub(crate) fn post_unwoken(&self, worker: usize, mut message: Mail) -> Result<(), Mail> {
         const TRIES_MAX: u32 = 200;
         let Some((postbox, waker)) = self.workers.get(worker) else { return Err(message) };
         for _ in 0..TRIES_MAX {
             match postbox.post(message) {
-                Ok(()) => {
-                    waker.wake();
-                    return Ok(());
-                }
+                Ok(()) => return Ok(()),
                 Err(back) => message = back,
             }
             waker.wake();

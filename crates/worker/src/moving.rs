@@ -24,6 +24,9 @@ const STRIDE: usize = 8;
 /// Slots that are looked at for one message.
 const SLOTS_MAX: u32 = 4096;
 
+/// Slots whose connections are looked at together: about as many as a batch takes.
+const SLOTS_PART: u32 = 64;
+
 /// A saved group of connections that belong together.
 #[derive(Debug)]
 pub struct Moving<S> {
@@ -130,13 +133,23 @@ impl<W: World> Worker<W> {
         only_idle: bool,
     ) -> (Given<W::Socket>, Option<Large<W::Socket>>) {
         let until = self.world.now() + MOVING_TIME_MAX;
-        let (candidates, mut next) = self.proxy.movable(first, SLOTS_MAX);
         let mut given = self.no_groups();
         // Of groups that cannot move: not to be put together for each of their connections.
         let mut kept: BTreeMap<u64, Kept> = BTreeMap::new();
-        for (place, (key, movable)) in candidates.into_iter().enumerate() {
+        let (mut next, mut looked_at, mut is_first) = (Some(first), 0, true);
+        let mut candidates = Vec::new().into_iter();
+        loop {
+            let Some((key, movable)) = candidates.next() else {
+                // A part at a time: a batch needs few of them.
+                let Some(from) = next.filter(|_| looked_at < SLOTS_MAX) else { break };
+                let (part, behind) = self.proxy.movable(from, SLOTS_PART);
+                (candidates, next) = (part.into_iter(), behind);
+                looked_at += SLOTS_PART;
+                continue;
+            };
             let is_full = given.groups.len() >= groups_max as usize;
-            if is_full || place > 0 && self.world.now() >= until {
+            let is_first = std::mem::take(&mut is_first);
+            if is_full || !is_first && self.world.now() >= until {
                 next = Some(key.index());
                 break;
             }

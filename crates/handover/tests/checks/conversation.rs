@@ -80,6 +80,8 @@ impl Pair {
             GiverAction::Send(frame) => Some((frame.clone(), 0)),
             GiverAction::SendListening(frame, keys) => Some((frame.clone(), keys.len())),
             GiverAction::SendSockets { frame, count, .. } => Some((frame.clone(), *count as usize)),
+            // As many as `Pair::new` gives each.
+            GiverAction::SendPack(frame, groups) => Some((frame.clone(), groups.len() * 2)),
             _ => None,
         };
         if let Some((frame, descriptors)) = sent {

@@ -178,6 +178,7 @@ impl<'g> Attempt<'g> {
             GiverAction::SendSockets { frame, group, first, count } => {
                 self.send_sockets(&frame, group, first, count);
             }
+            GiverAction::SendPack(frame, groups) => self.send_pack(&frame, &groups),
             GiverAction::Describe => self.describe(),
             GiverAction::Compared(differences) => {
                 for it in differences {
@@ -254,7 +255,12 @@ impl<'g> Attempt<'g> {
     }
 
     fn send(&mut self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) {
-        if let Err(error) = self.line.send(frame, descriptors) {
+        let sent = self.line.send(frame, descriptors);
+        self.note_sent(sent);
+    }
+
+    fn note_sent(&mut self, sent: std::io::Result<()>) {
+        if let Err(error) = sent {
             let error = match error.kind() {
                 // What it says of its own end, if anything, comes before the end of the connection.
                 std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset => return,
@@ -303,6 +309,18 @@ impl<'g> Attempt<'g> {
             given.sockets().skip(first as usize).take(count as usize).map(AsFd::as_fd).collect();
         self.send(frame, &sockets);
         self.given.insert(group, given);
+    }
+
+    fn send_pack(&mut self, frame: &[u8], groups: &[u32]) {
+        for group in groups {
+            if let Some(given) = self.given.get_mut(group) {
+                given.is_sent = true;
+            }
+        }
+        let given = groups.iter().filter_map(|group| self.given.get(group));
+        let sockets: Vec<_> = given.flat_map(GivenAway::sockets).map(AsFd::as_fd).collect();
+        let sent = self.line.send(frame, &sockets);
+        self.note_sent(sent);
     }
 
     fn describe(&mut self) {

@@ -1,6 +1,7 @@
 //! The new process's side: until it has the listening sockets on the thread that starts the process, and from
 //! there on a thread of its own.
 
+use std::collections::BTreeSet;
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -34,6 +35,10 @@ use crate::{Failure as StartFailure, VERSION};
 
 /// How long a worker may take to answer.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a worker is asked for to see that it works, and has read what came before.
+const NOTHING: Wanted =
+    Wanted::From { first: u32::MAX, groups_max: 0, connections_max: 0, only_idle: true };
 
 /// Descriptors that a process has beside those that it takes over.
 const OWN_DESCRIPTORS: u64 = 64;
@@ -397,7 +402,7 @@ impl Taking {
     ) -> Vec<Refused> {
         let mut refused = Vec::new();
         let (reply, answers) = channel();
-        let mut asked = 0;
+        let (mut asked, mut workers) = (0, BTreeSet::new());
         for group in groups {
             let count = group.sockets as usize;
             let sockets = self.line.descriptors.drain(..count.min(self.line.descriptors.len()));
@@ -409,7 +414,9 @@ impl Taking {
                     let number = number.into();
                     let take =
                         Take { moving, origin: Origin::Process, number, reply: reply.clone() };
-                    asked += u32::from(contacts.post(worker, Mail::Take(take)).is_ok());
+                    let is_asked = contacts.post_unwoken(worker, Mail::Take(take)).is_ok();
+                    asked += u32::from(is_asked);
+                    workers.insert(worker);
                 }
                 None => {
                     let reason = "the group is damaged".to_owned();
@@ -418,8 +425,10 @@ impl Taking {
             }
         }
         drop(reply);
+        let in_order = has_answered(contacts, &workers);
         for _ in 0..asked {
-            let Ok(taken) = answers.recv_timeout(WORKER_TIMEOUT) else {
+            let wait = if in_order { Duration::ZERO } else { WORKER_TIMEOUT };
+            let Ok(taken) = answers.recv_timeout(wait) else {
                 self.taker.fail(Failure::Own("a worker does not answer".to_owned()));
                 break;
             };
@@ -475,14 +484,24 @@ impl Taking {
 fn are_running(contacts: &Contacts) -> bool {
     let (reply, answers) = channel();
     for worker in 0..contacts.count() {
-        let wanted =
-            Wanted::From { first: u32::MAX, groups_max: 0, connections_max: 0, only_idle: true };
-        let nothing = Give { wanted, reply: reply.clone() };
+        let nothing = Give { wanted: NOTHING, reply: reply.clone() };
         if contacts.post(worker, Mail::Give(nothing)).is_err() {
             return false;
         }
     }
     (0..contacts.count()).all(|_| answers.recv_timeout(WORKER_TIMEOUT).is_ok())
+}
+
+/// Wakes these workers, and waits until they have read what they were sent: mail is read in its order. One wake and one answer
+/// for all groups of a batch, which cost more than the groups otherwise.
+fn has_answered(contacts: &Contacts, workers: &BTreeSet<usize>) -> bool {
+    let (reply, answers) = channel();
+    let is_asked = workers.iter().all(|worker| {
+        let nothing = Mail::Give(Give { wanted: NOTHING, reply: reply.clone() });
+        contacts.post(*worker, nothing).is_ok()
+    });
+    drop(reply);
+    is_asked && workers.iter().all(|_| answers.recv_timeout(WORKER_TIMEOUT).is_ok())
 }
 
 /// A group with its sockets.

@@ -37,6 +37,15 @@ impl Simulation {
                 let sockets = sockets.skip(first as usize).take(count as usize).collect();
                 self.send(true, &frame, count as usize, sockets);
             }
+            GiverAction::SendPack(frame, groups) => {
+                let mut sockets = Vec::new();
+                for group in groups {
+                    let Some(given) = it.given.get_mut(&group) else { return };
+                    given.is_sent = true;
+                    sockets.extend(given.moving.sockets.iter().flatten().map(SimSocket::duplicate));
+                }
+                self.send(true, &frame, sockets.len(), sockets);
+            }
             GiverAction::Describe => giver.describe(Vec::new()),
             GiverAction::Listen => {
                 let count = u32::try_from(self.listeners_of.len()).expect("few listeners");
