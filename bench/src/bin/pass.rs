@@ -1,4 +1,4 @@
-//! The floor of a handover: `pass --connections 5000` passes so many connected sockets from one thread to another, as two
+//! The floor of a handover: `pass --connections 9000` passes so many connected sockets from one thread to another, as two
 //! processes would, and prints how long that took.
 //!
 //! The one takes each out of its epoll and sends it (`SCM_RIGHTS`) in batches of 64, of which four are under way; the other

@@ -1,17 +1,21 @@
-//! Scenario `handover`: what it takes to hand 5,000 idle connections to another process, beside a bare pass of as many sockets
+//! Scenario `handover`: what it takes to hand 9,000 idle connections to another process, beside a bare pass of as many sockets
 //! (the program `pass`), and the memory of the process that has them then.
 //!
 //! Each round starts a process, opens connections with one request each, and runs `strait upgrade`. The time is that between
-//! the phases `probe` and `commit`, which the running process reports in milliseconds.
+//! the phases `probe` and `commit`, which the running process reports in milliseconds. Then the same happens while another client's
+//! 64 connections are busy for a second, and their answers are compared with those of a second before.
+//!
+//! What moves between workers (`rebalance`) has no figures: that wants four cores, and this machine's two would measure the clients.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Lines};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
 
 use super::proxy::{free_address, pause};
 use super::rows::{self, Row};
@@ -22,11 +26,18 @@ use crate::plain::Plain;
 use crate::profiling;
 use crate::say;
 
-/// One client may have about so many of a process that may open 20,000 files.
-const CONNECTIONS: u32 = 5_000;
+/// A process that may open 20,000 files has room for 9,900 and as many to upstreams (`limits.connections_max`). All are one client's,
+/// which may have half of that unless the listener says otherwise.
+const CONNECTIONS: u32 = 9_000;
 
 /// For memory to settle.
 const SETTLE: Duration = Duration::from_secs(1);
+
+/// Requests a second of the busy connections: a fraction of what both cores can do.
+const BUSY_RATE: &str = "5000";
+
+/// When the handover begins in the second of load.
+const AMID_LOAD: Duration = Duration::from_millis(300);
 
 /// How often a process is asked whether it is there.
 const TRIES_MAX: u32 = 500;
@@ -35,6 +46,7 @@ struct Programs {
     strait: PathBuf,
     idle: PathBuf,
     pass: PathBuf,
+    load: PathBuf,
     scratch: PathBuf,
 }
 
@@ -63,6 +75,22 @@ struct Sample {
     rss_share: f64,
 }
 
+/// Answers in the second of a handover, to those of the second before.
+struct Busy {
+    p99: f64,
+    longest: f64,
+    longest_ms: f64,
+}
+
+/// A process with idle connections.
+struct Started {
+    old: Running,
+    idle: Running,
+    lines: Lines<BufReader<ChildStdout>>,
+    file: PathBuf,
+    listen: SocketAddr,
+}
+
 /// Measures and writes down.
 ///
 /// # Errors
@@ -70,7 +98,10 @@ struct Sample {
 /// If a program does not build, a connection is closed, or a handover fails.
 pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
     profiling::build(&at.root, &["--package", "strait", "--bin", "strait"])?;
-    profiling::build(&at.root, &["--package", "bench", "--bin", "idle", "--bin", "pass"])?;
+    profiling::build(
+        &at.root,
+        &["--package", "bench", "--bin", "idle", "--bin", "pass", "--bin", "load"],
+    )?;
     let target = at.target_directory()?;
     let scratch = target.join("bench/handover");
     fs::create_dir_all(&scratch).context("making target/bench/handover")?;
@@ -79,15 +110,18 @@ pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
         strait: program("strait"),
         idle: program("idle"),
         pass: program("pass"),
+        load: program("load"),
         scratch,
     };
     make_certificate(at, &programs.scratch)?;
     let load_before = fs::read_to_string("/proc/loadavg").context("/proc/loadavg")?;
     let (mut bare, mut plain, mut secure) = (Vec::new(), Vec::new(), Vec::new());
+    let mut busy = Vec::new();
     for round in 1..=options.rounds {
         bare.push(pass(at, &programs)?);
         plain.push(hand_over(&programs, false)?);
         secure.push(hand_over(&programs, true)?);
+        busy.push(while_busy(&programs)?);
         say::line(format_args!("round {round} of {}", options.rounds));
     }
     let of = |samples: &[Sample], value: fn(&Sample) -> f64| {
@@ -97,7 +131,7 @@ pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
     let nanos = |samples| of(samples, |sample| sample.nanos_each);
     let (plain_each, secure_each) = (nanos(&plain)?, nanos(&secure)?);
     let rows = [
-        Row::new("bare pass of 5,000 sockets, each", "ns", floor, None),
+        Row::new("bare pass of 9,000 sockets, each", "ns", floor, None),
         Row::new("idle connection of HTTP/1.1", "ns", plain_each, None),
         Row::new("idle connection of TLS 1.3", "ns", secure_each, None),
         Row::new(
@@ -113,13 +147,31 @@ pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
             Some(2.5),
         ),
         Row::new(
-            "memory of the new process with 5,000 connections of TLS 1.3, to the old one's",
+            "memory of the new process with 9,000 connections of TLS 1.3, to the old one's",
             "x",
             of(&secure, |sample| sample.rss_share)?,
             Some(1.1),
         ),
+        Row::new(
+            "p99 of 64 busy connections in the second of a handover, to the second before",
+            "x",
+            median(busy.iter().map(|sample| sample.p99)).context("no round")?,
+            Some(1.5),
+        ),
+        Row::new(
+            "longest answer of the same, to the second before",
+            "x",
+            median(busy.iter().map(|sample| sample.longest)).context("no round")?,
+            Some(2.0),
+        ),
+        Row::new(
+            "longest answer of the same",
+            "ms",
+            median(busy.iter().map(|sample| sample.longest_ms)).context("no round")?,
+            None,
+        ),
     ];
-    let intro = "5,000 connections with one request each, one worker; medians of the rounds.";
+    let intro = "9,000 connections with one request each, one worker; medians of the rounds.";
     rows::publish(at, options, &load_before, intro, &rows)
 }
 
@@ -132,7 +184,7 @@ fn pass(at: &Surroundings, programs: &Programs) -> Result<f64> {
     Ok(nanos.parse::<f64>()? / f64::from(CONNECTIONS))
 }
 
-fn hand_over(programs: &Programs, is_secure: bool) -> Result<Sample> {
+fn start(programs: &Programs, is_secure: bool) -> Result<Started> {
     let (listen, admin) = (free_address()?, free_address()?);
     let file = programs.scratch.join("strait.yaml");
     fs::write(&file, config(&programs.scratch, listen, admin, is_secure))?;
@@ -155,14 +207,34 @@ fn hand_over(programs: &Programs, is_secure: bool) -> Result<Sample> {
     let open = lines.next().context("idle has ended")??;
     ensure!(open == format!("open {CONNECTIONS}"), "{open}");
     pause(SETTLE);
-    let before = proxy::rss_kib_of(old.0.id())?;
-    let upgrade = Command::new(&programs.strait).arg("upgrade").arg("-c").arg(&file).output()?;
+    Ok(Started { old, idle, lines, file, listen })
+}
+
+/// Has the process replaced: what was printed, and the new one.
+fn replace(programs: &Programs, started: &Started) -> Result<(String, Successor)> {
+    let mut upgrade = Command::new(&programs.strait);
+    let upgrade = upgrade.arg("upgrade").arg("-c").arg(&started.file).output()?;
     let text = String::from_utf8_lossy(&upgrade.stdout).into_owned();
     if !upgrade.status.success() {
         bail!("{text}{}", String::from_utf8_lossy(&upgrade.stderr));
     }
     let pid = text.lines().find_map(|line| line.strip_prefix("process ")?.split(' ').next());
     let new = Successor(pid.context("which process serves")?.parse()?);
+    Ok((text, new))
+}
+
+/// Ends the clients, none of which has lost its connection.
+fn finish(mut started: Started) -> Result<()> {
+    drop(started.idle.0.stdin.take());
+    let closed = started.lines.next().context("idle has ended")??;
+    ensure!(closed == "closed 0", "{closed}");
+    Ok(())
+}
+
+fn hand_over(programs: &Programs, is_secure: bool) -> Result<Sample> {
+    let started = start(programs, is_secure)?;
+    let before = proxy::rss_kib_of(started.old.0.id())?;
+    let (text, new) = replace(programs, &started)?;
     let after = |phase: &str| -> Result<f64> {
         let line = text.lines().find_map(|line| line.strip_prefix(phase)?.strip_prefix(" after "));
         Ok(line.and_then(|it| it.strip_suffix(" ms")).context("a phase")?.parse()?)
@@ -170,19 +242,43 @@ fn hand_over(programs: &Programs, is_secure: bool) -> Result<Sample> {
     let millis = after("commit")? - after("probe")?;
     pause(SETTLE);
     let rss_share = proxy::rss_kib_of(new.0)? as f64 / before as f64;
-    drop(idle.0.stdin.take());
-    let closed = lines.next().context("idle has ended")??;
-    ensure!(closed == "closed 0", "{closed}");
+    finish(started)?;
     Ok(Sample { nanos_each: millis * 1e6 / f64::from(CONNECTIONS), rss_share })
+}
+
+fn while_busy(programs: &Programs) -> Result<Busy> {
+    let started = start(programs, false)?;
+    let load = || {
+        let mut load = Command::new(&programs.load);
+        load.args(["--target", &started.listen.to_string(), "--connections", "64"]);
+        load.args(["--seconds", "1", "--warmup", "0", "--rate", BUSY_RATE]);
+        load.stdout(Stdio::piped()).spawn().context("starting load")
+    };
+    let latencies = |load: Child| -> Result<(f64, f64)> {
+        let output = load.wait_with_output()?;
+        let result: Value = serde_json::from_slice(&output.stdout).context("what load prints")?;
+        let number = |key| result.get(key).and_then(Value::as_f64).context("what load prints");
+        ensure!(number("errors")? == 0.0 && number("unanswered")? == 0.0, "{result}");
+        Ok((number("p99_ns")?, number("max_ns")?))
+    };
+    let (p99_before, longest_before) = latencies(load()?)?;
+    let running = load()?;
+    pause(AMID_LOAD);
+    let (_, new) = replace(programs, &started)?;
+    let (p99, longest) = latencies(running)?;
+    finish(started)?;
+    drop(new);
+    Ok(Busy { p99: p99 / p99_before, longest: longest / longest_before, longest_ms: longest / 1e6 })
 }
 
 fn config(scratch: &Path, listen: SocketAddr, admin: SocketAddr, is_secure: bool) -> String {
     let tls = "    tls: { certificates: [{ chain: site.crt, key: site.key }] }\n";
     let tls = if is_secure { tls } else { "" };
-    let socket = scratch.join("handover/strait.sock");
+    // The process before may still have the other one.
+    let socket = scratch.join(format!("handover-{}/strait.sock", listen.port()));
     format!(
         "workers: 1\nadmin: {{ address: '{admin}' }}\nhandover: {{ socket: {}, probation: 30s }}\nlisteners:\n  - name: bench\n    \
-         address: '{listen}'\n    routes: all\n    timeouts: {{ idle: 10m }}\n    connections_max: 12000\n{tls}routes:\n  - name: \
+         address: '{listen}'\n    routes: all\n    timeouts: {{ idle: 10m }}\n    connections_max: 12000\n    connections_per_client_max: 12000\n{tls}routes:\n  - name: \
          all\n    rules: [{{ match: {{ prefix: / }}, respond: {{ status: 200, body: ok }} }}]\n",
         socket.display()
     )
