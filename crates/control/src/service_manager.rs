@@ -53,6 +53,8 @@ pub struct ServiceManager {
     /// Whether the last message failed: that is logged once, not for each message.
     has_failed: bool,
     watchdog: Option<Watchdog>,
+    /// Whether another process is the service: what waits is sent, and nothing else.
+    is_succeeded: bool,
 }
 
 /// When to say that everything is alive, and whose answer is missing.
@@ -114,7 +116,8 @@ impl ServiceManager {
     /// The process with this id is the service from now on, and reports for itself: this one says nothing more.
     pub(crate) fn succeeded_by(&mut self, successor: u32) {
         self.send(format!("MAINPID={successor}"));
-        *self = Self::default();
+        self.watchdog = None;
+        self.is_succeeded = true;
     }
 
     /// Has it keep a listener's sockets for the next process. What is not of TCP is left out: a socket file goes with its
@@ -155,7 +158,8 @@ impl ServiceManager {
     }
 
     fn send_storing(&mut self, message: String, descriptors: Vec<OwnedFd>) {
-        if self.socket.is_some() && self.storing.len() < STORING_MAX {
+        let is_heard = self.socket.is_some() && !self.is_succeeded;
+        if is_heard && self.storing.len() < STORING_MAX {
             self.storing.push_back((message, descriptors));
             self.flush();
         }
@@ -244,6 +248,9 @@ impl ServiceManager {
     }
 
     fn send(&mut self, message: String) {
+        if self.is_succeeded {
+            return;
+        }
         if self.unsent.len() == UNSENT_MAX {
             self.unsent.pop_front();
         }
@@ -332,6 +339,21 @@ mod tests {
         manager.stopping(Duration::from_millis(3), "d");
         assert_eq!(received(&receiver), ["MAINPID=4711"]);
         assert!(!manager.is_watchdog_due(u64::MAX));
+    }
+
+    #[test]
+    fn the_name_of_the_other_process_waits_for_room_and_nothing_follows_it() {
+        let (mut manager, receiver) = manager("succeeded-full", &[]);
+        let mut sent = 0;
+        while manager.unsent.is_empty() {
+            manager.status(&sent.to_string());
+            sent += 1;
+        }
+        manager.succeeded_by(4711);
+        manager.status("another");
+        assert!(!received(&receiver).contains(&"MAINPID=4711".to_owned()));
+        manager.flush();
+        assert_eq!(received(&receiver).last().map(String::as_str), Some("MAINPID=4711"));
     }
 
     #[test]

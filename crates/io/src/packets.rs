@@ -27,6 +27,10 @@ use crate::socket::SOCKET_FLAGS;
 /// Descriptors in one packet, at most (the kernel's `SCM_MAX_FD`).
 pub const PACKET_DESCRIPTORS_MAX: usize = 253;
 
+/// What `ETOOMANYREFS` means for an operator.
+const TOO_MANY: &str = "more descriptors are on their way between processes of this user than the limit on open \
+                        files: raise it (ulimit -n, LimitNOFILE=)";
+
 /// Processes that wait to be accepted.
 const BACKLOG: i32 = 8;
 
@@ -196,8 +200,8 @@ impl Packets {
     ///
     /// # Errors
     ///
-    /// `TimedOut`; the other side's end; more descriptors on their way than this user may have
-    /// (`ETOOMANYREFS`), and what else the kernel refused.
+    /// `TimedOut`; the other side's end; more descriptors on their way than this user may have (`ETOOMANYREFS`), with the limit to
+    /// raise; and what else the kernel refused.
     pub fn send(
         &self,
         bytes: &[u8],
@@ -220,6 +224,7 @@ impl Packets {
             match sent {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
+                Err(Errno::TOOMANYREFS) => return Err(io::Error::other(TOO_MANY)),
                 Err(Errno::AGAIN) => {
                     if !wait(self.fd.as_fd(), PollFlags::OUT, timeout)? {
                         return Err(io::ErrorKind::TimedOut.into());
