@@ -20,11 +20,11 @@ use worker::{Given, Message as Mail, Origin, Wanted};
 use zeroize::Zeroizing;
 
 use super::asking::{Asked, Silent, put_back};
-use super::giving::{End, Giving, UpgradeClient, ends, reap};
+use super::giving::{End, Giving, UpgradeClient, reap};
 use super::giving_back::NotReturned;
 use super::groups::GivenAway;
 use super::leaving::{Leaving, UPDATE_INTERVAL, summary};
-use super::line::{Incoming, Line, now};
+use super::line::{Incoming, Line, ends, now};
 use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, parts};
 use crate::data_path::DataPath;
 

@@ -19,14 +19,11 @@ use tokio::sync::mpsc::Sender;
 
 use super::attempt::{Attempt, nanos};
 use super::leaving::Leaving;
-use super::line::{Incoming, Line, now};
+use super::line::{Incoming, KILL_TIMEOUT, Line, now};
 use super::start_command::StartCommand;
 use super::{is_allowed, spawn};
 use crate::VERSION;
 use crate::data_path::{Contacts, DataPath};
-
-/// How long a process may take to end once it was killed.
-pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long who connects may take to say what it wants.
 const HELLO_TIMEOUT: u64 = 2_000_000_000;
@@ -88,11 +85,6 @@ fn end(child: Option<Child>) {
 pub(super) fn reap(child: Option<Child>) {
     let Some(mut child) = child else { return };
     spawn("reap", move || drop(child.wait()));
-}
-
-/// Kills a process, and says whether it is over.
-pub(super) fn ends(process: &ProcessHandle) -> bool {
-    process.kill().is_ok() && process.wait(KILL_TIMEOUT).unwrap_or(false)
 }
 
 /// How an attempt ended.

@@ -5,7 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use ::handover::{FRAME_BYTES_MAX, Message};
-use io::packets::{PacketError, Packets, Peer, Received};
+use io::packets::{PacketError, Packets, Peer, ProcessHandle, Received};
 use zeroize::{Zeroize as _, Zeroizing};
 
 /// How long a frame may wait for room in the socket.
@@ -16,6 +16,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The same while frames wait for room.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(2);
+
+/// How long a process may take to end once it was killed.
+pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One connection, from either side.
 #[derive(Debug)]
@@ -109,6 +112,11 @@ impl Line {
             Received::Nothing => Ok(Incoming::Nothing),
         }
     }
+}
+
+/// Kills the process at the other end, and says whether it is over.
+pub(super) fn ends(process: &ProcessHandle) -> bool {
+    process.kill().is_ok() && process.wait(KILL_TIMEOUT).unwrap_or(false)
 }
 
 /// Monotonic time, ns.

@@ -26,9 +26,8 @@ use tokio::sync::oneshot;
 use worker::{Give, Message as Mail, Moving, Origin, Take, Wanted};
 use zeroize::Zeroizing;
 
-use super::giving::ends;
 use super::groups::open_envelope;
-use super::line::{Incoming, Line, now};
+use super::line::{Incoming, Line, ends, now};
 use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, is_allowed, parts};
 use crate::data_path::{Contacts, DataPath};
 use crate::{Failure as StartFailure, VERSION};
