@@ -59,6 +59,7 @@ use crate::hosts::Host;
 use crate::ids::Draft;
 use crate::locality::LocalityKey;
 use crate::map::Map;
+use crate::memory::MemoryMax;
 use crate::metrics::Metrics;
 use crate::nearest;
 use crate::origins::Origins;
@@ -526,6 +527,11 @@ fn limits(file: &file::Limits) -> Limits {
         handshakes_max: file.handshakes_max,
         discard_bytes_max: file.discard_max.0,
         mirrored_bytes_max: file.mirrored_max.0,
+        memory_max: match file.memory_max {
+            None => MemoryMax::OfControlGroup,
+            Some(OrNone::None) => MemoryMax::Unbounded,
+            Some(OrNone::Some(Size(bytes))) => MemoryMax::Bytes(bytes),
+        },
         linger_timeout: file.linger_timeout.0,
         linger_max: file.linger_max.0,
         drain_delay: file.drain_delay.0,

@@ -21,7 +21,7 @@ const VARIABLES_MAX: usize = 32;
 
 /// The causes that a reply may have. `telemetry` has all causes and this crate does not see it; a test of
 /// `proxy` compares the two.
-pub const CAUSES: [&str; 53] = [
+pub const CAUSES: [&str; 54] = [
     "request_invalid",
     "request_framing_invalid",
     "request_header_underscore",
@@ -54,6 +54,7 @@ pub const CAUSES: [&str; 53] = [
     "pending_timeout",
     "filter_timeout",
     "client_exchanges_overflow",
+    "overloaded",
     "buffered_overflow",
     "request_timeout",
     "connection_age",

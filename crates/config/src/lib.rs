@@ -56,6 +56,7 @@ mod load;
 pub mod locality;
 mod map;
 pub mod matching;
+pub mod memory;
 pub mod metrics;
 pub mod mirrors;
 mod nearest;

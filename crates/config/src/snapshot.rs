@@ -25,6 +25,7 @@ use std::time::Duration;
 use crate::file::{self, FdStore, Rebalance};
 use crate::file_mode::FileMode;
 use crate::locality::LocalityKey;
+use crate::memory::MemoryMax;
 use crate::metrics::Metrics;
 use crate::origins::{Origins, ResourceName};
 use crate::protocols::Protocols;
@@ -219,6 +220,8 @@ pub struct Limits {
     pub discard_bytes_max: u64,
     /// Bytes of the copies that mirroring holds, in the process.
     pub mirrored_bytes_max: u64,
+    /// Resident memory of the process.
+    pub memory_max: MemoryMax,
     /// How long a connection that is being closed is read from, so that its peer gets our last
     /// bytes and not a reset.
     pub linger_timeout: Duration,

@@ -10,10 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::memory::MemoryMax;
 use config::snapshot::{Address, DnsAnswer, DnsName, ListenerId, Snapshot};
 use config::{Errors, Finding};
 use telemetry::Collector;
-use telemetry::events::{AccessLogWriteFailed, ControlTurned};
+use telemetry::events::{AccessLogWriteFailed, ControlTurned, MemoryBounded};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -27,7 +28,7 @@ use crate::handover_report::HandoverReport;
 use crate::health::Health;
 use crate::last_good::LastGood;
 use crate::log_writer::{LinesLost, LogWriter};
-use crate::memory::MemoryRelease;
+use crate::memory::{MemoryLook, MemoryRelease, MemoryWatch, report_memory};
 use crate::overflows::Overflows;
 use crate::questions::Answerers;
 use crate::reload::{Accepted, ConfigFile, Refused};
@@ -245,6 +246,9 @@ struct Running<W: Workers> {
     moves: Moves,
     handover_report: HandoverReport,
     memory: MemoryRelease,
+    memory_watch: MemoryWatch,
+    /// Bytes that the control groups of the process allow it.
+    memory_of_groups: Option<u64>,
     service_manager: ServiceManager,
     /// Whether a reload was reported to the service manager, and its end was not.
     is_reloading: bool,
@@ -411,7 +415,7 @@ impl<W: Workers> Running<W> {
                 self.workers.flush();
                 self.config.expiry.look();
                 self.miss_file();
-                self.release_memory();
+                self.look_at_memory();
                 self.look_again();
                 self.end_warming();
                 self.end_waits();
@@ -430,8 +434,25 @@ impl<W: Workers> Running<W> {
         }
     }
 
-    fn release_memory(&mut self) {
-        if self.memory.is_due(self.collector.bytes_held(), clock::monotonic_ns()) {
+    /// Tells workers how near the process is to its bound on memory, and gives back what is free.
+    fn look_at_memory(&mut self) {
+        let now = clock::monotonic_ns();
+        let max = match self.config.snapshot.limits.memory_max {
+            MemoryMax::OfControlGroup => self.memory_of_groups,
+            MemoryMax::Unbounded => None,
+            MemoryMax::Bytes(bytes) => Some(bytes),
+        };
+        let resident = max.and_then(|_| W::resident_bytes()).unwrap_or_default();
+        let MemoryLook { pressure, is_news, releases } = self.memory_watch.look(resident, max, now);
+        if let Some(pressure) = pressure {
+            self.workers.set_memory(pressure);
+            if is_news {
+                report_memory(pressure);
+            }
+        }
+        self.collector
+            .memory_bounded(&MemoryBounded { max, level: self.memory_watch.level() as u8 });
+        if releases || self.memory.is_due(self.collector.bytes_held(), now) {
             tokio::task::spawn_blocking(|| {
                 let began = clock::monotonic_ns();
                 W::release_free_memory();

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use config::checks::CheckTask;
+use config::memory::MemoryPressure;
 #[cfg(doc)]
 use config::reports::ReportBody;
 use config::snapshot::{Address, ListenerId, Snapshot};
@@ -51,6 +52,9 @@ pub trait Workers: Send + 'static {
     /// Has `worker` find out how endpoints are; each task is answered by [`ReportBody::Checked`].
     fn check(&mut self, worker: u32, tasks: Box<[CheckTask]>);
 
+    /// Tells all workers how near the process is to its bound on memory.
+    fn set_memory(&mut self, memory: MemoryPressure);
+
     /// Asks `worker` to describe its connections from the slot `first` on; the answer is a
     /// [`ReportBody::Described`] with the number `request`.
     fn describe(&mut self, worker: u32, first: u32, request: u64);
@@ -71,6 +75,12 @@ pub trait Workers: Send + 'static {
 
     /// Tells all to stop now.
     fn stop(&mut self);
+
+    /// Bytes of memory that are resident, if the system says.
+    fn resident_bytes() -> Option<u64>;
+
+    /// Bytes of memory that the control groups of this process allow it, if they bound them.
+    fn memory_bytes_max() -> Option<u64>;
 
     /// Gives memory that is free back to the system. Takes milliseconds: control calls it on a thread
     /// that may wait.

@@ -5,12 +5,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use config::checks::CheckTask;
+use config::memory::MemoryPressure;
 use config::reports::{
     ConnectionSide, ConnectionSummaries, ConnectionSummary, Question, ReportBody,
 };
@@ -45,6 +46,9 @@ mod certificate {
     pub(crate) const TENANTS_KEY: &str =
         include_str!("../../config/tests/certificates/tenants.key");
 }
+
+/// Bytes that are resident, for the test that bounds them.
+static RESIDENT: AtomicU64 = AtomicU64::new(0);
 
 /// Workers that note what they are sent.
 #[derive(Debug)]
@@ -168,6 +172,10 @@ impl Workers for Notebook {
         self.note(format!("{asker} on {worker}: {}", String::from_utf8_lossy(&payload)));
     }
 
+    fn set_memory(&mut self, memory: MemoryPressure) {
+        self.note(format!("memory is {:?}, {} to go", memory.level, memory.excess_bytes));
+    }
+
     fn describe(&mut self, worker: u32, first: u32, request: u64) {
         self.note(format!("describe {worker} from {first}, request {request}"));
     }
@@ -178,6 +186,14 @@ impl Workers for Notebook {
 
     fn stop(&mut self) {
         self.note("stop".to_owned());
+    }
+
+    fn resident_bytes() -> Option<u64> {
+        Some(RESIDENT.load(Ordering::Relaxed))
+    }
+
+    fn memory_bytes_max() -> Option<u64> {
+        None
     }
 
     fn release_free_memory() {}
@@ -728,6 +744,39 @@ fn nothing_that_needs_every_connection_in_its_place_begins_while_one_is_on_its_w
     assert_eq!(*control.noted.lock().unwrap(), expected);
     let control = Arc::into_inner(control).unwrap();
     assert_eq!(control.end(), Outcome::Drained);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn workers_learn_how_near_the_memory_is_to_its_bound_and_what_is_to_close() {
+    const MIB: u64 = 1 << 20;
+    let folder = std::env::temp_dir().join(format!("strait-control-memory-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).unwrap();
+    let path = folder.join("strait.yaml");
+    std::fs::write(&path, format!("{CONFIG}limits: {{ memory_max: 100MiB }}\n")).unwrap();
+    let control = Running::start(ConfigFile::new(&path, loader()));
+    for (mib, note) in [
+        (80, "memory is Elevated, 0 to go"),
+        (91, "memory is High, 0 to go"),
+        (97, "memory is Critical, 0 to go"),
+        (97, "memory is Critical, 7340032 to go"),
+        (76, "memory is Elevated, 0 to go"),
+        (74, "memory is Normal, 0 to go"),
+    ] {
+        RESIDENT.store(mib * MIB, Ordering::Relaxed);
+        control.wait_for(note);
+    }
+    let metrics = control.ask("GET", "/metrics");
+    assert!(metrics.contains("\nstrait_memory_max_bytes 104857600\n"), "{metrics}");
+    assert!(metrics.contains("\nstrait_memory_level 0\n"));
+    RESIDENT.store(97 * MIB, Ordering::Relaxed);
+    until("the level to rise", || control.ask("GET", "/metrics").contains("strait_memory_level 3"));
+    std::fs::write(&path, CONFIG).unwrap();
+    let is_unbounded = || control.ask("GET", "/metrics").contains("\nstrait_memory_max_bytes 0\n");
+    until("the bound to go", is_unbounded);
+    assert!(control.ask("GET", "/metrics").contains("strait_memory_level 0"));
+    control.end();
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

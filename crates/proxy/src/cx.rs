@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use config::matching::Searches;
+use config::memory::MemoryPressure;
 use config::rewrite::Rewriting;
 use telemetry::Emitter;
 use wire::buffer::Buffer;
@@ -58,6 +59,8 @@ pub(crate) struct Cx {
     pub(crate) bells: Bells,
     /// Bytes of the copies that mirroring holds.
     pub(crate) copied_bytes: u64,
+    /// How near the process is to its bound on memory.
+    pub(crate) memory: MemoryPressure,
     /// When a drain ends, if one began.
     pub(crate) drain_deadline: Option<Time>,
     /// When a cluster may be asked for again by what does not wait for it.
@@ -102,6 +105,7 @@ impl Cx {
             share: settings.share,
             bells: settings.bells,
             copied_bytes: 0,
+            memory: MemoryPressure::default(),
             drain_deadline: None,
             asks_aside_at: now,
             wall_clock_zero: 0,

@@ -27,6 +27,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use config::checks::Checker;
+use config::memory::{MemoryLevel, MemoryPressure};
 use config::outlier::Detector;
 use proxy::SkipHandshake as _;
 use proxy::time::Time;
@@ -125,6 +126,7 @@ enum Errand {
     Checks,
     Deliver,
     TakeBack,
+    Memory(MemoryPressure),
     Answer { worker: usize, exchange: ExchangeKey, payload: Arc<[u8]> },
 }
 
@@ -409,9 +411,31 @@ impl Simulation {
             let at = begin + self.random.span(Duration::from_secs(10));
             self.errand(at, Errand::Handover);
         }
+        self.plan_memory(begin);
         if self.scenario.drains {
             let at = begin + self.random.span(Duration::from_secs(30));
             self.errand(at, Errand::Drain);
+        }
+    }
+
+    /// Each shortage has a level for some seconds; at the highest, connections close for what they hold.
+    fn plan_memory(&mut self, begin: Time) {
+        let mut random = Random::new(self.scenario.seed).split("memory", 1);
+        for _ in 0..self.scenario.memory_shortages {
+            let level = MemoryLevel::ALL[random.length_between(1, 3)];
+            let is_critical = level == MemoryLevel::Critical;
+            let excess_bytes = if is_critical { random.below(1 << 18) } else { 0 };
+            let memory = MemoryPressure {
+                level,
+                max_bytes: 1 << random.below(24),
+                releases_free: random.chance(500),
+                excess_bytes,
+                ..MemoryPressure::default()
+            };
+            let at = begin + random.span(Duration::from_secs(15));
+            self.errand(at, Errand::Memory(memory));
+            let end = at + random.span(Duration::from_secs(3));
+            self.errand(end, Errand::Memory(MemoryPressure::default()));
         }
     }
 
@@ -623,6 +647,7 @@ impl Simulation {
                 self.listeners_of.clear();
                 self.post_all(|_| Message::Drain);
             }
+            Errand::Memory(memory) => self.post_all(|_| Message::Memory(memory)),
             Errand::Answer { worker, exchange, payload } => {
                 self.post(worker, Message::Answer { exchange, payload });
             }

@@ -32,6 +32,7 @@ fn scenario() -> Scenario {
         handovers: 0,
         group_part_max: worker::GROUP_PART_MAX,
         drains: false,
+        memory_shortages: 0,
         is_strict: true,
         has_http2: false,
         has_tls: false,

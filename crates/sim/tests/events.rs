@@ -69,6 +69,7 @@ fn the_events_of_a_scripted_run_are_the_known_ones() {
         handovers: 0,
         group_part_max: worker::GROUP_PART_MAX,
         drains: false,
+        memory_shortages: 0,
         is_strict: false,
         has_http2: false,
         has_tls: false,

@@ -5,6 +5,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::control_groups::{self, ControlGroups, Folder, Version};
+
 /// How many workers there are, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkerCount {
@@ -55,10 +57,7 @@ impl WorkerCount {
     /// The system does not say on which cores the process may run.
     pub(crate) fn automatic() -> std::io::Result<Self> {
         let cores = u32::try_from(io::affinity::cpus()?.len()).unwrap_or(u32::MAX).max(1);
-        let read = |path: &Path| std::fs::read_to_string(path).ok();
-        let text = |path: &str| read(Path::new(path)).unwrap_or_default();
-        let quota = quota(&text("/proc/self/cgroup"), &text("/proc/self/mountinfo"), read);
-        Ok(Self::of(cores, quota))
+        Ok(Self::of(cores, quota(&ControlGroups::own(), control_groups::read)))
     }
 
     fn of(cores: u32, quota: Option<Quota>) -> Self {
@@ -99,72 +98,25 @@ impl Quota {
     }
 }
 
-/// The version of a hierarchy of control groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
-    V1,
-    V2,
-}
-
-/// The smallest quota of the groups that this process is in, each with all groups above it as far as
-/// they can be seen from here. `cgroup` and `mountinfo` are the files of that name in `/proc/self`.
-fn quota(cgroup: &str, mountinfo: &str, read: impl Fn(&Path) -> Option<String>) -> Option<Quota> {
+/// The smallest quota of the groups that this process is in, and of those above them.
+fn quota(groups: &ControlGroups, read: impl Fn(&Path) -> Option<String>) -> Option<Quota> {
     let mut smallest: Option<Quota> = None;
-    for (version, group) in cgroup.lines().filter_map(group_of) {
-        for (root, mount) in mountinfo.lines().filter_map(|line| mount_of(line, version)) {
-            // A container sees its own group as the root of what is mounted, whatever its path is.
-            let below = Path::new(group).strip_prefix(&root).unwrap_or_else(|_| Path::new(""));
-            let leaves = below.components().any(|part| part.as_os_str() == "..");
-            let is_root = leaves || below.as_os_str().is_empty();
-            let leaf = if is_root { mount.clone() } else { mount.join(below) };
-            for folder in leaf.ancestors().take_while(|folder| folder.starts_with(&mount)) {
-                let found = match version {
-                    Version::V2 => {
-                        read(&folder.join("cpu.max")).and_then(|text| Quota::from_v2(&text, folder))
-                    }
-                    Version::V1 => read(&folder.join("cpu.cfs_quota_us"))
-                        .zip(read(&folder.join("cpu.cfs_period_us")))
-                        .and_then(|(quota, period)| Quota::from_v1(&quota, &period, folder)),
-                };
-                if let Some(found) = found
-                    && smallest.as_ref().is_none_or(|smallest| found.is_below(smallest))
-                {
-                    smallest = Some(found);
-                }
+    for Folder { version, path } in groups.folders("cpu") {
+        let found = match version {
+            Version::V2 => {
+                read(&path.join("cpu.max")).and_then(|text| Quota::from_v2(&text, &path))
             }
+            Version::V1 => read(&path.join("cpu.cfs_quota_us"))
+                .zip(read(&path.join("cpu.cfs_period_us")))
+                .and_then(|(quota, period)| Quota::from_v1(&quota, &period, &path)),
+        };
+        if let Some(found) = found
+            && smallest.as_ref().is_none_or(|smallest| found.is_below(smallest))
+        {
+            smallest = Some(found);
         }
     }
     smallest
-}
-
-/// The path of a group that may limit CPU time, from a line `ID:CONTROLLERS:PATH`.
-fn group_of(line: &str) -> Option<(Version, &str)> {
-    let mut fields = line.splitn(3, ':');
-    let (_id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-    if controllers.is_empty() {
-        return Some((Version::V2, path));
-    }
-    controllers.split(',').any(|name| name == "cpu").then_some((Version::V1, path))
-}
-
-/// Where groups of this version are mounted: which group is at the top there, and the folder.
-fn mount_of(line: &str, version: Version) -> Option<(PathBuf, PathBuf)> {
-    let (front, back) = line.split_once(" - ")?;
-    let mut back = back.split(' ');
-    let (kind, options) = (back.next()?, back.nth(1)?);
-    let is_ours = match version {
-        Version::V2 => kind == "cgroup2",
-        Version::V1 => kind == "cgroup" && options.split(',').any(|option| option == "cpu"),
-    };
-    let mut front = front.split(' ').skip(3);
-    let (root, mount) = (front.next()?, front.next()?);
-    is_ours.then(|| (unescaped(root), unescaped(mount)))
-}
-
-/// A path of `mountinfo`, where blanks, tabs, line ends and backslashes are octal numbers.
-fn unescaped(path: &str) -> PathBuf {
-    let path = path.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n");
-    path.replace("\\134", "\\").into()
 }
 
 #[cfg(test)]
@@ -186,7 +138,7 @@ mod tests {
             let found = files.iter().find(|(name, _)| Path::new(name) == path);
             found.map(|(_, text)| (*text).to_owned())
         };
-        let count = WorkerCount::of(8, quota(cgroup, mountinfo, read));
+        let count = WorkerCount::of(8, quota(&ControlGroups::new(cgroup, mountinfo), read));
         (count.count, count.to_string())
     }
 

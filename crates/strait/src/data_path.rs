@@ -12,12 +12,14 @@ use std::thread;
 use std::time::Duration;
 
 use crate::activation::Activation;
+use crate::control_groups::{self, ControlGroups};
 use crate::crypto_thread::LazyCryptoThread;
 use crate::descriptors::Descriptors;
 use crate::explain::{self, Knowledge};
 use crate::moves::Moves;
 use crate::secrecy::CoreDumps;
 use config::checks::CheckTask;
+use config::memory::MemoryPressure;
 use config::snapshot::{Address, Listener as ListenerConfig, ListenerId};
 use control::{BindFailure, Bound, ExplainRequest, ExplainStep, Report, Workers};
 use io::Socket;
@@ -339,6 +341,10 @@ impl Workers for DataPath {
         self.post(worker, Message::Check(tasks));
     }
 
+    fn set_memory(&mut self, memory: MemoryPressure) {
+        self.tell_all(|| Message::Memory(memory));
+    }
+
     fn describe(&mut self, worker: u32, first: u32, request: u64) {
         self.post(worker, Message::Describe { first, request });
     }
@@ -372,6 +378,14 @@ impl Workers for DataPath {
 
     fn stop(&mut self) {
         self.tell_all(|| Message::Stop);
+    }
+
+    fn resident_bytes() -> Option<u64> {
+        io::process::rss_bytes().ok()
+    }
+
+    fn memory_bytes_max() -> Option<u64> {
+        ControlGroups::own().memory_bytes_max(control_groups::read)
     }
 
     fn release_free_memory() {

@@ -10,6 +10,7 @@ mod activation;
 mod admin_client;
 mod arguments;
 mod check;
+mod control_groups;
 mod cores;
 mod crypto_thread;
 mod data_path;

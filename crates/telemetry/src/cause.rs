@@ -141,6 +141,8 @@ causes! {
     ConnectionsOverflow => "connections_overflow",
     /// The listener has accepted `accept_rate` connections within a second.
     AcceptRate => "accept_rate",
+    /// The memory of the process is near `limits.memory_max`.
+    Overloaded => "overloaded",
     /// The client has reached `connections_per_client_max` of the listener.
     ClientConnectionsOverflow => "client_connections_overflow",
     /// The client has reached `exchanges_per_client_max` of the listener.

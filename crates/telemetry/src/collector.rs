@@ -14,8 +14,8 @@ use crate::emitter::CounterSource;
 use crate::events::{
     AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, CheckCounted, ConfigAccepted,
     ConfigRejected, ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned, DemandsEnded,
-    EjectionCounted, HandoverEnded, HandoverFailed, HealthOfCluster, LabelId, SourceAnswered,
-    SourceResources, StateWrites,
+    EjectionCounted, HandoverEnded, HandoverFailed, HealthOfCluster, LabelId, MemoryBounded,
+    SourceAnswered, SourceResources, StateWrites,
 };
 use crate::former::Former;
 use crate::metrics::config::ControlCounters;
@@ -143,6 +143,11 @@ impl Collector {
     /// See [`ConfigTakenUp`].
     pub fn config_taken_up(&self, event: &ConfigTakenUp) {
         self.readings.control.config_taken_up(*event);
+    }
+
+    /// See [`MemoryBounded`].
+    pub fn memory_bounded(&mut self, event: &MemoryBounded) {
+        self.readings.control.memory_bounded(*event);
     }
 
     /// See [`ControlTurned`].

@@ -16,8 +16,8 @@ pub use config::{
     AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, CheckCounted, ConfigAccepted,
     ConfigRejected, ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned, DemandOutcome,
     DemandsEnded, EJECTION_REASONS, EjectionCounted, HANDOVER_FAILURES, HANDOVER_RESULTS,
-    HandoverEnded, HandoverFailed, HealthOfCluster, SourceAnswered, SourceKind, SourceResources,
-    StateWrites,
+    HandoverEnded, HandoverFailed, HealthOfCluster, MemoryBounded, SourceAnswered, SourceKind,
+    SourceResources, StateWrites,
 };
 pub use connection::{
     ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened, ConnectionRefused,

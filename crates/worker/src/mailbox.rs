@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, sync_channel};
 
 use config::checks::CheckTask;
+use config::memory::MemoryPressure;
 use config::snapshot::ListenerId;
 use proxy::save::{Differing, RestoreError};
 use proxy::{BuiltFilter, ConnKey, ExchangeKey, Snapshot};
@@ -37,6 +38,8 @@ pub enum Message<L, S> {
     },
     /// Find out how endpoints are; each is answered by [`ReportBody::Checked`].
     Check(Box<[CheckTask]>),
+    /// How near the process is to its bound on memory.
+    Memory(MemoryPressure),
     /// Describe some connections: a part of them at a time, so that no turn gets long.
     Describe {
         /// The first slot to look at.

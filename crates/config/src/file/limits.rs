@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Timeout;
+use super::{OrNone, Timeout};
 use crate::defaults;
 use crate::units::{Period, Size};
 
@@ -25,6 +25,13 @@ pub struct Limits {
     /// Bytes of all copies that `mirror` of rules makes, from the first byte of a copy until its cluster has responded.
     /// Beyond it, copies are dropped and counted.
     pub mirrored_max: Size,
+    /// Resident memory of the process. From 80 % of it on, new HTTP/2 connections announce stream windows of 16 KiB; from
+    /// 90 % on, new requests get 503 (`overloaded`) and idle connections close; from 95 % on, new connections are refused,
+    /// and those close that hold the most in buffers. Each of these ends 5 % below. The admin interface goes on to
+    /// respond. `none`: no limit. Absent: the memory limit of the control groups of the process, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-minimum" = "1MiB"))]
+    pub memory_max: Option<OrNone<Size>>,
     /// How long Strait still reads from a connection that it closes, so that the peer receives the last bytes and not a
     /// reset. It starts again whenever the peer sends something, up to the listener's `timeouts.response_write`.
     #[schemars(extend("x-maximum" = "1m"))]
@@ -49,6 +56,7 @@ impl Default for Limits {
             handshakes_max: defaults::HANDSHAKES_MAX,
             discard_max: defaults::DISCARD_MAX,
             mirrored_max: defaults::MIRRORED_MAX,
+            memory_max: None,
             linger_timeout: defaults::LINGER_TIMEOUT,
             linger_max: defaults::LINGER_MAX,
             drain_delay: defaults::DRAIN_DELAY,

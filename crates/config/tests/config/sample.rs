@@ -384,6 +384,7 @@ limits:
   handshakes_max: 64
   discard_max: 0
   mirrored_max: 1MiB
+  memory_max: 512MiB
   linger_timeout: 0s
   linger_max: 10m
   drain_delay: 5s

@@ -26,7 +26,7 @@ use crate::dns::Dns;
 use crate::expiry::Expiry;
 use crate::handover_report::HandoverReport;
 use crate::health::Health;
-use crate::memory::MemoryRelease;
+use crate::memory::{MemoryRelease, MemoryWatch};
 use crate::overflows::Overflows;
 use crate::reload::Accepted;
 use crate::signals::Signals;
@@ -154,6 +154,8 @@ impl<W: Workers> Running<W> {
             moves: Moves::default(),
             handover_report: HandoverReport::default(),
             memory,
+            memory_watch: MemoryWatch::default(),
+            memory_of_groups: W::memory_bytes_max(),
             service_manager: parts.service_manager,
             is_reloading: false,
             version: parts.version,

@@ -104,7 +104,7 @@ impl Connections {
         let Some(connection) = self.get(key) else { return };
         let Some(downstream) = connection.downstream() else { return };
         let listener = listen.listeners.get(downstream.listener).listener();
-        let limits = downstream_limits(&listener.http, &listener.http2);
+        let limits = downstream_limits(&listener.http, &listener.http2, cx.memory.level);
         let opening = now + listener.timeouts.request_head;
         let mut multiplex = Multiplex::new(http2(Http2::server(&limits), limits, now));
         multiplex.watches.set(Watch::Opening, opening);
@@ -175,7 +175,7 @@ impl Exchanges {
         if !is_first || listener.protocol != ListenerProtocol::Auto {
             return;
         }
-        let limits = downstream_limits(&listener.http, &listener.http2);
+        let limits = downstream_limits(&listener.http, &listener.http2, cx.memory.level);
         let Ok(codec) = Http2::upgraded_server(settings, &limits) else { return };
         let opening = now + listener.timeouts.request_head;
         let mut multiplex = Multiplex::new(http2(codec, limits, now));

@@ -79,6 +79,7 @@ pub(crate) const fn is_warned_of(cause: Cause) -> bool {
                 | Cause::NoEndpoint
                 | Cause::NoOriginalDestination
                 | Cause::OutOfDescriptors
+                | Cause::Overloaded
                 | Cause::PendingOverflow
                 | Cause::PendingTimeout
                 | Cause::RequestTimeout
@@ -151,6 +152,7 @@ pub const fn consequence(cause: Cause) -> Consequence {
         | ConnectionsOverflow
         | ClientConnectionsOverflow
         | AcceptRate
+        | Overloaded
         | BufferedOverflow
         | HandshakesOverflow
         | OutOfDescriptors

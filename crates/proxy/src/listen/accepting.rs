@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU32;
 
+use config::memory::MemoryPressure;
+
 use crate::connection::connections::Connections;
 use crate::keys::ConnKey;
 use crate::listen::Listen;
@@ -18,6 +20,16 @@ impl Listen {
         let listener = self.listeners.get(downstream.listener).listener();
         Some(listener.connections_per_client_max)
     }
+}
+
+/// The bound on the memory of the process, and how much of it is in use.
+pub(crate) fn of_memory(memory: MemoryPressure) -> Detail {
+    let mib = |bytes: u64| bytes >> 20;
+    Detail::of(&format_args!(
+        "limits.memory_max: {} MiB, of which {} are resident",
+        mib(memory.max_bytes),
+        mib(memory.resident_bytes)
+    ))
 }
 
 /// The bound on the connections of one client.

@@ -6,10 +6,10 @@
 //! times a second at most, and only while all buffers of the worker together are larger than the
 //! smallest bound of a listener. So the sum cannot drift, a restored connection is in it, and an
 //! exchange pays nothing for it. Between two looks a listener may be over its bound by what comes
-//! in that time.
+//! in that time. The clients of all listeners together are bounded in the same way to half of `limits.memory_max`.
 //!
 //! ```text
-//! buffers of the worker > smallest bound ─► look ─► a listener over its own ─► its largest holders end
+//! buffers of the worker > smallest bound ─► look ─► a listener over its own, or all ─► its largest holders end
 //!                                            ▲ └── none ──┐
 //!                                            └── 100 ms ──┘
 //! ```
@@ -42,7 +42,8 @@ impl Listen {
     /// When to look at what is held, if all buffers together are more than one listener's bound.
     pub(crate) fn buffered_due(&self, cx: &Cx) -> Option<Time> {
         let least = cx.snapshot.listener_bounds.buffered_bytes_least;
-        let least = cx.share.of_bytes(least.unwrap_or(u64::MAX));
+        let least = least.unwrap_or(u64::MAX).min(cx.memory.buffered_bytes_max());
+        let least = cx.share.of_bytes(least);
         (cx.buffers.usage().bytes > least && !cx.is_placing).then_some(self.buffered_look)
     }
 

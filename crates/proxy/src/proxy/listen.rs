@@ -4,4 +4,5 @@ mod accept;
 mod age;
 mod drain;
 mod memory;
+mod overload;
 mod relay;

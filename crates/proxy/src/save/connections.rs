@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use config::memory::MemoryLevel;
 use config::protocols::Protocols;
 use config::snapshot::{ClusterId, ClusterProtocol, EndpointId, TransportId};
 use serde::{Deserialize, Serialize};
@@ -396,13 +397,17 @@ impl Connections {
         let (http2, rpc) = match self.get(key).map(|connection| &connection.role) {
             Some(ConnectionRole::Downstream(downstream)) => {
                 let listener = listen.listeners.get(downstream.listener).listener();
-                let http2 = http2::downstream_limits(&listener.http, &listener.http2);
+                // Its windows are saved with it.
+                let memory = MemoryLevel::Normal;
+                let http2 = http2::downstream_limits(&listener.http, &listener.http2, memory);
                 (http2, rpc_limits(&listener.rpc))
             }
             Some(ConnectionRole::Upstream(upstream)) => match cx.snapshot.cluster(upstream.cluster)
             {
                 Some(cluster) => {
-                    (http2::limits(RESPONSE_HEAD, &cluster.http2), rpc_limits(&cluster.rpc))
+                    let memory = MemoryLevel::Normal;
+                    let http2 = http2::limits(RESPONSE_HEAD, &cluster.http2, memory);
+                    (http2, rpc_limits(&cluster.rpc))
                 }
                 None => return CodecSettings { protocols, ..CodecSettings::default() },
             },

@@ -129,6 +129,18 @@ impl Buffers {
         }
     }
 
+    /// Gives the allocator all that is not leased.
+    pub(crate) fn release_free(&mut self) {
+        self.spare = self.free.each_ref().map(Vec::len);
+        self.trim();
+    }
+
+    /// Bytes of the leases.
+    pub(crate) fn leased_bytes(&self) -> u64 {
+        let free = self.free.iter().zip(SIZES).map(|(free, size)| (free.len() * size) as u64);
+        self.usage.bytes.saturating_sub(free.sum())
+    }
+
     /// Leases and what they cost.
     pub(crate) const fn usage(&self) -> BufferUse {
         self.usage
@@ -176,5 +188,16 @@ mod tests {
         assert_eq!(buffers.usage().bytes, peak, "all of it was needed since the last trim");
         buffers.trim();
         assert_eq!(buffers.usage().bytes, 0);
+        let kept = buffers.lease(BUFFER_BYTES_MAX);
+        let given_back = buffers.lease(1);
+        buffers.give_back(given_back);
+        assert_eq!(buffers.leased_bytes(), BUFFER_BYTES_MAX as u64);
+        buffers.release_free();
+        assert_eq!(
+            buffers.usage().bytes,
+            BUFFER_BYTES_MAX as u64,
+            "at once, without what is leased"
+        );
+        buffers.give_back(kept);
     }
 }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::checks::{CheckResult, CheckTask};
+use config::memory::MemoryPressure;
 use config::outlier::{Detector, Event, Happened};
 use config::snapshot::{Address, EndpointId};
 use proxy::SkipHandshake as _;
@@ -492,6 +493,12 @@ impl<'s> Talk<'s> {
     /// Whether all that follows happens in one turn of a worker.
     pub(crate) fn is_one_turn(&mut self, is_one_turn: bool) {
         self.is_one_turn = is_one_turn;
+        self.settle();
+    }
+
+    /// Control says how near the process is to its bound on memory.
+    pub(crate) fn has_memory(&mut self, memory: MemoryPressure) {
+        self.proxy.set_memory(memory, self.now);
         self.settle();
     }
 

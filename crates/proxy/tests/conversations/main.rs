@@ -51,6 +51,7 @@ mod misdirected;
 mod on_demand;
 mod original;
 mod outliers;
+mod overload;
 mod pools;
 mod proxy_sources;
 mod reconfiguring;

@@ -26,6 +26,8 @@ pub struct Scenario {
     pub group_part_max: usize,
     /// Whether the workers drain in the middle of it.
     pub drains: bool,
+    /// Times at which the process is near its bound on memory.
+    pub memory_shortages: usize,
     /// Whether every request has to be answered.
     pub is_strict: bool,
     /// Whether some clients and services speak HTTP/2.
@@ -69,6 +71,7 @@ impl Scenario {
             },
             group_part_max: Random::new(seed).split("group parts", 0).length_between(1, 8),
             drains: false,
+            memory_shortages: 0,
             is_strict: true,
             has_http2: true,
             has_tls: Random::new(seed).split("tls", 0).chance(500),
@@ -94,6 +97,9 @@ impl Scenario {
             ..Self::harmless(seed)
         };
         scenario.is_strict = false;
+        let mut memory = Random::new(seed).split("memory", 0);
+        scenario.memory_shortages =
+            if memory.chance(200) { memory.length_between(1, 4) } else { 0 };
         scenario
     }
 }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::kit::{Service, Strait, forward_to, get, until_within};
+use crate::kit::{Client, Service, Strait, forward_to, get, until, until_within};
 
 /// Half heads that are open at a time.
 const HALF_HEADS: usize = 8_000;
@@ -45,4 +45,35 @@ fn memory_of_half_heads_comes_back_within_a_minute() {
     });
     println!("{before} bytes before, {during} with half heads, {after} after");
     assert_eq!(get(strait.listener, "/").status, 200);
+}
+
+#[test]
+fn near_the_bound_clients_are_refused_the_admin_interface_answers_and_it_passes() {
+    let service = Service::start("one");
+    let config = forward_to(service.address);
+    let mut strait = Strait::run(&config);
+    let mut idle = Client::connect(strait.listener);
+    assert_eq!(idle.get("/").status, 200);
+    assert_eq!(strait.metric("strait_memory_level"), 0.0);
+    // The program alone takes more.
+    strait.rewrite(&format!("{config}limits: {{ memory_max: 1MiB }}\n"));
+    let log = strait.wait_for_log("memory is near limits.memory_max");
+    assert!(log.contains("new connections are refused"), "{log}");
+    until("the idle connection to close", || idle.is_closed().then_some(()));
+    until("a refused connection", || {
+        let refused = Client::connect(strait.listener).try_get("/").is_none();
+        refused.then_some(())
+    });
+    assert_eq!(get(strait.admin, "/ready").status, 200);
+    let name = "strait_downstream_connections_refused_total";
+    let stats = get(strait.admin, &format!("/stats?filter={name}")).text();
+    let refused = stats.lines().find(|line| line.contains("cause=\"overloaded\"")).unwrap();
+    assert!(!refused.ends_with(" 0"), "{stats}");
+    assert_eq!(strait.metric("strait_memory_level"), 3.0);
+    assert_eq!(strait.metric("strait_memory_max_bytes"), 1_048_576.0);
+
+    strait.rewrite(&format!("{config}limits: {{ memory_max: none }}\n"));
+    strait.wait_for_log("nothing is refused for it");
+    assert_eq!(get(strait.listener, "/").status, 200);
+    assert_eq!(strait.metric("strait_memory_level"), 0.0);
 }

@@ -7,11 +7,12 @@ use crate::events::{ConnectionClosed, ConnectionDetected, ConnectionRefused, Det
 use crate::histogram::Histogram;
 
 /// Why a connection can be refused.
-pub(crate) static REFUSAL_CAUSES: CauseSet<6> = CauseSet::new(&[
+pub(crate) static REFUSAL_CAUSES: CauseSet<7> = CauseSet::new(&[
     Cause::AcceptRate,
     Cause::ClientConnectionsOverflow,
     Cause::ConnectionsOverflow,
     Cause::OutOfDescriptors,
+    Cause::Overloaded,
     Cause::ProxyProtocolSource,
 ]);
 
@@ -21,7 +22,7 @@ pub(crate) struct ConnectionCounters {
     pub(crate) opened: Counter,
     pub(crate) closed: Counter,
     pub(crate) buffered_bytes: Counter,
-    pub(crate) refused: CauseCounters<6>,
+    pub(crate) refused: CauseCounters<7>,
     pub(crate) detected: [Counter; DetectedProtocol::NAMES.len()],
 }
 

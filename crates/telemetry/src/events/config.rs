@@ -27,6 +27,15 @@ pub struct ControlTurned {
     pub taken: u64,
 }
 
+/// How the memory of the process compares with its bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryBounded {
+    /// Bytes that may be resident, if they are bounded.
+    pub max: Option<u64>,
+    /// How near that is: 0 to 3.
+    pub level: u8,
+}
+
 /// How many resources of a kind are in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigResources {

@@ -8,8 +8,8 @@ use super::{BOUNDS_COARSE, Family, MetricType};
 use crate::events::{
     AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, ConfigAccepted, ConfigRejected,
     ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned, DemandOutcome, DemandsEnded,
-    HANDOVER_FAILURES, HANDOVER_RESULTS, HandoverEnded, HandoverFailed, SourceAnswered, SourceKind,
-    SourceResources, StateWrites,
+    HANDOVER_FAILURES, HANDOVER_RESULTS, HandoverEnded, HandoverFailed, MemoryBounded,
+    SourceAnswered, SourceKind, SourceResources, StateWrites,
 };
 use crate::histogram::{Histogram, HistogramTotals};
 use crate::totals::SourceTotals;
@@ -45,6 +45,7 @@ pub(crate) struct ControlCounters {
     pub(crate) breakers: Vec<BreakersOfCluster>,
     /// Moves that were asked for and those that `rebalance` chose: done, and refused.
     moves: [[u64; 2]; 2],
+    memory: MemoryBounded,
     generation: u64,
     handovers: [u64; HANDOVER_RESULTS.len()],
     handover_failures: [u64; HANDOVER_FAILURES.len()],
@@ -66,6 +67,10 @@ impl ControlCounters {
 
     pub(crate) fn control_turned(&self, event: ControlTurned) {
         self.turn_times.record(event.taken);
+    }
+
+    pub(crate) const fn memory_bounded(&mut self, event: MemoryBounded) {
+        self.memory = event;
     }
 
     pub(crate) fn set_generation(&mut self, generation: u64) {
@@ -221,6 +226,20 @@ const RESOURCE_STATES: [(SourceKind, &str); 7] = [
 ];
 
 pub(super) static FAMILIES: &[Family] = &[
+    Family {
+        name: "strait_memory_max_bytes",
+        kind: MetricType::Gauge,
+        help: "Resident memory that the process may have: limits.memory_max, or the memory limit of its control groups. 0 without a limit.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.control.memory.max.unwrap_or_default()),
+    },
+    Family {
+        name: "strait_memory_level",
+        kind: MetricType::Gauge,
+        help: "How near the resident memory is to its limit: 0 below 80 %, 1 from 80 % (small stream windows), 2 from 90 % (new requests get 503), 3 from 95 % (new connections are refused).",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.control.memory.level.into()),
+    },
     Family {
         name: "strait_generation",
         kind: MetricType::Gauge,

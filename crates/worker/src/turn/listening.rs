@@ -56,7 +56,11 @@ impl<W: World> Worker<W> {
                     let peer = PeerAddress::from(accepted.peer);
                     let now = self.stamp();
                     let key = self.proxy.on_accepted(id, peer, local, original, now);
-                    let Some(key) = key else { continue };
+                    let Some(key) = key else {
+                        // An end in order could be taken for that of an answer without a byte.
+                        self.world.reset(accepted.socket);
+                        continue;
+                    };
                     if self.world.watch(&accepted.socket, key).is_err() {
                         self.proxy.on_broken(key, "", now);
                         continue;

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use config::memory::MemoryLevel;
 use config::snapshot::{Http2Options, HttpOptions};
 use wire::h1::HeadLimits;
 use wire::h2::{
@@ -25,6 +26,10 @@ use crate::tools::time::Time;
 
 /// Room for the frames that say something about the connection, a few at a time.
 const CONTROL_BYTES: usize = 128;
+
+/// The window of a stream on connections that begin while the process is short of memory: one frame of the least size that a
+/// peer may choose.
+const SPARED_WINDOW: u32 = 16 << 10;
 
 /// The codec, and what it may hold.
 #[derive(Debug)]
@@ -213,23 +218,29 @@ pub(super) fn frame_stream(
 }
 
 /// What a downstream connection of this listener may hold.
-pub(crate) fn downstream_limits(http: &HttpOptions, http2: &Http2Options) -> Limits {
+pub(crate) fn downstream_limits(
+    http: &HttpOptions,
+    http2: &Http2Options,
+    memory: MemoryLevel,
+) -> Limits {
     let head = HeadLimits {
         request_line_bytes_max: http.request_line_bytes_max,
         head_bytes_max: http.head_bytes_max,
         fields_max: http.fields_max,
         slashes: http.slashes,
     };
-    limits(head, http2)
+    limits(head, http2, memory)
 }
 
 /// What a connection with these options may hold.
-pub(crate) fn limits(head: HeadLimits, http2: &Http2Options) -> Limits {
+pub(crate) fn limits(head: HeadLimits, http2: &Http2Options, memory: MemoryLevel) -> Limits {
+    let is_spared = memory >= MemoryLevel::Elevated;
+    let window_max = if is_spared { SPARED_WINDOW } else { u32::MAX };
     Limits {
         head,
         header_table_bytes_max: http2.header_table_bytes_max,
         streams_max: http2.streams_max.get(),
-        stream_window_bytes_max: http2.stream_window_bytes_max,
+        stream_window_bytes_max: http2.stream_window_bytes_max.min(window_max),
         connection_window_bytes_max: http2.connection_window_bytes_max,
         frame_bytes_max: http2.frame_bytes_max,
         work_max: http2.work_max.get(),

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use config::cidr::Cidr;
+use config::memory::MemoryLevel;
 use config::snapshot::ListenerId;
 use telemetry::cause::Cause;
 use telemetry::events::{ConnectionOpened, ConnectionRefused};
@@ -12,7 +13,7 @@ use crate::connection::codec::Opening;
 use crate::connection::{ConnectionRole, Downstream, Life};
 use crate::exchange::record::label;
 use crate::keys::ConnKey;
-use crate::listen::accepting::of_client_bound;
+use crate::listen::accepting::{of_client_bound, of_memory};
 use crate::listen::clients::Part;
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
@@ -34,6 +35,11 @@ impl Proxy {
         let listener = self.listen.listeners.find(listener)?;
         let state = self.listen.listeners.get(listener);
         let settings = state.listener();
+        if self.cx.memory.level >= MemoryLevel::Critical {
+            let (id, memory) = (state.id, self.cx.memory);
+            self.cx.refuse(id, &peer, Cause::Overloaded, || of_memory(memory), now);
+            return None;
+        }
         let is_over = state.open >= self.cx.share.of(settings.connections_max.get())
             || self.listen.listeners.open
                 >= self.cx.share.of(self.listen.connections_max(&self.cx));

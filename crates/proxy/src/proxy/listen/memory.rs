@@ -19,6 +19,9 @@ use crate::ops::Op;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
+/// What a connection holds at least that ends for the memory of the process: an exchange that goes well holds less.
+const HOLDER_BYTES_MIN: u64 = 16 << 10;
+
 /// A connection that may end.
 struct Holder {
     connection: ConnKey,
@@ -39,6 +42,13 @@ impl Proxy {
         if self.listen.listeners.is_over_buffered(self.cx.share) {
             self.end_largest_holders(now);
         }
+        let most = self.cx.share.of_bytes(self.cx.memory.buffered_bytes_max());
+        let excess_bytes = self.cx.buffers.leased_bytes().saturating_sub(most);
+        if excess_bytes > 0 {
+            self.end_holders_of(excess_bytes, now);
+            // What comes this fast may come again.
+            self.listen.buffered_look = now + LOOK_INTERVAL / 10;
+        }
         self.listen.tell_buffered(&mut self.cx);
     }
 
@@ -52,8 +62,11 @@ impl Proxy {
 
     fn end_largest_holders(&mut self, now: Time) {
         let mut closed: BTreeMap<ListenerId, u32> = BTreeMap::new();
-        for holder in self.holders(now) {
-            if self.listen.listeners.buffered_over(holder.listener, self.cx.share) > 0 {
+        let is_over = |proxy: &Self, listener| {
+            proxy.listen.listeners.buffered_over(listener, proxy.cx.share) > 0
+        };
+        for holder in self.holders(|listener| is_over(self, listener), now) {
+            if is_over(self, holder.listener) {
                 *closed.entry(self.listen.listeners.get(holder.listener).id).or_default() += 1;
                 self.listen.listeners.remove_buffered(holder.listener, holder.bytes);
                 self.abort_downstream(holder.connection, Cause::BufferedOverflow, now);
@@ -75,13 +88,26 @@ impl Proxy {
         }
     }
 
-    /// The connections of listeners over their bounds that hold anything, in the order in which they end.
-    fn holders(&self, now: Time) -> Vec<Holder> {
+    /// Closes connections that hold the most in buffers until these hold `excess_bytes` less.
+    pub(super) fn end_holders_of(&mut self, excess_bytes: u64, now: Time) {
+        let mut left = excess_bytes;
+        for holder in self.holders(|_| true, now) {
+            if left == 0 || holder.bytes < HOLDER_BYTES_MIN {
+                break;
+            }
+            left = left.saturating_sub(holder.bytes);
+            self.abort_downstream(holder.connection, Cause::Overloaded, now);
+            self.settle(now);
+        }
+    }
+
+    /// The connections of some listeners that hold anything, in the order in which they end.
+    fn holders(&self, concerns: impl Fn(ListenerKey) -> bool, now: Time) -> Vec<Holder> {
         let downstreams = self.connections.table.iter().filter_map(|(connection, state)| {
             let listener = state.downstream()?.listener;
-            let is_over = self.listen.listeners.buffered_over(listener, self.cx.share) > 0;
+            let is_concerned = concerns(listener);
             let bytes =
-                if is_over { held_by(state, &self.connections, &self.exchanges) } else { 0 };
+                if is_concerned { held_by(state, &self.connections, &self.exchanges) } else { 0 };
             let waited_for_since = self.waited_for_since(state).unwrap_or(now);
             (bytes > 0).then_some(Holder { connection, listener, bytes, waited_for_since })
         });

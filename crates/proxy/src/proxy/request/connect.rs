@@ -619,7 +619,7 @@ fn upstream_frames(cluster: &Cluster, cx: &Cx, now: Time) -> Frames {
             Frames::Rpc(RpcFrames::new(protocol, rpc_limits(&cluster.rpc), Side::Client))
         }
         None => {
-            let limits = http2::limits(RESPONSE_HEAD, &cluster.http2);
+            let limits = http2::limits(RESPONSE_HEAD, &cluster.http2, cx.memory.level);
             Frames::Http2(Http2Frames::new(Http2::client(&limits), limits, now))
         }
     }

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use config::memory::MemoryLevel;
 use telemetry::cause::Cause;
 use wire::head::{Framing, Known, Method, RequestHead};
 
@@ -71,6 +72,8 @@ impl Proxy {
         }
         if let Err(cause) = dropped {
             self.fail(key, cause, now);
+        } else if self.cx.memory.level >= MemoryLevel::High {
+            self.refuse_overloaded(key, now);
         } else if has_too_many {
             self.fail(key, Cause::ClientExchangesOverflow, now);
         } else if is_too_early {
@@ -102,7 +105,9 @@ impl Proxy {
         let connection = self.connections.get(exchange.downstream.connection);
         let tls = connection.and_then(|connection| connection.tls.as_deref());
         let exchanges_max = exchange.listener().exchanges_per_client_max;
-        if self.listen.has_too_many(exchange.client, exchanges_max, &self.cx) {
+        if self.cx.memory.level >= MemoryLevel::High {
+            self.refuse_overloaded(key, now);
+        } else if self.listen.has_too_many(exchange.client, exchanges_max, &self.cx) {
             self.fail(key, Cause::ClientExchangesOverflow, now);
         } else if tls.is_some_and(Tls::is_early) {
             // Who recorded it may send it again, and nothing says that this is harmless.

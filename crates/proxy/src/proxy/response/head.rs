@@ -1,5 +1,6 @@
 //! Hop 8, backwards: what an upstream answers, from the head to the end of the body.
 
+use config::memory::MemoryLevel;
 use telemetry::cause::Cause;
 use telemetry::events::TunnelStarted;
 use wire::h1::ConnectionField;
@@ -137,8 +138,10 @@ impl Proxy {
         };
         let is_near_limit = connection.is_key_near_limit();
         let Some(downstream) = connection.downstream_mut() else { return ConnectionField::Close };
-        let is_draining =
-            self.listen.is_draining(downstream, &self.cx) || downstream.is_aged || is_near_limit;
+        let is_draining = self.listen.is_draining(downstream, &self.cx)
+            || downstream.is_aged
+            || is_near_limit
+            || self.cx.memory.level >= MemoryLevel::High;
         // A client that waits for leave to send a body may send it or not: which is not known
         // of its bytes would begin the next request.
         let is_ambiguous = request.expects_continue && !request.is_complete;

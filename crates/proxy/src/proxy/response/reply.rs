@@ -46,12 +46,12 @@ const SERVER: (&[u8], &[u8]) = (b"server", b"strait");
 
 const TEXT_PLAIN: (&[u8], &[u8]) = (b"content-type", b"text/plain; charset=utf-8");
 
-/// Tells a client that a bound of the cluster is reached, so that it does not try again at once.
+/// Tells a client that a bound of the cluster or the process is reached, so that it does not try again at once.
 const OVERLOADED: (&[u8], &[u8]) = (b"x-envoy-overloaded", b"true");
 
-/// Whether a request is refused since its cluster has too many.
+/// Whether a request is refused since its cluster has too many, or the process too little memory.
 const fn is_overflow(cause: Option<Cause>) -> bool {
-    matches!(cause, Some(Cause::PendingOverflow | Cause::RequestsOverflow))
+    matches!(cause, Some(Cause::Overloaded | Cause::PendingOverflow | Cause::RequestsOverflow))
 }
 
 impl Proxy {
