@@ -84,10 +84,13 @@ impl Proxy {
         let share = settings.share;
         let cx = Cx::new(settings, snapshot, emitter, now);
         let listeners = Listeners::new(&cx.snapshot);
+        let mut upstream = Upstreams::new(share);
+        let clusters: Vec<_> = cx.snapshot.clusters.iter().map(|(_, cluster)| cluster.id).collect();
+        upstream.note_ages(&cx.snapshot, &clusters);
         Self {
             connections: Connections::default(),
             exchanges: Exchanges::default(),
-            upstream: Upstreams::new(share),
+            upstream,
             listen: Listen::new(listeners, now),
             cx,
         }
@@ -269,6 +272,8 @@ impl Proxy {
                 self.upstream.pools.on_endpoint_added(cluster, *endpoint, now);
             }
         }
+        self.upstream.note_ages(&snapshot, &changes.clusters_added);
+        self.upstream.note_ages(&snapshot, &changes.clusters_changed);
         for cluster in &changes.clusters_changed {
             self.serve_waiting(*cluster, now);
         }

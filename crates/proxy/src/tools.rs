@@ -12,6 +12,7 @@ pub(crate) mod random;
 pub(crate) mod rate;
 pub(crate) mod sent;
 pub mod slab;
+pub(crate) mod spread;
 pub(crate) mod text;
 pub mod time;
 pub(crate) mod wheel;

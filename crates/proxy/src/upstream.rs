@@ -1,6 +1,7 @@
 //! Upstream connections: the choice of an endpoint, pools and the queues for them, original
 //! destinations, and what becomes of a connection whose exchange is over.
 
+pub(crate) mod age;
 pub(crate) mod attempts;
 pub(crate) mod balance;
 pub(crate) mod connecting;
@@ -26,11 +27,18 @@ pub(crate) struct Upstreams {
     pub(crate) pools: Pools,
     pub(crate) spares: Spares,
     pub(crate) crowds: Crowds,
+    /// Whether a cluster bounds the age of its connections, or did since the worker began.
+    pub(crate) has_ages: bool,
 }
 
 impl Upstreams {
     pub(crate) fn new(share: Share) -> Self {
-        Self { pools: Pools::new(share), spares: Spares::default(), crowds: Crowds::default() }
+        Self {
+            pools: Pools::new(share),
+            spares: Spares::default(),
+            crowds: Crowds::default(),
+            has_ages: false,
+        }
     }
 }
 

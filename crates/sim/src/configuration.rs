@@ -529,6 +529,11 @@ impl Configurations {
         }
         let connections_max = self.random.between(1, 12);
         let _ = write!(text, "    connections_max: {connections_max}\n    pending_max: 1000\n");
+        let mut ages = self.random.split("ages", 0);
+        if ages.chance(300) {
+            let requests = ages.between(1, 20);
+            let _ = writeln!(text, "    requests_per_connection_max: {requests}");
+        }
         self.cluster_timeouts(text);
         if self.speak_http2.get(number).is_some_and(|speaks| *speaks) {
             *text += "    protocol: http2\n";
@@ -542,7 +547,7 @@ impl Configurations {
         *text += match self.patience {
             Patience::Long => {
                 "    connect_timeout: 1h\n    timeouts: { pending: 1h, response_head: 1h, \
-                 response_body: 1h, request_write: 1h, stall: none }\n"
+                 response_body: 1h, request_write: 1h, stall: none, connection_age: 7s }\n"
             }
             Patience::Short => {
                 "    connect_timeout: 1s\n    timeouts: { pending: 4s, response_head: 6s, \

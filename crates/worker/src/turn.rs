@@ -539,6 +539,7 @@ impl<W: World> Worker<W> {
         self.proxy.tell_gauges(self.turns, self.events_total);
         self.proxy.cool_down();
         self.proxy.end_aged(self.now);
+        self.perform();
         if self.upkeeps.is_multiple_of(TRIM_EVERY) {
             self.proxy.on_quiet();
             self.sockets.shrink(self.proxy.connection_slots());

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use super::tunnels::opens_tunnels;
 use super::{
-    Context, Names, Once, checks, endpoints, http2, keepalive, localities, resolved, rpc, share,
-    subsets, tls,
+    Context, Names, Once, checks, endpoints, http2, keepalive, localities, or_none, resolved, rpc,
+    share, subsets, tls,
 };
 use crate::balance::Balancer;
 use crate::breakers::Breakers;
+use crate::file;
 use crate::file::cluster::{Endpoints, EndpointsFile, Protocol, ProxyProtocol};
 use crate::file::listener::{OneOrSeveral, OriginalDestination};
-use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
 use crate::health::Activity;
 use crate::map::Map;
@@ -182,15 +182,14 @@ pub(super) fn cluster<F>(
             response_head: file.timeouts.response_head.into(),
             response_body: file.timeouts.response_body.into(),
             request_write: file.timeouts.request_write.into(),
-            stall: match file.timeouts.stall {
-                OrNone::None => None,
-                OrNone::Some(timeout) => Some(timeout.into()),
-            },
+            stall: or_none(file.timeouts.stall),
             idle: file.timeouts.idle.into(),
+            connection_age: or_none(file.timeouts.connection_age),
         },
         connections_max: file.connections_max,
         pending_max: file.pending_max,
         requests_max: file.requests_max,
+        requests_per_connection_max: file.requests_per_connection_max,
         breakers,
         proxy_protocol,
         keepalive: keepalive(file.keepalive.as_ref(), site, context.findings),

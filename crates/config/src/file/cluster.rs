@@ -98,6 +98,9 @@ pub struct Cluster {
     /// not count. Beyond it: 503, at once. Absent: only connections and their streams are limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_max: Option<NonZeroU32>,
+    /// Requests on one connection. After the last one it closes, once its active requests have ended. Absent: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_per_connection_max: Option<NonZeroU32>,
     /// Limits the share of retries among the active requests of the process whose rules have `retry`. Beyond it, the
     /// client gets the response or the failure.
     #[serde(default)]
@@ -302,6 +305,9 @@ pub struct Timeouts {
     pub stall: OrNone<Timeout>,
     /// Idle time in the pool. Keep it shorter than the time after which the upstream closes.
     pub idle: Timeout,
+    /// Age from which a connection takes no further requests, or `none`. It closes once its active requests have ended.
+    /// Each connection has up to 10 % more or less, so that connections opened together do not end together.
+    pub connection_age: OrNone<Timeout>,
 }
 
 impl Default for Timeouts {
@@ -313,6 +319,7 @@ impl Default for Timeouts {
             request_write: Timeout(defaults::REQUEST_WRITE_TIMEOUT),
             stall: OrNone::Some(Timeout(defaults::STALL_TIMEOUT)),
             idle: Timeout(defaults::UPSTREAM_IDLE_TIMEOUT),
+            connection_age: OrNone::None,
         }
     }
 }

@@ -86,6 +86,8 @@ pub struct Cluster {
     pub pending_max: u32,
     /// Requests under way at a time, in the process, if they are bounded.
     pub requests_max: Option<NonZeroU32>,
+    /// Requests that one connection carries, if they are bounded.
+    pub requests_per_connection_max: Option<NonZeroU32>,
     /// What of its bounds is in use.
     pub breakers: Breakers,
     /// Whether each connection begins with a PROXY protocol header, and of which version.
@@ -184,6 +186,8 @@ pub struct UpstreamTimeouts {
     pub stall: Option<Duration>,
     /// In the pool.
     pub idle: Duration,
+    /// Age from which a connection takes no further request; none for no bound.
+    pub connection_age: Option<Duration>,
 }
 
 /// Version of the PROXY protocol to send.

@@ -321,8 +321,9 @@ clusters:
       cipher_suites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
       groups: [secp384r1]
     connect_timeout: 1s
-    timeouts: { pending: 5s, response_head: 1s, response_body: 2s, request_write: 3s, stall: none, idle: 4s }
+    timeouts: { pending: 5s, response_head: 1s, response_body: 2s, request_write: 3s, stall: none, idle: 4s, connection_age: 1h }
     connections_max: 10
+    requests_per_connection_max: 10000
     pending_max: 0
     retry_budget: { share: 10%, at_least: 5 }
     balance: { least_request: { choices: 3 } }

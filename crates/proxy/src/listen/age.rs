@@ -18,6 +18,7 @@ use crate::filter::Filter;
 use crate::keys::ConnKey;
 use crate::listen::Listen;
 use crate::listen::drain::DRAIN_IDLE;
+use crate::tools::spread::spread;
 use crate::tools::time::Time;
 
 /// What is due on a connection.
@@ -27,6 +28,8 @@ pub(crate) enum Due {
     Goaway,
     /// It is closed.
     Close,
+    /// It takes no further request: of an upstream connection.
+    End,
 }
 
 impl Connections {
@@ -71,43 +74,11 @@ fn age_max(listener: &Listener<Box<dyn Filter>>, connection: &Connection) -> Opt
     let bound = bound
         .filter(|_| connection.tls.as_deref().is_some_and(|tls| Tls::client_cert(tls).is_some()));
     let age = listener.timeouts.connection_age;
-    let lot = lot(connection.opened);
+    let age = age.map(|age| spread(age, 900, connection.opened));
     // A bound that is meant for certificates is never exceeded.
-    let age = age.map(|age| part(age, 900 + lot));
-    let bound = bound.map(|bound| part(bound, 800 + lot));
+    let bound = bound.map(|bound| spread(bound, 800, connection.opened));
     match (age, bound) {
         (Some(age), Some(bound)) => Some(age.min(bound)),
         (age, bound) => age.or(bound),
-    }
-}
-
-/// So many thousandths of a duration.
-fn part(of: Duration, thousandths: u32) -> Duration {
-    of.saturating_mul(thousandths) / 1_000
-}
-
-/// A number from 0 to 200 that differs among connections, from when each was opened. One that is
-/// restored elsewhere may draw another.
-fn lot(opened: Time) -> u32 {
-    // Fibonacci hashing: neighbours in time are far apart.
-    let mixed = opened.as_nanos().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-    u32::try_from(mixed % 201).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ages_are_spread_by_a_tenth_either_way() {
-        let hour = Duration::from_secs(3_600);
-        let mut spread: Vec<_> = (0..10_000u64)
-            .map(|n| part(hour, 900 + lot(Time::from_nanos(1_000_000_000 + n * 1_000_000))))
-            .collect();
-        spread.sort_unstable();
-        let (first, last) = (spread[0], spread[spread.len() - 1]);
-        assert_eq!((first.as_secs(), last.as_secs()), (3_240, 3_960));
-        let middle = spread[spread.len() / 2].as_secs();
-        assert!((3_560..3_640).contains(&middle), "{middle}");
     }
 }

@@ -15,6 +15,7 @@ use crate::keys::ConnKey;
 use crate::ops::Op;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
+use crate::upstream::age::has_served;
 
 impl Upstreams {
     /// Puts an upstream connection into its pool if it has a free slot and is not there, and takes
@@ -39,6 +40,11 @@ impl Upstreams {
             if links.is_some() {
                 self.pools.on_stream_budget_used(endpoint);
             }
+            self.retire(key, connections, cx);
+            return None;
+        }
+        let cluster = cx.snapshot.cluster(upstream.cluster);
+        if is_of_requests && cluster.is_some_and(|cluster| has_served(connection, cluster)) {
             self.retire(key, connections, cx);
             return None;
         }

@@ -189,3 +189,87 @@ routes: [{ name: all, rules: [{ match: { prefix: / }, respond: { status: 204 } }
         assert!(ask(talk, &mut known) && !ask(talk, &mut unknown));
     });
 }
+
+/// Connections to the service, and not those of clients, end for these options.
+fn of_cluster(options: &str, timeouts: &str) -> String {
+    CONFIG.replace("connection_age: 100s, connection_age_grace: 20s, ", "").replace(
+        "timeouts: { response_head: 1h,",
+        &format!("{options}timeouts: {{ {timeouts}response_head: 1h,"),
+    )
+}
+
+#[test]
+fn a_connection_of_http1_ends_with_its_last_request() {
+    hold(&of_cluster("requests_per_connection_max: 2, ", ""), |talk| {
+        let (client, first) = answered(talk);
+        talk.says(client, GET);
+        is_answered(talk, client, first);
+        assert!(talk.is_closed(first));
+        talk.says(client, GET);
+        let second = talk.upstream();
+        is_answered(talk, client, second);
+        assert!(!talk.is_closed(second));
+    });
+}
+
+#[test]
+fn a_connection_that_exchanges_share_ends_with_its_last_request() {
+    hold(&of_cluster("protocol: http2, requests_per_connection_max: 2, ", ""), |talk| {
+        let mut client = Speaker::client(talk);
+        let streams: Vec<_> = (0..3).map(|_| client.gets(talk, "/")).collect();
+        let (mut first, mut second) = (Speaker::upstream(talk), Speaker::upstream(talk));
+        let (of_first, of_second) = (first.hears(talk), second.hears(talk));
+        assert_eq!([&of_first, &of_second].map(|it| it.matches("GET /").count()), [2, 1]);
+        assert!(of_first.contains("going away") && !of_second.contains("going away"));
+        for stream in [1, 3] {
+            first.answers(talk, stream, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        }
+        second.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        let heard = client.hears(talk);
+        assert!(streams.iter().all(|stream| heard.contains(&format!("{stream}: 204"))), "{heard}");
+        assert!(talk.is_closed(first.peer) && !talk.is_closed(second.peer));
+    });
+}
+
+#[test]
+fn a_connection_of_a_cluster_ends_at_its_age_and_not_amid_a_request() {
+    hold(&of_cluster("", "connection_age: 100s, "), |talk| {
+        let (client, idle) = answered(talk);
+        talk.passes(YOUNG);
+        talk.says(client, GET);
+        is_answered(talk, client, idle);
+        talk.passes(OLD);
+        assert!(talk.is_closed(idle));
+
+        talk.says(client, GET);
+        let busy = talk.upstream();
+        talk.hears(busy, GET);
+        talk.passes(YOUNG + OLD);
+        assert!(!talk.is_closed(busy));
+        talk.says(busy, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+        assert!(talk.is_closed(busy));
+    });
+}
+
+#[test]
+fn a_shared_connection_of_a_cluster_goes_away_at_its_age() {
+    hold(&of_cluster("protocol: http2, ", "connection_age: 100s, "), |talk| {
+        let mut client = Speaker::client(talk);
+        let first = client.gets(talk, "/");
+        let mut old = Speaker::upstream(talk);
+        old.hears(talk);
+        talk.passes(YOUNG + OLD);
+        assert!(old.hears(talk).contains("going away") && !talk.is_closed(old.peer));
+        let second = client.gets(talk, "/");
+        let mut young = Speaker::upstream(talk);
+        young.hears(talk);
+        young.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        old.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+        let heard = client.hears(talk);
+        for stream in [first, second] {
+            assert!(heard.contains(&format!("{stream}: 204")), "{heard}");
+        }
+        assert!(talk.is_closed(old.peer) && !talk.is_closed(young.peer));
+    });
+}

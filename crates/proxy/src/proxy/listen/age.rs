@@ -6,6 +6,7 @@ use crate::keys::ConnKey;
 use crate::listen::age::Due;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
+use crate::upstream::age::is_aged;
 
 /// Connections that one call looks at: some hundred microseconds of work.
 const LOOKED_AT_ONCE: u32 = 16_384;
@@ -16,14 +17,21 @@ const ENDED_AT_ONCE_MAX: usize = 1_024;
 impl Proxy {
     /// Looks for connections that are over their age. Called every second.
     pub fn end_aged(&mut self, now: Time) {
-        if !self.cx.snapshot.listener_bounds.has_connection_age || self.cx.is_placing {
+        let has_ages =
+            self.cx.snapshot.listener_bounds.has_connection_age || self.upstream.has_ages;
+        if !has_ages || self.cx.is_placing {
             return;
         }
         let mut due = Vec::new();
         let (range, next) = self.connections.table.range(self.listen.age_next, LOOKED_AT_ONCE);
         let mut first_left = None;
         for (key, connection) in range {
-            let Some(what) = self.listen.due(connection, now) else { continue };
+            let of_downstream = || self.listen.due(connection, now);
+            let of_upstream = || {
+                let cluster = self.cx.snapshot.cluster(connection.upstream()?.cluster)?;
+                is_aged(connection, cluster, now).then_some(Due::End)
+            };
+            let Some(what) = of_downstream().or_else(of_upstream) else { continue };
             if due.len() == ENDED_AT_ONCE_MAX {
                 first_left = Some(key.index());
                 break;
@@ -34,6 +42,9 @@ impl Proxy {
         for (key, what) in due {
             match what {
                 Due::Goaway => self.connections.on_aged(key, now, &mut self.cx),
+                Due::End => {
+                    self.upstream.end_aged(key, now, &mut self.connections, &mut self.cx);
+                }
                 Due::Close => self.abort_downstream(key, Cause::ConnectionAge, now),
             }
             self.settle(now);

@@ -34,6 +34,7 @@ use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
 use crate::tools::sent::Sent;
 use crate::tools::time::Time;
+use crate::upstream::age::{has_served, is_aged};
 use crate::upstream::connecting::ConnectFault;
 use crate::upstream::retry::ATTEMPTS_MAX;
 
@@ -418,7 +419,14 @@ impl Proxy {
         let checks = upstream.checks();
         let cluster = self.cx.snapshot.cluster(ids.cluster).map(Arc::clone);
         let is_kept = is_clean && is_whole && upstream.is_reusable && !is_of_former;
-        let Some(cluster) = cluster.filter(|_| is_kept && self.cx.drain_deadline.is_none()) else {
+        let is_spent = |cluster: &Arc<Cluster>| {
+            checks.is_none()
+                && self.connections.get(key).is_some_and(|connection| {
+                    has_served(connection, cluster) || is_aged(connection, cluster, now)
+                })
+        };
+        let is_kept = is_kept && self.cx.drain_deadline.is_none();
+        let Some(cluster) = cluster.filter(|cluster| is_kept && !is_spent(cluster)) else {
             return self.close_upstream(key, None, now);
         };
         let is_put = match checks {
