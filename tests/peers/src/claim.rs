@@ -61,6 +61,9 @@ const CLAIM_MAX: Duration = Duration::from_secs(300);
 /// Claims that run at a time, but for those that are alone.
 const LANES: usize = 2;
 
+/// The claim that is left out where the previous version was not built.
+const PREVIOUS: &str = "::the_previous_version_and_this_one_replace_each_other";
+
 /// The results of the claims so far.
 #[derive(Debug, Default)]
 struct Results {
@@ -78,6 +81,7 @@ impl Run {
         let wanted = |claim: &&Claim| name.is_none_or(|name| claim.name().contains(name));
         let beside: Vec<&Claim> = claims::beside_another().into_iter().filter(wanted).collect();
         let asked = claims::if_asked().into_iter().filter(|_| name.is_some()).filter(wanted);
+        let asked = asked.filter(|it| self.previous.is_some() || !it.name().ends_with(PREVIOUS));
         let alone: Vec<&Claim> = claims::alone().into_iter().filter(wanted).chain(asked).collect();
         let total = alone.len() + beside.len();
         let stopwatch = Stopwatch::start();
