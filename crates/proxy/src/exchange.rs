@@ -94,6 +94,8 @@ pub struct Exchange {
     pub(crate) is_holding: bool,
     /// Whether it counts among the requests that its cluster bounds.
     pub(crate) holds_request: bool,
+    /// Whether it counts among the requests of its listener, which bounds them.
+    pub(crate) holds_listener_request: bool,
     /// The endpoint, and its cluster, at which it counts among the requests under way, where the balancer asks for that.
     pub(crate) counted_at: Option<EndpointKey>,
     /// When its attempt there began, while its balancer wants to know how long that takes.
@@ -281,6 +283,7 @@ impl Exchange {
             client,
             is_holding: false,
             holds_request: false,
+            holds_listener_request: false,
             counted_at: None,
             measured_from: None,
             attempt: Attempt::Counted,

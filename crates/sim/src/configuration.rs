@@ -424,6 +424,10 @@ impl Configurations {
                 self.gathered_bytes_max = GATHERED_BYTES_MAX;
             }
         }
+        let mut requests = self.random.split("listener requests", 0);
+        if self.patience == Patience::Short && requests.chance(300) {
+            let _ = writeln!(text, "    requests_max: {}", requests.between(1, 20));
+        }
         self.listener_timeouts(text);
     }
 

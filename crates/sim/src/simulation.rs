@@ -143,6 +143,8 @@ pub struct Simulation {
     snapshot: Option<Arc<Snapshot>>,
     /// By cluster.
     bounds: BTreeMap<String, Bounds>,
+    /// By listener: the most requests that it had for a bound so far.
+    requests_max: BTreeMap<String, u32>,
     detector: Detector,
     checker: Checker,
     /// What decides about the times of checks.
@@ -238,6 +240,7 @@ impl Simulation {
             configurations,
             snapshot: None,
             bounds: BTreeMap::new(),
+            requests_max: BTreeMap::new(),
             detector: Detector::default(),
             checker: Checker::default(),
             checks_random: root.split("check times", 0),

@@ -131,7 +131,7 @@ causes! {
     NoOriginalDestination => "no_original_destination",
     /// `connections_max` and `pending_max` of the cluster are reached.
     PendingOverflow => "pending_overflow",
-    /// `requests_max` of the cluster is reached.
+    /// `requests_max` of the cluster or the listener is reached.
     RequestsOverflow => "requests_overflow",
     /// No connection became available within the cluster's `timeouts.pending`.
     PendingTimeout => "pending_timeout",

@@ -14,6 +14,7 @@ use super::tables::Tables;
 use super::tls::Spoken;
 use super::{Context, Names, Once, http2, keepalive, or_none, resolved, rpc, tls};
 use crate::accept_rate::AcceptRate;
+use crate::breakers::Breakers;
 use crate::chain_names::ChainNames;
 use crate::chains::ListenerChains;
 use crate::file::listener::{OneOrSeveral, Protocol, WeightedCluster};
@@ -180,6 +181,8 @@ fn listener<F>(
         accept_rate: file
             .accept_rate
             .map(|rate| AcceptRate::new(rate, own.and_then(|former| former.accept_rate.as_ref()))),
+        requests_max: file.requests_max,
+        breakers: Breakers::new(own.map(|former| &former.breakers)),
         exchanges_per_client_max: file.exchanges_per_client_max,
         buffered_bytes_max: match file.buffered_max {
             OrNone::None => None,
@@ -342,6 +345,8 @@ impl<F> BuiltEnds<F> {
             connections_max: listener.connections_max,
             connections_per_client_max: listener.connections_per_client_max,
             accept_rate: listener.accept_rate.clone(),
+            requests_max: listener.requests_max,
+            breakers: listener.breakers.clone(),
             exchanges_per_client_max: listener.exchanges_per_client_max,
             buffered_bytes_max: listener.buffered_bytes_max,
         }
@@ -462,6 +467,8 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         connections_max,
         connections_per_client_max,
         accept_rate,
+        requests_max,
+        breakers: _,
         exchanges_per_client_max,
         buffered_bytes_max,
     } = former;
@@ -493,6 +500,7 @@ fn is_same<F>(former: &Listener<F>, new: &Listener<F>) -> bool {
         && *connections_max == new.connections_max
         && *connections_per_client_max == new.connections_per_client_max
         && *accept_rate == new.accept_rate
+        && *requests_max == new.requests_max
         && *exchanges_per_client_max == new.exchanges_per_client_max
         && *buffered_bytes_max == new.buffered_bytes_max
 }

@@ -91,6 +91,10 @@ pub struct Listener {
     /// at once. Absent: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accept_rate: Option<NonZeroU32>,
+    /// Active requests, in the whole process, from their head to the end of the response, waiting ones included; not
+    /// relayed connections. Beyond it: 503. Absent: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_max: Option<NonZeroU32>,
     /// Active exchanges of one client, split among the workers in the same way. With `http.trusted_hops`, the client is
     /// the one that the trusted proxies name. Beyond it: 429. Absent: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]

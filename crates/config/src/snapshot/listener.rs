@@ -8,6 +8,7 @@ use super::id::RouteTableId;
 use super::tls::ListenerTls;
 use crate::accept_rate::AcceptRate;
 use crate::address::Address;
+use crate::breakers::Breakers;
 use crate::file::listener::ForwardClientCert;
 use crate::file::listener::Forwarded as ForwardedFields;
 use crate::file::listener::HeadersWithUnderscores as Underscores;
@@ -113,6 +114,10 @@ pub struct Listener<F> {
     pub connections_per_client_max: NonZeroU32,
     /// New connections a second, in the process, or none for no bound.
     pub accept_rate: Option<AcceptRate>,
+    /// Requests at a time, in the process, or none for no bound.
+    pub requests_max: Option<NonZeroU32>,
+    /// What of that is in use.
+    pub breakers: Breakers,
     /// Exchanges of one client at a time, in the process, or none for no bound.
     pub exchanges_per_client_max: Option<NonZeroU32>,
     /// Bytes that its clients may hold in buffers, in the process, or none for no bound.

@@ -196,6 +196,7 @@ listeners:
     connections_max: 1000
     connections_per_client_max: 100
     accept_rate: 5000
+    requests_max: 10000
     exchanges_per_client_max: 200
     buffered_max: 256MiB
     backlog: 128

@@ -1,5 +1,8 @@
 //! Where an exchange begins to wait for its client, and where it ceases to.
 
+use std::num::NonZeroU32;
+
+use config::breakers::Member;
 use config::snapshot::ClusterId;
 
 use crate::cx::Cx;
@@ -75,6 +78,34 @@ impl Exchange {
             && let Some(cluster) = self.route.as_ref().and_then(|route| route.cluster)
         {
             pools.give_request(cluster);
+        }
+    }
+
+    /// Counts it among the requests of its listener, if that bounds them. Returns the bound if it is reached.
+    #[inline]
+    pub(crate) fn take_listener_request(&mut self, member: Member) -> Result<(), NonZeroU32> {
+        let Some(max) = self.listener().requests_max else { return Ok(()) };
+        if !self.listener().breakers.take_request(member, max.get()) {
+            return Err(max);
+        }
+        self.holds_listener_request = true;
+        Ok(())
+    }
+
+    /// It came from another worker: it counts here from now on.
+    pub(crate) fn hold_listener_request(&mut self, member: Member) {
+        let is_relay = matches!(self.kind, ExchangeKind::Tcp | ExchangeKind::Tls);
+        if self.listener().requests_max.is_some() && self.detached.is_none() && !is_relay {
+            self.listener().breakers.add_request(member);
+            self.holds_listener_request = true;
+        }
+    }
+
+    /// It is over here.
+    #[inline]
+    pub(crate) fn give_listener_request(&mut self, member: Member) {
+        if std::mem::take(&mut self.holds_listener_request) {
+            self.listener().breakers.give_request(member);
         }
     }
 

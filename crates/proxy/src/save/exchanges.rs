@@ -278,6 +278,7 @@ impl Proxy {
             self.upstream.pools.give_up(cluster, exchange.client, is_waiting);
         }
         self.listen.clients.remove(exchange.client, Part::Exchange);
+        exchange.give_listener_request(self.cx.share.member());
         Some(TakenExchange { exchange, downstream, upstream, detached, copies, stalled })
     }
 
@@ -376,6 +377,7 @@ impl Proxy {
             client,
             is_holding: false,
             holds_request: false,
+            holds_listener_request: false,
             counted_at: None,
             // How long it took where it comes from is not known.
             measured_from: None,
@@ -414,6 +416,7 @@ impl Proxy {
         self.cx.timers.arm(timer, first);
         self.connections.join_exchange(key, downstream, upstream);
         if let Some(exchange) = self.exchanges.get_mut(key) {
+            exchange.hold_listener_request(self.cx.share.member());
             if let Some(asked) = saved.asked_retries {
                 exchange.ask_for_retries(asked);
             }

@@ -134,6 +134,8 @@ impl Proxy {
         }
         let member = self.cx.share.member();
         for exchange in companions.exchanges.iter().filter_map(|key| self.exchanges.get(*key)) {
+            let listener = exchange.holds_listener_request.then(|| &exchange.listener().breakers);
+            held.hold_request(listener, member);
             let cluster = exchange.cluster().filter(|_| exchange.holds_request);
             held.hold_request(cluster.map(|cluster| &cluster.breakers), member);
         }

@@ -27,6 +27,45 @@ fn the_process_takes_a_bounded_number_of_downstream_connections() {
 }
 
 #[test]
+fn a_listener_has_a_bounded_number_of_requests_under_way() {
+    let config = CONFIG.replace("    routes: all", "    requests_max: 2\n    routes: all");
+    hold(&config, |talk| {
+        talk.keeps_counts();
+        let clients: Vec<_> = (0..3).map(|_| talk.client()).collect();
+        let mut upstreams = Vec::new();
+        for client in &clients[..2] {
+            talk.says(*client, GET);
+            upstreams.push(talk.upstream());
+        }
+        talk.says(clients[2], GET);
+        let start = "HTTP/1.1 503 Service Unavailable\r\n";
+        let rest = ["\r\nx-envoy-overloaded: true\r\n", ": requests_overflow\n"];
+        talk.hears_about(clients[2], start, &rest);
+        assert!(talk.log().contains("requests_max of the listener: 2"));
+        // One ends in order, and of the other the client goes.
+        talk.heard(upstreams[0]);
+        talk.says(upstreams[0], OK);
+        talk.hears(clients[0], OK);
+        talk.breaks(clients[1]);
+        for _ in 0..2 {
+            talk.says(clients[0], GET);
+            talk.hears(upstreams[0], GET);
+            talk.says(upstreams[0], OK);
+            talk.hears(clients[0], OK);
+        }
+        talk.says(clients[2], GET);
+        talk.hears(upstreams[0], GET);
+        talk.says(clients[0], GET);
+        talk.upstream();
+        let late = talk.client();
+        talk.says(late, GET);
+        talk.hears_about(late, start, &rest);
+        talk.says(upstreams[0], OK);
+        talk.hears(clients[2], OK);
+    });
+}
+
+#[test]
 fn exchanges_wait_in_turn_for_a_connection_and_overflow_is_refused() {
     let config = format!("{CONFIG}    connections_max: 1\n    pending_max: 2\n");
     hold(&config, |talk| {

@@ -1,4 +1,4 @@
-//! The bounds of clusters, which hold over all workers at every moment.
+//! The bounds of clusters and of the requests of listeners, which hold over all workers at every moment.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +24,10 @@ impl Simulation {
             let requests_max = cluster.requests_max.map_or(u32::MAX, |max| max.get());
             bounds.requests_max = bounds.requests_max.max(requests_max);
         }
+        for listener in snapshot.listeners.iter() {
+            let max = self.requests_max.entry(listener.name.to_string()).or_default();
+            *max = (*max).max(listener.requests_max.map_or(u32::MAX, |max| max.get()));
+        }
     }
 
     /// No bound of any cluster is exceeded, whatever the workers do at the same time.
@@ -32,6 +36,14 @@ impl Simulation {
         if !self.moves.is_empty() || self.handovers > 0 {
             // What is on its way may be counted twice, and no bound refuses what another process hands over.
             return;
+        }
+        for listener in snapshot.listeners.iter() {
+            let max = self.requests_max.get(&*listener.name).copied().unwrap_or(u32::MAX);
+            let count = listener.breakers.requests();
+            if count > max {
+                let name = &listener.name;
+                self.ledger.violate(format!("{count} requests of {name}, and {max} are allowed"));
+            }
         }
         for (_, cluster) in snapshot.clusters.iter() {
             let Some(bounds) = self.bounds.get(&*cluster.name) else { continue };
@@ -60,6 +72,10 @@ impl Simulation {
         let has_ended = |number| self.threads.get(number).is_none_or(Option::is_none);
         if self.has_failed() || self.process.clone().any(has_ended) || !self.moves.is_empty() {
             return;
+        }
+        for listener in snapshot.listeners.iter().filter(|it| it.breakers.requests() > 0) {
+            let requests = listener.breakers.requests();
+            self.ledger.violate(format!("{} still has {requests} requests in use", listener.name));
         }
         let open = self.open_connections();
         for (id, cluster) in snapshot.clusters.iter() {

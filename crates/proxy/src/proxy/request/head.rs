@@ -15,6 +15,7 @@ use crate::keys::ExchangeKey;
 use crate::listen::Listen;
 use crate::listen::clients::{ClientPlace, Part};
 use crate::proxy::Proxy;
+use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 
 impl Proxy {
@@ -87,6 +88,9 @@ impl Proxy {
         } else if is_last_hop(head) {
             self.reply_as_last(key, head.method(), now);
         } else {
+            if let Err(max) = exchange.take_listener_request(self.cx.share.member()) {
+                return self.refuse_overflow(key, max, now);
+            }
             exchange.begin_call(head);
             if !has_filters {
                 return self.route(key, head, now);
@@ -112,10 +116,20 @@ impl Proxy {
         } else if tls.is_some_and(Tls::is_early) {
             // Who recorded it may send it again, and nothing says that this is harmless.
             self.fail(key, Cause::RequestTooEarly, now);
+        } else if let Err(max) = exchange.take_listener_request(self.cx.share.member()) {
+            self.refuse_overflow(key, max, now);
         } else {
             exchange.begin_chain();
             self.run_filters(key, head, FilterStep::Head(0), now);
         }
+    }
+
+    /// The listener has as many requests under way as it may.
+    #[cold]
+    fn refuse_overflow(&mut self, key: ExchangeKey, max: NonZeroU32, now: Time) {
+        let detail = || Detail::of(&format_args!("requests_max of the listener: {max}"));
+        self.exchanges.note_detail(key, detail);
+        self.fail(key, Cause::RequestsOverflow, now);
     }
 }
 
