@@ -123,7 +123,7 @@ impl MemoryWatch {
         let max_bytes = max.unwrap_or_default();
         let kept = max_bytes / 100 * KEPT;
         let excess_bytes = if closes { resident.saturating_sub(kept) } else { 0 };
-        let is_told = is_news || begins || excess_bytes > 0 || max != former_max;
+        let is_sent = is_news || begins || excess_bytes > 0 || max != former_max;
         let pressure = MemoryPressure {
             level: self.level,
             resident_bytes: resident,
@@ -132,7 +132,7 @@ impl MemoryWatch {
             excess_bytes,
         };
         MemoryLook {
-            pressure: is_told.then_some(pressure),
+            pressure: is_sent.then_some(pressure),
             is_news: is_news || excess_bytes > 0,
             releases,
         }
@@ -174,8 +174,8 @@ mod tests {
         let ms = |ms: u64| ms * 1_000_000;
         let max = Some(100 * MIB);
         use MemoryLevel::{Critical, Elevated, High, Normal};
-        // At, MiB, level and MiB to close if workers are told, whether that is logged, and whether the allocator is asked.
-        for (at, resident, told, is_news, releases) in [
+        // At, MiB, level and MiB to close if workers get a message, whether that is logged, and whether the allocator is asked.
+        for (at, resident, sent, is_news, releases) in [
             (0, 10, Some((Normal, 0)), false, false),
             (100, 10, None, false, false),
             (200, 96, Some((Critical, 0)), true, false),
@@ -198,7 +198,7 @@ mod tests {
         ] {
             let look = watch.look(resident * MIB, max, ms(at));
             let found = look.pressure.map(|it| (it.level, it.excess_bytes / MIB));
-            assert_eq!((found, look.is_news, look.releases), (told, is_news, releases), "at {at}");
+            assert_eq!((found, look.is_news, look.releases), (sent, is_news, releases), "at {at}");
         }
         let look = watch.look(99 * MIB, max, ms(12_900));
         assert_eq!(look.pressure.map(|it| it.level), Some(Critical));
