@@ -240,21 +240,29 @@ impl Named {
             route_tables_removed,
             ..
         } = &now.changes;
-        let new = uses_of(
+        let new: Vec<ClusterId> = uses_of(
             Some(now),
             [listeners_added, listeners_changed],
             [route_tables_added, route_tables_changed],
-        );
-        for id in new {
-            *self.uses.entry(id).or_default() += 1;
-        }
-        let mut unused = Vec::new();
-        let gone = uses_of(
+        )
+        .collect();
+        let gone: Vec<ClusterId> = uses_of(
             former,
             [listeners_changed, listeners_removed],
             [route_tables_changed, route_tables_removed],
-        );
-        for id in gone {
+        )
+        .collect();
+        // A changed table mostly names what it named before, in the same order: that counts as it did.
+        let differing = |these: &[ClusterId], others: &[ClusterId]| {
+            let others = others.iter().map(Some).chain(std::iter::repeat(None));
+            let these = these.iter().zip(others).filter(|(id, other)| Some(*id) != *other);
+            these.map(|(id, _)| *id).collect::<Vec<_>>()
+        };
+        for id in differing(&new, &gone) {
+            *self.uses.entry(id).or_default() += 1;
+        }
+        let mut unused = Vec::new();
+        for id in differing(&gone, &new) {
             let Some(count) = self.uses.get_mut(&id) else { continue };
             *count -= 1;
             if *count == 0 {
