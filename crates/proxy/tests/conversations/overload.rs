@@ -125,3 +125,23 @@ fn new_connections_of_http2_have_small_windows() {
         assert!(heard.contains(&format!("{stream}: 503")), "{heard}");
     });
 }
+
+#[test]
+fn an_exchange_that_ends_for_what_its_client_holds_says_so() {
+    hold_by_one(CONFIG, |talk| {
+        let client = talk.client();
+        talk.takes(client, 100);
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.heard(upstream);
+        talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+        talk.says(upstream, "a".repeat(200_000));
+        says_memory(talk, MemoryLevel::Critical, 99, 1);
+        assert!(talk.is_closed(client));
+        let log = talk.log();
+        assert!(
+            log.contains("its client held ") && log.contains("limits.memory_max: 100 MiB"),
+            "{log}"
+        );
+    });
+}

@@ -2,7 +2,7 @@
 
 use telemetry::cause::Cause;
 
-use crate::keys::ConnKey;
+use crate::keys::{ConnKey, ExchangeKey};
 use crate::listen::age::Due;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
@@ -51,11 +51,16 @@ impl Proxy {
         }
     }
 
+    /// The exchanges that a connection has.
+    pub(super) fn exchanges_on(&self, key: ConnKey) -> Vec<ExchangeKey> {
+        let Some(connection) = self.connections.get(key) else { return Vec::new() };
+        let streams = connection.multiplex().map(|all| all.streams.exchanges()).unwrap_or_default();
+        connection.exchange().into_iter().chain(streams).collect()
+    }
+
     /// Ends a downstream connection, with the exchanges that it has.
     pub(crate) fn abort_downstream(&mut self, key: ConnKey, cause: Cause, now: Time) {
-        let Some(connection) = self.connections.get(key) else { return };
-        let streams = connection.multiplex().map(|all| all.streams.exchanges()).unwrap_or_default();
-        for exchange in connection.exchange().into_iter().chain(streams) {
+        for exchange in self.exchanges_on(key) {
             self.abort(exchange, cause, now);
         }
         if self.connections.get(key).is_some() {

@@ -17,6 +17,7 @@ use crate::listen::buffered::{LOOK_INTERVAL, LOOKED_AT_ONCE, before};
 use crate::listen::listeners::ListenerKey;
 use crate::ops::Op;
 use crate::proxy::Proxy;
+use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 
 /// What a connection holds at least that ends for the memory of the process: an exchange that goes well holds less.
@@ -44,9 +45,8 @@ impl Proxy {
         }
         let most = self.cx.share.of_bytes(self.cx.memory.buffered_bytes_max());
         let excess_bytes = self.cx.buffers.leased_bytes().saturating_sub(most);
-        if excess_bytes > 0 {
-            self.end_holders_of(excess_bytes, now);
-            // What comes this fast may come again.
+        // What comes this fast may come again. Where none holds much, looking again finds no more.
+        if excess_bytes > 0 && self.end_holders_of(excess_bytes, now) {
             self.listen.buffered_look = now + LOOK_INTERVAL / 10;
         }
         self.listen.tell_buffered(&mut self.cx);
@@ -88,17 +88,28 @@ impl Proxy {
         }
     }
 
-    /// Closes connections that hold the most in buffers until these hold `excess_bytes` less.
-    pub(super) fn end_holders_of(&mut self, excess_bytes: u64, now: Time) {
-        let mut left = excess_bytes;
+    /// Closes connections that hold the most in buffers until these hold `excess_bytes` less. Returns whether any did.
+    pub(super) fn end_holders_of(&mut self, excess_bytes: u64, now: Time) -> bool {
+        let (mut left, mut has_ended) = (excess_bytes, false);
+        let mib = self.cx.memory.max_bytes >> 20;
         for holder in self.holders(|_| true, now) {
             if left == 0 || holder.bytes < HOLDER_BYTES_MIN {
                 break;
             }
             left = left.saturating_sub(holder.bytes);
+            has_ended = true;
+            let held = holder.bytes >> 10;
+            let detail = || {
+                let text = format_args!("its client held {held} KiB; limits.memory_max: {mib} MiB");
+                Detail::of(&text)
+            };
+            for exchange in self.exchanges_on(holder.connection) {
+                self.exchanges.note_detail(exchange, detail);
+            }
             self.abort_downstream(holder.connection, Cause::Overloaded, now);
             self.settle(now);
         }
+        has_ended
     }
 
     /// The connections of some listeners that hold anything, in the order in which they end.
