@@ -51,6 +51,7 @@ pub(crate) use runtime::Values;
 use ::tls::ProcessSessions;
 
 use crate::answers::NameReads;
+use crate::drained::Drained;
 use crate::endpoint_files::EndpointReads;
 use crate::file::{self, OrNone, Rebalance, Timeout};
 use crate::filters::FilterKinds;
@@ -83,6 +84,8 @@ pub(crate) struct Context<'a, 'text, F> {
     pub(crate) has_sources: bool,
     /// The process's own keys of session tickets.
     pub(crate) sessions: &'a ProcessSessions,
+    /// The endpoints that operators drain.
+    pub(crate) drained: &'a Drained,
     /// Ids for what is new.
     pub(crate) ids: Draft<'a>,
     /// The files that endpoints stand in.

@@ -35,6 +35,7 @@ pub mod defaults;
 mod delivered;
 mod described;
 pub mod dns;
+pub mod drained;
 pub mod edits;
 mod effective;
 mod endpoint_files;

@@ -19,6 +19,7 @@ use crate::answers::{self, Answers, NameReads, NameUsers};
 use crate::build::{self, Assignments, Context, Declared, Files, Parts, tunnels};
 use crate::delivered::{Delivered, Shapes, Unbound, Verdict};
 use crate::dns::{DnsAnswer, DnsName};
+use crate::drained::DrainChange;
 use crate::endpoint_files::{Accepted, EndpointFiles, EndpointReader, EndpointReads, ListShape};
 use crate::file::File;
 use crate::filters::FilterKinds;
@@ -359,6 +360,15 @@ impl<F> Loader<F> {
         self.store.link_assignments(&assigned).map(Prepared::of)
     }
 
+    /// The next snapshot after operators drained endpoints or took them back, if that makes a difference. The loader has
+    /// taken note, whatever becomes of that: an endpoint that is not there is drained once it is.
+    pub fn prepare_drained(&mut self, changes: &[DrainChange]) -> Option<Prepared<F>> {
+        let drained = &mut self.store.drained;
+        let changed: BTreeSet<&Arc<str>> =
+            changes.iter().filter(|it| drained.apply(it)).map(|it| &it.cluster).collect();
+        self.store.link_drained(changed.into_iter()).map(Prepared::of)
+    }
+
     /// The files of endpoints that the latest text names, as it names them.
     pub fn endpoint_files(&self) -> impl Iterator<Item = &Arc<str>> {
         self.endpoint_files.keys()
@@ -446,6 +456,7 @@ impl<F> Loader<F> {
             assignments: Assignments::new(&find_assignment),
             has_sources: self.delivered.is_some(),
             sessions: &self.sessions,
+            drained: &self.store.drained,
             ids: self.store.draft(),
             findings,
         };

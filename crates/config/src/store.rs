@@ -6,10 +6,12 @@
 //! deliver ([`Store::link_changed`]), and the endpoints of some clusters ([`Store::link_assignments`]); the cost of the
 //! latter two follows what changed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::balance::Balancer;
 use crate::build::{Declared, Parts};
+use crate::drained::Drained;
 use crate::file::delivered::ReportedHealth;
 use crate::health::HealthCell;
 use crate::ids::{Draft, Ids, TakenIds};
@@ -33,6 +35,8 @@ pub(crate) struct Store<F> {
     latest: Option<Arc<Snapshot<F>>>,
     /// Whether a source is asked for clusters once a request needs them.
     pub(crate) is_on_demand: bool,
+    /// The endpoints that operators drain.
+    pub(crate) drained: Drained,
 }
 
 /// What changes of the resources of other sources, each made with the ids of a draft.
@@ -72,7 +76,7 @@ pub(crate) struct Linked<F> {
 
 impl<F> Default for Store<F> {
     fn default() -> Self {
-        Self { ids: Ids::default(), latest: None, is_on_demand: false }
+        Self { ids: Ids::default(), latest: None, is_on_demand: false, drained: Drained::default() }
     }
 }
 
@@ -152,12 +156,40 @@ impl<F> Store<F> {
         let mut clusters = former.clusters.clone();
         let mut changes = Changes::default();
         for (id, assignment) in assigned {
-            assign(*id, assignment, &mut draft, &mut clusters, &mut changes);
+            let draft = (&self.drained, &mut draft);
+            assign(*id, assignment, draft, &mut clusters, &mut changes);
         }
         if changes == Changes::default() {
             return None;
         }
         let (taken, transports_gone) = (draft.into_taken(), Vec::new());
+        let next = self.next(clusters, changes, &taken)?;
+        Some(Linked { snapshot: Arc::new(next), taken, transports_gone })
+    }
+
+    /// The next snapshot, in which other endpoints of these clusters are drained, or none if nothing differs.
+    pub(crate) fn link_drained<'n>(
+        &self,
+        names: impl Iterator<Item = &'n Arc<str>>,
+    ) -> Option<Linked<F>> {
+        let former = self.latest.as_deref()?;
+        let mut clusters = former.clusters.clone();
+        let mut changes = Changes::default();
+        for name in names {
+            let Some(before) = self.ids.cluster(name).and_then(|id| clusters.find(id.0).cloned())
+            else {
+                continue;
+            };
+            if let Some(assigned) = Assigned::drained(&before, self.drained.of(name)) {
+                changes.clusters_changed.push(before.id);
+                let cluster = Arc::new(assigned.put_into(Cluster::clone(&before)));
+                clusters.insert(before.id.0, cluster);
+            }
+        }
+        if changes == Changes::default() {
+            return None;
+        }
+        let (taken, transports_gone) = (self.draft().into_taken(), Vec::new());
         let next = self.next(clusters, changes, &taken)?;
         Some(Linked { snapshot: Arc::new(next), taken, transports_gone })
     }
@@ -177,7 +209,8 @@ impl<F> Store<F> {
         }
         let mut draft = Draft::resume(&self.ids, taken);
         for (id, assignment) in &touched.assigned {
-            assign(*id, assignment, &mut draft, &mut clusters, &mut changes);
+            let draft = (&self.drained, &mut draft);
+            assign(*id, assignment, draft, &mut clusters, &mut changes);
         }
         let taken = draft.into_taken();
         let mut tables = former.route_tables.clone();
@@ -295,6 +328,8 @@ pub(crate) struct Choosing<'c> {
     pub(crate) localities: Option<&'c LocalityRule>,
     /// Whether their health counts.
     pub(crate) has_health: bool,
+    /// Those that operators drain, if there are any.
+    pub(crate) drained: Option<&'c BTreeSet<Address>>,
 }
 
 /// The endpoints of a cluster with their ids, and what follows from them.
@@ -311,7 +346,7 @@ impl Assigned {
     pub(crate) fn new(
         assignment: &Assignment,
         from: &EndpointsFrom,
-        Choosing { balancer, selectors, localities, has_health }: Choosing<'_>,
+        Choosing { balancer, selectors, localities, has_health, drained }: Choosing<'_>,
         former: Option<&Arc<Cluster>>,
         draft: &mut Draft<'_>,
     ) -> Self {
@@ -330,13 +365,17 @@ impl Assigned {
         };
         let endpoints = assignment.endpoints.iter().map(|endpoint| {
             let before = before(endpoint);
+            let is_drained = drained.is_some_and(|drained| drained.contains(&endpoint.address));
+            let weight_undrained = match endpoint.traits.health {
+                ReportedHealth::Healthy => endpoint.weight,
+                ReportedHealth::Unhealthy | ReportedHealth::Draining => 0,
+            };
             Endpoint {
                 id: before.map_or_else(|| draft.endpoint(), |before| before.id),
                 address: endpoint.address.clone(),
-                weight: match endpoint.traits.health {
-                    ReportedHealth::Healthy => endpoint.weight,
-                    ReportedHealth::Unhealthy | ReportedHealth::Draining => 0,
-                },
+                weight: if is_drained { 0 } else { weight_undrained },
+                weight_undrained,
+                is_drained,
                 host: endpoint.host.clone(),
                 priority: endpoint.traits.priority,
                 locality: endpoint.traits.locality.clone(),
@@ -345,7 +384,28 @@ impl Assigned {
                 metadata: endpoint.traits.metadata.clone(),
             }
         });
-        let endpoints: Vec<Endpoint> = endpoints.collect();
+        Self::of(endpoints.collect(), (balancer, selectors, localities), former)
+    }
+
+    /// The same endpoints as before, of which others are drained; none if the same are.
+    fn drained(before: &Arc<Cluster>, drained: Option<&BTreeSet<Address>>) -> Option<Self> {
+        let mut endpoints = before.endpoints.clone();
+        for endpoint in &mut endpoints {
+            endpoint.is_drained = drained.is_some_and(|it| it.contains(&endpoint.address));
+            endpoint.weight = if endpoint.is_drained { 0 } else { endpoint.weight_undrained };
+        }
+        if endpoints == before.endpoints {
+            return None;
+        }
+        let by = (before.balancer, before.selectors.as_ref(), before.localities.as_ref());
+        Some(Self::of(endpoints, by, Some(before)))
+    }
+
+    fn of(
+        endpoints: Vec<Endpoint>,
+        (balancer, selectors, localities): (Balancer, Option<&Selectors>, Option<&LocalityRule>),
+        former: Option<&Arc<Cluster>>,
+    ) -> Self {
         let places_by_id = places_by_id(&endpoints);
         let of_former = former.map(|former| members(&former.endpoints));
         let former = former.zip(of_former.as_deref());
@@ -474,7 +534,7 @@ fn places_of<F>(listeners: &[Arc<Listener<F>>]) -> Slots<u32> {
 fn assign(
     id: ClusterId,
     assignment: &Assignment,
-    draft: &mut Draft<'_>,
+    (drained, draft): (&Drained, &mut Draft<'_>),
     clusters: &mut Slots<Arc<Cluster>>,
     changes: &mut Changes,
 ) {
@@ -485,6 +545,7 @@ fn assign(
         selectors: before.selectors.as_ref(),
         localities: before.localities.as_ref(),
         has_health: before.has_health(),
+        drained: drained.of(&before.name),
     };
     let assigned = Assigned::new(assignment, from, choice, Some(&before), draft);
     if before.endpoints == assigned.endpoints {

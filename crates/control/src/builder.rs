@@ -17,6 +17,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use config::drained::DrainChange;
 use config::snapshot::Snapshot;
 use config::{ResourceName, Unbound, Update};
 use tokio::sync::mpsc;
@@ -68,6 +69,7 @@ enum Command<F> {
     /// The files of these names hold something else.
     ReadFiles(BTreeSet<OsString>),
     Answers(Vec<Change>),
+    Drained(Vec<DrainChange>),
     Updates(Arc<str>, Vec<Update>, Vec<Unbound>),
     Waited(BTreeSet<ResourceName>, Vec<Unbound>),
     LeaveOut(Vec<Unbound>),
@@ -160,6 +162,11 @@ impl<F: Send + Sync + 'static> Builder<F> {
     /// meanwhile is handed over at once, of each name the last.
     pub(crate) fn answers(&mut self, changes: Vec<Change>) {
         self.ask(Command::Answers(changes));
+    }
+
+    /// Hands over which endpoints operators drain or take back. Not while another question is open.
+    pub(crate) fn drained(&mut self, changes: Vec<DrainChange>) {
+        self.ask(Command::Drained(changes));
     }
 
     /// Hands over what a source says, without those that the system does not let this process have. Not while another
@@ -268,6 +275,9 @@ fn build<F>(
             Command::ReadFiles(_) => read(&mut file, Reading::IfChanged),
             Command::Answers(changes) => {
                 file.load_answers(changes).map_or(Built::Same, Built::Endpoints)
+            }
+            Command::Drained(changes) => {
+                file.load_drained(&changes).map_or(Built::Same, Built::Endpoints)
             }
             Command::Updates(source, updates, unbound) => {
                 Built::Endpoints(file.load_updates(&source, updates, &unbound))

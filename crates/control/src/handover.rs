@@ -102,7 +102,7 @@ impl<W: Workers> fmt::Debug for HandoverStep<W> {
 pub struct Summary {
     /// Its counters and histograms.
     pub totals: Vec<u8>,
-    /// Which endpoints are ejected or unhealthy.
+    /// Which endpoints are ejected, unhealthy or drained.
     pub health: Vec<u8>,
 }
 

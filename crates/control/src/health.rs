@@ -126,15 +126,15 @@ impl Health {
         self.outliers.ejections()
     }
 
-    /// Writes it down for the process that takes this one's place.
-    pub(crate) fn write<F>(&self, snapshot: &Snapshot<F>) -> Vec<u8> {
+    /// Writes it down for the process that takes this one's place, with the endpoints that operators drain.
+    pub(crate) fn write<F>(&self, snapshot: &Snapshot<F>, drained: Value) -> Vec<u8> {
         let (ejections, unhealthy) = (self.outliers.write(snapshot), self.checks.write());
-        json!({ "ejections": ejections, "unhealthy": unhealthy }).to_string().into_bytes()
+        let all = json!({ "ejections": ejections, "unhealthy": unhealthy, "drained": drained });
+        all.to_string().into_bytes()
     }
 
     /// Goes on with what the process before this one wrote down; what cannot be read is left out. None of it is counted again.
-    pub(crate) fn adopt<F>(&mut self, snapshot: &Snapshot<F>, written: &[u8]) {
-        let Ok(written) = serde_json::from_slice::<Value>(written) else { return };
+    pub(crate) fn adopt<F>(&mut self, snapshot: &Snapshot<F>, written: &Value) {
         let list = |key| written.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         self.outliers.adopt(snapshot, list("ejections"));
         let checked = self.checks.adopt(snapshot, list("unhealthy"));

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use config::drained::DrainChange;
 use config::snapshot::{DnsName, Listener, Snapshot};
 use config::{
     EndpointsOutcome, Errors, FILE_BYTES_MAX, Finding, Loader, Prepared, PreparedEndpoints,
@@ -422,6 +423,15 @@ impl<F> ConfigFile<F> {
         let duration = clock::monotonic_ns().saturating_sub(began);
         let candidate = Some(Box::new(EndpointsCandidate::new(prepared, duration)));
         Some(Endpoints { candidate, outcomes: Vec::new(), delivered: None, is_dns: true })
+    }
+
+    /// Takes note of endpoints that operators drain or take back.
+    pub(crate) fn load_drained(&mut self, changes: &[DrainChange]) -> Option<Endpoints<F>> {
+        let began = clock::monotonic_ns();
+        let prepared = self.loader.prepare_drained(changes)?;
+        let duration = clock::monotonic_ns().saturating_sub(began);
+        let candidate = Some(Box::new(EndpointsCandidate::new(prepared, duration)));
+        Some(Endpoints { candidate, outcomes: Vec::new(), delivered: None, is_dns: false })
     }
 
     /// From now on these sources may deliver resources beside those of the file. To be called before anything is loaded.

@@ -44,6 +44,7 @@ mod breakers;
 mod carried;
 mod deliveries;
 mod demands;
+mod drains;
 mod ending;
 mod handover;
 mod kept;
@@ -59,6 +60,7 @@ mod versions;
 
 use self::deliveries::Deliveries;
 use self::demands::Demands;
+use self::drains::Drains;
 use self::handover::{AdminHandles, Handing};
 use self::kept::Kept;
 use self::moves::{Ended, Moves};
@@ -290,6 +292,7 @@ struct InEffect<F> {
     answers: BTreeMap<Arc<DnsName>, Option<DnsAnswer>>,
     warming: Warming,
     deliveries: Deliveries,
+    drains: Drains,
 }
 
 impl<W: Workers> Running<W> {
@@ -389,9 +392,11 @@ impl<W: Workers> Running<W> {
             Event::FileChanged(noticed) => self.read_changed(noticed),
             Event::Built(built) => {
                 self.on_built(built).await;
+                self.config.drains.answer();
                 self.config.builder.on_answered();
                 self.hand_deliveries();
                 self.hand_answers();
+                self.hand_drains();
                 self.report_reloaded();
                 self.begin_when_read();
             }
@@ -422,6 +427,7 @@ impl<W: Workers> Running<W> {
                 self.expire_demands();
                 self.hand_deliveries();
                 self.hand_answers();
+                self.hand_drains();
                 self.hold_kept();
                 self.begin_when_read();
                 self.report_alive();

@@ -135,6 +135,7 @@ pub(super) fn cluster<F>(
         selectors: selectors.as_ref(),
         localities: localities.as_ref(),
         has_health,
+        drained: context.drained.of(&file.name),
     };
     let Assigned { endpoints, places_by_id, view } =
         Assigned::new(&assignment, &endpoints_from, choice, former, &mut context.ids);

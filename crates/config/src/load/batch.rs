@@ -559,6 +559,7 @@ impl<'a, F> Batch<'a, F> {
             assignments: Assignments::new(&find_assignment),
             has_sources: true,
             sessions: &self.loader.sessions,
+            drained: &self.loader.store.drained,
             ids: Draft::resume(self.loader.store.ids(), std::mem::take(&mut self.taken)),
             findings,
         };

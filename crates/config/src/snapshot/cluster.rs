@@ -143,8 +143,12 @@ pub struct Endpoint {
     pub id: EndpointId,
     /// Where it listens.
     pub address: Address,
-    /// Weight as written, or 0 if its source says that it is not healthy. With 0, it gets no new requests.
+    /// Weight as written, or 0 if it is drained or its source says that it is not healthy. With 0, it gets no new requests.
     pub weight: u16,
+    /// The weight that it has unless it is drained.
+    pub(crate) weight_undrained: u16,
+    /// Whether an operator drains it.
+    pub is_drained: bool,
     /// What its source says of its health.
     pub reported: ReportedHealth,
     /// Where it is, if its source says so.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::loads::Known;
 use crate::sample::{self, Headers};
+use config::drained::DrainChange;
 use config::effective;
 use config::outside::Memory;
 use config::snapshot::{Changes, Cluster, Snapshot};
@@ -112,6 +113,44 @@ fn a_changed_file_changes_its_clusters_and_nothing_else() {
     let again = loader.load_with("f", &text, &files).unwrap();
     assert_eq!(again.changes, Changes::default());
     assert!(Arc::ptr_eq(cluster(&again, "b"), cluster(&after, "b")));
+}
+
+#[test]
+fn an_endpoint_stays_drained_whatever_its_sources_say_until_it_is_taken_back() {
+    let mut loader = fresh();
+    let list = "- { address: 10.0.0.1:80, weight: 3 }\n- 10.0.0.2:80\n";
+    let files = outside(&[("a.yaml", list), ("b.yaml", list)]);
+    let before = loader.load_with("f", &text(&["a", "b"]), &files).unwrap();
+    let change = |cluster: &str, is_drained| DrainChange {
+        cluster: cluster.into(),
+        endpoint: "10.0.0.1:80".parse().unwrap(),
+        is_drained,
+    };
+    let weights = |snapshot: &Loaded| {
+        let endpoints = &cluster(snapshot, "a").endpoints;
+        endpoints.iter().map(|it| (it.weight, it.is_drained)).collect::<Vec<_>>()
+    };
+    // Other clusters have the same address, and a cluster that is not there may come.
+    let changes = [change("a", true), change("later", true)];
+    let prepared = loader.prepare_drained(&changes).unwrap();
+    let drained = loader.keep(prepared);
+    assert_eq!(weights(&drained), [(0, true), (1, false)]);
+    assert_eq!(cluster(&drained, "a").endpoints[0].id, cluster(&before, "a").endpoints[0].id);
+    assert!(Arc::ptr_eq(cluster(&drained, "b"), cluster(&before, "b")));
+    let changed =
+        Changes { clusters_changed: vec![cluster(&drained, "a").id], ..Changes::default() };
+    assert_eq!(drained.changes, changed);
+    assert!(loader.prepare_drained(&changes).is_none(), "they are drained already");
+    // The file of endpoints, and then the text, say something else.
+    let files = outside(&[("a.yaml", "- 10.0.0.3:80\n- { address: 10.0.0.1:80, weight: 5 }\n")]);
+    let now = take(&mut loader, "a.yaml", &files).unwrap().unwrap();
+    assert_eq!(weights(&now), [(1, false), (0, true)]);
+    let files = outside(&[("a.yaml", list), ("b.yaml", list), ("later.yaml", list)]);
+    let now = loader.load_with("f", &text(&["a", "b", "later"]), &files).unwrap();
+    assert_eq!(weights(&now), [(0, true), (1, false)]);
+    assert_eq!(cluster(&now, "later").endpoints[0].weight, 0);
+    let prepared = loader.prepare_drained(&[change("a", false)]).unwrap();
+    assert_eq!(weights(&loader.keep(prepared)), [(3, false), (1, false)]);
 }
 
 #[test]

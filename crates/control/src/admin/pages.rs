@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use config::ResourceName;
+use config::drained::DrainChange;
 use config::matching::Percent;
+use config::{Problem, ResourceName};
 
 use super::connections::Wanted;
 use super::explain::{self, ExplainRequest};
@@ -77,6 +78,8 @@ pub(crate) enum Page {
     Release,
     /// Values to put over those of the file, or to take back.
     Runtime(Vec<(String, Option<Percent>)>),
+    /// An endpoint to drain, or to take back.
+    Drained(DrainChange),
 }
 
 /// What a request asks for.
@@ -137,6 +140,11 @@ const PATHS: &[(&str, &str, &str)] = &[
         "/explain",
         "the route of a request, with reasons; ?url=http://HOST/PATH, &method=, &header=, &listener=",
     ),
+    (
+        "POST",
+        "/clusters/NAME/endpoints/ADDRESS",
+        "?health=drain gives the endpoint no new requests, ?health= takes it back",
+    ),
     ("POST", "/connections/move", "?connection=ID&to=WORKER moves a connection and its group"),
     ("POST", "/runtime", "?canary=50 overrides a value of the file, ?canary= removes the override"),
     ("POST", "/drain", "stop accepting, finish active exchanges, exit"),
@@ -145,6 +153,14 @@ const PATHS: &[(&str, &str, &str)] = &[
 
 /// What a request with this line asks for. `wants_text` is what its `Accept` says.
 pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> Asked {
+    let named = path.strip_prefix("/clusters/").and_then(|it| it.split_once("/endpoints/"));
+    if let Some(named) = named {
+        return match drain(named, query) {
+            _ if method != "POST" => Asked::WrongMethod { allow: "POST" },
+            Ok(change) => Asked::Page(Page::Drained(change)),
+            Err(hint) => Asked::Nothing(Answer::text(400, hint + "\n")),
+        };
+    }
     let argument = |name| argument(query, name);
     let page = match path {
         "/" => Asked::Page(Page::Index),
@@ -224,6 +240,23 @@ fn runtime(query: &str) -> Result<Vec<(String, Option<Percent>)>, String> {
         }
     }
     Ok(values)
+}
+
+/// The endpoint of a path behind `/clusters/`, and what is to be with it.
+fn drain((cluster, endpoint): (&str, &str), query: &str) -> Result<DrainChange, String> {
+    let (cluster, endpoint) = (decode(cluster), decode(endpoint));
+    let is_drained = match argument(query, "health").as_deref() {
+        Some("drain") => true,
+        Some("") => false,
+        _ => {
+            return Err(
+                "health: write ?health=drain, or ?health= to take the endpoint back".to_owned()
+            );
+        }
+    };
+    let endpoint =
+        endpoint.parse().map_err(|problem: Problem| format!("{endpoint:?}: {problem}"))?;
+    Ok(DrainChange { cluster: cluster.into(), endpoint, is_drained })
 }
 
 /// Which connection is to move, and to which worker.
@@ -339,10 +372,13 @@ mod tests {
         for (methods, path, _) in PATHS {
             for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "get"] {
                 // These have nothing to say without.
-                let query = match *path {
-                    "/explain" => "url=/",
-                    "/connections/move" => "connection=0.1.2&to=1",
-                    _ => "",
+                let (path, query) = match *path {
+                    "/clusters/NAME/endpoints/ADDRESS" => {
+                        ("/clusters/a%2Fb/endpoints/127.0.0.1:9000", "health=drain")
+                    }
+                    "/explain" => ("/explain", "url=/"),
+                    "/connections/move" => (*path, "connection=0.1.2&to=1"),
+                    path => (path, ""),
                 };
                 let asked = find(method, path, query, false);
                 if methods.split(", ").any(|listed| listed == method) {
@@ -367,6 +403,39 @@ mod tests {
             let Asked::Nothing(answer) = asked(query) else { panic!("{query}") };
             assert_eq!(answer.status, 400, "{query}");
         }
+    }
+
+    #[test]
+    fn an_endpoint_is_named_by_its_cluster_and_address() {
+        let asked = |path, query| find("POST", path, query, false);
+        let change = |cluster: &str, endpoint: &str, is_drained| {
+            let (cluster, endpoint) = (cluster.into(), endpoint.parse().unwrap());
+            Asked::Page(Page::Drained(DrainChange { cluster, endpoint, is_drained }))
+        };
+        for (path, query, change) in [
+            (
+                "/clusters/api/endpoints/127.0.0.1:9",
+                "health=drain",
+                change("api", "127.0.0.1:9", true),
+            ),
+            ("/clusters/api/endpoints/127.0.0.1:9", "health=", change("api", "127.0.0.1:9", false)),
+            ("/clusters/a%2Fb/endpoints/%5B::1%5D:9", "health=", change("a/b", "[::1]:9", false)),
+            ("/clusters/a/endpoints/unix:/run/a", "health=drain", change("a", "unix:/run/a", true)),
+        ] {
+            assert_eq!(asked(path, query), change, "{path}");
+        }
+        for (path, query, what) in [
+            ("/clusters/api/endpoints/127.0.0.1:9", "", "health: "),
+            ("/clusters/api/endpoints/127.0.0.1:9", "health=ill", "health: "),
+            ("/clusters/api/endpoints/127.0.0.1", "health=drain", "\"127.0.0.1\": "),
+            ("/clusters/api/endpoints/", "health=drain", "\"\": "),
+        ] {
+            let Asked::Nothing(answer) = asked(path, query) else { panic!("{path}") };
+            assert_eq!(answer.status, 400, "{path}");
+            assert!(answer.body.starts_with(what.as_bytes()), "{path}");
+        }
+        let Asked::Nothing(answer) = asked("/clusters/api", "health=drain") else { panic!() };
+        assert_eq!(answer.status, 404);
     }
 
     #[test]

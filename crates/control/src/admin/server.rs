@@ -336,7 +336,8 @@ impl Pages {
                 response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
                 response
             }
-            Asked::Page(Page::Drain | Page::Release | Page::Runtime(_)) | Asked::Move(..)
+            Asked::Page(Page::Drain | Page::Release | Page::Runtime(_) | Page::Drained(_))
+            | Asked::Move(..)
                 if is_cross_site(headers) =>
             {
                 response(Answer::text(403, "a page of another site may not do that\n"))

@@ -231,6 +231,7 @@ fn endpoint_json(endpoint: &Endpoint, health: &Described, totals: &EndpointTotal
     json!({
         "address": address_text(&endpoint.address),
         "weight": endpoint.weight,
+        "drained": endpoint.is_drained,
         "health": health.checks.get(&endpoint.id),
         "ejected": health.ejections.get(&endpoint.id),
         "exchanges": {

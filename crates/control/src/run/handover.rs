@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use config::snapshot::Address;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use telemetry::events::{HandoverEnded, HandoverFailed};
 use tokio::sync::mpsc;
 
@@ -138,7 +139,7 @@ impl<W: Workers> Running<W> {
                 self.collector.set_generation(generation);
                 self.handover_report.generation = generation;
                 self.add_totals(&summary.totals, false);
-                self.health.adopt(&self.config.snapshot, &summary.health);
+                self.adopt_health(&summary.health);
             }
             HandoverStep::News(news) => self.on_handover_news(news),
             HandoverStep::Update { totals, is_return } => self.add_totals(&totals, is_return),
@@ -335,13 +336,23 @@ impl<W: Workers> Running<W> {
         }
     }
 
+    /// Goes on with what a former process knew of endpoints.
+    fn adopt_health(&mut self, written: &[u8]) {
+        let Ok(written) = serde_json::from_slice::<Value>(written) else { return };
+        self.health.adopt(&self.config.snapshot, &written);
+        if let Some(drained) = written.get("drained") {
+            self.config.drains.adopt(drained);
+        }
+        self.hand_drains();
+    }
+
     fn take_over(&mut self, summary: &Summary, is_return: bool) {
         if is_return {
             self.collector.begin_return();
         }
         self.add_totals(&summary.totals, is_return);
-        self.health.adopt(&self.config.snapshot, &summary.health);
         self.handing = Handing::None;
+        self.adopt_health(&summary.health);
         self.kept.read();
         self.hold_kept();
         own_admin_files(true);

@@ -113,6 +113,7 @@ impl<W: Workers> Running<W> {
                 Answer::text(202, "draining\n")
             }
             Page::Release => return self.release_admin(reply),
+            Page::Drained(change) => return self.on_drain(change, reply),
             Page::Runtime(values) => self.config.put_over(&values),
         };
         // The client may be gone; the same below.

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use super::deliveries::Deliveries;
 use super::demands::Demands;
+use super::drains::Drains;
 use super::handover::{AdminHandles, Handing};
 use super::kept::Kept;
 use super::moves::Moves;
@@ -133,6 +134,7 @@ impl<W: Workers> Running<W> {
                 answers: BTreeMap::new(),
                 warming,
                 deliveries,
+                drains: Drains::default(),
             },
             log,
             collector,

@@ -193,6 +193,7 @@ impl<W: Workers> Running<W> {
     pub(super) fn summary(&mut self, is_own: bool) -> Summary {
         let readings = self.collector.readings();
         let totals = if is_own { readings.write_own_totals() } else { readings.write_totals() };
-        Summary { totals, health: self.health.write(&self.config.snapshot) }
+        let drained = self.config.drains.write();
+        Summary { totals, health: self.health.write(&self.config.snapshot, drained) }
     }
 }

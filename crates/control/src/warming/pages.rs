@@ -158,7 +158,8 @@ impl EarlyPages {
             | Page::Handover
             | Page::Sources
             | Page::Release
-            | Page::Runtime(_) => Answer::text(503, reason(warming) + "\n"),
+            | Page::Runtime(_)
+            | Page::Drained(_) => Answer::text(503, reason(warming) + "\n"),
         };
         answer.into()
     }

@@ -233,6 +233,7 @@ fn part_of(cluster: &Cluster, group: &Group, endpoint: &Endpoint, is_partial: bo
 fn endpoint_text(endpoint: &Endpoint, percent: f64) -> String {
     let Endpoint { weight, address, .. } = endpoint;
     let excluded = match endpoint.health.get() {
+        _ if endpoint.is_drained => "drained, ",
         Some(health) if health.is_ejected() => "ejected, ",
         Some(health) if !health.is_available() => "unhealthy, ",
         _ => "",

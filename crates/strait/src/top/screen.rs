@@ -104,7 +104,7 @@ fn draw_table(top: &Top, frame: &mut Frame<'_>, area: Rect) {
             row.iter().zip(&widths).take(shown).enumerate().map(|(column, (cell, &width))| {
                 let is_number = column > 0 && column < last.max(2) && is_figure(cell);
                 let text = if is_number { format!("{cell:>width$}") } else { printable(cell) };
-                Cell::from(text)
+                Cell::from(text).style(word_style(cell))
             });
         let style = if place + top.offset == top.selected {
             Style::new().add_modifier(Modifier::REVERSED)
@@ -120,6 +120,16 @@ fn draw_table(top: &Top, frame: &mut Frame<'_>, area: Rect) {
     let constraints = fitting(&widths, area.width).into_iter().map(Constraint::Length);
     let widget = TableWidget::new(rows, constraints).header(header).column_spacing(SPACING);
     frame.render_widget(widget, area);
+}
+
+/// The colour of a word that says how an endpoint is.
+fn word_style(cell: &str) -> Style {
+    match cell {
+        "unhealthy" | "ejected" => Style::new().fg(Color::Red),
+        "drained" => Style::new().fg(Color::Yellow),
+        "healthy" => Style::new().fg(Color::Green),
+        _ => Style::new(),
+    }
 }
 
 /// The widths of the columns that fit, from the left; the last one of these has what is left.

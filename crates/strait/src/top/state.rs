@@ -392,6 +392,7 @@ fn endpoint_table(endpoints: &[Value]) -> Table {
         let error = ["cause", "reason", "at"].map(|key| text(entry, &format!("/last_error/{key}")));
         vec![
             text(entry, "/address").to_owned(),
+            health_word(entry).to_owned(),
             number(entry, "/weight").to_string(),
             share(entry, sums[0]),
             share(entry, sums[1]),
@@ -404,8 +405,19 @@ fn endpoint_table(endpoints: &[Value]) -> Table {
     Table { rows: rows.collect(), titles: ENDPOINT_TITLES.to_vec() }
 }
 
-const ENDPOINT_TITLES: [&str; 8] = [
+/// Why an endpoint gets no requests, or what its checks say.
+fn health_word(entry: &Value) -> &str {
+    let is_ejected = entry.pointer("/ejected").is_some_and(|it| !it.is_null());
+    match entry.pointer("/drained").and_then(Value::as_bool) {
+        Some(true) => "drained",
+        _ if is_ejected => "ejected",
+        _ => text(entry, "/health/state"),
+    }
+}
+
+const ENDPOINT_TITLES: [&str; 9] = [
     "ENDPOINT",
+    "HEALTH",
     "WEIGHT",
     "WANTED",
     "SHARE",

@@ -199,7 +199,8 @@ fn a_cluster_shows_its_endpoints_and_what_failed_there() {
     let endpoint = |address: &str, weight: u32, failures: Value, error: Value| {
         json!({
             "address": address, "weight": weight, "exchanges": { "total": 7, "failed_total": 1 },
-            "connect_failures": failures, "last_error": error,
+            "connect_failures": failures, "last_error": error, "drained": weight == 3,
+            "health": null, "ejected": null,
         })
     };
     let error = json!({ "cause": "connect_failed", "reason": "ECONNREFUSED", "at": "2026" });
@@ -212,12 +213,12 @@ fn a_cluster_shows_its_endpoints_and_what_failed_there() {
         answer(READY, &list(1, &[json!({ "name": "web", "endpoints": endpoints })])),
         13,
     );
-    let shown = drawn(&mut top, 110, 8);
+    let shown = drawn(&mut top, 120, 8);
     let expected = "\
 1 clusters  2 listeners  3 sources  4 slow  5 weights  cluster web  1 of 2
-ENDPOINT     WEIGHT  WANTED  SHARE  REQUESTS  FAILED  CONNECT-FAILURES  LAST-ERROR
-10.0.0.1:80       1   25.0%  50.0%         7       1                 0
-10.0.0.2:80       3   75.0%  50.0%         7       1                42  connect_failed ECONNREFUSED 2026";
+ENDPOINT     HEALTH   WEIGHT  WANTED  SHARE  REQUESTS  FAILED  CONNECT-FAILURES  LAST-ERROR
+10.0.0.1:80                1   25.0%  50.0%         7       1                 0
+10.0.0.2:80  drained       3   75.0%  50.0%         7       1                42  connect_failed ECONNREFUSED 2026";
     assert!(shown.contains(expected), "{shown}");
     press(&mut top, &[KeyCode::Esc]);
     assert!(top.question().path.starts_with("/clusters?endpoints=no"));

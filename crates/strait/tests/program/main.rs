@@ -15,6 +15,7 @@ mod demo;
 mod descriptors;
 #[path = "../../../control/tests/dns/server.rs"]
 mod dns_server;
+mod drains;
 mod endpoints;
 mod explain_live;
 mod handover;

@@ -1,0 +1,156 @@
+//! Endpoints that operators drain by the admin interface.
+//!
+//! A change reaches the builder once that has time, and is answered once workers have the configuration in which it counts.
+
+use std::mem;
+
+use config::drained::{DRAINED_MAX, DrainChange, Drained};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::handover::Handing;
+use super::{InEffect, Running, State};
+use crate::admin::{Answer, Content};
+use crate::workers::{Workers, address_text};
+
+/// Addresses that an answer names where one is wrong.
+const ADDRESSES_SHOWN_MAX: usize = 20;
+
+/// The endpoints that operators drain.
+#[derive(Debug, Default)]
+pub(super) struct Drains {
+    /// As of the last change, whether the builder knows of it or not.
+    drained: Drained,
+    /// Changes that the builder does not know of.
+    changes: Vec<DrainChange>,
+    /// What is answered with them.
+    waiting: Vec<(oneshot::Sender<Content>, Answer)>,
+    /// The same of changes that the builder has.
+    asked: Vec<(oneshot::Sender<Content>, Answer)>,
+}
+
+impl Drains {
+    /// Answers changes that count now.
+    pub(super) fn answer(&mut self) {
+        for (reply, answer) in self.asked.drain(..) {
+            // The client may be gone.
+            let _ = reply.send(answer.into());
+        }
+    }
+
+    /// Writes them down for the process that takes this one's place.
+    pub(super) fn write(&self) -> Value {
+        let all = self.drained.iter();
+        all.map(
+            |(cluster, endpoint)| json!({ "cluster": cluster, "endpoint": address_text(endpoint) }),
+        )
+        .collect()
+    }
+
+    /// Goes on with what the process before this one wrote down; what cannot be read is left out.
+    pub(super) fn adopt(&mut self, written: &Value) {
+        let read = |one: &Value| {
+            let cluster = one["cluster"].as_str()?.into();
+            let endpoint = one["endpoint"].as_str()?.parse().ok()?;
+            Some(DrainChange { cluster, endpoint, is_drained: true })
+        };
+        let former = written.as_array().into_iter().flatten().filter_map(read);
+        let former = former.filter(|change| self.drained.apply(change));
+        self.changes.extend(former);
+    }
+}
+
+impl<F> InEffect<F> {
+    /// Why an endpoint cannot be drained or taken back, if it cannot.
+    fn check_drain(&self, change: &DrainChange) -> Result<(), Answer> {
+        let DrainChange { cluster, endpoint, is_drained } = change;
+        let of_cluster = self.drains.drained.of(cluster);
+        if of_cluster.is_some_and(|drained| drained.contains(endpoint)) {
+            return Ok(());
+        }
+        let found = self.snapshot.clusters.iter().find(|(_, it)| it.name == *cluster);
+        let Some((_, found)) = found else {
+            return Err(Answer::text(
+                404,
+                format!("there is no cluster {cluster}: see /clusters\n"),
+            ));
+        };
+        let endpoints = &found.endpoints;
+        if !endpoints.iter().any(|it| it.address == *endpoint) {
+            let shown = endpoints.iter().take(ADDRESSES_SHOWN_MAX);
+            let shown: Vec<_> = shown.map(|it| address_text(&it.address)).collect();
+            let known = match endpoints.len() {
+                0 => "none".to_owned(),
+                len if len > ADDRESSES_SHOWN_MAX => format!("{} and others", shown.join(", ")),
+                _ => shown.join(", "),
+            };
+            let endpoint = address_text(endpoint);
+            let text = format!("cluster {cluster} has no endpoint {endpoint}, but {known}\n");
+            return Err(Answer::text(404, text));
+        }
+        if *is_drained && self.drains.drained.len() >= DRAINED_MAX {
+            let text = format!("{DRAINED_MAX} endpoints are drained: take some of them back\n");
+            return Err(Answer::text(409, text));
+        }
+        Ok(())
+    }
+}
+
+impl<W: Workers> Running<W> {
+    /// An operator drains an endpoint, or takes it back.
+    pub(super) fn on_drain(&mut self, change: DrainChange, reply: oneshot::Sender<Content>) {
+        let refused = match self.handing {
+            _ if self.is_ending() => {
+                Some(Answer::text(409, format!("the process is {}\n", self.state_text())))
+            }
+            Handing::Given(pid) => {
+                Some(Answer::text(409, format!("process {pid} has taken over: ask that one\n")))
+            }
+            _ => self.config.check_drain(&change).err(),
+        };
+        if let Some(answer) = refused {
+            // The client may be gone.
+            let _ = reply.send(answer.into());
+            return;
+        }
+        let DrainChange { cluster, endpoint, is_drained } = &change;
+        let (endpoint, drains) = (address_text(endpoint), &mut self.config.drains);
+        let answer = if *is_drained { "drained" } else { "not drained" };
+        let answer = Answer::text(200, format!("{endpoint} of cluster {cluster}: {answer}\n"));
+        drains.waiting.push((reply, answer));
+        if drains.drained.apply(&change) {
+            match is_drained {
+                true => tracing::info!(
+                    cluster = &**cluster,
+                    endpoint,
+                    "endpoint drained by the admin interface: it gets no new requests"
+                ),
+                false => tracing::info!(
+                    cluster = &**cluster,
+                    endpoint,
+                    "endpoint not drained any more: the admin interface took it back"
+                ),
+            }
+            drains.changes.push(change);
+        }
+        self.hand_drains();
+    }
+
+    /// Hands over to the builder which endpoints are drained, once it has time. Nothing is changed during a handover.
+    pub(super) fn hand_drains(&mut self) {
+        let InEffect { drains, builder, .. } = &mut self.config;
+        let is_busy = builder.is_busy() || self.handing != Handing::None;
+        if (drains.changes.is_empty() && drains.waiting.is_empty()) || is_busy {
+            return;
+        }
+        if matches!(self.state, State::Draining | State::Stopping) {
+            *drains = Drains::default();
+            return;
+        }
+        drains.asked.append(&mut drains.waiting);
+        match mem::take(&mut drains.changes) {
+            changes if changes.is_empty() => drains.answer(),
+            changes => builder.drained(changes),
+        }
+    }
+}
