@@ -21,7 +21,7 @@ const VARIABLES_MAX: usize = 32;
 
 /// The causes that a reply may have. `telemetry` has all causes and this crate does not see it; a test of
 /// `proxy` compares the two.
-pub const CAUSES: [&str; 54] = [
+pub const CAUSES: [&str; 55] = [
     "request_invalid",
     "request_framing_invalid",
     "request_header_underscore",
@@ -51,6 +51,7 @@ pub const CAUSES: [&str; 54] = [
     "no_original_destination",
     "pending_overflow",
     "requests_overflow",
+    "concurrency_limited",
     "pending_timeout",
     "filter_timeout",
     "client_exchanges_overflow",

@@ -17,6 +17,7 @@
 
 pub mod accept_rate;
 pub mod access_log;
+pub mod adaptive;
 pub mod address;
 mod agreed;
 mod answers;

@@ -531,6 +531,14 @@ impl Configurations {
         if self.patience == Patience::Short && bounds.chance(300) {
             let _ = writeln!(text, "    requests_max: {}", bounds.between(1, 12));
         }
+        let mut adaptive = self.random.split("adaptive", 0);
+        if self.patience == Patience::Short && adaptive.chance(200) {
+            let (max, requests) = (adaptive.between(3, 12), adaptive.between(1, 8));
+            let _ = writeln!(
+                text,
+                "    adaptive_concurrency: {{ concurrency_max: {max}, update_interval: 5ms, min_rtt: {{ interval: 500ms, requests: {requests} }} }}"
+            );
+        }
         let connections_max = self.random.between(1, 12);
         let _ = write!(text, "    connections_max: {connections_max}\n    pending_max: 1000\n");
         let mut ages = self.random.split("ages", 0);

@@ -133,6 +133,8 @@ causes! {
     PendingOverflow => "pending_overflow",
     /// `requests_max` of the cluster or the listener is reached.
     RequestsOverflow => "requests_overflow",
+    /// The limit of `adaptive_concurrency` of the cluster is reached.
+    ConcurrencyLimited => "concurrency_limited",
     /// No connection became available within the cluster's `timeouts.pending`.
     PendingTimeout => "pending_timeout",
     /// A filter got no answer within the listener's `timeouts.filter`.

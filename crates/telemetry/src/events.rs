@@ -13,11 +13,11 @@ mod upstream;
 mod worker;
 
 pub use config::{
-    AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, CheckCounted, ConfigAccepted,
-    ConfigRejected, ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned, DemandOutcome,
-    DemandsEnded, EJECTION_REASONS, EjectionCounted, HANDOVER_FAILURES, HANDOVER_RESULTS,
-    HandoverEnded, HandoverFailed, HealthOfCluster, MemoryBounded, SourceAnswered, SourceKind,
-    SourceResources, StateWrites,
+    AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, CheckCounted, ConcurrencyOfCluster,
+    ConfigAccepted, ConfigRejected, ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned,
+    DemandOutcome, DemandsEnded, EJECTION_REASONS, EjectionCounted, HANDOVER_FAILURES,
+    HANDOVER_RESULTS, HandoverEnded, HandoverFailed, HealthOfCluster, MemoryBounded,
+    SourceAnswered, SourceKind, SourceResources, StateWrites,
 };
 pub use connection::{
     ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened, ConnectionRefused,

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use telemetry::cause::Cause;
 use telemetry::events::{
     AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, CheckCounted, ClusterGauges,
-    ConfigAccepted, ConfigRejected, ConfigTakenUp, ConnectionClosed, ConnectionOpened,
-    ConnectionRefused, ControlTurned, EjectionCounted, ExchangeFinished, ExchangeStarted, GrpcCall,
-    HealthOfCluster, LabelId, ListenerGauges, SourceAnswered, SourceKind, SourceResources, Stages,
-    StateWrites, TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected,
-    UpstreamPaused, UpstreamRetried, WorkerGauges,
+    ConcurrencyOfCluster, ConfigAccepted, ConfigRejected, ConfigTakenUp, ConnectionClosed,
+    ConnectionOpened, ConnectionRefused, ControlTurned, EjectionCounted, ExchangeFinished,
+    ExchangeStarted, GrpcCall, HealthOfCluster, LabelId, ListenerGauges, SourceAnswered,
+    SourceKind, SourceResources, Stages, StateWrites, TunnelStarted, UpstreamClosed,
+    UpstreamConnectFailed, UpstreamConnected, UpstreamPaused, UpstreamRetried, WorkerGauges,
 };
 use telemetry::{
     ClusterTotals, Collector, Emitter, EndpointName, ListenerTotals, Names, ProcessFacts,
@@ -740,6 +740,7 @@ fn what_is_configured_has_metrics_before_it_has_traffic() {
             pending: 0,
             requests: Some(5),
             retries: 3,
+            concurrency: Some(ConcurrencyOfCluster { limit: 12, min_rtt: None }),
         };
         collector.breakers_of_clusters(vec![left]);
     }
@@ -773,6 +774,8 @@ fn what_is_configured_has_metrics_before_it_has_traffic() {
         "strait_upstream_ejections_total{cluster=\"api\",reason=\"success_rate\"} 0",
         "strait_upstream_ejections_denied_total{cluster=\"api\",reason=\"errors_5xx\"} 0",
         "strait_upstream_panic{cluster=\"api\"} 1",
+        "strait_upstream_concurrency_limit{cluster=\"web\"} 12",
+        "strait_upstream_min_rtt_seconds{cluster=\"web\"} 0",
         "strait_source_failures_total{source=\"dns\",kind=\"assignment\",reason=\"servfail\"} 0",
         "strait_source_resources{source=\"file\",state=\"refused\"} 0",
         "strait_source_last_answer_timestamp_seconds{source=\"file\"} 0",

@@ -8,6 +8,7 @@ use super::{
     Context, Names, Once, checks, endpoints, http2, keepalive, localities, or_none, resolved, rpc,
     share, subsets, tls,
 };
+use crate::adaptive::Adaptive;
 use crate::balance::Balancer;
 use crate::breakers::Breakers;
 use crate::file;
@@ -190,6 +191,7 @@ pub(super) fn cluster<F>(
         connections_max: file.connections_max,
         pending_max: file.pending_max,
         requests_max: file.requests_max,
+        adaptive: adaptive(file, former, site, context.findings),
         requests_per_connection_max: file.requests_per_connection_max,
         breakers,
         proxy_protocol,
@@ -215,6 +217,24 @@ fn slow_start(
 }
 
 /// When its endpoints are ejected.
+fn adaptive(
+    file: &file::Cluster,
+    former: Option<&Arc<Cluster>>,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> Option<Adaptive> {
+    let policy = file.adaptive_concurrency?;
+    let (least, most) = (policy.min_rtt.concurrency, policy.concurrency_max);
+    if least > most {
+        let rule =
+            format!("the minimum of the limit is above its maximum, concurrency_max: {most}");
+        let problem = Problem::new(rule, format!("write at most {most}"));
+        let site = site.key("adaptive_concurrency");
+        site.key("min_rtt").key("concurrency").error(findings, problem);
+    }
+    Some(Adaptive::new(policy, former.and_then(|former| former.adaptive.as_ref())))
+}
+
 fn outlier(file: &file::Cluster, site: &Site<'_>, findings: &mut Findings<'_>) -> Option<Outlier> {
     let outlier = file.outlier.as_ref()?;
     let outlier_site = site.key("outlier");

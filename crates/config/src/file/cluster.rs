@@ -9,6 +9,7 @@ use wire::rpc::RpcName;
 
 use super::listener::Keepalive;
 use super::{ClusterTls, Http2, OrNone, Rpc, Timeout};
+use crate::adaptive::AdaptiveConcurrency;
 use crate::address::Address;
 use crate::balance::Balance;
 use crate::checks::Check;
@@ -98,6 +99,9 @@ pub struct Cluster {
     /// not count. Beyond it: 503, at once. Absent: only connections and their streams are limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_max: Option<NonZeroU32>,
+    /// Limits active requests by how long responses take, within `requests_max`. Beyond it: 503. Absent: no such limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adaptive_concurrency: Option<AdaptiveConcurrency>,
     /// Requests on one connection. After the last one it closes, once its active requests have ended. Absent: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_connection_max: Option<NonZeroU32>,

@@ -5,6 +5,7 @@ use super::id::ClusterId;
 use super::id::EndpointId;
 use super::id::TransportId;
 use super::tls::ClusterTls;
+use crate::adaptive::Adaptive;
 use crate::address::Address;
 use crate::file::cluster::Protocol as ClusterProtocol;
 use crate::file::cluster::ResponseParsing;
@@ -86,6 +87,8 @@ pub struct Cluster {
     pub pending_max: u32,
     /// Requests under way at a time, in the process, if they are bounded.
     pub requests_max: Option<NonZeroU32>,
+    /// The bound of requests that follows how long responses take, if there is one.
+    pub adaptive: Option<Adaptive>,
     /// Requests that one connection carries, if they are bounded.
     pub requests_per_connection_max: Option<NonZeroU32>,
     /// What of its bounds is in use.
@@ -110,6 +113,22 @@ impl Cluster {
     #[must_use]
     pub fn has_endpoint(&self, id: EndpointId) -> bool {
         self.place_of(id).is_some() || self.original_destination == Some(id)
+    }
+
+    /// Whether its requests are bounded.
+    #[must_use]
+    #[inline]
+    pub const fn bounds_requests(&self) -> bool {
+        self.requests_max.is_some() || self.adaptive.is_some()
+    }
+
+    /// Requests that may be under way now, if they are bounded, and whether that is for the time that responses take.
+    #[must_use]
+    #[inline]
+    pub fn requests_bound(&self) -> Option<(u32, bool)> {
+        let max = self.requests_max.map(|max| (max.get(), false));
+        let adaptive = self.adaptive.as_ref().map(|adaptive| (adaptive.limit(), true));
+        max.into_iter().chain(adaptive).min()
     }
 
     /// Whether the health of its endpoints is known.

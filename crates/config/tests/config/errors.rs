@@ -1524,6 +1524,14 @@ fn hashes_and_balancers_that_cannot_choose() {
         ),
         (
             cluster,
+            "  - name: api\n    adaptive_concurrency: { concurrency_max: 2, min_rtt: { concurrency: ^3 } }\n",
+            "clusters[0].adaptive_concurrency.min_rtt.concurrency",
+            "3",
+            "the minimum of the limit is above its maximum, concurrency_max: 2",
+            "write at most 2",
+        ),
+        (
+            cluster,
             "  - name: api\n    outlier: { errors_local: ^0 }\n",
             "clusters[0].outlier.errors_local",
             "0",

@@ -325,6 +325,11 @@ clusters:
     timeouts: { pending: 5s, response_head: 1s, response_body: 2s, request_write: 3s, stall: none, idle: 4s, connection_age: 1h }
     connections_max: 10
     requests_per_connection_max: 10000
+    adaptive_concurrency:
+      concurrency_max: 500
+      percentile: 90%
+      update_interval: 200ms
+      min_rtt: { interval: 30s, jitter: 10%, requests: 20, concurrency: 5, buffer: 50% }
     pending_max: 0
     retry_budget: { share: 10%, at_least: 5 }
     balance: { least_request: { choices: 3 } }

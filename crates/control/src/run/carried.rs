@@ -216,6 +216,8 @@ fn cluster_json(cluster: &Cluster, endpoints: Option<Vec<Value>>, totals: &Clust
             "pending_max": cluster.pending_max,
             "under_way": in_use.requests(),
             "requests_max": cluster.requests_max,
+            "concurrency_limit": cluster.adaptive.as_ref().map(|it| it.limit()),
+            "min_rtt_seconds": cluster.adaptive.as_ref().and_then(|it| it.min_rtt()).map(|it| it.as_secs_f64()),
             "retries": in_use.retries().0,
             "total": totals.exchanges_total,
             "failed_total": totals.exchanges_failed_total,

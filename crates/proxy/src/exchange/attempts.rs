@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use config::adaptive::Sample;
 use config::balance::Balancer;
 use config::outlier::AttemptResult;
 use telemetry::cause::Cause;
@@ -44,7 +45,7 @@ impl Exchange {
     /// sends its request, and could make an endpoint look slow.
     #[inline]
     pub(crate) fn on_attempt(&mut self, pools: &Pools, now: Time) {
-        if self.counted_at.is_some() && self.request.is_complete && self.latency_decay().is_some() {
+        if self.request.is_complete && self.is_measured() {
             self.measured_from = Some(now);
         }
         // What checks find out counts by itself.
@@ -64,6 +65,7 @@ impl Exchange {
     ) {
         if let Some(began) = self.measured_from.take() {
             self.end_measure(now - began, pools, now);
+            self.observe(now - began, now, cx);
         }
         if self.attempt != Attempt::Counted {
             self.begin_answer(head, cx);
@@ -129,7 +131,9 @@ impl Exchange {
         cx: &mut Cx,
         now: Time,
     ) {
-        self.measure_failure(pools, now);
+        if let Some(began) = self.measure_failure(pools, now) {
+            self.observe(now - began, now, cx);
+        }
         if std::mem::take(&mut self.attempt) != Attempt::Counted {
             let of_call = grpc_status.and_then(|code| Status::ALL.get(usize::try_from(code).ok()?));
             let status = of_call.map_or(status, |status| http_status(*status));
@@ -149,17 +153,36 @@ impl Exchange {
         if !self.blames_endpoint(cause, connection, now) {
             return;
         }
-        self.measure_failure(pools, now);
+        let began = self.measure_failure(pools, now);
+        // A failure that comes at once says nothing of how long a response takes.
+        if let Some(began) = began.filter(|_| is_for_time(cause)) {
+            self.observe(now - began, now, cx);
+        }
         if std::mem::take(&mut self.attempt) != Attempt::Counted {
             let status = consequence(cause).status.unwrap_or(502);
             self.count(AttemptResult::NoResponse(status), cx);
         }
     }
 
-    fn measure_failure(&mut self, pools: &mut Pools, now: Time) {
-        if let Some(began) = self.measured_from.take() {
-            self.end_measure((now - began).max(FAILED_MIN), pools, now);
+    /// Returns when the attempt began, if it was measured.
+    fn measure_failure(&mut self, pools: &mut Pools, now: Time) -> Option<Time> {
+        let began = self.measured_from.take()?;
+        self.end_measure((now - began).max(FAILED_MIN), pools, now);
+        Some(began)
+    }
+
+    /// The controller of the cluster's concurrency hears how long the attempt took, if there is one.
+    fn observe(&self, length: Duration, now: Time, cx: &mut Cx) {
+        if let Some(adaptive) = self.cluster().and_then(|cluster| cluster.adaptive.as_ref()) {
+            adaptive.observe(Sample { length, ended: now.as_nanos() }, || cx.random.next());
         }
+    }
+
+    /// Whether the balancer or the controller of the cluster's concurrency wants to know how long attempts take.
+    fn is_measured(&self) -> bool {
+        let is_compared = self.counted_at.is_some() && self.latency_decay().is_some();
+        is_compared
+            || (self.holds_request && self.cluster().is_some_and(|it| it.adaptive.is_some()))
     }
 
     fn end_measure(&self, length: Duration, pools: &mut Pools, now: Time) {
@@ -222,6 +245,11 @@ impl Exchange {
     fn waits_for_response(&self) -> bool {
         self.request.is_complete && self.progress.request_bytes == 0
     }
+}
+
+/// Whether an attempt failed for the time that it took.
+const fn is_for_time(cause: Cause) -> bool {
+    matches!(cause, Cause::RequestTimeout | Cause::ResponseHeadTimeout | Cause::TryTimeout)
 }
 
 /// The status of HTTP that a status of gRPC counts as, as in Envoy.

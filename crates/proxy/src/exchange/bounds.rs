@@ -134,6 +134,18 @@ impl Exchange {
                 let max = self.cluster()?.requests_max?;
                 Some(Detail::of(&format_args!("requests_max of the cluster: {max}")))
             }
+            Cause::ConcurrencyLimited => {
+                let adaptive = self.cluster()?.adaptive.as_ref()?;
+                let limit = adaptive.limit();
+                Some(match adaptive.min_rtt().filter(|_| !adaptive.is_measuring()) {
+                    Some(min_rtt) => Detail::of(&format_args!(
+                        "adaptive_concurrency of the cluster: {limit} now; the minimum response time is {min_rtt:.1?}"
+                    )),
+                    None => Detail::of(&format_args!(
+                        "adaptive_concurrency of the cluster: {limit} while the minimum response time is measured"
+                    )),
+                })
+            }
             Cause::RequestBodyTooLarge => {
                 let max = self.listener().http.body_bytes_max?;
                 Some(Detail::of(&format_args!("http.body_max of the listener: {max} bytes")))

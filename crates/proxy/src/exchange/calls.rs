@@ -125,7 +125,9 @@ pub(crate) fn status_of(cause: Option<Cause>, http: u16) -> Status {
         Some(Cause::RequestTimeout | Cause::ResponseHeadTimeout | Cause::ResponseBodyTimeout) => {
             Status::DeadlineExceeded
         }
-        Some(Cause::PendingOverflow | Cause::RequestsOverflow) => Status::ResourceExhausted,
+        Some(Cause::PendingOverflow | Cause::RequestsOverflow | Cause::ConcurrencyLimited) => {
+            Status::ResourceExhausted
+        }
         Some(cause) => consequence(cause).status.map_or(Status::Unknown, Status::from_http),
         None => Status::from_http(http),
     }

@@ -84,6 +84,7 @@ pub(crate) const fn is_warned_of(cause: Cause) -> bool {
                 | Cause::PendingTimeout
                 | Cause::RequestTimeout
                 | Cause::RequestsOverflow
+                | Cause::ConcurrencyLimited
         ),
     }
 }
@@ -148,6 +149,7 @@ pub const fn consequence(cause: Cause) -> Consequence {
         | PendingOverflow
         | PendingTimeout
         | RequestsOverflow
+        | ConcurrencyLimited
         | FilterTimeout
         | ConnectionsOverflow
         | ClientConnectionsOverflow

@@ -64,7 +64,7 @@ impl Exchange {
     /// It came with its upstream connection from another worker: it counts here from now on.
     pub(crate) fn hold_request(&mut self, pools: &mut Pools, cx: &mut Cx) {
         if self.is_bounded()
-            && let Some(cluster) = self.cluster().filter(|cluster| cluster.requests_max.is_some())
+            && let Some(cluster) = self.cluster().filter(|cluster| cluster.bounds_requests())
         {
             pools.add_request(cluster, || cx.random.next());
             self.holds_request = true;
@@ -114,8 +114,8 @@ impl Exchange {
     pub(crate) fn let_go(&mut self, clients: &mut Clients, stalls: &mut Stalls, pools: &mut Pools) {
         if std::mem::take(&mut self.is_holding) {
             clients.remove(self.client, Part::Held);
+            self.measured_from = None;
             if let Some(at) = self.counted_at.take() {
-                self.measured_from = None;
                 pools.on_request_over(at);
             }
         }

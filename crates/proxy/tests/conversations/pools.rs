@@ -149,6 +149,54 @@ fn requests_beyond_the_bound_are_refused_at_once() {
 }
 
 #[test]
+fn requests_beyond_what_response_times_allow_are_refused_until_these_allow_more() {
+    let config = format!(
+        "{CONFIG}    adaptive_concurrency:\n      update_interval: 100ms\n      min_rtt: {{ requests: 2, concurrency: 1 }}\n"
+    );
+    hold(&config, |talk| {
+        if talk.variant() != Variant::Plain {
+            // The cluster's controller is that of the conversation before.
+            return talk.leave_out();
+        }
+        let (first, second) = (talk.client(), talk.client());
+        talk.says(first, GET);
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
+        talk.passes(Duration::from_millis(10));
+        talk.says(second, GET);
+        let start = "HTTP/1.1 503 Service Unavailable\r\n";
+        let rest = ["\r\nx-envoy-overloaded: true\r\n", ": concurrency_limited\n"];
+        talk.hears_about(second, start, &rest);
+        assert!(talk.log().contains("adaptive_concurrency of the cluster: 1 while the"));
+        talk.says(upstream, OK);
+        talk.hears(first, OK);
+        // The second response ends the measurement, and the third a window.
+        for wait in [10, 200] {
+            talk.says(first, GET);
+            talk.hears(upstream, GET);
+            talk.passes(Duration::from_millis(10));
+            talk.says(upstream, OK);
+            talk.hears(first, OK);
+            talk.passes(Duration::from_millis(wait));
+        }
+        talk.says(first, GET);
+        talk.hears(upstream, GET);
+        talk.passes(Duration::from_millis(10));
+        talk.says(upstream, OK);
+        talk.hears(first, OK);
+        talk.says(first, GET);
+        talk.hears(upstream, GET);
+        talk.says(second, GET);
+        let other = talk.upstream();
+        talk.hears(other, GET);
+        for (upstream, client) in [(upstream, first), (other, second)] {
+            talk.says(upstream, OK);
+            talk.hears(client, OK);
+        }
+    });
+}
+
+#[test]
 fn a_request_that_waits_is_none_that_is_under_way() {
     let config = format!("{CONFIG}    connections_max: 1\n    requests_max: 1\n");
     hold(&config, |talk| {

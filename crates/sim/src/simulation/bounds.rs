@@ -22,6 +22,8 @@ impl Simulation {
             bounds.connections_max = bounds.connections_max.max(cluster.connections_max.get());
             bounds.pending_max = bounds.pending_max.max(cluster.pending_max);
             let requests_max = cluster.requests_max.map_or(u32::MAX, |max| max.get());
+            let adaptive = cluster.adaptive.as_ref().map_or(u32::MAX, |it| it.limit_max());
+            let requests_max = requests_max.min(adaptive);
             bounds.requests_max = bounds.requests_max.max(requests_max);
         }
         for listener in snapshot.listeners.iter() {

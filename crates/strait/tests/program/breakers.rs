@@ -102,6 +102,29 @@ fn one_request_at_a_time_is_one_with_four_workers() {
 }
 
 #[test]
+fn the_limit_that_follows_response_times_is_one_for_all_workers() {
+    let (service, under_way) = start_service();
+    let bound = "adaptive_concurrency: { concurrency_max: 8, update_interval: 5ms, min_rtt: { interval: 200ms, requests: 20 } }";
+    let process = Strait::run(&config(service, bound));
+    let statuses = statuses(process.listener, 64, 157);
+    let most = under_way.most.load(Ordering::SeqCst);
+    assert!((1..=8).contains(&most), "{most}");
+    assert!(statuses.iter().all(|it| [(200, false), (503, true)].contains(it)), "{statuses:?}");
+    assert!(statuses.contains(&(200, false)) && statuses.contains(&(503, true)));
+    until("the end of the last request", || {
+        let web = &process.admin_json("/clusters")["clusters"][0];
+        (web["exchanges"]["under_way"] == 0).then_some(())
+    });
+    let web = &process.admin_json("/clusters")["clusters"][0];
+    let limit = web["exchanges"]["concurrency_limit"].as_u64().unwrap();
+    assert!((3..=8).contains(&limit), "{web}");
+    assert!(web["exchanges"]["min_rtt_seconds"].as_f64().unwrap() > 0.0, "{web}");
+    let limit = process.metric("strait_upstream_concurrency_limit");
+    assert!((3.0..=8.0).contains(&limit), "{limit}");
+    assert!(process.metric("strait_upstream_min_rtt_seconds") > 0.0);
+}
+
+#[test]
 fn workers_take_turns_with_the_one_connection_that_a_cluster_may_have() {
     let (service, under_way) = start_service();
     let process = Strait::run(&config(service, "connections_max: 1"));

@@ -1,6 +1,7 @@
 //! Configurations taken up or refused, and other things that the control thread reports.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A configuration was accepted and handed to the workers.
 #[derive(Clone, Copy, Debug)]
@@ -256,6 +257,17 @@ pub struct BreakersOfCluster {
     pub requests: Option<u64>,
     /// Retries that may begin.
     pub retries: u64,
+    /// The limit that follows how long responses take, if there is one.
+    pub concurrency: Option<ConcurrencyOfCluster>,
+}
+
+/// The limit of a cluster's requests that follows how long responses take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConcurrencyOfCluster {
+    /// Requests that may be under way.
+    pub limit: u64,
+    /// How long a response takes at least, once that is known.
+    pub min_rtt: Option<Duration>,
 }
 
 /// A cluster that checks or ejects endpoints, as it is now.

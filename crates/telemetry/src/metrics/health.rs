@@ -79,7 +79,7 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_upstream_breaker_remaining",
         kind: MetricType::Gauge,
         help: "Remaining capacity of a cluster's limits, in the process: `connections` of `connections_max`, `pending` \
-               of `pending_max`, `requests` of `requests_max` if it is set, and `retries` that `retry_budget` still allows.",
+               of `pending_max`, `requests` of `requests_max` or `adaptive_concurrency` if set, and `retries` that `retry_budget` still allows.",
         labels: &["cluster", "breaker"],
         samples: |view, out| {
             for it in &view.control.breakers {
@@ -91,6 +91,33 @@ pub(super) static FAMILIES: &[Family] = &[
                 ];
                 let all = others.into_iter().chain(requests.map(|left| ("requests", left)));
                 all.for_each(|(breaker, left)| out.number(&[cluster, breaker], left));
+            }
+        },
+    },
+    Family {
+        name: "strait_upstream_concurrency_limit",
+        kind: MetricType::Gauge,
+        help: "Active requests that `adaptive_concurrency` of a cluster allows now, in the process.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for it in &view.control.breakers {
+                if let Some(concurrency) = it.concurrency {
+                    out.number(&[&*it.cluster], concurrency.limit);
+                }
+            }
+        },
+    },
+    Family {
+        name: "strait_upstream_min_rtt_seconds",
+        kind: MetricType::Gauge,
+        help: "Minimum response time that `adaptive_concurrency` of a cluster has measured; 0 before the first measurement.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for it in &view.control.breakers {
+                if let Some(concurrency) = it.concurrency {
+                    let seconds = concurrency.min_rtt.unwrap_or_default().as_secs_f64();
+                    out.decimal(&[&*it.cluster], seconds);
+                }
             }
         },
     },

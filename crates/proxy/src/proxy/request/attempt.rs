@@ -70,12 +70,15 @@ impl Proxy {
         };
         let id = cluster.id;
         let newest = self.cx.snapshot.cluster(id).unwrap_or(cluster);
-        let bound = newest.requests_max.filter(|_| exchange.is_bounded());
-        if let Some(requests_max) = bound {
-            let random = &mut self.cx.random;
-            let (pools, requests_max) = (&mut self.upstream.pools, requests_max.get());
+        let is_bounded = newest.bounds_requests() && exchange.is_bounded();
+        if let Some((requests_max, is_adaptive)) = newest.requests_bound().filter(|_| is_bounded) {
+            let (pools, random) = (&mut self.upstream.pools, &mut self.cx.random);
             if !pools.takes_request(newest, requests_max, || random.next()) {
-                return self.fail_queued(key, request, Cause::RequestsOverflow, now);
+                let cause = match is_adaptive {
+                    true => Cause::ConcurrencyLimited,
+                    false => Cause::RequestsOverflow,
+                };
+                return self.fail_queued(key, request, cause, now);
             }
         }
         let destination = cluster
@@ -109,9 +112,7 @@ impl Proxy {
         {
             self.cx.emitter.endpoint_chosen(label(id.0), kind);
         }
-        if bound.is_some()
-            && let Some(exchange) = self.exchanges.get_mut(key)
-        {
+        if is_bounded && let Some(exchange) = self.exchanges.get_mut(key) {
             exchange.holds_request = true;
         }
         if takes_host

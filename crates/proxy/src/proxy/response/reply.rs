@@ -51,7 +51,15 @@ const OVERLOADED: (&[u8], &[u8]) = (b"x-envoy-overloaded", b"true");
 
 /// Whether a request is refused since its cluster has too many, or the process too little memory.
 const fn is_overflow(cause: Option<Cause>) -> bool {
-    matches!(cause, Some(Cause::Overloaded | Cause::PendingOverflow | Cause::RequestsOverflow))
+    matches!(
+        cause,
+        Some(
+            Cause::Overloaded
+                | Cause::PendingOverflow
+                | Cause::ConcurrencyLimited
+                | Cause::RequestsOverflow
+        )
+    )
 }
 
 impl Proxy {
