@@ -314,6 +314,12 @@ impl RetryPolicy {
         Some(policy)
     }
 
+    /// Whether an attempt may follow a response for a field that it has.
+    #[must_use]
+    pub const fn is_on_headers(&self) -> bool {
+        !self.headers.is_empty()
+    }
+
     /// Whether an attempt follows a response that has a field of one of these names.
     pub fn is_on_header(&self, mut has: impl FnMut(&[u8]) -> bool) -> bool {
         self.headers.iter().any(|name| has(name.as_bytes()))

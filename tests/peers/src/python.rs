@@ -21,6 +21,7 @@ const REQUIREMENTS: [&str; 3] = [
 const CUT_OFF: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/cut_off.py");
 const ECHO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/echo.py");
 const ECHO_HTTP2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/echo_http2.py");
+const ENVOY_FAILURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/envoy_failures.py");
 const ENVOY_ROUTES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/envoy_routes.py");
 const SPEAK_TLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/speak_tls.py");
 const TALK_HTTP2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/talk_http2.py");
@@ -111,6 +112,14 @@ pub(crate) fn compare_routes(lab: &Lab, seed: u64, tables: u32, requests: u32) -
     let (strait, envoy) = (lab.strait.to_string_lossy(), envoy.to_string_lossy());
     let (seed, tables, requests) = (seed.to_string(), tables.to_string(), requests.to_string());
     lab.run("python3", &[ENVOY_ROUTES, &strait, &envoy, ".", &seed, &tables, &requests])?.ok()
+}
+
+/// Has services fail in the same ways behind Strait and behind Envoy, by scripts that follow from a seed; what the script printed.
+pub(crate) fn compare_failures(lab: &Lab, seed: u64, scripts: u32) -> Result<String> {
+    let envoy = environment_program("envoy").context("the Python environment")?;
+    let (strait, envoy) = (lab.strait.to_string_lossy(), envoy.to_string_lossy());
+    let (seed, scripts) = (seed.to_string(), scripts.to_string());
+    lab.run("python3", &[ENVOY_FAILURES, &strait, &envoy, ".", &seed, &scripts])?.ok()
 }
 
 /// Has Python's own `ssl` speak to a server that is shop.example by the word of `ca.pem`, in the way

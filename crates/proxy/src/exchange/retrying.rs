@@ -26,6 +26,11 @@ impl Exchange {
         }
     }
 
+    /// Whether a response of any status may be retried, for a field that it has.
+    pub(crate) fn retries_on_headers(&self) -> bool {
+        self.retry_policy().is_some_and(RetryPolicy::is_on_headers)
+    }
+
     /// It asks for retries beside its rule's. Returns what holds then, if anything does.
     #[cold]
     pub(crate) fn ask_for_retries(&mut self, asked: AskedRetries) {

@@ -58,6 +58,27 @@ fn a_response_that_the_rule_names_is_replaced_by_that_of_another_endpoint() {
 }
 
 #[test]
+fn a_response_with_a_field_that_the_rule_names_is_replaced_whatever_its_status_is() {
+    for status in ["200 OK", "302 Found", "404 Not Found", "503 Service Unavailable"] {
+        hold(&config("{ on: [retriable_headers], headers: [x-again] }"), |talk| {
+            let client = talk.client();
+            talk.says(client, GET);
+            let first = talk.upstream();
+            talk.hears(first, GET);
+            let busy = format!("HTTP/1.1 {status}\r\nX-Again: 1\r\nContent-Length: 5\r\n\r\n");
+            talk.says(first, &busy);
+            talk.says(first, "again");
+            let second = next(talk);
+            talk.hears(second, GET);
+            // Without the field, it goes to the client.
+            let last = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nok");
+            talk.says(second, &last);
+            talk.hears(client, &last);
+        });
+    }
+}
+
+#[test]
 fn what_the_rule_does_not_name_goes_to_the_client() {
     hold(&config("{ on: [gateway_error, reset] }"), |talk| {
         for status in ["500 Internal Server Error", "404 Not Found", "429 Too Many Requests"] {

@@ -9,6 +9,7 @@ use wire::head::ResponseHead;
 use crate::connection::codec::elements::Element;
 use crate::connection::codec::elements::Invalid;
 use crate::connection::codec::streams::Tail;
+use crate::exchange::Exchange;
 use crate::exchange::Request;
 use crate::exchange::stage::Stage;
 use crate::keys::ExchangeKey;
@@ -147,7 +148,9 @@ impl Proxy {
         }
         if is_switching {
             self.on_switching_protocols(upstream, key, head, now);
-        } else if (head.status() >= 400 || following.is_end)
+        } else if (head.status() >= 400
+            || following.is_end
+            || self.exchanges.get(key).is_some_and(Exchange::retries_on_headers))
             && self.retries_response(upstream, key, head, following, now)
         {
             // Another takes its place.
