@@ -10,7 +10,7 @@ mod armor;
 mod keys;
 mod read;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -163,11 +163,27 @@ pub(crate) struct Delivered {
     waiting: BTreeSet<ResourceName>,
     /// The sources, those first that go before others.
     order: Vec<Arc<str>>,
+    removed_routes: Removed,
+}
+
+/// Route configurations that are gone and that some listener goes on with, by name.
+pub(crate) type Removed = BTreeMap<Arc<str>, RemovedRoutes>;
+
+/// A route configuration that is gone.
+#[derive(Clone, Debug)]
+pub(crate) struct RemovedRoutes {
+    pub(crate) config: RouteConfig,
+    /// The listeners that have its tables until they are others.
+    pub(crate) listeners: BTreeSet<ListenerId>,
 }
 
 /// What changes of them; none for those that are gone.
 #[derive(Debug, Default)]
-pub(crate) struct Changed([Map<Arc<str>, Option<Entry>>; KINDS]);
+pub(crate) struct Changed {
+    kinds: [Map<Arc<str>, Option<Entry>>; KINDS],
+    /// All of these, if they are others.
+    removed_routes: Option<Removed>,
+}
 
 #[expect(clippy::indexing_slicing, reason = "there is one for each kind")]
 impl Delivered {
@@ -199,12 +215,22 @@ impl Delivered {
         let named = ResourceName::new(ResourceKind::Cluster, cluster);
         let users = self.users(&named).filter(|user| user.kind == ResourceKind::Route);
         let mut users = users.filter(|user| !passed_over(user));
-        users.find_map(|user| {
+        let there = users.find_map(|user| {
             let entry = self.find(user.kind, &user.name)?;
             let Content::Routes(config, _) = &entry.content else { return None };
             let opens = config.tunnelled.contains(cluster);
             opens.then(|| origin(&entry.source, user.kind, &user.name, &entry.version))
+        });
+        there.or_else(|| {
+            let mut removed = self.removed_routes.iter();
+            let (name, _) = removed.find(|(_, it)| it.config.tunnelled.contains(cluster))?;
+            Some(format!("route/{name}, which was removed and is still in use,"))
         })
+    }
+
+    /// The route configurations that are gone and in use.
+    pub(crate) const fn removed_routes(&self) -> &Removed {
+        &self.removed_routes
     }
 
     /// What is named.
@@ -219,7 +245,10 @@ impl Delivered {
 
     /// Takes accepted updates up.
     pub(crate) fn apply(&mut self, changed: Changed) {
-        for (kind, changed) in ResourceKind::ALL.into_iter().zip(changed.0) {
+        if let Some(removed) = changed.removed_routes {
+            self.removed_routes = removed;
+        }
+        for (kind, changed) in ResourceKind::ALL.into_iter().zip(changed.kinds) {
             for (name, entry) in changed {
                 let user = ResourceName::new(kind, &name);
                 self.waiting.remove(&user);
@@ -339,11 +368,21 @@ impl Delivered {
 #[expect(clippy::indexing_slicing, reason = "there is one for each kind")]
 impl Changed {
     pub(crate) fn insert(&mut self, kind: ResourceKind, name: &Arc<str>, entry: Option<Entry>) {
-        self.0[kind as usize].insert(Arc::clone(name), entry);
+        self.kinds[kind as usize].insert(Arc::clone(name), entry);
+    }
+
+    /// These route configurations are gone and in use from now on, and no others.
+    pub(crate) fn set_removed_routes(&mut self, removed: Removed) {
+        self.removed_routes = Some(removed);
+    }
+
+    /// The route configurations that are gone and in use once this is taken up.
+    pub(crate) fn removed_routes<'a>(&'a self, delivered: &'a Delivered) -> &'a Removed {
+        self.removed_routes.as_ref().unwrap_or(&delivered.removed_routes)
     }
 
     pub(crate) fn has(&self, kind: ResourceKind, name: &str) -> bool {
-        self.0[kind as usize].contains_key(name)
+        self.kinds[kind as usize].contains_key(name)
     }
 
     /// What there is of a name once this is taken up.
@@ -353,7 +392,7 @@ impl Changed {
         kind: ResourceKind,
         name: &str,
     ) -> Option<&'a Entry> {
-        match self.0[kind as usize].get(name) {
+        match self.kinds[kind as usize].get(name) {
             Some(changed) => changed.as_ref(),
             None => delivered.find(kind, name),
         }
@@ -362,7 +401,7 @@ impl Changed {
     /// What each listener and cluster waits for that is new or another.
     pub(crate) fn waits(&self) -> Vec<(ResourceName, Vec<ResourceName>)> {
         let mut waits = Vec::new();
-        for (kind, changed) in ResourceKind::ALL.into_iter().zip(&self.0) {
+        for (kind, changed) in ResourceKind::ALL.into_iter().zip(&self.kinds) {
             if !matches!(kind, ResourceKind::Listener | ResourceKind::Cluster) {
                 continue;
             }
@@ -377,7 +416,7 @@ impl Changed {
     /// What is named once this is taken up; none if that is the same.
     pub(crate) fn named_after(&self, delivered: &Delivered) -> Option<BTreeSet<ResourceName>> {
         let mut counts: Map<&ResourceName, (usize, usize)> = Map::default();
-        for (kind, changed) in ResourceKind::ALL.into_iter().zip(&self.0) {
+        for (kind, changed) in ResourceKind::ALL.into_iter().zip(&self.kinds) {
             for (name, entry) in changed {
                 let former = delivered.find(kind, name).map_or(&[][..], |it| &*it.names);
                 let names = entry.as_ref().map_or(&[][..], |it| &*it.names);

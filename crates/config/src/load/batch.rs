@@ -13,7 +13,9 @@ use self::around::Around;
 use super::Loader;
 use crate::answers::NameReads;
 use crate::build::{self, Assignments, Context, Files, Lowered, Values, tunnels};
-use crate::delivered::{self, Changed, Content, Delivered, Entry, Text, Unbound, Update, Verdict};
+use crate::delivered::{
+    self, Changed, Content, Delivered, Entry, RemovedRoutes, Text, Unbound, Update, Verdict,
+};
 use crate::endpoint_files::{EndpointReader, EndpointReads};
 use crate::findings::{Errors, Finding, Findings, Problem};
 use crate::ids::{Draft, Mark, TakenIds};
@@ -22,7 +24,9 @@ use crate::matching::Percent;
 use crate::origins::{Origins, ResourceKind, ResourceName};
 use crate::outside::Outside;
 use crate::resource::RouteConfig;
-use crate::snapshot::{ClusterProtocol, EndpointsFrom, RootsSource, RouteTable, Snapshot};
+use crate::snapshot::{
+    ClusterProtocol, EndpointsFrom, ListenerId, RootsSource, RouteTable, Snapshot,
+};
 use crate::store::Touched;
 use crate::tree::Site;
 
@@ -54,6 +58,10 @@ pub(super) struct Batch<'a, F> {
     changed: Changed,
     /// The route configurations that a source says something of in it, with that; none for those that are gone.
     asked: BTreeMap<ResourceName, Option<Text>>,
+    /// The route configurations that go in it.
+    removed_routes: Vec<(Arc<str>, RouteConfig)>,
+    /// The ones that were gone and in use, and are there again or the file's.
+    restored_routes: BTreeSet<Arc<str>>,
     /// Secrets and route configurations that are others for those that name them.
     moved: BTreeSet<ResourceName>,
     touched: Touched<F>,
@@ -133,6 +141,8 @@ impl<'a, F> Batch<'a, F> {
             values: Values::new(values, former.map(|former| &*former.runtime)),
             changed: Changed::default(),
             asked: BTreeMap::new(),
+            removed_routes: Vec::new(),
+            restored_routes: BTreeSet::new(),
             moved: BTreeSet::new(),
             touched: Touched::default(),
             mark: taken.mark(),
@@ -209,6 +219,13 @@ impl<'a, F> Batch<'a, F> {
                 }
             }
         }
+        for (removed_name, removed) in self.delivered.removed_routes() {
+            let mut tables = removed.config.virtual_hosts.iter().map(|table| &*table.name);
+            let is_in_file = |name: &str| origins.has(ResourceKind::Route, name);
+            if is_in_file(removed_name) || tables.any(is_in_file) {
+                self.restored_routes.insert(Arc::clone(removed_name));
+            }
+        }
         let is_same = self.former.is_some_and(|former| former.source.runtime == *values);
         for (name, entry) in self.delivered.iter(ResourceKind::Route) {
             let name = ResourceName::new(ResourceKind::Route, name);
@@ -282,7 +299,16 @@ impl<'a, F> Batch<'a, F> {
         let owner = self.delivered.check_owner(source, update, place);
         let displaced = owner.map_err(|problem| update_error(source, update, problem))?;
         let Some(text) = &update.content else {
-            self.remove(update.kind, &update.name);
+            let entry = self.delivered.find(update.kind, &update.name);
+            match entry.map(|entry| &entry.content) {
+                Some(Content::Routes(config, _)) => {
+                    let name = ResourceName::new(update.kind, &update.name);
+                    self.changed.insert(update.kind, &update.name, None);
+                    self.removed_routes.push((Arc::clone(&update.name), config.clone()));
+                    self.moved.insert(name);
+                }
+                _ => self.remove(update.kind, &update.name),
+            }
             return Ok(());
         };
         self.lower(&Item {
@@ -446,7 +472,14 @@ impl<'a, F> Batch<'a, F> {
             Content::Routes(config, _) => Some(config),
             _ => None,
         });
-        if !former.is_some_and(|former| former.leads_the_same(&config)) {
+        let removed = self.delivered.removed_routes().get(&item.name);
+        if removed.is_some() {
+            self.restored_routes.insert(Arc::clone(&item.name));
+        }
+        // A listener that waits for it goes on with what it had until it is lowered again.
+        let is_same = former.is_some_and(|former| former.leads_the_same(&config));
+        let former = former.or_else(|| removed.map(|removed| &removed.config));
+        if !is_same {
             self.moved.insert(ResourceName::new(item.kind, &item.name));
         }
         let kept: BTreeSet<_> = config.virtual_hosts.iter().map(|table| table.id).collect();
@@ -593,7 +626,52 @@ impl<'a, F> Batch<'a, F> {
         }
     }
 
+    /// Takes note of which route configurations are gone and in use: listeners that name them wait for others, and serve as they
+    /// did until they are others themselves.
+    fn settle_removed_routes(&mut self) {
+        let known = self.delivered.removed_routes();
+        let has_others =
+            !self.touched.listeners.is_empty() || !self.touched.listeners_gone.is_empty();
+        let concerns_known = !known.is_empty() && (has_others || !self.restored_routes.is_empty());
+        if self.removed_routes.is_empty() && !concerns_known {
+            return;
+        }
+        let others: BTreeSet<ListenerId> = self.touched.listeners.iter().map(|it| it.id).collect();
+        let gone: BTreeSet<ListenerId> = self.touched.listeners_gone.iter().copied().collect();
+        let stays = |id: &ListenerId| !others.contains(id) && !gone.contains(id);
+        let mut all = known.clone();
+        all.retain(|name, _| !self.restored_routes.contains(name));
+        for removed in all.values_mut() {
+            removed.listeners.retain(stays);
+        }
+        for (name, config) in std::mem::take(&mut self.removed_routes) {
+            let tables: BTreeSet<_> = config.virtual_hosts.iter().map(|table| table.id).collect();
+            let named = ResourceName::new(ResourceKind::Route, &name);
+            // One that waits may serve a version that names other route configurations.
+            let users = self.delivered.users(&named).chain(self.delivered.waiting());
+            let listeners = users.filter(|user| user.kind == ResourceKind::Listener);
+            let ids = listeners.filter_map(|user| {
+                match self.delivered.find(user.kind, &user.name)?.content {
+                    Content::Listener(_, id) => id.filter(stays),
+                    _ => None,
+                }
+            });
+            let uses_it = |id: &ListenerId| {
+                let listener = self.former.and_then(|former| former.listener(*id));
+                listener.is_some_and(|(_, it)| it.all_route_tables().any(|id| tables.contains(&id)))
+            };
+            let listeners = ids.filter(uses_it).collect();
+            all.insert(name, RemovedRoutes { config, listeners });
+        }
+        for (_, unused) in all.extract_if(.., |_, removed| removed.listeners.is_empty()) {
+            let ids = unused.config.virtual_hosts.iter().map(|table| table.id);
+            self.touched.tables_gone.extend(ids);
+        }
+        self.changed.set_removed_routes(all);
+    }
+
     pub(super) fn finish(mut self) -> Done<F> {
+        self.settle_removed_routes();
         self.assign();
         let Self { changed, touched, taken, late, warnings, .. } = self;
         Done { changed, touched, taken, late, warnings }

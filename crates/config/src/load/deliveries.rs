@@ -191,6 +191,9 @@ impl<F> Loader<F> {
                 parts.route_tables.extend(config.virtual_hosts.iter().cloned());
             }
         }
+        for removed in changed.removed_routes(delivered).values() {
+            parts.route_tables.extend(removed.config.virtual_hosts.iter().cloned());
+        }
         let new: Map<ListenerId, &Arc<Listener<F>>> =
             touched.listeners.iter().map(|listener| (listener.id, listener)).collect();
         parts.listeners.extend(kept(ResourceKind::Listener).filter_map(|(_, entry)| {

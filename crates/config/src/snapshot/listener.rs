@@ -131,6 +131,12 @@ impl<F> Listener<F> {
         relays.flatten().flat_map(|relay| relay.clusters.iter().map(|(id, _)| *id))
     }
 
+    /// The route tables of it and of its chains.
+    pub(crate) fn all_route_tables(&self) -> impl Iterator<Item = RouteTableId> {
+        let of_chains = self.chains.iter().flat_map(|chain| &chain.listener.route_tables);
+        of_chains.chain(&self.route_tables).copied()
+    }
+
     /// The listener as connections of this chain see it, and as those see it that have none, or
     /// whose chain is gone.
     #[must_use]

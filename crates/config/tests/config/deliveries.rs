@@ -126,6 +126,58 @@ fn a_listener_waits_for_its_route_configuration_and_its_former_version_serves() 
     assert_eq!((gone.changes.listeners_removed.len(), gone.listeners.len()), (1, 1));
 }
 
+/// A source may lose its data: what is gone serves those that name it until they are others.
+#[test]
+fn a_removed_route_configuration_stays_with_the_listeners_that_have_it() {
+    let table = |snapshot: &Loaded| {
+        let rim = listener(snapshot, "rim").expect("it serves");
+        let id = rim.hosts.find(b"a.example").expect("it has a table");
+        snapshot.route_table(id).map(|table| table.rules[0].path.text.to_string())
+    };
+    let begin = || {
+        let mut loader = loaded();
+        taken(&mut loader, Route, "shop", &routes(&["a.example"], "/"));
+        let now = taken(&mut loader, Listener, "rim", LISTENER);
+        assert_eq!(table(&now).as_deref(), Some("/"));
+        let (none, said) = one(&mut loader, Route, "shop", "");
+        assert!(none.is_none() && said == "ok", "nothing changes: {said}");
+        assert_eq!(loader.waiting().count(), 1, "a next version waits");
+        loader
+    };
+    // Neither the file nor another version that waits is its end.
+    let mut loader = begin();
+    let now = loader.load("f", &TEXT.replace("10.0.0.1", "10.0.0.3")).unwrap();
+    assert_eq!(table(&now).as_deref(), Some("/"));
+    let later = LISTENER.replace("shop", "[shop, later]");
+    assert_eq!(one(&mut loader, Listener, "rim", &later).1, "waits for route/later route/shop");
+    assert_eq!(table(loader.snapshot_latest().unwrap()).as_deref(), Some("/"));
+    // It comes again: with the same listener, and the version that waits for another one goes on waiting.
+    let now = taken(&mut loader, Route, "shop", &routes(&["a.example"], "/x"));
+    assert_eq!(table(&now).as_deref(), Some("/x"));
+    assert_eq!(now.changes.route_tables_changed.len(), 1);
+    assert_eq!(loader.waiting().count(), 1);
+    // A listener that has others, or is gone, was the last that had it.
+    let mut loader = begin();
+    let now = taken(&mut loader, Listener, "rim", &LISTENER.replace("shop", "own"));
+    assert_eq!((now.changes.route_tables_removed.len(), now.route_tables.iter().count()), (1, 1));
+    let mut loader = begin();
+    let now = taken(&mut loader, Listener, "rim", "");
+    assert_eq!((now.changes.route_tables_removed.len(), now.route_tables.iter().count()), (1, 1));
+    // Together with the listener it goes at once.
+    let mut loader = loaded();
+    taken(&mut loader, Route, "shop", &routes(&["a.example"], "/"));
+    taken(&mut loader, Listener, "rim", LISTENER);
+    let gone = vec![of(Route, "shop", "2", ""), of(Listener, "rim", "2", "")];
+    let (now, _) = deliver(&mut loader, "folder", gone);
+    assert_eq!(now.unwrap().route_tables.iter().count(), 1);
+    // The file has a table of its name: the listener has that.
+    let mut loader = begin();
+    let text = TEXT.replace("routes: [{", "routes: [{ name: shop, hosts: [a.example], rules: [{ match: { prefix: /f }, cluster: web }] }, {");
+    let now = loader.load("f", &text).unwrap();
+    assert_eq!(table(&now).as_deref(), Some("/f"));
+    assert_eq!(now.route_tables.iter().count(), 2);
+}
+
 #[test]
 fn a_wait_ends_without_the_route_configuration() {
     let mut loader = loaded();
@@ -662,8 +714,9 @@ fn form(kind: ResourceKind, name: u8, form: u8) -> String {
     }
 }
 
-/// What is seen of a configuration but for what waits: that serves as something that was before.
-fn settled(loader: &Loader) -> BTreeMap<String, String> {
+/// What is seen of a configuration but for what waits: that serves as something that was before, perhaps with route
+/// configurations that are none of `routes` any more.
+fn settled(loader: &Loader, routes: &BTreeSet<&str>) -> BTreeMap<String, String> {
     let waiting = loader.waiting().map(|(name, _)| match name.kind {
         Listener => format!("listeners \"{}\"", name.name),
         _ => format!("clusters \"{}\"", name.name),
@@ -680,6 +733,15 @@ fn settled(loader: &Loader) -> BTreeMap<String, String> {
     });
     if !names.is_empty() {
         seen.retain(|key, _| !key.starts_with("targets "));
+    }
+    if waiting.iter().any(|key| key.starts_with("listeners ")) {
+        seen.retain(|key, _| {
+            let of_table = key.strip_prefix("routes \"").or_else(|| key.strip_prefix("targets "));
+            let of_value = || Some(key.strip_prefix("runtime ")?.split_once(" of ")?.1);
+            let of_table = of_table.or_else(of_value);
+            let config = of_table.and_then(|table| Some(table.split_once('/')?.0));
+            config.is_none_or(|config| routes.contains(config))
+        });
     }
     seen
 }
@@ -767,7 +829,9 @@ proptest! {
                 let (_, verdicts) = deliver(&mut scratch, &source.to_string(), vec![update.clone()]);
                 prop_assert!(verdicts[0] == "ok" || verdicts[0].starts_with("waits"), "{}", verdicts[0]);
             }
-            prop_assert_eq!(settled(&loader), settled(&scratch));
+            let routes = delivered.iter().filter(|(_, it)| it.kind == Route);
+            let routes: BTreeSet<&str> = routes.map(|(_, it)| &*it.name).collect();
+            prop_assert_eq!(settled(&loader, &routes), settled(&scratch, &routes));
             let waiting = |loader: &Loader| -> Vec<ResourceName> {
                 loader.waiting().map(|(name, _)| name.clone()).collect()
             };

@@ -429,7 +429,9 @@ fn why_former(
         return Some(Why::Waits);
     }
     match verdict.name.kind {
-        Assignment | Secret if !is_there => wanted.contains(&verdict.name).then_some(Why::IsNamed),
+        Assignment | Route | Secret if !is_there => {
+            wanted.contains(&verdict.name).then_some(Why::IsNamed)
+        }
         Secret | Route if is_there && !refused_late.is_empty() => {
             Some(Why::Refuses(refused_late.clone()))
         }
