@@ -163,6 +163,9 @@ impl Client {
                 Reading::Head => {
                     let Some(head) = self.inbound.take_head()? else { return Ok(()) };
                     self.on_head(&head)?;
+                    if let Some(request) = self.requests.get(self.answered) {
+                        ledger.check_versions(request.id, &head, network.now());
+                    }
                 }
                 Reading::Body { body, at, .. } => {
                     let mut data = Vec::new();
@@ -531,6 +534,9 @@ impl Dialogue for Client {
             let bytes = rest.get(..wanted).unwrap_or_default();
             match network.send_some(end, bytes) {
                 Ok(n) => {
+                    if let Some(request) = self.requests.get(piece.request) {
+                        ledger.begin(request.id, now);
+                    }
                     self.link.sent += n;
                     self.sending.1 += n;
                     if self.sending.1 == piece.bytes.len() {

@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use config::snapshot::{Address, Id};
-use config::{FilterKinds, Loader, ResourceKind, Update};
+use config::{FilterKinds, Loader, ResourceKind, Update, Verdict};
 use proxy::Snapshot;
 use proxy::filter::Filter;
 use telemetry::events::LabelId;
 use telemetry::{Names, RouteNames};
 
+use crate::delivered::{self, Deliveries, Served};
 use crate::filter::GATHERED_BYTES_MAX;
 use crate::ledger::RETRY_ATTEMPTS_MAX;
 use crate::random::Random;
@@ -43,6 +44,9 @@ pub(crate) const CALLS: &str = "10.0.0.1:84";
 /// The cluster that connections are relayed to. Its services come behind those of [`CLUSTERS`].
 const RAW: &str = "raw";
 
+/// A time at which the delivered certificates are valid, seconds since the Unix epoch.
+const CERTIFICATES_VALID_AT: u64 = 1_800_000_000;
+
 /// How long the timeouts of a simulation's configurations are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
@@ -61,13 +65,15 @@ pub(crate) fn host_of(address: SocketAddr) -> String {
     format!("{}.example", address.ip().to_string().replace('.', "-"))
 }
 
-fn new_loader(has_demands: bool) -> Loader<Box<dyn Filter>> {
+fn new_loader(scenario: &Scenario) -> Loader<Box<dyn Filter>> {
     let mut kinds = FilterKinds::new();
     crate::filter::register(&mut kinds);
     kinds.register_protocol(&crate::pico::Pico);
     let mut loader = Loader::new(kinds).expect("the schema is one that the loader understands");
-    if has_demands {
+    if scenario.has_demands || scenario.deliveries.is_some() {
         loader.expect_sources();
+    }
+    if scenario.has_demands {
         loader.expect_demands();
     }
     loader
@@ -93,6 +99,7 @@ pub(crate) fn address(text: &str) -> Address {
 /// One configuration after the other.
 #[derive(Debug)]
 pub struct Configurations {
+    scenario: Scenario,
     loader: Loader<Box<dyn Filter>>,
     random: Random,
     patience: Patience,
@@ -112,9 +119,11 @@ pub struct Configurations {
     checks: Option<Random>,
     /// Whether the last of [`CLUSTERS`] comes from a source that is asked for it on demand.
     has_demands: bool,
-    /// Versions that this one has delivered.
+    /// What comes from a source that delivers resources of all kinds, if there is one.
+    of_all_kinds: Option<Deliveries>,
+    /// Versions that the former has delivered.
     deliveries: u64,
-    /// What it has delivered last.
+    /// What that has delivered last.
     delivered: Option<String>,
     /// The latest text.
     latest: String,
@@ -139,8 +148,12 @@ impl Configurations {
         let calls = scenario.has_calls.then(|| random.split("calls", 0));
         let mirrors = scenario.has_mirrors.then(|| random.split("mirrors", 0));
         let checks = scenario.has_checks.then(|| random.split("checks", 0));
-        let loader = new_loader(scenario.has_demands);
+        let loader = new_loader(scenario);
+        let random_of = || random.split("deliveries", 0);
+        let of_all_kinds =
+            scenario.deliveries.map(|_| Deliveries::new(random_of(), patience, speak_http2[0]));
         Self {
+            scenario: scenario.clone(),
             loader,
             random,
             patience,
@@ -152,6 +165,7 @@ impl Configurations {
             mirrors,
             checks,
             has_demands: scenario.has_demands,
+            of_all_kinds,
             deliveries: 0,
             delivered: None,
             latest: String::new(),
@@ -200,11 +214,17 @@ impl Configurations {
     ///
     /// If the loader refuses it.
     pub(crate) fn begin_again(&mut self) -> (Loader<Box<dyn Filter>>, Arc<Snapshot>) {
-        let former = std::mem::replace(&mut self.loader, new_loader(self.has_demands));
+        let former = std::mem::replace(&mut self.loader, new_loader(&self.scenario));
         let text = self.latest.clone();
         let mut snapshot = self.load(&text);
         if let Some(content) = self.delivered.clone() {
             snapshot = self.update(Some(content)).unwrap_or(snapshot);
+        }
+        for updates in self.of_all_kinds.iter().flat_map(Deliveries::again).collect::<Vec<_>>() {
+            let (verdicts, next) = self.take(delivered::SOURCE, updates);
+            let refused = verdicts.iter().find(|verdict| verdict.refused.is_some());
+            assert!(refused.is_none(), "refused: {refused:?}");
+            snapshot = next.unwrap_or(snapshot);
         }
         (self.swap_loader(former), snapshot)
     }
@@ -226,12 +246,45 @@ impl Configurations {
             version: self.deliveries.to_string().into(),
             content: content.map(Into::into),
         };
-        let outside = config::outside::Memory::default();
-        let source = Arc::from("source");
-        let updates = self.loader.prepare_updates(&source, vec![update], &[], &outside);
-        let mut refused = updates.verdicts.iter().filter_map(|verdict| verdict.refused.as_ref());
-        assert!(refused.next().is_none(), "refused: {:?}", updates.verdicts);
-        updates.prepared.map(|prepared| self.loader.keep(prepared))
+        let (verdicts, snapshot) = self.take("source", vec![update]);
+        let mut refused = verdicts.iter().filter_map(|verdict| verdict.refused.as_ref());
+        assert!(refused.next().is_none(), "refused: {verdicts:?}");
+        snapshot
+    }
+
+    /// The first configuration, once the source of all kinds of resources has delivered.
+    pub(crate) fn begin_deliveries(&mut self) -> Option<Arc<Snapshot>> {
+        let updates = self.of_all_kinds.as_mut()?.first();
+        self.take_of_all_kinds(updates)
+    }
+
+    /// The next configuration once that source has delivered something; none if that changes nothing.
+    pub(crate) fn deliver_of_all_kinds(&mut self) -> Option<Arc<Snapshot>> {
+        let updates = self.of_all_kinds.as_mut()?.next();
+        self.take_of_all_kinds(updates)
+    }
+
+    fn take_of_all_kinds(&mut self, updates: Vec<Update>) -> Option<Arc<Snapshot>> {
+        let (verdicts, snapshot) = self.take(delivered::SOURCE, updates);
+        self.of_all_kinds.as_mut()?.on_verdicts(&verdicts);
+        snapshot
+    }
+
+    /// Which versions of delivered resources serve by the latest configuration.
+    pub(crate) fn served(&self) -> Option<Served> {
+        self.of_all_kinds.as_ref().map(Deliveries::served)
+    }
+
+    fn take(
+        &mut self,
+        source: &str,
+        updates: Vec<Update>,
+    ) -> (Vec<Verdict>, Option<Arc<Snapshot>>) {
+        let outside = config::outside::Memory::new(CERTIFICATES_VALID_AT);
+        let updates = self.loader.prepare_updates(&source.into(), updates, &[], &outside);
+        assert!(updates.late.is_empty(), "refused later: {:?}", updates.late);
+        let snapshot = updates.prepared.map(|prepared| self.loader.keep(prepared));
+        (updates.verdicts, snapshot)
     }
 
     /// The configuration of this text.
@@ -241,7 +294,8 @@ impl Configurations {
     /// If the loader refuses it.
     pub fn load(&mut self, text: &str) -> Arc<Snapshot> {
         text.clone_into(&mut self.latest);
-        match self.loader.load("sim.yaml", text) {
+        let outside = config::outside::Memory::new(CERTIFICATES_VALID_AT);
+        match self.loader.load_with("sim.yaml", text, &outside) {
             Ok(snapshot) => snapshot,
             Err(errors) => panic!("{errors}\n{text}"),
         }

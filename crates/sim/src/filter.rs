@@ -67,6 +67,31 @@ impl Filter for Gather {
     }
 }
 
+/// Has every response say by which version of its listener it was made.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Stamp {
+    /// The field.
+    field: String,
+    /// What it says.
+    value: String,
+}
+
+impl Filter for Stamp {
+    fn on_request(&self, _head: &mut RequestHead<'_>, _slot: &mut [u8]) -> Verdict {
+        Verdict::Continue
+    }
+
+    fn on_response(&self, head: &mut ResponseHead<'_>, _slot: &mut [u8]) -> Part {
+        self.on_reply(head);
+        Part::Done
+    }
+
+    fn on_reply(&self, head: &mut ResponseHead<'_>) {
+        head.set(self.field.as_bytes(), self.value.as_bytes());
+    }
+}
+
 /// Makes the filters known.
 ///
 /// # Panics
@@ -78,5 +103,8 @@ pub(crate) fn register(kinds: &mut FilterKinds<Box<dyn Filter>>) {
         .expect("the schema is one that the loader understands");
     kinds
         .register("gather", |gather: Gather| Ok(Box::new(gather) as Box<dyn Filter>))
+        .expect("the schema is one that the loader understands");
+    kinds
+        .register("stamp", |stamp: Stamp| Ok(Box::new(stamp) as Box<dyn Filter>))
         .expect("the schema is one that the loader understands");
 }

@@ -1,9 +1,13 @@
 //! Records each request, what the services saw of it, and what came back, and checks the promises.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use proxy::time::Time;
+
+use crate::http::Head;
 use crate::network::{EndId, Network};
 use crate::plan::RequestPlan;
+use crate::versions::Versions;
 
 /// Attempts that a request may take, the first included.
 const ATTEMPTS_MAX: usize = 3;
@@ -21,6 +25,11 @@ pub struct Ledger {
     violations: Vec<String>,
     /// Rules may have `retry`, so that an idempotent request may be sent again whatever a service answered.
     may_retry_answers: bool,
+    /// Requests to the listener that a source delivers, and which of its versions served when.
+    to_delivered: BTreeSet<u64>,
+    pub(crate) versions: Versions,
+    /// Whether connections may move, and with them requests to a newer configuration.
+    pub(crate) has_moves: bool,
     /// What services see is copies of requests, from here on.
     pub(crate) sees_copies: bool,
 }
@@ -33,6 +42,10 @@ struct Record {
     /// The same of its copy.
     copies: Vec<Sighting>,
     outcome: Outcome,
+    /// When its first byte was sent.
+    began: Option<Time>,
+    /// When a service saw it first.
+    first_seen: Option<Time>,
     /// The service's bytes may end early, and look as if they had ended in order.
     may_break_off: bool,
 }
@@ -84,9 +97,37 @@ impl Ledger {
             sightings: Vec::new(),
             copies: Vec::new(),
             outcome: Outcome::Pending,
+            began: None,
+            first_seen: None,
             may_break_off: false,
         };
         self.requests.insert(plan.id, record);
+    }
+
+    /// A client is going to send this to the listener that a source delivers.
+    pub(crate) fn announce_to_delivered(&mut self, plan: &RequestPlan) {
+        self.to_delivered.insert(plan.id);
+        self.announce(plan);
+    }
+
+    /// A client sends some of a request.
+    pub(crate) fn begin(&mut self, id: u64, now: Time) {
+        if let Some(record) = self.requests.get_mut(&id) {
+            record.began.get_or_insert(now);
+        }
+    }
+
+    /// A client has read the head of a response: what answered was valid when the request began.
+    pub(crate) fn check_versions(&mut self, id: u64, head: &Head, now: Time) {
+        let is_interim = head.status().is_ok_and(|status| status < 200 && status != 101);
+        if is_interim || !self.to_delivered.contains(&id) {
+            return;
+        }
+        let Some(record) = self.requests.get(&id) else { return };
+        let until = if self.has_moves { now } else { record.first_seen.unwrap_or(now) };
+        if let Err(what) = self.versions.check(head, record.began.unwrap_or(now), until) {
+            self.violate(format!("{id:016x}: {what}"));
+        }
     }
 
     /// A promise was broken.
@@ -163,6 +204,7 @@ impl Ledger {
         let Some(record) = self.requests.get_mut(&id) else {
             return self.violate(format!("no request has the id {id:016x}"));
         };
+        record.first_seen.get_or_insert_with(|| network.now());
         let method = record.plan.method;
         let is_idempotent = !matches!(method, "POST" | RELAY);
         // A copy has no `retry`.

@@ -40,6 +40,7 @@
 mod calls;
 mod client;
 mod configuration;
+mod delivered;
 mod faults;
 mod filter;
 mod frames;
@@ -56,6 +57,7 @@ mod seed_limit;
 mod service;
 mod simulation;
 mod trace;
+mod versions;
 mod world;
 
 pub use client::{Behaviour, CallsClient, Client, Http2Client, Leave, RelayClient};

@@ -78,6 +78,7 @@ struct Totals {
     virtual_hours: f64,
     retried: usize,
     rewritten: usize,
+    delivered: usize,
     moved: usize,
     replaced: usize,
     ejected: usize,
@@ -94,6 +95,7 @@ impl Totals {
         self.virtual_hours += summary.duration.as_secs_f64() / 3600.0;
         self.retried += summary.retried;
         self.rewritten += summary.rewritten;
+        self.delivered += summary.delivered;
         self.moved += summary.moved;
         self.replaced += summary.replaced;
         self.ejected += summary.ejected;

@@ -7,6 +7,7 @@
 
 mod bounds;
 mod checks;
+mod deliveries;
 mod demands;
 mod handovers;
 mod moves;
@@ -36,6 +37,7 @@ use telemetry::{Collector, LogFormat, LogReader, LogStyle, ProcessFacts};
 use worker::{Given, Mailboxes, Message, Postbox, Report, ReportBody, Worker};
 
 use crate::configuration::{Configurations, names};
+use crate::delivered::Served;
 use crate::ledger::Ledger;
 use crate::network::{Network, PeerId, Shared, Wake};
 use crate::random::Random;
@@ -126,6 +128,7 @@ enum Errand {
     Checks,
     Deliver,
     TakeBack,
+    DeliverOfAllKinds,
     Memory(MemoryPressure),
     Answer { worker: usize, exchange: ExchangeKey, payload: Arc<[u8]> },
 }
@@ -190,6 +193,8 @@ pub struct Simulation {
     /// Exchanges that wait for a cluster, by worker.
     demands: Vec<(usize, ExchangeKey)>,
     demands_random: Random,
+    /// Which delivered versions serve by a configuration, by the first worker of its process and its number.
+    served: BTreeMap<(usize, u64), Served>,
     /// Connections that were taken out of a worker, whichever took them up.
     taken_out: usize,
     /// The last values of the counters, and the lines recorded so far, if they are recorded.
@@ -227,6 +232,7 @@ impl Simulation {
         if configurations.has_retries {
             ledger.allow_retries();
         }
+        ledger.has_moves = scenario.moves > 0 || scenario.handovers > 0 || scenario.drains;
         let network =
             Network::new(root.split("network", 0), scenario.faults.clone(), scenario.workers);
         let mailboxes = Mailboxes::new(u32::try_from(scenario.workers).expect("few workers"));
@@ -272,6 +278,7 @@ impl Simulation {
             is_draining: false,
             demands: Vec::new(),
             demands_random: root.split("demands", 0),
+            served: BTreeMap::new(),
             taken_out: 0,
             counters: BTreeMap::new(),
             events: None,
@@ -280,6 +287,7 @@ impl Simulation {
             Some(text) => simulation.configurations.load(text),
             None => simulation.configurations.another(),
         };
+        let snapshot = simulation.configurations.begin_deliveries().unwrap_or(snapshot);
         simulation.note_bounds(&snapshot);
         simulation.detect_in(&snapshot);
         simulation.check_in(&snapshot);
@@ -415,6 +423,7 @@ impl Simulation {
             self.errand(at, Errand::Handover);
         }
         self.plan_memory(begin);
+        self.plan_deliveries(begin);
         if self.scenario.drains {
             let at = begin + self.random.span(Duration::from_secs(30));
             self.errand(at, Errand::Drain);
@@ -517,9 +526,12 @@ impl Simulation {
     fn turn(&mut self, number: usize) {
         let Some(Some(thread)) = self.threads.get_mut(number) else { return };
         thread.runs_at = None;
+        self.note_versions(number);
+        let Some(Some(thread)) = self.threads.get_mut(number) else { return };
         let goes_on = thread.worker.turn().expect("the simulated world always waits");
         self.turns += 1;
         self.idle_turns += 1;
+        self.note_versions(number);
         if let Some(handover) = self.handover.as_deref_mut() {
             handover.on_turn(number);
         }
@@ -629,7 +641,11 @@ impl Simulation {
     fn run_errand(&mut self, errand: Errand) {
         match errand {
             // As in production, these wait for connections that are between two workers, or two processes.
-            errand @ (Errand::Swap | Errand::Drain | Errand::Deliver | Errand::TakeBack)
+            errand @ (Errand::Swap
+            | Errand::Drain
+            | Errand::Deliver
+            | Errand::TakeBack
+            | Errand::DeliverOfAllKinds)
                 if !self.moves.is_empty() || self.handover.is_some() =>
             {
                 let later = self.now() + Duration::from_millis(1);
@@ -638,6 +654,7 @@ impl Simulation {
             Errand::Swap => self.swap(),
             Errand::Deliver => self.deliver(),
             Errand::TakeBack => self.take_cluster_back(),
+            Errand::DeliverOfAllKinds => self.deliver_of_all_kinds(),
             Errand::Move if self.handover.is_some() => {}
             Errand::Move => self.move_one(),
             Errand::Handover => self.begin_handover(),
@@ -665,6 +682,7 @@ impl Simulation {
     /// Hands workers another configuration.
     fn publish(&mut self, snapshot: &Arc<Snapshot>) {
         self.note_bounds(snapshot);
+        self.note_served(self.process.start, snapshot);
         self.detect_in(snapshot);
         self.check_in(snapshot);
         self.read_log();
@@ -739,6 +757,7 @@ impl Simulation {
             outcomes: self.ledger.outcomes(),
             retried: self.ledger.retried(),
             rewritten: self.peers.iter().map(Peer::rewritten).sum(),
+            delivered: self.ledger.versions.checked,
             moved: self.moved,
             replaced: self.replaced,
             ejected: self.ejections,

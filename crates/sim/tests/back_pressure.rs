@@ -40,6 +40,7 @@ fn scenario() -> Scenario {
         has_mirrors: false,
         has_checks: false,
         has_demands: false,
+        deliveries: None,
     }
 }
 

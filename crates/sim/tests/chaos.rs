@@ -119,6 +119,21 @@ fn processes_that_replace_each_other_lose_nothing() {
 }
 
 #[test]
+fn requests_are_answered_by_versions_that_were_valid_when_they_began() {
+    let summaries = run_all(0..300, |seed| Scenario {
+        deliveries: Some(30),
+        clients: 15,
+        // The versions of the moment count where connections stay where they are.
+        moves: if seed % 2 == 0 { 0 } else { 50 },
+        handovers: if seed % 4 == 3 { 3 } else { 0 },
+        ..Scenario::of(seed)
+    });
+    let delivered: usize = summaries.iter().map(|summary| summary.delivered).sum();
+    println!("{:?}, {delivered} by what was delivered", outcomes(&summaries));
+    assert!(delivered > 5_000, "only {delivered} by what was delivered");
+}
+
+#[test]
 fn processes_that_fail_at_a_handover_break_no_promise() {
     let summaries = run_all(0..300, |seed| Scenario { handovers: 4, ..Scenario::of(seed) });
     let replaced: usize = summaries.iter().map(|summary| summary.replaced).sum();

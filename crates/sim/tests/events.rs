@@ -77,6 +77,7 @@ fn the_events_of_a_scripted_run_are_the_known_ones() {
         has_mirrors: false,
         has_checks: false,
         has_demands: false,
+        deliveries: None,
     };
     let mut simulation = Simulation::with_configuration(&scenario, Some(CONFIGURATION));
     let behaviour = Behaviour {

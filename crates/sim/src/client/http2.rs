@@ -179,7 +179,7 @@ impl Http2Client {
     }
 
     /// Sends the requests that may be sent; returns whether it sent any.
-    fn open(&mut self, now: Time, network: &mut Network) -> bool {
+    fn open(&mut self, now: Time, network: &mut Network, ledger: &mut Ledger) -> bool {
         let Some(request) = self.requests.get(self.begun).cloned() else { return false };
         let codec = &self.speaker.codec;
         let is_ready = request.tunnel.is_none() || codec.has_peer_settings();
@@ -212,6 +212,7 @@ impl Http2Client {
             self.link.wake_after(span, network);
             now + span
         });
+        ledger.begin(request.id, now);
         self.exchanges.push(Exchange {
             plan: request,
             stream,
@@ -295,7 +296,7 @@ impl Dialogue for Http2Client {
             self.act_up(now, network);
             self.cancel(now, ledger);
             let has_said = self.link.may_send(now)
-                && (self.open(now, network) | self.send_bodies(now, network));
+                && (self.open(now, network, ledger) | self.send_bodies(now, network));
             match self.speaker.flush(end, self.link.send_bytes_max(), network) {
                 Ok(n) => {
                     self.link.sent += n;

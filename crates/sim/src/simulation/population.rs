@@ -7,6 +7,7 @@ use crate::client::{Behaviour, CallsClient, Client, Http2Client, Leave, RelayCli
 use crate::configuration::{
     CALLS, CLUSTERS, EDGE, ENDPOINTS, MIXED, RELAY_EDGE, SIDE, address, endpoint,
 };
+use crate::delivered::FLEET;
 use crate::ledger::RELAY;
 use crate::network::PeerId;
 use crate::plan::{RequestBody, RequestPlan, ResponsePlan};
@@ -37,16 +38,19 @@ impl Simulation {
     }
 
     pub(super) fn add_clients(&mut self, root: &Random) {
+        let mut to_delivered = root.split("deliveries", 0);
         for number in 0..self.scenario.clients {
             let mut random = root.split("client", number as u64);
             let delay = random.span(Duration::from_secs(10));
             if self.scenario.has_tls && root.split("tls", 1 + number as u64).chance(600) {
                 self.network.borrow_mut().secure_client(PeerId(self.peers.len()));
             }
+            let is_to_delivered = self.scenario.deliveries.is_some() && to_delivered.chance(700);
+            let listener = is_to_delivered.then_some(FLEET);
             match random.below(100) {
-                0..45 => self.add_http1(delay, random),
-                45..85 if self.scenario.has_http2 => self.add_http2(delay, random),
-                45..85 => self.add_http1(delay, random),
+                0..45 => self.add_http1(delay, random, listener),
+                45..85 if self.scenario.has_http2 => self.add_http2(delay, random, listener),
+                45..85 => self.add_http1(delay, random, listener),
                 _ => self.add_relay(delay, random),
             }
         }
@@ -74,15 +78,15 @@ impl Simulation {
         }
     }
 
-    fn add_http1(&mut self, delay: Duration, mut random: Random) {
+    fn add_http1(&mut self, delay: Duration, mut random: Random, to: Option<&str>) {
         let behaviour = self.behaviour(&mut random);
         let requests = self.requests(&mut random);
         let is_aside = !self.scenario.is_strict && random.chance(300);
-        let listener = if is_aside { SIDE } else { EDGE };
+        let listener = to.unwrap_or(if is_aside { SIDE } else { EDGE });
         self.add(listener, requests, behaviour, delay, random);
     }
 
-    fn add_http2(&mut self, delay: Duration, mut random: Random) {
+    fn add_http2(&mut self, delay: Duration, mut random: Random, to: Option<&str>) {
         let mut behaviour = self.behaviour(&mut random);
         behaviour.pipelined_max = random.length_below(8);
         behaviour.thinks = Duration::from_secs(3);
@@ -98,8 +102,9 @@ impl Simulation {
             1 => MIXED,
             _ => EDGE,
         };
+        let listener = to.unwrap_or(listener);
         let peer = PeerId(self.peers.len());
-        requests.iter().for_each(|request| self.ledger.announce(request));
+        self.announce(&requests, listener);
         let network = &mut self.network.borrow_mut();
         let listener = address(listener);
         let client = Http2Client::new(peer, listener, requests, behaviour, delay, random, network);
@@ -153,11 +158,20 @@ impl Simulation {
         random: Random,
     ) {
         let peer = PeerId(self.peers.len());
-        requests.iter().for_each(|request| self.ledger.announce(request));
+        self.announce(&requests, listener);
         let network = &mut self.network.borrow_mut();
         let listener = address(listener);
         let client = Client::new(peer, listener, requests, behaviour, delay, random, network);
         self.peers.push(Peer::Client(Box::new(client)));
+    }
+
+    fn announce(&mut self, requests: &[RequestPlan], listener: &str) {
+        for request in requests {
+            match listener {
+                FLEET => self.ledger.announce_to_delivered(request),
+                _ => self.ledger.announce(request),
+            }
+        }
     }
 
     fn behaviour(&self, random: &mut Random) -> Behaviour {

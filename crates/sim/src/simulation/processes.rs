@@ -23,6 +23,7 @@ impl Simulation {
     ) -> Range<usize> {
         let root = Random::new(self.scenario.seed);
         let (first, count) = (self.threads.len(), mailboxes.postboxes.len());
+        self.note_served(first, snapshot);
         self.reports.push((first, mailboxes.reports));
         self.postboxes.extend(mailboxes.postboxes);
         let workers = u32::try_from(count).expect("few workers");

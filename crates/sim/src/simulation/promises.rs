@@ -120,7 +120,8 @@ impl Simulation {
             let (began, ended) = ((began, count(began)), (ended, count(ended)));
             // A connection that moved is counted again, and a removed listener took its counters
             // with it.
-            let is_recounted = self.taken_out > 0 && self.scenario.swaps > 0;
+            let has_changes = self.scenario.swaps > 0 || self.scenario.deliveries.is_some();
+            let is_recounted = self.taken_out > 0 && has_changes;
             if began.1 != ended.1 && !is_recounted && self.killed == 0 {
                 self.ledger.violate(format!("{began:?} and {ended:?} are no pairs"));
             }

@@ -42,6 +42,8 @@ pub struct Scenario {
     pub has_checks: bool,
     /// Whether a cluster comes once a request needs it.
     pub has_demands: bool,
+    /// How often a source delivers resources of all kinds, after the first time; none if there is no such source.
+    pub deliveries: Option<usize>,
 }
 
 impl Scenario {
@@ -79,6 +81,10 @@ impl Scenario {
             has_mirrors: Random::new(seed).split("mirrors", 0).chance(300),
             has_checks: Random::new(seed).split("checks", 0).chance(300),
             has_demands: Random::new(seed).split("demands", 0).chance(200),
+            deliveries: Random::new(seed)
+                .split("deliveries", 0)
+                .chance(250)
+                .then(|| Random::new(seed).split("deliveries", 1).length_between(1, 30)),
         }
     }
 

@@ -23,6 +23,8 @@ pub struct Summary {
     pub retried: usize,
     /// Requests that came with the host of their endpoint.
     pub rewritten: usize,
+    /// Responses by versions of delivered listeners and route configurations.
+    pub delivered: usize,
     /// Connections that were moved to another worker.
     pub moved: usize,
     /// Processes that took the place of another.

@@ -22,6 +22,8 @@ impl Http2Client {
             match heard {
                 Heard::Head { stream, head, is_end } => {
                     self.on_head(stream, &head)?;
+                    let id = self.exchange(stream)?.plan.id;
+                    ledger.check_versions(id, &head, network.now());
                     if is_end {
                         self.on_end(stream, &[], ledger)?;
                     }

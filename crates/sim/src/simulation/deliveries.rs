@@ -1,0 +1,48 @@
+//! The part of control that takes what a source delivers of all kinds of resources, and which versions workers have.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proxy::Snapshot;
+use proxy::time::Time;
+
+use super::{Errand, Simulation};
+use crate::random::Random;
+
+impl Simulation {
+    pub(super) fn plan_deliveries(&mut self, begin: Time) {
+        let mut random = Random::new(self.scenario.seed).split("deliveries", 2);
+        for _ in 0..self.scenario.deliveries.unwrap_or(0) {
+            let at = begin + random.span(Duration::from_secs(20));
+            self.errand(at, Errand::DeliverOfAllKinds);
+        }
+    }
+
+    pub(super) fn deliver_of_all_kinds(&mut self) {
+        if let Some(snapshot) = self.configurations.deliver_of_all_kinds() {
+            self.publish(&snapshot);
+        }
+    }
+
+    /// Workers of a process are about to get a configuration.
+    pub(super) fn note_served(&mut self, first: usize, snapshot: &Arc<Snapshot>) {
+        if let Some(served) = self.configurations.served() {
+            self.served.insert((first, snapshot.version), served);
+        }
+    }
+
+    /// A worker has the configuration that it has.
+    pub(super) fn note_versions(&mut self, number: usize) {
+        if self.served.is_empty() {
+            return;
+        }
+        let Some(Some(thread)) = self.threads.get_mut(number) else { return };
+        let version = thread.worker.proxy().snapshot().version;
+        let now = self.network.borrow().now();
+        let of_process = self.reports.iter().rev().find(|(first, _)| *first <= number);
+        let served = of_process.and_then(|(first, _)| self.served.get(&(*first, version)));
+        if let Some(served) = served {
+            self.ledger.versions.note(served, now);
+        }
+    }
+}
