@@ -32,13 +32,14 @@ use wire::path::Slashes;
 /// A case, by the name that results have.
 type Case = (&'static str, fn() -> Box<dyn FnMut()>);
 
-const CASES: [Case; 22] = [
+const CASES: [Case; 23] = [
     ("decode-request", decode_request_case),
     ("decode-response", decode_response_case),
     ("encode-request", encode_request_case),
     ("decode-chunk", decode_chunk_case),
     ("exchange-get", || exchange_case(REQUEST)),
     ("exchange-browser", || exchange_case(BROWSER)),
+    ("exchange-policies", policies_case),
     ("exchange-h2", exchange_h2_case),
     ("connection-10", || connection_case(10)),
     ("connection-10000", || connection_case(10_000)),
@@ -252,6 +253,47 @@ listeners:
     Box::new(move || bench.connection(&mut request))
 }
 
+/// The GET of `exchange-get`, where the rule and the cluster have every policy for failures, and nothing fails.
+fn policies_case() -> Box<dyn FnMut()> {
+    let config = "
+clusters:
+  - name: upstream
+    endpoints: [127.0.0.1:9000]
+    checks: [{ http: { path: /healthz }, interval: 1h, interval_quiet: 1h }]
+    outlier: { errors_5xx: 5, errors_gateway: 5, errors_local: 5, success_rate: {}, failure_percentage: {} }
+    connections_max: 1024
+    pending_max: 1024
+    requests_max: 1024
+    adaptive_concurrency: {}
+    retry_budget: { share: 20%, at_least: 3 }
+    requests_per_connection_max: 1000000
+    timeouts: { connection_age: 1h }
+access_log: { stage_times: false }
+listeners:
+  - name: bench
+    address: 127.0.0.1:8080
+    routes: all
+    requests_max: 10000
+    accept_rate: 5000
+    http: { forwarded: off, request_id: false }
+routes:
+- name: all
+  rules:
+  - match: { prefix: / }
+    cluster: upstream
+    timeout: 3s
+    retry:
+      on: [gateway_error, reset, connect_failure, refused_stream, retriable_status]
+      status: [429]
+      try_timeout: 500ms
+      reset_header: retry-after
+      elsewhere: previous_endpoints
+";
+    let mut bench = Bench::with(config, LAST_SOURCE);
+    let mut request = REQUEST.to_vec();
+    Box::new(move || bench.exchange(&mut request))
+}
+
 /// What a rule matches, and the request that meets it, with its number for `NUMBER`.
 type Rules = (&'static str, &'static str);
 
@@ -390,10 +432,15 @@ listeners:
         }
         text
     };
+    changes_between(text(40_001), text(40_002))
+}
+
+/// A worker takes up one of two configurations after the other.
+fn changes_between(one: String, other: String) -> Box<dyn FnMut()> {
     let mut loader = loader();
     // Each differs from the one before it as the first does from the last.
-    let [first, second, third] = [40_001, 40_002, 40_001]
-        .map(|endpoint| loader.load("bench.yaml", &text(endpoint)).expect("a valid configuration"));
+    let [first, second, third] = [&one, &other, &one]
+        .map(|text| loader.load("bench.yaml", text).expect("a valid configuration"));
     let mut bench = Bench::of(first, "127.0.0.1");
     let mut next = [second, third].into_iter().cycle();
     Box::new(move || {
@@ -435,17 +482,7 @@ routes:
         }
         text
     };
-    let mut loader = loader();
-    // Each differs from the one before it as the first does from the last.
-    let [first, second, third] = [31, 32, 31]
-        .map(|timeout| loader.load("bench.yaml", &text(timeout)).expect("a valid configuration"));
-    let mut bench = Bench::of(first, "127.0.0.1");
-    let mut next = [second, third].into_iter().cycle();
-    Box::new(move || {
-        black_box(&bench.reports);
-        bench.proxy.on_snapshot(next.next().expect("it has no end"), bench.now);
-        perform(&mut bench.proxy, &mut None, bench.now);
-    })
+    changes_between(text(31), text(32))
 }
 
 fn loader() -> config::Loader<Box<dyn Filter>> {
