@@ -32,8 +32,10 @@ const AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// From one first check of new endpoints to the next.
 const FIRST_APART: Duration = Duration::from_micros(500);
 
-/// Due times are whole multiples of this, so that checks begin several at a time.
+/// Due times are whole multiples of a tick, so that checks begin several at a time: of this one before the first check, and
+/// then of a hundredth of the interval within these bounds. A thread that wakes for one check costs more than the check.
 const TICK: Duration = Duration::from_millis(10);
+const TICK_MAX: Duration = Duration::from_millis(50);
 
 /// Bytes of the reason for a failure that are kept.
 const REASON_BYTES_MAX: usize = 160;
@@ -317,6 +319,7 @@ impl Checker {
 
     fn set_due(&mut self, number: u64, due: Duration) {
         let Some(target) = self.targets.get_mut(&number) else { return };
+        let due = on_tick(due, target.tick());
         if let Some(former) = target.due.replace(due) {
             self.due.remove(&(former, number));
         }
@@ -366,7 +369,7 @@ impl Checker {
     pub fn next_deadline(&self) -> Option<Duration> {
         let lost = self.lost_at.first().map(|(at, _)| *at);
         let has_room = self.under_way.len() < CHECKS_UNDER_WAY_MAX;
-        let due = self.due.first().filter(|_| has_room).map(|(at, _)| on_tick(*at));
+        let due = self.due.first().filter(|_| has_room).map(|(at, _)| *at);
         lost.into_iter().chain(due).min()
     }
 
@@ -377,7 +380,7 @@ impl Checker {
         }
         let mut tasks = Vec::new();
         while self.under_way.len() < CHECKS_UNDER_WAY_MAX
-            && let Some((at, id)) = self.due.first().filter(|(at, _)| on_tick(*at) <= now).copied()
+            && let Some((at, id)) = self.due.first().filter(|(at, _)| *at <= now).copied()
         {
             self.due.remove(&(at, id));
             let number = self.number();
@@ -668,6 +671,14 @@ impl Target {
         }
     }
 
+    /// From one time at which checks begin to the next.
+    fn tick(&self) -> Duration {
+        match self.began {
+            None => TICK,
+            Some(_) => (self.interval(false) / 100).clamp(TICK, TICK_MAX),
+        }
+    }
+
     /// From one check to the next.
     fn interval(&self, is_quiet: bool) -> Duration {
         match (self.is_healthy, is_quiet) {
@@ -702,7 +713,7 @@ fn part(whole: Duration, die: u64) -> Duration {
 }
 
 /// The tick at which something is due, or behind it.
-fn on_tick(at: Duration) -> Duration {
-    let (at, tick) = (at.as_nanos(), TICK.as_nanos());
+fn on_tick(at: Duration, tick: Duration) -> Duration {
+    let (at, tick) = (at.as_nanos(), tick.as_nanos());
     Duration::from_nanos(u64::try_from(at.div_ceil(tick) * tick).unwrap_or(u64::MAX))
 }
