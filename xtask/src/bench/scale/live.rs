@@ -140,6 +140,16 @@ impl Process {
 
     /// CPU time of the threads of this name, µs; of the main thread for none.
     fn cpu_us(&self, name: Option<&str>) -> Result<f64> {
+        self.cpu_us_of(|comm, is_main| name.map_or(is_main, |name| comm == name))
+    }
+
+    /// The same of all threads.
+    fn cpu_us_of_all(&self) -> Result<f64> {
+        self.cpu_us_of(|_, _| true)
+    }
+
+    /// The same of threads that are chosen by their names, and by whether one is the main thread.
+    fn cpu_us_of(&self, is_it: impl Fn(&str, bool) -> bool) -> Result<f64> {
         let id = self.child.id();
         let mut total = 0.0;
         for entry in fs::read_dir(format!("/proc/{id}/task"))? {
@@ -148,8 +158,7 @@ impl Process {
             let read = |file: &str| fs::read_to_string(entry.path().join(file));
             // A thread may have ended.
             let (Ok(comm), Ok(times)) = (read("comm"), read("schedstat")) else { continue };
-            let is_it = name.map_or(is_main, |name| comm.trim() == name);
-            if is_it {
+            if is_it(comm.trim(), is_main) {
                 let ns: f64 = times.split(' ').next().unwrap_or_default().parse()?;
                 total += ns / 1000.0;
             }
@@ -292,12 +301,15 @@ fn changes(programs: &Programs) -> Result<Vec<Row>> {
     pause(SETTLE);
     let mut rows = Vec::new();
     // An endpoint of a file, so many times, and as long without.
-    let times = |process: &Process| -> Result<[f64; 3]> {
-        Ok([process.cpu_us(BUILDER)?, process.cpu_us(None)?, process.cpu_us(WORKER)?])
+    let times = |process: &Process| -> Result<[f64; 4]> {
+        let known = [process.cpu_us(BUILDER)?, process.cpu_us(None)?, process.cpu_us(WORKER)?];
+        let [builder, control, worker] = known;
+        let others = process.cpu_us_of_all()? - known.iter().sum::<f64>();
+        Ok([builder, control, worker, others])
     };
     // Changes are put together until the folder has been quiet for 100 ms: each of these is taken up by itself.
     let count = 60;
-    let mut used = [[0.0; 3]; 2];
+    let mut used = [[0.0; 4]; 2];
     let mut taken = 0.0;
     for (is_idle, used) in [true, false].into_iter().zip(&mut used) {
         let (version, before) = (process.version()?, times(&process)?);
@@ -319,17 +331,21 @@ fn changes(programs: &Programs) -> Result<Vec<Row>> {
         bail!("no change of the endpoints was taken up");
     }
     let [idle, changing] = used;
-    let [builder, control, worker] = [0, 1, 2].map(|it: usize| (changing.get(it), idle.get(it)));
+    let [builder, control, worker, others] =
+        [0, 1, 2, 3].map(|it: usize| (changing.get(it), idle.get(it)));
     let each = |(changing, idle): (Option<&f64>, Option<&f64>)| {
         (changing.copied().unwrap_or_default() - idle.copied().unwrap_or_default()) / taken
     };
     let (builder, control, worker) = (each(builder), each(control), each(worker));
+    let others = each(others);
     rows.push(Row::new("changed endpoints of a file that were taken up, of 60", "", taken, None));
     rows.push(Row::new("a changed endpoint of a file, the builder", "us", builder, None));
     rows.push(Row::new("a changed endpoint of a file, control", "us", control, None));
     let both = builder + control;
     rows.push(Row::new("a changed endpoint of a file, both", "us", both, Some(200.0)));
     rows.push(Row::new("a changed endpoint of a file, a worker", "us", worker, Some(10.0)));
+    // Those that watch files and write the log.
+    rows.push(Row::new("a changed endpoint of a file, other threads", "us", others, None));
     // A cluster, and a rule of a virtual host, in the file of the configuration.
     let turns = process.histograms()?;
     let changed = |name: &str, change: &dyn Fn(usize) -> Change, process: &mut Process| {
@@ -395,10 +411,15 @@ fn under_load(programs: &Programs, rounds: u32, seconds: u32) -> Result<Vec<Row>
     let mut ratios = Vec::new();
     let mut noise = Vec::new();
     let (mut errors, mut changed, mut taken) = (0.0, 0, 0.0);
+    // Of the builder and of control; a worker's is in that of its requests.
+    let mut used = [0.0; 2];
+    let times = |process: &Process| -> Result<[f64; 2]> {
+        Ok([process.cpu_us(BUILDER)?, process.cpu_us(None)?])
+    };
     let mut quiet = programs.load(process.listen, seconds, Some(rate))?;
     for _ in 0..rounds {
         let is_over = AtomicBool::new(false);
-        let version = process.version()?;
+        let (version, before) = (process.version()?, times(&process)?);
         let (count, under) = thread::scope(|scope| {
             let writing = scope.spawn(|| write_often(programs, &is_over));
             let under = programs.load(process.listen, seconds, Some(rate));
@@ -408,6 +429,9 @@ fn under_load(programs: &Programs, rounds: u32, seconds: u32) -> Result<Vec<Row>
         });
         let under = under?;
         changed += count?;
+        for ((used, after), before) in used.iter_mut().zip(times(&process)?).zip(before) {
+            *used += after - before;
+        }
         let now = process.version()?;
         taken += now - version;
         // Before and after: what these two differ by is the machine's.
@@ -424,6 +448,7 @@ fn under_load(programs: &Programs, rounds: u32, seconds: u32) -> Result<Vec<Row>
     }
     let median = median_of(&mut ratios);
     let per_second = count_f64(changed) / f64::from(rounds * (seconds + 1));
+    let [builder, control] = used.map(|used| used / count_f64(changed).max(1.0));
     Ok(vec![
         Row::new("requests a second, half of the most", "", f64::from(rate), None),
         Row::new("changes of an endpoint a second that were written", "", per_second, None),
@@ -433,6 +458,8 @@ fn under_load(programs: &Programs, rounds: u32, seconds: u32) -> Result<Vec<Row>
             taken / f64::from(rounds * (seconds + 1)),
             None,
         ),
+        Row::new("an endpoint among them, the builder", "us", builder, None),
+        Row::new("an endpoint among them, control", "us", control, None),
         Row::new("p99 of a client under them to none before and after", "x", median, Some(1.2)),
         Row::new(
             "p99 with none to none, the larger to the smaller",
