@@ -11,11 +11,12 @@ use proxy::filter::Filter;
 use telemetry::events::LabelId;
 use telemetry::{Names, RouteNames};
 
-use crate::delivered::{self, Deliveries, Served};
+use crate::delivered::{self, Deliveries};
 use crate::filter::GATHERED_BYTES_MAX;
 use crate::ledger::RETRY_ATTEMPTS_MAX;
 use crate::random::Random;
 use crate::simulation::Scenario;
+use crate::versions::Served;
 
 /// The clusters that clients know.
 pub(crate) const CLUSTERS: [&str; 2] = ["alpha", "beta"];
@@ -150,8 +151,10 @@ impl Configurations {
         let checks = scenario.has_checks.then(|| random.split("checks", 0));
         let loader = new_loader(scenario);
         let random_of = || random.split("deliveries", 0);
-        let of_all_kinds =
-            scenario.deliveries.map(|_| Deliveries::new(random_of(), patience, speak_http2[0]));
+        let of_all_kinds = scenario.deliveries.map(|_| {
+            let endpoints = (0..ENDPOINTS).map(|place| endpoint(0, place)).collect();
+            Deliveries::new(random_of(), scenario.is_strict, endpoints, speak_http2[0])
+        });
         Self {
             scenario: scenario.clone(),
             loader,

@@ -5,23 +5,18 @@
 //! listener and which route configuration it was made by, so that the ledger can tell whether these were among them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use config::{ResourceKind, Update, Verdict};
 
-use crate::configuration::{ENDPOINTS, Patience, endpoint};
 use crate::random::Random;
+use crate::versions::{LISTENER_FIELD, ROUTES_FIELD, Served};
 
 /// The listener's address.
 pub(crate) const FLEET: &str = "10.0.0.1:85";
 
 /// The source's name.
 pub(crate) const SOURCE: &str = "deliveries";
-
-/// The field of a response with the number of the listener's version.
-pub(crate) const LISTENER_FIELD: &str = "x-listener";
-
-/// The same of the route configuration.
-pub(crate) const ROUTES_FIELD: &str = "x-routes";
 
 /// What a version is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,15 +70,6 @@ struct Version {
     names: Vec<Resource>,
 }
 
-/// The versions that serve.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Served {
-    /// More than one where connections of a removed listener are drained.
-    pub(crate) listeners: BTreeSet<u64>,
-    /// More than one where a listener may go on with what was there before.
-    pub(crate) routes: BTreeSet<u64>,
-}
-
 /// An update, and whether it has to be refused.
 #[derive(Debug)]
 struct Planned {
@@ -96,7 +82,9 @@ struct Planned {
 #[derive(Debug)]
 pub(crate) struct Deliveries {
     random: Random,
-    patience: Patience,
+    /// Whether nothing ends because of a timeout, and every request has to be answered.
+    is_patient: bool,
+    endpoints: Vec<SocketAddr>,
     /// Whether the endpoints speak HTTP/2.
     speaks_http2: bool,
     numbers: u64,
@@ -113,10 +101,16 @@ pub(crate) struct Deliveries {
 }
 
 impl Deliveries {
-    pub(crate) const fn new(random: Random, patience: Patience, speaks_http2: bool) -> Self {
+    pub(crate) const fn new(
+        random: Random,
+        is_patient: bool,
+        endpoints: Vec<SocketAddr>,
+        speaks_http2: bool,
+    ) -> Self {
         Self {
             random,
-            patience,
+            is_patient,
+            endpoints,
             speaks_http2,
             numbers: 0,
             last: BTreeMap::new(),
@@ -130,7 +124,7 @@ impl Deliveries {
     /// What is there from the beginning: all of it where no request may fail, and else perhaps some of it.
     pub(crate) fn first(&mut self) -> Vec<Update> {
         for resource in Resource::ALL {
-            let is_needed = self.patience == Patience::Long && resource != Resource::OtherRoutes;
+            let is_needed = self.is_patient && resource != Resource::OtherRoutes;
             if is_needed || self.random.chance(800) {
                 let version = self.version(resource);
                 self.plan(resource, Some(version), false);
@@ -156,8 +150,8 @@ impl Deliveries {
                 continue;
             }
             // What others name may go at any time: these serve as they did.
-            let may_go = self.patience == Patience::Short
-                || !matches!(resource, Resource::Listener | Resource::Cluster);
+            let may_go =
+                !self.is_patient || !matches!(resource, Resource::Listener | Resource::Cluster);
             match self.random.below(10) {
                 0 | 1 if may_go => self.plan(resource, None, false),
                 2 | 3 => {
@@ -306,12 +300,12 @@ impl Deliveries {
             names.push(Resource::OtherRoutes);
             routes = "[paths, others]";
         }
-        let timeouts = match self.patience {
-            Patience::Long => {
+        let timeouts = match self.is_patient {
+            true => {
                 "{ request_head: 1h, idle: 1h, request_body: 1h, detect: 1h, filter: 1h, response_write: 1h, \
                  tunnel_idle: 1h }"
             }
-            Patience::Short => {
+            false => {
                 "{ request_head: 3s, idle: 10s, request_body: 5s, detect: 2s, filter: 4s, response_write: 8s, \
                  tunnel_idle: 20s }"
             }
@@ -333,7 +327,7 @@ impl Deliveries {
     }
 
     fn routes_text(&mut self) -> String {
-        let timeout = if self.patience == Patience::Long { "1h" } else { "30s" };
+        let timeout = if self.is_patient { "1h" } else { "30s" };
         let mut text = format!(
             "name: paths\nvirtual_hosts:\n- name: all\n  headers: {{ response: {{ set: {{ {ROUTES_FIELD}: 'NUMBER' }} }} }}\n  \
              rules:\n"
@@ -352,12 +346,12 @@ impl Deliveries {
     }
 
     fn cluster(&mut self) -> String {
-        let timeouts = match self.patience {
-            Patience::Long => {
+        let timeouts = match self.is_patient {
+            true => {
                 "connect_timeout: 1h\ntimeouts: { pending: 1h, response_head: 1h, response_body: 1h, \
                  request_write: 1h, stall: none }\n"
             }
-            Patience::Short => {
+            false => {
                 "connect_timeout: 1s\ntimeouts: { pending: 4s, response_head: 6s, response_body: 5s, \
                  request_write: 5s, stall: 2s, idle: 8s }\n"
             }
@@ -372,11 +366,11 @@ impl Deliveries {
 
     fn assignment(&mut self) -> String {
         let mut text = "name: fleet\nendpoints:\n".to_owned();
-        let first = self.random.below(u64::from(ENDPOINTS));
-        for place in 0..ENDPOINTS {
-            if u64::from(place) == first || self.random.chance(600) {
+        let first = self.random.length_below(self.endpoints.len());
+        for (place, address) in self.endpoints.iter().enumerate() {
+            if place == first || self.random.chance(600) {
                 let weight = self.random.between(1, 3);
-                text += &format!("- {{ address: {}, weight: {weight} }}\n", endpoint(0, place));
+                text += &format!("- {{ address: {address}, weight: {weight} }}\n");
             }
         }
         text

@@ -37,11 +37,11 @@ use telemetry::{Collector, LogFormat, LogReader, LogStyle, ProcessFacts};
 use worker::{Given, Mailboxes, Message, Postbox, Report, ReportBody, Worker};
 
 use crate::configuration::{Configurations, names};
-use crate::delivered::Served;
 use crate::ledger::Ledger;
 use crate::network::{Network, PeerId, Shared, Wake};
 use crate::random::Random;
 use crate::service::Service;
+use crate::versions::Served;
 use crate::world::{SimListener, SimSocket, SimWorld};
 
 use self::bounds::Bounds;

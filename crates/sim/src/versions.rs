@@ -1,11 +1,25 @@
 //! When which versions of delivered resources served, by what the workers had, and whether responses keep to that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proxy::time::Time;
 
-use crate::delivered::{LISTENER_FIELD, ROUTES_FIELD, Served};
 use crate::http::Head;
+
+/// The field of a response with the number of the listener's version.
+pub(crate) const LISTENER_FIELD: &str = "x-listener";
+
+/// The same of the route configuration.
+pub(crate) const ROUTES_FIELD: &str = "x-routes";
+
+/// The versions that serve.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Served {
+    /// More than one where connections of a removed listener are drained.
+    pub(crate) listeners: BTreeSet<u64>,
+    /// More than one where a listener may go on with what was there before.
+    pub(crate) routes: BTreeSet<u64>,
+}
 
 /// The first and the last time at which some worker had a version.
 type Span = (Time, Time);
