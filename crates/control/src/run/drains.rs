@@ -72,7 +72,7 @@ impl<F> InEffect<F> {
         let Some((_, found)) = found else {
             return Err(Answer::text(
                 404,
-                format!("there is no cluster {cluster}: see /clusters\n"),
+                format!("there is no cluster {cluster:?}: see /clusters\n"),
             ));
         };
         let endpoints = &found.endpoints;
@@ -85,7 +85,7 @@ impl<F> InEffect<F> {
                 _ => shown.join(", "),
             };
             let endpoint = address_text(endpoint);
-            let text = format!("cluster {cluster} has no endpoint {endpoint}, but {known}\n");
+            let text = format!("cluster {cluster:?} has no endpoint {endpoint}, but {known}\n");
             return Err(Answer::text(404, text));
         }
         if *is_drained && self.drains.drained.len() >= DRAINED_MAX {

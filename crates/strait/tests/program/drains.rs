@@ -79,11 +79,11 @@ clusters: [{{ name: web, endpoints: ['{}'] }}]
     ));
     let address = service.address;
     for (path, status, said) in [
-        ("/clusters/wep/endpoints/127.0.0.1:9?health=drain", 404, "there is no cluster wep"),
+        ("/clusters/wep/endpoints/127.0.0.1:9?health=drain", 404, "there is no cluster \"wep\""),
         (
             "/clusters/web/endpoints/127.0.0.1:9?health=drain",
             404,
-            &*format!("cluster web has no endpoint 127.0.0.1:9, but {address}\n"),
+            &*format!("cluster \"web\" has no endpoint 127.0.0.1:9, but {address}\n"),
         ),
         ("/clusters/web/endpoints/localhost?health=drain", 400, "\"localhost\": "),
         (&*format!("/clusters/web/endpoints/{address}?health=up"), 400, "health: "),
