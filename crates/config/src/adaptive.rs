@@ -99,6 +99,10 @@ const BUCKETS: usize = 29 << STEPS_LOG2;
 /// Windows in a row at the least limit, after which the least time is measured anew: it may have been too short.
 const WINDOWS_AT_LEAST: u32 = 5;
 
+/// How long a measurement may hold requests up, ns: where the places are taken by requests that do not end, such as tunnels, or
+/// nothing is answered, it ends with the samples that it has.
+const MEASURING_MAX: u64 = 5_000_000_000;
+
 /// What the least limit and the changes of a limit are bounded by.
 const GRADIENT: (f64, f64) = (0.5, 2.0);
 
@@ -114,7 +118,7 @@ pub struct Controller {
     buckets: [AtomicU32; BUCKETS],
     samples: AtomicU32,
     is_measuring: AtomicBool,
-    /// Since when; ns of the process's clock.
+    /// Since when; ns of the process's clock, 0 before the first request.
     measuring_since: AtomicU64,
     /// When it is measured next.
     measures_at: AtomicU64,
@@ -193,6 +197,22 @@ impl Controller {
         }
     }
 
+    /// Ends a measurement that has held requests up for too long.
+    #[cold]
+    fn bound_measurement(&self, policy: &AdaptiveConcurrency, now: u64) {
+        let since = self.measuring_since.load(Ordering::Relaxed);
+        if since == 0 {
+            let now = now.max(1);
+            // Another worker may have been faster, which saw the same time.
+            let _ =
+                self.measuring_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        } else if now.saturating_sub(since) >= MEASURING_MAX
+            && self.is_measuring.swap(false, Ordering::AcqRel)
+        {
+            self.end_measurement(policy, now, 0);
+        }
+    }
+
     /// Returns how many there are now.
     fn count(&self, length: Duration) -> u32 {
         if let Some(bucket) = self.buckets.get(bucket_of(length)) {
@@ -222,7 +242,11 @@ impl Controller {
             let rtt = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX).max(1);
             self.min_rtt.store(rtt, Ordering::Relaxed);
         }
-        let limit = self.limit_before.load(Ordering::Relaxed).max(policy.min_rtt.concurrency);
+        let limit = match self.min_rtt() {
+            Some(_) => self.limit_before.load(Ordering::Relaxed).max(policy.min_rtt.concurrency),
+            // Nothing is known that could limit anything.
+            None => policy.concurrency_max,
+        };
         self.limit.store(limit.min(policy.concurrency_max), Ordering::Relaxed);
         self.windows_at_least.store(0, Ordering::Relaxed);
         let interval = policy.min_rtt.interval.0.as_secs_f64();
@@ -339,6 +363,15 @@ impl Adaptive {
     #[inline]
     pub fn limit(&self) -> u32 {
         self.limit.load(Ordering::Relaxed).min(self.policy.concurrency_max)
+    }
+
+    /// The same for a request that is about to begin, at this time of a clock that all workers have, ns.
+    #[inline]
+    pub fn limit_at(&self, now: u64) -> u32 {
+        if self.is_measuring() {
+            self.controller.bound_measurement(&self.policy, now);
+        }
+        self.limit()
     }
 
     /// The most that it may become.
@@ -493,6 +526,33 @@ mod tests {
         assert!(adaptive.is_measuring());
         run(&adaptive, &upstream, 50, &mut now, 17);
         assert_eq!((adaptive.is_measuring(), adaptive.limit()), (false, before));
+    }
+
+    #[test]
+    fn a_measurement_that_nothing_ends_ends_by_itself() {
+        let (second, start) = (1_000 * MS, 7 * MS);
+        // Nothing is answered: what is not known limits nothing.
+        let silent = adaptive(AdaptiveConcurrency::default());
+        assert_eq!(silent.limit_at(start), 3);
+        assert_eq!(silent.limit_at(start + 5 * second - 1), 3);
+        assert_eq!(silent.limit_at(start + 5 * second), 1_000);
+        // Few are answered, beside requests that do not end: these few count.
+        let held = adaptive(AdaptiveConcurrency::default());
+        assert_eq!(held.limit_at(start), 3);
+        for _ in 0..2 {
+            let sample = Sample { length: Duration::from_millis(10), ended: start + second };
+            held.observe(sample, || 0);
+        }
+        assert_eq!((held.limit_at(start + 5 * second), held.is_measuring()), (3, false));
+        assert!(held.min_rtt().is_some());
+        // A later one gives the limit back that it found.
+        let (mut now, upstream) = (start + 5 * second, Upstream { room: 64, rtt: 10 * MS });
+        run(&held, &upstream, 50, &mut now, 50);
+        let before = held.limit();
+        now += 61 * second;
+        run(&held, &upstream, 50, &mut now, 1);
+        assert_eq!(held.limit_at(now + second), 3);
+        assert_eq!(held.limit_at(now + 5 * second), before);
     }
 
     #[test]

@@ -122,12 +122,12 @@ impl Cluster {
         self.requests_max.is_some() || self.adaptive.is_some()
     }
 
-    /// Requests that may be under way now, if they are bounded, and whether that is for the time that responses take.
-    #[must_use]
+    /// Requests that may be under way now, if they are bounded, and whether that is for the time that responses take. `now` is
+    /// the time of a clock that all workers have, ns.
     #[inline]
-    pub fn requests_bound(&self) -> Option<(u32, bool)> {
+    pub fn requests_bound(&self, now: u64) -> Option<(u32, bool)> {
         let max = self.requests_max.map(|max| (max.get(), false));
-        let adaptive = self.adaptive.as_ref().map(|adaptive| (adaptive.limit(), true));
+        let adaptive = self.adaptive.as_ref().map(|adaptive| (adaptive.limit_at(now), true));
         max.into_iter().chain(adaptive).min()
     }
 

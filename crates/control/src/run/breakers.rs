@@ -5,6 +5,8 @@ use std::sync::Arc;
 use config::snapshot::{Cluster, Snapshot};
 use telemetry::events::{BreakersOfCluster, ConcurrencyOfCluster};
 
+use crate::clock;
+
 /// Clusters of which all are shown; of more only those that have connections, or exchanges that wait.
 const CLUSTERS_MAX: usize = 1_000;
 
@@ -26,7 +28,9 @@ fn left_of(cluster: &Cluster) -> BreakersOfCluster {
         cluster: Arc::clone(&cluster.name),
         connections: left(cluster.connections_max.get(), in_use.connections()),
         pending: left(cluster.pending_max, in_use.pending()),
-        requests: cluster.requests_bound().map(|(max, _)| left(max, in_use.requests())),
+        requests: cluster
+            .requests_bound(clock::monotonic_ns())
+            .map(|(max, _)| left(max, in_use.requests())),
         retries: left(cluster.retry_budget.retries_max(retriable), retries),
         concurrency: cluster.adaptive.as_ref().map(|adaptive| ConcurrencyOfCluster {
             limit: adaptive.limit().into(),

@@ -45,12 +45,19 @@ impl Exchange {
     /// sends its request, and could make an endpoint look slow.
     #[inline]
     pub(crate) fn on_attempt(&mut self, pools: &Pools, now: Time) {
-        if self.request.is_complete && self.is_measured() {
+        if self.is_measured() {
             self.measured_from = Some(now);
         }
         // What checks find out counts by itself.
         if pools.counts_results && self.check().is_none() {
             self.attempt = Attempt::Began(now);
+        }
+    }
+
+    /// The client has sent all of its request: the time that it took is not the endpoint's.
+    pub(crate) fn on_request_whole(&mut self, now: Time) {
+        if self.measured_from.is_some() {
+            self.measured_from = Some(now);
         }
     }
 
@@ -64,7 +71,10 @@ impl Exchange {
         now: Time,
     ) {
         if let Some(began) = self.measured_from.take() {
-            self.end_measure(now - began, pools, now);
+            // A response may come before its request has ended.
+            if self.request.is_complete {
+                self.end_measure(now - began, pools, now);
+            }
             self.observe(now - began, now, cx);
         }
         if self.attempt != Attempt::Counted {
@@ -167,7 +177,9 @@ impl Exchange {
     /// Returns when the attempt began, if it was measured.
     fn measure_failure(&mut self, pools: &mut Pools, now: Time) -> Option<Time> {
         let began = self.measured_from.take()?;
-        self.end_measure((now - began).max(FAILED_MIN), pools, now);
+        if self.request.is_complete {
+            self.end_measure((now - began).max(FAILED_MIN), pools, now);
+        }
         Some(began)
     }
 
@@ -180,7 +192,8 @@ impl Exchange {
 
     /// Whether the balancer or the controller of the cluster's concurrency wants to know how long attempts take.
     fn is_measured(&self) -> bool {
-        let is_compared = self.counted_at.is_some() && self.latency_decay().is_some();
+        let is_compared =
+            self.request.is_complete && self.counted_at.is_some() && self.latency_decay().is_some();
         is_compared
             || (self.holds_request && self.cluster().is_some_and(|it| it.adaptive.is_some()))
     }

@@ -197,6 +197,37 @@ fn requests_beyond_what_response_times_allow_are_refused_until_these_allow_more(
 }
 
 #[test]
+fn response_times_count_from_the_end_of_a_request_whose_body_comes_later() {
+    let config = format!(
+        "{CONFIG}    adaptive_concurrency: {{ min_rtt: {{ requests: 1, concurrency: 1, interval: 1h }} }}\n"
+    );
+    hold(&config, |talk| {
+        if talk.variant() != Variant::Plain {
+            return talk.leave_out();
+        }
+        let (client, other) = (talk.client(), talk.client());
+        talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n");
+        let upstream = talk.upstream();
+        talk.heard(upstream);
+        talk.passes(Duration::from_secs(2));
+        talk.says(client, "body");
+        talk.heard(upstream);
+        talk.passes(Duration::from_millis(10));
+        talk.says(upstream, OK);
+        talk.hears(client, OK);
+        // Were it not measured, or with the client's time, the limit would stay at 1 or say 2 s.
+        talk.says(client, GET);
+        talk.hears(upstream, GET);
+        talk.says(other, GET);
+        talk.hears_about(other, "HTTP/1.1 503 ", &[": concurrency_limited\n"]);
+        let log = talk.log();
+        assert!(log.contains("1 now; the minimum response time is 10."), "{log}");
+        talk.says(upstream, OK);
+        talk.hears(client, OK);
+    });
+}
+
+#[test]
 fn a_request_that_waits_is_none_that_is_under_way() {
     let config = format!("{CONFIG}    connections_max: 1\n    requests_max: 1\n");
     hold(&config, |talk| {

@@ -71,7 +71,9 @@ impl Proxy {
         let id = cluster.id;
         let newest = self.cx.snapshot.cluster(id).unwrap_or(cluster);
         let is_bounded = newest.bounds_requests() && exchange.is_bounded();
-        if let Some((requests_max, is_adaptive)) = newest.requests_bound().filter(|_| is_bounded) {
+        if let Some((requests_max, is_adaptive)) =
+            newest.requests_bound(now.as_nanos()).filter(|_| is_bounded)
+        {
             let (pools, random) = (&mut self.upstream.pools, &mut self.cx.random);
             if !pools.takes_request(newest, requests_max, || random.next()) {
                 let cause = match is_adaptive {

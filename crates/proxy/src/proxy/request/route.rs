@@ -261,6 +261,7 @@ impl Proxy {
     pub(crate) fn on_request_end(&mut self, key: ExchangeKey, trailers: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
         exchange.request.is_complete = true;
+        exchange.on_request_whole(now);
         exchange.record.stamps.on_body(now);
         exchange.deadlines.clear(Wait::RequestBody);
         if !matches!(exchange.stage(), Stage::Responding { .. }) {
