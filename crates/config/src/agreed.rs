@@ -48,7 +48,7 @@ pub fn agreed<F>(snapshot: &Snapshot<F>) -> Vec<Agreed> {
         all.push(Agreed { kind: AgreedKind::Listener, name, fingerprint });
     }
     for cluster in list(&text, "clusters") {
-        let keys = ["protocol", "tls", "proxy_protocol", "mark"];
+        let keys = ["protocol", "tls", "transports", "proxy_protocol", "mark"];
         let fingerprint = fingerprint(cluster, &keys);
         all.push(Agreed { kind: AgreedKind::Cluster, name: name(cluster), fingerprint });
     }
@@ -71,6 +71,10 @@ fn name(json: &Json) -> String {
 fn fingerprint(json: &Json, keys: &[&str]) -> u64 {
     let mut hash = FNV_OFFSET;
     for key in keys {
+        // A key that came later counts only where it is written, so that older programs find the same number without it.
+        if *key == "transports" && json.get(key).is_none() {
+            continue;
+        }
         let mut value = json.get(key).cloned().unwrap_or_default();
         if let Some(tls) = value.as_object_mut().filter(|_| *key == "tls") {
             PASSING.iter().for_each(|key| drop(tls.remove(*key)));

@@ -33,6 +33,7 @@ mod subsets;
 mod tables;
 mod targets;
 mod tls;
+mod transports;
 pub(crate) mod tunnels;
 
 use std::path::Path as FilePath;

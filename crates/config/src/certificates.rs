@@ -50,7 +50,7 @@ pub fn certificates<F>(snapshot: &Snapshot<F>) -> Vec<CertificateUse> {
         }
     }
     for (_, cluster) in snapshot.clusters.iter() {
-        if let Some(tls) = &cluster.tls {
+        for tls in cluster.transports.tls() {
             let user = CertificateUser::Cluster(Arc::clone(&cluster.name));
             add(user, tls.source.certificate.as_slice());
         }
@@ -72,8 +72,8 @@ pub fn brings_certificates<F>(snapshot: &Snapshot<F>) -> bool {
         })
     };
     let of_cluster = |id: &ClusterId| {
-        let tls = snapshot.cluster(*id).and_then(|cluster| cluster.tls.as_ref());
-        tls.is_some_and(|tls| tls.source.certificate.is_some())
+        let mut tls = snapshot.cluster(*id).into_iter().flat_map(|it| it.transports.tls());
+        tls.any(|tls| tls.source.certificate.is_some())
     };
     listeners.any(of_listener) || clusters.any(of_cluster)
 }

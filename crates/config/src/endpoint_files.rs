@@ -7,6 +7,7 @@
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
+use crate::build::endpoints::AllowsUnix;
 use crate::build::{digest, endpoints, unreadable};
 use crate::file::cluster::Endpoint;
 use crate::findings::{Errors, Finding, Findings, Path, Problem, START};
@@ -90,7 +91,7 @@ impl EndpointReader<'_> {
         &self,
         path: &str,
         former: Option<&Accepted>,
-        allows_unix: bool,
+        allows_unix: AllowsUnix<'_>,
     ) -> Result<Option<Accepted>, Refused> {
         let content = self.outside.read_endpoints(FilePath::new(path));
         let content = content.map_err(|error| Refused::Unreadable(unreadable(&error)))?;
@@ -114,7 +115,7 @@ impl EndpointReader<'_> {
     fn lower(
         &self,
         text: &str,
-        allows_unix: bool,
+        allows_unix: AllowsUnix<'_>,
         findings: &mut Findings<'_>,
     ) -> Option<Assignment> {
         let mut root = tree::read(text, EMPTY_HINT, findings)?;
@@ -148,7 +149,7 @@ impl EndpointReader<'_> {
         &self,
         path: &str,
         former: &Accepted,
-        allows_unix: bool,
+        allows_unix: AllowsUnix<'_>,
     ) -> Result<Option<Accepted>, Errors> {
         match self.read(path, Some(former), allows_unix) {
             Ok(accepted) => Ok(accepted.map(|it| Accepted { users: former.users.clone(), ..it })),
@@ -218,7 +219,7 @@ impl<'a> EndpointReads<'a> {
         let former =
             self.former.get(path).map(|former| Accepted { users: Vec::new(), ..former.clone() });
         // Whether each of the clusters allows sockets of the file system is looked at there.
-        match (self.reader.read(path, former.as_ref(), true), former) {
+        match (self.reader.read(path, former.as_ref(), &|_| true), former) {
             (Ok(Some(accepted)), _) | (Ok(None), Some(accepted)) => {
                 findings.absorb_warnings(&accepted.warnings);
                 Read::Good(accepted)

@@ -82,6 +82,7 @@ pub mod snapshot;
 mod store;
 pub mod subsets;
 pub mod targets;
+pub mod transports;
 mod tree;
 mod unchanged;
 pub mod units;

@@ -32,6 +32,7 @@ use crate::schema::compiled;
 use crate::shape::{self, SchemaError, Shape};
 use crate::snapshot::{ClusterId, ClusterProtocol, EndpointsFrom, Snapshot};
 use crate::store::{Linked, Store};
+use crate::subsets::Metadata;
 use crate::tree::{self, Site};
 use crate::unchanged::{Digests, Entries};
 
@@ -309,7 +310,8 @@ impl<F> Loader<F> {
         let (mut outcomes, mut changed) = (Vec::new(), Vec::new());
         for file in files {
             let Some(former) = self.endpoint_files.get(file) else { continue };
-            let read = reader.read_again(file, former, self.allow_unix(&former.users));
+            let allows_unix = |metadata: &Metadata| self.allow_unix(&former.users, metadata);
+            let read = reader.read_again(file, former, &allows_unix);
             let refused = match read {
                 Ok(accepted) => {
                     changed.extend(accepted.map(|accepted| (Arc::clone(file), accepted)));
@@ -414,10 +416,10 @@ impl<F> Loader<F> {
         &self.warnings
     }
 
-    /// Whether sockets of the file system are nothing wrong with any of these clusters.
-    fn allow_unix(&self, clusters: &[ClusterId]) -> bool {
-        let clusters = clusters.iter().filter_map(|id| self.store.latest()?.cluster(*id));
-        clusters.filter_map(|cluster| cluster.tls.as_ref()).all(|tls| tls.allows_unix())
+    /// Whether a socket of the file system with this metadata is nothing wrong with any of these clusters.
+    fn allow_unix(&self, clusters: &[ClusterId], metadata: &Metadata) -> bool {
+        let mut clusters = clusters.iter().filter_map(|id| self.store.latest()?.cluster(*id));
+        clusters.all(|cluster| cluster.transports.allow_unix(metadata))
     }
 
     fn lower(

@@ -193,9 +193,8 @@ pub struct Changes {
     pub clusters_removed: Vec<ClusterId>,
     /// Clusters whose content changed: limits and schedules are read again.
     pub clusters_changed: Vec<ClusterId>,
-    /// Clusters of them whose endpoints are spoken to in another way: the idle connections to all of these
-    /// close.
-    pub transports_changed: Vec<ClusterId>,
+    /// Endpoints that stay and are spoken to in another way: the idle connections to them close.
+    pub transports_changed: Vec<(ClusterId, EndpointId)>,
     /// Endpoints that are new, with their cluster.
     pub endpoints_added: Vec<(ClusterId, EndpointId)>,
     /// Endpoints that are gone, with the cluster that had them (those of a cluster that is gone

@@ -24,7 +24,8 @@ use crate::snapshot::{
     Address, Changes, Cluster, ClusterId, Endpoint, EndpointId, EndpointsFrom, Id, Listener,
     ListenerBounds, ListenerId, RouteTable, RouteTableId, Slots, Snapshot, TransportId,
 };
-use crate::subsets::Selectors;
+use crate::subsets::{Metadata, Selectors};
+use crate::transports::Transports;
 use crate::unchanged::Former;
 use crate::view::{Member, View};
 
@@ -326,6 +327,7 @@ pub(crate) struct Choosing<'c> {
     pub(crate) balancer: Balancer,
     pub(crate) selectors: Option<&'c Selectors>,
     pub(crate) localities: Option<&'c LocalityRule>,
+    pub(crate) transports: &'c Transports,
     /// Whether their health counts.
     pub(crate) has_health: bool,
     /// Those that operators drain, if there are any.
@@ -346,7 +348,7 @@ impl Assigned {
     pub(crate) fn new(
         assignment: &Assignment,
         from: &EndpointsFrom,
-        Choosing { balancer, selectors, localities, has_health, drained }: Choosing<'_>,
+        Choosing { balancer, selectors, localities, transports, has_health, drained }: Choosing<'_>,
         former: Option<&Arc<Cluster>>,
         draft: &mut Draft<'_>,
     ) -> Self {
@@ -381,6 +383,10 @@ impl Assigned {
                 locality: endpoint.traits.locality.clone(),
                 reported: endpoint.traits.health,
                 health: HealthCell::new(has_health, before.map(|before| &before.health)),
+                transport: match &endpoint.traits.metadata {
+                    Some(metadata) => transports.choose(metadata),
+                    None => transports.choose(&Metadata::new()),
+                },
                 metadata: endpoint.traits.metadata.clone(),
             }
         });
@@ -544,6 +550,7 @@ fn assign(
         balancer: before.balancer,
         selectors: before.selectors.as_ref(),
         localities: before.localities.as_ref(),
+        transports: &before.transports,
         has_health: before.has_health(),
         drained: drained.of(&before.name),
     };
@@ -585,9 +592,9 @@ fn put_cluster(
     if !note(cluster.id, cluster, before, added, changed) {
         return;
     }
-    if let Some(before) = before.filter(|before| before.transport != cluster.transport) {
-        changes.transports_changed.push(cluster.id);
-        transports_gone.push(before.transport);
+    if let Some(before) = before {
+        let is_gone = |it: &TransportId| cluster.transports.all().all(|other| other.id != *it);
+        transports_gone.extend(before.transports.all().map(|it| it.id).filter(is_gone));
     }
     note_endpoints(cluster, before, changes);
     slots.insert(cluster.id.0, Arc::clone(cluster));
@@ -601,7 +608,7 @@ fn remove_cluster(
 ) {
     slots.remove(cluster.id.0);
     changes.clusters_removed.push(cluster.id);
-    transports_gone.push(cluster.transport);
+    transports_gone.extend(cluster.transports.all().map(|transport| transport.id));
     changes.endpoints_removed.extend(cluster.endpoint_ids().map(|id| (cluster.id, id)));
 }
 
@@ -629,7 +636,8 @@ fn note<I, T>(
     true
 }
 
-/// Notes the endpoints that `cluster` has and `before` has not, and the other way round.
+/// Notes the endpoints that `cluster` has and `before` has not, the other way round, and those that both have and speak to in
+/// another way.
 fn note_endpoints(cluster: &Cluster, before: Option<&Arc<Cluster>>, changes: &mut Changes) {
     let sorted = |cluster: &Cluster| {
         let mut ids: Vec<EndpointId> = cluster.endpoint_ids().collect();
@@ -644,4 +652,18 @@ fn note_endpoints(cluster: &Cluster, before: Option<&Arc<Cluster>>, changes: &mu
     let removed = before.iter().flat_map(|before| before.endpoint_ids());
     let removed = removed.filter(|it| now.binary_search(it).is_err());
     changes.endpoints_removed.extend(removed.map(|endpoint| (id, endpoint)));
+    if let Some(before) = before.filter(|before| may_speak_otherwise(before, cluster)) {
+        let is_other = |it: &EndpointId| {
+            let transports = before.transport_of(*it).zip(cluster.transport_of(*it));
+            transports.is_some_and(|(before, now)| before.id != now.id)
+        };
+        let others = cluster.endpoint_ids().filter(is_other);
+        changes.transports_changed.extend(others.map(|endpoint| (id, endpoint)));
+    }
+}
+
+/// Whether any endpoint that stays may have another transport.
+fn may_speak_otherwise(before: &Cluster, now: &Cluster) -> bool {
+    let differ = before.transports.differ() || now.transports.differ();
+    differ || before.transports.own().id != now.transports.own().id
 }

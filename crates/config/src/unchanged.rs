@@ -164,7 +164,7 @@ impl<'a, F> Former<'a, F> {
 
 /// Whether nothing but the entry decides about a cluster.
 fn is_alone(cluster: &Arc<Cluster>) -> bool {
-    cluster.tls.is_none() && cluster.endpoints_from == EndpointsFrom::Addresses
+    cluster.transports.tls().next().is_none() && cluster.endpoints_from == EndpointsFrom::Addresses
 }
 
 fn read_entries<T: serde::de::DeserializeOwned>(

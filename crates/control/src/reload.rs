@@ -548,8 +548,10 @@ fn touches_certificates<F>(former: &Snapshot<F>, now: &Snapshot<F>) -> bool {
     };
     let both = [former, now];
     listeners.any(|id| both.iter().any(|it| it.listener(*id).is_some_and(|(_, it)| has_tls(it))))
-        || clusters
-            .any(|id| both.iter().any(|it| it.cluster(*id).is_some_and(|it| it.tls.is_some())))
+        || clusters.any(|id| {
+            both.iter()
+                .any(|it| it.cluster(*id).is_some_and(|it| it.transports.tls().next().is_some()))
+        })
 }
 
 /// The text of a configuration file.

@@ -193,7 +193,7 @@ impl Upstream {
     /// Whether it goes to an endpoint of its cluster, and in the way in which this is spoken to, as the
     /// cluster is here.
     pub(crate) fn is_of(&self, cluster: &Cluster) -> bool {
-        self.transport == cluster.transport && cluster.has_endpoint(self.endpoint)
+        cluster.transport_of(self.endpoint).is_some_and(|it| it.id == self.transport)
     }
 
     /// Its place in a pool, if it has one.

@@ -428,7 +428,12 @@ fn is_encoded_alike(one: &Cluster, other: &Cluster) -> bool {
     let headers = (one.proxy_protocol, other.proxy_protocol);
     one.protocol == other.protocol
         && headers.0 == headers.1
-        && (headers.0.is_none() || one.tls.is_some() == other.tls.is_some())
+        && (headers.0.is_none() || has_tls(one) == has_tls(other))
+}
+
+/// Whether TLS is spoken with the endpoints: with all of them, where a PROXY header is in front of it.
+fn has_tls(cluster: &Cluster) -> bool {
+    cluster.transports.own().tls.is_some()
 }
 
 /// What an exchange may wait for too long.

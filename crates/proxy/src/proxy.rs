@@ -258,9 +258,8 @@ impl Proxy {
         for listener in &changes.listeners_removed {
             self.cx.ops.push_back(Op::CloseListener(*listener));
         }
-        let former = changes.transports_changed.iter().filter_map(|id| snapshot.cluster(*id));
-        for endpoint in former.flat_map(|cluster| cluster.endpoint_ids()) {
-            self.upstream.dismiss_idle(endpoint, now, &mut self.connections, &mut self.cx);
+        for (_, endpoint) in &changes.transports_changed {
+            self.upstream.dismiss_idle(*endpoint, now, &mut self.connections, &mut self.cx);
         }
         for (cluster, endpoint) in &changes.endpoints_removed {
             self.upstream.dismiss_idle(*endpoint, now, &mut self.connections, &mut self.cx);

@@ -66,7 +66,7 @@ pub(crate) fn assignment(
     for (entry, site) in file.endpoints.iter().zip(site.items()) {
         check(entry, &site, findings);
     }
-    let list = endpoints::lower(&listed, true, &site, findings);
+    let list = endpoints::lower(&listed, &|_| true, &site, findings);
     let mut assignment = list.into_assignment();
     for (endpoint, entry) in assignment.endpoints.iter_mut().zip(&file.endpoints) {
         let AssignedEndpoint::Described(entry) = entry else { continue };

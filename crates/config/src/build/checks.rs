@@ -29,7 +29,7 @@ pub(super) fn checks(
     }
     let transport = serde_json::to_string(&(
         file.protocol,
-        &file.tls,
+        (&file.tls, &file.transports),
         file.proxy_protocol,
         file.mark,
         (file.connect_timeout, &file.timeouts),

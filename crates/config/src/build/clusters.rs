@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::tunnels::opens_tunnels;
 use super::{
     Context, Names, Once, checks, endpoints, http2, keepalive, localities, or_none, resolved, rpc,
-    share, subsets, tls,
+    share, subsets, transports,
 };
 use crate::adaptive::Adaptive;
 use crate::balance::Balancer;
@@ -21,10 +21,11 @@ use crate::outlier::Outlier;
 use crate::resource::{self, Assignment};
 use crate::slow_start::SlowStart;
 use crate::snapshot::{
-    Address, Cluster, ClusterId, ClusterProtocol, ClusterTls, EndpointId, EndpointsFrom,
-    ProxyProtocolVersion, TransportId, UpstreamTimeouts,
+    Address, Cluster, ClusterId, EndpointId, EndpointsFrom, ProxyProtocolVersion, UpstreamTimeouts,
 };
 use crate::store::{Assigned, Choosing};
+use crate::subsets::Metadata;
+use crate::transports::Transports;
 use crate::tree::Site;
 
 pub(super) fn build<F>(
@@ -108,21 +109,19 @@ pub(super) fn cluster<F>(
     context: &mut Context<'_, '_, F>,
 ) -> Cluster {
     let protocol = file.protocol;
-    let former_tls = former.and_then(|former| former.tls.as_ref());
-    let tls = tls::cluster(file, protocol, is_relayed_to, &site.key("tls"), former_tls, context);
     let proxy_protocol = match file.proxy_protocol {
         ProxyProtocol::Off => None,
         ProxyProtocol::V1 => Some(ProxyProtocolVersion::V1),
         ProxyProtocol::V2 => Some(ProxyProtocolVersion::V2),
     };
-    let transport = transport(protocol, tls.as_deref(), proxy_protocol, former, context);
+    let transports =
+        transports::build(file, (is_relayed_to, proxy_protocol), former, site, context);
     let original_destination = original_destination(file, former, site, context);
-    let (assignment, endpoints_from) =
-        assignment(file, id, (tls.as_deref(), former), site, context);
+    let (assignment, endpoints_from) = assignment(file, id, (&transports, former), site, context);
     let balancer = balancer(file, site, context.findings);
     let selectors = subsets::selectors(file, &assignment, site, context.findings);
     let outlier = outlier(file, site, context.findings);
-    let source = resolved::cluster(file, tls.as_deref());
+    let source = resolved::cluster(file, &transports);
     let checks = checks::checks(&source, site, context.findings);
     let has_health = outlier.is_some() || !checks.is_empty();
     let former_breakers = match former {
@@ -135,6 +134,7 @@ pub(super) fn cluster<F>(
         balancer,
         selectors: selectors.as_ref(),
         localities: localities.as_ref(),
+        transports: &transports,
         has_health,
         drained: context.drained.of(&file.name),
     };
@@ -171,13 +171,12 @@ pub(super) fn cluster<F>(
         retry_budget: file.retry_budget,
         view,
         selectors,
-        transport,
+        transports,
         protocol,
         http2: http2(&file.http2, &site.key("http2"), context.findings),
         rpc: rpc(file.rpc),
         response_parsing: file.response_parsing,
         interim_responses_max: file.interim_responses_max,
-        tls,
         timeouts: UpstreamTimeouts {
             connect: file.connect_timeout.into(),
             pending: file.timeouts.pending.into(),
@@ -263,29 +262,11 @@ fn balancer(file: &file::Cluster, site: &Site<'_>, findings: &mut Findings<'_>) 
     })
 }
 
-/// How the endpoints are spoken to: as before if nothing of it changed.
-fn transport<F>(
-    protocol: ClusterProtocol,
-    tls: Option<&ClusterTls>,
-    proxy_protocol: Option<ProxyProtocolVersion>,
-    former: Option<&Arc<Cluster>>,
-    context: &mut Context<'_, '_, F>,
-) -> TransportId {
-    let serial = |tls: Option<&ClusterTls>| tls.map(|tls| tls.serial);
-    let is_same = |former: &&Arc<Cluster>| {
-        former.protocol == protocol
-            && serial(former.tls.as_deref()) == serial(tls)
-            && former.proxy_protocol == proxy_protocol
-    };
-    let known = former.filter(is_same).map(|former| former.transport);
-    known.unwrap_or_else(|| context.ids.transport())
-}
-
 /// The endpoints, and where they come from.
 fn assignment<F>(
     file: &file::Cluster,
     id: ClusterId,
-    (tls, former): (Option<&ClusterTls>, Option<&Arc<Cluster>>),
+    (transports, former): (&Transports, Option<&Arc<Cluster>>),
     site: &Site<'_>,
     context: &mut Context<'_, '_, F>,
 ) -> (Arc<Assignment>, EndpointsFrom) {
@@ -298,7 +279,7 @@ fn assignment<F>(
         None => Default::default(),
         Some(Endpoints::List(entries)) => {
             // What TLS needs for sockets of the file system is said where that stands.
-            let list = endpoints::lower(entries, true, &site, context.findings);
+            let list = endpoints::lower(entries, &|_| true, &site, context.findings);
             let (from, assignment) = list.split();
             match from {
                 EndpointsFrom::Names(_) => (Arc::new(context.names.assignment(&from, id)), from),
@@ -313,10 +294,12 @@ fn assignment<F>(
             let site = site.key("file");
             let files = &mut context.endpoint_files;
             let assignment = files.assignment(file, id, &site, context.findings);
-            let has_unix = |endpoint: &resource::Endpoint| endpoint.address.is_unix();
-            if tls.is_some_and(|tls| !tls.allows_unix())
-                && assignment.endpoints.iter().any(has_unix)
-            {
+            let none = Metadata::new();
+            let is_nameless = |endpoint: &resource::Endpoint| {
+                let metadata = endpoint.traits.metadata.as_deref().unwrap_or(&none);
+                endpoint.address.is_unix() && !transports.allow_unix(metadata)
+            };
+            if assignment.endpoints.iter().any(is_nameless) {
                 site.error(context.findings, endpoints::unix_needs_name());
             }
             (assignment, EndpointsFrom::File(Arc::from(file.as_str())))

@@ -30,7 +30,7 @@ pub(crate) fn delivered_cluster<F>(
     // If it is refused, nothing names the id, and it is free again.
     let id = context.ids.hold(&file.name);
     let former = context.former.and_then(|former| former.cluster(id));
-    if let Some(tls) = former.and_then(|former| former.tls.as_ref()) {
+    for tls in former.iter().flat_map(|former| former.transports.tls()) {
         context.files.know(tls.source.certificate.as_slice(), tls.source.roots.as_ref());
     }
     // Whether a listener relays to it may change at any time.

@@ -10,6 +10,7 @@ use crate::findings::{Findings, Problem};
 use crate::map::Map;
 use crate::resource::{Assignment, Endpoint};
 use crate::snapshot::{Address, EndpointsFrom, ListedEndpoint, Traits};
+use crate::subsets::Metadata;
 use crate::tree::Site;
 
 /// What a list holds.
@@ -39,11 +40,14 @@ impl List {
     }
 }
 
+/// Whether a socket of the file system with this metadata is nothing wrong.
+pub(crate) type AllowsUnix<'a> = &'a dyn Fn(&Metadata) -> bool;
+
 /// Endpoints of one cluster. `site` is that of the list. `allows_unix`: sockets of the file system are nothing
 /// that is wrong with their cluster.
 pub(crate) fn lower(
     entries: &[FileEndpoint],
-    allows_unix: bool,
+    allows_unix: AllowsUnix<'_>,
     site: &Site<'_>,
     findings: &mut Findings<'_>,
 ) -> List {
@@ -62,7 +66,7 @@ pub(crate) fn lower(
             at.error(findings, problem);
             continue;
         }
-        if entry.is_unix() && !allows_unix {
+        if entry.is_unix() && !allows_unix(entry.metadata()) {
             at.error(findings, unix_needs_name());
             continue;
         }

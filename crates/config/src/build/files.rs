@@ -61,7 +61,7 @@ impl<'a> Files<'a> {
             }
         }
         for (_, cluster) in former.clusters.iter() {
-            if let Some(tls) = &cluster.tls {
+            for tls in cluster.transports.tls() {
                 files.know(tls.source.certificate.as_slice(), tls.source.roots.as_ref());
             }
         }

@@ -13,6 +13,7 @@ use crate::file_mode::FileMode;
 use crate::filters::FilterSource;
 use crate::snapshot::{ClusterTls, Handlers, HttpOptions, ListenerTls};
 use crate::subsets::Metadata;
+use crate::transports::Transports;
 
 /// All sections but those that are lists. What the process started with stays as `started` has it.
 pub(super) fn sections(file: &file::File, started: Option<&file::File>) -> Arc<file::File> {
@@ -37,7 +38,7 @@ pub(super) fn sections(file: &file::File, started: Option<&file::File>) -> Arc<f
     })
 }
 
-pub(super) fn cluster(file: &file::Cluster, tls: Option<&ClusterTls>) -> Arc<file::Cluster> {
+pub(super) fn cluster(file: &file::Cluster, transports: &Transports) -> Arc<file::Cluster> {
     let mut all = file.clone();
     if !all.original_destination {
         all.balance.get_or_insert_default();
@@ -57,12 +58,19 @@ pub(super) fn cluster(file: &file::Cluster, tls: Option<&ClusterTls>) -> Arc<fil
             }
         }
     }
-    if let Some((all, tls)) = all.tls.as_mut().zip(tls) {
-        all.server_name = tls.server_name.as_deref().map(str::to_owned);
-        all.names = texts(&tls.source.names);
-        all.groups = Some(groups(&tls.source.groups));
+    let of_entries = all.transports.iter_mut().map(|entry| &mut entry.tls);
+    for (file, built) in std::iter::once(&mut all.tls).chain(of_entries).zip(transports.all()) {
+        if let Some((file, built)) = file.as_mut().zip(built.tls.as_deref()) {
+            cluster_tls(file, built);
+        }
     }
     Arc::new(all)
+}
+
+fn cluster_tls(all: &mut file::ClusterTls, tls: &ClusterTls) {
+    all.server_name = tls.server_name.as_deref().map(str::to_owned);
+    all.names = texts(&tls.source.names);
+    all.groups = Some(groups(&tls.source.groups));
 }
 
 pub(super) fn route_table(file: &file::RouteTable, pages: &ErrorPages) -> Arc<file::RouteTable> {

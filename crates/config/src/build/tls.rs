@@ -270,17 +270,23 @@ pub(super) fn twice(site: &Site<'_>, findings: &mut Findings<'_>) {
     site.error(findings, Problem::new("this occurs twice", "remove one of the two"));
 }
 
-/// How TLS is spoken with a cluster. `site` is that of `tls`.
+/// What of a cluster TLS with its endpoints depends on.
+#[derive(Clone, Copy)]
+pub(super) struct ToCluster {
+    pub(super) protocol: ClusterProtocol,
+    pub(super) is_relayed_to: bool,
+    /// Whether any of these endpoints is a socket of the file system.
+    pub(super) has_unix_endpoints: bool,
+}
+
+/// How TLS is spoken with endpoints of a cluster. `site` is that of `tls`.
 pub(super) fn cluster<F>(
-    file: &file::Cluster,
-    protocol: ClusterProtocol,
-    is_relayed_to: bool,
+    file: &file::ClusterTls,
+    ToCluster { protocol, is_relayed_to, has_unix_endpoints }: ToCluster,
     site: &Site<'_>,
     former: Option<&Arc<ClusterTls>>,
     context: &mut Context<'_, '_, F>,
 ) -> Option<Arc<ClusterTls>> {
-    let has_unix_endpoints = file.listed_endpoints().iter().any(|endpoint| endpoint.is_unix());
-    let file = file.tls.as_ref()?;
     let mistakes = context.findings.errors_len();
     let (server_name, names) = peer_names(file, has_unix_endpoints, site, context.findings);
     let roots = trust(file, site, context);

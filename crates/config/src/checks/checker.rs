@@ -19,6 +19,7 @@ use super::{HealthCheck, Pace};
 use crate::address::Address;
 use crate::map::Map;
 use crate::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Snapshot};
+use crate::xxhash::xxh64;
 
 /// Checks of the process that are under way at a time; others wait for their turn.
 pub const CHECKS_UNDER_WAY_MAX: usize = 4_096;
@@ -205,6 +206,14 @@ struct OfEndpoint {
     waits: bool,
 }
 
+/// Names what is asked of this endpoint, whose transport may be one of several of its cluster.
+fn fingerprint_at(check: &HealthCheck, endpoint: &Endpoint) -> u64 {
+    match endpoint.transport {
+        0 => check.fingerprint,
+        place => xxh64(&[place], check.fingerprint),
+    }
+}
+
 impl Checker {
     /// There is a new configuration, with these changes to the one of before.
     pub fn on_snapshot<F>(
@@ -277,7 +286,7 @@ impl Checker {
         let key = TargetKey {
             address: endpoint.address.clone(),
             host: endpoint.host.clone(),
-            fingerprint: check.fingerprint,
+            fingerprint: fingerprint_at(check, endpoint),
         };
         if let Some(number) = self.by_key.get(&key).copied() {
             if let Some(target) = self.targets.get_mut(&number) {

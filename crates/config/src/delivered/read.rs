@@ -207,7 +207,8 @@ pub fn holds_key(text: &str) -> bool {
 
 /// The secrets that a cluster names.
 pub(crate) fn secrets_of_cluster(file: &file::Cluster) -> impl Iterator<Item = ResourceName> {
-    let of_tls = file.tls.iter().flat_map(|tls| {
+    let of_transports = file.transports.iter().filter_map(|transport| transport.tls.as_ref());
+    let of_tls = file.tls.iter().chain(of_transports).flat_map(|tls| {
         let certificate = tls.certificate.iter().flat_map(paths);
         tls.ca.iter().chain(&tls.crl).chain(certificate)
     });

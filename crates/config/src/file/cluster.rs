@@ -21,6 +21,7 @@ use crate::outlier::Outlier;
 use crate::retry::RetryBudget;
 use crate::slow_start::SlowStart;
 use crate::subsets::{Metadata, Subsets};
+use crate::transports::EndpointTransport;
 use crate::units::Period;
 
 /// An upstream service with its endpoints.
@@ -82,6 +83,11 @@ pub struct Cluster {
     /// settings, and old ones drain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ClusterTls>,
+    /// Other settings for some endpoints, selected by their `metadata`: the first entry that matches is used, in place of
+    /// `tls`. Not with `proxy_protocol`. Absent: all endpoints have the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub transports: Vec<EndpointTransport>,
     /// Time to establish a connection, including TLS. Beyond it: another attempt, three in total, then 503.
     #[serde(default = "connect_timeout")]
     pub connect_timeout: Timeout,
@@ -251,6 +257,14 @@ impl Endpoint {
         address
     }
 
+    pub(crate) fn metadata(&self) -> &Metadata {
+        static NONE: Metadata = Metadata::new();
+        match self {
+            Self::Address(_) => &NONE,
+            Self::Weighted(weighted) => &weighted.metadata,
+        }
+    }
+
     pub(crate) fn is_unix(&self) -> bool {
         self.address().address().is_some_and(Address::is_unix)
     }
@@ -274,7 +288,7 @@ pub struct WeightedEndpoint {
     /// Its location for `localities`: a region, a zone in it, and a part of that zone, such as `eu/a`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub locality: Option<String>,
-    /// Its properties for `subsets`, by key.
+    /// Its properties for `subsets` and `transports`, by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: Metadata,
     /// Its host name, for the server name of TLS and for `rewrite.host_endpoint`. A host in `address` is its own.

@@ -429,9 +429,10 @@ impl<'a, F> Batch<'a, F> {
         }
         if entry.waits_for.is_empty() {
             self.check_bound(item, "let the source deliver it without, or the process have it")?;
-            let trusted = resource.tls.as_ref().and_then(|tls| tls.source.roots.as_ref());
-            let trusted = trusted.filter(|roots| roots.path.is_none());
-            self.roots = self.roots.take().or_else(|| trusted.cloned());
+            let of_all = resource.transports.tls();
+            let trusted =
+                of_all.filter_map(|it| it.source.roots.clone()).find(|it| it.path.is_none());
+            self.roots = self.roots.take().or(trusted);
             self.touched.clusters.push(resource);
         } else {
             self.taken.roll_back(self.mark);

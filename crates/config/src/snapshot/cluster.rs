@@ -3,8 +3,6 @@
 use super::endpoints::EndpointsFrom;
 use super::id::ClusterId;
 use super::id::EndpointId;
-use super::id::TransportId;
-use super::tls::ClusterTls;
 use crate::adaptive::Adaptive;
 use crate::address::Address;
 use crate::file::cluster::Protocol as ClusterProtocol;
@@ -26,6 +24,7 @@ use crate::outlier::Outlier;
 use crate::retry::RetryBudget;
 use crate::slow_start::SlowStart;
 use crate::subsets::{Metadata, Selectors};
+use crate::transports::{Transport, Transports};
 use crate::view::View;
 
 /// A logical service.
@@ -65,8 +64,8 @@ pub struct Cluster {
     pub view: View,
     /// By what they make subsets, if they do.
     pub selectors: Option<Selectors>,
-    /// How they are spoken to: this names `protocol`, `tls` and `proxy_protocol` together.
-    pub transport: TransportId,
+    /// How they are spoken to: TLS, and ids that name `protocol`, TLS and `proxy_protocol` together.
+    pub transports: Transports,
     /// What its endpoints speak.
     pub protocol: ClusterProtocol,
     /// What one connection of HTTP/2 may hold.
@@ -77,8 +76,6 @@ pub struct Cluster {
     pub response_parsing: ResponseParsing,
     /// Interim responses before the final one.
     pub interim_responses_max: u8,
-    /// How TLS is spoken with its endpoints, if it is.
-    pub tls: Option<Arc<ClusterTls>>,
     /// How long its peers may take.
     pub timeouts: UpstreamTimeouts,
     /// Connections open at a time, in the process.
@@ -113,6 +110,21 @@ impl Cluster {
     #[must_use]
     pub fn has_endpoint(&self, id: EndpointId) -> bool {
         self.place_of(id).is_some() || self.original_destination == Some(id)
+    }
+
+    /// How the endpoint with this id is spoken to, if it has that.
+    #[must_use]
+    pub fn transport_of(&self, id: EndpointId) -> Option<&Transport> {
+        let endpoint = self.place_of(id).and_then(|place| self.endpoints.get(place));
+        let own = || (self.original_destination == Some(id)).then(|| self.transports.own());
+        endpoint.map(|endpoint| self.transports.of(endpoint)).or_else(own)
+    }
+
+    /// How the endpoint at `place` is spoken to, and what stands for an original destination.
+    #[must_use]
+    pub fn transport_at(&self, place: usize) -> &Transport {
+        let endpoint = self.endpoints.get(place);
+        endpoint.map_or_else(|| self.transports.own(), |endpoint| self.transports.of(endpoint))
     }
 
     /// Whether its requests are bounded.
@@ -179,12 +191,14 @@ pub struct Endpoint {
     pub priority: u8,
     /// What is known of its health, if its cluster asks for that.
     pub health: HealthCell,
-    /// What it is, for subsets; none for nothing.
+    /// The place of its transport among those of its cluster.
+    pub(crate) transport: u8,
+    /// What it is, for subsets and transports; none for nothing.
     pub(crate) metadata: Option<Arc<Metadata>>,
 }
 
 impl Endpoint {
-    /// What it is, for subsets.
+    /// What it is, for subsets and transports.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         static NONE: Metadata = Metadata::new();

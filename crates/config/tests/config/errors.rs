@@ -1524,6 +1524,22 @@ fn hashes_and_balancers_that_cannot_choose() {
         ),
         (
             cluster,
+            "  - name: api\n    proxy_protocol: v1\n    transports: ^[{ name: plain }]\n",
+            "clusters[0].transports",
+            "",
+            "a cluster with `proxy_protocol` speaks to all of its endpoints in the same way",
+            "remove one of the two",
+        ),
+        (
+            cluster,
+            "  - name: api\n    transports: [{ name: plain }, { name: ^plain }]\n",
+            "clusters[0].transports[1].name",
+            "\"plain\"",
+            "each transport has its own name",
+            "line 27 has it already; choose another name",
+        ),
+        (
+            cluster,
             "  - name: api\n    adaptive_concurrency: { concurrency_max: 2, min_rtt: { concurrency: ^3 } }\n",
             "clusters[0].adaptive_concurrency.min_rtt.concurrency",
             "3",

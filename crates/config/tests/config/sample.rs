@@ -369,6 +369,11 @@ clusters:
   - name: fast
     endpoints: [10.0.0.9:80]
     protocol: http2
+    transports:
+      - name: mesh
+        match: { version: v2 }
+        tls: { server_name: mesh.example.com, ca: ca.pem, certificate: { chain: client.pem, key: client.key } }
+      - { name: plain }
     checks: [{ grpc: { service: shop.Cart, host: cart.internal } }]
     balance: { peak_ewma: { decay: 5s } }
     localities: { weights: { eu/a: 2 } }

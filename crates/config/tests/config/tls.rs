@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ::tls::{Group, Version};
 use config::outside::Memory;
-use config::snapshot::{Changes, ClusterTls, ListenerTls, Snapshot, TlsMode};
+use config::snapshot::{Changes, Cluster, ClusterTls, ListenerTls, Snapshot, TlsMode};
 use config::{Finding, Outside, certificates, effective, effective_yaml};
 
 use crate::sample::{CERTIFICATES, Headers, Loader, NOW, loader};
@@ -50,7 +50,7 @@ fn tls_of(snapshot: &Loaded) -> [&Arc<ListenerTls>; 2] {
 }
 
 fn cluster_tls(snapshot: &Loaded) -> &Arc<ClusterTls> {
-    snapshot.clusters.iter().next().unwrap().1.tls.as_ref().unwrap()
+    snapshot.clusters.iter().next().unwrap().1.transports.own().tls.as_ref().unwrap()
 }
 
 fn file(name: &str) -> &'static str {
@@ -970,7 +970,7 @@ fn an_endpoint_stays_the_same_when_it_is_spoken_to_with_other_tls() {
     let first = load(&mut loader, SAMPLE);
     let only = |snapshot: &Loaded| Arc::clone(snapshot.clusters.iter().next().unwrap().1);
     let (cluster, endpoint) = (only(&first).id, only(&first).endpoints[0].id);
-    let mut former = only(&first).transport;
+    let mut former = only(&first).transports.own().id;
     loader.outside.insert("ca.pem", file("ca.pem"));
     for (from, to) in [
         ("server_name: api.example.com", "server_name: other.example.com"),
@@ -991,22 +991,23 @@ fn an_endpoint_stays_the_same_when_it_is_spoken_to_with_other_tls() {
     ] {
         let changed = load(&mut loader, &SAMPLE.replace(from, to));
         assert_eq!(only(&changed).endpoints[0].id, endpoint, "{to}");
-        assert_ne!(only(&changed).transport, former, "{to}");
+        assert_ne!(only(&changed).transports.own().id, former, "{to}");
         let changes = Changes {
             clusters_changed: vec![cluster],
-            transports_changed: vec![cluster],
+            transports_changed: vec![(cluster, endpoint)],
             ..Changes::default()
         };
         assert_eq!(changed.changes, changes, "{to}");
-        former = only(&changed).transport;
+        former = only(&changed).transports.own().id;
     }
     let other = load(
         &mut loader,
         &SAMPLE.replace("10.0.0.1:443\"]", "10.0.0.1:443\"]\n    connections_max: 5"),
     );
-    assert_eq!(other.changes.transports_changed, [cluster]);
+    assert_eq!(other.changes.transports_changed, [(cluster, endpoint)]);
     let back = load(&mut loader, SAMPLE);
-    assert_eq!(only(&back).transport, only(&other).transport, "bounds are no part of it");
+    let id = |snapshot: &Loaded| only(snapshot).transports.own().id;
+    assert_eq!(id(&back), id(&other), "bounds are no part of it");
     assert_eq!(back.changes.clusters_changed, [cluster]);
     assert_eq!(back.changes.transports_changed, []);
     // A renewed certificate, under the same name.
@@ -1016,7 +1017,7 @@ fn an_endpoint_stays_the_same_when_it_is_spoken_to_with_other_tls() {
     assert_eq!(only(&renewed).endpoints[0].id, endpoint);
     let changes = Changes {
         clusters_changed: vec![cluster],
-        transports_changed: vec![cluster],
+        transports_changed: vec![(cluster, endpoint)],
         ..Changes::default()
     };
     assert_eq!(renewed.changes, changes);
@@ -1050,4 +1051,65 @@ fn the_effective_configuration_has_paths_and_what_the_certificates_are_and_no_ke
     assert_eq!(used["user"], "listener edge, chain tenants");
     assert_eq!(used["names"][1], "example.com");
     assert!(NOW < 4_900_000_000 && used["not_after"].as_str().unwrap().starts_with("2126-"));
+}
+
+#[test]
+fn endpoints_are_spoken_to_by_their_metadata() {
+    const MIXED: &str = r#"
+listeners: [{ name: edge, address: 127.0.0.1:80, routes: all }]
+routes: [{ name: all, rules: [{ match: { prefix: / }, cluster: api }] }]
+clusters:
+  - name: api
+    endpoints:
+      - "10.0.0.1:80"
+      - { address: "10.0.0.2:80", metadata: { mesh: "on", version: v1 } }
+      - { address: "10.0.0.3:80", metadata: { mesh: "on", version: v2 } }
+      - { address: "10.0.0.4:80", metadata: { mesh: "off" } }
+    tls: { server_name: own.example }
+    transports:
+      - { name: second, match: { version: v2 }, tls: { server_name: second.example, verify: off } }
+      - { name: mesh, match: { mesh: "on" }, tls: { server_name: mesh.example, certificate: { chain: client.pem, key: client.key } } }
+      - { name: plain, match: { mesh: "off" } }
+"#;
+    let mut loader = loader();
+    let only = |snapshot: &Loaded| Arc::clone(snapshot.clusters.iter().next().unwrap().1);
+    let server_names = |cluster: &Cluster| {
+        let names = cluster.endpoints.iter().map(|endpoint| {
+            let tls = cluster.transports.of(endpoint).tls.as_ref();
+            tls.map(|tls| tls.server_name.as_deref().unwrap().to_owned())
+        });
+        names.collect::<Vec<_>>()
+    };
+    let name = |name: &str| Some(format!("{name}.example"));
+    let first = load(&mut loader, MIXED);
+    let former = only(&first);
+    assert_eq!(server_names(&former), [name("own"), name("mesh"), name("second"), None]);
+    let users = certificates(&first);
+    assert_eq!(users.len(), 1, "{users:?}");
+    // Another endpoint moves to another one: nothing else changes.
+    let moved = load(
+        &mut loader,
+        &MIXED.replace("{ mesh: \"off\" } }\n    tls", "{ mesh: \"on\" } }\n    tls"),
+    );
+    let cluster = only(&moved);
+    assert_eq!(server_names(&cluster), [name("own"), name("mesh"), name("second"), name("mesh")]);
+    let last = (cluster.id, former.endpoints[3].id);
+    assert_eq!(moved.changes.transports_changed, [last]);
+    let ids = |cluster: &Cluster| cluster.transports.all().map(|it| it.id).collect::<Vec<_>>();
+    assert_eq!(ids(&cluster), ids(&former));
+    // The settings of one change: it is another one, for those that it is for.
+    let changed = load(&mut loader, &MIXED.replace("mesh.example", "other.example"));
+    let cluster = only(&changed);
+    assert_eq!(server_names(&cluster), [name("own"), name("other"), name("second"), None]);
+    let second = (cluster.id, former.endpoints[1].id);
+    assert_eq!(changed.changes.transports_changed, [second, last]);
+    // Their order is not what they are.
+    let (mesh, plain) =
+        (MIXED.find("      - { name: mesh").unwrap(), MIXED.find("      - { name: plain").unwrap());
+    let turned = format!("{}{}{}", &MIXED[..mesh], &MIXED[plain..], &MIXED[mesh..plain]);
+    let before = load(&mut loader, MIXED);
+    let turned = load(&mut loader, &turned);
+    assert_eq!(server_names(&only(&turned)), server_names(&only(&before)));
+    assert_eq!(turned.changes.transports_changed, []);
+    assert_eq!(warnings(&loader).len(), 1, "verify: off");
 }

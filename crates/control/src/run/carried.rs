@@ -131,11 +131,9 @@ impl<F> Carried<F> {
         for piece in cluster.endpoints.chunks(COUNTERS_A_TURN_MAX) {
             let ids = piece.iter().map(|it| label(it.id.0)).collect();
             let totals = self.counted(ids, |ids, reply| Query::Endpoints { ids, reply })?;
+            let of_piece = piece.iter().zip(totals);
             endpoints.extend(
-                piece
-                    .iter()
-                    .zip(totals)
-                    .map(|(it, totals)| endpoint_json(it, &self.health, &totals)),
+                of_piece.map(|(it, totals)| endpoint_json(cluster, it, &self.health, &totals)),
             );
         }
         Ok(endpoints)
@@ -228,12 +226,19 @@ fn cluster_json(cluster: &Cluster, endpoints: Option<Vec<Value>>, totals: &Clust
     })
 }
 
-fn endpoint_json(endpoint: &Endpoint, health: &Described, totals: &EndpointTotals) -> Value {
+fn endpoint_json(
+    cluster: &Cluster,
+    endpoint: &Endpoint,
+    health: &Described,
+    totals: &EndpointTotals,
+) -> Value {
     let reasons = totals.connect_failures.iter();
+    let transport = &cluster.transports.of(endpoint).name;
     json!({
         "address": address_text(&endpoint.address),
         "weight": endpoint.weight,
         "drained": endpoint.is_drained,
+        "transport": (!transport.is_empty()).then_some(transport),
         "health": health.checks.get(&endpoint.id),
         "ejected": health.ejections.get(&endpoint.id),
         "exchanges": {

@@ -91,7 +91,7 @@ impl Exchange {
             return false;
         };
         // In front of a handshake it is written where that begins.
-        if cluster.is_some_and(|cluster| cluster.tls.is_none()) {
+        if cluster.is_some_and(|cluster| cluster.transports.own().tls.is_none()) {
             self.write_proxy_header(version, outbox, connections, cx);
         }
         true

@@ -204,6 +204,10 @@ impl SavedUpstream {
 /// any more, so that the connection carries no other exchange. No address is written like this.
 const FORMER_TRANSPORT: &[u8] = b"-";
 
+/// Stands between the address of an endpoint and the name of its transport, where that is not the cluster's own. No address
+/// contains it, so that a program that knows no transports does not find the endpoint.
+const BEFORE_TRANSPORT: u8 = 0;
+
 impl Cx {
     /// Names by which another configuration may know the cluster and the endpoint of a connection;
     /// empty if this one has them no more.
@@ -211,13 +215,19 @@ impl Cx {
         let Some(cluster) = self.snapshot.cluster(upstream.cluster) else {
             return Default::default();
         };
-        if upstream.transport != cluster.transport {
+        let transport = cluster.transport_of(upstream.endpoint);
+        let Some(transport) = transport.filter(|it| it.id == upstream.transport) else {
             return (cluster.name.to_string(), FORMER_TRANSPORT.to_vec());
-        }
+        };
         let place = cluster.place_of(upstream.endpoint);
         let found = place.and_then(|place| cluster.endpoints.get(place));
-        let address = Text::of_address(found.map(|endpoint| &endpoint.address));
-        (cluster.name.to_string(), address.as_bytes().to_vec())
+        let mut endpoint =
+            Text::of_address(found.map(|endpoint| &endpoint.address)).as_bytes().to_vec();
+        if !transport.name.is_empty() {
+            endpoint.push(BEFORE_TRANSPORT);
+            endpoint.extend_from_slice(transport.name.as_bytes());
+        }
+        (cluster.name.to_string(), endpoint)
     }
 
     /// The cluster and endpoint of these names, and how that is spoken to. One that spoke another protocol is
@@ -232,13 +242,19 @@ impl Cx {
         let Some(found) = id.and_then(|id| self.snapshot.cluster(id)) else {
             return (ClusterId(GONE), EndpointId(GONE), TransportId(GONE));
         };
-        let place = self.found.endpoint(found, endpoint);
+        let mut parts = endpoint.splitn(2, |byte| *byte == BEFORE_TRANSPORT);
+        let (address, name) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let place = self.found.endpoint(found, address);
         let endpoint = place
             .and_then(|place| found.endpoints.get(place))
             .map(|endpoint| endpoint.id)
-            .or_else(|| found.original_destination.filter(|_| *endpoint != *FORMER_TRANSPORT));
-        let endpoint = endpoint.filter(|_| spoken.is_of(found.protocol));
-        (found.id, endpoint.unwrap_or(EndpointId(GONE)), found.transport)
+            .or_else(|| found.original_destination.filter(|_| *address != *FORMER_TRANSPORT));
+        let transport = endpoint.and_then(|endpoint| found.transport_of(endpoint));
+        // One that is spoken to in another way here is not known either.
+        let transport = transport.filter(|transport| transport.name.as_bytes() == name);
+        let endpoint = endpoint.filter(|_| spoken.is_of(found.protocol) && transport.is_some());
+        let transport = transport.map_or(TransportId(GONE), |transport| transport.id);
+        (found.id, endpoint.unwrap_or(EndpointId(GONE)), transport)
     }
 
     /// Writes a connection down.

@@ -252,8 +252,12 @@ impl Pools {
         let Ask { cluster, newest, sharing, .. } = *ask;
         let Choice { among, place, endpoint, idle, .. } = choice;
         if idle > 0
-            && let Some(acquired) =
-                self.acquire_idle((endpoint.id, cluster.transport), place, sharing, connections)
+            && let Some(acquired) = self.acquire_idle(
+                (endpoint.id, cluster.transports.of(endpoint).id),
+                place,
+                sharing,
+                connections,
+            )
         {
             return acquired;
         }

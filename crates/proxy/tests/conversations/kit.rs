@@ -94,6 +94,7 @@ impl Files {
 /// A configuration, under one set of ids and under another.
 pub(crate) struct Setting {
     config: String,
+    files: Files,
     snapshots: [(Arc<Snapshot>, Arc<Names>); 2],
 }
 
@@ -121,7 +122,7 @@ impl Setting {
             let names = names_of(&snapshot);
             (snapshot, names)
         });
-        Self { config, snapshots }
+        Self { config, files: files.clone(), snapshots }
     }
 }
 
@@ -557,10 +558,12 @@ impl<'s> Talk<'s> {
         let loader = self.loader.get_or_insert_with(|| {
             let mut loader = loader(&self.setting.config, kinds_of_ours());
             // The same text first, so that the ids and what follows are as in the proxy.
-            loader.load("test.yaml", &self.setting.config).expect("a valid configuration");
+            let former = loader.load_with("test.yaml", &self.setting.config, &self.setting.files.0);
+            former.expect("a valid configuration");
             loader
         });
-        let snapshot = loader.load("test.yaml", config).expect("a valid configuration");
+        let snapshot = loader.load_with("test.yaml", config, &self.setting.files.0);
+        let snapshot = snapshot.expect("a valid configuration");
         let now = self.now - Time::from_nanos(0);
         self.detected.extend(self.detector.on_snapshot(&snapshot, now));
         self.snapshot = Arc::clone(&snapshot);

@@ -1341,6 +1341,96 @@ fn the_scheme_of_http2_is_that_of_its_connection() {
     });
 }
 
+/// A cluster one of whose endpoints is in a mesh.
+const MIXED: &str = "
+listeners:
+- name: edge
+  address: 127.0.0.1:8080
+  http: { forwarded: off, request_id: false }
+  routes: all
+routes:
+- { name: all, rules: [{ match: { prefix: / }, cluster: web }] }
+clusters:
+- name: web
+  endpoints: ['127.0.0.1:9000', { address: '127.0.0.1:9001', metadata: { mesh: 'on' } }]
+  transports: [{ name: mesh, match: { mesh: 'on' }, tls: { server_name: a.example, ca: a.pem } }]
+";
+
+#[test]
+fn each_endpoint_is_spoken_to_as_its_metadata_says() {
+    hold(MIXED, |talk, pki| {
+        let client = talk.client();
+        let (mut plain, mut secure) = (None, None);
+        // Where the turns begin is random.
+        for turn in 0..6 {
+            talk.says(client, GET);
+            if turn < 2 {
+                let upstream = talk.upstream();
+                match &*talk.address(upstream).to_string() {
+                    "127.0.0.1:9000" => plain = Some(upstream),
+                    _ => secure = Some(Secure::server(upstream, pki.server(0))),
+                }
+            }
+            let heard = plain.map(|plain| talk.heard(plain)).unwrap_or_default();
+            if heard.is_empty() {
+                let secure = secure.as_mut().unwrap();
+                assert_eq!(secure.hears(talk), GET, "{:?}", secure.error);
+                secure.says(talk, OK);
+            } else {
+                assert_eq!(heard, GET);
+                talk.says(plain.unwrap(), OK);
+            }
+            talk.hears(client, OK);
+        }
+        assert!(plain.is_some() && secure.is_some(), "connections of both are kept");
+    });
+}
+
+#[test]
+fn an_endpoint_that_joins_a_mesh_loses_its_connections_and_no_other_does() {
+    hold(MIXED, |talk, pki| {
+        if talk.variant() != Variant::Plain {
+            return talk.leave_out();
+        }
+        let client = talk.client();
+        let mut plain = None;
+        let mut secure = None;
+        for _ in 0..2 {
+            talk.says(client, GET);
+            let upstream = talk.upstream();
+            if talk.address(upstream).to_string() == "127.0.0.1:9000" {
+                talk.hears(upstream, GET);
+                talk.says(upstream, OK);
+                plain = Some(upstream);
+            } else {
+                let mut server = Secure::server(upstream, pki.server(0));
+                assert_eq!(server.hears(talk), GET);
+                server.says(talk, OK);
+                secure = Some(server);
+            }
+            talk.hears(client, OK);
+        }
+        let (plain, mut secure) = (plain.unwrap(), secure.unwrap());
+        let joined = "{ address: '127.0.0.1:9000', metadata: { mesh: 'on' } }";
+        talk.reconfigures(&MIXED.replace("'127.0.0.1:9000'", joined));
+        assert!(talk.is_closed(plain));
+        assert!(!talk.is_closed(secure.peer));
+        let mut joined = None;
+        for _ in 0..2 {
+            talk.says(client, GET);
+            let server = if talk.is_connecting() {
+                joined.insert(Secure::server(talk.upstream(), pki.server(0)))
+            } else {
+                &mut secure
+            };
+            assert_eq!(server.hears(talk), GET);
+            server.says(talk, OK);
+            talk.hears(client, OK);
+        }
+        assert!(joined.is_some());
+    });
+}
+
 #[test]
 fn an_upstream_that_is_somebody_else_is_not_asked() {
     hold(TO_TLS, |talk, pki| {

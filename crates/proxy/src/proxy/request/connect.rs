@@ -75,10 +75,11 @@ impl Proxy {
         };
         let check = self.exchanges.get(key).and_then(Exchange::check);
         let checked_port = check.map(|check| CheckedPort(check.target().port));
+        let transport = cluster.transport_at(place);
         let role = ConnectionRole::Upstream(Upstream {
             cluster: cluster.id,
             endpoint,
-            transport: cluster.transport,
+            transport: transport.id,
             state,
             is_personal,
             checked_port,
@@ -88,7 +89,7 @@ impl Proxy {
         let upstream = self.connections.insert_connection(role, codec, now, &mut self.cx);
         let ids = EndpointKey { cluster: cluster.id, endpoint };
         self.upstream.pools.on_open(ids, checked_port.is_some());
-        if let Some(settings) = &cluster.tls {
+        if let Some(settings) = &transport.tls {
             let host = cluster.endpoints.get(place).and_then(|found| found.host.as_ref());
             let is_raw = self.exchanges.is_raw(key);
             let mut tls = Tls::waiting(settings, is_raw, host, &address, now);

@@ -45,7 +45,7 @@ impl Proxy {
         let wanted = place.and_then(|place| cluster.endpoints.get(place)).map(|it| it.id);
         let spare = self.upstream.spares.take(&self.connections, |upstream| {
             upstream.cluster == cluster.id
-                && upstream.transport == cluster.transport
+                && upstream.is_of(cluster)
                 && wanted.is_none_or(|id| id == upstream.endpoint)
         })?;
         let endpoint = self.connections.get(spare)?.upstream()?.endpoint;

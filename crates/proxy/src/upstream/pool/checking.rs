@@ -43,7 +43,8 @@ impl Pools {
         let key = kept.connection;
         let upstream = connections.get(key).and_then(Connection::upstream);
         let is_alike = kept.address == endpoint.address
-            && upstream.is_some_and(|upstream| upstream.transport == cluster.transport);
+            && upstream
+                .is_some_and(|upstream| upstream.transport == cluster.transports.of(endpoint).id);
         if !is_alike {
             self.checked.remove(&target);
             // One that carries another check ends with that.

@@ -80,7 +80,7 @@ impl Pools {
             let acquired = if makes_room {
                 is_unused(newest, connections).then_some(Acquired::Replace(newest, place))
             } else {
-                let pool = (endpoint, cluster.transport);
+                let pool = (endpoint, cluster.transport_at(of_newest).id);
                 self.acquire_idle(pool, of_newest, sharing, connections)
             };
             acquired.map_or(Look::Unfit, Look::Found)

@@ -40,7 +40,7 @@ impl Pools {
         }
         let idle = self.originals.get(&(endpoint, destination)).copied().filter(|newest| {
             let upstream = connections.get(*newest).and_then(Connection::upstream);
-            upstream.is_some_and(|upstream| upstream.transport == cluster.transport)
+            upstream.is_some_and(|upstream| upstream.transport == cluster.transports.own().id)
         });
         match (idle, sharing) {
             (Some(connection), Sharing::InTurn) => {
