@@ -4,29 +4,57 @@
 //! Kubernetes swaps a symbolic link two levels up, and both leave a watch on the old file behind.
 //! So the directory that a path names is watched, and the one in which the file really lies. A
 //! directory that is not there yet is waited for in the nearest one above it that is.
-//! An event concerns the files if it is about a name that was looked up on the way to one of them; another one
-//! cannot change what a path leads to. The ways are looked up again only if an event may have changed one.
+//!
+//! The kernel is asked for what can make a difference: a file that was written and closed, and names that appear, go or
+//! change. A log that is written in one of the directories wakes nothing. An event concerns the files if it is about a
+//! name that was looked up on the way to one of them; another one cannot change what a path leads to. The ways are looked
+//! up again only if an event may have changed one.
+//!
 //! A change is reported once things have been quiet for [`QUIET`]; whether any content differs is for
-//! the receiver to see.
+//! the receiver to see. All of it happens on a thread, since looking at a directory may wait for a disk.
 
-use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use config::wildcard::{fits_path, is_pattern};
-use notify::event::{AccessKind, AccessMode, ModifyKind, RemoveKind, RenameMode};
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::sync::{mpsc, watch};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::sync::mpsc;
+
+use crate::clock;
 
 /// Silence after which what was written is taken to be whole.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// Longest time that a noisy directory can put a change off.
-const PATIENCE_MAX: Duration = Duration::from_secs(1);
+/// Longest time, ns, that a noisy directory can put a change off.
+const PATIENCE_MAX: u64 = 1_000_000_000;
 
-/// Tells when a file may have changed. Ends when dropped.
+/// Between two looks at events of which none concerned the files: others may come by the thousand.
+const PACE: Duration = Duration::from_millis(10);
+
+/// Bytes of events that are read at a time; the longest name fits.
+const EVENT_BYTES: usize = 4096;
+
+/// What the kernel reports. A file that is written counts once it is closed.
+const WATCHED: WatchFlags = WatchFlags::CLOSE_WRITE
+    .union(WatchFlags::ATTRIB)
+    .union(WatchFlags::CREATE)
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MOVE_SELF);
+
+/// Tells when a file may have changed.
 #[derive(Debug)]
 pub(crate) struct FileWatch {
     changed: mpsc::Receiver<Noticed>,
@@ -41,38 +69,39 @@ pub(crate) enum Noticed {
     Files(BTreeSet<OsString>),
 }
 
-/// Says which files are watched.
+/// Says which files are watched. The watch ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct WatchList {
-    paths: watch::Sender<Vec<PathBuf>>,
+    paths: Paths,
+    /// A byte makes the thread look at the list.
+    bell: OwnedFd,
+}
+
+/// The files that are watched.
+#[derive(Clone, Debug)]
+struct Paths(Arc<Mutex<Vec<PathBuf>>>);
+
+impl Paths {
+    fn lock(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl FileWatch {
-    /// Watches `paths` from now on. To be called on the runtime.
+    /// Watches `paths` from now on, on a thread.
     ///
     /// # Errors
     ///
-    /// The kernel has no watch left, or there is no directory for one of them.
-    pub(crate) fn new(paths: Vec<PathBuf>) -> Result<(Self, WatchList), notify::Error> {
-        let (noticed_sender, noticed) = mpsc::channel(1);
-        let ways = Ways::default();
-        let known = Ways::clone(&ways);
-        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            let mut known = known.lock();
-            // An error means that events were lost: any file may have changed.
-            let concerned = event.map_or(Some(Concern::Way), |event| known.note(&event));
-            if let Some(concern) = concerned {
-                known.are_changed |= concern == Concern::Way;
-                // Full means that it is known already.
-                let _ = noticed_sender.try_send(());
-            }
-        })?;
-        let mut places = Places { watcher, ways, directories: BTreeSet::new() };
+    /// The kernel has no watch or thread left, or there is no directory for one of them.
+    pub(crate) fn new(paths: Vec<PathBuf>) -> io::Result<(Self, WatchList)> {
+        let mut places = Places::new()?;
         places.follow(&paths)?;
-        let (paths, listed) = watch::channel(paths);
-        let (changed_sender, changed) = mpsc::channel(1);
-        tokio::spawn(gather(places, listed, noticed, changed_sender));
-        Ok((Self { changed }, WatchList { paths }))
+        let (ring, bell) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let paths = Paths(Arc::new(Mutex::new(paths)));
+        let (sender, changed) = mpsc::channel(1);
+        let thread = Thread { places, paths: paths.clone(), ring, changed: sender };
+        std::thread::Builder::new().name("strait-watch".to_owned()).spawn(move || thread.run())?;
+        Ok((Self { changed }, WatchList { paths, bell }))
     }
 
     /// The next change. Loses none when it is dropped before its end; never ends if the watch broke.
@@ -88,42 +117,137 @@ impl WatchList {
     /// Watches `paths` in place of those before. If they are others, a change is reported, since what was
     /// written before they were watched is not seen by the watch.
     pub(crate) fn set(&self, paths: Vec<PathBuf>) {
-        self.paths.send_if_modified(|listed| {
-            let is_other = *listed != paths;
+        let mut listed = self.paths.lock();
+        if *listed != paths {
             *listed = paths;
-            is_other
-        });
+            drop(listed);
+            // Full means that the thread has yet to look.
+            let _ = retry_on_intr(|| rustix::io::write(&self.bell, &[0]));
+        }
     }
 }
 
-/// What the watcher's own thread has to know of the ways to the watched files.
-#[derive(Clone, Debug, Default)]
-struct Ways(Arc<Mutex<WayNames>>);
-
-#[derive(Debug, Default)]
-struct WayNames {
-    known: Known,
-    /// Whether a way may be another since.
-    are_changed: bool,
-    /// The files that may hold something else.
-    changed: BTreeSet<OsString>,
+/// The thread.
+#[derive(Debug)]
+struct Thread {
+    places: Places,
+    paths: Paths,
+    ring: OwnedFd,
+    changed: mpsc::Sender<Noticed>,
 }
 
-impl WayNames {
-    /// Notes what an event may have changed, and says of which kind that is.
-    fn note(&mut self, event: &Event) -> Option<Concern> {
-        let concerned = concern(event, &self.known)?;
-        if concerned == Concern::Content {
-            let names = event.paths.iter().filter(|path| self.known.has(path));
-            for name in names.filter_map(|path| path.file_name()) {
-                // What a link leads to has another name than the file that is watched.
-                if !self.known.files.contains(name) {
-                    return Some(Concern::Way);
-                }
-                self.changed.insert(name.to_owned());
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Woken {
+    /// The list may be another.
+    Rung,
+    /// There may be events, or the time is over.
+    Other,
+    /// The watch is to end.
+    Ended,
+}
+
+impl Thread {
+    fn run(mut self) {
+        while let Some(noticed) = self.next() {
+            if self.changed.blocking_send(noticed).is_err() {
+                return;
             }
         }
-        Some(concerned)
+    }
+
+    /// Waits for a change, and makes one out of a burst of events. None once the watch is to end.
+    fn next(&mut self) -> Option<Noticed> {
+        let mut changed = Changed::default();
+        let mut are_others = false;
+        let mut timeout = None;
+        while !(are_others || changed.is_any()) {
+            // Without looking at events while it lasts.
+            let woken = self.wait(timeout)?;
+            are_others |= woken == Woken::Rung;
+            self.places.read(&mut changed);
+            timeout = (timeout.is_none()).then_some(PACE);
+        }
+        let began = clock::monotonic_ns();
+        loop {
+            let woken = self.wait(Some(QUIET))?;
+            let was_quiet = !self.places.read(&mut changed) && woken != Woken::Rung;
+            are_others |= woken == Woken::Rung;
+            // Running out of patience is as good as quiet.
+            if was_quiet || clock::monotonic_ns().saturating_sub(began) > PATIENCE_MAX {
+                break;
+            }
+        }
+        if !are_others && !changed.is_way {
+            return Some(Noticed::Files(changed.files));
+        }
+        let paths = self.paths.lock().clone();
+        if let Err(error) = self.places.follow(&paths) {
+            tracing::warn!("files of the configuration are not watched ({error}): send SIGHUP");
+        }
+        Some(Noticed::Anything)
+    }
+
+    /// Waits for the list and for events, or for the list alone and so long. None once the watch is to end.
+    fn wait(&self, timeout: Option<Duration>) -> Option<Woken> {
+        let ring = PollFd::new(&self.ring, PollFlags::IN);
+        let events = PollFd::new(&self.places.inotify, PollFlags::IN);
+        let mut both = [ring, events];
+        let timespec = timeout.and_then(|it| Timespec::try_from(it).ok());
+        let waited = if timespec.is_some() {
+            let [ring, _] = &mut both;
+            retry_on_intr(|| poll(std::slice::from_mut(ring), timespec.as_ref()))
+        } else {
+            retry_on_intr(|| poll(&mut both, None))
+        };
+        debug_assert!(waited.is_ok(), "these are open, and fit");
+        let [ring, _] = &both;
+        match self.rung(ring.revents()) {
+            Woken::Ended => None,
+            woken => Some(woken),
+        }
+    }
+
+    /// Takes the rings of the bell, if there are any.
+    fn rung(&self, found: PollFlags) -> Woken {
+        if !found.intersects(PollFlags::IN | PollFlags::HUP) {
+            return Woken::Other;
+        }
+        let mut taken = [0; 64];
+        match retry_on_intr(|| rustix::io::read(&self.ring, &mut taken)) {
+            Ok(0) => Woken::Ended,
+            _ => Woken::Rung,
+        }
+    }
+}
+
+/// What events may have changed.
+#[derive(Debug, Default)]
+struct Changed {
+    /// Whether a way may be another since.
+    is_way: bool,
+    /// The files that may hold something else.
+    files: BTreeSet<OsString>,
+}
+
+impl Changed {
+    fn is_any(&self) -> bool {
+        self.is_way || !self.files.is_empty()
+    }
+
+    /// Notes what an event may have changed, and whether that is anything.
+    fn note(&mut self, flags: ReadFlags, path: Option<&Path>, known: &Known) -> bool {
+        let Some(concerned) = concern_of(flags, path, known) else { return false };
+        match path.and_then(Path::file_name) {
+            // What a link leads to has another name than the file that is watched.
+            Some(name) if concerned == Concern::Content && known.files.contains(name) => {
+                if !self.files.contains(name) {
+                    self.files.insert(name.to_owned());
+                }
+            }
+            _ => self.is_way = true,
+        }
+        true
     }
 }
 
@@ -152,57 +276,95 @@ impl Known {
     }
 }
 
-impl Ways {
-    fn lock(&self) -> MutexGuard<'_, WayNames> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The watched directories.
 #[derive(Debug)]
 struct Places {
-    watcher: RecommendedWatcher,
-    ways: Ways,
-    /// Without links, so that none stands twice: the kernel has one watch for each.
-    directories: BTreeSet<PathBuf>,
+    inotify: OwnedFd,
+    known: Known,
+    /// Without links, by the kernel's numbers of their watches.
+    directories: BTreeMap<i32, PathBuf>,
 }
 
 impl Places {
+    fn new() -> io::Result<Self> {
+        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
+        let inotify = inotify.map_err(|error| match error {
+            Errno::MFILE => io::Error::other(
+                "no watch is left: raise fs.inotify.max_user_instances, or the limit on open files",
+            ),
+            error => error.into(),
+        })?;
+        Ok(Self { inotify, known: Known::default(), directories: BTreeMap::new() })
+    }
+
+    /// Reads the events that there are, and says whether any concerned the files.
+    fn read(&self, changed: &mut Changed) -> bool {
+        let mut buffer = [const { MaybeUninit::uninit() }; EVENT_BYTES];
+        let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
+        let mut is_any = false;
+        loop {
+            let event = match reader.next() {
+                Ok(event) => event,
+                Err(Errno::INTR) => continue,
+                Err(Errno::WOULDBLOCK) => return is_any,
+                // Events may have been lost.
+                Err(_) => {
+                    changed.is_way = true;
+                    return true;
+                }
+            };
+            let directory = self.directories.get(&event.wd());
+            let flags = event.events();
+            // What was watched before is of no concern.
+            if directory.is_none() && !flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+                continue;
+            }
+            let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
+            let path = directory.zip(name).map(|(directory, name)| directory.join(name));
+            let path = path.as_deref().or_else(|| directory.map(PathBuf::as_path));
+            is_any |= changed.note(flags, path, &self.known);
+        }
+    }
+
     /// Watches the directories in which the files lie now. Goes on after an error, and tells the
     /// first.
-    fn follow(&mut self, paths: &[PathBuf]) -> Result<(), notify::Error> {
+    fn follow(&mut self, paths: &[PathBuf]) -> io::Result<()> {
         let mut looked_up = LookedUp::new(paths);
         let mut result = Ok(());
         for _ in 0..LOOKS_MAX {
             let LookedUp { known, directories } = looked_up;
-            {
-                let mut ways = self.ways.lock();
-                ways.are_changed = false;
-                ways.known = known;
-            }
+            self.known = known;
             let watched = self.watch(directories);
             result = result.and(watched);
             // What changed before it was watched was not seen.
             looked_up = LookedUp::new(paths);
-            if looked_up.known == self.ways.lock().known {
+            if looked_up.known == self.known {
                 break;
             }
         }
         result
     }
 
-    fn watch(&mut self, directories: BTreeSet<PathBuf>) -> Result<(), notify::Error> {
-        for former in self.directories.difference(&directories) {
-            // It fails if the directory is gone, and the watch with it.
-            let _ = self.watcher.unwatch(former);
-        }
+    fn watch(&mut self, directories: BTreeSet<PathBuf>) -> io::Result<()> {
         let mut result = Ok(());
-        for place in &directories {
+        let mut watched = BTreeMap::new();
+        for directory in directories {
             // Again for those that are watched: one may have been removed and made anew.
-            let watched = self.watcher.watch(place, RecursiveMode::NonRecursive);
-            result = result.and(watched);
+            match inotify::add_watch(&self.inotify, &directory, WATCHED) {
+                Ok(number) => drop(watched.insert(number, directory)),
+                Err(Errno::NOSPC) => {
+                    let error = "no watch is left: raise fs.inotify.max_user_watches";
+                    result = result.and_then(|()| Err(io::Error::other(error)));
+                }
+                Err(error) => result = result.and_then(|()| Err(error.into())),
+            }
         }
-        self.directories = directories;
+        let gone = self.directories.keys().filter(|number| !watched.contains_key(number));
+        for number in gone {
+            // It fails if the directory is gone, and the watch with it.
+            let _ = inotify::remove_watch(&self.inotify, *number);
+        }
+        self.directories = watched;
         result
     }
 }
@@ -258,43 +420,6 @@ fn add_names(path: &Path, links_max: u32, names: &mut BTreeSet<OsString>) {
     }
 }
 
-/// Makes one change out of a burst of events.
-async fn gather(
-    mut places: Places,
-    mut listed: watch::Receiver<Vec<PathBuf>>,
-    mut noticed: mpsc::Receiver<()>,
-    changed: mpsc::Sender<Noticed>,
-) {
-    loop {
-        let mut are_others = false;
-        tokio::select! {
-            first = noticed.recv() => if first.is_none() { return },
-            Ok(()) = listed.changed() => are_others = true,
-            () = changed.closed() => return,
-        }
-        let quiet =
-            async { while let Ok(Some(())) = tokio::time::timeout(QUIET, noticed.recv()).await {} };
-        // Running out of patience is as good as quiet.
-        let _ = tokio::time::timeout(PATIENCE_MAX, quiet).await;
-        are_others |= listed.has_changed().unwrap_or_default();
-        let (are_changed, names) = {
-            let mut ways = places.ways.lock();
-            (ways.are_changed, std::mem::take(&mut ways.changed))
-        };
-        let mut noticed = Noticed::Files(names);
-        if are_others || are_changed {
-            noticed = Noticed::Anything;
-            let paths = listed.borrow_and_update().clone();
-            if let Err(error) = places.follow(&paths) {
-                tracing::warn!("files of the configuration are not watched ({error}): send SIGHUP");
-            }
-        }
-        if changed.send(noticed).await.is_err() {
-            return;
-        }
-    }
-}
-
 /// What an event may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Concern {
@@ -304,35 +429,22 @@ enum Concern {
     Way,
 }
 
-/// What an event may have changed. Reading changes nothing.
-fn concern(event: &Event, known: &Known) -> Option<Concern> {
-    let is_known = |path: &PathBuf| known.has(path);
-    match event.kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write))
-        | EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Metadata(_)) => {
-            event.paths.iter().any(is_known).then_some(Concern::Content)
-        }
-        EventKind::Access(_) => None,
-        // The events of both names come before.
-        EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => None,
-        // A file in the place of another leads nowhere else.
-        EventKind::Create(_) | EventKind::Modify(ModifyKind::Name(_))
-            if !event.paths.is_empty() =>
-        {
-            let mut known = event.paths.iter().filter(|path| known.has(path)).peekable();
-            known.peek()?;
-            let is_file = |path: &PathBuf| path.symlink_metadata().is_ok_and(|it| it.is_file());
-            Some(if known.all(is_file) { Concern::Content } else { Concern::Way })
-        }
-        EventKind::Remove(RemoveKind::File) => {
-            event.paths.iter().any(is_known).then_some(Concern::Way)
-        }
-        EventKind::Any
-        | EventKind::Create(_)
-        | EventKind::Modify(_)
-        | EventKind::Remove(_)
-        | EventKind::Other => Some(Concern::Way),
+/// What an event may have changed at this path.
+fn concern_of(flags: ReadFlags, path: Option<&Path>, known: &Known) -> Option<Concern> {
+    let whole = ReadFlags::QUEUE_OVERFLOW
+        | ReadFlags::UNMOUNT
+        | ReadFlags::DELETE_SELF
+        | ReadFlags::MOVE_SELF
+        | ReadFlags::IGNORED;
+    if flags.intersects(whole) {
+        return Some(Concern::Way);
     }
+    let path = path.filter(|path| known.has(path))?;
+    // A file in the place of another leads nowhere else.
+    let is_file = || path.symlink_metadata().is_ok_and(|it| it.is_file());
+    let is_content = flags.intersects(ReadFlags::CLOSE_WRITE | ReadFlags::ATTRIB)
+        || flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) && is_file();
+    Some(if is_content { Concern::Content } else { Concern::Way })
 }
 
 fn parent(path: &Path) -> PathBuf {
@@ -345,6 +457,7 @@ fn parent(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Write as _;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -436,7 +549,6 @@ mod tests {
 
     #[test]
     fn an_event_concerns_the_content_of_a_file_or_the_way_to_it_or_nothing() {
-        use notify::event::{CreateKind, DataChange};
         let scratch = Scratch::new("watch-events");
         let dir = &scratch.0;
         fs::create_dir(dir.join("1")).unwrap();
@@ -449,39 +561,82 @@ mod tests {
         for name in ["strait.yaml", "endpoints.yaml", "later/secret.pem", "more/*.yaml"] {
             known.add(&dir.join(name));
         }
-        let data = EventKind::Modify(ModifyKind::Data(DataChange::Any));
-        let closed = EventKind::Access(AccessKind::Close(AccessMode::Write));
-        let created = EventKind::Create(CreateKind::Any);
-        let moved = |mode| EventKind::Modify(ModifyKind::Name(mode));
         let (content, way) = (Some(Concern::Content), Some(Concern::Way));
-        for (kind, paths, concerned) in [
-            (data, &["strait.yaml"][..], content),
-            (data, &["access.log"], None),
-            (closed, &["1/strait.yaml"], content),
-            (closed, &["access.log"], None),
-            (EventKind::Access(AccessKind::Any), &["strait.yaml"], None),
-            (created, &["part"], None),
-            (moved(RenameMode::From), &["part"], None),
+        let folder = ReadFlags::ISDIR;
+        for (flags, path, concerned) in [
+            (ReadFlags::CLOSE_WRITE, Some("1/strait.yaml"), content),
+            (ReadFlags::CLOSE_WRITE, Some("access.log"), None),
+            (ReadFlags::ATTRIB, Some("strait.yaml"), content),
+            (ReadFlags::CREATE, Some("part"), None),
+            (ReadFlags::MOVED_FROM, Some("part"), None),
             // It fits a pattern.
-            (moved(RenameMode::From), &["more/new.yaml"], way),
-            (moved(RenameMode::To), &["endpoints.yaml"], content),
-            (moved(RenameMode::Both), &["part", "endpoints.yaml"], None),
+            (ReadFlags::MOVED_FROM, Some("more/new.yaml"), way),
+            (ReadFlags::MOVED_TO, Some("endpoints.yaml"), content),
             // It is gone.
-            (moved(RenameMode::From), &["later"], way),
-            (created, &["later"], way),
+            (ReadFlags::MOVED_FROM | folder, Some("later"), way),
+            (ReadFlags::CREATE | folder, Some("later"), way),
             // A link, and a folder.
-            (created, &["strait.yaml"], way),
-            (moved(RenameMode::To), &["..data"], way),
-            (moved(RenameMode::To), &["1"], way),
-            (EventKind::Remove(RemoveKind::File), &["part"], None),
-            (EventKind::Remove(RemoveKind::File), &["endpoints.yaml"], way),
+            (ReadFlags::CREATE, Some("strait.yaml"), way),
+            (ReadFlags::MOVED_TO, Some("..data"), way),
+            (ReadFlags::MOVED_TO | folder, Some("1"), way),
+            (ReadFlags::DELETE, Some("part"), None),
+            (ReadFlags::DELETE | folder, Some("other"), None),
+            (ReadFlags::DELETE, Some("endpoints.yaml"), way),
             // The watched folder itself, and events that were lost.
-            (EventKind::Remove(RemoveKind::Folder), &[""], way),
-            (EventKind::Other, &[], way),
+            (ReadFlags::DELETE_SELF, Some(""), way),
+            (ReadFlags::IGNORED, Some(""), way),
+            (ReadFlags::QUEUE_OVERFLOW, None, way),
         ] {
-            let mut event = Event::new(kind);
-            event.paths = paths.iter().map(|path| dir.join(path)).collect();
-            assert_eq!(concern(&event, &known), concerned, "{event:?}");
+            let path = path.map(|path| dir.join(path));
+            assert_eq!(concern_of(flags, path.as_deref(), &known), concerned, "{flags:?} {path:?}");
         }
+    }
+
+    #[test]
+    fn what_is_written_beside_the_files_is_no_event() {
+        let scratch = Scratch::new("watch-beside");
+        let path = scratch.0.join("strait.yaml");
+        fs::write(&path, "a").unwrap();
+        let mut places = Places::new().unwrap();
+        places.follow(std::slice::from_ref(&path)).unwrap();
+        let mut log = fs::File::create(scratch.0.join("access.log")).unwrap();
+        let mut changed = Changed::default();
+        // That it is new is one, which concerns no file.
+        let mut buffer = [const { MaybeUninit::uninit() }; EVENT_BYTES];
+        let mut reader = inotify::Reader::new(&places.inotify, &mut buffer);
+        assert_eq!(reader.next().unwrap().events(), ReadFlags::CREATE);
+        for _ in 0..100 {
+            log.write_all(b"a line").unwrap();
+            fs::read(&path).unwrap();
+        }
+        assert_eq!(reader.next().unwrap_err(), Errno::WOULDBLOCK);
+        drop(log);
+        assert!(!places.read(&mut changed) && !changed.is_any());
+        fs::write(&path, "b").unwrap();
+        assert!(places.read(&mut changed) && !changed.is_way);
+        assert!(changed.files.contains(OsStr::new("strait.yaml")));
+    }
+
+    #[tokio::test]
+    async fn noise_beside_the_files_puts_a_change_off_for_a_second_at_most_and_is_none_itself() {
+        let scratch = Scratch::new("watch-noise");
+        let path = scratch.0.join("strait.yaml");
+        fs::write(&path, "a").unwrap();
+        let (mut watch, list) = FileWatch::new(vec![path.clone()]).unwrap();
+        let dir = scratch.0.clone();
+        let noise = std::thread::spawn(move || {
+            for number in 0..2000 {
+                fs::write(dir.join(format!("part-{number}")), "c").unwrap();
+            }
+        });
+        noise.join().unwrap();
+        let changed = tokio::time::timeout(QUIET * 2, watch.changed()).await;
+        assert!(changed.is_err(), "{changed:?}");
+        fs::write(&path, "b").unwrap();
+        let it = Noticed::Files([OsString::from("strait.yaml")].into());
+        assert_eq!(expect_change(&mut watch).await, it);
+        drop(list);
+        let ended = tokio::time::timeout(Duration::from_secs(10), watch.changed.recv()).await;
+        assert_eq!(ended, Ok(None), "the thread ends with the list");
     }
 }
