@@ -235,7 +235,8 @@ impl Simulation {
         ledger.has_moves = scenario.moves > 0 || scenario.handovers > 0 || scenario.drains;
         let network =
             Network::new(root.split("network", 0), scenario.faults.clone(), scenario.workers);
-        let mailboxes = Mailboxes::new(u32::try_from(scenario.workers).expect("few workers"));
+        let workers = u32::try_from(scenario.workers).expect("few workers");
+        let mailboxes = Mailboxes::new(workers);
         let mut simulation = Self {
             scenario: scenario.clone(),
             random: root.split("simulation", 0),

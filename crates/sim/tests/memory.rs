@@ -289,13 +289,12 @@ impl Bench {
         let share = Share { worker: 0, workers: 1 };
         let settings = Settings { share, seed: 1, bells: Bells::new(1) };
         let proxy = Proxy::new(settings, snapshot, emitter, Time::from_nanos(stage.now));
-        let mut mailboxes = Mailboxes::new(1);
+        let (mut mailboxes, _reports) = Mailboxes::new(1);
         let mailbox = mailboxes.mailboxes.pop().unwrap();
         let settings =
             worker::Settings { stage_times: true, group_part_max: worker::GROUP_PART_MAX };
         let worker = Worker::new(stage, proxy, vec![(id, ())], mailbox, settings).unwrap();
-        let (lines, _reports) = (Vec::new(), mailboxes.reports);
-        Self { worker, log, lines, allocations: 0, bytes: 0, _reports }
+        Self { worker, log, lines: Vec::new(), allocations: 0, bytes: 0, _reports }
     }
 
     /// Turns until so many requests have been answered, and counts what only the worker does.

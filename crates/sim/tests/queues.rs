@@ -57,7 +57,7 @@ fn answered(message: impl FnOnce(Arc<Snapshot>) -> Message<SimListener, SimSocke
     let settings = proxy::Settings { share, seed: 1, bells: Bells::new(1) };
     let now = network.borrow().now();
     let proxy = Proxy::new(settings, snapshot, emitter, now);
-    let mut mailboxes = Mailboxes::new(1);
+    let (mut mailboxes, _reports) = Mailboxes::new(1);
     let mailbox = mailboxes.mailboxes.pop().unwrap();
     let world = SimWorld::new(Rc::clone(&network), 0);
     let socket = SimListener::new(&network, 0, &address(), 1000);

@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -28,8 +27,10 @@ use proxy::filter::Filter;
 use proxy::{ExchangeKey, Proxy, Share, Snapshot};
 use telemetry::Emitter;
 use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::error::TrySendError;
 use worker::{
-    Kernel, Listener, Mailbox, Mailboxes, Message, Postbox, ReportBody, Reporter, Worker, World,
+    Kernel, Listener, Mailbox, Mailboxes, Message, Postbox, ReportBody, ReportQueue, Reporter,
+    Worker, World,
 };
 
 #[cfg(test)]
@@ -209,18 +210,19 @@ pub(crate) struct Crew {
     /// One of each for every worker.
     mailboxes: Vec<Mailbox<Listener, Socket>>,
     wakers: Vec<io::Waker>,
-    reports: Receiver<worker::Report>,
 }
 
 impl DataPath {
-    /// Contacts for `count` workers that have not started.
+    /// Contacts for `count` workers that have not started. Their reports go to `reports`.
     pub(crate) fn new(
         count: u32,
         core_dumps: CoreDumps,
         activation: Activation,
         keeps_handles: bool,
+        reports: Sender<Report<Self>>,
     ) -> std::io::Result<(Self, Crew)> {
-        let Mailboxes { mailboxes, postboxes, reports } = Mailboxes::new(count);
+        let reports: Arc<dyn ReportQueue> = Arc::new(Reports(reports));
+        let Mailboxes { mailboxes, postboxes } = Mailboxes::reporting_to(&reports, count);
         let wakers: Vec<_> =
             postboxes.iter().map(|_| io::Waker::new()).collect::<Result<_, _>>()?;
         let contact = |(postbox, waker): (_, &io::Waker)| Contact {
@@ -231,7 +233,7 @@ impl DataPath {
         let workers = postboxes.into_iter().zip(&wakers).map(contact).collect();
         let (held, former) = (Vec::new(), Former::default());
         let this = Self { workers, held, core_dumps, activation, keeps_handles, former };
-        Ok((this, Crew { mailboxes, wakers, reports }))
+        Ok((this, Crew { mailboxes, wakers }))
     }
 
     /// Sockets that the service manager passed to the process.
@@ -461,14 +463,13 @@ impl DataPath {
         staying.map_or(InTheWay::Going, |(held, at)| InTheWay::Staying(&held.name, at))
     }
 
-    /// Starts the workers with the first snapshot. Their reports go to `reports`.
+    /// Starts the workers with the first snapshot.
     pub(crate) fn start(
         &mut self,
         crew: Crew,
         snapshot: &Arc<Snapshot>,
         mut sockets: Sockets,
         emitters: Vec<Emitter>,
-        reports: Sender<Report<Self>>,
         descriptors: Descriptors,
     ) -> std::io::Result<()> {
         self.hold(snapshot, &sockets);
@@ -494,10 +495,6 @@ impl DataPath {
                 .name(format!("strait-worker-{worker}"))
                 .spawn(move || post.work())?;
         }
-        let from = crew.reports;
-        thread::Builder::new()
-            .name("strait-reports".to_owned())
-            .spawn(move || pass_on(&from, &reports))?;
         Ok(())
     }
 }
@@ -563,13 +560,21 @@ impl Drop for EndProcessOnPanic {
     }
 }
 
-/// Passes the workers' reports on, in their order, until the last worker is gone: workers do not wait for control, and
-/// control waits for reports beside all else.
-fn pass_on(from: &Receiver<worker::Report>, to: &Sender<Report<DataPath>>) {
-    while let Ok(report) = from.recv() {
-        if to.blocking_send(report).is_err() {
-            break;
+/// Control's queue of reports. A report wakes control, and no other thread.
+#[derive(Debug)]
+struct Reports(Sender<Report<DataPath>>);
+
+impl ReportQueue for Reports {
+    fn try_send(&self, report: worker::Report) -> Result<(), worker::Report> {
+        match self.0.try_send(report) {
+            Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
+            Err(TrySendError::Full(report)) => Err(report),
         }
+    }
+
+    fn send(&self, report: worker::Report) {
+        // Without control there is no reader.
+        let _ = self.0.blocking_send(report);
     }
 }
 

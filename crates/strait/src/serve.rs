@@ -24,6 +24,7 @@ use proxy::filter::Filter;
 use telemetry::{Collector, Emitter, LOG_QUEUE_BYTES, LogReader};
 use tls::ProcessSessions;
 use tokio::sync::mpsc;
+use worker::REPORTS_MAX;
 
 use crate::activation::Activation;
 use crate::arguments::{Run, TakeOver};
@@ -43,9 +44,6 @@ use crate::{COMMIT, Failure, INIT, VERSION, handover, logging};
 
 /// Steps of a handover that wait for control.
 const STEPS_MAX: usize = 16;
-
-/// Reports that wait for control, besides those in the workers' own queue.
-const REPORTS_MAX: usize = 1024;
 
 /// Where a process came up.
 #[derive(Debug)]
@@ -127,8 +125,10 @@ pub(crate) fn serve(
     activation.take_over(std::mem::take(&mut taken.listeners));
     let is_stored = snapshot.startup.handover.fd_store != FdStore::Off;
     let keeps_handles = handover_path.is_some() || is_stored;
+    let (report_sender, reports) = mpsc::channel(REPORTS_MAX);
     let (mut data_path, crew) =
-        DataPath::new(count, core_dumps, activation, keeps_handles).map_err(start)?;
+        DataPath::new(count, core_dumps, activation, keeps_handles, report_sender)
+            .map_err(start)?;
     let bound = data_path
         .bind(&snapshot)
         .map_err(|failures| Failure::Config(Refused::Unbindable(failures)))
@@ -158,7 +158,6 @@ pub(crate) fn serve(
     let open = io::limits::open_files().unwrap_or_default();
     let descriptors = Descriptors::divide(open_files_max, open, count);
     let Telemetry { collector, reader, emitters } = Telemetry::of(count);
-    let (sender, reports) = mpsc::channel(REPORTS_MAX);
     tracing::info!(
         version = VERSION,
         commit = COMMIT,
@@ -173,9 +172,7 @@ pub(crate) fn serve(
     log_listening(&snapshot, &addresses);
     descriptors.warn(&snapshot.limits);
     let log = LogWriter::start(reader, &mut first).map_err(start)?;
-    data_path
-        .start(crew, &snapshot, bound.sockets, emitters, sender, descriptors)
-        .map_err(start)?;
+    data_path.start(crew, &snapshot, bound.sockets, emitters, descriptors).map_err(start)?;
     let (steps, handover) = mpsc::channel(STEPS_MAX);
     let is_taking_over = taking.is_some();
     let is_init = std::process::id() == 1;

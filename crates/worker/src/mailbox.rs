@@ -1,6 +1,7 @@
 //! Messages from control to workers, and reports from workers to control. Neither ever waits for
 //! the other.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, sync_channel};
 
@@ -17,7 +18,10 @@ use crate::moving::Moving;
 const MESSAGES_MAX: usize = 1024;
 
 /// Reports that wait for control, of all workers.
-const REPORTS_MAX: usize = 4096;
+pub const REPORTS_MAX: usize = 4096;
+
+/// Reports of a turn that are sent together at its end, unless there are more.
+const REPORTS_TOGETHER: usize = 64;
 
 /// A message from control to a worker.
 #[derive(Debug)]
@@ -200,28 +204,54 @@ pub type Report = config::reports::Report<BuiltFilter, ExchangeKey>;
 /// The content of a report.
 pub type ReportBody = config::reports::ReportBody<BuiltFilter, ExchangeKey>;
 
+/// The queue to control for the reports of all workers.
+pub trait ReportQueue: fmt::Debug + Send + Sync {
+    /// Queues a report, and drops it if control is gone.
+    ///
+    /// # Errors
+    ///
+    /// The report, if there is no room now.
+    fn try_send(&self, report: Report) -> Result<(), Report>;
+
+    /// The same, but waits for room. For a worker that has nothing else to do.
+    fn send(&self, report: Report);
+}
+
+impl ReportQueue for SyncSender<Report> {
+    fn try_send(&self, report: Report) -> Result<(), Report> {
+        match Self::try_send(self, report) {
+            Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
+            Err(TrySendError::Full(report)) => Err(report),
+        }
+    }
+
+    fn send(&self, report: Report) {
+        // Without control there is no reader.
+        let _ = Self::send(self, report);
+    }
+}
+
 /// A worker's end: messages to it, reports from it.
 #[derive(Debug)]
 pub struct Mailbox<L, S> {
     messages: Receiver<Message<L, S>>,
-    reports: SyncSender<Report>,
+    reports: Arc<dyn ReportQueue>,
     worker: u32,
-    /// Reports that did not fit and may not be lost, oldest first.
+    /// Reports of this turn, and those that did not fit: oldest first, and none may be lost.
     unsent: std::collections::VecDeque<ReportBody>,
 }
 
 /// Reports the end of a worker, from the thread that runs it, after all reports of the worker.
 #[derive(Debug)]
 pub struct Reporter {
-    reports: SyncSender<Report>,
+    reports: Arc<dyn ReportQueue>,
     worker: u32,
 }
 
 impl Reporter {
     /// Waits for room and sends the report.
     pub fn report(&self, body: ReportBody) {
-        // Without control there is no reader.
-        let _ = self.reports.send(Report { worker: self.worker, body });
+        self.reports.send(Report { worker: self.worker, body });
     }
 }
 
@@ -265,23 +295,28 @@ pub struct Mailboxes<L, S> {
     pub mailboxes: Vec<Mailbox<L, S>>,
     /// One for each worker, for control.
     pub postboxes: Vec<Postbox<L, S>>,
-    /// The reports of all workers.
-    pub reports: Receiver<Report>,
 }
 
 impl<L, S> Mailboxes<L, S> {
-    /// Makes the ends for this many workers.
+    /// Makes the ends for this many workers, and of a queue for their reports.
     #[must_use]
-    pub fn new(workers: u32) -> Self {
-        let (report_sender, reports) = sync_channel(REPORTS_MAX);
+    pub fn new(workers: u32) -> (Self, Receiver<Report>) {
+        let (queue, reports) = sync_channel(REPORTS_MAX);
+        let queue: Arc<dyn ReportQueue> = Arc::new(queue);
+        (Self::reporting_to(&queue, workers), reports)
+    }
+
+    /// Makes the ends for this many workers, whose reports go to `queue`.
+    #[must_use]
+    pub fn reporting_to(queue: &Arc<dyn ReportQueue>, workers: u32) -> Self {
         let (mut mailboxes, mut postboxes) = (Vec::new(), Vec::new());
         for worker in 0..workers {
             let (sender, messages) = sync_channel(MESSAGES_MAX);
-            let reports = report_sender.clone();
+            let reports = Arc::clone(queue);
             mailboxes.push(Mailbox { messages, reports, worker, unsent: Default::default() });
             postboxes.push(Postbox(sender));
         }
-        Self { mailboxes, postboxes, reports }
+        Self { mailboxes, postboxes }
     }
 }
 
@@ -289,7 +324,7 @@ impl<L, S> Mailbox<L, S> {
     /// Sends reports of the worker's thread itself.
     #[must_use]
     pub fn reporter(&self) -> Reporter {
-        Reporter { reports: self.reports.clone(), worker: self.worker }
+        Reporter { reports: Arc::clone(&self.reports), worker: self.worker }
     }
 
     pub(crate) fn next(&self) -> Option<Message<L, S>> {
@@ -301,18 +336,20 @@ impl<L, S> Mailbox<L, S> {
         self.worker
     }
 
-    /// Sends a report to control. One that does not fit waits here: these are few, and none may be
-    /// lost.
+    /// Sends a report to control, with the others of this turn: each may wake control, which reads several at a time.
+    /// One that does not fit waits here: these are few, and none may be lost.
     pub(crate) fn report(&mut self, body: ReportBody) {
         self.unsent.push_back(body);
-        self.flush();
+        if self.unsent.len() >= REPORTS_TOGETHER {
+            self.flush();
+        }
     }
 
-    /// Tries again what did not fit.
+    /// Sends what waits, as far as there is room. To be called at the end of a turn.
     pub(crate) fn flush(&mut self) {
         while let Some(body) = self.unsent.pop_front() {
             let report = Report { worker: self.worker, body };
-            if let Err(TrySendError::Full(report)) = self.reports.try_send(report) {
+            if let Err(report) = self.reports.try_send(report) {
                 return self.unsent.push_front(report.body);
             }
         }
@@ -336,7 +373,7 @@ mod tests {
 
     #[test]
     fn all_reports_of_a_worker_come_before_its_end() {
-        let Mailboxes { mut mailboxes, reports, .. } = Mailboxes::<(), ()>::new(1);
+        let (Mailboxes { mut mailboxes, .. }, reports) = Mailboxes::<(), ()>::new(1);
         let mut mailbox = mailboxes.pop().unwrap();
         let reporter = mailbox.reporter();
         for _ in 0..=REPORTS_MAX {

@@ -232,6 +232,9 @@ impl<W: World> Worker<W> {
             // From here, where all that a turn calls begins.
             self.proxy.wipe_stacks();
         }
+        if self.mailbox.has_unsent() {
+            self.mailbox.flush();
+        }
         self.busy += self.world.now().nanos_since(self.now);
         self.proxy.tell_busy(self.busy);
         Ok(self.state != State::Stopped)
@@ -543,9 +546,6 @@ impl<W: World> Worker<W> {
         if self.upkeeps.is_multiple_of(TRIM_EVERY) {
             self.proxy.on_quiet();
             self.sockets.shrink(self.proxy.connection_slots());
-        }
-        if self.mailbox.has_unsent() {
-            self.mailbox.flush();
         }
     }
 }

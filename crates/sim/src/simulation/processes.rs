@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 use config::snapshot::ListenerId;
 use proxy::{Bells, Proxy, Share, Snapshot};
 use telemetry::{Emitter, LOG_QUEUE_BYTES};
-use worker::{Mailboxes, Worker};
+use worker::{Mailboxes, Report, Worker};
 
 use super::{Simulation, Thread};
 use crate::random::Random;
@@ -17,14 +18,14 @@ impl Simulation {
     /// Starts a process's workers on a configuration, with these listeners; returns their numbers.
     pub(super) fn start_workers(
         &mut self,
-        mailboxes: Mailboxes<SimListener, SimSocket>,
+        (mailboxes, reports): (Mailboxes<SimListener, SimSocket>, Receiver<Report>),
         snapshot: &Arc<Snapshot>,
         listeners: Vec<Vec<(ListenerId, SimListener)>>,
     ) -> Range<usize> {
         let root = Random::new(self.scenario.seed);
         let (first, count) = (self.threads.len(), mailboxes.postboxes.len());
         self.note_served(first, snapshot);
-        self.reports.push((first, mailboxes.reports));
+        self.reports.push((first, reports));
         self.postboxes.extend(mailboxes.postboxes);
         let workers = u32::try_from(count).expect("few workers");
         let bells = Bells::new(workers);

@@ -34,8 +34,9 @@ fn two_new_listeners_do_not_share_the_address_of_one_that_goes() {
         assert!(read.verdicts.iter().all(|it| it.refused.is_none()), "{:?}", read.verdicts);
         read.prepared.unwrap()
     };
+    let (reports, _reports) = tokio::sync::mpsc::channel(1);
     let (mut workers, _crew) =
-        DataPath::new(1, CoreDumps::ALLOWED, Activation::default(), false).unwrap();
+        DataPath::new(1, CoreDumps::ALLOWED, Activation::default(), false, reports).unwrap();
     let first = prepare(&mut loader, vec![listener("first", Some(&own))]);
     let first = loader.keep(first);
     let bound = workers.bind(&first).unwrap();
