@@ -1,7 +1,7 @@
 //! Makes the access log's lines, on a thread of its own.
 //!
 //! The thread takes what workers hand on every [`PACE`], formats it and hands it to the thread of
-//! its output, which may block. This thread never does: control's commands reach it at any time.
+//! its output, which may block. Once nothing has come for a while, it sleeps until a worker hands something on. This thread never does: control's commands reach it at any time.
 //! While an output takes nothing, records stay in the workers' queues for a moment, since it may
 //! only be slow; after that lines are lost and counted. The same thread keeps the list of slow
 //! requests, and warns of requests that fail, which come by the same queues.
@@ -9,8 +9,8 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::{JoinHandle, park_timeout};
 use std::time::Duration;
 
 use telemetry::{FailureWarning, LogReader, Names};
@@ -22,6 +22,12 @@ use crate::reload::Accepted;
 
 /// Between two looks at the queues. At full speed a worker fills its queue in twice this time.
 const PACE: Duration = Duration::from_millis(20);
+
+/// Looks that find nothing before the thread sleeps.
+const IDLE_LOOKS: u32 = 10;
+
+/// How long it sleeps at most, for what follows from time alone, and for the record that came just when it fell asleep.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// Bytes formatted before they are written.
 const CHUNK_BYTES_MAX: usize = 256 << 10;
@@ -115,8 +121,8 @@ impl LogWriter {
 
     /// Writes what is left and ends the thread; gives up on a write that blocks for too long.
     pub(crate) async fn close(mut self) {
-        let Some(thread) = self.thread.take() else { return };
         self.send(Command::Stop);
+        let Some(thread) = self.thread.take() else { return };
         // The last notice's sender goes with the thread.
         let ended = async { while self.lost.recv().await.is_some() {} };
         if tokio::time::timeout(CLOSE_TIMEOUT, ended).await.is_ok() {
@@ -129,6 +135,9 @@ impl LogWriter {
     fn send(&self, command: Command) {
         if self.commands.try_send(command).is_err() {
             tracing::warn!("the access log's writer does not answer: a command to it is lost");
+        }
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
         }
     }
 }
@@ -150,15 +159,30 @@ struct Writing {
 
 impl Writing {
     fn run(mut self, commands: &Receiver<Command>) {
+        let mut idle_looks = 0;
         loop {
-            match commands.recv_timeout(PACE) {
-                Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => break self.close(),
-                Ok(command) => self.on_command(command),
-                Err(RecvTimeoutError::Timeout) => {}
+            match commands.try_recv() {
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break self.close(),
+                Ok(command) => {
+                    self.on_command(command);
+                    continue;
+                }
+                Err(TryRecvError::Empty) => {}
             }
+            let taken = self.reader.records_taken();
             self.take_all();
             self.warn_of_failures();
             self.log_debug_lines();
+            let is_idle = self.reader.records_taken() == taken;
+            idle_looks = if is_idle { idle_looks + 1 } else { 0 };
+            // An output that takes nothing leaves records where they are.
+            let is_waiting = self.is_stalled || !self.reader.is_empty();
+            if idle_looks < IDLE_LOOKS || is_waiting || self.reader.has_debug_lines() {
+                park_timeout(PACE);
+            } else {
+                idle_looks = IDLE_LOOKS;
+                self.reader.park(SLEEP_MAX);
+            }
         }
     }
 

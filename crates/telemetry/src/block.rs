@@ -5,8 +5,9 @@
 //! is full they count already and are announced later. Each stands on cache lines of its own,
 //! since its neighbours may be another worker's.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
 
 use crate::counters::connection::{ConnectionCounters, ConnectionEnds};
 use crate::counters::endpoint::EndpointBlock;
@@ -33,6 +34,7 @@ pub(crate) struct WorkerBlock {
     pub(crate) levels: WorkerLevels,
     pub(crate) records: LogRecordCounters,
     pub(crate) slow_floor: SlowFloor,
+    pub(crate) log_bell: LogBell,
 }
 
 /// One listener on one worker.
@@ -42,6 +44,48 @@ pub(crate) struct ListenerBlock {
     pub(crate) connections: ConnectionCounters,
     pub(crate) tls: TlsCounters,
     pub(crate) exchanges: ExchangeCounters,
+}
+
+/// Wakes the reader of the records once there are any, while it waits for them. On a line of its own: the reader writes it.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct LogBell {
+    is_awaited: AtomicBool,
+    reader: OnceLock<Thread>,
+}
+
+impl LogBell {
+    /// The calling thread is the reader, and is to be unparked with the next record.
+    pub(crate) fn await_ring(&self) {
+        self.reader.get_or_init(std::thread::current);
+        self.is_awaited.store(true, Ordering::SeqCst);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.is_awaited.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stop_awaiting(&self) {
+        self.is_awaited.store(false, Ordering::Relaxed);
+    }
+
+    /// A record was handed on. Without a fence, which each record would pay for: a reader that begins to wait at this
+    /// very moment may be missed, and waits for its own timeout then.
+    #[inline]
+    pub(crate) fn ring(&self) {
+        if self.is_awaited.load(Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        self.is_awaited.store(false, Ordering::Relaxed);
+        if let Some(reader) = self.reader.get() {
+            reader.unpark();
+        }
+    }
 }
 
 /// The total, ns, above which an exchange is a candidate for the list of slow ones. The only word

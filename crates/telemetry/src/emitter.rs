@@ -443,6 +443,7 @@ impl Emitter {
         if audience.is_slow && !is_handed_on {
             counters.slow_dropped.increment();
         }
+        self.worker.log_bell.ring();
     }
 }
 

@@ -1,11 +1,13 @@
 //! The control thread's end of the records: access log lines and slow requests.
 //!
-//! [`LogReader::poll`] is to be called every few milliseconds while there is traffic, also with
+//! [`LogReader::poll`] is to be called every few milliseconds while records come, also with
 //! the access log off, since slow requests come the same way. It appends lines to a buffer, which
 //! the caller writes to the output; meanwhile the queues fill, and when they are full workers drop
 //! records and count them.
 
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
 
 use crate::access_log::style::LogFormat;
 use crate::access_log::{Clock, Line, LogStyle, write_combined, write_json, write_text};
@@ -103,6 +105,38 @@ impl LogReader {
         polled
     }
 
+    /// How many records were taken so far.
+    #[must_use]
+    pub const fn records_taken(&self) -> u64 {
+        self.lines.records
+    }
+
+    /// Whether there is a debug log. Its lines wake nothing.
+    #[must_use]
+    pub const fn has_debug_lines(&self) -> bool {
+        !self.debug.is_empty()
+    }
+
+    /// Whether no worker has handed on anything that was not taken.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sources.iter().all(|source| source.records.slots() == 0)
+    }
+
+    /// Parks this thread until a worker hands a record on, or for so long.
+    pub fn park(&self, timeout: Duration) {
+        for source in &self.sources {
+            source.worker.log_bell.await_ring();
+        }
+        fence(Ordering::SeqCst);
+        if self.is_empty() {
+            std::thread::park_timeout(timeout);
+        }
+        for source in &self.sources {
+            source.worker.log_bell.stop_awaiting();
+        }
+    }
+
     /// The warnings that are due of requests that fail, of what was polled. `now` is as for
     /// [`LogReader::poll`].
     pub fn take_warnings(&mut self, now: u64) -> Vec<FailureWarning> {
@@ -138,6 +172,8 @@ struct Lines {
     clock: Clock,
     slow: SlowRequests,
     failures: Failures,
+    /// Records taken.
+    records: u64,
 }
 
 impl Lines {
@@ -179,6 +215,7 @@ impl Lines {
 
     /// Turns one record into a line, a slow request, or both; returns whether it was a line.
     fn on_record(&mut self, record: &[u8], out: &mut Vec<u8>) -> bool {
+        self.records += 1;
         let Some((Audience { is_log, is_slow, is_failure }, event)) = log_record::decode(record)
         else {
             debug_assert!(false, "a worker wrote a record that cannot be read");
@@ -350,6 +387,30 @@ mod tests {
         assert_eq!(line(names.clone()), ("edge".into(), "api".into()));
         assert_eq!(line(Names::default()), ("edge".into(), "api".into()));
         assert_eq!(line(Names::default()), (serde_json::Value::Null, serde_json::Value::Null));
+    }
+
+    #[test]
+    fn a_parked_reader_is_woken_by_the_next_record_and_waits_for_none_that_is_there() {
+        let (mut emitter, mut reader) = pair(1 << 16);
+        emitter.set_access_log(true);
+        emitter.exchange_finished(&exchange());
+        let block = Arc::clone(&reader.sources[0].worker);
+        let parked = std::thread::spawn(move || {
+            // The first is there already.
+            while reader.records_taken() < 2 {
+                reader.park(Duration::from_secs(1_000_000));
+                reader.poll(0, &mut Vec::new(), usize::MAX);
+            }
+        });
+        while !block.log_bell.is_awaited() {
+            std::thread::yield_now();
+        }
+        // It may be missed once, if it comes while the reader begins to wait.
+        while !parked.is_finished() {
+            emitter.exchange_finished(&exchange());
+            std::thread::yield_now();
+        }
+        parked.join().unwrap();
     }
 
     #[test]
