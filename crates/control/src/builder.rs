@@ -85,7 +85,7 @@ enum Command<F> {
 pub(crate) struct Builder<F> {
     /// Holds at most one question, what control made of the last answer, and each worker's
     /// snapshots that it stopped using: there are as many as were built.
-    commands: mpsc::UnboundedSender<Command<F>>,
+    commands: mpsc::UnboundedSender<Vec<Command<F>>>,
     /// What goes along with the next question.
     held: Vec<Command<F>>,
     /// Since when; monotonic time, ns.
@@ -244,12 +244,9 @@ impl<F: Send + Sync + 'static> Builder<F> {
     }
 
     fn flush(&mut self) {
-        for command in self.held.drain(..) {
-            if self.commands.send(command).is_err() {
-                tracing::error!(
-                    "the thread that reads configurations is gone: restart the process"
-                );
-            }
+        // At once: one by one, the first would wake the thread, and the next ones again.
+        if self.commands.send(std::mem::take(&mut self.held)).is_err() {
+            tracing::error!("the thread that reads configurations is gone: restart the process");
         }
     }
 
@@ -263,10 +260,11 @@ impl<F: Send + Sync + 'static> Builder<F> {
 /// The thread.
 fn build<F>(
     mut file: ConfigFile<F>,
-    commands: &mut mpsc::UnboundedReceiver<Command<F>>,
+    commands: &mut mpsc::UnboundedReceiver<Vec<Command<F>>>,
     answers: &mpsc::Sender<Built<F>>,
 ) {
-    while let Some(command) = commands.blocking_recv() {
+    let batches = std::iter::from_fn(|| commands.blocking_recv());
+    for command in batches.flatten() {
         let built = match command {
             Command::Read(reading) => read(&mut file, reading),
             Command::ReadFiles(names) if file.are_endpoints(&names) => {

@@ -42,6 +42,7 @@ mod service_manager;
 mod signals;
 mod source;
 mod storing;
+mod tick;
 mod warming;
 mod watch;
 mod workers;

@@ -36,6 +36,7 @@ use crate::service_manager::ServiceManager;
 use crate::signals::{Asked, Signals};
 use crate::source::{Delivery, Source};
 use crate::storing::Storer;
+use crate::tick::Tick;
 use crate::warming::Warming;
 use crate::watch::{FileWatch, Noticed, WatchList};
 use crate::workers::{Report, Workers};
@@ -155,7 +156,13 @@ impl<W: Workers> Control<W> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         match runtime {
             Ok(runtime) => {
-                let outcome = runtime.block_on(self.serve());
+                // As a task: whatever wakes what `block_on` itself runs also writes to the runtime's own eventfd, and
+                // another wait follows for that.
+                let serving = async { tokio::spawn(self.serve()).await };
+                let outcome = match runtime.block_on(serving) {
+                    Ok(outcome) => outcome,
+                    Err(error) => std::panic::resume_unwind(error.into_panic()),
+                };
                 // A page that is still being written must not hold the end up.
                 runtime.shutdown_background();
                 outcome
@@ -182,6 +189,7 @@ struct Sources<W: Workers> {
     resolved: mpsc::Receiver<DnsReport>,
     delivered: mpsc::Receiver<Delivery>,
     handover: mpsc::Receiver<HandoverStep<W>>,
+    tick: Tick,
 }
 
 /// What came.
@@ -297,8 +305,6 @@ struct InEffect<F> {
 
 impl<W: Workers> Running<W> {
     async fn run(mut self, mut sources: Sources<W>) -> Outcome {
-        let mut upkeep = tokio::time::interval(UPKEEP_INTERVAL);
-        upkeep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // What was written between the first load and the watch is not seen by the watch.
         self.read_config(Reading::IfChanged);
         let outcome = loop {
@@ -335,7 +341,7 @@ impl<W: Workers> Running<W> {
                 () = tokio::time::sleep(health_due.unwrap_or_default()), if health_due.is_some() => {
                     Event::HealthDue
                 }
-                _ = upkeep.tick() => Event::Upkeep,
+                () = sources.tick.next() => Event::Upkeep,
             };
             let began = clock::monotonic_ns();
             self.on_event(event).await;

@@ -19,7 +19,7 @@ use super::moves::Moves;
 use super::stored::Stored;
 use super::taking_up::{LONG_BUILD, warn};
 use super::versions::Versions;
-use super::{InEffect, Parts, Running, Sources, State};
+use super::{InEffect, Parts, Running, Sources, State, UPKEEP_INTERVAL};
 use crate::admin::{Hosts, Scope, Server};
 use crate::builder::Builder;
 use crate::clock;
@@ -31,6 +31,7 @@ use crate::memory::{MemoryRelease, MemoryWatch};
 use crate::overflows::Overflows;
 use crate::reload::Accepted;
 use crate::signals::Signals;
+use crate::tick::Tick;
 use crate::warming::Warming;
 use crate::watch::FileWatch;
 use crate::workers::Workers;
@@ -162,10 +163,20 @@ impl<W: Workers> Running<W> {
             is_reloading: false,
             version: parts.version,
         };
-        let handover = parts.handover;
+        let (handover, tick) = (parts.handover, Tick::new(UPKEEP_INTERVAL)?);
         Ok((
             running,
-            Sources { signals, watch, reports, queries, built, resolved, delivered, handover },
+            Sources {
+                signals,
+                watch,
+                reports,
+                queries,
+                built,
+                resolved,
+                delivered,
+                handover,
+                tick,
+            },
         ))
     }
 }
