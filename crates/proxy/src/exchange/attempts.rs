@@ -41,8 +41,8 @@ pub(crate) enum Attempt {
 const RACE_MAX: Duration = Duration::from_secs(1);
 
 impl Exchange {
-    /// Its attempt begins. How long that takes is measured where the balancer wants to know: but not where the client still
-    /// sends its request, and could make an endpoint look slow.
+    /// Its attempt begins. How long that takes is measured where the balancer wants to know, from the end of the request: a
+    /// client that sends slowly does not make an endpoint look slow.
     #[inline]
     pub(crate) fn on_attempt(&mut self, pools: &Pools, now: Time) {
         if self.is_measured() {
@@ -192,8 +192,7 @@ impl Exchange {
 
     /// Whether the balancer or the controller of the cluster's concurrency wants to know how long attempts take.
     fn is_measured(&self) -> bool {
-        let is_compared =
-            self.request.is_complete && self.counted_at.is_some() && self.latency_decay().is_some();
+        let is_compared = self.counted_at.is_some() && self.latency_decay().is_some();
         is_compared
             || (self.holds_request && self.cluster().is_some_and(|it| it.adaptive.is_some()))
     }

@@ -128,6 +128,20 @@ fn a_balancer_that_changes_counts_what_begins_after_it() {
 /// Ten endpoints, of which one has taken a second for its response lately.
 #[test]
 fn a_slow_endpoint_is_left_alone_for_a_while() {
+    leaves_the_slow_one_alone(&[GET]);
+}
+
+#[test]
+fn a_slow_endpoint_is_left_alone_where_requests_have_bodies_that_come_later() {
+    leaves_the_slow_one_alone(&[
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n",
+        "bo",
+        "dy",
+    ]);
+}
+
+/// Requests come in these pieces, with as much time between two as the slow endpoint takes: that is the client's.
+fn leaves_the_slow_one_alone(pieces: &[&str]) {
     let endpoints: Vec<String> = (9000..9010).map(|port| format!("'127.0.0.1:{port}'")).collect();
     let config = CONFIG.replace("'127.0.0.1:9000'", &endpoints.join(", "))
         + "    balance: { peak_ewma: { decay: 10s } }\n";
@@ -140,7 +154,7 @@ fn a_slow_endpoint_is_left_alone_for_a_while() {
         let mut asked: BTreeMap<u16, u32> = BTreeMap::new();
         for _ in 0..400 {
             let client = talk.client();
-            talk.says(client, GET);
+            talk.says(client, pieces[0]);
             if talk.is_connecting() {
                 let upstream = talk.upstream();
                 upstreams.insert(port(talk, upstream), upstream);
@@ -148,6 +162,11 @@ fn a_slow_endpoint_is_left_alone_for_a_while() {
             let found = upstreams.iter().find(|(_, peer)| !talk.heard(**peer).is_empty());
             let (port, upstream) = found.map(|(port, peer)| (*port, *peer)).expect("one is asked");
             *asked.entry(port).or_insert(0) += 1;
+            for piece in &pieces[1..] {
+                talk.passes(Duration::from_secs(1));
+                talk.says(client, piece);
+                talk.hears(upstream, piece);
+            }
             talk.passes(Duration::from_millis(if port == 9003 { 1_000 } else { 10 }));
             talk.says(upstream, OK);
             talk.hears(client, OK);
