@@ -43,6 +43,8 @@ impl Member {
 pub struct InUse {
     /// Connections that are open, or being opened.
     connections: AtomicU32,
+    /// How often connections were given back, modulo 2^32: whether there may be room that was not there before.
+    freed: AtomicU32,
     /// Exchanges that wait for a connection.
     pending: AtomicU32,
     /// Retries that are under way.
@@ -75,7 +77,21 @@ impl InUse {
 
     /// So many are gone.
     pub fn give_connections(&self, count: u32) {
-        give(&self.connections, count);
+        if count > 0 {
+            give(&self.connections, count);
+            self.note_freed();
+        }
+    }
+
+    /// A connection to an endpoint may be opened that could not before.
+    pub fn note_freed(&self) {
+        self.freed.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Changes whenever a connection may be opened that could not before.
+    #[must_use]
+    pub fn freed(&self) -> u32 {
+        self.freed.load(Ordering::SeqCst)
     }
 
     /// Exchanges of this worker wait for a connection, or do not any more; `is_entitled`: it has less than its part.
@@ -93,13 +109,19 @@ impl InUse {
     /// Whether exchanges of other workers wait for a connection.
     #[must_use]
     pub fn is_wanted_by_others(&self, member: Member) -> bool {
-        self.wanting.load(Ordering::SeqCst) & !member.bit() != 0
+        self.others_wanting(member) != 0
     }
 
     /// The same of workers that have less than their part.
     #[must_use]
     pub fn is_owed_to_others(&self, member: Member) -> bool {
         self.entitled.load(Ordering::SeqCst) & !member.bit() != 0
+    }
+
+    /// The other workers in which exchanges wait for a connection, as a set.
+    #[must_use]
+    pub fn others_wanting(&self, member: Member) -> u64 {
+        self.wanting.load(Ordering::SeqCst) & !member.bit()
     }
 
     /// The next worker behind this one in which exchanges wait for a connection; those that have less than their part come
@@ -207,6 +229,72 @@ impl InUse {
     #[must_use]
     pub fn retries(&self) -> (u32, u32) {
         (self.retries.load(Ordering::Relaxed), self.retriable())
+    }
+}
+
+/// Connections to one endpoint that are open in the process, if its cluster bounds these. A cell that all snapshots and
+/// workers share, as that of [`crate::health`].
+#[derive(Clone, Default)]
+pub struct EndpointConnections(Option<Arc<AtomicU32>>);
+
+impl EndpointConnections {
+    /// A new cell, or that of `former`; none if the cluster has no such bound.
+    pub(crate) fn new(is_bounded: bool, former: Option<&Self>) -> Self {
+        if !is_bounded {
+            return Self::default();
+        }
+        Self(former.and_then(|former| former.0.clone()).or_else(|| Some(Arc::default())))
+    }
+
+    /// How many are open, if they are counted.
+    #[must_use]
+    pub fn open(&self) -> Option<u32> {
+        self.0.as_ref().map(|open| open.load(Ordering::SeqCst))
+    }
+
+    /// Whether both are one cell, or none.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    /// Counts one more, if there are fewer than `max`, or none are counted.
+    #[must_use]
+    pub fn take(&self, max: u32) -> bool {
+        self.0.as_ref().is_none_or(|open| take_below(open, max))
+    }
+
+    /// Counts so many more, whatever the bound is: they are there.
+    pub fn add(&self, count: u32) {
+        if let Some(open) = &self.0 {
+            open.fetch_add(count, Ordering::SeqCst);
+        }
+    }
+
+    /// So many are gone.
+    pub fn give(&self, count: u32) {
+        if let Some(open) = &self.0 {
+            give(open, count);
+        }
+    }
+}
+
+impl PartialEq for EndpointConnections {
+    /// Whether both are there, or none is: what is open is no part of a configuration.
+    fn eq(&self, other: &Self) -> bool {
+        self.0.is_some() == other.0.is_some()
+    }
+}
+
+impl Eq for EndpointConnections {}
+
+impl fmt::Debug for EndpointConnections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("EndpointConnections").field(&self.0.is_some()).finish()
     }
 }
 

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::balance::Balancer;
+use crate::breakers::EndpointConnections;
 use crate::build::{Declared, Parts};
 use crate::drained::Drained;
 use crate::file::delivered::ReportedHealth;
@@ -330,6 +331,8 @@ pub(crate) struct Choosing<'c> {
     pub(crate) transports: &'c Transports,
     /// Whether their health counts.
     pub(crate) has_health: bool,
+    /// Whether connections to each of them are bounded.
+    pub(crate) bounds_connections: bool,
     /// Those that operators drain, if there are any.
     pub(crate) drained: Option<&'c BTreeSet<Address>>,
 }
@@ -348,10 +351,11 @@ impl Assigned {
     pub(crate) fn new(
         assignment: &Assignment,
         from: &EndpointsFrom,
-        Choosing { balancer, selectors, localities, transports, has_health, drained }: Choosing<'_>,
+        choosing: Choosing<'_>,
         former: Option<&Arc<Cluster>>,
         draft: &mut Draft<'_>,
     ) -> Self {
+        let Choosing { balancer, selectors, localities, transports, drained, .. } = choosing;
         let is_same_name = |former: &&Arc<Cluster>| {
             from.logical().is_some() && former.endpoints_from.logical() == from.logical()
         };
@@ -382,7 +386,11 @@ impl Assigned {
                 priority: endpoint.traits.priority,
                 locality: endpoint.traits.locality.clone(),
                 reported: endpoint.traits.health,
-                health: HealthCell::new(has_health, before.map(|before| &before.health)),
+                health: HealthCell::new(choosing.has_health, before.map(|before| &before.health)),
+                connections: EndpointConnections::new(
+                    choosing.bounds_connections,
+                    before.map(|before| &before.connections),
+                ),
                 transport: match &endpoint.traits.metadata {
                     Some(metadata) => transports.choose(metadata),
                     None => transports.choose(&Metadata::new()),
@@ -552,6 +560,7 @@ fn assign(
         localities: before.localities.as_ref(),
         transports: &before.transports,
         has_health: before.has_health(),
+        bounds_connections: before.connections_per_endpoint_max.is_some(),
         drained: drained.of(&before.name),
     };
     let assigned = Assigned::new(assignment, from, choice, Some(&before), draft);

@@ -273,8 +273,12 @@ impl Proxy {
         }
         self.upstream.note_ages(&snapshot, &changes.clusters_added);
         self.upstream.note_ages(&snapshot, &changes.clusters_changed);
-        for cluster in &changes.clusters_changed {
-            self.serve_waiting(*cluster, now);
+        for id in &changes.clusters_changed {
+            if let Some(cluster) = snapshot.cluster(*id) {
+                self.upstream.pools.count_endpoints(cluster);
+                self.upstream.pools.forget_full(*id);
+            }
+            self.serve_waiting(*id, now);
         }
         for cluster in &changes.clusters_removed {
             self.upstream.pools.forget_cluster(*cluster);

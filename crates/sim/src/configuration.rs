@@ -596,6 +596,11 @@ impl Configurations {
                 "    adaptive_concurrency: {{ concurrency_max: {max}, update_interval: 5ms, min_rtt: {{ interval: 500ms, requests: {requests} }} }}"
             );
         }
+        let mut of_each = self.random.split("of_each", 0);
+        if of_each.chance(300) {
+            let max = of_each.between(1, 4);
+            let _ = writeln!(text, "    connections_per_endpoint_max: {max}");
+        }
         let connections_max = self.random.between(1, 12);
         let _ = write!(text, "    connections_max: {connections_max}\n    pending_max: 1000\n");
         let mut ages = self.random.split("ages", 0);

@@ -1,6 +1,7 @@
 //! `clusters` to [`Cluster`]s.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::tunnels::opens_tunnels;
@@ -136,6 +137,7 @@ pub(super) fn cluster<F>(
         localities: localities.as_ref(),
         transports: &transports,
         has_health,
+        bounds_connections: file.connections_per_endpoint_max.is_some(),
         drained: context.drained.of(&file.name),
     };
     let Assigned { endpoints, places_by_id, view } =
@@ -188,6 +190,7 @@ pub(super) fn cluster<F>(
             connection_age: or_none(file.timeouts.connection_age),
         },
         connections_max: file.connections_max,
+        connections_per_endpoint_max: connections_per_endpoint_max(file, site, context.findings),
         pending_max: file.pending_max,
         requests_max: file.requests_max,
         adaptive: adaptive(file, former, site, context.findings),
@@ -198,6 +201,21 @@ pub(super) fn cluster<F>(
         fast_open: file.fast_open,
         mark: file.mark,
     }
+}
+
+/// The bound of connections to each endpoint.
+fn connections_per_endpoint_max(
+    file: &file::Cluster,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> Option<NonZeroU32> {
+    let max = file.connections_per_endpoint_max?;
+    if file.original_destination {
+        let rule = "a cluster with `original_destination` has no endpoints of its own";
+        let hint = "remove it; `connections_max` limits the connections to all";
+        site.key("connections_per_endpoint_max").error(findings, Problem::new(rule, hint));
+    }
+    Some(max)
 }
 
 /// What an endpoint gets that came lately.

@@ -98,6 +98,10 @@ pub struct Cluster {
     /// connections closes one for another worker that has less.
     #[serde(default = "connections_max")]
     pub connections_max: NonZeroU32,
+    /// Open connections to each endpoint in the process, those of health checks not included. Beyond it, a request goes to
+    /// another endpoint, or waits. Not with `original_destination`. Absent: only `connections_max` applies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections_per_endpoint_max: Option<NonZeroU32>,
     /// Exchanges that wait for a connection in the process. Beyond it: 503.
     #[serde(default = "pending_max")]
     pub pending_max: u32,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::listener::{Http2Options, Keepalive, RpcOptions};
 use crate::balance::Balancer;
-use crate::breakers::Breakers;
+use crate::breakers::{Breakers, EndpointConnections};
 use crate::checks::HealthCheck;
 use crate::file;
 use crate::file::delivered::{Locality, ReportedHealth};
@@ -80,6 +80,8 @@ pub struct Cluster {
     pub timeouts: UpstreamTimeouts,
     /// Connections open at a time, in the process.
     pub connections_max: NonZeroU32,
+    /// Connections open to each endpoint at a time, in the process, if they are bounded.
+    pub connections_per_endpoint_max: Option<NonZeroU32>,
     /// Exchanges that wait for a connection at a time, in the process.
     pub pending_max: u32,
     /// Requests under way at a time, in the process, if they are bounded.
@@ -125,6 +127,17 @@ impl Cluster {
     pub fn transport_at(&self, place: usize) -> &Transport {
         let endpoint = self.endpoints.get(place);
         endpoint.map_or_else(|| self.transports.own(), |endpoint| self.transports.of(endpoint))
+    }
+
+    /// Connections that may be open at a time, in the process, those to each endpoint considered.
+    #[must_use]
+    #[inline]
+    pub fn connections_bound(&self) -> u32 {
+        let max = self.connections_max.get();
+        self.connections_per_endpoint_max.map_or(max, |of_each| {
+            let count = u32::try_from(self.endpoints.len()).unwrap_or(u32::MAX);
+            of_each.get().saturating_mul(count).clamp(1, max)
+        })
     }
 
     /// Whether its requests are bounded.
@@ -191,6 +204,8 @@ pub struct Endpoint {
     pub priority: u8,
     /// What is known of its health, if its cluster asks for that.
     pub health: HealthCell,
+    /// Connections to it that are open, if its cluster bounds these.
+    pub connections: EndpointConnections,
     /// The place of its transport among those of its cluster.
     pub(crate) transport: u8,
     /// What it is, for subsets and transports; none for nothing.

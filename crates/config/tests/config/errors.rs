@@ -679,6 +679,22 @@ fn original_destinations_have_one_place_to_come_from_and_stand_alone() {
         ),
         (
             "    endpoints: [127.0.0.1:9000]\n",
+            "    original_destination: true\n    connections_per_endpoint_max: ^5\n",
+            "clusters[0].connections_per_endpoint_max",
+            "5",
+            "no endpoints of its own",
+            "remove it; `connections_max` limits",
+        ),
+        (
+            "    endpoints: [127.0.0.1:9000]\n",
+            "    original_destination: true\n    transports: ^[{ name: plain }]\n",
+            "clusters[0].transports",
+            "",
+            "no endpoints with metadata",
+            "remove it",
+        ),
+        (
+            "    endpoints: [127.0.0.1:9000]\n",
             "    endpoints: [127.0.0.1:9000]\n    mark: ^0\n",
             "clusters[0].mark",
             "0",

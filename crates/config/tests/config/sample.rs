@@ -324,6 +324,7 @@ clusters:
     connect_timeout: 1s
     timeouts: { pending: 5s, response_head: 1s, response_body: 2s, request_write: 3s, stall: none, idle: 4s, connection_age: 1h }
     connections_max: 10
+    connections_per_endpoint_max: 5
     requests_per_connection_max: 10000
     adaptive_concurrency:
       concurrency_max: 500

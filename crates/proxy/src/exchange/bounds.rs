@@ -125,10 +125,16 @@ impl Exchange {
         match cause {
             Cause::NoEndpoint => Some(self.why_no_endpoint()),
             Cause::PendingOverflow => {
-                let Cluster { connections_max, pending_max, .. } = &**self.cluster()?;
-                Some(Detail::of(&format_args!(
-                    "connections_max of the cluster: {connections_max}, and pending_max: {pending_max}"
-                )))
+                let cluster = self.cluster()?;
+                let Cluster { connections_max, pending_max, .. } = &**cluster;
+                Some(match cluster.connections_per_endpoint_max {
+                    None => Detail::of(&format_args!(
+                        "connections_max of the cluster: {connections_max}, and pending_max: {pending_max}"
+                    )),
+                    Some(of_each) => Detail::of(&format_args!(
+                        "connections_max of the cluster: {connections_max}, connections_per_endpoint_max: {of_each}, and pending_max: {pending_max}"
+                    )),
+                })
             }
             Cause::RequestsOverflow => {
                 let max = self.cluster()?.requests_max?;

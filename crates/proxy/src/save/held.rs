@@ -4,7 +4,8 @@
 //! from before the one lets go of them until the other has them, and for a moment twice. What is lost on the way is given
 //! back.
 
-use config::breakers::{Breakers, Member};
+use config::breakers::{Breakers, EndpointConnections, Member};
+use config::snapshot::{Cluster, EndpointId};
 
 /// Counts until it is dropped.
 #[derive(Debug, Default)]
@@ -14,15 +15,23 @@ pub struct Held(Vec<HeldPlace>);
 #[derive(Debug)]
 enum HeldPlace {
     Connection(Breakers),
+    Endpoint(EndpointConnections),
     Request(Breakers, Member),
 }
 
 impl Held {
-    pub(super) fn hold_connection(&mut self, breakers: Option<&Breakers>) {
-        if let Some(breakers) = breakers {
-            breakers.add_connection();
-            self.0.push(HeldPlace::Connection(breakers.clone()));
+    /// A connection to this endpoint of a cluster.
+    pub(super) fn hold_connection(&mut self, cluster: &Cluster, endpoint: EndpointId) {
+        if cluster.connections_per_endpoint_max.is_some()
+            && let Some(place) = cluster.place_of(endpoint)
+            && let Some(endpoint) = cluster.endpoints.get(place)
+        {
+            endpoint.connections.add(1);
+            self.0.push(HeldPlace::Endpoint(endpoint.connections.clone()));
         }
+        // Behind that of the endpoint: where it is given back, exchanges look whether an endpoint has room.
+        cluster.breakers.add_connection();
+        self.0.push(HeldPlace::Connection(cluster.breakers.clone()));
     }
 
     pub(super) fn hold_request(&mut self, breakers: Option<&Breakers>, member: Member) {
@@ -38,6 +47,7 @@ impl Drop for Held {
         for held in &self.0 {
             match held {
                 HeldPlace::Connection(breakers) => breakers.give_connections(1),
+                HeldPlace::Endpoint(connections) => connections.give(1),
                 HeldPlace::Request(breakers, member) => breakers.give_request(*member),
             }
         }

@@ -129,8 +129,11 @@ impl Proxy {
         let connections = companions.connections.iter();
         for connection in connections.filter_map(|key| self.connections.get(*key)) {
             let upstream = connection.upstream().filter(|it| it.checked_port.is_none());
-            let cluster = upstream.and_then(|it| self.cx.snapshot.cluster(it.cluster));
-            held.hold_connection(cluster.map(|cluster| &cluster.breakers));
+            if let Some(upstream) = upstream
+                && let Some(cluster) = self.cx.snapshot.cluster(upstream.cluster)
+            {
+                held.hold_connection(cluster, upstream.endpoint);
+            }
         }
         let member = self.cx.share.member();
         for exchange in companions.exchanges.iter().filter_map(|key| self.exchanges.get(*key)) {

@@ -92,6 +92,20 @@ pub(crate) struct Pools {
 /// Endpoints that are asked, the one whose turn it is among them, for one that may be connected to.
 const OTHERS_MAX: usize = 16;
 
+/// The same where endpoints have bounds of their own.
+const BOUNDED_OTHERS_MAX: usize = 64;
+
+/// Where a connection may be opened.
+#[derive(Clone, Copy, Debug)]
+enum ToOpen {
+    /// To the endpoint at this place.
+    Place(usize),
+    /// Nowhere until then: the endpoints refused too often of late.
+    Pause(Time),
+    /// Nowhere: the endpoints have all the connections that they may have.
+    Full,
+}
+
 /// What an exchange gets that asks for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
@@ -166,6 +180,8 @@ struct Others<'c> {
     /// The endpoint that was chosen.
     place: usize,
     wanted: Wanted,
+    /// Whether another connection to that endpoint may be opened. If not, one makes room for it that is to the same.
+    may_open: bool,
 }
 
 /// What an exchange may have of the idle connections to other endpoints.
@@ -261,27 +277,36 @@ impl Pools {
         {
             return acquired;
         }
+        let is_by_hash = ask.hash.is_some() && cluster.balancer.is_by_hash();
+        let freed = self.freed(cluster.id);
+        let mut is_full = false;
         if self.has_room(newest) {
-            match self.place_to_open(among, place, now) {
+            match self.place_to_open(among, place, (newest, is_by_hash), now) {
                 // Another worker may have been faster.
-                Ok(place) if self.takes_connection(newest) => return Acquired::Open(place),
-                Ok(_) => {}
-                Err(until) if self.takes_place(newest) => return Acquired::Pause(until),
-                Err(_) => return Acquired::Overflow,
+                ToOpen::Place(place) if self.takes_connection(newest) => {
+                    return Acquired::Open(place);
+                }
+                ToOpen::Place(_) => {}
+                ToOpen::Pause(until) if self.takes_place(newest) => return Acquired::Pause(until),
+                ToOpen::Pause(_) => return Acquired::Overflow,
+                ToOpen::Full => {
+                    is_full = true;
+                    self.note_full(cluster.id, freed);
+                }
             }
         }
-        let is_by_hash = ask.hash.is_some() && cluster.balancer.is_by_hash();
         if idle > 0 {
             // The connections that this worker has, as it gets no more.
             let quota = Quota::new(self.open_of(cluster.id), among.group);
             let has_less = quota.has_less(self.open_to(endpoint.id), endpoint);
-            let wanted = match (is_by_hash, has_less) {
+            let may_open = !is_full && self.takes_endpoint(newest, endpoint.id);
+            let wanted = match (is_by_hash, has_less && may_open) {
                 (true, _) => &[Wanted::Room][..],
                 (false, true) => &[Wanted::RoomOf(quota), Wanted::Any],
                 (false, false) => &[Wanted::Any],
             };
             let found = wanted.iter().find_map(|wanted| {
-                let others = Others { among, place, wanted: *wanted };
+                let others = Others { among, place, wanted: *wanted, may_open };
                 self.acquire_of_others(others, sharing, connections)
             });
             if let Some(acquired) = found {
@@ -390,7 +415,7 @@ impl Pools {
     /// Connections of a cluster that a client may hold in this worker before it has more than its share: an eighth of the
     /// worker's part.
     pub(crate) fn share_max(&self, cluster: &Cluster) -> u32 {
-        self.share.of(cluster.connections_max.get()) / SHARE_DIVISOR
+        self.share.of(cluster.connections_bound()) / SHARE_DIVISOR
     }
 
     /// Connections of a cluster that carry as many exchanges as they can, those of other workers included, and how many there
@@ -400,7 +425,7 @@ impl Pools {
         let state = state.filter(|state| state.id == cluster.id);
         let idle = state.map_or(0, |state| state.idle);
         let in_use = cluster.breakers.connections().saturating_sub(idle);
-        (in_use, cluster.connections_max.get())
+        (in_use, cluster.connections_bound())
     }
 
     /// How many connections are idle and how many exchanges wait, by cluster.
@@ -443,16 +468,34 @@ impl Pools {
         }
     }
 
-    /// The place of the endpoint to open a connection to: this one, or one of the next if it refused too
-    /// often of late. If those did, too, the time when this one may be asked again.
-    fn place_to_open(&mut self, among: Among<'_>, place: usize, now: Time) -> Result<usize, Time> {
-        let Some(endpoint) = among.cluster.endpoints.get(place) else { return Ok(place) };
-        let Some(until) = self.pause_of(endpoint.id, now) else { return Ok(place) };
-        let mut others = among.behind(place).take(OTHERS_MAX.min(among.group.len()) - 1);
-        let found = others.find(|(_, it)| {
-            it.weight > 0 && among.may_be(it) && self.pause_of(it.id, now).is_none()
-        });
-        found.map(|(place, _)| place).ok_or(until)
+    /// The endpoint to open a connection to: that at `place`, or one of the next if it refused too often of late or has all
+    /// the connections that it may have. Where it `stays` with the first, no other stands in for one that has these.
+    fn place_to_open(
+        &mut self,
+        among: Among<'_>,
+        place: usize,
+        (newest, stays): (&Cluster, bool),
+        now: Time,
+    ) -> ToOpen {
+        let Some(endpoint) = among.cluster.endpoints.get(place) else {
+            return ToOpen::Place(place);
+        };
+        let until = self.pause_of(endpoint.id, now);
+        if until.is_none() && self.takes_endpoint(newest, endpoint.id) {
+            return ToOpen::Place(place);
+        }
+        let looks_max = match newest.connections_per_endpoint_max {
+            Some(_) if until.is_none() && stays => return ToOpen::Full,
+            Some(_) => BOUNDED_OTHERS_MAX,
+            None => OTHERS_MAX,
+        };
+        let others = among.behind(place).take(looks_max.min(among.group.len()) - 1);
+        for (place, it) in others.filter(|(_, it)| it.weight > 0 && among.may_be(it)) {
+            if self.pause_of(it.id, now).is_none() && self.takes_endpoint(newest, it.id) {
+                return ToOpen::Place(place);
+            }
+        }
+        until.map_or(ToOpen::Full, ToOpen::Pause)
     }
 
     /// Until when no connection is opened to an endpoint, if it refused too often of late.

@@ -32,6 +32,7 @@ mod corpus;
 mod debug_log;
 mod details;
 mod edits;
+mod endpoint_bounds;
 mod endpoint_hosts;
 mod ends;
 mod error_pages;

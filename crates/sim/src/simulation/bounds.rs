@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use config::reports::ConnectionSide;
+use config::snapshot::EndpointId;
 
 use super::Simulation;
 
@@ -10,6 +11,8 @@ use super::Simulation;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bounds {
     connections_max: u32,
+    /// To each endpoint.
+    connections_per_endpoint_max: u32,
     pending_max: u32,
     requests_max: u32,
 }
@@ -20,6 +23,8 @@ impl Simulation {
         for (_, cluster) in snapshot.clusters.iter() {
             let bounds = self.bounds.entry(cluster.name.to_string()).or_default();
             bounds.connections_max = bounds.connections_max.max(cluster.connections_max.get());
+            let of_each = cluster.connections_per_endpoint_max.map_or(u32::MAX, |max| max.get());
+            bounds.connections_per_endpoint_max = bounds.connections_per_endpoint_max.max(of_each);
             bounds.pending_max = bounds.pending_max.max(cluster.pending_max);
             let requests_max = cluster.requests_max.map_or(u32::MAX, |max| max.get());
             let adaptive = cluster.adaptive.as_ref().map_or(u32::MAX, |it| it.limit_max());
@@ -50,7 +55,13 @@ impl Simulation {
         for (_, cluster) in snapshot.clusters.iter() {
             let Some(bounds) = self.bounds.get(&*cluster.name) else { continue };
             let in_use = &cluster.breakers;
+            let open = cluster.endpoints.iter().filter_map(|it| it.connections.open()).max();
             let counts = [
+                (
+                    "connections to an endpoint",
+                    open.unwrap_or_default(),
+                    bounds.connections_per_endpoint_max,
+                ),
                 ("connections", in_use.connections(), bounds.connections_max),
                 ("pending", in_use.pending(), bounds.pending_max),
                 ("requests", in_use.requests(), bounds.requests_max),
@@ -79,12 +90,22 @@ impl Simulation {
             let requests = listener.breakers.requests();
             self.ledger.violate(format!("{} still has {requests} requests in use", listener.name));
         }
-        let open = self.open_connections();
+        let (open, open_to) = self.open_connections();
         for (id, cluster) in snapshot.clusters.iter() {
             let in_use = &cluster.breakers;
             let others = (in_use.pending(), in_use.requests(), in_use.retries());
             if others != (0, 0, (0, 0)) {
                 self.ledger.violate(format!("{} still has {others:?} in use", cluster.name));
+            }
+            for endpoint in &cluster.endpoints {
+                let open = open_to.get(&endpoint.id).copied().unwrap_or(0);
+                let counted = endpoint.connections.open().unwrap_or(open);
+                if cluster.checks.is_empty() && counted != open {
+                    let (name, address) = (&cluster.name, &endpoint.address);
+                    self.ledger.violate(format!(
+                        "{address} of {name} has {open} connections, and {counted} are counted"
+                    ));
+                }
             }
             let open = open.get(&id.slot).copied().unwrap_or(0);
             if cluster.checks.is_empty() && in_use.connections() != open {
@@ -96,18 +117,19 @@ impl Simulation {
         }
     }
 
-    /// Upstream connections of all workers of the process, by the slots of their clusters.
-    fn open_connections(&mut self) -> BTreeMap<u32, u32> {
+    /// Upstream connections of all workers of the process, by the slots of their clusters, and by endpoint.
+    fn open_connections(&mut self) -> (BTreeMap<u32, u32>, BTreeMap<EndpointId, u32>) {
         let now = self.now();
-        let mut open = BTreeMap::new();
+        let (mut open, mut open_to) = (BTreeMap::new(), BTreeMap::new());
         let workers = self.threads.get_mut(self.process.clone()).unwrap_or_default();
         for thread in workers.iter_mut().flatten() {
             for connection in thread.worker.proxy().describe(0, u32::MAX, now).connections {
-                if let ConnectionSide::Upstream(cluster, _) = connection.side {
+                if let ConnectionSide::Upstream(cluster, endpoint) = connection.side {
                     *open.entry(cluster.0.slot).or_default() += 1;
+                    *open_to.entry(endpoint).or_default() += 1;
                 }
             }
         }
-        open
+        (open, open_to)
     }
 }

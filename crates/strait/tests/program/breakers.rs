@@ -125,6 +125,29 @@ fn the_limit_that_follows_response_times_is_one_for_all_workers() {
 }
 
 #[test]
+fn workers_take_turns_with_the_one_connection_that_each_endpoint_may_have() {
+    for bound in ["balance: round_robin", "balance: least_request", "pending_max: 5"] {
+        let services = [start_service(), start_service(), start_service()];
+        let [(first, _), (second, _), (third, _)] = &services;
+        let bound = format!("connections_per_endpoint_max: 1\n    {bound}");
+        let config = config(*first, &bound)
+            .replace(&format!("'{first}'"), &format!("'{first}', '{second}', '{third}'"));
+        let process = Strait::run(&config);
+        let statuses = statuses(process.listener, 24, 60);
+        let most = services.each_ref().map(|(_, it)| it.most.load(Ordering::SeqCst));
+        assert_eq!(most, [1; 3], "{bound}");
+        assert_eq!(statuses.len(), 24 * 60);
+        let refused = statuses.iter().filter(|it| it.0 != 200).count();
+        assert!(refused == 0 || bound.contains("pending_max"), "{bound}: {refused}");
+        let web = &process.admin_json("/clusters")["clusters"][0];
+        assert_eq!(web["connections"]["per_endpoint_max"], 1, "{web}");
+        assert_eq!(web["exchanges"]["pending"], 0, "{web}");
+        let mut endpoints = web["endpoints"].as_array().unwrap().iter();
+        assert!(endpoints.all(|it| it["connections"].as_u64().unwrap() <= 1), "{web}");
+    }
+}
+
+#[test]
 fn workers_take_turns_with_the_one_connection_that_a_cluster_may_have() {
     let (service, under_way) = start_service();
     let process = Strait::run(&config(service, "connections_max: 1"));

@@ -48,6 +48,7 @@ impl Proxy {
         }
         let mut clusters = std::mem::take(&mut self.upstream.crowds.clusters);
         clusters.retain(|cluster| {
+            self.upstream.pools.forget_full(*cluster);
             let is_crowded = self.relieve(*cluster, now);
             if !is_crowded {
                 self.upstream.pools.set_crowded(*cluster, false);

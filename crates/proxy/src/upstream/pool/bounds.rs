@@ -13,6 +13,10 @@
 //!                     ▲                                                     │ exchanges still wait, and the bound is reached
 //!                     └─────────────────────────────────────────────────────┘
 //! ```
+//!
+//! Where connections to each endpoint are bounded too, there may be room in the cluster and none for the endpoints that an
+//! exchange may have. Such an exchange waits as if the cluster had none, until a connection to any endpoint is closed
+//! ([`freed`](config::breakers::InUse::freed)).
 
 use config::breakers::Member;
 use config::snapshot::{Cluster, ClusterId, EndpointId};
@@ -27,34 +31,66 @@ use crate::share::{Share, bit};
 pub(super) struct Permits {
     connections: u32,
     pending: u32,
+    /// The endpoint to which a connection may be opened.
+    endpoint: Option<EndpointId>,
     /// Whether the next connection that is closed is for one that is opened in its place.
     keeps_connection: bool,
+    /// Whether that one is to the same endpoint.
+    keeps_endpoint: bool,
     /// Whether the next exchange that leaves the queue does for one that takes its place.
     keeps_place: bool,
 }
 
+/// How many connections of a cluster may be open.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    /// In the process.
+    max: u32,
+    /// Whether each endpoint has a bound of its own.
+    is_by_endpoint: bool,
+}
+
+impl Bound {
+    fn of(cluster: &Cluster) -> Self {
+        let is_by_endpoint = cluster.connections_per_endpoint_max.is_some();
+        Self { max: cluster.connections_max.get(), is_by_endpoint }
+    }
+}
+
 impl ClusterState {
-    /// Whether another connection may be opened.
-    fn has_room(&self, share: Share, connections_max: u32) -> bool {
+    /// Whether another connection may be opened, as far as the cluster bounds them.
+    fn has_room(&self, share: Share, bound: Bound) -> bool {
         self.permits.connections > 0
-            || (self.breakers.connections() < connections_max
-                && !self.is_barred(share, connections_max))
+            || (self.breakers.connections() < bound.max && !self.is_barred(share, bound))
+    }
+
+    /// Whether an exchange that waits may find an endpoint to which another may be opened.
+    fn has_room_somewhere(&self, share: Share, bound: Bound) -> bool {
+        self.has_room(share, bound) && self.full_at != Some(self.breakers.freed())
+    }
+
+    /// A worker's part of the connections that may be open. Where endpoints have bounds of their own, not all of them may get
+    /// some: those that are there are shared out.
+    fn part(&self, share: Share, bound: Bound) -> u32 {
+        share.part_of(match bound.is_by_endpoint {
+            true => bound.max.min(self.breakers.connections()),
+            false => bound.max,
+        })
     }
 
     /// Whether workers that have less come first.
-    fn is_barred(&self, share: Share, connections_max: u32) -> bool {
-        self.open >= share.part_of(connections_max).max(1)
+    fn is_barred(&self, share: Share, bound: Bound) -> bool {
+        self.open >= self.part(share, bound).max(1)
             && self.breakers.is_owed_to_others(share.member())
     }
 
     /// Whether workers that have less get the next connection that is not used here.
-    fn owes(&self, share: Share, connections_max: u32) -> bool {
-        self.open > share.part_of(connections_max)
-            && self.breakers.is_owed_to_others(share.member())
+    fn owes(&self, share: Share, bound: Bound) -> bool {
+        self.open > self.part(share, bound) && self.breakers.is_owed_to_others(share.member())
     }
 
-    fn tell(&mut self, share: Share, connections_max: u32) {
-        let is_entitled = self.open < share.part_of(connections_max).max(1);
+    fn tell(&mut self, share: Share, bound: Bound) {
+        let is_entitled = self.open < self.part(share, bound).max(1);
         self.breakers.set_wanting(share.member(), true, is_entitled);
         self.is_wanting = true;
     }
@@ -85,24 +121,88 @@ impl Pools {
 
     /// Whether a connection may be opened now.
     pub(super) fn has_room(&mut self, newest: &Cluster) -> bool {
-        let (share, connections_max) = (self.share, newest.connections_max.get());
-        self.cluster(newest.id).is_some_and(|state| state.has_room(share, connections_max))
+        let (share, bound) = (self.share, Bound::of(newest));
+        self.cluster(newest.id).is_some_and(|state| state.has_room(share, bound))
     }
 
     /// Takes a permit for a connection, if it has none. Returns false if none may be opened.
     pub(super) fn takes_connection(&mut self, newest: &Cluster) -> bool {
-        let (share, connections_max) = (self.share, newest.connections_max.get());
+        let (share, bound) = (self.share, Bound::of(newest));
         let Some(state) = self.cluster(newest.id) else { return false };
         if state.permits.connections == 0 {
-            if state.is_barred(share, connections_max)
-                || !state.breakers.take_connection(connections_max)
-            {
+            if state.is_barred(share, bound) || !state.breakers.take_connection(bound.max) {
                 return false;
             }
             state.permits.connections = 1;
             self.permits_of = Some(newest.id);
         }
         true
+    }
+
+    /// Takes a permit for a connection to this endpoint, if it has none. Returns false if none may be opened.
+    pub(super) fn takes_endpoint(&mut self, newest: &Cluster, endpoint: EndpointId) -> bool {
+        let Some(max) = newest.connections_per_endpoint_max else { return true };
+        let taken = self.cluster(newest.id).and_then(|state| state.permits.endpoint);
+        if taken == Some(endpoint) {
+            return true;
+        }
+        // One that is gone, or of a former configuration, has no bound of now.
+        let counted = newest.place_of(endpoint).and_then(|place| newest.endpoints.get(place));
+        let Some((state, counted)) = self.endpoint_or_new(endpoint).zip(counted) else {
+            return true;
+        };
+        state.count_in(&counted.connections);
+        if !state.connections.take(max.get()) {
+            return false;
+        }
+        self.leave_endpoint(newest.id);
+        if let Some(state) = self.cluster(newest.id) {
+            state.permits.endpoint = Some(endpoint);
+            self.permits_of = Some(newest.id);
+        }
+        true
+    }
+
+    /// Gives back the permit for a connection to an endpoint, if there is one that was not used. Returns whether there was.
+    fn leave_endpoint(&mut self, cluster: ClusterId) -> bool {
+        let taken = self.cluster(cluster).and_then(|state| state.permits.endpoint.take());
+        let Some(state) = taken.and_then(|endpoint| self.endpoint(endpoint)) else { return false };
+        state.connections.give(1);
+        if let Some(state) = self.cluster(cluster) {
+            state.breakers.note_freed();
+        }
+        true
+    }
+
+    /// What [`freed`](config::breakers::InUse::freed) is, before endpoints are looked at for one with room.
+    pub(super) fn freed(&mut self, cluster: ClusterId) -> u32 {
+        self.cluster(cluster).map_or(0, |state| state.breakers.freed())
+    }
+
+    /// An exchange found no endpoint to which it may have a connection opened, at the time of `freed`.
+    pub(super) fn note_full(&mut self, cluster: ClusterId, freed: u32) {
+        if let Some(state) = self.cluster(cluster) {
+            state.full_at = Some(freed);
+        }
+    }
+
+    /// Endpoints may have come, or may be chosen again: there may be one with room.
+    pub(crate) fn forget_full(&mut self, cluster: ClusterId) {
+        if let Some(state) = self.cluster(cluster) {
+            state.full_at = None;
+        }
+    }
+
+    /// Counts connections to endpoints where this cluster has them counted, which it may not have done before.
+    pub(crate) fn count_endpoints(&mut self, cluster: &Cluster) {
+        if cluster.connections_per_endpoint_max.is_none() {
+            return;
+        }
+        for endpoint in &cluster.endpoints {
+            if let Some(state) = self.endpoint(endpoint.id) {
+                state.count_in(&endpoint.connections);
+            }
+        }
     }
 
     /// Takes a permit for a place in the queue, if it has none. Returns false if no exchange may wait.
@@ -126,6 +226,14 @@ impl Pools {
         }
     }
 
+    /// The same, where the other one is to the same endpoint.
+    pub(super) fn keep_endpoint(&mut self, cluster: ClusterId) {
+        if let Some(state) = self.cluster(cluster) {
+            state.permits.keeps_endpoint = true;
+            self.permits_of = Some(cluster);
+        }
+    }
+
     /// The next exchange that leaves this cluster's queue leaves its place to another.
     pub(crate) fn keep_place(&mut self, cluster: ClusterId) {
         if let Some(state) = self.cluster(cluster) {
@@ -137,11 +245,12 @@ impl Pools {
     /// An attempt is over: permits that it did not use are released. Returns the cluster of which there is a connection more.
     pub(crate) fn release_permits(&mut self) -> Option<ClusterId> {
         let cluster = self.permits_of.take()?;
+        let has_left = self.leave_endpoint(cluster);
         let state = self.cluster(cluster)?;
         let Permits { connections, pending, .. } = std::mem::take(&mut state.permits);
         state.breakers.give_connections(connections);
         state.breakers.give_pending(pending);
-        (connections > 0).then_some(cluster)
+        (connections > 0 || has_left).then_some(cluster)
     }
 
     // What counts.
@@ -156,8 +265,13 @@ impl Pools {
         if is_for_checks {
             return;
         }
+        let permits = self.cluster(cluster).map(|state| &mut state.permits);
+        let taken = permits.and_then(|permits| permits.endpoint.take_if(|it| *it == endpoint));
         if let Some(state) = self.endpoint_or_new(endpoint) {
             state.open += 1;
+            if taken.is_none() {
+                state.connections.add(1);
+            }
         }
         let member = self.share.member();
         if let Some(state) = self.cluster(cluster) {
@@ -178,8 +292,13 @@ impl Pools {
         start: impl FnOnce() -> u64,
     ) {
         self.open += 1;
+        let known = cluster.and_then(|cluster| cluster.endpoints.get(cluster.place_of(endpoint)?));
         if let Some(state) = self.endpoint_or_new(endpoint) {
+            if let Some(known) = known {
+                state.count_in(&known.connections);
+            }
             state.open += 1;
+            state.connections.add(1);
         }
         let member = self.share.member();
         if let Some(state) = cluster.and_then(|cluster| self.cluster_or_new(cluster, start)) {
@@ -199,9 +318,22 @@ impl Pools {
         if was_for_checks {
             return;
         }
+        let permits = self.cluster(cluster).map(|state| &mut state.permits);
+        let is_kept = permits.is_some_and(|it| {
+            let is_kept = std::mem::take(&mut it.keeps_endpoint);
+            if is_kept {
+                it.endpoint = Some(endpoint);
+            }
+            is_kept
+        });
         // One that came back after it was gone has not counted all that are open.
-        if let Some(state) = self.endpoint(endpoint) {
-            state.open = state.open.saturating_sub(1);
+        if let Some(state) = self.endpoint(endpoint)
+            && let Some(open) = state.open.checked_sub(1)
+        {
+            state.open = open;
+            if !is_kept {
+                state.connections.give(1);
+            }
         }
         if let Some(state) = self.cluster(cluster) {
             debug_assert!(state.open > 0, "what is closed was opened");
@@ -281,9 +413,9 @@ impl Pools {
 
     /// Whether an exchange waits and a connection is idle or may be opened.
     pub(crate) fn can_serve(&mut self, cluster: &Cluster) -> bool {
-        let (share, connections_max) = (self.share, cluster.connections_max.get());
+        let (share, bound) = (self.share, Bound::of(cluster));
         self.cluster(cluster.id).is_some_and(|state| {
-            state.turns.waiting() > 0 && (state.idle > 0 || state.has_room(share, connections_max))
+            state.turns.waiting() > 0 && (state.idle > 0 || state.has_room_somewhere(share, bound))
         })
     }
 
@@ -294,7 +426,7 @@ impl Pools {
 
     /// Connections of a cluster that are idle or may be opened.
     pub(super) fn free(&mut self, cluster: &Cluster) -> u32 {
-        let connections_max = cluster.connections_max.get();
+        let connections_max = cluster.connections_bound();
         self.cluster(cluster.id).map_or(0, |state| {
             connections_max.saturating_sub(state.breakers.connections()) + state.idle
         })
@@ -303,15 +435,15 @@ impl Pools {
     /// Exchanges of this cluster wait since the bound is reached: tells other workers, if they do not know. Returns those that
     /// have to look.
     pub(crate) fn want(&mut self, cluster: &Cluster) -> Want {
-        let (share, connections_max) = (self.share, cluster.connections_max.get());
+        let (share, bound) = (self.share, Bound::of(cluster));
         let has_others = self.has_others();
         let Some(state) = self.cluster(cluster.id) else { return Want::Nothing };
         if state.is_wanting || state.turns.waiting() == 0 {
             return Want::Nothing;
         }
-        state.tell(share, connections_max);
+        state.tell(share, bound);
         // One may have ended before others could see that.
-        match state.has_room(share, connections_max) {
+        match state.has_room_somewhere(share, bound) {
             true => Want::Room,
             false if has_others => Want::Look(!bit(share.worker)),
             false => Want::Nothing,
@@ -349,20 +481,20 @@ impl Pools {
 
     /// Whether workers that have less than their part get the next connection that is not used here.
     pub(crate) fn owes(&mut self, cluster: &Cluster) -> bool {
-        let (share, connections_max) = (self.share, cluster.connections_max.get());
-        self.cluster(cluster.id).is_some_and(|state| state.owes(share, connections_max))
+        let (share, bound) = (self.share, Bound::of(cluster));
+        self.cluster(cluster.id).is_some_and(|state| state.owes(share, bound))
     }
 
     /// What this worker does where others want connections of this cluster.
     pub(crate) fn yielding(&mut self, cluster: &Cluster) -> Yield {
-        let (share, connections_max) = (self.share, cluster.connections_max.get());
+        let (share, bound) = (self.share, Bound::of(cluster));
         let Some(state) = self.cluster(cluster.id) else { return Yield::Nothing };
         let waiting = state.turns.waiting();
         if !state.breakers.is_wanted_by_others(share.member()) {
             Yield::Nothing
         } else if waiting == 0 {
             Yield::Unused(state.breakers.pending().max(1))
-        } else if state.owes(share, connections_max) {
+        } else if state.owes(share, bound) {
             Yield::One
         } else {
             Yield::Nothing
@@ -371,9 +503,14 @@ impl Pools {
 
     /// The worker whose exchanges are served next, as a set, if there is a connection for them.
     pub(crate) fn next_to_ring(&mut self, cluster: &Cluster) -> Option<u64> {
-        let (member, connections_max) = (self.share.member(), cluster.connections_max.get());
+        let (member, bound) = (self.share.member(), Bound::of(cluster));
         let state = self.cluster(cluster.id)?;
-        let has_room = state.breakers.connections() < connections_max;
+        let has_room = state.breakers.connections() < bound.max;
+        if bound.is_by_endpoint {
+            // Which of them waits for the endpoint that has room is not known.
+            let all = state.breakers.others_wanting(member);
+            return (has_room && all != 0).then_some(all);
+        }
         let next = if has_room { state.breakers.next_wanting(member) } else { None };
         next.map(bit)
     }

@@ -49,11 +49,12 @@ impl Pools {
     /// bound.
     pub(super) fn acquire_of_others(
         &mut self,
-        Others { among, place, wanted }: Others<'_>,
+        Others { among, place, wanted, may_open }: Others<'_>,
         sharing: Sharing,
         connections: &mut Connections,
     ) -> Option<Acquired> {
         let Among { cluster, group, .. } = among;
+        let chosen = cluster.endpoints.get(place).map(|endpoint| endpoint.id);
         let mut candidates = std::mem::take(&mut self.cluster(cluster.id)?.candidates);
         let found = candidates.find(|endpoint| {
             let Some(state) = self.endpoint(endpoint) else { return Look::Empty };
@@ -77,6 +78,9 @@ impl Pools {
                 (Some(_), Wanted::RoomOf(_)) => return Look::Unfit,
                 (Some(_), Wanted::Any) => false,
             };
+            if makes_room && !may_open && Some(endpoint) != chosen {
+                return Look::Unfit;
+            }
             let acquired = if makes_room {
                 is_unused(newest, connections).then_some(Acquired::Replace(newest, place))
             } else {
@@ -87,6 +91,9 @@ impl Pools {
         });
         if let Some(state) = self.cluster(cluster.id) {
             state.candidates = candidates;
+        }
+        if !may_open && matches!(found, Some(Acquired::Replace(..))) {
+            self.keep_endpoint(cluster.id);
         }
         found
     }

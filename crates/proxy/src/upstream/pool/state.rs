@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use config::breakers::Breakers;
+use config::breakers::{Breakers, EndpointConnections};
 use config::snapshot::{Cluster, ClusterId, EndpointId, Id};
 
 use super::Pools;
@@ -57,6 +57,9 @@ pub(super) struct ClusterState {
     pub(super) permits: Permits,
     /// Whether other workers know that exchanges wait since the bound of connections is reached.
     pub(super) is_wanting: bool,
+    /// What [`freed`](config::breakers::InUse::freed) was when an exchange last found no endpoint with room for a connection;
+    /// none if none looked in vain since there was room.
+    pub(super) full_at: Option<u32>,
     /// The endpoints that may have idle connections.
     pub(super) candidates: Candidates,
     /// The exchanges that wait for a connection.
@@ -118,6 +121,8 @@ pub(super) struct EndpointState {
     pub(super) is_candidate: bool,
     /// Connections to it that are open or being opened, but for those of health checks.
     pub(super) open: u32,
+    /// Where these are counted for the process, if its cluster bounds them.
+    pub(super) connections: EndpointConnections,
     /// Requests under way, where the balancer compares them.
     pub(super) requests: u32,
     /// When it came, where it may get less for a while.
@@ -136,6 +141,7 @@ impl EndpointState {
             newest: None,
             is_candidate: false,
             open: 0,
+            connections: EndpointConnections::default(),
             requests: 0,
             began: None,
             latency: Latency::default(),
@@ -147,6 +153,25 @@ impl EndpointState {
     /// How long a request may have to wait here, for this weight; only to be compared.
     pub(super) fn load(&self, weight: u16, decay: Duration, now: Time) -> f64 {
         self.latency.load(self.requests, decay, now) / f64::from(weight.max(1))
+    }
+}
+
+impl EndpointState {
+    /// Counts its connections where the newest snapshot has them counted.
+    pub(super) fn count_in(&mut self, connections: &EndpointConnections) {
+        if self.connections.is_same(connections) {
+            return;
+        }
+        self.connections.give(self.open);
+        connections.add(self.open);
+        self.connections = connections.clone();
+    }
+}
+
+impl Drop for EndpointState {
+    /// What is open where a worker ends, or an endpoint goes, counts no more.
+    fn drop(&mut self) {
+        self.connections.give(self.open);
     }
 }
 
@@ -197,6 +222,7 @@ impl Pools {
                 counted: Counted::default(),
                 permits: Permits::default(),
                 is_wanting: false,
+                full_at: None,
                 candidates: Candidates::default(),
                 turns: Turns::default(),
                 reserve: Reserve::default(),
