@@ -30,7 +30,7 @@ use crate::origins::{ResourceKind, ResourceName};
 use crate::outside::{Memory, Outside};
 use crate::schema::compiled;
 use crate::shape::{self, SchemaError, Shape};
-use crate::snapshot::{ClusterId, ClusterProtocol, EndpointsFrom, Snapshot};
+use crate::snapshot::{Changes, ClusterId, ClusterProtocol, EndpointsFrom, Snapshot};
 use crate::store::{Linked, Store};
 use crate::subsets::Metadata;
 use crate::tree::{self, Site};
@@ -149,6 +149,26 @@ impl<F> Prepared<F> {
     /// The host names in it, if they may be others than before.
     pub fn names(&self) -> Option<impl Iterator<Item = &Arc<DnsName>>> {
         self.names.as_ref().map(|names| names.keys())
+    }
+
+    /// Says of all that is in the snapshot that it is new: for a process that begins with it, although the loader had others
+    /// before. To be called before anything else has the snapshot.
+    pub fn begin(&mut self) {
+        let Some(snapshot) = Arc::get_mut(&mut self.linked.snapshot) else {
+            debug_assert!(false, "something else has the snapshot");
+            return;
+        };
+        let clusters = snapshot.clusters.iter();
+        let endpoints = clusters.flat_map(|(_, cluster)| {
+            cluster.endpoints.iter().map(|endpoint| (cluster.id, endpoint.id))
+        });
+        snapshot.changes = Changes {
+            listeners_added: snapshot.listeners.iter().map(|it| it.id).collect(),
+            clusters_added: snapshot.clusters.iter().map(|(_, it)| it.id).collect(),
+            endpoints_added: endpoints.collect(),
+            route_tables_added: snapshot.route_tables.iter().map(|(_, it)| it.id).collect(),
+            ..Changes::default()
+        };
     }
 
     /// What rules, listeners and clusters name and the text has not: other sources may have it.

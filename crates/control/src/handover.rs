@@ -8,6 +8,7 @@ use config::snapshot::Snapshot;
 use tokio::sync::oneshot;
 
 use crate::handover_report::HandoverNews;
+use crate::last_good::DeliveredResources;
 use crate::workers::Workers;
 
 /// A step of a handover, for control.
@@ -116,6 +117,8 @@ pub struct Begun<W: Workers> {
     pub admin: Option<OwnedFd>,
     /// Another on the one for what scrapers and probes ask for.
     pub metrics: Option<OwnedFd>,
+    /// What sources have delivered, if there are any.
+    pub delivered: Option<DeliveredResources>,
 }
 
 impl<W: Workers> fmt::Debug for Begun<W> {

@@ -4,6 +4,7 @@
 //! replaces the file, at most one at a time ([`keeper`]). What the file says is taken whole or not at all ([`form`]), and
 //! who may have written it is looked at before that ([`disk`]).
 
+mod delivered;
 mod disk;
 mod form;
 mod keeper;
@@ -18,6 +19,8 @@ use std::time::Duration;
 use config::snapshot::{DnsAnswer, DnsFamily, DnsMode, DnsName};
 use config::{ResourceName, Text};
 
+pub use self::delivered::{DeliveredError, DeliveredResources};
+pub(crate) use self::delivered::{Divided, Resumed, ResumedPart};
 pub(crate) use self::keeper::Keeper;
 use crate::clock;
 
@@ -164,6 +167,17 @@ impl LastGood {
                 tracing::warn!("{unusable}");
                 Self::default()
             }
+        }
+    }
+
+    /// Makes a change of a resource.
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::Answer(..) => {}
+            Change::Resource(key, kept, serves) => {
+                self.change(key, ResourceChange::new(kept, serves));
+            }
+            Change::Serves(key) => self.change(key, ResourceChange::serves()),
         }
     }
 

@@ -53,6 +53,7 @@ pub use dns::records_of_dns_answer;
 pub use files::{Files, STDIN};
 pub use handover::{Begun, HandoverStep, Summary};
 pub use handover_report::{HandoverNews, HandoverResult};
+pub use last_good::{DeliveredError, DeliveredResources};
 pub use log_output::{LogOutput, OpenError};
 pub use log_writer::LogWriter;
 pub use moves::{ConnectionId, ConnectionWork, Moved, Mover, NotMoved};

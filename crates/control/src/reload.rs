@@ -20,10 +20,10 @@ use crate::clock;
 use crate::dns::{Change, Known};
 use crate::expiry::Expiry;
 use crate::files::{EndpointFiles, Files, Seen, Stamp, State, is_starved};
-use crate::last_good::LastGood;
+use crate::last_good::{DeliveredResources, Divided, LastGood, Resumed, ResumedPart};
 use crate::log_output::{LogOutput, OpenError};
 use crate::names::names_after;
-use crate::source::Source;
+use crate::source::{RestoredPart, Source};
 use crate::workers::BindFailure;
 
 /// Where the configuration comes from, with what was made of it so far.
@@ -51,6 +51,10 @@ pub struct ConfigFile<F> {
     known: Known,
     /// What a former process left in the folder `state`.
     last_good: LastGood,
+    /// The sources beside it, in the order in which they go before each other.
+    sources: Vec<&'static str>,
+    /// What it began with of another process.
+    resumed: Resumed,
     loader: Loader<F>,
 }
 
@@ -263,6 +267,8 @@ impl<F> ConfigFile<F> {
             names: Arc::default(),
             known: Known::default(),
             last_good: LastGood::default(),
+            sources: Vec::new(),
+            resumed: Resumed::default(),
             loader,
         }
     }
@@ -356,6 +362,11 @@ impl<F> ConfigFile<F> {
             self.state = Some(State::of(&content));
             self.text = text_of(path, content)?;
         }
+        self.build(began)
+    }
+
+    /// Makes a snapshot of the text that was read last.
+    fn build(&mut self, began: u64) -> Result<Candidate<F>, Refused> {
         let files = self.files();
         let prepared = self.loader.prepare(&self.name, &self.text, &files);
         let folder = files.folder().to_owned();
@@ -439,9 +450,64 @@ impl<F> ConfigFile<F> {
         if !sources.is_empty() {
             self.loader.expect_sources();
         }
+        self.sources = sources.iter().map(|source| source.name()).collect();
         if sources.iter().any(|source| source.is_on_demand()) {
             self.loader.expect_demands();
         }
+    }
+
+    /// The candidate of the file that was loaded last, together with what sources had delivered to another process: what served
+    /// there serves here from the beginning. Each resource is accepted or refused by itself, as if its source had
+    /// delivered it.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the file together with these.
+    pub fn restore(
+        &mut self,
+        candidate: Candidate<F>,
+        delivered: DeliveredResources,
+    ) -> Result<Candidate<F>, Refused> {
+        let began = clock::monotonic_ns();
+        let Divided { mut parts, .. } = delivered.divide(&self.sources);
+        if parts.is_empty() {
+            return Ok(candidate);
+        }
+        self.loader.order_sources(self.sources.iter().map(|source| Arc::from(*source)).collect());
+        self.known = self.keep(candidate).known;
+        let mut resumed = Resumed { delivered, ..Resumed::default() };
+        for part in [RestoredPart::Serving, RestoredPart::Later] {
+            for source in self.sources.clone() {
+                let Some(restored) = parts.get_mut(source) else { continue };
+                let updates = std::mem::take(match part {
+                    RestoredPart::Serving => &mut restored.serving,
+                    RestoredPart::Later => &mut restored.later,
+                });
+                if updates.is_empty() {
+                    continue;
+                }
+                let loaded = self.load_updates(&source.into(), updates.clone(), &[]);
+                if let Some(candidate) = loaded.candidate {
+                    self.keep_endpoints(*candidate);
+                }
+                let Some(delivered) = loaded.delivered else { continue };
+                resumed.late.extend(delivered.late);
+                let verdicts = delivered.verdicts;
+                resumed.parts.push(ResumedPart { source, part, updates, verdicts });
+            }
+        }
+        let waiting = self.loader.waiting();
+        resumed.waits = waiting.map(|(name, names)| (name.clone(), names.to_vec())).collect();
+        let mut candidate = self.build(began)?;
+        // No worker has any of it.
+        candidate.prepared.begin();
+        self.resumed = resumed;
+        Ok(candidate)
+    }
+
+    /// What the process began with of another one, once.
+    pub(crate) fn take_resumed(&mut self) -> Resumed {
+        std::mem::take(&mut self.resumed)
     }
 
     /// Names the sources in the order in which they go before each other.

@@ -110,6 +110,8 @@ pub struct Parts<W: Workers> {
     pub handover: mpsc::Receiver<HandoverStep<W>>,
     /// Whether this process takes the place of another, which says when.
     pub is_taking_over: bool,
+    /// Whether another may take its place.
+    pub hands_over: bool,
     /// Whether this is the first process of its PID namespace, which gets the signals that are meant for the one that
     /// serves.
     pub is_init: bool,

@@ -32,7 +32,7 @@ pub trait Source: fmt::Debug + Send {
     fn unsubscribe(&mut self, names: &[ResourceName]);
 
     /// Takes note of resources that serve because a former process accepted them from this source, and left them in the
-    /// folder `state`. Called at most once, before [`Self::next`]. What differs from them is what is new to say: others,
+    /// folder `state` or handed them over. Called at most once, before [`Self::next`]. What differs from them is what is new to say: others,
     /// and those that are gone. The first batch, which may be empty, confirms those that it does not name.
     fn on_restored(&mut self, resources: &[Update]);
 
@@ -62,6 +62,8 @@ pub(crate) struct Restored {
     pub(crate) serving: Vec<Update>,
     /// Versions that were accepted after these and waited, and what was gone and served all the same.
     pub(crate) later: Vec<Update>,
+    /// What the loader has already, by name: of a process whose place this one takes.
+    pub(crate) known: BTreeMap<ResourceName, Update>,
 }
 
 /// A part of [`Restored`].
@@ -181,7 +183,7 @@ async fn restore(
     restored: Restored,
     deliveries: &mpsc::Sender<Delivery>,
 ) -> Option<()> {
-    let mut known = BTreeMap::new();
+    let mut known = restored.known;
     for (part, updates) in
         [(RestoredPart::Serving, restored.serving), (RestoredPart::Later, restored.later)]
     {

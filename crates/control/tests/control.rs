@@ -19,8 +19,8 @@ use config::snapshot::{Address, ClusterId, EndpointId, Id, ListenerId, Snapshot}
 use config::{FilterKinds, Loader, ResourceName, Update, Verdict};
 use control::{
     AdminSocket, Answerers, BindFailure, Bound, ConfigFile, ConnectionId, ConnectionWork, Control,
-    EarlyAdmin, ExplainRequest, ExplainStep, HandoverStep, LogWriter, Moved, NotMoved, Outcome,
-    Parts, Report, ServiceManager, Source, Summary, Workers,
+    DeliveredResources, EarlyAdmin, ExplainRequest, ExplainStep, HandoverStep, LogWriter, Moved,
+    NotMoved, Outcome, Parts, Report, ServiceManager, Source, Summary, Workers,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use telemetry::{Collector, LogReader};
@@ -233,17 +233,21 @@ impl Running {
     }
 
     fn start_with(config: ConfigFile<()>, sources: Vec<Box<dyn Source>>) -> Self {
-        Self::start_as(config, sources, false)
+        Self::start_as(config, sources, false, None)
     }
 
     fn start_as(
         mut config: ConfigFile<()>,
         sources: Vec<Box<dyn Source>>,
         is_taking_over: bool,
+        delivered: Option<DeliveredResources>,
     ) -> Self {
         config.expect_sources(&sources);
         let candidate = config.load().unwrap();
-        let candidate = config.warm(candidate, &EarlyAdmin::default()).unwrap();
+        let mut candidate = config.warm(candidate, &EarlyAdmin::default()).unwrap();
+        if let Some(delivered) = delivered {
+            candidate = config.restore(candidate, delivered).unwrap();
+        }
         let mut first = config.keep(candidate);
         let (noted, refuses): (Arc<Mutex<Vec<_>>>, Arc<AtomicBool>) = Default::default();
         let holds_moves = Arc::new(AtomicBool::default());
@@ -264,6 +268,7 @@ impl Running {
             payload.to_ascii_uppercase().into()
         });
         let control = Control::new(Parts {
+            hands_over: true,
             storer: Box::new(NoStorer),
             had_connections: false,
             sources,
@@ -727,6 +732,7 @@ fn nothing_that_needs_every_connection_in_its_place_begins_while_one_is_on_its_w
     let begun = begun.blocking_recv().unwrap().unwrap();
     assert_eq!(begun.snapshot.version, 2, "first the configuration, then the handover");
     control.steps.blocking_send(HandoverStep::RolledBack).unwrap();
+    until("the end of the handover", || !control.ask("GET", "/handover").contains("giving"));
 
     let asked = begin_to_move(2);
     control.ask("POST", "/drain");
@@ -1303,7 +1309,7 @@ fn what_a_source_delivered_serves_after_a_restart_until_it_says_otherwise() {
     let restored = "strait_source_resources{source=\"folder\",state=\"restored\"}";
     assert!(metrics.contains(&format!("{restored} 3\n")), "{metrics}");
     let ready = running.ask("GET", "/ready?verbose");
-    assert!(ready.contains("source folder: 3 restored, accepted "), "{ready}");
+    assert!(ready.contains("source folder: 3 restored from `state`, accepted "), "{ready}");
     let sources = running.ask("GET", "/sources");
     assert!(sources.contains("\"folder\": \"/") && sources.contains("\"last_error\": null"));
     assert_eq!(running.end(), Outcome::Drained);
@@ -1478,7 +1484,7 @@ fn a_process_that_takes_over_restores_what_the_other_one_had_learnt_by_then() {
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
     let config = ConfigFile::new(&path.join("strait.conf"), loader());
     let sources: Vec<Box<dyn Source>> = vec![Box::new(Silent(Arc::clone(&heard)))];
-    let taker = Running::start_as(config, sources, true);
+    let taker = Running::start_as(config, sources, true, None);
     giver.write("cluster.web", &web(81));
     giver.hears("cluster/web 2: accepted");
     until("ready", || giver.running.ask("GET", "/ready").contains("ready"));
@@ -1505,6 +1511,134 @@ fn a_process_that_takes_over_restores_what_the_other_one_had_learnt_by_then() {
     assert_eq!(taker.end(), Outcome::Drained);
     assert!(read(&file).contains("10.0.0.1:81"));
     std::fs::remove_dir_all(&path).unwrap();
+}
+
+#[test]
+fn a_process_begins_with_what_sources_delivered_to_the_one_whose_place_it_takes() {
+    let text = CONFIG.replace("respond: {}", "cluster: web");
+    let giver = WithFolder::start("resumed", text);
+    let web = |port: u16| format!("{{ name: web, endpoints: ['10.0.0.1:{port}'] }}");
+    giver.write("cluster.web", &web(80));
+    giver.hears("cluster/web 1: accepted");
+    let site = certificate::SITE.trim().replace('\n', "\n  ");
+    let key = certificate::SITE_KEY.trim().replace('\n', "\n  ");
+    let secret = format!("name: site\nchain: |\n  {site}\nkey: |\n  {key}\n");
+    giver.write("secret.site", &secret);
+    let rim = "name: rim\naddress: 127.0.0.1:7\nroutes: all\n\
+               tls: { certificates: [{ chain: 'secret:site', key: 'secret:site' }] }\n";
+    giver.write("listener.rim", rim);
+    let heard = |text: &str| {
+        let heard = giver.heard.lock().unwrap();
+        heard.iter().any(|it| it.starts_with(text) && it.ends_with(": accepted"))
+    };
+    until("the listener", || heard("listener/rim") && heard("secret/site"));
+    // One that waits, and is handed on as one that does.
+    giver.write(
+        "cluster.web",
+        "{ name: web, endpoints: ['10.0.0.3:80'], tls: { ca: 'secret:trust' } }",
+    );
+    until("what it waits for", || {
+        let heard = giver.heard.lock().unwrap();
+        heard.iter().any(|it| it.contains("accepted, waits for secret/trust"))
+    });
+    until("ready", || giver.running.ask("GET", "/ready").contains("ready"));
+    let begin = || {
+        let (reply, begun) = tokio::sync::oneshot::channel();
+        giver.running.steps.blocking_send(HandoverStep::Begin(reply)).unwrap();
+        let begun = begun.blocking_recv().unwrap().unwrap();
+        begun.delivered.unwrap().encode().unwrap()
+    };
+    let bytes = begin();
+    assert!(String::from_utf8_lossy(&bytes).contains("PRIVATE KEY"), "keys go along");
+    let delivered = DeliveredResources::decode(&bytes).unwrap();
+
+    // What it begins with, as a whole.
+    let file = giver.path.join("strait.conf");
+    let silent: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sources = || -> Vec<Box<dyn Source>> { vec![Box::new(Silent(Arc::clone(&silent)))] };
+    let mut config = ConfigFile::new(&file, loader());
+    config.expect_sources(&sources());
+    let candidate = config.load().unwrap();
+    assert_eq!(candidate.snapshot().listeners.len(), 1);
+    let candidate = config.restore(candidate, delivered.clone()).unwrap();
+    let snapshot = candidate.snapshot();
+    let names: Vec<_> = snapshot.listeners.iter().map(|it| it.name.to_string()).collect();
+    assert!(names.contains(&"rim".to_owned()) && names.len() == 2, "{names:?}");
+    assert_eq!(snapshot.changes.listeners_added.len(), 2);
+    assert_eq!(snapshot.changes.clusters_added.len(), 1);
+
+    let config = ConfigFile::new(&file, loader());
+    let taker = Running::start_as(config, sources(), true, Some(delivered));
+    taker.report(0, ReportBody::Started);
+    taker.report(1, ReportBody::Started);
+    giver.running.steps.blocking_send(committed(4711)).unwrap();
+    assert!(silent.lock().unwrap().is_empty(), "its source waits");
+    let (reply, taken) = tokio::sync::oneshot::channel();
+    let step = HandoverStep::TakenOver {
+        summary: Summary::default(),
+        generation: 1,
+        is_return: false,
+        reply,
+    };
+    taker.steps.blocking_send(step).unwrap();
+    taken.blocking_recv().unwrap();
+    let restored = until_heard(&silent, "restored: ");
+    assert!(
+        ["cluster/web", "listener/rim", "secret/site"].iter().all(|it| restored.contains(it)),
+        "{restored}"
+    );
+    let ready = taker.ask("GET", "/ready?verbose");
+    assert!(ready.contains("source folder: 3 restored from the old process, accepted "), "{ready}");
+    let shown = taker.ask("GET", "/config?resource=listener/rim");
+    assert!(shown.contains("\"state\": \"active\""), "{shown}");
+    // And hands on in its turn.
+    let (reply, begun) = tokio::sync::oneshot::channel();
+    taker.steps.blocking_send(HandoverStep::Begin(reply)).unwrap();
+    let begun = begun.blocking_recv().unwrap().unwrap();
+    assert_eq!(begun.delivered.unwrap().len(), 3);
+    assert_eq!(giver.running.end(), Outcome::Replaced(4711));
+    taker.steps.blocking_send(HandoverStep::RolledBack).unwrap();
+    assert_eq!(taker.end(), Outcome::Drained);
+
+    // Its source speaks after a takeover, and has one no longer.
+    let delivered = DeliveredResources::decode(&bytes).unwrap();
+    std::fs::remove_file(giver.path.join("listener.rim.yaml")).unwrap();
+    giver_writes(&giver.path, "cluster.web", &web(81));
+    let source = folder::Folder::new(giver.path.clone());
+    let heard = Arc::clone(&source.heard);
+    let config = ConfigFile::new(&file, loader());
+    let taker = Running::start_as(config, vec![Box::new(source)], true, Some(delivered));
+    taker.report(0, ReportBody::Started);
+    taker.report(1, ReportBody::Started);
+    let (reply, _) = tokio::sync::oneshot::channel();
+    let step = HandoverStep::TakenOver {
+        summary: Summary::default(),
+        generation: 1,
+        is_return: false,
+        reply,
+    };
+    taker.steps.blocking_send(step).unwrap();
+    until("the source", || {
+        heard.lock().unwrap().iter().any(|it| it.starts_with("cluster/web 1: accepted"))
+    });
+    assert!(taker.ask("GET", "/config?resource=listener/rim").contains("404"));
+    assert!(taker.ask("GET", "/config?resource=cluster/web").contains("10.0.0.1:81"));
+    until("the end of what was restored", || {
+        !taker.ask("GET", "/ready?verbose").contains("restored")
+    });
+    assert_eq!(taker.end(), Outcome::Drained);
+    std::fs::remove_dir_all(&giver.path).unwrap();
+}
+
+fn until_heard(heard: &Mutex<Vec<String>>, start: &str) -> String {
+    let found = || heard.lock().unwrap().iter().find(|it| it.starts_with(start)).cloned();
+    until(start, || found().is_some());
+    found().unwrap()
+}
+
+fn giver_writes(path: &Path, name: &str, content: &str) {
+    std::fs::write(path.join("part"), content).unwrap();
+    std::fs::rename(path.join("part"), path.join(format!("{name}.yaml"))).unwrap();
 }
 
 #[test]

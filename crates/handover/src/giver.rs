@@ -43,6 +43,8 @@ pub enum GiverAction {
     Enter(Phase),
     /// Send a frame without descriptors.
     Send(Zeroizing<Vec<u8>>),
+    /// Send a frame with the file of what sources have delivered.
+    SendResources(Zeroizing<Vec<u8>>),
     /// Send a frame with the listening sockets of these keys.
     SendListening(Zeroizing<Vec<u8>>, Vec<SocketKey>),
     /// Send a frame with `count` sockets of a group, from the one at `first` on.
@@ -156,6 +158,7 @@ pub struct Giver {
     is_collecting: bool,
     is_check: bool,
     reads_packs: bool,
+    reads_resources: bool,
     silence: Silence,
     /// Whether the taker was to be ended for its silence, and could not.
     is_given_up: bool,
@@ -214,6 +217,7 @@ impl Giver {
             is_collecting: false,
             is_check: false,
             reads_packs: false,
+            reads_resources: false,
             silence: Silence::default(),
             is_given_up: false,
             alive_at: 0,
@@ -367,6 +371,7 @@ impl Giver {
             return Err(Failure::Form(self.offer.form));
         }
         self.is_check = is_check;
+        self.reads_resources = hello.reads_resources;
         let probation_ms = u64::try_from(self.deadlines.probation.as_millis()).unwrap_or(u64::MAX);
         self.send(&Message::Welcome(Welcome {
             version: VERSION,
@@ -382,10 +387,23 @@ impl Giver {
         Ok(())
     }
 
-    /// What this process is configured to do, as [`GiverAction::Describe`] asked.
-    pub fn describe(&mut self, parts: Vec<Part>) {
+    /// Whether the taker reads what sources have delivered.
+    #[must_use]
+    pub const fn reads_resources(&self) -> bool {
+        self.reads_resources
+    }
+
+    /// What this process is configured to do, as [`GiverAction::Describe`] asked; and how many bytes of what sources have
+    /// delivered to it there are for a taker that reads them, if there are any. That one has a second more for each MiB of them.
+    pub fn describe(&mut self, parts: Vec<Part>, resources: Option<u64>, now: u64) {
         if self.state != State::Describing {
             return;
+        }
+        if let Some(bytes) = resources.filter(|_| self.reads_resources) {
+            let frame = Message::Resources { bytes }.encode();
+            let more = Duration::from_secs(1 + (bytes >> 20));
+            self.deadline = later(now, self.deadlines.config.saturating_add(more));
+            self.actions.push_back(GiverAction::SendResources(frame));
         }
         if parts.len() > PARTS_MAX {
             return self.fail(Failure::OverBound { what: "parts", max: PARTS_MAX });

@@ -32,6 +32,12 @@ pub enum Message {
         /// Whether this ends it.
         is_last: bool,
     },
+    /// What sources have delivered to the giver: a descriptor of a sealed file in memory comes with it, which has so many bytes.
+    /// Before [`Message::Parts`], to a taker that said in its hello that it reads this.
+    Resources {
+        /// Bytes of the file.
+        bytes: u64,
+    },
     /// Listening sockets, a descriptor for each key; the last of them ends the list.
     Sockets {
         /// Which.
@@ -124,6 +130,9 @@ pub struct Hello {
     pub program: String,
     /// What is wanted.
     pub purpose: Purpose,
+    /// Whether [`Message::Resources`] is read. It stands behind the body, where versions before this one do not look.
+    #[serde(skip)]
+    pub reads_resources: bool,
 }
 
 impl Hello {
@@ -131,7 +140,8 @@ impl Hello {
     #[must_use]
     pub fn new(program: &str, purpose: Purpose) -> Self {
         let program = program.to_owned();
-        Self { magic: MAGIC, version_min: VERSION, version_max: VERSION, program, purpose }
+        let (version_min, version_max) = (VERSION, VERSION);
+        Self { magic: MAGIC, version_min, version_max, program, purpose, reads_resources: false }
     }
 
     /// Whether the other side speaks the version of this program.
@@ -307,7 +317,7 @@ impl Message {
     pub fn encode(&self) -> Zeroizing<Vec<u8>> {
         let kind = self.kind();
         match self {
-            Self::Hello(hello) => frame::encode(kind, hello),
+            Self::Hello(hello) => frame::encode(kind, &(hello, hello.reads_resources)),
             Self::Welcome(welcome) => frame::encode(kind, welcome),
             Self::Parts { parts, is_last } => frame::encode(kind, &(parts, is_last)),
             Self::Differences { differences, is_last } => {
@@ -329,6 +339,7 @@ impl Message {
             | Self::Alive
             | Self::MainProcess
             | Self::ReadsPacks => frame::encode(kind, &()),
+            Self::Resources { bytes } => frame::encode(kind, bytes),
             Self::Progress { text } => frame::encode(kind, text),
             Self::Outcome { is_done, text } => frame::encode(kind, &(is_done, text)),
         }
@@ -342,9 +353,7 @@ impl Message {
     pub fn decode(bytes: &[u8]) -> Result<Option<Self>, FrameError> {
         let (kind, body) = frame::split(bytes)?;
         Ok(Some(match kind {
-            1 => Self::Hello(frame::body::<Hello>(body).and_then(|hello| {
-                if hello.magic == MAGIC { Ok(hello) } else { Err(FrameError::Body) }
-            })?),
+            1 => Self::Hello(hello(body)?),
             2 => Self::Welcome(frame::body(body)?),
             3 => frame::body(body).map(|(parts, is_last)| Self::Parts { parts, is_last })?,
             4 => frame::body(body)
@@ -364,6 +373,7 @@ impl Message {
             13 => Self::GiveUp { reason: frame::body(body)? },
             14 => frame::body(body).map(|(is_done, text)| Self::Outcome { is_done, text })?,
             15 => frame::body(body).map(|(batch, groups)| Self::Pack { batch, groups })?,
+            RESOURCES => Self::Resources { bytes: frame::body(body)? },
             PROGRESS => Self::Progress { text: frame::body(body)? },
             TAKE_BACK => Self::TakeBack { reason: frame::body(body)? },
             SUCCEEDED => Self::Succeeded,
@@ -392,6 +402,7 @@ impl Message {
             Self::Committed => 12,
             Self::GiveUp { .. } => 13,
             Self::Outcome { .. } => 14,
+            Self::Resources { .. } => RESOURCES,
             Self::Progress { .. } => PROGRESS,
             Self::TakeBack { .. } => TAKE_BACK,
             Self::Succeeded => SUCCEEDED,
@@ -419,6 +430,7 @@ impl Message {
             Self::Commit => "Commit",
             Self::Committed => "Committed",
             Self::GiveUp { .. } => "GiveUp",
+            Self::Resources { .. } => "Resources",
             Self::Progress { .. } => "Progress",
             Self::TakeBack { .. } => "TakeBack",
             Self::Succeeded => "Succeeded",
@@ -434,6 +446,7 @@ impl Message {
     /// How many descriptors come with it.
     pub(crate) fn descriptors(&self) -> usize {
         match self {
+            Self::Resources { .. } => 1,
             Self::Sockets { keys, .. } => keys.len(),
             Self::Piece(piece) => usize::try_from(piece.sockets).unwrap_or(usize::MAX),
             Self::Pack { groups, .. } => {
@@ -455,6 +468,18 @@ const END_REST: u16 = IGNORABLE + 3;
 const ALIVE: u16 = IGNORABLE + 4;
 const MAIN_PROCESS: u16 = IGNORABLE + 5;
 const READS_PACKS: u16 = IGNORABLE + 6;
+// It has a descriptor, which a process that does not know it would refuse: none is sent to one that does not ask for it.
+const RESOURCES: u16 = IGNORABLE + 7;
+
+/// The body of a hello. What later versions add stands behind it.
+fn hello(body: &[u8]) -> Result<Hello, FrameError> {
+    let hello = match frame::body::<(Hello, bool)>(body) {
+        Ok((hello, reads_resources)) => Hello { reads_resources, ..hello },
+        // Of a version before this one.
+        Err(_) => frame::body::<Hello>(body)?,
+    };
+    if hello.magic == MAGIC { Ok(hello) } else { Err(FrameError::Body) }
+}
 
 impl Piece {
     /// The frame.

@@ -36,6 +36,9 @@ pub enum TakerAction {
     Send(Zeroizing<Vec<u8>>),
     /// The giver says who it is.
     Welcomed(Welcome),
+    /// Begin with what sources have delivered to the giver, and say so by [`Taker::begun`]: the next descriptor is a file of so
+    /// many bytes.
+    Begin(u64),
     /// Compare with what this process is configured to do, and say where it differs by
     /// [`Taker::compared`].
     Compare(Vec<Part>),
@@ -98,6 +101,8 @@ pub struct Taker {
     alive_at: u64,
     /// Whether the giver watches no longer.
     is_main_process: bool,
+    /// Whether what sources have delivered to the giver may come.
+    reads_resources: bool,
     parts: Vec<Part>,
     keys: Vec<SocketKey>,
     /// The group that is coming.
@@ -148,7 +153,23 @@ impl Taker {
         now: u64,
     ) -> Self {
         let purpose = Purpose::Take { forms_read, descriptors, is_check };
-        Self::with_purpose(program, purpose, is_check, deadlines, now)
+        Self::with_purpose(Hello::new(program, purpose), is_check, deadlines, now)
+    }
+
+    /// The same of a process that begins with what sources have delivered to the giver.
+    #[must_use]
+    pub fn with_resources(
+        program: &str,
+        forms_read: Vec<u16>,
+        descriptors: u64,
+        is_check: bool,
+        deadlines: Deadlines,
+        now: u64,
+    ) -> Self {
+        let purpose = Purpose::Take { forms_read, descriptors, is_check };
+        let mut hello = Hello::new(program, purpose);
+        hello.reads_resources = true;
+        Self::with_purpose(hello, is_check, deadlines, now)
     }
 
     /// The former process, which has just connected to take back what it gave, since it was asked to.
@@ -161,18 +182,14 @@ impl Taker {
         now: u64,
     ) -> Self {
         let purpose = Purpose::TakeBack { forms_read, descriptors };
-        let taker = Self::with_purpose(program, purpose, false, deadlines, now);
+        let hello = Hello::new(program, purpose);
+        let taker = Self::with_purpose(hello, false, deadlines, now);
         Self { is_former: true, ..taker }
     }
 
-    fn with_purpose(
-        program: &str,
-        purpose: Purpose,
-        is_check: bool,
-        deadlines: Deadlines,
-        now: u64,
-    ) -> Self {
-        let frame = Message::Hello(Hello::new(program, purpose)).encode();
+    fn with_purpose(hello: Hello, is_check: bool, deadlines: Deadlines, now: u64) -> Self {
+        let reads_resources = hello.reads_resources;
+        let frame = Message::Hello(hello).encode();
         Self {
             deadlines,
             state: State::Welcome,
@@ -182,6 +199,7 @@ impl Taker {
             silence: Silence::default(),
             alive_at: u64::MAX,
             is_main_process: false,
+            reads_resources,
             parts: Vec::new(),
             keys: Vec::new(),
             coming: None,
@@ -277,6 +295,13 @@ impl Taker {
                 self.deadline = later(now, self.deadlines.config);
                 Ok(())
             }
+            (State::Parts, Message::Resources { bytes })
+                if self.reads_resources && self.parts.is_empty() =>
+            {
+                self.reads_resources = false;
+                self.actions.push_back(TakerAction::Begin(bytes));
+                Ok(())
+            }
             (State::Parts, Message::Parts { parts, is_last }) => self.on_parts(parts, is_last),
             (State::Sockets, Message::Sockets { keys, is_last }) => self.on_sockets(keys, is_last),
             (State::Taking, Message::Piece(piece)) => self.on_piece(piece, now),
@@ -320,6 +345,13 @@ impl Taker {
             self.actions.push_back(TakerAction::Compare(mem::take(&mut self.parts)));
         }
         Ok(())
+    }
+
+    /// This process has begun with these, or goes on without, as [`TakerAction::Begin`] asked. That may have taken a while.
+    pub fn begun(&mut self, now: u64) {
+        if self.state == State::Parts {
+            self.deadline = later(now, self.deadlines.config);
+        }
     }
 
     /// Where this process is configured otherwise, as [`TakerAction::Compare`] asked.

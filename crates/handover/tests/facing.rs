@@ -1,8 +1,8 @@
 //! Both sides facing each other, over a connection that does what no socket should.
 
 use handover::{
-    Failure, FrameError, Giver, GiverAction, Hello, Message, PeerLife, Phase, Purpose, Taker,
-    TakerAction,
+    Failure, FrameError, Giver, GiverAction, Hello, Message, Part, PartKind, PeerLife, Phase,
+    Purpose, Taker, TakerAction, Welcome,
 };
 
 #[path = "checks/conversation.rs"]
@@ -565,4 +565,98 @@ fn a_kind_that_may_be_skipped_is_and_another_is_not() {
     let mut other_magic = hello;
     other_magic[2] ^= 1;
     assert_eq!(Message::decode(&other_magic), Err(FrameError::Body));
+}
+
+#[test]
+fn what_sources_delivered_goes_to_a_taker_that_reads_it_and_to_no_other() {
+    for (reads, resources, begun) in [
+        (true, Some(77), vec![77]),
+        (true, None, vec![]),
+        // A taker of the version before, or one without sources: a frame with a descriptor would end the handover.
+        (false, Some(77), vec![]),
+    ] {
+        let mut pair = Pair::new(8);
+        pair.resources = resources;
+        if reads {
+            pair.taker = Taker::with_resources("1.1.0", vec![11], 9, false, Default::default(), 0);
+        }
+        pair.run_out();
+        assert_eq!(pair.begun, begun);
+        assert_eq!(pair.giver_ends.first(), Some(&GiverAction::Committed));
+    }
+}
+
+#[test]
+fn a_hello_of_the_version_before_says_nothing_of_resources() {
+    let purpose = Purpose::Take { forms_read: vec![11], descriptors: 9, is_check: false };
+    let mut hello = Hello::new("1", purpose);
+    hello.reads_resources = true;
+    let mut frame = Message::Hello(hello.clone()).encode();
+    assert_eq!(Message::decode(&frame), Ok(Some(Message::Hello(hello.clone()))));
+    // It is the last byte.
+    frame.pop();
+    hello.reads_resources = false;
+    assert_eq!(Message::decode(&frame), Ok(Some(Message::Hello(hello))));
+}
+
+#[test]
+fn resources_come_once_before_the_parts_and_only_where_they_are_read() {
+    let resources = Message::Resources { bytes: 7 }.encode();
+    let parts = |is_last| Message::Parts { parts: vec![part()], is_last }.encode();
+    let welcomed = |reads: bool| {
+        let new = if reads { Taker::with_resources } else { Taker::new };
+        let mut taker = new("1", vec![11], 9, false, Default::default(), 0);
+        taker.on_frame(&welcome(), 0, 0);
+        taker
+    };
+    let is_stopped = |taker: &mut Taker| {
+        std::iter::from_fn(|| taker.poll()).any(|it| matches!(it, TakerAction::Stop(_)))
+    };
+    let mut once = welcomed(true);
+    once.on_frame(&resources, 1, 0);
+    assert!(!is_stopped(&mut once));
+    let mut twice = once;
+    twice.on_frame(&resources, 1, 0);
+    assert!(is_stopped(&mut twice));
+    let mut late = welcomed(true);
+    late.on_frame(&parts(false), 0, 0);
+    late.on_frame(&resources, 1, 0);
+    assert!(is_stopped(&mut late));
+    for (reads, descriptors) in [(true, 0), (true, 2), (false, 1)] {
+        let mut taker = welcomed(reads);
+        taker.on_frame(&resources, descriptors, 0);
+        assert!(is_stopped(&mut taker), "{reads} {descriptors}");
+    }
+}
+
+fn part() -> Part {
+    Part { kind: PartKind::Cluster, name: "web".to_owned(), fingerprint: 1 }
+}
+
+fn welcome() -> Vec<u8> {
+    let welcome = Welcome {
+        version: 1,
+        program: "1".to_owned(),
+        form: 11,
+        descriptors: 9,
+        generation: 0,
+        probation_ms: 0,
+    };
+    Message::Welcome(welcome).encode().to_vec()
+}
+
+#[test]
+fn a_taker_has_more_time_for_more_resources() {
+    for (mib, seconds, is_done) in [(20, 20, true), (20, 40, false), (0, 7, false)] {
+        let mut pair = Pair::new(8);
+        (pair.resources, pair.beginning) = (Some(mib << 20), seconds * SECOND);
+        pair.taker = Taker::with_resources("1.1.0", vec![11], 9, false, Default::default(), 0);
+        while pair.deliver() {
+            pair.giver.on_time(pair.now);
+            pair.taker.on_time(pair.now);
+        }
+        let is_rolled_back =
+            pair.giver_ends.iter().any(|it| matches!(it, GiverAction::RollBack { .. }));
+        assert_eq!(is_rolled_back, !is_done, "{mib} MiB, {seconds} s: {:?}", pair.giver_ends);
+    }
 }

@@ -11,12 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
+use ::handover::Part;
 use config::file::FdStore;
 use config::file_mode::FileMode;
 use config::snapshot::{Address, HandoverOptions, ListenerId};
 use control::{
-    AdminSocket, Answerers, ConfigFile, Control, EarlyAdmin, HandoverStep, LogWriter, Outcome,
-    Parts, Refused, ServiceManager, Source, WarmingError, Workers,
+    AdminSocket, Answerers, Candidate, ConfigFile, Control, DeliveredResources, EarlyAdmin,
+    HandoverStep, LogWriter, Outcome, Parts, Refused, ServiceManager, Source, WarmingError,
+    Workers,
 };
 use io::packets::PacketListener;
 use proxy::Snapshot;
@@ -38,7 +40,7 @@ use crate::handover::spawn;
 use crate::handover::start_command::StartCommand;
 use crate::handover::stored::Stored;
 use crate::handover::storing::Storing;
-use crate::handover::taking::{Asked, TakenSockets, Taking};
+use crate::handover::taking::{Asked, Beginning, TakenSockets, Taking};
 use crate::secrecy::{self, CoreDumps};
 use crate::{COMMIT, Failure, INIT, VERSION, handover, logging};
 
@@ -106,12 +108,23 @@ pub(crate) fn serve(
     let start = |error: std::io::Error| Failure::Start(error.to_string());
     let handover_path =
         handover::socket_path(&snapshot.startup.handover, |name| std::env::var_os(name));
-    let (mut taking, mut taken) =
-        match take_over_from(take_over, handover_path.as_deref(), &snapshot)? {
-            Asked::NoProcess(_) => (None, TakenSockets::default()),
-            Asked::Taking(taking, sockets) => (Some(taking), sockets),
-            Asked::Checked => return Ok(()),
-        };
+    let handover_options = snapshot.startup.handover.clone();
+    // What comes with a takeover may take its place.
+    drop(snapshot);
+    let has_sources = !sources.is_empty();
+    let mut begun = Begun { config: &mut config, candidate: Ok(candidate), has_sources };
+    let asked = take_over_from(take_over, handover_path.as_deref(), &handover_options, &mut begun)?;
+    let (mut taking, mut taken) = match asked {
+        Asked::NoProcess(_) => (None, TakenSockets::default()),
+        Asked::Taking(taking, sockets) => (Some(taking), sockets),
+        Asked::Checked => return Ok(()),
+    };
+    let candidate = begun
+        .candidate
+        .map_err(Failure::Config)
+        .inspect_err(|failure| give_up(&mut taking, failure))?;
+    let snapshot = Arc::clone(candidate.snapshot());
+    core_dumps.on_snapshot(&snapshot);
     if taking.is_some() {
         // Before workers accept: what they are asked for may be in the other process's memory.
         config.sessions().early.expect();
@@ -203,6 +216,7 @@ pub(crate) fn serve(
         service_manager: service_manager(),
         handover,
         is_taking_over,
+        hands_over: handover_path.is_some(),
         is_init,
         listeners_gone,
         storer,
@@ -310,13 +324,14 @@ impl EarlySockets {
 fn take_over_from(
     take_over: Option<TakeOver>,
     path: Option<&Path>,
-    snapshot: &Snapshot,
+    options: &HandoverOptions,
+    beginning: &mut dyn Beginning,
 ) -> Result<Asked, Failure> {
     let Some(take_over) = take_over else { return Ok(Asked::NoProcess(String::new())) };
     let asked = match path {
         Some(path) => {
             let is_check = take_over == TakeOver::Check;
-            handover::taking::ask(path, &snapshot.startup.handover, snapshot, is_check)?
+            handover::taking::ask(path, options, beginning, is_check)?
         }
         None => Asked::NoProcess("the configuration has no handover.socket".to_owned()),
     };
@@ -327,6 +342,32 @@ fn take_over_from(
         tracing::info!("there is no process to take over from: {reason}");
     }
     Ok(asked)
+}
+
+/// What a process begins with that may take another's place.
+struct Begun<'a> {
+    config: &'a mut ConfigFile<Box<dyn Filter>>,
+    /// Or why there is none any more.
+    candidate: Result<Candidate<Box<dyn Filter>>, Refused>,
+    has_sources: bool,
+}
+
+impl Beginning for Begun<'_> {
+    fn reads_resources(&self) -> bool {
+        self.has_sources
+    }
+
+    fn begin_with(&mut self, delivered: DeliveredResources) -> Result<(), String> {
+        let unknown = Refused::Unbindable(Vec::new());
+        let candidate = std::mem::replace(&mut self.candidate, Err(unknown));
+        self.candidate = candidate.and_then(|it| self.config.restore(it, delivered));
+        self.candidate.as_ref().map(drop).map_err(ToString::to_string)
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let snapshot = self.candidate.as_ref().map(Candidate::snapshot);
+        snapshot.map(|snapshot| handover::parts(snapshot)).unwrap_or_default()
+    }
 }
 
 /// The thread that takes over, and then gives.

@@ -318,7 +318,7 @@ mod tests {
         // A folder stands where the file is to be written.
         std::fs::create_dir(scratch.0.join("taken")).unwrap();
         write_by(&scratch.0, "taken", b"another", || true).unwrap_err();
-        assert_eq!(std::fs::read(scratch.0.join(NAME)).unwrap(), content);
+        assert_eq!(std::fs::read(scratch.0.join(NAME)).unwrap(), *content);
         // And below a file there is no folder.
         write(&scratch.0.join(NAME).join("below"), &content, || true).unwrap_err();
     }
@@ -329,7 +329,7 @@ mod tests {
         let content = encode(&LastGood::default()).unwrap();
         write(&scratch.0, &content, || true).unwrap();
         assert!(!write(&scratch.0, b"another", || false).unwrap());
-        assert_eq!(std::fs::read(scratch.0.join(NAME)).unwrap(), content);
+        assert_eq!(std::fs::read(scratch.0.join(NAME)).unwrap(), *content);
         assert_eq!(scratch.names(), [NAME]);
     }
 

@@ -10,12 +10,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 
 use config::snapshot::{DnsFamily, DnsMode, Resolved};
 use config::{ResourceName, xxh64};
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 use super::{KeptAnswer, KeptResource, LastGood, NameKey, ResourceKey};
 
@@ -98,7 +100,7 @@ struct Resource<'a> {
 /// # Errors
 ///
 /// None that these types have.
-pub(super) fn encode(kept: &LastGood) -> serde_json::Result<Vec<u8>> {
+pub(super) fn encode(kept: &LastGood) -> serde_json::Result<Zeroizing<Vec<u8>>> {
     let endpoint = |it: &'_ Resolved| Endpoint {
         address: it.address,
         weight: it.weight,
@@ -118,10 +120,30 @@ pub(super) fn encode(kept: &LastGood) -> serde_json::Result<Vec<u8>> {
         resources: kept.resources.iter().map(written).collect(),
         serving: serving.map(written).collect(),
     };
-    let content = serde_json::to_vec(&content)?;
-    let mut file = first_line(VERSION, &content).into_bytes();
-    file.extend(content);
+    // It may have keys in it: where a vector grows, it leaves a copy behind.
+    let mut len = Length(0);
+    serde_json::to_writer(&mut len, &content)?;
+    let mut text = Zeroizing::new(Vec::with_capacity(len.0));
+    serde_json::to_writer(&mut *text, &content)?;
+    let line = first_line(VERSION, &text);
+    let mut file = Zeroizing::new(Vec::with_capacity(line.len() + text.len()));
+    file.extend_from_slice(line.as_bytes());
+    file.extend_from_slice(&text);
     Ok(file)
+}
+
+/// How long what is written is.
+struct Length(usize);
+
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// What a file says.
@@ -249,14 +271,14 @@ mod tests {
         let whole = encode(&some()).unwrap();
         for place in 0..whole.len() {
             for bit in 0..8 {
-                let mut damaged = whole.clone();
+                let mut damaged = whole.to_vec();
                 damaged[place] ^= 1 << bit;
                 assert!(decode(&damaged).is_err(), "bit {bit} of byte {place}");
             }
             assert!(decode(&whole[..place]).is_err(), "{place} bytes");
             assert!(decode(&whole[place + 1..]).is_err(), "without {place} bytes");
             for byte in [0, b' ', b'\n', b'1'] {
-                let mut longer = whole.clone();
+                let mut longer = whole.to_vec();
                 longer.insert(place, byte);
                 assert!(decode(&longer).is_err(), "{byte} before byte {place}");
             }

@@ -211,6 +211,7 @@ impl<W: Workers> Running<W> {
             handles,
             admin: self.admin_handles.handle(false),
             metrics: self.admin_handles.handle(true),
+            delivered: self.kept.delivered(),
         })
     }
 

@@ -14,7 +14,10 @@ use super::Running;
 use super::handover::Handing;
 use crate::clock;
 use crate::dns::{self, DnsReport, Known};
-use crate::last_good::{Age, Change, Keeper, KeptResource, LastGood, NameKey, ResourceKey, Serves};
+use crate::last_good::{
+    Age, Change, DeliveredResources, Divided, Keeper, KeptResource, LastGood, NameKey, ResourceKey,
+    Resumed, ResumedPart, Serves,
+};
 use crate::source::{Restored, RestoredPart, Restores};
 use crate::workers::Workers;
 
@@ -29,6 +32,14 @@ const HURRY_MAX: u64 = 1_000_000_000;
 pub(super) struct Kept {
     /// None without `state`.
     keeper: Option<Keeper>,
+    /// What sources have delivered, if another process may take this one's place.
+    delivered: Option<DeliveredResources>,
+    /// Whether this process began with what sources had delivered to another one.
+    is_resumed: bool,
+    /// Of that, what each source has.
+    resumed: BTreeMap<&'static str, BTreeMap<ResourceName, Update>>,
+    /// Where what is restored comes from, in messages.
+    origin: &'static str,
     /// Sources that wait for what is restored of them.
     restores: Restores,
     /// The folder's content, while it is read for a process that has taken another's place.
@@ -61,9 +72,13 @@ impl Kept {
         startup: &StartupOptions,
         known: &Known,
         restores: Restores,
+        hands_over: bool,
         is_held: bool,
     ) -> Self {
-        let mut kept = Self { restores, ..Self::default() };
+        // Of a process without sources nothing is delivered.
+        let is_handed_on = hands_over && !restores.is_empty();
+        let delivered = is_handed_on.then(DeliveredResources::default);
+        let mut kept = Self { restores, delivered, origin: "`state`", ..Self::default() };
         let Some(folder) = &startup.state else { return kept };
         let mut first = LastGood::default();
         first.answers.extend(known.iter().filter_map(|(name, status)| {
@@ -100,36 +115,51 @@ impl Kept {
         last_good
     }
 
-    /// Sends each source what the folder has of it.
+    /// Sends each source what the folder has of it, unless this process began with what another handed on.
     pub(super) fn restore(&mut self, last_good: LastGood) {
-        let mut changes = Vec::new();
-        let mut parts: BTreeMap<&'static str, Restored> = BTreeMap::new();
-        let LastGood { mut resources, serving, .. } = last_good;
-        let serving = serving.into_iter().filter_map(|(key, kept)| Some((key, kept?)));
-        for (key, former) in serving {
-            let Some((source, _)) = self.restores.get_key_value(&*key.source) else { continue };
-            let part = parts.entry(source).or_default();
-            let last = resources.remove(&key);
-            part.serving.push(update(&key, &former.version, Some(&former)));
-            let version = last.as_ref().map_or(&former.version, |last| &last.version);
-            part.later.push(update(&key, version, last.as_ref()));
-            self.restored.entry(source).or_default().insert(key.name.clone(), former.at);
-            changes.push(Change::Resource(key.clone(), Some(former), Serves::Last));
-            changes.push(Change::Resource(key, last, Serves::Former));
-        }
-        for (key, last) in resources {
-            let Some((source, _)) = self.restores.get_key_value(&*key.source) else { continue };
-            parts.entry(source).or_default().serving.push(update(&key, &last.version, Some(&last)));
-            self.restored.entry(source).or_default().insert(key.name.clone(), last.at);
-            changes.push(Change::Resource(key, Some(last), Serves::Last));
-        }
-        if let Some(keeper) = self.keeper.as_ref().filter(|_| !changes.is_empty()) {
-            keeper.note(changes, true);
+        let mut resumed = std::mem::take(&mut self.resumed);
+        let mut parts = BTreeMap::new();
+        if !self.is_resumed {
+            let sources: Vec<_> = self.restores.keys().copied().collect();
+            let divided = last_good.divide(&sources);
+            self.restored = divided.accepted;
+            parts = divided.parts;
+            self.note(divided.changes);
         }
         for (source, sender) in std::mem::take(&mut self.restores) {
+            let known = resumed.remove(source).unwrap_or_default();
+            let restored = parts.remove(source).unwrap_or_default();
             // One whose task has ended needs none.
-            let _ = sender.send(parts.remove(source).unwrap_or_default());
+            let _ = sender.send(Restored { known, ..restored });
         }
+    }
+
+    /// Takes note of what this process began with that another handed on.
+    pub(super) fn resume(&mut self, resumed: &Resumed, wanted: &BTreeSet<ResourceName>) {
+        if resumed.delivered.is_empty() {
+            return;
+        }
+        self.is_resumed = true;
+        self.origin = "the old process";
+        let sources: Vec<_> = self.restores.keys().copied().collect();
+        let Divided { accepted, changes, .. } = resumed.delivered.divide(&sources);
+        self.restored = accepted;
+        self.note(changes);
+        let refused = resumed.late.iter().filter(|(_, verdict)| verdict.refused.is_some());
+        let refused: BTreeSet<_> = refused.map(|(_, verdict)| verdict.name.clone()).collect();
+        for part in &resumed.parts {
+            let ResumedPart { source, part: which, updates, verdicts } = part;
+            part.apply_to(self.resumed.entry(source).or_default());
+            self.on_restored(source, *which, verdicts);
+            if *which == RestoredPart::Later {
+                self.on_later_restored(source, updates, verdicts, (&refused, wanted));
+            }
+        }
+    }
+
+    /// What sources have delivered, for a process that takes this one's place; none if none is to.
+    pub(super) fn delivered(&self) -> Option<DeliveredResources> {
+        self.delivered.clone()
     }
 
     /// A part of what the folder had of a source was checked.
@@ -164,7 +194,8 @@ impl Kept {
                 source,
                 count,
                 %accepted,
-                "resources from `state` are used until their source delivers"
+                from = self.origin,
+                "restored resources are used until their source delivers"
             );
         }
     }
@@ -180,7 +211,7 @@ impl Kept {
         self.end_restored(source, verdicts);
         // Of what was refused, it says what there is from here on.
         let mut unnamed = self.refused.remove(source).unwrap_or_default();
-        if self.keeper.is_none() {
+        if self.keeper.is_none() && self.delivered.is_none() {
             return;
         }
         for verdict in verdicts {
@@ -265,7 +296,10 @@ impl Kept {
         self.note(changes);
     }
 
-    fn note(&self, changes: Vec<Change>) {
+    fn note(&mut self, changes: Vec<Change>) {
+        if let Some(delivered) = &mut self.delivered {
+            changes.iter().cloned().for_each(|change| delivered.note(change));
+        }
         if let Some(keeper) = self.keeper.as_ref().filter(|_| !changes.is_empty()) {
             keeper.note(changes, true);
         }
@@ -303,7 +337,12 @@ impl Kept {
         restored.retain(|name, _| refused.contains(name));
         if restored.is_empty() {
             self.restored.remove(source);
-            tracing::info!(source, "the source has delivered: resources from `state` are replaced");
+            let from = self.origin;
+            tracing::info!(
+                source,
+                from,
+                "the source has delivered: restored resources are replaced"
+            );
         }
     }
 
@@ -320,7 +359,8 @@ impl Kept {
     pub(super) fn lines(&self) -> impl Iterator<Item = String> {
         let restored = self.restored.iter().filter_map(|(source, names)| {
             let (count, age) = oldest(names)?;
-            Some(format!("source {source}: {count} restored, accepted {age}"))
+            let from = self.origin;
+            Some(format!("source {source}: {count} restored from {from}, accepted {age}"))
         });
         let failure = self.keeper.iter().filter_map(|keeper| {
             let failure = keeper.writes().1?;
@@ -404,16 +444,6 @@ impl<W: Workers> Running<W> {
         if !changes.is_empty() {
             keeper.note(changes, true);
         }
-    }
-}
-
-/// What a source is restored to have said.
-fn update(key: &ResourceKey, version: &Arc<str>, kept: Option<&KeptResource>) -> Update {
-    Update {
-        kind: key.name.kind,
-        name: Arc::from(&*key.name.name),
-        version: Arc::clone(version),
-        content: kept.map(|kept| kept.content.clone()),
     }
 }
 

@@ -27,6 +27,7 @@ use crate::dns::Dns;
 use crate::expiry::Expiry;
 use crate::handover_report::HandoverReport;
 use crate::health::Health;
+use crate::last_good::Resumed;
 use crate::memory::{MemoryRelease, MemoryWatch};
 use crate::overflows::Overflows;
 use crate::reload::Accepted;
@@ -74,7 +75,7 @@ impl<W: Workers> Running<W> {
             }
         }
         let loaded_at = clock::wall_ns();
-        let last_good = config.take_last_good();
+        let (last_good, resumed) = (config.take_last_good(), config.take_resumed());
         let (builder, built) = Builder::start(config)?;
         let Accepted { snapshot, warnings, known, wanted, endpoint_files, duration, .. } = first;
         let on_demand = parts.sources.iter().filter(|it| it.is_on_demand());
@@ -82,7 +83,9 @@ impl<W: Workers> Running<W> {
             Demands::new(on_demand.map(|it| it.name()).collect(), &snapshot.clusters_on_demand);
         let demanded = demands.followed(&wanted);
         let (deliveries, delivered, restores) = Deliveries::start(parts.sources, wanted, demanded);
-        let mut kept = Kept::start(&snapshot.startup, &known, restores, parts.is_taking_over);
+        let (hands_over, is_held) = (parts.hands_over, parts.is_taking_over);
+        let mut kept = Kept::start(&snapshot.startup, &known, restores, hands_over, is_held);
+        kept.resume(&resumed, deliveries.wanted());
         // One that takes another's place reads what that one leaves when it has done so.
         if !parts.is_taking_over {
             kept.restore(last_good);
@@ -107,7 +110,7 @@ impl<W: Workers> Running<W> {
         }
         let mut health = Health::default();
         health.on_snapshot(&snapshot);
-        let running = Self {
+        let mut running = Self {
             workers,
             state: State::Starting,
             drain_at: 0,
@@ -163,6 +166,8 @@ impl<W: Workers> Running<W> {
             is_reloading: false,
             version: parts.version,
         };
+        let Resumed { late, waits, .. } = resumed;
+        running.on_relinked(late, waits);
         let (handover, tick) = (parts.handover, Tick::new(UPKEEP_INTERVAL)?);
         Ok((
             running,

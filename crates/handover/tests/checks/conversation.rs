@@ -28,6 +28,12 @@ pub(crate) struct Pair {
     pub(crate) movable: Vec<GivenGroup>,
     /// Connections that cannot move yet.
     pub(crate) pending: u32,
+    /// Bytes of what sources have delivered to the giver, if they have.
+    pub(crate) resources: Option<u64>,
+    /// How long the taker takes to begin with them, ns.
+    pub(crate) beginning: u64,
+    /// What the taker began with of it.
+    pub(crate) begun: Vec<u64>,
     /// How often the giver asked for groups.
     pub(crate) collected: u32,
     /// Numbers of groups that the taker refuses.
@@ -56,6 +62,9 @@ impl Pair {
             to_giver: VecDeque::new(),
             movable: (0..groups).rev().map(group).collect(),
             pending: 0,
+            resources: None,
+            beginning: 0,
+            begun: Vec::new(),
             collected: 0,
             refuses: vec![2],
             giver_ends: Vec::new(),
@@ -78,6 +87,7 @@ impl Pair {
     fn on_giver(&mut self, action: GiverAction) {
         let sent = match &action {
             GiverAction::Send(frame) => Some((frame.clone(), 0)),
+            GiverAction::SendResources(frame) => Some((frame.clone(), 1)),
             GiverAction::SendListening(frame, keys) => Some((frame.clone(), keys.len())),
             GiverAction::SendSockets { frame, count, .. } => Some((frame.clone(), *count as usize)),
             // As many as `Pair::new` gives each.
@@ -95,7 +105,7 @@ impl Pair {
                     name: format!("cluster-{n}"),
                     fingerprint: n.into(),
                 };
-                self.giver.describe((0..4000).map(part).collect());
+                self.giver.describe((0..4000).map(part).collect(), self.resources, self.now);
             }
             GiverAction::Listen => {
                 let sockets = (0..300).map(|n| SocketKey::Listener("edge".to_owned(), n));
@@ -130,6 +140,11 @@ impl Pair {
             TakerAction::Send(frame) => {
                 assert!(frame.len() <= FRAME_BYTES_MAX);
                 self.to_giver.push_back((frame.to_vec(), 0));
+            }
+            TakerAction::Begin(bytes) => {
+                self.begun.push(bytes);
+                self.now += self.beginning;
+                self.taker.begun(self.now);
             }
             TakerAction::Compare(_) => self.taker.compared(Vec::new(), self.now),
             TakerAction::Listen(_) => self.taker.serving(self.now),

@@ -4,7 +4,7 @@
 //! its way until the other process has acknowledged it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use super::giving_back::NotReturned;
 use super::groups::GivenAway;
 use super::leaving::{Leaving, UPDATE_INTERVAL, summary};
 use super::line::{Incoming, Line, ends, now};
-use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, parts};
+use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, parts, resources};
 use crate::data_path::DataPath;
 
 /// How long the end of a process may take that has closed its connection to this one.
@@ -76,6 +76,8 @@ pub(super) struct Attempt<'g> {
     is_return: bool,
     giver: Giver,
     begun: Option<Begun<DataPath>>,
+    /// What sources have delivered, for the other process to read.
+    resources: Option<OwnedFd>,
     given: BTreeMap<u32, GivenAway>,
     group_next: u32,
     cursors: Cursors,
@@ -112,6 +114,7 @@ impl<'g> Attempt<'g> {
             is_return,
             giver,
             begun: None,
+            resources: None,
             given: BTreeMap::new(),
             group_next: 0,
             cursors: Cursors::new(giving.contacts.count()),
@@ -174,6 +177,11 @@ impl<'g> Attempt<'g> {
                 self.line.queue(frame);
             }
             GiverAction::Send(frame) => self.send(&frame, &[]),
+            GiverAction::SendResources(frame) => {
+                if let Some(resources) = self.resources.take() {
+                    self.send(&frame, &[resources.as_fd()]);
+                }
+            }
             GiverAction::SendListening(frame, keys) => self.send_listening(&frame, &keys),
             GiverAction::SendSockets { frame, group, first, count } => {
                 self.send_sockets(&frame, group, first, count);
@@ -329,8 +337,12 @@ impl<'g> Attempt<'g> {
         match begun.blocking_recv() {
             Ok(Ok(begun)) => {
                 let parts = parts(&begun.snapshot);
+                let delivered = begun.delivered.as_ref().filter(|_| self.giver.reads_resources());
+                let sealed = delivered.and_then(resources::seal);
                 self.begun = Some(begun);
-                self.giver.describe(parts);
+                let bytes = sealed.as_ref().map(|(_, bytes)| *bytes);
+                self.giver.describe(parts, bytes, now());
+                self.resources = sealed.map(|(file, _)| file);
             }
             Ok(Err(reason)) => self.giver.fail(Failure::Own(reason)),
             Err(_) => self.giver.fail(Failure::Own("this process is ending".to_owned())),

@@ -85,7 +85,7 @@ impl Giving {
             return Err(refused(format!("user {} listens there", line.peer.uid)));
         }
         let taking = Taking::of_former(line, &self.options, process);
-        let taking = match taking.receive_sockets(&snapshot, false) {
+        let taking = match taking.receive_sockets(&mut &*snapshot, false) {
             // This process has its own.
             Ok(Asked::Taking(taking, _)) => taking,
             Ok(Asked::NoProcess(_) | Asked::Checked) => return Err(refused(String::new())),

@@ -14,7 +14,7 @@ use ::handover::{
     Taker, TakerAction, Welcome,
 };
 use config::snapshot::HandoverOptions;
-use control::{HandoverNews, HandoverResult, HandoverStep, Summary};
+use control::{DeliveredResources, HandoverNews, HandoverResult, HandoverStep, Summary};
 use io::Socket;
 use io::inherited::Inherited;
 use io::packets::{PacketListener, Packets, ProcessHandle};
@@ -28,7 +28,7 @@ use zeroize::Zeroizing;
 
 use super::groups::open_envelope;
 use super::line::{Incoming, Line, ends, now};
-use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, is_allowed, parts};
+use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, is_allowed, parts, resources};
 use crate::data_path::{Contacts, DataPath};
 use crate::{Failure as StartFailure, VERSION};
 
@@ -76,6 +76,37 @@ pub(crate) struct TakenSockets {
     pub(crate) metrics: Option<OwnedFd>,
 }
 
+/// What this process begins with.
+pub(crate) trait Beginning {
+    /// Whether it may begin with what sources have delivered to another process.
+    fn reads_resources(&self) -> bool;
+
+    /// Begins with these.
+    ///
+    /// # Errors
+    ///
+    /// It cannot.
+    fn begin_with(&mut self, delivered: DeliveredResources) -> Result<(), String>;
+
+    /// What connections were agreed on in its configuration.
+    fn parts(&self) -> Vec<Part>;
+}
+
+/// A process that has its configuration.
+impl Beginning for &Snapshot {
+    fn reads_resources(&self) -> bool {
+        false
+    }
+
+    fn begin_with(&mut self, _: DeliveredResources) -> Result<(), String> {
+        Err("this process has its own".to_owned())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        parts(self)
+    }
+}
+
 /// What came of an attempt to take over.
 #[derive(Debug)]
 pub(crate) enum Asked {
@@ -95,7 +126,7 @@ pub(crate) enum Asked {
 pub(crate) fn ask(
     path: &Path,
     options: &HandoverOptions,
-    snapshot: &Snapshot,
+    beginning: &mut dyn Beginning,
     is_check: bool,
 ) -> Result<Asked, StartFailure> {
     let at = path.display();
@@ -131,8 +162,9 @@ pub(crate) fn ask(
     control::own_admin_files(false);
     let deadlines = deadlines(options);
     let descriptors = io::limits::open_files_max();
-    let taker = Taker::new(VERSION, vec![FORM], descriptors, is_check, deadlines, now());
-    Taking::new(line, taker, false).receive_sockets(snapshot, is_check)
+    let new = if beginning.reads_resources() { Taker::with_resources } else { Taker::new };
+    let taker = new(VERSION, vec![FORM], descriptors, is_check, deadlines, now());
+    Taking::new(line, taker, false).receive_sockets(beginning, is_check)
 }
 
 fn deadlines(options: &HandoverOptions) -> Deadlines {
@@ -172,10 +204,9 @@ impl Taking {
 
     pub(super) fn receive_sockets(
         mut self,
-        snapshot: &Snapshot,
+        beginning: &mut dyn Beginning,
         is_check: bool,
     ) -> Result<Asked, StartFailure> {
-        let own = parts(snapshot);
         let mut stopped = None;
         loop {
             while let Some(action) = self.taker.poll() {
@@ -183,8 +214,12 @@ impl Taking {
                     TakerAction::Enter(phase) => drop(self.enter(phase)),
                     TakerAction::Send(frame) => self.send(&frame),
                     TakerAction::Welcomed(welcome) => self.on_welcome(&welcome),
+                    TakerAction::Begin(bytes) => {
+                        self.begin_with(bytes, beginning);
+                        self.taker.begun(now());
+                    }
                     TakerAction::Compare(theirs) => {
-                        let differences = differences(&own, &theirs);
+                        let differences = differences(&beginning.parts(), &theirs);
                         self.differing = Arc::new(differing(&differences));
                         report(&differences, "its connections stay with the old process");
                         if is_check && differences.is_empty() {
@@ -208,6 +243,28 @@ impl Taking {
                 return Err(start(&format!("this process cannot take over: {failure}")));
             }
             self.hear();
+        }
+    }
+
+    /// Begins with what sources have delivered to the other process, or goes on without.
+    fn begin_with(&mut self, bytes: u64, beginning: &mut dyn Beginning) {
+        let file = self.line.descriptors.pop_front();
+        let read = file.map(|file| resources::read(file, bytes));
+        let result = match read {
+            Some(Ok(delivered)) => {
+                tracing::info!(
+                    resources = delivered.len(),
+                    "handover: sources had delivered to the old process"
+                );
+                beginning.begin_with(delivered)
+            }
+            Some(Err(reason)) => Err(reason),
+            None => Err("its file is missing".to_owned()),
+        };
+        if let Err(reason) = result {
+            tracing::warn!(
+                "handover: what sources have delivered to the old process is not used: {reason}"
+            );
         }
     }
 

@@ -18,6 +18,7 @@ use control::{ConfigFile, Source};
 use self::folder::Folder;
 use super::serve;
 use crate::activation::Activation;
+use crate::arguments::{Log, LogFormat, LogLevel, TakeOver};
 use crate::filter_list::loader;
 use crate::secrecy::CoreDumps;
 
@@ -201,4 +202,156 @@ fn a_process_asks_a_source_for_clusters_once_a_request_needs_them() {
     assert_eq!(ask(admin, "POST", "/drain").0, 202);
     serving.join().unwrap().unwrap();
     fs::remove_dir_all(&scratch).unwrap();
+}
+
+/// A source by the name of the folder that says nothing.
+#[derive(Debug)]
+struct Silent;
+
+impl Source for Silent {
+    fn name(&self) -> &'static str {
+        "folder"
+    }
+
+    fn subscribe(&mut self, _: &[ResourceName]) {}
+
+    fn unsubscribe(&mut self, _: &[ResourceName]) {}
+
+    fn on_restored(&mut self, _: &[Update]) {}
+
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Vec<Update>> + Send + '_>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn on_verdict(&mut self, _: &Verdict) {}
+}
+
+/// A process of the test below: the folder `shown` of its folder is its source, or one that says nothing.
+#[test]
+#[ignore = "a process of another test"]
+fn a_process_with_a_source() {
+    let Some(folder) = std::env::var_os("STRAIT_TEST_FOLDER").map(PathBuf::from) else { return };
+    let name = std::env::var_os("STRAIT_TEST_NAME").unwrap();
+    let is_second = name == "second";
+    let source: Box<dyn Source> =
+        if is_second { Box::new(Silent) } else { Box::new(Folder::new(folder.join("shown"))) };
+    let config = ConfigFile::new(&folder.join("strait.yaml"), loader().unwrap());
+    let file = folder.join(name);
+    let take_over = is_second.then_some(TakeOver::Required);
+    let (log_level, log_format) = (LogLevel::Info, LogFormat::Text);
+    crate::logging::start(&Log { log_level, log_format }).unwrap();
+    let came = |came: &super::Came| {
+        fs::write(folder.join("part"), came.admin.unwrap().to_string()).unwrap();
+        fs::rename(folder.join("part"), &file).unwrap();
+        Ok(())
+    };
+    serve(config, vec![source], CoreDumps::ALLOWED, Activation::default(), take_over, came)
+        .unwrap();
+}
+
+/// A child that ends with the test.
+struct Child(std::process::Child);
+
+impl Child {
+    fn start(folder: &std::path::Path, name: &str) -> (Self, SocketAddr) {
+        let log = fs::File::create(folder.join(format!("{name}.log"))).unwrap();
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "serve::source_tests::a_process_with_a_source"]);
+        command.args(["--ignored", "--nocapture"]);
+        command.env("STRAIT_TEST_FOLDER", folder).env("STRAIT_TEST_NAME", name);
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        let mut child = Self(command.spawn().unwrap());
+        let file = folder.join(name);
+        let admin = until(name, || {
+            assert!(child.0.try_wait().unwrap().is_none(), "{}", said(folder, name));
+            fs::read_to_string(&file).ok()
+        });
+        (child, admin.parse().unwrap())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn said(folder: &std::path::Path, name: &str) -> String {
+    fs::read_to_string(folder.join(format!("{name}.log"))).unwrap_or_default()
+}
+
+#[expect(clippy::disallowed_methods, reason = "another process has to be waited for")]
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..6000 {
+        if let Some(found) = look() {
+            return found;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("in vain waited for {what}");
+}
+
+#[test]
+fn connections_of_delivered_listeners_move_and_their_resources_serve_while_the_source_is_silent() {
+    let folder = std::env::temp_dir().join(format!("strait-delivered-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    for name in ["shown", "private"] {
+        fs::create_dir_all(folder.join(name)).unwrap();
+    }
+    fs::set_permissions(
+        folder.join("private"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o700),
+    )
+    .unwrap();
+    let web = service("web");
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let socket = folder.join("private/socket");
+    let config = format!(
+        "workers: 2\nadmin: {{ address: '127.0.0.1:0' }}\nhandover: {{ socket: '{}', probation: 1s }}\n\
+         listeners: [{{ name: edge, address: '127.0.0.1:0', routes: all }}]\n\
+         routes: [{{ name: all, rules: [{{ match: {{ prefix: / }}, cluster: web }}] }}]\n",
+        socket.display()
+    );
+    fs::write(folder.join("strait.yaml"), config).unwrap();
+    for (file, content) in [
+        ("cluster.web", format!("{{ name: web, endpoints: ['{web}'] }}")),
+        ("listener.fleet", format!("{{ name: fleet, address: '127.0.0.1:{port}', routes: paths }}")),
+        (
+            "route.paths",
+            "{ name: paths, virtual_hosts: [{ name: any, rules: [{ match: { prefix: / }, cluster: web }] }] }"
+                .to_owned(),
+        ),
+    ] {
+        fs::write(folder.join("shown").join(format!("{file}.yaml")), content).unwrap();
+    }
+    let (mut first, _) = Child::start(&folder, "first");
+    let fleet = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut kept = until("the delivered listener", || TcpStream::connect(fleet).ok());
+    kept.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut asked = |what: &str| {
+        write!(kept, "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\nweb") {
+            let mut part = [0; 1024];
+            let count = kept.read(&mut part).unwrap();
+            assert_ne!(count, 0, "{what}: {}", String::from_utf8_lossy(&answer));
+            answer.extend_from_slice(&part[..count]);
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
+    };
+    asked("before");
+    let (_second, admin) = Child::start(&folder, "second");
+    // Its end says that the other one serves, and that all connections went.
+    let status = until("the end of the first", || first.0.try_wait().unwrap());
+    assert!(status.success(), "{}", said(&folder, "first"));
+    asked("after");
+    assert_eq!(ask(fleet, "GET", "/"), (200, "web".to_owned()));
+    let (_, ready) = ask(admin, "GET", "/ready?verbose");
+    assert!(ready.contains("source folder: 3 restored from the old process"), "{ready}");
+    let log = said(&folder, "second");
+    assert!(log.contains("restored resources are used until their source delivers"), "{log}");
+    assert!(!log.contains("its connections stay"), "{log}");
+    assert_eq!(ask(admin, "POST", "/drain").0, 202);
+    fs::remove_dir_all(&folder).unwrap();
 }

@@ -442,7 +442,7 @@ pub(super) static FAMILIES: &[Family] = &[
         kind: MetricType::Gauge,
         help: "Endpoint files (`good`, `refused`) and host names (`fresh`; `stale`, if the last endpoints are \
                used after a failure; `failed` or `waiting`, before the first answer) by state. `restored` are \
-               those, and resources of other sources, that come from the folder `state` and that the source has \
+               those, and resources of other sources, that come from the folder `state` or the replaced process and that the source has \
                not replaced yet.",
         labels: &["source", "state"],
         samples: |view, out| {

@@ -46,7 +46,9 @@ impl Simulation {
                 }
                 self.send(true, &frame, sockets.len(), sockets);
             }
-            GiverAction::Describe => giver.describe(Vec::new()),
+            // Nothing is handed on so: the taker's loader hears the same from the source.
+            GiverAction::SendResources(_) => {}
+            GiverAction::Describe => giver.describe(Vec::new(), None, now),
             GiverAction::Listen => {
                 let count = u32::try_from(self.listeners_of.len()).expect("few listeners");
                 let key = |number| SocketKey::Listener("all".to_owned(), number);

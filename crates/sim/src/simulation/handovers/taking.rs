@@ -60,6 +60,7 @@ impl Simulation {
             }
             TakerAction::Enter(_)
             | TakerAction::Welcomed(_)
+            | TakerAction::Begin(_)
             | TakerAction::Update { .. }
             | TakerAction::IsMainProcess
             | TakerAction::EndSilent
