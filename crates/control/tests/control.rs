@@ -1013,7 +1013,9 @@ fn a_source_delivers_clusters_and_hears_what_became_of_each() {
     folder.write("cluster.web", &web(80));
     folder.hears("cluster/web 1: accepted");
     running.wait_for("version 2, 0 listeners removed");
-    assert!(running.ask("GET", "/config?resource=cluster/web").contains("10.0.0.1:80"));
+    let shown = running.ask("GET", "/config?resource=cluster/web");
+    assert!(shown.contains("10.0.0.1:80") && shown.contains("\"version\": \"1\""), "{shown}");
+    assert!(shown.contains("\"source\": \"folder\""), "{shown}");
     // A wrong one leaves the version before it.
     folder.write("cluster.web", &web(0));
     folder.hears("cluster/web 2: folder cluster/web version 2:1:");
@@ -1590,7 +1592,13 @@ fn a_process_begins_with_what_sources_delivered_to_the_one_whose_place_it_takes(
     let ready = taker.ask("GET", "/ready?verbose");
     assert!(ready.contains("source folder: 3 restored from the old process, accepted "), "{ready}");
     let shown = taker.ask("GET", "/config?resource=listener/rim");
-    assert!(shown.contains("\"state\": \"active\""), "{shown}");
+    assert!(shown.contains("\"state\": \"active\"") && shown.contains("folder"), "{shown}");
+    let shown = taker.ask("GET", "/config?resource=cluster/web");
+    assert!(
+        shown.contains("\"waits_for\": [\n    \"secret/trust\"\n  ]"),
+        "as it did there: {shown}"
+    );
+    assert!(taker.ask("GET", "/clusters?name=web").contains("10.0.0.1:80"));
     // And hands on in its turn.
     let (reply, begun) = tokio::sync::oneshot::channel();
     taker.steps.blocking_send(HandoverStep::Begin(reply)).unwrap();

@@ -36,6 +36,15 @@ pub(super) struct Deliveries {
     wanted: Arc<BTreeSet<ResourceName>>,
     /// The resources of which the last version is refused.
     refused: BTreeMap<ResourceName, Refusal>,
+    /// Which source delivered what it has, and the version that was accepted last.
+    accepted: BTreeMap<ResourceName, AcceptedVersion>,
+}
+
+/// The version of a resource that was accepted last.
+#[derive(Clone, Debug)]
+pub(super) struct AcceptedVersion {
+    pub(super) source: &'static str,
+    pub(super) version: Arc<str>,
 }
 
 /// A version of a resource that is refused.
@@ -94,6 +103,7 @@ impl Deliveries {
             left_out: BTreeSet::new(),
             wanted,
             refused: BTreeMap::new(),
+            accepted: BTreeMap::new(),
         };
         (deliveries, delivered, restores)
     }
@@ -121,6 +131,38 @@ impl Deliveries {
     /// Why the last version of a resource is refused, and since when.
     pub(super) fn refused(&self, name: &ResourceName) -> Option<&Refusal> {
         self.refused.get(name)
+    }
+
+    /// Which source delivered a resource, and the version that was accepted last.
+    pub(super) fn accepted(&self, name: &ResourceName) -> Option<&AcceptedVersion> {
+        self.accepted.get(name)
+    }
+
+    /// What the last version of a resource waits for.
+    pub(super) fn waits_for(&self, name: &ResourceName) -> &[ResourceName] {
+        self.waits.get(name).map(|wait| &*wait.names).unwrap_or_default()
+    }
+
+    /// Takes note of what was accepted.
+    pub(super) fn note_accepted(
+        &mut self,
+        source: &'static str,
+        updates: &[Update],
+        verdicts: &[Verdict],
+    ) {
+        let is_gone: BTreeMap<_, _> =
+            updates.iter().map(|it| ((it.kind, &*it.name), it.content.is_none())).collect();
+        for Verdict { name, version, refused, .. } in verdicts {
+            if refused.is_some() {
+                continue;
+            }
+            if is_gone.get(&(name.kind, &*name.name)).copied().unwrap_or_default() {
+                self.accepted.remove(name);
+            } else {
+                let version = Arc::clone(version);
+                self.accepted.insert(name.clone(), AcceptedVersion { source, version });
+            }
+        }
     }
 
     /// All that are refused, since when, and why.
@@ -271,6 +313,7 @@ impl<W: Workers> Running<W> {
             return;
         };
         self.note_demands(source, &updates, &verdicts);
+        self.config.deliveries.note_accepted(source, &updates, &verdicts);
         match restored {
             Some(part) => {
                 self.kept.on_restored(source, part, &verdicts);

@@ -15,6 +15,7 @@ use telemetry::{EndpointName, ProcessFacts, Readings};
 use tokio::sync::oneshot;
 
 use super::carried::Carried;
+use super::deliveries::AcceptedVersion;
 use super::handover::Handing;
 use super::{DESCRIBING_MAX, InEffect, Running, State};
 use crate::admin::{
@@ -415,15 +416,21 @@ impl<F: Send + Sync + 'static> InEffect<F> {
         let snapshot = Arc::clone(&self.snapshot);
         let refused = self.deliveries.refused(&resource).cloned();
         let is_wanted = self.deliveries.is_warming(&resource);
+        let accepted = self.deliveries.accepted(&resource).cloned();
+        let waits_for = self.deliveries.waits_for(&resource).to_vec();
         tokio::task::spawn_blocking(move || {
             let found = config::resource(&snapshot, &resource);
             let state = match (&refused, &found) {
                 (Some(_), _) => "refused",
                 (None, Ok(_)) => "active",
+                // What it says is not shown, or nothing uses it.
+                (None, Err(_)) if accepted.is_some() && waits_for.is_empty() => "active",
                 (None, Err(_)) => "warming",
             };
+            let waits_for: Vec<_> = waits_for.iter().map(ToString::to_string).collect();
             let about = [
                 ("state", json!(state)),
+                ("waits_for", json!(waits_for)),
                 (
                     "last_error",
                     json!(refused.as_ref().map(|it| {
@@ -432,13 +439,25 @@ impl<F: Send + Sync + 'static> InEffect<F> {
                 ),
             ];
             let about = about.map(|(name, value)| (name.to_owned(), value)).into_iter();
+            // An entry of the file goes before it.
+            let delivered = accepted.map(|AcceptedVersion { source, version }| {
+                let origin = json!({
+                    "source": source,
+                    "kind": resource.kind.word(),
+                    "name": &*resource.name,
+                });
+                [("origin".to_owned(), origin), ("version".to_owned(), json!(&*version))]
+            });
             let answer = match found {
-                Ok(Value::Object(described)) => {
+                Ok(Value::Object(mut described)) => {
+                    let is_of_file = described.get("origin").is_some_and(|it| !it.is_null());
+                    described.extend(delivered.filter(|_| !is_of_file).into_iter().flatten());
                     Answer::json(&described.into_iter().chain(about).collect())
                 }
-                Err(_) if is_wanted || refused.is_some() => {
+                Err(_) if is_wanted || refused.is_some() || delivered.is_some() => {
                     let name = ("resource".to_owned(), json!(resource.to_string()));
-                    Answer::json(&[name].into_iter().chain(about).collect())
+                    let delivered = delivered.into_iter().flatten();
+                    Answer::json(&[name].into_iter().chain(delivered).chain(about).collect())
                 }
                 Ok(other) => Answer::json(&other),
                 Err(hint) => Answer::text(404, hint + "\n"),

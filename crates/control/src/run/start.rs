@@ -27,7 +27,7 @@ use crate::dns::Dns;
 use crate::expiry::Expiry;
 use crate::handover_report::HandoverReport;
 use crate::health::Health;
-use crate::last_good::Resumed;
+use crate::last_good::{Resumed, ResumedPart};
 use crate::memory::{MemoryRelease, MemoryWatch};
 use crate::overflows::Overflows;
 use crate::reload::Accepted;
@@ -166,7 +166,10 @@ impl<W: Workers> Running<W> {
             is_reloading: false,
             version: parts.version,
         };
-        let Resumed { late, waits, .. } = resumed;
+        let Resumed { late, waits, parts: resumed, .. } = resumed;
+        for ResumedPart { source, updates, verdicts, .. } in &resumed {
+            running.config.deliveries.note_accepted(source, updates, verdicts);
+        }
         running.on_relinked(late, waits);
         let (handover, tick) = (parts.handover, Tick::new(UPKEEP_INTERVAL)?);
         Ok((
