@@ -173,8 +173,18 @@ pub(crate) type Removed = BTreeMap<Arc<str>, RemovedRoutes>;
 #[derive(Clone, Debug)]
 pub(crate) struct RemovedRoutes {
     pub(crate) config: RouteConfig,
+    /// What it was, if values of `runtime` decide about it.
+    pub(crate) asks: Option<AskingRoutes>,
     /// The listeners that have its tables until they are others.
     pub(crate) listeners: BTreeSet<ListenerId>,
+}
+
+/// A version of a route configuration whose rules ask for values of `runtime`.
+#[derive(Clone, Debug)]
+pub(crate) struct AskingRoutes {
+    pub(crate) source: Arc<str>,
+    pub(crate) version: Arc<str>,
+    pub(crate) text: Text,
 }
 
 /// What changes of them; none for those that are gone.

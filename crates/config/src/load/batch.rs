@@ -14,7 +14,8 @@ use super::Loader;
 use crate::answers::NameReads;
 use crate::build::{self, Assignments, Context, Files, Lowered, Values, tunnels};
 use crate::delivered::{
-    self, Changed, Content, Delivered, Entry, RemovedRoutes, Text, Unbound, Update, Verdict,
+    self, AskingRoutes, Changed, Content, Delivered, Entry, RemovedRoutes, Text, Unbound, Update,
+    Verdict,
 };
 use crate::endpoint_files::{EndpointReader, EndpointReads};
 use crate::findings::{Errors, Finding, Findings, Problem};
@@ -58,8 +59,8 @@ pub(super) struct Batch<'a, F> {
     changed: Changed,
     /// The route configurations that a source says something of in it, with that; none for those that are gone.
     asked: BTreeMap<ResourceName, Option<Text>>,
-    /// The route configurations that go in it.
-    removed_routes: Vec<(Arc<str>, RouteConfig)>,
+    /// The route configurations that go in it, or are gone and others.
+    removed_routes: Vec<(Arc<str>, RouteConfig, Option<AskingRoutes>)>,
     /// The ones that were gone and in use, and are there again or the file's.
     restored_routes: BTreeSet<Arc<str>>,
     /// Secrets and route configurations that are others for those that name them.
@@ -236,11 +237,40 @@ impl<'a, F> Batch<'a, F> {
                 self.lower_again(&item);
             }
         }
+        if !is_same {
+            self.lower_removed_routes();
+        }
         // Whether the file has them, or has them no more.
         let tables = self.delivered.named().filter(|it| it.kind == ResourceKind::Route);
         let of_file = tables.filter(|it| self.delivered.find(it.kind, &it.name).is_none());
         self.moved.extend(of_file.cloned());
         self.follow(ResourceKind::Listener);
+    }
+
+    /// Lowers route configurations again that are gone and in use: their rules ask for values that may be others.
+    fn lower_removed_routes(&mut self) {
+        for (name, removed) in self.delivered.removed_routes() {
+            let Some(asks) = removed.asks.clone() else { continue };
+            if self.restored_routes.contains(name) {
+                continue;
+            }
+            let AskingRoutes { source, version, text } = asks.clone();
+            let (kind, name) = (ResourceKind::Route, Arc::clone(name));
+            let item = Item { kind, name, source, version, text, has_waited: false };
+            let mut findings = Findings::new(&item.origin(), &item.text);
+            let lowered = self.routes(&item, &mut findings);
+            let is_wrong = findings.into_result().is_err();
+            // It is as gone as it was.
+            self.restored_routes.remove(&item.name);
+            self.moved.remove(&ResourceName::new(item.kind, &item.name));
+            if let Ok(Some(entry)) = lowered
+                && let Content::Routes(config, _) = entry.content
+                && !is_wrong
+            {
+                self.restored_routes.insert(Arc::clone(&item.name));
+                self.removed_routes.push((item.name, config, Some(asks)));
+            }
+        }
     }
 
     /// Lowers resources of a kind again that name what is another now.
@@ -300,11 +330,16 @@ impl<'a, F> Batch<'a, F> {
         let displaced = owner.map_err(|problem| update_error(source, update, problem))?;
         let Some(text) = &update.content else {
             let entry = self.delivered.find(update.kind, &update.name);
-            match entry.map(|entry| &entry.content) {
-                Some(Content::Routes(config, _)) => {
+            match entry.map(|entry| (entry, &entry.content)) {
+                Some((entry, Content::Routes(config, text))) => {
                     let name = ResourceName::new(update.kind, &update.name);
                     self.changed.insert(update.kind, &update.name, None);
-                    self.removed_routes.push((Arc::clone(&update.name), config.clone()));
+                    let asks = text.clone().map(|text| AskingRoutes {
+                        source: Arc::clone(&entry.source),
+                        version: Arc::clone(&entry.version),
+                        text,
+                    });
+                    self.removed_routes.push((Arc::clone(&update.name), config.clone(), asks));
                     self.moved.insert(name);
                 }
                 _ => self.remove(update.kind, &update.name),
@@ -645,7 +680,7 @@ impl<'a, F> Batch<'a, F> {
         for removed in all.values_mut() {
             removed.listeners.retain(stays);
         }
-        for (name, config) in std::mem::take(&mut self.removed_routes) {
+        for (name, config, asks) in std::mem::take(&mut self.removed_routes) {
             let tables: BTreeSet<_> = config.virtual_hosts.iter().map(|table| table.id).collect();
             let named = ResourceName::new(ResourceKind::Route, &name);
             // One that waits may serve a version that names other route configurations.
@@ -662,7 +697,7 @@ impl<'a, F> Batch<'a, F> {
                 listener.is_some_and(|(_, it)| it.all_route_tables().any(|id| tables.contains(&id)))
             };
             let listeners = ids.filter(uses_it).collect();
-            all.insert(name, RemovedRoutes { config, listeners });
+            all.insert(name, RemovedRoutes { config, asks, listeners });
         }
         for (_, unused) in all.extract_if(.., |_, removed| removed.listeners.is_empty()) {
             let ids = unused.config.virtual_hosts.iter().map(|table| table.id);

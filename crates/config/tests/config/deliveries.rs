@@ -179,6 +179,31 @@ fn a_removed_route_configuration_stays_with_the_listeners_that_have_it() {
 }
 
 #[test]
+fn rules_of_a_removed_route_configuration_follow_the_values_that_they_ask_for() {
+    let percent = |snapshot: &Loaded| {
+        let id = listener(snapshot, "rim").unwrap().hosts.find(b"a.example").unwrap();
+        format!("{:?}", snapshot.route_table(id).unwrap().rules[0])
+    };
+    let with = |value: u32| format!("runtime: {{ canary: {value} }}\n{TEXT}");
+    let table = "{ name: shop, virtual_hosts: [{ name: all, hosts: [a.example], rules: [\
+                 { match: { prefix: /, fraction: { percent: 10, runtime: canary } }, respond: {} }] }] }";
+    let mut loader = loaded();
+    loader.load("f", &with(20)).unwrap();
+    taken(&mut loader, Route, "shop", table);
+    let before = percent(&taken(&mut loader, Listener, "rim", LISTENER));
+    let (none, said) = one(&mut loader, Route, "shop", "");
+    assert!(none.is_none() && said == "ok", "nothing changes: {said}");
+    let now = loader.load("f", &with(30)).unwrap();
+    assert_ne!(percent(&now), before);
+    assert_eq!(now.changes.route_tables_changed.len(), 1);
+    assert_eq!(percent(&loader.load("f", &with(20)).unwrap()), before);
+    assert_eq!(loader.load("f", &with(20)).unwrap().changes.route_tables_changed.len(), 0);
+    // The last listener goes, and they with it.
+    let now = taken(&mut loader, Listener, "rim", "");
+    assert_eq!((now.changes.route_tables_removed.len(), now.route_tables.iter().count()), (1, 1));
+}
+
+#[test]
 fn a_wait_ends_without_the_route_configuration() {
     let mut loader = loaded();
     let text = LISTENER
