@@ -7,6 +7,7 @@
 
 mod checker;
 mod judge;
+mod targets;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use std::fmt;
 use std::num::NonZeroU16;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -265,7 +267,7 @@ pub struct HealthCheck {
     /// Whether the connection is kept for the next one.
     pub reuse: bool,
     /// When it is asked, and how often until that counts.
-    pub(crate) pace: Pace,
+    pub(crate) pace: Arc<Pace>,
     /// Names what is asked, over which transport: two clusters with the same one learn the same of an address.
     pub(crate) fingerprint: u64,
 }

@@ -2,8 +2,8 @@
 //!
 //! A block belongs to one worker. Blocks of listeners, rules and clusters are made at the first
 //! event that names them and announced to the collector through a bounded queue; while that queue
-//! is full they count already and are announced later. Each stands on cache lines of its own,
-//! since its neighbours may be another worker's.
+//! is full they count already and are announced later. Each but those of endpoints
+//! stands on cache lines of its own, since its neighbours may be another worker's.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -55,7 +55,7 @@ pub(super) fn checks(
             timeout: check.timeout.0,
             port: check.port,
             reuse: check.reuse,
-            pace: check.pace(),
+            pace: Arc::new(check.pace()),
             fingerprint,
         });
     }

@@ -15,7 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{HealthCheck, Pace};
+use super::HealthCheck;
+use super::targets::{
+    Moment, OfEndpoint, Reasons, Target, TargetId, TargetKey, Targets, User, Watched, part,
+};
 use crate::address::Address;
 use crate::map::Map;
 use crate::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Snapshot};
@@ -32,14 +35,6 @@ const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// From one first check of new endpoints to the next.
 const FIRST_APART: Duration = Duration::from_micros(500);
-
-/// Due times are whole multiples of a tick, so that checks begin several at a time: of this one before the first check, and
-/// then of a hundredth of the interval within these bounds. A thread that wakes for one check costs more than the check.
-const TICK: Duration = Duration::from_millis(10);
-const TICK_MAX: Duration = Duration::from_millis(50);
-
-/// Bytes of the reason for a failure that are kept.
-const REASON_BYTES_MAX: usize = 160;
 
 /// A check to be made by a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,66 +139,18 @@ pub struct RememberedCheck {
 #[derive(Debug, Default)]
 pub struct Checker {
     clusters: BTreeMap<ClusterId, Watched>,
-    targets: BTreeMap<u64, Target>,
-    by_key: Map<TargetKey, u64>,
+    targets: Targets,
+    reasons: Reasons,
     /// Targets by when they are due.
-    due: BTreeSet<(Duration, u64)>,
+    due: BTreeSet<(Moment, TargetId)>,
     /// Tasks of which no result has come, by number.
-    under_way: BTreeMap<u64, u64>,
+    under_way: BTreeMap<u64, TargetId>,
     /// They, by when they are given up.
     lost_at: BTreeSet<(Duration, u64)>,
-    /// For targets and tasks.
-    number_next: u64,
+    /// The number of the last task.
+    number_last: u64,
     /// Targets that came with this configuration so far.
     first_count: u32,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct TargetKey {
-    address: Address,
-    /// The host that TLS asks for there.
-    host: Option<Arc<str>>,
-    fingerprint: u64,
-}
-
-/// An address with what is asked there.
-#[derive(Debug)]
-struct Target {
-    key: TargetKey,
-    /// Whose endpoint it is, and which check of the cluster. The first one lends its cluster for the next check.
-    users: Vec<(ClusterId, EndpointId, u16)>,
-    pace: Pace,
-    /// None until a first check has ended.
-    is_healthy: Option<bool>,
-    /// Results in a row that speak against that; of one that is unhealthy, those it passed.
-    against: u32,
-    /// Failures in a row.
-    failures: u32,
-    /// Checks in a row of which nothing was learnt.
-    undecided: u8,
-    /// Since when it is as it is.
-    since: Duration,
-    /// What the last check failed with.
-    reason: Option<Box<str>>,
-    /// When the last check began, and which one it is; none before the first one.
-    began: Option<(Duration, u64)>,
-    /// When the next one is due, if none is under way.
-    due: Option<Duration>,
-}
-
-/// A cluster with checks.
-#[derive(Debug, Default)]
-struct Watched {
-    endpoints: BTreeMap<EndpointId, OfEndpoint>,
-    /// Whether it has had no request yet.
-    is_quiet: bool,
-}
-
-#[derive(Debug, Default)]
-struct OfEndpoint {
-    targets: Box<[u64]>,
-    /// Whether it joined others that serve, and gets no request before all its checks have passed.
-    waits: bool,
 }
 
 /// Names what is asked of this endpoint, whose transport may be one of several of its cluster.
@@ -251,25 +198,27 @@ impl Checker {
     /// Takes over what a cluster asks of its endpoints.
     fn watch(&mut self, cluster: &Cluster, now: Duration, random: &mut impl FnMut() -> u64) {
         let former = self.clusters.remove(&cluster.id).unwrap_or_default();
-        let stays = |endpoint: &Endpoint| former.endpoints.contains_key(&endpoint.id);
-        let serves = cluster.endpoints.iter().any(stays);
-        let mut watched = Watched { is_quiet: !cluster.activity.is_used(), ..Watched::default() };
+        let serves = cluster.endpoints.iter().any(|endpoint| former.has(endpoint.id));
+        let is_quiet = !cluster.activity.is_used();
+        let mut endpoints = Vec::with_capacity(cluster.endpoints.len());
         for endpoint in &cluster.endpoints {
             let checks = cluster.checks.iter().zip(0u16..);
-            let user = |place| (cluster.id, endpoint.id, place);
+            let (cluster, id) = (cluster.id, endpoint.id);
             let targets = checks.map(|(check, place)| {
-                self.target(endpoint, check, user(place), (now, watched.is_quiet), random)
+                let user = User { cluster, endpoint: id, check: place };
+                self.target(endpoint, check, user, (now, is_quiet), random)
             });
-            let targets: Box<[u64]> = targets.collect();
+            let targets: Vec<TargetId> = targets.collect();
             // What failed a check that is another now waits for the verdict of that.
-            let before = former.endpoints.get(&endpoint.id);
+            let before = former.find(id);
             let waits = before.map_or(serves, |before| !self.is_fit(before));
-            watched.endpoints.insert(endpoint.id, OfEndpoint { targets, waits });
+            endpoints.push((OfEndpoint { id, waits }, targets));
         }
-        for (endpoint, of_endpoint) in former.endpoints {
-            let kept = watched.endpoints.get(&endpoint).map_or(&[][..], |it| &it.targets);
-            let gone = of_endpoint.targets.iter().filter(|target| !kept.contains(target));
-            gone.for_each(|target| self.leave(*target, (cluster.id, endpoint)));
+        let watched = Watched::new(endpoints, is_quiet);
+        for (endpoint, targets) in former.iter() {
+            let kept = watched.find(endpoint.id).map_or(&[][..], |(_, targets)| targets);
+            let gone = targets.iter().filter(|target| !kept.contains(target));
+            gone.for_each(|target| self.leave(*target, (cluster.id, endpoint.id)));
         }
         self.clusters.insert(cluster.id, watched);
     }
@@ -279,98 +228,76 @@ impl Checker {
         &mut self,
         endpoint: &Endpoint,
         check: &HealthCheck,
-        user: (ClusterId, EndpointId, u16),
+        user: User,
         (now, is_quiet): (Duration, bool),
         random: &mut impl FnMut() -> u64,
-    ) -> u64 {
+    ) -> TargetId {
         let key = TargetKey {
             address: endpoint.address.clone(),
             host: endpoint.host.clone(),
             fingerprint: fingerprint_at(check, endpoint),
         };
-        if let Some(number) = self.by_key.get(&key).copied() {
-            if let Some(target) = self.targets.get_mut(&number) {
-                let is_user =
-                    |it: &&mut (ClusterId, EndpointId, u16)| (it.0, it.1) == (user.0, user.1);
-                match target.users.iter_mut().find(is_user) {
-                    Some(known) => known.2 = user.2,
-                    None => target.users.push(user),
-                }
+        if let Some(id) = self.targets.find(&key) {
+            if let Some(target) = self.targets.get_mut(id) {
+                target.add_user(user);
                 if !is_quiet {
-                    self.hasten(number, now, random);
+                    self.hasten(id, now, random);
                 }
             }
-            return number;
+            return id;
         }
-        let number = self.number();
         // At once, but not all at once: each is a connection, and with TLS a handshake.
         let apart = FIRST_APART.saturating_mul(self.first_count);
         self.first_count = self.first_count.saturating_add(1);
         let first = now + apart.min(part(check.pace.interval.0, random()));
-        let target = Target {
-            key: key.clone(),
-            users: vec![user],
-            pace: check.pace,
-            is_healthy: None,
-            against: 0,
-            failures: 0,
-            undecided: 0,
-            since: now,
-            reason: None,
-            began: None,
-            due: None,
-        };
-        self.by_key.insert(key, number);
-        self.targets.insert(number, target);
-        self.set_due(number, first);
-        number
+        let id = self.targets.insert(Target::new(key, user, Arc::clone(&check.pace), now.into()));
+        self.set_due(id, first);
+        id
     }
 
-    fn set_due(&mut self, number: u64, due: Duration) {
-        let Some(target) = self.targets.get_mut(&number) else { return };
-        let due = on_tick(due, target.tick());
+    fn set_due(&mut self, id: TargetId, due: Duration) {
+        let Some(target) = self.targets.get_mut(id) else { return };
+        let due = target.on_tick(due);
         if let Some(former) = target.due.replace(due) {
-            self.due.remove(&(former, number));
+            self.due.remove(&(former, id));
         }
-        self.due.insert((due, number));
+        self.due.insert((due, id));
     }
 
     /// A cluster has had its first request: its endpoints are checked more often from here on.
-    fn hasten(&mut self, number: u64, now: Duration, random: &mut impl FnMut() -> u64) {
-        let Some(target) = self.targets.get_mut(&number) else { return };
+    fn hasten(&mut self, id: TargetId, now: Duration, random: &mut impl FnMut() -> u64) {
+        let Some(target) = self.targets.get_mut(id) else { return };
         let Some(due) = target.due else { return };
         let interval = target.interval(false);
-        if due > now + interval {
+        if Duration::from(due) > now + interval {
             let sooner = now + part(interval, random());
-            self.set_due(number, sooner);
+            self.set_due(id, sooner);
         }
     }
 
     /// A cluster has nothing to do with a target any more.
-    fn leave(&mut self, number: u64, (cluster, endpoint): (ClusterId, EndpointId)) {
-        let Some(target) = self.targets.get_mut(&number) else { return };
-        target.users.retain(|user| (user.0, user.1) != (cluster, endpoint));
-        if !target.users.is_empty() {
+    fn leave(&mut self, id: TargetId, (cluster, endpoint): (ClusterId, EndpointId)) {
+        let target = self.targets.get_mut(id);
+        if !target.is_some_and(|target| target.remove_user(cluster, endpoint)) {
             return;
         }
-        let target = self.targets.remove(&number).expect("it was found");
-        self.by_key.remove(&target.key);
-        if let Some(due) = target.due {
-            self.due.remove(&(due, number));
+        let due = self.targets.remove(id).and_then(|target| target.due);
+        if let Some(due) = due {
+            self.due.remove(&(due, id));
         }
-        // A task that is under way finds no target when it ends.
+        // A task that is under way finds no target when it ends, or one that waits for another task.
     }
 
     fn forget(&mut self, id: ClusterId) {
         let Some(gone) = self.clusters.remove(&id) else { return };
-        for (endpoint, of_endpoint) in gone.endpoints {
-            of_endpoint.targets.iter().for_each(|target| self.leave(*target, (id, endpoint)));
+        for (endpoint, targets) in gone.iter() {
+            targets.iter().for_each(|target| self.leave(*target, (id, endpoint.id)));
         }
     }
 
     fn number(&mut self) -> u64 {
-        self.number_next += 1;
-        self.number_next
+        self.number_last += 1;
+        self.number_last
     }
 
     /// When [`Checker::poll`] has something to do.
@@ -378,7 +305,7 @@ impl Checker {
     pub fn next_deadline(&self) -> Option<Duration> {
         let lost = self.lost_at.first().map(|(at, _)| *at);
         let has_room = self.under_way.len() < CHECKS_UNDER_WAY_MAX;
-        let due = self.due.first().filter(|_| has_room).map(|(at, _)| *at);
+        let due = self.due.first().filter(|_| has_room).map(|(at, _)| Duration::from(*at));
         lost.into_iter().chain(due).min()
     }
 
@@ -389,13 +316,13 @@ impl Checker {
         }
         let mut tasks = Vec::new();
         while self.under_way.len() < CHECKS_UNDER_WAY_MAX
-            && let Some((at, id)) = self.due.first().filter(|(at, _)| *at <= now).copied()
+            && let Some((at, id)) = self.due.first().filter(|(at, _)| *at <= now.into()).copied()
         {
             self.due.remove(&(at, id));
             let number = self.number();
-            let Some(target) = self.targets.get_mut(&id) else { continue };
-            let Some((cluster, endpoint, check)) = target.users.first().copied() else { continue };
-            (target.due, target.began) = (None, Some((now, number)));
+            let Some(target) = self.targets.get_mut(id) else { continue };
+            let User { cluster, endpoint, check } = target.first;
+            (target.due, target.began) = (None, Some((now.into(), number)));
             let lost_at = now + target.pace.timeout.0 + LOST_AFTER;
             self.under_way.insert(number, id);
             self.lost_at.insert((lost_at, number));
@@ -405,13 +332,13 @@ impl Checker {
     }
 
     /// Takes a task off the list; its target, if that is there and waits for it.
-    fn end_task(&mut self, number: u64, now: Duration) -> Option<u64> {
+    fn end_task(&mut self, number: u64, now: Duration) -> Option<TargetId> {
         let id = self.under_way.remove(&number)?;
-        let target = self.targets.get_mut(&id);
+        let target = self.targets.get_mut(id);
         let timeout = target.as_ref().map(|target| (target.began, target.pace.timeout.0));
         match timeout {
             Some((Some((began, last)), timeout)) if last == number => {
-                self.lost_at.remove(&(began + timeout + LOST_AFTER, number));
+                self.lost_at.remove(&(Duration::from(began) + timeout + LOST_AFTER, number));
             }
             _ => self.lost_at.retain(|(_, other)| *other != number),
         }
@@ -432,32 +359,31 @@ impl Checker {
     ) -> Checked {
         let mut checked = Checked::default();
         let Some(id) = self.end_task(number, now) else { return checked };
-        let Some(target) = self.targets.get_mut(&id) else { return checked };
+        let Some(target) = self.targets.get_mut(id) else { return checked };
         if result == CheckResult::Undecided {
-            let names = target.users.iter().filter_map(|user| snapshot.cluster(user.0));
+            let names = target.users().filter_map(|user| snapshot.cluster(user.cluster));
             checked.counted.extend(names.map(|cluster| Arc::clone(&cluster.name)));
             return checked;
         }
         let (has_passed, was_first) = (result == CheckResult::Passed, target.is_healthy.is_none());
-        let since = target.since;
-        target.count(result, now);
-        let is_quiet = |(cluster, ..): &(ClusterId, EndpointId, u16)| {
-            self.clusters.get(cluster).is_some_and(|watched| watched.is_quiet)
-        };
-        let is_quiet = target.users.iter().all(is_quiet);
-        let began = target.began.map_or(now, |(began, _)| began);
+        let since = Duration::from(target.since);
+        target.count(result, now.into(), &mut self.reasons);
+        let is_quiet =
+            |it: &User| self.clusters.get(&it.cluster).is_some_and(|watched| watched.is_quiet);
+        let is_quiet = target.users().all(is_quiet);
+        let began = target.began.map_or(now, |(began, _)| began.into());
         let next = target.next(began, is_quiet, was_first, die).max(now);
-        let users = target.users.clone();
-        let reason = target.reason.clone().unwrap_or_default();
+        let users: Vec<User> = target.users().copied().collect();
+        let reason = target.reason.as_deref().unwrap_or_default().into();
         let unfit = Unfit { reason, failures: target.failures };
         self.set_due(id, next);
         for user in users {
             let after = now.saturating_sub(since);
-            let Some(cluster) = snapshot.cluster(user.0) else { continue };
+            let Some(cluster) = snapshot.cluster(user.cluster) else { continue };
             checked.counted.push(Arc::clone(&cluster.name));
-            self.settle_user(cluster, user.1, (&unfit, after), &mut checked);
-            if has_passed && self.is_fit_endpoint(user.0, user.1) {
-                checked.passed.push((user.0, user.1));
+            self.settle_user(cluster, user.endpoint, (&unfit, after), &mut checked);
+            if has_passed && self.is_fit_endpoint(user.cluster, user.endpoint) {
+                checked.passed.push((user.cluster, user.endpoint));
             }
         }
         checked
@@ -493,12 +419,12 @@ impl Checker {
 
     fn waits(&self, cluster: ClusterId, endpoint: EndpointId) -> bool {
         let watched = self.clusters.get(&cluster);
-        watched.and_then(|it| it.endpoints.get(&endpoint)).is_some_and(|it| it.waits)
+        watched.and_then(|it| it.find(endpoint)).is_some_and(|(endpoint, _)| endpoint.waits)
     }
 
     fn is_fit_endpoint(&self, cluster: ClusterId, endpoint: EndpointId) -> bool {
         let watched = self.clusters.get(&cluster);
-        watched.and_then(|it| it.endpoints.get(&endpoint)).is_some_and(|it| self.is_fit(it))
+        watched.and_then(|it| it.find(endpoint)).is_some_and(|it| self.is_fit(it))
     }
 
     /// An endpoint said in a response that it is not healthy: it gets no request until it has passed its checks again.
@@ -511,18 +437,19 @@ impl Checker {
     ) -> Checked {
         let mut checked = Checked::default();
         let watched = self.clusters.get(&cluster_id);
-        let targets = watched.and_then(|watched| watched.endpoints.get(&endpoint_id));
-        let targets = targets.map(|of_endpoint| of_endpoint.targets.clone()).unwrap_or_default();
+        let found = watched.and_then(|watched| watched.find(endpoint_id));
+        let targets = found.map(|(_, targets)| targets.to_vec()).unwrap_or_default();
         let mut users = BTreeMap::new();
         for id in targets {
-            let Some(target) = self.targets.get_mut(&id).filter(|it| it.is_healthy != Some(false))
+            let Some(target) = self.targets.get_mut(id).filter(|it| it.is_healthy != Some(false))
             else {
                 continue;
             };
-            let after = now.saturating_sub(target.since);
-            let weight = FailureWeight::Final;
-            target.count(CheckResult::Failed { reason: reason.into(), weight }, now);
-            users.extend(target.users.iter().map(|user| ((user.0, user.1), after)));
+            let after = now.saturating_sub(target.since.into());
+            let failed =
+                CheckResult::Failed { reason: reason.into(), weight: FailureWeight::Final };
+            target.count(failed, now.into(), &mut self.reasons);
+            users.extend(target.users().map(|user| ((user.cluster, user.endpoint), after)));
         }
         let unfit = Unfit { reason: reason.into(), failures: 1 };
         for ((cluster, endpoint), after) in users {
@@ -547,16 +474,16 @@ impl Checker {
         let mut targets = Vec::new();
         for (_, watched) in quiet {
             watched.is_quiet = false;
-            targets.extend(watched.endpoints.values().flat_map(|it| it.targets.iter().copied()));
+            targets.extend_from_slice(watched.targets());
         }
         targets.into_iter().for_each(|target| self.hasten(target, now, &mut random));
     }
 
     /// What is known of the endpoints of all clusters with checks.
     pub fn words(&self) -> impl Iterator<Item = (EndpointId, HealthWord)> {
-        let endpoints = self.clusters.values().flat_map(|watched| &watched.endpoints);
-        endpoints.filter_map(|(endpoint, of_endpoint)| {
-            let targets = of_endpoint.targets.iter().filter_map(|id| self.targets.get(id));
+        let endpoints = self.clusters.values().flat_map(Watched::iter);
+        endpoints.filter_map(|(endpoint, targets)| {
+            let targets = targets.iter().filter_map(|id| self.targets.get(*id));
             // The one that keeps it from its requests comes first.
             let target = targets.min_by_key(|target| match target.is_healthy {
                 Some(false) => 0,
@@ -569,17 +496,16 @@ impl Checker {
                 None => "unknown",
             };
             let is_of_now = target.failures > 0 || target.is_healthy == Some(false);
-            let reason = target.reason.clone().filter(|_| is_of_now);
-            Some((*endpoint, HealthWord { word, reason, since: target.since }))
+            let reason = target.reason.as_deref().filter(|_| is_of_now).map(Into::into);
+            Some((endpoint.id, HealthWord { word, reason, since: target.since.into() }))
         })
     }
 
     /// How many endpoints of a cluster are unhealthy.
     #[must_use]
     pub fn unhealthy(&self, cluster: ClusterId) -> usize {
-        let endpoints =
-            self.clusters.get(&cluster).into_iter().flat_map(|it| it.endpoints.values());
-        endpoints.filter(|of_endpoint| !self.is_fit(of_endpoint)).count()
+        let endpoints = self.clusters.get(&cluster).into_iter().flat_map(Watched::iter);
+        endpoints.filter(|endpoint| !self.is_fit(*endpoint)).count()
     }
 
     /// Up to `count_max` endpoints that are unhealthy.
@@ -589,8 +515,8 @@ impl Checker {
         let remembered = unhealthy.take(count_max).map(|target| RememberedCheck {
             endpoint: target.key.address.clone(),
             fingerprint: target.key.fingerprint,
-            reason: target.reason.clone().unwrap_or_default(),
-            lasted: now.saturating_sub(target.since),
+            reason: target.reason.as_deref().unwrap_or_default().into(),
+            lasted: now.saturating_sub(target.since.into()),
         });
         remembered.collect()
     }
@@ -610,9 +536,9 @@ impl Checker {
                 continue;
             };
             (target.is_healthy, target.failures) = (Some(false), 1);
-            target.reason = Some(one.reason.clone());
-            target.since = now.saturating_sub(one.lasted);
-            clusters.extend(target.users.iter().map(|user| user.0));
+            target.reason = Some((*one.reason).into());
+            target.since = now.saturating_sub(one.lasted).into();
+            clusters.extend(target.users().map(|user| user.cluster));
         }
         for cluster in clusters.iter().filter_map(|id| snapshot.cluster(*id)) {
             self.settle_cluster(cluster);
@@ -629,82 +555,19 @@ impl Checker {
     /// Says in an endpoint's cell whether it may be chosen; whether that is another answer than before.
     fn settle_endpoint(&mut self, cluster: ClusterId, endpoint: &Endpoint) -> bool {
         let watched = self.clusters.get(&cluster);
-        let Some(of_endpoint) = watched.and_then(|it| it.endpoints.get(&endpoint.id)) else {
-            return false;
-        };
-        let targets = of_endpoint.targets.iter().filter_map(|id| self.targets.get(id));
-        let is_known = targets.clone().all(|target| target.is_healthy.is_some());
-        if is_known
-            && let Some(of_endpoint) =
-                self.clusters.get_mut(&cluster).and_then(|it| it.endpoints.get_mut(&endpoint.id))
-        {
-            of_endpoint.waits = false;
+        let Some((_, targets)) = watched.and_then(|it| it.find(endpoint.id)) else { return false };
+        let mut targets = targets.iter().filter_map(|id| self.targets.get(*id));
+        let is_known = targets.all(|target| target.is_healthy.is_some());
+        if is_known && let Some(watched) = self.clusters.get_mut(&cluster) {
+            watched.end_wait(endpoint.id);
         }
-        let of_endpoint = self.clusters.get(&cluster).and_then(|it| it.endpoints.get(&endpoint.id));
-        let is_fit = of_endpoint.is_some_and(|of_endpoint| self.is_fit(of_endpoint));
+        let is_fit = self.is_fit_endpoint(cluster, endpoint.id);
         endpoint.health.get().is_some_and(|health| health.set_unfit(!is_fit))
     }
 
-    fn is_fit(&self, of_endpoint: &OfEndpoint) -> bool {
-        let mut targets = of_endpoint.targets.iter().filter_map(|id| self.targets.get(id));
-        !of_endpoint.waits && targets.all(|target| target.is_healthy != Some(false))
-    }
-}
-
-impl Target {
-    /// Counts a result.
-    fn count(&mut self, result: CheckResult, now: Duration) {
-        self.undecided = 0;
-        let mut is_late = false;
-        let (has_passed, needed) = match result {
-            CheckResult::Undecided => return,
-            CheckResult::Passed => {
-                self.failures = 0;
-                (true, self.pace.healthy)
-            }
-            CheckResult::Failed { reason, weight } => {
-                self.failures = self.failures.saturating_add(1);
-                let end = reason.floor_char_boundary(REASON_BYTES_MAX);
-                self.reason = reason.get(..end).map(Into::into);
-                is_late = weight == FailureWeight::Late;
-                (false, if weight == FailureWeight::Final { 1 } else { self.pace.unhealthy })
-            }
-        };
-        match self.is_healthy {
-            Some(is_healthy) if is_healthy == has_passed => self.against = 0,
-            None if !is_late => self.against = u32::MAX,
-            Some(_) | None => self.against = self.against.saturating_add(1),
-        }
-        if self.is_healthy != Some(has_passed) && self.against >= needed {
-            (self.is_healthy, self.against, self.since) = (Some(has_passed), 0, now);
-        }
-    }
-
-    /// From one time at which checks begin to the next.
-    fn tick(&self) -> Duration {
-        match self.began {
-            None => TICK,
-            Some(_) => (self.interval(false) / 100).clamp(TICK, TICK_MAX),
-        }
-    }
-
-    /// From one check to the next.
-    fn interval(&self, is_quiet: bool) -> Duration {
-        match (self.is_healthy, is_quiet) {
-            (Some(false), _) => self.pace.interval_unhealthy.0,
-            (_, true) => self.pace.interval_quiet.0,
-            (_, false) => self.pace.interval.0,
-        }
-    }
-
-    /// When the next check is due of one that began then. The second one comes after any part of the interval, so that endpoints
-    /// that came together are not checked together for good.
-    fn next(&self, began: Duration, is_quiet: bool, was_first: bool, die: u64) -> Duration {
-        let interval = self.interval(is_quiet);
-        if was_first {
-            return began + part(interval, die);
-        }
-        began + interval * 9 / 10 + part(interval / 5, die)
+    fn is_fit(&self, (endpoint, targets): (OfEndpoint, &[TargetId])) -> bool {
+        let mut targets = targets.iter().filter_map(|id| self.targets.get(*id));
+        !endpoint.waits && targets.all(|target| target.is_healthy != Some(false))
     }
 }
 
@@ -713,16 +576,4 @@ fn release(cluster: &Cluster) {
     for health in cluster.endpoints.iter().filter_map(|endpoint| endpoint.health.get()) {
         health.set_unfit(false);
     }
-}
-
-/// A part of a time, by a die.
-fn part(whole: Duration, die: u64) -> Duration {
-    let nanos = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX).max(1);
-    Duration::from_nanos(die % nanos)
-}
-
-/// The tick at which something is due, or behind it.
-fn on_tick(at: Duration, tick: Duration) -> Duration {
-    let (at, tick) = (at.as_nanos(), tick.as_nanos());
-    Duration::from_nanos(u64::try_from(at.div_ceil(tick) * tick).unwrap_or(u64::MAX))
 }

@@ -115,13 +115,47 @@ impl ReasonCounters {
     }
 }
 
-/// One endpoint on one worker. Exists once the worker had an event of that endpoint.
+/// Reasons of an endpoint that are counted without a counter for each of [`REASONS`].
+const FEW_MAX: usize = 3;
+
+/// Bits of a number that count; those above are the place of a reason and one.
+const COUNT_BITS: u32 = 48;
+
+/// The same for one of tens of thousands of endpoints, each of which fails for a few reasons: these are numbers that say which
+/// reason they count. Written by one thread.
 #[derive(Debug, Default)]
-#[repr(align(128))]
+pub(crate) struct FewReasons {
+    few: [Counter; FEW_MAX],
+    others: ReasonCounters,
+}
+
+impl FewReasons {
+    fn increment(&self, reason: &str) {
+        let of_reason = place(reason) as u64 + 1;
+        let is_it = |counter: &&Counter| [0, of_reason].contains(&(counter.value() >> COUNT_BITS));
+        match self.few.iter().find(is_it) {
+            Some(counter) if counter.value() == 0 => counter.set((of_reason << COUNT_BITS) | 1),
+            Some(counter) => counter.increment(),
+            None => self.others.increment(reason),
+        }
+    }
+
+    /// The number of those with the reason at this place.
+    fn value(&self, place: usize) -> u64 {
+        let of_reason = place as u64 + 1;
+        let mut few = self.few.iter().map(Counter::value);
+        let found = few.find(|value| value >> COUNT_BITS == of_reason);
+        found.map_or_else(|| self.others.value(place), |value| value & ((1 << COUNT_BITS) - 1))
+    }
+}
+
+/// One endpoint on one worker. Exists once the worker had an event of that endpoint. Not on cache lines of its own, as other
+/// blocks are: a worker has its memory from a part of the heap that others hardly use, and there may be tens of thousands of them.
+#[derive(Debug, Default)]
 pub(crate) struct EndpointBlock {
     pub(crate) exchanges: Counter,
     pub(crate) failed: Counter,
-    pub(crate) connect_failures: ReasonCounters,
+    connect_failures: FewReasons,
     /// The cause of the last error, as its place in [`Cause::ALL`] and one.
     pub(crate) last_cause: Counter,
     /// The reason, as its place in [`REASONS`] and one; 0 for none.
@@ -247,6 +281,23 @@ mod tests {
         let reason = Some("certificate_expired");
         let expected = EndpointError { cause: "upstream_tls_failed", reason, at: 8 };
         assert_eq!(totals.last_error, Some(expected));
+    }
+
+    #[test]
+    fn each_reason_is_counted_however_many_there_are() {
+        let reasons = FewReasons::default();
+        for round in 1..=3 {
+            for (place, reason) in REASONS.iter().enumerate().rev() {
+                (0..=place).for_each(|_| reasons.increment(reason));
+                assert_eq!(reasons.value(place), round * (place as u64 + 1), "{reason}");
+            }
+        }
+        let few = FewReasons::default();
+        few.increment("ECONNREFUSED");
+        few.increment("timeout");
+        few.increment("ECONNREFUSED");
+        assert!(few.others.0.get().is_none(), "it takes no more memory");
+        assert_eq!((few.value(place("ECONNREFUSED")), few.value(place("timeout"))), (2, 1));
     }
 
     #[test]
