@@ -65,11 +65,16 @@ impl Fetcher {
     }
 }
 
+/// Where it says how much memory it has, and how much it may have.
+const MEMORY_PATH: &str = "/stats?filter=_memory_";
+
 /// What a process answers to a question.
 pub(super) fn ask(client: &mut AdminClient, question: &PageRequest) -> Result<Answer, AdminError> {
     let state = client.get_any("/ready?verbose")?;
+    let memory = client.get(MEMORY_PATH)?;
     let body = client.get(&question.path)?;
-    Ok(Answer { state: String::from_utf8_lossy(&state).into_owned(), body })
+    let text = |body: &[u8]| String::from_utf8_lossy(body).into_owned();
+    Ok(Answer { state: text(&state), memory: text(&memory), body })
 }
 
 /// A time that only grows.

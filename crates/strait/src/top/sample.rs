@@ -10,8 +10,33 @@ use serde_json::Value;
 pub(super) struct Answer {
     /// What `/ready?verbose` says.
     pub(super) state: String,
+    /// What `/stats` says of its memory.
+    pub(super) memory: String,
     /// The page that was asked for.
     pub(super) body: Vec<u8>,
+}
+
+/// Resident memory of a process, bytes; 0 where it says nothing of that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Memory {
+    pub(super) resident: u64,
+    /// How much it may have; 0 for any.
+    pub(super) max: u64,
+}
+
+impl Memory {
+    /// Reads it from lines of metrics.
+    pub(super) fn of(text: &str) -> Self {
+        let find = |name: &str| {
+            let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+            let found = lines.find(|(known, _)| *known == name);
+            found.and_then(|(_, value)| value.parse().ok()).unwrap_or_default()
+        };
+        Self {
+            resident: find("process_resident_memory_bytes"),
+            max: find("strait_memory_max_bytes"),
+        }
+    }
 }
 
 /// The figures of an entry that only grow, unless the process is another one.

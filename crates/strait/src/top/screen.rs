@@ -6,6 +6,7 @@ use ratatui::style::{Color, Modifier, Style, Stylize as _};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Row, Table as TableWidget};
 
+use super::sample::Memory;
 use super::state::{Top, View};
 
 /// Lines that are no rows: the process, what is wrong, the views, titles, keys.
@@ -47,8 +48,27 @@ fn process_line(top: &Top) -> Line<'_> {
         Span::raw("  "),
         Span::styled(state, color),
         Span::raw("  "),
+        memory_span(&top.memory),
         Span::raw(configuration),
     ])
+}
+
+/// The memory that the process has, and may have. By the levels at which it takes measures, the colour.
+pub(super) fn memory_span(memory: &Memory) -> Span<'static> {
+    const MIB: u64 = 1 << 20;
+    let Memory { resident, max } = *memory;
+    let share = (resident.saturating_mul(100)).checked_div(max).unwrap_or_default();
+    let style = match share {
+        0..80 => Style::new(),
+        80..90 => Style::new().fg(Color::Yellow),
+        _ => Style::new().fg(Color::Red),
+    };
+    let text = match (resident, max) {
+        (0, _) => String::new(),
+        (_, 0) => format!("memory {} MiB  ", resident / MIB),
+        _ => format!("memory {} of {} MiB  ", resident / MIB, max / MIB),
+    };
+    Span::styled(text, style)
 }
 
 /// What is wrong: the connection, or else the first thing that the process says.

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::Value;
 
-use super::sample::{Answer, Look, Rates, number, text};
+use super::sample::{Answer, Look, Memory, Rates, number, text};
 use crate::admin_client::encode;
 use crate::arguments::TopOptions;
 
@@ -103,6 +103,7 @@ pub(super) struct Top {
     height: usize,
     /// What `/ready?verbose` said last.
     pub(super) state: String,
+    pub(super) memory: Memory,
     /// Why there is no answer.
     pub(super) error: Option<String>,
     entries: Vec<Value>,
@@ -125,6 +126,7 @@ impl Top {
             offset: 0,
             height: 0,
             state: String::new(),
+            memory: Memory::default(),
             error: None,
             entries: Vec::new(),
             lines: Vec::new(),
@@ -175,6 +177,7 @@ impl Top {
         };
         self.error = None;
         self.state = answer.state;
+        self.memory = Memory::of(&answer.memory);
         if *question != self.question() {
             return;
         }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::style::Color;
 use serde_json::{Value, json};
 
-use super::sample::Answer;
+use super::sample::{Answer, Memory};
 use super::screen;
 use super::state::{Then, Top, TopSort, View};
 use crate::arguments::TopOptions;
@@ -37,7 +38,9 @@ fn cluster(name: &str, requests: u64, failed: u64, seconds: f64) -> Value {
 }
 
 fn answer(state: &str, page: &Value) -> Result<Answer, String> {
-    Ok(Answer { state: state.to_owned(), body: serde_json::to_vec(page).unwrap() })
+    let memory = "process_resident_memory_bytes 104857600\nstrait_memory_max_bytes 0\n";
+    let body = serde_json::to_vec(page).unwrap();
+    Ok(Answer { state: state.to_owned(), memory: memory.to_owned(), body })
 }
 
 const READY: &str = "ready\nconfiguration version 7 of /etc/strait/strait.yaml serves\n";
@@ -90,9 +93,9 @@ fn two_looks() -> Top {
 fn clusters_are_shown_with_what_happened_between_two_looks() {
     let mut top = two_looks();
     assert_eq!(
-        drawn(&mut top, 90, 9),
+        drawn(&mut top, 104, 9),
         "\
-strait 127.0.0.1:9901  ready  configuration version 7 of /etc/strait/strait.yaml serves
+strait 127.0.0.1:9901  ready  memory 100 MiB  configuration version 7 of /etc/strait/strait.yaml serves
 
 1 clusters  2 listeners  3 sources  4 slow  5 weights  by exchanges  1 of 2
 CLUSTER  ENDPOINTS  REQ/S  FAIL/S  LATENCY  ACTIVE  IDLE  PENDING  REQUESTS
@@ -120,7 +123,9 @@ fn a_process_that_is_gone_or_new_leaves_what_was_known_and_has_no_rates() {
     tell(&mut top, answer(starting, &list(2, &again)), 14);
     let shown = drawn(&mut top, 90, 9);
     assert!(
-        shown.starts_with("strait 127.0.0.1:9901  starting: 1 of 2 workers serve\n\n"),
+        shown.starts_with(
+            "strait 127.0.0.1:9901  starting: 1 of 2 workers serve  memory 100 MiB\n\n"
+        ),
         "{shown}"
     );
     assert!(
@@ -283,4 +288,23 @@ fn a_table_for_scripts_has_a_column_for_each_title() {
     let rows: Vec<Vec<_>> = text.lines().map(|row| row.split_whitespace().collect()).collect();
     assert_eq!(rows[1], ["web", "2", "250", "1.5", "2.00ms", "3", "2", "0", "1500"]);
     assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{text}");
+}
+
+#[test]
+fn memory_is_shown_with_its_bound_in_a_colour() {
+    for (resident, max, text, color) in [
+        (0, 0, "", None),
+        (100, 0, "memory 100 MiB  ", None),
+        (79, 100, "memory 79 of 100 MiB  ", None),
+        (80, 100, "memory 80 of 100 MiB  ", Some(Color::Yellow)),
+        (95, 100, "memory 95 of 100 MiB  ", Some(Color::Red)),
+    ] {
+        let lines = format!(
+            "process_resident_memory_bytes {}\nstrait_memory_max_bytes {}\n",
+            resident << 20,
+            max << 20
+        );
+        let shown = screen::memory_span(&Memory::of(&lines));
+        assert_eq!((&*shown.content, shown.style.fg), (text, color), "{lines}");
+    }
 }
