@@ -45,6 +45,8 @@ pub struct InUse {
     connections: AtomicU32,
     /// How often connections were given back, modulo 2^32: whether there may be room that was not there before.
     freed: AtomicU32,
+    /// What that was when workers were last woken for it.
+    woken_at: AtomicU32,
     /// Exchanges that wait for a connection.
     pending: AtomicU32,
     /// Retries that are under way.
@@ -119,9 +121,17 @@ impl InUse {
     }
 
     /// The other workers in which exchanges wait for a connection, as a set.
-    #[must_use]
-    pub fn others_wanting(&self, member: Member) -> u64 {
+    fn others_wanting(&self, member: Member) -> u64 {
         self.wanting.load(Ordering::SeqCst) & !member.bit()
+    }
+
+    /// The same, if they have not been woken since a connection was given back: none otherwise, so that workers whose exchanges
+    /// find no endpoint with room do not wake each other without end.
+    #[must_use]
+    pub fn others_to_wake(&self, member: Member) -> Option<u64> {
+        let others = self.others_wanting(member);
+        let freed = self.freed();
+        (others != 0 && self.woken_at.swap(freed, Ordering::SeqCst) != freed).then_some(others)
     }
 
     /// The next worker behind this one in which exchanges wait for a connection; those that have less than their part come

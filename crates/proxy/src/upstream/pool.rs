@@ -299,7 +299,7 @@ impl Pools {
             // The connections that this worker has, as it gets no more.
             let quota = Quota::new(self.open_of(cluster.id), among.group);
             let has_less = quota.has_less(self.open_to(endpoint.id), endpoint);
-            let may_open = !is_full && self.takes_endpoint(newest, endpoint.id);
+            let may_open = !is_full && self.endpoint_has_room(newest, endpoint.id);
             let wanted = match (is_by_hash, has_less && may_open) {
                 (true, _) => &[Wanted::Room][..],
                 (false, true) => &[Wanted::RoomOf(quota), Wanted::Any],
@@ -309,8 +309,12 @@ impl Pools {
                 let others = Others { among, place, wanted: *wanted, may_open };
                 self.acquire_of_others(others, sharing, connections)
             });
-            if let Some(acquired) = found {
-                return acquired;
+            match found {
+                // Another worker may have been faster.
+                Some(Acquired::Replace(..))
+                    if may_open && !self.takes_endpoint(newest, endpoint.id) => {}
+                Some(acquired) => return acquired,
+                None => {}
             }
         }
         if self.takes_place(newest) {

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use crate::kit::{Client, Strait, get, read_head, until};
 
@@ -144,6 +145,34 @@ fn workers_take_turns_with_the_one_connection_that_each_endpoint_may_have() {
         assert_eq!(web["exchanges"]["pending"], 0, "{web}");
         let mut endpoints = web["endpoints"].as_array().unwrap().iter();
         assert!(endpoints.all(|it| it["connections"].as_u64().unwrap() <= 1), "{web}");
+    }
+}
+
+#[test]
+fn workers_whose_exchanges_wait_do_not_wake_each_other_in_vain() {
+    for bound in ["connections_per_endpoint_max: 2", "connections_max: 4"] {
+        // They accept, and do not answer.
+        let services = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [first, second] = services.each_ref().map(|it| it.local_addr().unwrap());
+        let config =
+            config(first, bound).replace(&format!("'{first}'"), &format!("'{first}', '{second}'"));
+        let process = Strait::run(&config);
+        let clients: Vec<TcpStream> = (0..60)
+            .map(|_| {
+                let mut client = TcpStream::connect(process.listener).unwrap();
+                client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+                client
+            })
+            .collect();
+        until("all but four wait", || {
+            let web = &process.admin_json("/clusters")["clusters"][0];
+            (web["exchanges"]["pending"] == clients.len() - 4).then_some(())
+        });
+        let before = process.metric("strait_worker_turns_total");
+        thread::sleep(Duration::from_secs(1));
+        let turns = process.metric("strait_worker_turns_total") - before;
+        // Each worker looks ten times a second, and at what the metrics ask for.
+        assert!(turns < 1_000.0, "{bound}: {turns} turns of workers in a second");
     }
 }
 

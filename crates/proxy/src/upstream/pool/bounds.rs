@@ -163,6 +163,13 @@ impl Pools {
         true
     }
 
+    /// Whether another connection to this endpoint may be opened, unless another worker is faster.
+    pub(super) fn endpoint_has_room(&mut self, newest: &Cluster, endpoint: EndpointId) -> bool {
+        let Some(max) = newest.connections_per_endpoint_max else { return true };
+        let counted = newest.place_of(endpoint).and_then(|place| newest.endpoints.get(place));
+        counted.and_then(|it| it.connections.open()).is_none_or(|open| open < max.get())
+    }
+
     /// Gives back the permit for a connection to an endpoint, if there is one that was not used. Returns whether there was.
     fn leave_endpoint(&mut self, cluster: ClusterId) -> bool {
         let taken = self.cluster(cluster).and_then(|state| state.permits.endpoint.take());
@@ -508,8 +515,7 @@ impl Pools {
         let has_room = state.breakers.connections() < bound.max;
         if bound.is_by_endpoint {
             // Which of them waits for the endpoint that has room is not known.
-            let all = state.breakers.others_wanting(member);
-            return (has_room && all != 0).then_some(all);
+            return if has_room { state.breakers.others_to_wake(member) } else { None };
         }
         let next = if has_room { state.breakers.next_wanting(member) } else { None };
         next.map(bit)
