@@ -20,6 +20,7 @@ use telemetry::cause::Cause;
 use telemetry::events::ChoiceKind;
 
 use self::backoff::Refusing;
+use self::bounds::endpoint_has_room;
 use self::checking::KeptForChecks;
 use self::choice::Choice;
 use self::quota::Quota;
@@ -299,7 +300,7 @@ impl Pools {
             // The connections that this worker has, as it gets no more.
             let quota = Quota::new(self.open_of(cluster.id), among.group);
             let has_less = quota.has_less(self.open_to(endpoint.id), endpoint);
-            let may_open = !is_full && self.endpoint_has_room(newest, endpoint.id);
+            let may_open = !is_full && endpoint_has_room(newest, endpoint.id);
             let wanted = match (is_by_hash, has_less && may_open) {
                 (true, _) => &[Wanted::Room][..],
                 (false, true) => &[Wanted::RoomOf(quota), Wanted::Any],

@@ -163,13 +163,6 @@ impl Pools {
         true
     }
 
-    /// Whether another connection to this endpoint may be opened, unless another worker is faster.
-    pub(super) fn endpoint_has_room(&mut self, newest: &Cluster, endpoint: EndpointId) -> bool {
-        let Some(max) = newest.connections_per_endpoint_max else { return true };
-        let counted = newest.place_of(endpoint).and_then(|place| newest.endpoints.get(place));
-        counted.and_then(|it| it.connections.open()).is_none_or(|open| open < max.get())
-    }
-
     /// Gives back the permit for a connection to an endpoint, if there is one that was not used. Returns whether there was.
     fn leave_endpoint(&mut self, cluster: ClusterId) -> bool {
         let taken = self.cluster(cluster).and_then(|state| state.permits.endpoint.take());
@@ -526,6 +519,13 @@ impl Pools {
         let states = self.clusters.iter().flatten();
         states.map(|state| state.id).filter(move |id| bells & bit(id.0.slot) != 0)
     }
+}
+
+/// Whether another connection to this endpoint may be opened, unless another worker is faster.
+pub(super) fn endpoint_has_room(newest: &Cluster, endpoint: EndpointId) -> bool {
+    let Some(max) = newest.connections_per_endpoint_max else { return true };
+    let counted = newest.place_of(endpoint).and_then(|place| newest.endpoints.get(place));
+    counted.and_then(|it| it.connections.open()).is_none_or(|open| open < max.get())
 }
 
 /// What follows where exchanges wait since the bound is reached.
