@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::retry::RetryBudget;
+use crate::shared_cell::SharedCell;
 
 /// Slots that a worker leases at a time, far from the bound.
 const BATCH_MAX: u32 = 64;
@@ -242,69 +243,46 @@ impl InUse {
     }
 }
 
-/// Connections to one endpoint that are open in the process, if its cluster bounds these. A cell that all snapshots and
-/// workers share, as that of [`crate::health`].
-#[derive(Clone, Default)]
-pub struct EndpointConnections(Option<Arc<AtomicU32>>);
+/// Connections to one endpoint that are open in the process, if its cluster bounds these.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EndpointConnections(SharedCell<AtomicU32>);
 
 impl EndpointConnections {
-    /// A new cell, or that of `former`; none if the cluster has no such bound.
+    /// A new count, or that of `former`; none if the cluster has no such bound.
     pub(crate) fn new(is_bounded: bool, former: Option<&Self>) -> Self {
-        if !is_bounded {
-            return Self::default();
-        }
-        Self(former.and_then(|former| former.0.clone()).or_else(|| Some(Arc::default())))
+        Self(SharedCell::new(is_bounded, former.map(|former| &former.0)))
     }
 
     /// How many are open, if they are counted.
     #[must_use]
     pub fn open(&self) -> Option<u32> {
-        self.0.as_ref().map(|open| open.load(Ordering::SeqCst))
+        self.0.get().map(|open| open.load(Ordering::SeqCst))
     }
 
-    /// Whether both are one cell, or none.
+    /// Whether both are one count, or none.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-            (None, None) => true,
-            _ => false,
-        }
+        self.0.is_same(&other.0)
     }
 
     /// Counts one more, if there are fewer than `max`, or none are counted.
     #[must_use]
     pub fn take(&self, max: u32) -> bool {
-        self.0.as_ref().is_none_or(|open| take_below(open, max))
+        self.0.get().is_none_or(|open| take_below(open, max))
     }
 
     /// Counts so many more, whatever the bound is: they are there.
     pub fn add(&self, count: u32) {
-        if let Some(open) = &self.0 {
+        if let Some(open) = self.0.get() {
             open.fetch_add(count, Ordering::SeqCst);
         }
     }
 
     /// So many are gone.
     pub fn give(&self, count: u32) {
-        if let Some(open) = &self.0 {
+        if let Some(open) = self.0.get() {
             give(open, count);
         }
-    }
-}
-
-impl PartialEq for EndpointConnections {
-    /// Whether both are there, or none is: what is open is no part of a configuration.
-    fn eq(&self, other: &Self) -> bool {
-        self.0.is_some() == other.0.is_some()
-    }
-}
-
-impl Eq for EndpointConnections {}
-
-impl fmt::Debug for EndpointConnections {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("EndpointConnections").field(&self.0.is_some()).finish()
     }
 }
 

@@ -6,9 +6,9 @@
 //! place in the process, so that bounds over a cluster hold whatever workers see at the same time. A cell is no part of a
 //! configuration: it stays while its endpoint does.
 
-use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+
+use crate::shared_cell::SharedCell;
 
 /// Its attempts failed.
 const EJECTED: u8 = 1;
@@ -102,102 +102,53 @@ impl EndpointHealth {
 }
 
 /// The cell of an endpoint, if its cluster asks for one.
-#[derive(Clone, Default)]
-pub struct HealthCell(Option<Arc<EndpointHealth>>);
+pub type HealthCell = SharedCell<EndpointHealth>;
 
-impl HealthCell {
-    /// A new cell, or that of `former`; none if the cluster asks for none.
-    pub(crate) fn new(is_asked: bool, former: Option<&Self>) -> Self {
-        if !is_asked {
-            return Self::default();
-        }
-        Self(former.and_then(|former| former.0.clone()).or_else(|| Some(Arc::default())))
-    }
-
-    /// What is known, if its cluster asks.
-    #[must_use]
-    #[inline]
-    pub fn get(&self) -> Option<&EndpointHealth> {
-        self.0.as_deref()
-    }
-
+impl SharedCell<EndpointHealth> {
     /// Whether its endpoint may be chosen.
     #[must_use]
     #[inline]
     pub fn is_available(&self) -> bool {
-        self.0.as_ref().is_none_or(|health| health.is_available())
-    }
-}
-
-impl PartialEq for HealthCell {
-    /// Whether both are there, or none is: what is known is no part of a configuration.
-    fn eq(&self, other: &Self) -> bool {
-        self.0.is_some() == other.0.is_some()
-    }
-}
-
-impl Eq for HealthCell {}
-
-impl fmt::Debug for HealthCell {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("HealthCell").field(&self.0.is_some()).finish()
+        self.get().is_none_or(EndpointHealth::is_available)
     }
 }
 
 /// How many endpoints of a group may be chosen: those that have a weight, and are neither ejected nor unfit. None where its
 /// cluster asks for no health.
-#[derive(Clone, Default)]
-pub(crate) struct Availability(Option<Arc<AtomicU32>>);
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Availability(SharedCell<AtomicU32>);
 
 impl Availability {
     pub(crate) fn new(count: Option<u32>) -> Self {
-        Self(count.map(|count| Arc::new(AtomicU32::new(count))))
+        Self(SharedCell::with(count.map(AtomicU32::new)))
     }
 
     #[inline]
     pub(crate) fn get(&self) -> Option<u32> {
-        self.0.as_ref().map(|count| count.load(Ordering::Relaxed))
+        self.0.get().map(|count| count.load(Ordering::Relaxed))
     }
 
     pub(crate) fn set(&self, count: u32) {
-        if let Some(cell) = &self.0 {
+        if let Some(cell) = self.0.get() {
             cell.store(count, Ordering::Relaxed);
         }
     }
 }
 
-impl PartialEq for Availability {
-    /// As that of [`HealthCell`].
-    fn eq(&self, other: &Self) -> bool {
-        self.0.is_some() == other.0.is_some()
-    }
-}
-
-impl Eq for Availability {}
-
-impl fmt::Debug for Availability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Availability").field(&self.0.is_some()).finish()
-    }
-}
-
 /// Whether a cluster with checks has had a request: until then its endpoints are checked less often.
-#[derive(Clone, Default)]
-pub struct Activity(Option<Arc<AtomicBool>>);
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Activity(SharedCell<AtomicBool>);
 
 impl Activity {
     /// A new one, or that of `former`; none if the cluster asks for none.
     pub(crate) fn new(is_asked: bool, former: Option<&Self>) -> Self {
-        if !is_asked {
-            return Self::default();
-        }
-        Self(former.and_then(|former| former.0.clone()).or_else(|| Some(Arc::default())))
+        Self(SharedCell::new(is_asked, former.map(|former| &former.0)))
     }
 
     /// It has a request.
     #[inline]
     pub fn mark(&self) {
-        if let Some(is_used) = &self.0
+        if let Some(is_used) = self.0.get()
             && !is_used.load(Ordering::Relaxed)
         {
             is_used.store(true, Ordering::Relaxed);
@@ -206,21 +157,6 @@ impl Activity {
 
     /// Whether it has had one.
     pub(crate) fn is_used(&self) -> bool {
-        self.0.as_ref().is_some_and(|is_used| is_used.load(Ordering::Relaxed))
-    }
-}
-
-impl PartialEq for Activity {
-    /// As that of [`HealthCell`].
-    fn eq(&self, other: &Self) -> bool {
-        self.0.is_some() == other.0.is_some()
-    }
-}
-
-impl Eq for Activity {}
-
-impl fmt::Debug for Activity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Activity").field(&self.0.is_some()).finish()
+        self.0.get().is_some_and(|is_used| is_used.load(Ordering::Relaxed))
     }
 }

@@ -77,6 +77,7 @@ pub mod schedule;
 mod schema;
 mod secrets;
 mod shape;
+pub mod shared_cell;
 pub mod slow_start;
 pub mod snapshot;
 mod store;
