@@ -16,22 +16,16 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::deadlines::{Deadlines, Phase, later};
 use crate::failure::Failure;
-use crate::frame::{DESCRIPTORS_MAX, FRAME_BYTES_MAX};
+use crate::frame::DESCRIPTORS_MAX;
 use crate::message::{
-    Difference, Hello, Left, Message, Packed, Part, Piece, Purpose, Refused, SocketKey, VERSION,
-    Welcome,
+    Difference, Hello, Message, Part, Purpose, Refused, SocketKey, VERSION, Welcome,
 };
+use crate::pieces::{self, GivenGroup, GroupFrame, PIECE_BYTES_MAX, cut, shortened};
 use crate::silence::{ALIVE_INTERVAL, Silence};
 use crate::{
     BATCH_GROUPS_MAX, BATCHES_MAX, GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, LISTENING_MAX, PARTS_MAX,
     PROBE_GROUPS_MAX, STATE_BYTES_MAX,
 };
-
-/// Bytes of a frame that are left for names and numbers around a piece of a group.
-const ENVELOPE_BYTES_MAX: usize = 1024;
-
-/// Bytes of what is cut into pieces, in each.
-const PIECE_BYTES_MAX: usize = FRAME_BYTES_MAX - ENVELOPE_BYTES_MAX;
 
 /// Between two attempts to move what could not move before.
 const REST_INTERVAL: Duration = Duration::from_millis(20);
@@ -120,15 +114,15 @@ pub enum PeerLife {
     InDoubt,
 }
 
-/// A group to be moved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GivenGroup {
-    /// A number that no other group of this handover has.
-    pub group: u32,
-    /// What is written of it.
-    pub bytes: Zeroizing<Vec<u8>>,
-    /// How many sockets go with it.
-    pub sockets: u32,
+impl From<GroupFrame> for GiverAction {
+    fn from(frame: GroupFrame) -> Self {
+        match frame {
+            GroupFrame::Several(frame, groups) => Self::SendPack(frame, groups),
+            GroupFrame::OfOne { frame, group, first, count } => {
+                Self::SendSockets { frame, group, first, count }
+            }
+        }
+    }
 }
 
 /// What this process says in its welcome.
@@ -493,68 +487,11 @@ impl Giver {
             deadline: later(now, self.deadlines.batch),
         };
         let count = u32::try_from(groups.len()).unwrap_or(u32::MAX);
-        self.send_groups(number, groups);
+        let frames = pieces::of_groups(number, groups, self.reads_packs);
+        self.actions.extend(frames.into_iter().map(GiverAction::from));
         self.send(&Message::BatchEnd { batch: number, groups: count });
         self.under_way.push_back(batch);
         self.collect();
-    }
-
-    /// Sends groups, as many in a frame as it holds: most have one socket and some fifty bytes.
-    fn send_groups(&mut self, batch: u32, groups: Vec<GivenGroup>) {
-        let mut pack = Pack::default();
-        for group in groups {
-            if !self.reads_packs || !Pack::default().has_room(&group) {
-                self.send_group(batch, &group);
-                continue;
-            }
-            if !pack.has_room(&group) {
-                self.send_pack(batch, std::mem::take(&mut pack));
-            }
-            pack.add(group);
-        }
-        self.send_pack(batch, pack);
-    }
-
-    fn send_pack(&mut self, batch: u32, pack: Pack) {
-        if pack.groups.is_empty() {
-            return;
-        }
-        let numbers = pack.groups.iter().map(|packed| packed.group).collect();
-        let mut message = Message::Pack { batch, groups: pack.groups };
-        self.actions.push_back(GiverAction::SendPack(message.encode(), numbers));
-        if let Message::Pack { groups, .. } = &mut message {
-            groups.iter_mut().for_each(|packed| packed.bytes.zeroize());
-        }
-    }
-
-    fn send_group(&mut self, batch: u32, group: &GivenGroup) {
-        let bytes_total = u32::try_from(group.bytes.len()).unwrap_or(u32::MAX);
-        let (mut bytes, mut first) = (group.bytes.as_slice(), 0);
-        loop {
-            let (piece, rest) = bytes.split_at(bytes.len().min(PIECE_BYTES_MAX));
-            let most = u32::try_from(DESCRIPTORS_MAX).unwrap_or(u32::MAX);
-            let count = (group.sockets - first).min(most);
-            let mut message = Piece {
-                batch,
-                group: group.group,
-                bytes_total,
-                sockets_total: group.sockets,
-                sockets: count,
-                bytes: piece.to_vec(),
-            };
-            let frame = message.encode();
-            message.bytes.zeroize();
-            self.actions.push_back(GiverAction::SendSockets {
-                frame,
-                group: group.group,
-                first,
-                count,
-            });
-            (bytes, first) = (rest, first + count);
-            if bytes.is_empty() && first == group.sockets {
-                return;
-            }
-        }
     }
 
     fn on_nothing(&mut self, phase: Phase, pending: u32, now: u64) {
@@ -760,77 +697,4 @@ impl Giver {
     fn send(&mut self, message: &Message) {
         self.actions.push_back(GiverAction::Send(message.encode()));
     }
-}
-
-/// Groups that go in one frame.
-#[derive(Debug, Default)]
-struct Pack {
-    groups: Vec<Packed>,
-    bytes: usize,
-    sockets: usize,
-}
-
-impl Pack {
-    /// Beside its bytes, no group takes more of a frame.
-    const NUMBERS_BYTES_MAX: usize = 16;
-
-    fn has_room(&self, group: &GivenGroup) -> bool {
-        let bytes = self.bytes + group.bytes.len() + Self::NUMBERS_BYTES_MAX;
-        bytes <= PIECE_BYTES_MAX && self.sockets + group.sockets as usize <= DESCRIPTORS_MAX
-    }
-
-    fn add(&mut self, mut group: GivenGroup) {
-        self.bytes += group.bytes.len() + Self::NUMBERS_BYTES_MAX;
-        self.sockets += group.sockets as usize;
-        let bytes = std::mem::take(&mut *group.bytes);
-        self.groups.push(Packed { group: group.group, sockets: group.sockets, bytes });
-    }
-}
-
-/// Connections that stay, added up by their reason.
-impl Left {
-    /// Adds `count` for `reason` to a list that has each reason once.
-    pub fn add(list: &mut Vec<Self>, reason: &str, count: u32) {
-        match list.iter_mut().find(|left| left.reason == reason) {
-            Some(left) => left.count = left.count.saturating_add(count),
-            None if count > 0 => list.push(Self { reason: reason.to_owned(), count }),
-            None => {}
-        }
-    }
-}
-
-/// Bytes of a reason, at most: as many as a batch of them fits a frame with.
-const REASON_BYTES_MAX: usize = 512;
-
-/// A reason that fits a frame, beside others.
-pub(crate) fn shortened(mut reason: String) -> String {
-    reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
-    reason
-}
-
-/// Cuts a list so that each part fits a frame, and says which is the last. A list without entries is one
-/// empty part.
-pub(crate) fn cut<T>(
-    list: Vec<T>,
-    name_bytes: impl Fn(&T) -> usize,
-    count_max: usize,
-) -> Vec<(Vec<T>, bool)> {
-    // Beside its name, no entry takes more.
-    const ENTRY_BYTES_MAX: usize = 32;
-    let mut parts = vec![Vec::new()];
-    let mut room = PIECE_BYTES_MAX;
-    for entry in list {
-        let bytes = name_bytes(&entry) + ENTRY_BYTES_MAX;
-        let is_full = parts.last().is_some_and(|part: &Vec<T>| part.len() >= count_max);
-        if is_full || bytes > room {
-            parts.push(Vec::new());
-            room = PIECE_BYTES_MAX;
-        }
-        room = room.saturating_sub(bytes);
-        if let Some(part) = parts.last_mut() {
-            part.push(entry);
-        }
-    }
-    let count = parts.len();
-    parts.into_iter().enumerate().map(|(place, part)| (part, place + 1 == count)).collect()
 }

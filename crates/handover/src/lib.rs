@@ -32,6 +32,7 @@ mod failure;
 mod frame;
 mod giver;
 mod message;
+mod pieces;
 mod silence;
 mod stored;
 mod taker;
@@ -39,11 +40,12 @@ mod taker;
 pub use deadlines::{Deadlines, Phase};
 pub use failure::{Failure, Side};
 pub use frame::{DESCRIPTORS_MAX, FRAME_BYTES_MAX, FrameError};
-pub use giver::{GivenGroup, Giver, GiverAction, PeerLife};
+pub use giver::{Giver, GiverAction, PeerLife};
 pub use message::{
     Difference, Hello, Left, Message, Packed, Part, PartKind, Piece, Purpose, Refused, SocketKey,
     UpgradeRequest, VERSION, Welcome,
 };
+pub use pieces::GivenGroup;
 pub use stored::{
     STORED_FILE_BYTES_MAX, STORED_PACKET_BYTES_MAX, STORED_SOCKETS_MAX, StoredConnections,
     StoredError, StoredGroup, StoredPacket, StoredQueue, StoredStates,

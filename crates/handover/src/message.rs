@@ -311,6 +311,17 @@ pub struct Left {
     pub count: u32,
 }
 
+impl Left {
+    /// Adds `count` for `reason` to a list that has each reason once.
+    pub fn add(list: &mut Vec<Self>, reason: &str, count: u32) {
+        match list.iter_mut().find(|left| left.reason == reason) {
+            Some(left) => left.count = left.count.saturating_add(count),
+            None if count > 0 => list.push(Self { reason: reason.to_owned(), count }),
+            None => {}
+        }
+    }
+}
+
 impl Message {
     /// The frame.
     #[must_use]

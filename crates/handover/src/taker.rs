@@ -14,10 +14,10 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::deadlines::{Deadlines, Phase, later};
 use crate::failure::Failure;
-use crate::giver::{cut, shortened};
 use crate::message::{
     Difference, Hello, Message, Packed, Part, Piece, Purpose, Refused, SocketKey, VERSION, Welcome,
 };
+use crate::pieces::{cut, shortened};
 use crate::silence::{ALIVE_INTERVAL, Silence};
 use crate::{
     BATCH_GROUPS_MAX, BATCHES_MAX, GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, LISTENING_MAX, PARTS_MAX,
