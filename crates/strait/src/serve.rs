@@ -14,7 +14,7 @@ use std::thread;
 use ::handover::Part;
 use config::file::FdStore;
 use config::file_mode::FileMode;
-use config::snapshot::{Address, HandoverOptions, ListenerId};
+use config::snapshot::{Address, HandoverOptions, ListenerId, StartupOptions};
 use control::{
     AdminSocket, Answerers, Candidate, ConfigFile, Control, DeliveredResources, EarlyAdmin,
     HandoverStep, LogWriter, Outcome, Parts, Refused, ServiceManager, Source, WarmingError,
@@ -77,24 +77,7 @@ pub(crate) fn serve(
     came: impl FnOnce(&Came) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     config.expect_sources(&sources);
-    let candidate = config.load().map_err(Failure::Config)?;
-    let mut early = EarlySockets::default();
-    // A process whose place is taken answers for itself until then.
-    if candidate.is_waiting() && take_over.is_none() {
-        early = EarlySockets::bind(candidate.snapshot(), &activation)?;
-    }
-    let admin = EarlyAdmin {
-        admin: early.admin.as_ref().map(|(socket, _)| socket),
-        metrics: early.metrics.as_ref().map(|(socket, _)| socket),
-        version: VERSION,
-    };
-    let candidate = config.warm(candidate, &admin).map_err(|error| match error {
-        WarmingError::Refused(refused) => Failure::Config(refused),
-        WarmingError::Ended => {
-            Failure::Ended("stopped while it waited for first answers of DNS".to_owned())
-        }
-        WarmingError::System(error) => Failure::Start(error.to_string()),
-    })?;
+    let (candidate, early) = load(&mut config, &activation, take_over.is_some())?;
     let snapshot = Arc::clone(candidate.snapshot());
     activation.check_use(&snapshot)?;
     core_dumps.on_snapshot(&snapshot);
@@ -151,19 +134,8 @@ pub(crate) fn serve(
     listeners_gone.retain(|name| !is_stored || is_gone(name));
     let mut first = config.keep(candidate);
     let startup = &snapshot.startup;
-    let mode = startup.admin_mode;
-    let bind_admin = |address: &Option<Address>, early, taken| match (address, early) {
-        (None, _) => Ok(None),
-        (Some(address), Some((socket, at))) if *address == at => Ok(Some(socket)),
-        (Some(address), early) => {
-            // Or it would be in use.
-            drop(early);
-            bind_admin(address, mode, taken, data_path.activation()).map(Some)
-        }
-    };
-    let admin = bind_admin(&startup.admin, early.admin, taken.admin)
-        .inspect_err(|failure| give_up(&mut taking, failure))?;
-    let metrics = bind_admin(&startup.metrics, early.metrics, taken.metrics)
+    let (admin, metrics) = early
+        .or_bind(startup, &mut taken, data_path.activation())
         .inspect_err(|failure| give_up(&mut taking, failure))?;
     let bound_at = |socket: &Option<AdminSocket>| socket.as_ref()?.local_address().ok().flatten();
     let addresses = Came { listeners: bound.addresses.clone(), admin: bound_at(&admin) };
@@ -235,6 +207,33 @@ pub(crate) fn serve(
         Outcome::Stopped => Err(Failure::Ended("stopped before everything had ended".to_owned())),
         Outcome::Failed(reason) => Err(Failure::Ended(reason)),
     }
+}
+
+/// The configuration with the first answers for its host names. Meanwhile its admin interface answers already, unless this
+/// process takes the place of another, which answers for itself until then.
+fn load(
+    config: &mut ConfigFile<Box<dyn Filter>>,
+    activation: &Activation,
+    is_taking_over: bool,
+) -> Result<(Candidate<Box<dyn Filter>>, EarlySockets), Failure> {
+    let candidate = config.load().map_err(Failure::Config)?;
+    let early = match candidate.is_waiting() && !is_taking_over {
+        true => EarlySockets::bind(candidate.snapshot(), activation)?,
+        false => EarlySockets::default(),
+    };
+    let admin = EarlyAdmin {
+        admin: early.admin.as_ref().map(|(socket, _)| socket),
+        metrics: early.metrics.as_ref().map(|(socket, _)| socket),
+        version: VERSION,
+    };
+    let candidate = config.warm(candidate, &admin).map_err(|error| match error {
+        WarmingError::Refused(refused) => Failure::Config(refused),
+        WarmingError::Ended => {
+            Failure::Ended("stopped while it waited for first answers of DNS".to_owned())
+        }
+        WarmingError::System(error) => Failure::Start(error.to_string()),
+    })?;
+    Ok((candidate, early))
 }
 
 /// Has the process that would be replaced know why it is not.
@@ -318,7 +317,31 @@ impl EarlySockets {
         };
         Ok(Self { admin: bind(&startup.admin)?, metrics: bind(&startup.metrics)? })
     }
+
+    /// The sockets of the admin interface: these, where they are the right ones, those that were taken over, or new ones.
+    fn or_bind(
+        self,
+        startup: &StartupOptions,
+        taken: &mut TakenSockets,
+        activation: &Activation,
+    ) -> Result<AdminSockets, Failure> {
+        let bind = |address: &Option<Address>, early, taken| match (address, early) {
+            (None, _) => Ok(None),
+            (Some(address), Some((socket, at))) if *address == at => Ok(Some(socket)),
+            (Some(address), early) => {
+                // Or it would be in use.
+                drop(early);
+                bind_admin(address, startup.admin_mode, taken, activation).map(Some)
+            }
+        };
+        let admin = bind(&startup.admin, self.admin, taken.admin.take())?;
+        let metrics = bind(&startup.metrics, self.metrics, taken.metrics.take())?;
+        Ok((admin, metrics))
+    }
 }
+
+/// Of all pages, and of the metrics alone.
+type AdminSockets = (Option<AdminSocket>, Option<AdminSocket>);
 
 /// Asks the running process for what it has, if this one is to take its place.
 fn take_over_from(

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
+use config::snapshot::StartupOptions;
 use telemetry::events::ConfigAccepted;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -19,7 +20,8 @@ use super::moves::Moves;
 use super::stored::Stored;
 use super::taking_up::{LONG_BUILD, warn};
 use super::versions::Versions;
-use super::{InEffect, Parts, Running, Sources, State, UPKEEP_INTERVAL};
+use super::{InEffect, Parts, Query, Running, Sources, State, UPKEEP_INTERVAL};
+use crate::AdminSocket;
 use crate::admin::{Hosts, Scope, Server};
 use crate::builder::Builder;
 use crate::clock;
@@ -60,20 +62,11 @@ impl<W: Workers> Running<W> {
         });
         let (watch, watch_list) = watched.unzip();
         let count = workers.count();
-        let hosts = Hosts::Known(Arc::clone(&first.snapshot.startup.admin_hosts));
+        let sockets = (parts.admin, parts.metrics);
         let startup = &first.snapshot.startup;
-        let mut servers = Vec::new();
         let mut admin_handles = AdminHandles::new(query_sender.clone());
-        for (socket, address, scope) in [
-            (parts.admin, &startup.admin, Scope::All(hosts)),
-            (parts.metrics, &startup.metrics, Scope::Metrics),
-        ] {
-            let Some(socket) = socket else { continue };
-            admin_handles.keep(&socket, address.as_ref(), scope.clone());
-            if !parts.is_taking_over {
-                servers.push(Server::start(socket, scope, query_sender.clone(), count)?);
-            }
-        }
+        let answering = (!parts.is_taking_over).then_some(count);
+        let servers = serve_admin(sockets, startup, &mut admin_handles, (query_sender, answering))?;
         let loaded_at = clock::wall_ns();
         let (last_good, resumed) = (config.take_last_good(), config.take_resumed());
         let (builder, built) = Builder::start(config)?;
@@ -187,4 +180,25 @@ impl<W: Workers> Running<W> {
             },
         ))
     }
+}
+
+/// Keeps the sockets of the admin interface, and answers there for so many workers, unless another process does.
+fn serve_admin(
+    (admin, metrics): (Option<AdminSocket>, Option<AdminSocket>),
+    startup: &StartupOptions,
+    handles: &mut AdminHandles,
+    (queries, workers): (mpsc::Sender<Query>, Option<u32>),
+) -> io::Result<Vec<Server>> {
+    let hosts = Hosts::Known(Arc::clone(&startup.admin_hosts));
+    let mut servers = Vec::new();
+    for (socket, address, scope) in
+        [(admin, &startup.admin, Scope::All(hosts)), (metrics, &startup.metrics, Scope::Metrics)]
+    {
+        let Some(socket) = socket else { continue };
+        handles.keep(&socket, address.as_ref(), scope.clone());
+        if let Some(workers) = workers {
+            servers.push(Server::start(socket, scope, queries.clone(), workers)?);
+        }
+    }
+    Ok(servers)
 }
