@@ -80,6 +80,12 @@ fn has_unix(file: &file::Cluster, place: Option<usize>) -> bool {
     file.listed_endpoints().iter().filter(is_of).any(Endpoint::is_unix)
 }
 
+/// Whether an endpoint has these values; where the text does not list the endpoints, some may.
+fn is_used(file: &file::Cluster, metadata: &Metadata) -> bool {
+    let listed = file.listed_endpoints();
+    listed.is_empty() || listed.iter().any(|endpoint| has_all(endpoint.metadata(), metadata))
+}
+
 fn check<F>(file: &file::Cluster, site: &Site<'_>, context: &mut Context<'_, '_, F>) {
     let at = site.key("transports");
     let mut once = Once::default();
@@ -93,6 +99,10 @@ fn check<F>(file: &file::Cluster, site: &Site<'_>, context: &mut Context<'_, '_,
                 earlier.name
             );
             let problem = Problem::new(rule, "put it before that one, or remove it");
+            site.key("match").warning(context.findings, problem);
+        } else if !is_used(file, &entry.metadata) {
+            let rule = "no endpoint has these values in its `metadata`, so that none is spoken to like this";
+            let problem = Problem::new(rule, "write values that an endpoint has");
             site.key("match").warning(context.findings, problem);
         }
         former.push(entry);

@@ -27,6 +27,19 @@ use crate::units::Period;
 /// An upstream service with its endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("x-meant" = {
+    "max_connections": "write `connections_max`, or `connections_per_endpoint_max` for each endpoint",
+    "max_conns": "write `connections_per_endpoint_max`",
+    "maxconn": "write `connections_per_endpoint_max`, or `connections_max` for all endpoints together",
+    "max_pending_requests": "write `pending_max`",
+    "max_requests": "write `requests_max`",
+    "circuit_breakers": "write connections_max, pending_max, requests_max and retry_budget here",
+    "health_checks": "write `checks`",
+    "outlier_detection": "write `outlier`",
+    "lb_policy": "write `balance`",
+    "transport_socket": "write `tls`",
+    "transport_socket_matches": "write `transports`",
+}))]
 pub struct Cluster {
     /// Name in routes, logs and metrics. Unique among clusters.
     pub name: String,

@@ -93,6 +93,8 @@ fn words_are_listed_once_and_other_programs_words_lead_to_ours() {
         (Place::Listener("protocol"), "smtp", "auto, http1, http2, tcp", "write one of them"),
         (Place::Cluster("protocol"), "https", "http1, http2", "add `tls: {}` to the cluster"),
         (Place::Cluster("timeouts"), "{ connect: 1s }", "unknown", "`connect_timeout`"),
+        (Place::Cluster("maxconn"), "5", "unknown", "`connections_per_endpoint_max`"),
+        (Place::Cluster("transport_socket_matches"), "[]", "unknown", "write `transports`"),
         (Place::Root("workers"), "four", "`auto` or a whole number", "write auto"),
         (
             Place::Cluster("balance"),

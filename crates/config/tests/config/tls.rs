@@ -1112,4 +1112,17 @@ clusters:
     assert_eq!(server_names(&only(&turned)), server_names(&only(&before)));
     assert_eq!(turned.changes.transports_changed, []);
     assert_eq!(warnings(&loader).len(), 1, "verify: off");
+    // An endpoint that nearly has the values of one would be spoken to in plaintext without a word.
+    for (from, to, part) in [
+        ("match: { version: v2 }", "match: { Version: v2 }", "no endpoint has these values"),
+        (
+            "match: { version: v2 }",
+            "match: {}",
+            "no endpoint uses this: all that match it match `second`",
+        ),
+    ] {
+        load(&mut loader, &MIXED.replace(from, to));
+        let all = warnings(&loader);
+        assert!(all.iter().any(|warning| warning.rule.contains(part)), "{all:?}");
+    }
 }

@@ -47,7 +47,7 @@ impl CheckRun {
             }
             Cause::RequestTimeout => format!("no answer, or no connection, after {timeout:?}"),
             _ if detail.is_empty() => cause.as_str().to_owned(),
-            _ => format!("{}: {}", cause.as_str(), detail.escape_ascii()),
+            _ => format!("{}: {}", cause.as_str(), String::from_utf8_lossy(detail)),
         }
     }
 

@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::checks::CheckResult;
 use pki::{HOUR, Leaf};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -1429,6 +1430,41 @@ fn an_endpoint_that_joins_a_mesh_loses_its_connections_and_no_other_does() {
         }
         assert!(joined.is_some());
     });
+}
+
+#[test]
+fn each_endpoint_is_checked_as_it_is_spoken_to() {
+    let config =
+        MIXED.replace("  transports", "  checks: [{ http: { path: /healthz } }]\n  transports");
+    for is_right in [true, false] {
+        hold(&config, |talk, pki| {
+            if talk.variant() == Variant::Moving {
+                // A check does not move.
+                return talk.leave_out();
+            }
+            talk.checks(1, 0, 0);
+            let plain = talk.upstream();
+            assert!(talk.heard(plain).starts_with("GET /healthz "));
+            talk.says(plain, OK);
+            assert_eq!(talk.checked(), [(1, CheckResult::Passed)]);
+            talk.checks(2, 1, 0);
+            let mut secure = Secure::server(talk.upstream(), pki.server(usize::from(!is_right)));
+            let heard = secure.hears(talk);
+            if is_right {
+                assert!(heard.starts_with("GET /healthz "), "{heard}");
+                secure.says(talk, OK);
+                assert_eq!(talk.checked(), [(2, CheckResult::Passed)]);
+                return;
+            }
+            assert_eq!(heard, "");
+            let checked = talk.checked();
+            let [(2, CheckResult::Failed { reason, .. })] = &checked[..] else {
+                panic!("{checked:?}")
+            };
+            let said = "upstream_tls_failed: the peer's certificate is not accepted: ";
+            assert!(reason.starts_with(said), "{reason}");
+        });
+    }
 }
 
 #[test]
