@@ -234,7 +234,16 @@ impl Pools {
     }
 
     /// The state of an endpoint, unless it is gone and its place is another's.
+    #[inline]
     pub(super) fn endpoint_or_new(&mut self, id: EndpointId) -> Option<&mut EndpointState> {
+        match self.known_endpoint(id) {
+            Some(_) => self.endpoint(id),
+            None => self.new_endpoint(id),
+        }
+    }
+
+    #[cold]
+    fn new_endpoint(&mut self, id: EndpointId) -> Option<&mut EndpointState> {
         // The id of an endpoint that this configuration does not have is beyond every table.
         if id.0.slot == u32::MAX {
             return None;
