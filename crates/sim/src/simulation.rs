@@ -9,6 +9,7 @@ mod bounds;
 mod checks;
 mod deliveries;
 mod demands;
+mod errands;
 mod handovers;
 mod moves;
 mod outliers;
@@ -28,7 +29,6 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use config::checks::Checker;
-use config::memory::{MemoryLevel, MemoryPressure};
 use config::outlier::Detector;
 use proxy::SkipHandshake as _;
 use proxy::time::Time;
@@ -45,6 +45,7 @@ use crate::versions::Served;
 use crate::world::{SimListener, SimSocket, SimWorld};
 
 use self::bounds::Bounds;
+use self::errands::Errand;
 use self::handovers::Handover;
 use self::moves::Move;
 
@@ -113,24 +114,6 @@ struct Thread {
     worker: Worker<SimWorld>,
     /// When it runs next, if there is something to do.
     runs_at: Option<Time>,
-}
-
-/// A planned action of control.
-#[derive(Debug)]
-enum Errand {
-    Swap,
-    Drain,
-    Move,
-    Handover,
-    GoOnWithHandover,
-    ReturnLate,
-    Outliers,
-    Checks,
-    Deliver,
-    TakeBack,
-    DeliverOfAllKinds,
-    Memory(MemoryPressure),
-    Answer { worker: usize, exchange: ExchangeKey, payload: Arc<[u8]> },
 }
 
 /// A run.
@@ -407,56 +390,6 @@ impl Simulation {
         self.events.as_deref().unwrap_or_default()
     }
 
-    fn plan_errands(&mut self) {
-        let begin = self.now();
-        for _ in 0..self.scenario.swaps {
-            let at = begin + self.random.span(Duration::from_secs(20));
-            self.errand(at, Errand::Swap);
-        }
-        for _ in 0..self.scenario.moves {
-            // Most clients come at the beginning.
-            let longest = Duration::from_secs(if self.random.chance(500) { 1 } else { 15 });
-            let at = begin + longest.mul_f64(self.random.below(1_000_000) as f64 / 1e6);
-            self.errand(at, Errand::Move);
-        }
-        for _ in 0..self.scenario.handovers {
-            let at = begin + self.random.span(Duration::from_secs(10));
-            self.errand(at, Errand::Handover);
-        }
-        self.plan_memory(begin);
-        self.plan_deliveries(begin);
-        if self.scenario.drains {
-            let at = begin + self.random.span(Duration::from_secs(30));
-            self.errand(at, Errand::Drain);
-        }
-    }
-
-    /// Each shortage has a level for some seconds; at the highest, connections close for what they hold.
-    fn plan_memory(&mut self, begin: Time) {
-        let mut random = Random::new(self.scenario.seed).split("memory", 1);
-        for _ in 0..self.scenario.memory_shortages {
-            let level = MemoryLevel::ALL[random.length_between(1, 3)];
-            let is_critical = level == MemoryLevel::Critical;
-            let excess_bytes = if is_critical { random.below(1 << 18) } else { 0 };
-            let memory = MemoryPressure {
-                level,
-                max_bytes: 1 << random.below(24),
-                releases_free: random.chance(500),
-                excess_bytes,
-                ..MemoryPressure::default()
-            };
-            let at = begin + random.span(Duration::from_secs(15));
-            self.errand(at, Errand::Memory(memory));
-            let end = at + random.span(Duration::from_secs(3));
-            self.errand(end, Errand::Memory(MemoryPressure::default()));
-        }
-    }
-
-    fn errand(&mut self, at: Time, errand: Errand) {
-        self.errands_total += 1;
-        self.errands.insert((at, self.errands_total), errand);
-    }
-
     // Going on.
 
     fn now(&self) -> Time {
@@ -637,42 +570,6 @@ impl Simulation {
             let Report { worker, body } = reports.try_recv().ok()?;
             Some((first + usize::try_from(worker).expect("few workers"), body))
         })
-    }
-
-    fn run_errand(&mut self, errand: Errand) {
-        match errand {
-            // As in production, these wait for connections that are between two workers, or two processes.
-            errand @ (Errand::Swap
-            | Errand::Drain
-            | Errand::Deliver
-            | Errand::TakeBack
-            | Errand::DeliverOfAllKinds)
-                if !self.moves.is_empty() || self.handover.is_some() =>
-            {
-                let later = self.now() + Duration::from_millis(1);
-                self.errand(later, errand);
-            }
-            Errand::Swap => self.swap(),
-            Errand::Deliver => self.deliver(),
-            Errand::TakeBack => self.take_cluster_back(),
-            Errand::DeliverOfAllKinds => self.deliver_of_all_kinds(),
-            Errand::Move if self.handover.is_some() => {}
-            Errand::Move => self.move_one(),
-            Errand::Handover => self.begin_handover(),
-            Errand::GoOnWithHandover => self.go_on_with_handover(),
-            Errand::ReturnLate => self.return_late(),
-            Errand::Outliers => self.on_outliers_due(),
-            Errand::Checks => self.on_checks_due(),
-            Errand::Drain => {
-                self.is_draining = true;
-                self.listeners_of.clear();
-                self.post_all(|_| Message::Drain);
-            }
-            Errand::Memory(memory) => self.post_all(|_| Message::Memory(memory)),
-            Errand::Answer { worker, exchange, payload } => {
-                self.post(worker, Message::Answer { exchange, payload });
-            }
-        }
     }
 
     fn swap(&mut self) {

@@ -9,7 +9,8 @@ use proxy::Snapshot;
 use proxy::time::Time;
 use worker::Message;
 
-use super::{Errand, Simulation};
+use super::Simulation;
+use super::errands::Errand;
 
 impl Simulation {
     /// A configuration takes the place of the one before.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use proxy::Snapshot;
 use proxy::time::Time;
 
-use super::{Errand, Simulation};
+use super::Simulation;
+use super::errands::Errand;
 use crate::random::Random;
 
 impl Simulation {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use proxy::ExchangeKey;
 use worker::Message;
 
-use super::{Errand, Simulation};
+use super::Simulation;
+use super::errands::Errand;
 use crate::configuration::ON_DEMAND;
 
 /// A source takes so long.

@@ -21,7 +21,8 @@ use proxy::filter::Filter;
 use proxy::time::Time;
 use worker::{Given, Moving, Taken};
 
-use super::{Errand, Simulation};
+use super::Simulation;
+use super::errands::Errand;
 use crate::random::Random;
 use crate::world::SimSocket;
 

@@ -9,7 +9,8 @@ use config::snapshot::{ClusterId, EndpointId};
 use proxy::Snapshot;
 use proxy::time::Time;
 
-use super::{Errand, Simulation};
+use super::Simulation;
+use super::errands::Errand;
 
 impl Simulation {
     /// A configuration takes the place of the one before.

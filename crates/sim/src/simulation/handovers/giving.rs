@@ -9,7 +9,8 @@ use worker::{Give, Given, Message, Moving, Origin, Take, Wanted};
 use zeroize::Zeroizing;
 
 use super::{Collecting, Control, GivenAway, later};
-use crate::simulation::{Errand, Simulation};
+use crate::simulation::Simulation;
+use crate::simulation::errands::Errand;
 use crate::world::SimSocket;
 
 impl Simulation {
