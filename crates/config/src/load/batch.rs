@@ -5,6 +5,7 @@
 //! and has no ids.
 
 mod around;
+mod lowering;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use self::around::Around;
 use super::Loader;
 use crate::answers::NameReads;
-use crate::build::{self, Assignments, Context, Files, Lowered, Values, tunnels};
+use crate::build::{Assignments, Context, Files, Values};
 use crate::delivered::{
     self, AskingRoutes, Changed, Content, Delivered, Entry, RemovedRoutes, Text, Unbound, Update,
     Verdict,
@@ -25,11 +26,8 @@ use crate::matching::Percent;
 use crate::origins::{Origins, ResourceKind, ResourceName};
 use crate::outside::Outside;
 use crate::resource::RouteConfig;
-use crate::snapshot::{
-    ClusterProtocol, EndpointsFrom, ListenerId, RootsSource, RouteTable, Snapshot,
-};
+use crate::snapshot::{EndpointsFrom, ListenerId, RootsSource, RouteTable, Snapshot};
 use crate::store::Touched;
-use crate::tree::Site;
 
 /// Kinds in the order in which others need them.
 const ORDER: [ResourceKind; 5] = [
@@ -408,191 +406,6 @@ impl<'a, F> Batch<'a, F> {
         Ok(())
     }
 
-    fn secret(&mut self, item: &Item, findings: &mut Findings<'_>) -> LoweredEntry {
-        let shapes = &self.loader.shapes;
-        let Some(secret) = delivered::secret(shapes, &item.name, &item.text, findings) else {
-            return Ok(None);
-        };
-        let former = self.delivered.find(item.kind, &item.name);
-        let is_same =
-            former.is_some_and(|it| matches!(&it.content, Content::Secret(it) if **it == secret));
-        if !is_same {
-            self.moved.insert(ResourceName::new(item.kind, &item.name));
-        }
-        Ok(Some(item.entry(Content::Secret(Arc::new(secret)), Vec::new())))
-    }
-
-    fn assignment(&mut self, item: &Item, findings: &mut Findings<'_>) -> LoweredEntry {
-        let shapes = &self.loader.shapes;
-        let Some((root, file)) = delivered::assignment(shapes, &item.name, &item.text, findings)
-        else {
-            return Ok(None);
-        };
-        let assignment = build::delivered_assignment(&file, &Site::root(&root), findings);
-        self.moved.insert(ResourceName::new(item.kind, &item.name));
-        Ok(Some(item.entry(Content::Assignment(Arc::new(assignment)), Vec::new())))
-    }
-
-    fn cluster(&mut self, item: &Item, findings: &mut Findings<'_>) -> LoweredEntry {
-        let shapes = &self.loader.shapes;
-        let Some((root, file)) = delivered::cluster(shapes, &item.name, &item.text, findings)
-        else {
-            return Ok(None);
-        };
-        let site = Site::root(&root);
-        let lowered = self.with_context(findings, |context, _, _| {
-            build::delivered_cluster(&file, &site, context)
-        });
-        let Some(Lowered { resource, secrets_missing, assignments_missing, .. }) = lowered else {
-            return Ok(None);
-        };
-        let mut names: Vec<_> = delivered::secrets_of_cluster(&file).collect();
-        if resource.endpoints_from == EndpointsFrom::Assignment {
-            names.push(ResourceName::new(ResourceKind::Assignment, &item.name));
-        }
-        let text = (!names.is_empty()).then(|| item.text.clone());
-        let mut entry = item.entry(Content::Cluster(text), names);
-        entry.waits_for = missing(ResourceKind::Secret, secrets_missing);
-        if !item.has_waited {
-            entry.waits_for.extend(missing(ResourceKind::Assignment, assignments_missing));
-        }
-        if resource.protocol == ClusterProtocol::Http2
-            && let Some(origin) = self.tunnels_to(&item.name)
-        {
-            self.taken.roll_back(self.mark);
-            return Err(item.error(tunnels::shared(&origin)));
-        }
-        if entry.waits_for.is_empty() {
-            self.check_bound(item, "let the source deliver it without, or the process have it")?;
-            let of_all = resource.transports.tls();
-            let trusted =
-                of_all.filter_map(|it| it.source.roots.clone()).find(|it| it.path.is_none());
-            self.roots = self.roots.take().or(trusted);
-            self.touched.clusters.push(resource);
-        } else {
-            self.taken.roll_back(self.mark);
-        }
-        Ok(Some(entry))
-    }
-
-    fn routes(&mut self, item: &Item, findings: &mut Findings<'_>) -> LoweredEntry {
-        let shapes = &self.loader.shapes;
-        let Some((root, file)) = delivered::routes(shapes, &item.name, &item.text, findings) else {
-            return Ok(None);
-        };
-        for host in &file.virtual_hosts {
-            let name = build::table_name(&file.name, &host.name);
-            let place = self.file.origins.and_then(|it| it.place(ResourceKind::Route, &name));
-            if let Some(place) = place {
-                let rule =
-                    format!("the file has a route table {name}, at {place}, which has precedence");
-                return Err(item.error(Problem::new(rule, "rename one of the two")));
-            }
-        }
-        let tunnelled = tunnels::tunnelled(&file.virtual_hosts);
-        let names =
-            build::clusters_of(&file).map(|it| ResourceName::new(ResourceKind::Cluster, it));
-        let names = names.collect();
-        let site = Site::root(&root);
-        let lowered = self.with_context(findings, |context, values, around| {
-            let multiplexes = |name: &str| around.multiplexes(name);
-            let site_of_hosts = site.key("virtual_hosts");
-            let hosts = &file.virtual_hosts;
-            tunnels::check_rules(hosts, &site_of_hosts, &multiplexes, context.findings);
-            build::delivered_routes(file, &site, values, context)
-        });
-        let Some(virtual_hosts) = lowered else { return Ok(None) };
-        let config = RouteConfig { virtual_hosts, tunnelled };
-        let known = self.delivered.find(item.kind, &item.name);
-        let former = known.and_then(|known| match &known.content {
-            Content::Routes(config, _) => Some(config),
-            _ => None,
-        });
-        let removed = self.delivered.removed_routes().get(&item.name);
-        if removed.is_some() {
-            self.restored_routes.insert(Arc::clone(&item.name));
-        }
-        // A listener that waits for it goes on with what it had until it is lowered again.
-        let is_same = former.is_some_and(|former| former.leads_the_same(&config));
-        let former = former.or_else(|| removed.map(|removed| &removed.config));
-        if !is_same {
-            self.moved.insert(ResourceName::new(item.kind, &item.name));
-        }
-        let kept: BTreeSet<_> = config.virtual_hosts.iter().map(|table| table.id).collect();
-        let before = former.into_iter().flat_map(|former| &former.virtual_hosts);
-        let gone = before.map(|table| table.id).filter(|id| !kept.contains(id));
-        self.touched.tables_gone.extend(gone);
-        self.touched.tables.extend(config.virtual_hosts.iter().cloned());
-        let asks = config.virtual_hosts.iter().any(|table| !table.runtime.is_empty());
-        let text = asks.then(|| item.text.clone());
-        Ok(Some(item.entry(Content::Routes(config, text), names)))
-    }
-
-    fn listener(&mut self, item: &Item, findings: &mut Findings<'_>) -> LoweredEntry {
-        let shapes = &self.loader.shapes;
-        let Some((root, file)) = delivered::listener(shapes, &item.name, &item.text, findings)
-        else {
-            return Ok(None);
-        };
-        let known = self.delivered.find(item.kind, &item.name);
-        let id = known.and_then(|known| match known.content {
-            Content::Listener(_, id) => id,
-            _ => None,
-        });
-        let site = Site::root(&root);
-        let lowered = self.with_context(findings, |context, _, around| {
-            let find = |name: &str| around.tables(name);
-            build::delivered_listener(&file, &site, id, &find, context)
-        });
-        let Some(Lowered { resource, routes_missing, secrets_missing, .. }) = lowered else {
-            return Ok(None);
-        };
-        let mut names: Vec<_> = delivered::secrets_of_listener(&file).collect();
-        names.extend(
-            build::route_names(&file).iter().map(|it| ResourceName::new(ResourceKind::Route, it)),
-        );
-        let clusters = build::clusters_of_listener(&file);
-        names.extend(clusters.map(|it| ResourceName::new(ResourceKind::Cluster, it)));
-        let mut waits_for = missing(ResourceKind::Secret, secrets_missing);
-        if !item.has_waited {
-            waits_for.extend(missing(ResourceKind::Route, routes_missing));
-        }
-        let mut entry = item.entry(Content::Listener(item.text.clone(), id), names);
-        entry.waits_for = waits_for;
-        if !entry.waits_for.is_empty() {
-            self.taken.roll_back(self.mark);
-            return Ok(Some(entry));
-        }
-        self.check_bound(item, "free the address, or let the source deliver another")?;
-        if let Some(id) = id.filter(|id| *id != resource.id) {
-            self.touched.listeners_gone.push(id);
-        }
-        entry.content = Content::Listener(item.text.clone(), Some(resource.id));
-        self.touched.listeners.push(resource);
-        Ok(Some(entry))
-    }
-
-    /// What opens tunnels to a cluster, if anything does. Of route configurations that are delivered with the cluster it is
-    /// the new version that counts.
-    fn tunnels_to(&self, cluster: &str) -> Option<String> {
-        if self.loader.tunnelled_by_file.contains(cluster) {
-            return Some("a rule of the file".to_owned());
-        }
-        let ends_them = |name: &ResourceName| match self.asked.get(name) {
-            None => false,
-            Some(None) => true,
-            Some(Some(text)) => {
-                let mut findings = Findings::new("", text);
-                let shapes = &self.loader.shapes;
-                let read = delivered::routes(shapes, &name.name, text, &mut findings);
-                read.is_some_and(|(_, file)| {
-                    !tunnels::tunnelled(&file.virtual_hosts).contains(cluster)
-                })
-            }
-        };
-        self.delivered.tunnels_to(cluster, &ends_them)
-    }
-
     /// Whether the system lets this process have it, as far as that was tried.
     fn check_bound(&mut self, item: &Item, hint: &'static str) -> Result<(), Errors> {
         let is_it = |it: &&Unbound| it.name.kind == item.kind && *it.name.name == *item.name;
@@ -712,13 +525,6 @@ impl<'a, F> Batch<'a, F> {
         let Self { changed, touched, taken, late, warnings, .. } = self;
         Done { changed, touched, taken, late, warnings }
     }
-}
-
-/// What was lowered, if nothing in it is wrong.
-type LoweredEntry = Result<Option<Entry>, Errors>;
-
-fn missing(kind: ResourceKind, names: BTreeSet<Box<str>>) -> Vec<ResourceName> {
-    names.into_iter().map(|name| ResourceName { kind, name }).collect()
 }
 
 /// What was accepted, if its text is kept.
