@@ -423,8 +423,8 @@ impl Changed {
         waits
     }
 
-    /// What is named once this is taken up; none if that is the same.
-    pub(crate) fn named_after(&self, delivered: &Delivered) -> Option<BTreeSet<ResourceName>> {
+    /// What is named once this is taken up and was not before, and the other way around.
+    pub(crate) fn names_changed(&self, delivered: &Delivered) -> NamesChanged {
         let mut counts: Map<&ResourceName, (usize, usize)> = Map::default();
         for (kind, changed) in ResourceKind::ALL.into_iter().zip(&self.kinds) {
             for (name, entry) in changed {
@@ -437,19 +437,39 @@ impl Changed {
                 names.iter().for_each(|named| counts.entry(named).or_default().1 += 1);
             }
         }
-        let is_named = |name: &ResourceName, (less, more): (usize, usize)| {
-            delivered.users.get(name).map_or(0, BTreeSet::len) + more > less
-        };
-        let differs = |(name, count): (&&ResourceName, &(usize, usize))| {
-            is_named(name, *count) != delivered.users.contains_key(*name)
-        };
-        if !counts.iter().any(differs) {
-            return None;
+        let mut names = NamesChanged::default();
+        for (name, (less, more)) in counts {
+            let users = delivered.users.get(name).map_or(0, BTreeSet::len);
+            match (users > 0, users + more > less) {
+                (false, true) => names.new.push(name.clone()),
+                (true, false) => names.gone.push(name.clone()),
+                _ => {}
+            }
         }
-        let all = delivered.named().chain(counts.keys().copied());
-        let named =
-            all.filter(|name| is_named(name, counts.get(name).copied().unwrap_or_default()));
-        Some(named.cloned().collect())
+        names
+    }
+}
+
+/// Names that came to others, and names that went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamesChanged {
+    /// In no order.
+    pub new: Vec<ResourceName>,
+    /// In no order.
+    pub gone: Vec<ResourceName>,
+}
+
+impl NamesChanged {
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.new.is_empty() && self.gone.is_empty()
+    }
+
+    /// Leaves out those of which this is false.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(&ResourceName) -> bool) {
+        self.new.retain(&is_kept);
+        self.gone.retain(&is_kept);
     }
 }
 

@@ -95,8 +95,8 @@ mod xxhash;
 pub use agreed::{Agreed, AgreedKind, agreed};
 pub use certificates::{CertificateUse, CertificateUser, brings_certificates, certificates};
 pub use delivered::{
-    RESOURCE_BYTES_MAX, RESOURCES_MAX, Text, UPDATES_WAITING_MAX, Unbound, Update, Verdict,
-    holds_key,
+    NamesChanged, RESOURCE_BYTES_MAX, RESOURCES_MAX, Text, UPDATES_WAITING_MAX, Unbound, Update,
+    Verdict, holds_key,
 };
 pub use described::resource;
 pub use effective::{Effective, effective, effective_yaml};

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use config::drained::DrainChange;
 use config::snapshot::{DnsName, Listener, Snapshot};
 use config::{
-    EndpointsOutcome, Errors, FILE_BYTES_MAX, Finding, Loader, Prepared, PreparedEndpoints,
-    PreparedUpdates, ResourceName, Unbound, Update, Verdict,
+    EndpointsOutcome, Errors, FILE_BYTES_MAX, Finding, Loader, NamesChanged, Prepared,
+    PreparedEndpoints, PreparedUpdates, ResourceName, Unbound, Update, Verdict,
 };
 use telemetry::Names;
 use tls::ProcessSessions;
@@ -101,8 +101,8 @@ pub(crate) struct DeliveredUpdates {
     pub(crate) verdicts: Vec<Verdict>,
     /// Of others, with their sources.
     pub(crate) late: Vec<(Arc<str>, Verdict)>,
-    /// What other sources may have, if that is not what it was.
-    pub(crate) wanted: Option<BTreeSet<ResourceName>>,
+    /// What other sources may have, as far as that is not what it was.
+    pub(crate) wanted: NamesChanged,
     /// What listeners and clusters wait for that are new or others, which may be nothing.
     pub(crate) waits: Vec<(ResourceName, Vec<ResourceName>)>,
 }

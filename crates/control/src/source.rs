@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use config::{ResourceName, Update, Verdict};
-use tokio::sync::{mpsc, oneshot, watch};
+use config::{NamesChanged, ResourceName, Update, Verdict};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// Where listeners, route configurations, clusters, their endpoints and secrets come from, beside the file.
 pub trait Source: fmt::Debug + Send {
@@ -79,43 +79,66 @@ pub(crate) type Restores = BTreeMap<&'static str, oneshot::Sender<Restored>>;
 /// The sources at work.
 #[derive(Debug)]
 pub(crate) struct Following {
-    /// What is wanted.
-    wanted: watch::Sender<Wanted>,
-    /// The part of it that sources on demand follow.
-    demanded: watch::Sender<Wanted>,
+    followers: Vec<Follower>,
     /// Verdicts that come later, by source.
     late: BTreeMap<&'static str, mpsc::Sender<Verdict>>,
 }
 
-/// Names that sources follow. One more costs no copy of the others.
-#[derive(Debug, Default)]
-struct Wanted {
-    /// What was said last.
-    whole: Arc<BTreeSet<ResourceName>>,
-    /// Counts what was said.
-    turn: u64,
-    /// What came to it since.
-    more: Vec<ResourceName>,
+/// How a source hears what it is to follow.
+#[derive(Debug)]
+struct Follower {
+    is_on_demand: bool,
+    unheard: Arc<Unheard>,
 }
 
-impl Wanted {
-    /// Takes these instead. Returns whether they are others.
-    fn replace(&mut self, names: &Arc<BTreeSet<ResourceName>>) -> bool {
-        let is_same = self.whole.len() + self.more.len() == names.len()
-            && self.whole.iter().chain(&self.more).all(|name| names.contains(name));
-        if !is_same {
-            *self = Self { whole: Arc::clone(names), turn: self.turn + 1, more: Vec::new() };
-        }
-        !is_same
+/// Names that a source is to follow, and those that it follows in vain, as far as it has not heard so. However slow it is, each is
+/// there once.
+#[derive(Debug, Default)]
+struct Unheard {
+    names: Mutex<UnheardNames>,
+    bell: Notify,
+}
+
+#[derive(Debug, Default)]
+struct UnheardNames {
+    new: BTreeSet<ResourceName>,
+    gone: BTreeSet<ResourceName>,
+}
+
+impl Unheard {
+    fn lock(&self) -> MutexGuard<'_, UnheardNames> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one more, which was not taken since names were said anew.
-    fn add(&mut self, name: ResourceName) -> bool {
-        let is_new = !self.whole.contains(&name);
-        if is_new {
-            self.more.push(name);
+    /// Adds what changes. What comes again before the source has heard that it went, never went.
+    fn add(&self, names: &NamesChanged) {
+        if names.is_empty() {
+            return;
         }
-        is_new
+        let mut unheard = self.lock();
+        for name in &names.gone {
+            if !unheard.new.remove(name) {
+                unheard.gone.insert(name.clone());
+            }
+        }
+        for name in &names.new {
+            if !unheard.gone.remove(name) {
+                unheard.new.insert(name.clone());
+            }
+        }
+        drop(unheard);
+        self.bell.notify_one();
+    }
+
+    /// Tells the source.
+    fn tell(&self, source: &mut dyn Source) {
+        let UnheardNames { new, gone } = std::mem::take(&mut *self.lock());
+        if !gone.is_empty() {
+            source.unsubscribe(&gone.into_iter().collect::<Vec<_>>());
+        }
+        if !new.is_empty() {
+            source.subscribe(&new.into_iter().collect::<Vec<_>>());
+        }
     }
 }
 
@@ -129,43 +152,40 @@ impl Following {
         sources: Vec<Box<dyn Source>>,
     ) -> (Self, mpsc::Receiver<Delivery>, Restores) {
         let mut restores = Restores::new();
-        let (wanted, _) = watch::channel(Wanted::default());
-        let (demanded, _) = watch::channel(Wanted::default());
         let (deliveries, delivered) = mpsc::channel(sources.len().max(1));
-        let mut late = BTreeMap::new();
+        let (mut followers, mut late) = (Vec::new(), BTreeMap::new());
         for source in sources {
             let (sender, verdicts) = mpsc::channel(LATE_MAX);
             late.insert(source.name(), sender);
             let (restore_sender, restored) = oneshot::channel();
             restores.insert(source.name(), restore_sender);
-            let followed = if source.is_on_demand() { &demanded } else { &wanted };
-            let (wanted, deliveries) = (followed.subscribe(), deliveries.clone());
+            let unheard = Arc::new(Unheard::default());
+            let is_on_demand = source.is_on_demand();
+            followers.push(Follower { is_on_demand, unheard: Arc::clone(&unheard) });
+            let deliveries = deliveries.clone();
             tokio::spawn(async move {
                 let mut source = source;
                 // Without it the process ends.
                 let Ok(restored) = restored.await else { return };
                 if restore(&mut *source, restored, &deliveries).await.is_some() {
-                    follow(source, wanted, verdicts, deliveries).await;
+                    follow(source, &unheard, verdicts, deliveries).await;
                 }
             });
         }
-        (Self { wanted, demanded, late }, delivered, restores)
+        (Self { followers, late }, delivered, restores)
     }
 
-    /// Says what is wanted from now on, and which part of it sources on demand follow.
-    pub(crate) fn want(
-        &self,
-        names: &Arc<BTreeSet<ResourceName>>,
-        demanded: &Arc<BTreeSet<ResourceName>>,
-    ) {
-        for (sender, names) in [(&self.wanted, names), (&self.demanded, demanded)] {
-            sender.send_if_modified(|wanted| wanted.replace(names));
+    /// Says what is wanted that was not, and the other way around; and which part of it concerns sources on demand.
+    pub(crate) fn want(&self, names: &NamesChanged, demanded: &NamesChanged) {
+        for Follower { is_on_demand, unheard } in &self.followers {
+            unheard.add(if *is_on_demand { demanded } else { names });
         }
     }
 
     /// Has sources on demand follow one more.
     pub(crate) fn demand(&self, name: ResourceName) {
-        self.demanded.send_if_modified(|demanded| demanded.add(name));
+        let names = NamesChanged { new: vec![name], gone: Vec::new() };
+        self.want(&NamesChanged::default(), &names);
     }
 
     /// Sends a source a later verdict. Returns its name, if there is one.
@@ -215,27 +235,24 @@ async fn restore(
 
 async fn follow(
     mut source: Box<dyn Source>,
-    mut wanted: watch::Receiver<Wanted>,
+    unheard: &Unheard,
     mut late: mpsc::Receiver<Verdict>,
     deliveries: mpsc::Sender<Delivery>,
 ) {
     let name = source.name();
-    let mut followed = Wanted::default();
-    wanted.mark_changed();
     loop {
         let updates = tokio::select! {
-            changed = wanted.changed() => match changed {
-                Ok(()) => {
-                    let (whole, more) = news(&wanted.borrow_and_update(), &followed);
-                    subscribe(&mut *source, &mut followed, whole, more);
-                    continue;
-                }
-                Err(_) => return,
-            },
-            Some(verdict) = late.recv() => {
-                source.on_verdict(&verdict);
+            () = unheard.bell.notified() => {
+                unheard.tell(&mut *source);
                 continue;
             }
+            verdict = late.recv() => match verdict {
+                Some(verdict) => {
+                    source.on_verdict(&verdict);
+                    continue;
+                }
+                None => return,
+            },
             updates = source.next() => updates,
         };
         let (verdicts, said) = oneshot::channel();
@@ -246,42 +263,5 @@ async fn follow(
         // Without them the process ends.
         let Ok(verdicts) = said.await else { return };
         verdicts.iter().for_each(|verdict| source.on_verdict(verdict));
-    }
-}
-
-/// What is wanted all in all, if that was said anew, with its turn; and what came to it since.
-type News = (Option<(Arc<BTreeSet<ResourceName>>, u64)>, Vec<ResourceName>);
-
-/// What is new in `wanted` for a source that follows `followed`.
-fn news(wanted: &Wanted, followed: &Wanted) -> News {
-    if wanted.turn != followed.turn {
-        return (Some((Arc::clone(&wanted.whole), wanted.turn)), wanted.more.clone());
-    }
-    (None, wanted.more.get(followed.more.len()..).unwrap_or_default().to_vec())
-}
-
-fn subscribe(
-    source: &mut dyn Source,
-    followed: &mut Wanted,
-    whole: Option<(Arc<BTreeSet<ResourceName>>, u64)>,
-    more: Vec<ResourceName>,
-) {
-    let Some((whole, turn)) = whole else {
-        if !more.is_empty() {
-            source.subscribe(&more);
-        }
-        return followed.more.extend(more);
-    };
-    let now = Wanted { whole, turn, more };
-    let all = |of: &Wanted| of.whole.iter().chain(&of.more).cloned().collect::<BTreeSet<_>>();
-    let (before, after) = (all(followed), all(&now));
-    *followed = now;
-    let gone: Vec<_> = before.difference(&after).cloned().collect();
-    let new: Vec<_> = after.difference(&before).cloned().collect();
-    if !gone.is_empty() {
-        source.unsubscribe(&gone);
-    }
-    if !new.is_empty() {
-        source.subscribe(&new);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::batch::{Batch, Done, FileParts};
 use super::{Loader, Prepared};
 use crate::build::{Parts, Values};
-use crate::delivered::{self, Changed, Content, Delivered, Unbound, Update, Verdict};
+use crate::delivered::{self, Changed, Content, Delivered, NamesChanged, Unbound, Update, Verdict};
 use crate::ids::TakenIds;
 use crate::map::Map;
 use crate::origins::{ResourceKind, ResourceName};
@@ -23,8 +23,8 @@ pub struct PreparedUpdates<F> {
     /// Of others, with their sources: those that were accepted before and turn out to be wrong together with what came,
     /// or to be right again.
     pub late: Vec<(Arc<str>, Verdict)>,
-    /// What other sources may have and something names, if that is not what it was.
-    pub wanted: Option<BTreeSet<ResourceName>>,
+    /// What other sources may have and something names, as far as that is not what it was.
+    pub wanted: NamesChanged,
     /// What listeners and clusters wait for that are new or others, which may be nothing.
     pub waits: Vec<(ResourceName, Vec<ResourceName>)>,
 }
@@ -112,8 +112,8 @@ impl<F> Loader<F> {
     fn prepare_done(&mut self, done: Done<F>, verdicts: Vec<Verdict>) -> PreparedUpdates<F> {
         let Done { changed, touched, taken, late, warnings } = done;
         let none = Delivered::default();
-        let named = changed.named_after(self.delivered.as_ref().unwrap_or(&none));
-        let wanted = named.map(|named| self.wanted(named));
+        let mut wanted = changed.names_changed(self.delivered.as_ref().unwrap_or(&none));
+        wanted.retain(|name| self.depends_on_deliveries(name));
         let linked = self.store.link_changed(touched, taken);
         let waits = changed.waits();
         let prepared = match linked {
@@ -139,20 +139,21 @@ impl<F> Loader<F> {
         named_by_file: &BTreeSet<ResourceName>,
     ) -> BTreeSet<ResourceName> {
         let Some(delivered) = &self.delivered else { return BTreeSet::new() };
-        let named = relinked.changed.named_after(delivered);
-        let mut named = named.unwrap_or_else(|| delivered.named().cloned().collect());
+        let NamesChanged { new, gone } = relinked.changed.names_changed(delivered);
+        let mut named: BTreeSet<_> = delivered.named().cloned().chain(new).collect();
+        for name in &gone {
+            named.remove(name);
+        }
         named.retain(|it| !parts.origins.has(it.kind, &it.name));
         named.extend(named_by_file.iter().cloned());
         named
     }
 
-    /// What other sources may have: what the file names, and what is named by `named`.
-    fn wanted(&self, mut named: BTreeSet<ResourceName>) -> BTreeSet<ResourceName> {
-        if let Some(latest) = self.store.latest() {
-            named.retain(|it| !latest.origins.has(it.kind, &it.name));
-        }
-        named.extend(self.named_by_file.iter().cloned());
-        named
+    /// Whether what sources have delivered decides if a resource is wanted: not if the file has it, or names it.
+    fn depends_on_deliveries(&self, name: &ResourceName) -> bool {
+        let latest = self.store.latest();
+        let is_in_file = latest.is_some_and(|it| it.origins.has(name.kind, &name.name));
+        !is_in_file && !self.named_by_file.contains(name)
     }
 
     /// Adds what other sources have delivered to the sections of a file: all but what the file has as well, which is

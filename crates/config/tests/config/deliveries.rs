@@ -6,7 +6,8 @@ use std::sync::Arc;
 use config::ResourceKind::{Assignment, Cluster, Listener, Route, Secret};
 use config::snapshot::Snapshot;
 use config::{
-    RESOURCES_MAX, ResourceKind, ResourceName, Text, UPDATES_WAITING_MAX, Unbound, Update, Verdict,
+    NamesChanged, RESOURCES_MAX, ResourceKind, ResourceName, Text, UPDATES_WAITING_MAX, Unbound,
+    Update, Verdict,
 };
 use proptest::prelude::*;
 
@@ -613,16 +614,22 @@ fn what_is_named_and_not_in_the_file_is_wanted() {
         let updates = vec![of(kind, name, "1", content)];
         let done = loader.prepare_updates(&"folder".into(), updates, &[], &sample::outside());
         drop(done.prepared.map(|prepared| loader.keep(prepared)));
-        done.wanted.map(|wanted| names(&wanted))
+        let NamesChanged { new, gone } = done.wanted;
+        [new, gone].map(|changed| names(&changed.into_iter().collect()))
     };
     let text = "{ name: rim, address: '127.0.0.1:2', routes: [own, shop], cluster: raw, \
                 tls: { certificates: [{ chain: 'secret:site', key: 'secret:site' }] } }";
-    let all = ["route/shop", "cluster/raw", "cluster/web", "secret/site"].map(str::to_owned);
-    assert_eq!(wanted(Listener, "rim", text), Some(all.to_vec()));
-    assert_eq!(wanted(Listener, "rim", text), None, "as before");
-    let more = wanted(Route, "shop", &routes(&["a.example"], "/")).unwrap();
-    assert_eq!(more, ["route/shop", "cluster/api", "cluster/raw", "cluster/web", "secret/site"]);
-    assert_eq!(wanted(Listener, "rim", ""), Some(vec!["cluster/api".into(), "cluster/web".into()]));
+    let all = ["route/shop", "cluster/raw", "secret/site"].map(str::to_owned);
+    let none = || [Vec::<String>::new(), Vec::new()];
+    let api = || vec!["cluster/api".to_owned()];
+    assert_eq!(wanted(Listener, "rim", text), [all.to_vec(), vec![]]);
+    assert_eq!(wanted(Listener, "rim", text), none(), "as before");
+    let routes_to_api = routes(&["a.example"], "/");
+    assert_eq!(wanted(Route, "shop", &routes_to_api), [api(), vec![]]);
+    assert_eq!(wanted(Listener, "rim", ""), [vec![], all.to_vec()]);
+    // The file names it, so that nothing changes with those that do.
+    assert_eq!(wanted(Route, "shop", &routes_to_api.replace("api", "web")), [vec![], api()]);
+    assert_eq!(wanted(Route, "shop", ""), none());
 }
 
 /// What comes next: a text with these clusters and the table of some, or what a source says.
@@ -807,12 +814,14 @@ proptest! {
         // What was accepted, by the order in which it came.
         let mut delivered: Vec<(u8, Update)> = Vec::new();
         let mut late = BTreeSet::new();
+        let mut wanted = BTreeSet::new();
         for step in steps {
             match step {
                 Step::Text { clusters, rules, has_table, canary } => {
                     latest = text(&clusters, &rules, has_table, canary);
                     let prepared = loader.prepare("f", &latest, &sample::outside()).unwrap();
                     note_late(&mut late, prepared.late());
+                    wanted.clone_from(prepared.wanted());
                     known.apply(&loader.keep(prepared));
                     delivered.retain(|(_, it)| match it.kind {
                         Cluster => !latest.contains(&format!("{{ name: {}, endpoints", it.name)),
@@ -832,6 +841,10 @@ proptest! {
                         &source.to_string().into(), updates.clone(), &[], &sample::outside(),
                     );
                     note_late(&mut late, &done.late);
+                    let NamesChanged { new, gone } = done.wanted;
+                    prop_assert!(new.iter().all(|name| !wanted.contains(name)));
+                    prop_assert!(gone.iter().all(|name| wanted.remove(name)));
+                    wanted.extend(new);
                     for verdict in done.verdicts.iter().filter(|it| it.refused.is_none()) {
                         let is_it = |it: &Update| it.kind == verdict.name.kind && *it.name == *verdict.name.name;
                         delivered.retain(|(_, it)| !is_it(it));
@@ -846,6 +859,8 @@ proptest! {
             }
             prop_assert_eq!(&known, &Known::of(loader.snapshot_latest().unwrap()));
         }
+        let same = loader.prepare("f", &latest, &sample::outside()).unwrap();
+        prop_assert_eq!(&wanted, same.wanted());
         // Of what turned out to be wrong together with something else, a former version serves.
         if late.is_empty() {
             let mut scratch = fresh();

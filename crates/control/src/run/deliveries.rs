@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::snapshot::Snapshot;
-use config::{Errors, ResourceKind, ResourceName, Unbound, Update, Verdict};
+use config::{Errors, NamesChanged, ResourceKind, ResourceName, Unbound, Update, Verdict};
 use telemetry::events::SourceKind;
 use tokio::sync::{mpsc, oneshot};
 
@@ -33,7 +33,7 @@ pub(super) struct Deliveries {
     /// What the file is read without, until it is taken up.
     left_out: BTreeSet<ResourceName>,
     /// What other sources may have.
-    wanted: Arc<BTreeSet<ResourceName>>,
+    wanted: BTreeSet<ResourceName>,
     /// The resources of which the last version is refused.
     refused: BTreeMap<ResourceName, Refusal>,
     /// Which source delivered what it has, and the version that was accepted last.
@@ -93,8 +93,11 @@ impl Deliveries {
         demanded: BTreeSet<ResourceName>,
     ) -> (Self, mpsc::Receiver<Delivery>, Restores) {
         let (following, delivered, restores) = Following::start(sources);
-        let wanted = Arc::new(wanted);
-        following.want(&wanted, &Arc::new(demanded));
+        let new = |names: &BTreeSet<ResourceName>| NamesChanged {
+            new: names.iter().cloned().collect(),
+            gone: Vec::new(),
+        };
+        following.want(&new(&wanted), &new(&demanded));
         let deliveries = Self {
             following,
             asked: None,
@@ -108,14 +111,13 @@ impl Deliveries {
         (deliveries, delivered, restores)
     }
 
-    /// Has sources follow these, of which those on demand follow the ones that are `demanded`.
-    pub(super) fn want(
-        &mut self,
-        wanted: BTreeSet<ResourceName>,
-        demanded: BTreeSet<ResourceName>,
-    ) {
-        self.wanted = Arc::new(wanted);
-        self.following.want(&self.wanted, &Arc::new(demanded));
+    /// Has sources follow others, of which those on demand follow the ones that are `demanded`.
+    pub(super) fn want(&mut self, names: NamesChanged, demanded: &NamesChanged) {
+        self.following.want(&names, demanded);
+        for name in &names.gone {
+            self.wanted.remove(name);
+        }
+        self.wanted.extend(names.new);
     }
 
     /// Has sources on demand follow one more of them, once.
@@ -124,7 +126,7 @@ impl Deliveries {
     }
 
     /// What other sources may have and something names.
-    pub(super) fn wanted(&self) -> &BTreeSet<ResourceName> {
+    pub(super) const fn wanted(&self) -> &BTreeSet<ResourceName> {
         &self.wanted
     }
 
@@ -302,9 +304,7 @@ impl<W: Workers> Running<W> {
     pub(super) fn on_delivered(&mut self, delivered: DeliveredUpdates) {
         let DeliveredUpdates { verdicts, late, wanted, waits } = delivered;
         let asked = self.config.deliveries.asked.take();
-        if let Some(wanted) = wanted {
-            self.want(wanted);
-        }
+        self.want_others(wanted);
         let refused_late: BTreeSet<ResourceName> = refused(&late).cloned().collect();
         self.on_relinked(late, waits);
         let Some(Asked::Updates { source, updates, reply, restored }) =

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use config::snapshot::{Slots, Snapshot};
-use config::{ResourceKind, ResourceName, Update, Verdict};
+use config::{NamesChanged, ResourceKind, ResourceName, Update, Verdict};
 use telemetry::events::{DemandOutcome, DemandsEnded};
 
 use super::Running;
@@ -73,11 +73,14 @@ impl<A> Demands<A> {
     }
 
     /// Of what is wanted, what sources that are asked on demand are to follow.
-    pub(super) fn followed(&self, wanted: &BTreeSet<ResourceName>) -> BTreeSet<ResourceName> {
+    pub(super) fn followed<'n>(
+        &self,
+        wanted: impl IntoIterator<Item = &'n ResourceName>,
+    ) -> impl Iterator<Item = ResourceName> {
         let is_followed = |name: &&ResourceName| {
             name.kind != ResourceKind::Cluster || self.clusters.contains_key(&*name.name)
         };
-        wanted.iter().filter(is_followed).cloned().collect()
+        wanted.into_iter().filter(is_followed).cloned()
     }
 
     /// How many clusters were asked for, and how many exchanges wait.
@@ -156,15 +159,15 @@ impl<A> Demands<A> {
         answers
     }
 
-    /// Forgets what nothing names any more.
-    fn retain(&mut self, wanted: &BTreeSet<ResourceName>) -> Vec<Answer<A>> {
-        let is_wanted =
-            |name: &str| wanted.contains(&ResourceName::new(ResourceKind::Cluster, name));
-        self.clusters.retain(|name, _| is_wanted(name));
-        let waiting = self.waiting.keys();
-        let gone: Vec<_> = waiting.filter(|name| !is_wanted(name)).cloned().collect();
-        // The worker looks once more: the file may have it.
-        gone.iter().flat_map(|name| self.take(name, GO_ON)).collect()
+    /// Forgets these, which nothing names any more.
+    fn forget(&mut self, gone: &[ResourceName]) -> Vec<Answer<A>> {
+        let mut answers = Vec::new();
+        for name in gone.iter().filter(|name| name.kind == ResourceKind::Cluster) {
+            self.clusters.remove(&*name.name);
+            // The worker looks once more: the file may have it.
+            answers.extend(self.take(&name.name, GO_ON));
+        }
+        answers
     }
 
     /// Forgets exchanges that have waited for longer than they do. Returns how many.
@@ -187,10 +190,21 @@ impl<A> Demands<A> {
 
 impl<W: Workers> Running<W> {
     /// Has sources follow these from now on.
-    pub(super) fn want(&mut self, wanted: BTreeSet<ResourceName>) {
-        let answers = self.demands.retain(&wanted);
-        let followed = self.demands.followed(&wanted);
-        self.config.deliveries.want(wanted, followed);
+    pub(super) fn want(&mut self, wanted: &BTreeSet<ResourceName>) {
+        let former = self.config.deliveries.wanted();
+        let (new, gone) = (wanted.difference(former), former.difference(wanted));
+        self.want_others(NamesChanged {
+            new: new.cloned().collect(),
+            gone: gone.cloned().collect(),
+        });
+    }
+
+    /// Has sources follow others.
+    pub(super) fn want_others(&mut self, names: NamesChanged) {
+        let (new, gone) = (self.demands.followed(&names.new), self.demands.followed(&names.gone));
+        let demanded = NamesChanged { new: new.collect(), gone: gone.collect() };
+        let answers = self.demands.forget(&names.gone);
+        self.config.deliveries.want(names, &demanded);
         self.answer_demands(answers);
     }
 

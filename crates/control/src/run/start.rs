@@ -74,7 +74,7 @@ impl<W: Workers> Running<W> {
         let on_demand = parts.sources.iter().filter(|it| it.is_on_demand());
         let demands =
             Demands::new(on_demand.map(|it| it.name()).collect(), &snapshot.clusters_on_demand);
-        let demanded = demands.followed(&wanted);
+        let demanded = demands.followed(&wanted).collect();
         let (deliveries, delivered, restores) = Deliveries::start(parts.sources, wanted, demanded);
         let (hands_over, is_held) = (parts.hands_over, parts.is_taking_over);
         let mut kept = Kept::start(&snapshot.startup, &known, restores, hands_over, is_held);

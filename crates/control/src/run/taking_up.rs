@@ -219,7 +219,7 @@ impl<W: Workers> Running<W> {
         config.refused = None;
         config.dns.set_resolvers(&snapshot.resolvers);
         self.follow_names(&host_names);
-        self.want(wanted);
+        self.want(&wanted);
         self.config.host_names = host_names;
         self.config.endpoint_files = endpoint_files;
         self.publish_done(snapshot, (duration, began), false);
