@@ -58,6 +58,7 @@ fn run_live(at: &Surroundings, options: &Options) -> Result<()> {
         envoy: envoy.filter(|_| is_wanted),
         upstream: profiling::program(&target, "upstream"),
         load: profiling::program(&target, "load"),
+        wakes: profiling::program(&target, "wakes"),
         scratch,
     };
     let load_before = fs::read_to_string("/proc/loadavg").context("/proc/loadavg")?;

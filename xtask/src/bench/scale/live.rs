@@ -35,6 +35,8 @@ pub(super) struct Programs {
     pub(super) envoy: Option<PathBuf>,
     pub(super) upstream: PathBuf,
     pub(super) load: PathBuf,
+    /// Bare threads that wake each other as Strait's do.
+    pub(super) wakes: PathBuf,
     pub(super) scratch: PathBuf,
 }
 
@@ -175,7 +177,18 @@ impl Metrics {
         let lines = self.0.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         lines.filter_map(|value| value.trim().parse::<f64>().ok()).sum()
     }
+
+    /// Turns of control that took longer than `bound` seconds, which is one of the histogram's, since `before`.
+    fn turns_above(&self, before: &Self, bound: &str) -> f64 {
+        let above = |it: &Self| {
+            it.get(TURNS) - it.get(&format!("strait_control_turn_seconds_bucket{{le=\"{bound}\"}}"))
+        };
+        above(self) - above(before)
+    }
 }
+
+/// How many turns control has had.
+const TURNS: &str = "strait_control_turn_seconds_count";
 
 impl Programs {
     fn file(&self) -> PathBuf {
@@ -203,17 +216,23 @@ impl Programs {
 
     /// Starts `upstream`, and says where it listens.
     fn upstream(&self) -> Result<(Process, SocketAddr)> {
-        let mut command = Command::new(&self.upstream);
-        command.args(["--listen", "127.0.0.1:0"]);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        let mut line = Vec::new();
-        let mut output = child.stdout.take().context("its output")?;
-        let mut byte = [0];
-        while output.read(&mut byte)? == 1 && byte != *b"\n" {
-            line.extend(byte);
-        }
-        let address: SocketAddr = String::from_utf8(line)?.trim().parse()?;
+        let (child, line) = first_line(&self.upstream, &["--listen", "127.0.0.1:0"])?;
+        let address: SocketAddr = line.trim().parse()?;
         Ok((Process { child, listen: address, admin: address }, address))
+    }
+
+    /// Starts `wakes`, which watches its folder.
+    fn wakes(&self) -> Result<Process> {
+        let folder = self.wakes_folder();
+        fs::create_dir_all(&folder)?;
+        let folder = folder.to_str().context("a path")?;
+        let (child, _) = first_line(&self.wakes, &["--folder", folder])?;
+        let nowhere: SocketAddr = ([127, 0, 0, 1], 9).into();
+        Ok(Process { child, listen: nowhere, admin: nowhere })
+    }
+
+    fn wakes_folder(&self) -> PathBuf {
+        self.scratch.join("wakes")
     }
 
     /// What `load` says, in ns or in whatever `key` is.
@@ -232,6 +251,20 @@ impl Programs {
         let output = command.output()?;
         serde_json::from_slice(&output.stdout).context("what load prints")
     }
+}
+
+/// Starts a program, and returns what it says first.
+fn first_line(program: &Path, arguments: &[&str]) -> Result<(Child, String)> {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().with_context(|| program.display().to_string())?;
+    let mut line = Vec::new();
+    let mut output = child.stdout.take().context("its output")?;
+    let mut byte = [0];
+    while output.read(&mut byte)? == 1 && byte != *b"\n" {
+        line.extend(byte);
+    }
+    Ok((child, String::from_utf8(line)?))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
@@ -299,53 +332,9 @@ fn changes(programs: &Programs) -> Result<Vec<Row>> {
         strait(SIZE, Change::default(), (listen, admin, nowhere))
     })?;
     pause(SETTLE);
-    let mut rows = Vec::new();
-    // An endpoint of a file, so many times, and as long without.
-    let times = |process: &Process| -> Result<[f64; 4]> {
-        let known = [process.cpu_us(BUILDER)?, process.cpu_us(None)?, process.cpu_us(WORKER)?];
-        let [builder, control, worker] = known;
-        let others = process.cpu_us_of_all()? - known.iter().sum::<f64>();
-        Ok([builder, control, worker, others])
-    };
-    // Changes are put together until the folder has been quiet for 100 ms: each of these is taken up by itself.
-    let count = 60;
-    let mut used = [[0.0; 4]; 2];
-    let mut taken = 0.0;
-    for (is_idle, used) in [true, false].into_iter().zip(&mut used) {
-        let (version, before) = (process.version()?, times(&process)?);
-        for number in 1..=count {
-            if !is_idle {
-                programs.replace_endpoints(number)?;
-            }
-            pause(Duration::from_millis(250));
-        }
-        pause(Duration::from_millis(500));
-        let after = times(&process)?;
-        for ((used, after), before) in used.iter_mut().zip(after).zip(before) {
-            *used = after - before;
-        }
-        let now = process.version()?;
-        taken = now - version;
-    }
-    if taken < 1.0 {
-        bail!("no change of the endpoints was taken up");
-    }
-    let [idle, changing] = used;
-    let [builder, control, worker, others] =
-        [0, 1, 2, 3].map(|it: usize| (changing.get(it), idle.get(it)));
-    let each = |(changing, idle): (Option<&f64>, Option<&f64>)| {
-        (changing.copied().unwrap_or_default() - idle.copied().unwrap_or_default()) / taken
-    };
-    let (builder, control, worker) = (each(builder), each(control), each(worker));
-    let others = each(others);
-    rows.push(Row::new("changed endpoints of a file that were taken up, of 60", "", taken, None));
-    rows.push(Row::new("a changed endpoint of a file, the builder", "us", builder, None));
-    rows.push(Row::new("a changed endpoint of a file, control", "us", control, None));
-    let both = builder + control;
-    rows.push(Row::new("a changed endpoint of a file, both", "us", both, Some(200.0)));
-    rows.push(Row::new("a changed endpoint of a file, a worker", "us", worker, Some(10.0)));
-    // Those that watch files and write the log.
-    rows.push(Row::new("a changed endpoint of a file, other threads", "us", others, None));
+    let wakes = programs.wakes()?;
+    let mut rows = changed_endpoints(programs, &process, &wakes)?;
+    drop(wakes);
     // A cluster, and a rule of a virtual host, in the file of the configuration.
     let turns = process.histograms()?;
     let changed = |name: &str, change: &dyn Fn(usize) -> Change, process: &mut Process| {
@@ -386,14 +375,133 @@ fn changes(programs: &Programs) -> Result<Vec<Row>> {
     rows.extend(changed("cluster", &cluster, &mut process)?);
     let rule = |number| Change { timeout: number, connections: 5 };
     rows.extend(changed("rule", &rule, &mut process)?);
-    let now = process.histograms()?;
-    let long = |it: &Metrics| {
-        let count = "strait_control_turn_seconds_count";
-        it.get(count) - it.get("strait_control_turn_seconds_bucket{le=\"0.01\"}")
-    };
     let what = "turns of control above 10 ms meanwhile";
-    rows.push(Row::new(what, "", long(&now) - long(&turns), Some(0.0)));
+    rows.push(Row::new(what, "", process.histograms()?.turns_above(&turns, "0.01"), Some(0.0)));
+    rows.extend(pages(programs, &process)?);
     Ok(rows)
+}
+
+/// How often an endpoint changes by itself.
+const SINGLE_CHANGES: u32 = 60;
+
+/// An endpoint of a file, so many times, in turns with what wakes bare threads in the same way; and as long without.
+fn changed_endpoints(programs: &Programs, process: &Process, wakes: &Process) -> Result<Vec<Row>> {
+    let times = |of: &Process| -> Result<[f64; 4]> {
+        let [builder, control, worker] =
+            [of.cpu_us(BUILDER)?, of.cpu_us(None)?, of.cpu_us(WORKER)?];
+        let others = of.cpu_us_of_all()? - builder - control - worker;
+        Ok([builder, control, worker, others])
+    };
+    // Changes are put together until the folder has been quiet for 100 ms: each of these is taken up by itself.
+    let gap = Duration::from_millis(250);
+    // Of the process and of the bare threads: with changes, less without.
+    let mut used = [[0.0; 4]; 2];
+    let version = process.version()?;
+    for sign in [-1.0, 1.0] {
+        let before = [times(process)?, times(wakes)?];
+        for number in 1..=SINGLE_CHANGES {
+            if sign > 0.0 {
+                programs.replace_endpoints(usize::try_from(number)?)?;
+            }
+            pause(gap);
+            if sign > 0.0 {
+                programs.replace(&programs.wakes_folder().join("file"), "")?;
+            }
+            pause(gap);
+        }
+        let after = [times(process)?, times(wakes)?];
+        for ((used, after), before) in used.iter_mut().zip(after).zip(before) {
+            for ((used, after), before) in used.iter_mut().zip(after).zip(before) {
+                *used += sign * (after - before);
+            }
+        }
+    }
+    let taken = process.version()? - version;
+    if taken < 1.0 {
+        bail!("no change of the endpoints was taken up");
+    }
+    let count = f64::from(SINGLE_CHANGES);
+    let mut rows =
+        vec![Row::new("changed endpoints of a file that were taken up, of 60", "", taken, None)];
+    let [used, bare] = used;
+    for (of, used, count, bounds) in [
+        ("a changed endpoint of a file", used, taken, [Some(200.0), Some(10.0)]),
+        ("the same wakes of bare threads", bare, count, [None, None]),
+    ] {
+        let [builder, control, worker, others] = used.map(|used| used / count);
+        let [both_max, worker_max] = bounds;
+        rows.push(Row::new(&format!("{of}, the builder"), "us", builder, None));
+        rows.push(Row::new(&format!("{of}, control"), "us", control, None));
+        rows.push(Row::new(&format!("{of}, both"), "us", builder + control, both_max));
+        rows.push(Row::new(&format!("{of}, a worker"), "us", worker, worker_max));
+        // Those that watch files and write the log.
+        rows.push(Row::new(&format!("{of}, other threads"), "us", others, None));
+    }
+    Ok(rows)
+}
+
+/// Pages of the admin interface, those that list what is configured among them.
+const PAGES: [&str; 13] = [
+    "/",
+    "/ready?verbose",
+    "/metrics",
+    "/stats?filter=strait_config*",
+    "/slow",
+    "/connections",
+    "/config",
+    "/config?resource=cluster/cluster-5000",
+    "/clusters",
+    "/listeners",
+    "/routes",
+    "/sources",
+    "/handover",
+];
+
+/// How long pages are asked for.
+const PAGES_FOR: Duration = Duration::from_secs(20);
+
+/// What pages cost control: a client asks for one after the other, while all endpoints in files change four times a second. With
+/// two clients, whose pages are written on threads of their own, two cores are busy, and control waits for one of them.
+fn pages(programs: &Programs, process: &Process) -> Result<Vec<Row>> {
+    let is_over = AtomicBool::new(false);
+    let before = process.histograms()?;
+    let asked = thread::scope(|scope| {
+        let writing = scope.spawn(|| write_often(programs, &is_over));
+        let ask = || -> Result<u32> {
+            let mut count = 0;
+            for page in PAGES.iter().cycle() {
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                let text = process.ask(page)?;
+                if !text.starts_with("HTTP/1.1 200 ") {
+                    bail!("{page}: {}", text.lines().next().unwrap_or_default());
+                }
+                count += 1;
+            }
+            Ok(count)
+        };
+        let asking = scope.spawn(ask);
+        pause(PAGES_FOR);
+        is_over.store(true, Ordering::Relaxed);
+        let asked = asking.join().unwrap_or_else(|_| bail!("the client of pages failed"))?;
+        writing.join().unwrap_or_else(|_| bail!("the writer failed"))?;
+        anyhow::Ok(asked)
+    })?;
+    let after = process.histograms()?;
+    let row = |bound: &str, at_most| {
+        let (seconds, above): (f64, _) = (bound.parse()?, after.turns_above(&before, bound));
+        let what =
+            format!("turns of control above {:.1} ms while pages are asked for", seconds * 1e3);
+        anyhow::Ok(Row::new(&what, "", above, at_most))
+    };
+    let turns = after.get(TURNS) - before.get(TURNS);
+    Ok(vec![
+        Row::new("pages that were asked for while endpoints change", "", f64::from(asked), None),
+        Row::new("turns of control meanwhile", "", turns, None),
+        row("0.001", None)?,
+        row("0.01", Some(0.0))?,
+    ])
 }
 
 fn under_load(programs: &Programs, rounds: u32, seconds: u32) -> Result<Vec<Row>> {
