@@ -67,8 +67,7 @@ pub enum TakerAction {
     },
     /// Probation is over, and the service manager knows this process as the main one of its service.
     IsMainProcess,
-    /// The giver, which gives back what it got, is silent: end it, then [`Taker::on_closed`], or [`Taker::stop_for_silence`] if it
-    /// cannot be ended.
+    /// The giver is silent: end it, then [`Taker::on_closed`], or [`Taker::stop_for_silence`] if it cannot be ended.
     EndSilent,
     /// The giver has ended, as it should.
     Finished,
@@ -96,6 +95,8 @@ pub struct Taker {
     is_check: bool,
     /// Whether this process had everything before.
     is_former: bool,
+    /// Whether the giver was to be ended for its silence.
+    has_ended_giver: bool,
     silence: Silence,
     /// When this process says next that it runs.
     alive_at: u64,
@@ -196,6 +197,7 @@ impl Taker {
             deadline: later(now, deadlines.hello),
             is_check,
             is_former: false,
+            has_ended_giver: false,
             silence: Silence::default(),
             alive_at: u64::MAX,
             is_main_process: false,
@@ -251,9 +253,9 @@ impl Taker {
         matches!(self.state, State::Taking | State::Done) && !self.is_main_process
     }
 
-    /// Whether this process ends a giver that is stopped: it was the process before, and is well.
+    /// Whether this process looks if the giver runs: it serves, and could go on alone.
     fn watches(&self) -> bool {
-        self.is_former && self.state == State::Taking
+        self.state == State::Taking && !self.has_ended_giver
     }
 
     /// A frame came, with so many descriptors.
@@ -543,16 +545,18 @@ impl Taker {
 
     /// Time has passed.
     pub fn on_time(&mut self, now: u64) {
-        let is_silent = self.silence.on_time(now) && self.watches();
+        let is_silent = self.silence.on_time(now);
         let is_waiting = !matches!(self.state, State::Done | State::Ended);
-        if is_silent || is_waiting && self.deadline <= now {
-            if self.watches() {
-                // Asked once: it ends by that, in one way or the other.
-                self.is_former = false;
-                self.actions.push_back(TakerAction::EndSilent);
-            } else {
-                self.stop_for_silence();
-            }
+        let is_late = is_waiting && self.deadline <= now;
+        // A process that was the one before is well, and does not wait. Another one is as long in doubt as the giver may take
+        // for all that it does.
+        let is_to_end = if self.is_former { is_silent || is_late } else { is_silent && is_late };
+        if is_to_end && self.watches() {
+            // Asked once: it ends by that, in one way or the other.
+            self.has_ended_giver = true;
+            self.actions.push_back(TakerAction::EndSilent);
+        } else if is_late {
+            self.stop_for_silence();
         } else if self.is_to_send_alive() && self.alive_at <= now {
             self.send(&Message::Alive);
             self.alive_at = later(now, ALIVE_INTERVAL);

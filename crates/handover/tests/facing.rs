@@ -660,3 +660,49 @@ fn a_taker_has_more_time_for_more_resources() {
         assert_eq!(is_rolled_back, !is_done, "{mib} MiB, {seconds} s: {:?}", pair.giver_ends);
     }
 }
+
+#[test]
+fn a_giver_that_is_stopped_after_the_taker_serves_is_ended_and_the_taker_goes_on_alone() {
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Case {
+        Stopped,
+        CannotBeEnded,
+        IsSlow,
+    }
+    for case in [Case::Stopped, Case::CannotBeEnded, Case::IsSlow] {
+        let mut pair = Pair::new(10);
+        pair.pending = 1;
+        while pair.giver.phase() < Phase::Remaining {
+            assert!(pair.deliver());
+        }
+        pair.now += SECOND;
+        pair.giver.on_time(pair.now);
+        while pair.deliver() {}
+        let Pair { taker, now, .. } = &mut pair;
+        let alive = Message::Alive.encode();
+        let look = |now| {
+            if case == Case::IsSlow {
+                taker.on_frame(&alive, 0, now);
+            }
+            taker.on_time(now);
+            let action = taker.poll();
+            if action == Some(TakerAction::EndSilent) {
+                assert_ne!(case, Case::IsSlow);
+                match case {
+                    Case::Stopped => taker.on_closed(now),
+                    _ => taker.stop_for_silence(),
+                }
+            }
+            action
+        };
+        let is_end =
+            |it: &TakerAction| matches!(it, TakerAction::Commit { .. } | TakerAction::Stop(_));
+        let (action, after_ms) = asked_for(now, 160, look, is_end).unwrap();
+        if case == Case::Stopped {
+            assert!(matches!(action, TakerAction::Commit { is_alone: true, .. }), "{action:?}");
+        } else {
+            assert_eq!(action, TakerAction::Stop(Failure::Silent(Phase::Connections)), "{case:?}");
+        }
+        assert!((13_000..=15_300).contains(&after_ms), "{case:?}: {after_ms}");
+    }
+}

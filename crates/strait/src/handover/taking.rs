@@ -164,7 +164,9 @@ pub(crate) fn ask(
     let descriptors = io::limits::open_files_max();
     let new = if beginning.reads_resources() { Taker::with_resources } else { Taker::new };
     let taker = new(VERSION, vec![FORM], descriptors, is_check, deadlines, now());
-    Taking::new(line, taker, false).receive_sockets(beginning, is_check)
+    // None in a container that does not see it.
+    let process = ProcessHandle::open(line.peer.pid).ok();
+    Taking::new(line, taker, process, false).receive_sockets(beginning, is_check)
 }
 
 fn deadlines(options: &HandoverOptions) -> Deadlines {
@@ -172,7 +174,7 @@ fn deadlines(options: &HandoverOptions) -> Deadlines {
 }
 
 impl Taking {
-    fn new(line: Line, taker: Taker, is_return: bool) -> Self {
+    fn new(line: Line, taker: Taker, process: Option<ProcessHandle>, is_return: bool) -> Self {
         Self {
             line,
             taker,
@@ -186,7 +188,7 @@ impl Taking {
             listener: None,
             probation: Duration::ZERO,
             is_return,
-            process: None,
+            process,
         }
     }
 
@@ -199,7 +201,7 @@ impl Taking {
         let descriptors = io::limits::open_files_max();
         let (forms, deadlines) = (vec![FORM], deadlines(options));
         let taker = Taker::of_former(VERSION, forms, descriptors, deadlines, now());
-        Self { process, ..Self::new(line, taker, true) }
+        Self::new(line, taker, process, true)
     }
 
     pub(super) fn receive_sockets(
@@ -435,12 +437,12 @@ impl Taking {
         }
     }
 
-    /// Ends the process that gives everything back and is silent: this one goes on alone, with what it has by now.
+    /// Ends the other process, which is silent: this one goes on alone, with what it has by now.
     fn end_silent(&mut self) {
         let pid = self.line.peer.pid;
         tracing::error!(
             pid,
-            "the process that gives everything back does not run any more, and is killed"
+            "the old process does not run any more (stopped or hanging), and is killed"
         );
         let is_over = self.process.as_ref().is_some_and(ends);
         if is_over {

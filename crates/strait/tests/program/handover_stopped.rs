@@ -128,3 +128,49 @@ fn a_new_process_that_is_stopped_as_it_gives_back_is_ended_and_the_old_one_goes_
         (page.status == 200 && page.text().contains("taken_back")).then_some(())
     });
 }
+
+#[test]
+fn an_old_process_that_is_stopped_once_the_new_one_serves_is_ended_and_the_new_one_goes_on_alone() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let scratch = certificates();
+    let config = with_handover(&scratch, &over_tls(&scratch, &service), "probation: 1m");
+    let mut strait = Strait::run_in(scratch, &config);
+    let context = tls_client::context(Version::Tls13);
+    let mut kept: Vec<_> = (0..10).map(|_| TlsClient::connect(strait.listener, &context)).collect();
+    // A handshake that does not end keeps the handover back before its last phase.
+    let mut begun = TcpStream::connect(strait.listener).unwrap();
+    begun.write_all(&[22]).unwrap();
+    for client in &mut kept {
+        assert!(client.get("/").starts_with("HTTP/1.1 200 OK"));
+    }
+    let file = strait.path("strait.yaml");
+    let mut upgrade = Command::new(env!("CARGO_BIN_EXE_strait"))
+        .args(["upgrade", "-c", file.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(upgrade.stdout.take().unwrap()).lines();
+    let _ = lines.find(|line| line.as_ref().unwrap().starts_with("remaining after"));
+    let pid = |stat: String| stat.split(' ').next().and_then(|pid| pid.parse::<u32>().ok());
+    successors.0.extend(strait.children().into_iter().filter_map(pid));
+    let began = Instant::now();
+    stop(strait.pid());
+    // It has them since before, and accepts.
+    for client in &mut kept {
+        assert!(client.get("/").starts_with("HTTP/1.1 200 OK"));
+    }
+    // The phases that the old process may be in take 15 s; until then it could go on.
+    strait.wait_for_end();
+    assert!(began.elapsed() < Duration::from_secs(15) + NOTICED_WITHIN, "{:?}", began.elapsed());
+    let _ = upgrade.wait();
+    for client in &mut kept {
+        assert!(client.get("/").starts_with("HTTP/1.1 200 OK"));
+    }
+    let mut next = TlsClient::connect(strait.listener, &context);
+    assert!(next.get("/").starts_with("HTTP/1.1 200 OK"));
+    until("the admin interface", || {
+        let page = get(strait.admin, "/handover");
+        (page.status == 200 && page.text().contains("completed")).then_some(())
+    });
+}
