@@ -517,7 +517,7 @@ impl<'g> Attempt<'g> {
         self.giving.sessions.early.reopen();
         let (mut returned, mut ended) = (0u32, 0u32);
         for (_, given) in std::mem::take(&mut self.given) {
-            if is_over && given.is_untouched() {
+            if given.is_untouched(is_over) {
                 self.take_back(given);
                 returned += 1;
             } else {

@@ -43,11 +43,13 @@ impl GivenAway {
         bytes
     }
 
-    /// Whether this process may go on with it, now that the other one is over: nothing was read from its sockets
-    /// or written to them, and no request of it can have been sent on a connection that is not among them.
-    pub(crate) fn is_untouched(&self) -> bool {
+    /// Whether this process may go on with it. If the other one is over: nothing was read from its sockets or written to
+    /// them, and no request of it can have been sent on a connection that is not among them. If it may still run, it must not
+    /// have it.
+    pub(crate) fn is_untouched(&self, is_over: bool) -> bool {
         !self.is_sent
-            || !self.moving.may_begin
+            || is_over
+                && !self.moving.may_begin
                 && self.moving.sockets.iter().zip(&self.traffic).all(|(socket, before)| {
                     let Some(socket) = socket else { return true };
                     before.is_some() && Traffic::of(socket).ok() == *before
@@ -102,8 +104,8 @@ mod tests {
             assert_eq!(open_envelope(envelope[..end].to_vec().into()), None, "{end}");
         }
         assert_eq!(open_envelope(vec![255, 255, 255, 255, 1].into()), None);
-        assert!(given.is_untouched(), "it was not sent");
+        assert!(given.is_untouched(false), "it was not sent");
         let given = GivenAway { is_sent: true, traffic: Vec::new(), ..given };
-        assert!(!given.is_untouched(), "its request may be on its way to a service");
+        assert!(!given.is_untouched(true), "its request may be on its way to a service");
     }
 }
