@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::checker::{
     CHECKS_UNDER_WAY_MAX, CheckEvent, CheckResult, CheckTask, Checked, Checker, FailureWeight,
-    HealthWord, RememberedCheck, Unfit,
+    HealthChange, HealthWord, RememberedCheck, Unfit,
 };
 pub use self::judge::ANSWER_BYTES_MAX;
 use crate::defaults;

@@ -6,7 +6,7 @@
 //! place in the process, so that bounds over a cluster hold whatever workers see at the same time. A cell is no part of a
 //! configuration: it stays while its endpoint does.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crate::shared_cell::SharedCell;
 
@@ -16,11 +16,25 @@ const EJECTED: u8 = 1;
 /// Its checks failed, or have not passed yet.
 const UNFIT: u8 = 2;
 
+/// Its checks say that it is degraded.
+const DEGRADED: u8 = 4;
+
+/// Which requests an endpoint gets, from the worst on. As in Envoy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HealthStatus {
+    /// None, unless too few others are left.
+    Unhealthy,
+    /// Those that healthy ones are too few for.
+    Degraded,
+    /// All.
+    Healthy,
+}
+
 /// The health of one endpoint.
 #[derive(Debug, Default)]
 pub struct EndpointHealth {
-    /// Why it may not be chosen: [`EJECTED`], [`UNFIT`].
-    excluded: AtomicU8,
+    /// What keeps requests from it: [`EJECTED`], [`UNFIT`], [`DEGRADED`].
+    state: AtomicU8,
     /// Whether it is reported that it said of itself that it is not healthy, and no check has said anything since.
     has_failed_itself: AtomicBool,
     /// Whether it is said of it that it reached a bound, and that is not settled.
@@ -37,36 +51,52 @@ impl EndpointHealth {
     #[must_use]
     #[inline]
     pub fn is_ejected(&self) -> bool {
-        self.excluded.load(Ordering::Relaxed) & EJECTED != 0
+        self.state.load(Ordering::Relaxed) & EJECTED != 0
     }
 
-    /// Whether it may be chosen.
+    /// Which requests it gets.
     #[must_use]
     #[inline]
-    pub fn is_available(&self) -> bool {
-        self.excluded.load(Ordering::Relaxed) == 0
+    pub fn status(&self) -> HealthStatus {
+        match self.state.load(Ordering::Relaxed) {
+            0 => HealthStatus::Healthy,
+            DEGRADED => HealthStatus::Degraded,
+            _ => HealthStatus::Unhealthy,
+        }
     }
 
     /// It said that it is not healthy: whether that is to be reported. It is once, until its checks say otherwise.
     #[must_use]
     pub fn fails_itself(&self) -> bool {
-        self.excluded.load(Ordering::Relaxed) & UNFIT == 0
+        self.state.load(Ordering::Relaxed) & UNFIT == 0
             && !self.has_failed_itself.swap(true, Ordering::Relaxed)
     }
 
-    /// Its checks failed, or passed. Returns whether that is another answer than before.
-    pub(crate) fn set_unfit(&self, is_unfit: bool) -> bool {
-        self.has_failed_itself.store(false, Ordering::Relaxed);
-        self.set(UNFIT, is_unfit) != is_unfit
+    /// What its checks alone say of it.
+    pub(crate) fn checked(&self) -> HealthStatus {
+        match self.state.load(Ordering::Relaxed) & (UNFIT | DEGRADED) {
+            0 => HealthStatus::Healthy,
+            DEGRADED => HealthStatus::Degraded,
+            _ => HealthStatus::Unhealthy,
+        }
     }
 
-    /// Returns whether it was so before.
-    fn set(&self, reason: u8, is_so: bool) -> bool {
-        let before = match is_so {
-            true => self.excluded.fetch_or(reason, Ordering::Relaxed),
-            false => self.excluded.fetch_and(!reason, Ordering::Relaxed),
+    /// Its checks failed, or passed.
+    pub(crate) fn set_unfit(&self, is_unfit: bool) {
+        self.has_failed_itself.store(false, Ordering::Relaxed);
+        self.set(UNFIT, is_unfit);
+    }
+
+    /// Its checks say that it is degraded, or that it is not.
+    pub(crate) fn set_degraded(&self, is_degraded: bool) {
+        self.set(DEGRADED, is_degraded);
+    }
+
+    fn set(&self, reason: u8, is_so: bool) {
+        match is_so {
+            true => self.state.fetch_or(reason, Ordering::Relaxed),
+            false => self.state.fetch_and(!reason, Ordering::Relaxed),
         };
-        before & reason != 0
     }
 
     /// It is ejected, or not any more. It begins anew with either.
@@ -105,32 +135,63 @@ impl EndpointHealth {
 pub type HealthCell = SharedCell<EndpointHealth>;
 
 impl SharedCell<EndpointHealth> {
-    /// Whether its endpoint may be chosen.
+    /// Which requests its endpoint gets, as far as this process has found out.
     #[must_use]
     #[inline]
-    pub fn is_available(&self) -> bool {
-        self.get().is_none_or(EndpointHealth::is_available)
+    pub fn status(&self) -> HealthStatus {
+        self.get().map_or(HealthStatus::Healthy, EndpointHealth::status)
     }
 }
 
-/// How many endpoints of a group may be chosen: those that have a weight, and are neither ejected nor unfit. None where its
-/// cluster asks for no health.
+/// How many endpoints of a group that have a weight get requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) healthy: u32,
+    pub(crate) degraded: u32,
+}
+
+impl Counts {
+    pub(crate) fn of(statuses: impl Iterator<Item = HealthStatus>) -> Self {
+        statuses.fold(Self::default(), |mut counts, status| {
+            match status {
+                HealthStatus::Healthy => counts.healthy = counts.healthy.saturating_add(1),
+                HealthStatus::Degraded => counts.degraded = counts.degraded.saturating_add(1),
+                HealthStatus::Unhealthy => {}
+            }
+            counts
+        })
+    }
+
+    fn pack(self) -> u64 {
+        (u64::from(self.degraded) << u32::BITS) | u64::from(self.healthy)
+    }
+
+    const fn unpack(packed: u64) -> Self {
+        let [a, b, c, d, e, f, g, h] = packed.to_be_bytes();
+        Self {
+            degraded: u32::from_be_bytes([a, b, c, d]),
+            healthy: u32::from_be_bytes([e, f, g, h]),
+        }
+    }
+}
+
+/// These counts of a group, which change while others read them. None where nothing is known of the health of its endpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Availability(SharedCell<AtomicU32>);
+pub(crate) struct Availability(SharedCell<AtomicU64>);
 
 impl Availability {
-    pub(crate) fn new(count: Option<u32>) -> Self {
-        Self(SharedCell::with(count.map(AtomicU32::new)))
+    pub(crate) fn new(counts: Option<Counts>) -> Self {
+        Self(SharedCell::with(counts.map(|counts| AtomicU64::new(counts.pack()))))
     }
 
     #[inline]
-    pub(crate) fn get(&self) -> Option<u32> {
-        self.0.get().map(|count| count.load(Ordering::Relaxed))
+    pub(crate) fn get(&self) -> Option<Counts> {
+        self.0.get().map(|counts| Counts::unpack(counts.load(Ordering::Relaxed)))
     }
 
-    pub(crate) fn set(&self, count: u32) {
+    pub(crate) fn set(&self, counts: Counts) {
         if let Some(cell) = self.0.get() {
-            cell.store(count, Ordering::Relaxed);
+            cell.store(counts.pack(), Ordering::Relaxed);
         }
     }
 }

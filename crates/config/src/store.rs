@@ -373,8 +373,9 @@ impl Assigned {
             let before = before(endpoint);
             let is_drained = drained.is_some_and(|drained| drained.contains(&endpoint.address));
             let weight_undrained = match endpoint.traits.health {
-                ReportedHealth::Healthy => endpoint.weight,
-                ReportedHealth::Unhealthy | ReportedHealth::Draining => 0,
+                // It counts no more where endpoints are compared, as in Envoy.
+                ReportedHealth::Draining => 0,
+                _ => endpoint.weight,
             };
             Endpoint {
                 id: before.map_or_else(|| draft.endpoint(), |before| before.id),
@@ -441,7 +442,8 @@ fn members(endpoints: &[Endpoint]) -> Vec<Member<'_>> {
         priority: endpoint.priority,
         metadata: endpoint.metadata(),
         locality: endpoint.locality.as_ref().map_or_else(LocalityKey::unknown, |it| it.key()),
-        health: &endpoint.health,
+        status: endpoint.status(),
+        has_health: endpoint.health.get().is_some(),
     });
     members.collect()
 }

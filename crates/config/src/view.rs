@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::address::Address;
 use crate::balance::Balancer;
 use crate::hash_table::HashTable;
-use crate::health::{Availability, HealthCell};
+use crate::health::{Availability, Counts, HealthStatus};
 use crate::locality::{LocalityKey, LocalityRule};
 use crate::map::Map;
 use crate::matching::Percent;
@@ -60,7 +60,7 @@ pub struct Group {
     weight_sum: u64,
     /// How many of them have a weight.
     weighted: u32,
-    /// How many of these may be chosen, as far as their health is known.
+    /// How many of these are healthy and degraded, as far as that is known.
     available: Availability,
     /// The same endpoints by locality, where that counts and there are several.
     parts: Option<Box<Parts>>,
@@ -74,7 +74,9 @@ pub(crate) struct Member<'e> {
     pub(crate) priority: u8,
     pub(crate) metadata: &'e Metadata,
     pub(crate) locality: LocalityKey,
-    pub(crate) health: &'e HealthCell,
+    pub(crate) status: HealthStatus,
+    /// Whether its status may become another one.
+    pub(crate) has_health: bool,
 }
 
 impl View {
@@ -117,15 +119,22 @@ impl View {
         self.subsets.as_ref()?.names.get(&asked).map(|name| &**name)
     }
 
-    /// Counts again how many endpoints of each group may be chosen, which `is_available` says of a place in the cluster.
-    pub(crate) fn count_available(&self, is_available: impl Fn(usize) -> bool) {
+    /// Counts again how many endpoints of each group get requests. `status` is that of the endpoint at a place in the cluster;
+    /// none without a weight.
+    pub(crate) fn count_available(&self, status: impl Fn(usize) -> Option<HealthStatus>) {
         for group in self.groups() {
             let members = (0..group.len).filter_map(|at| group.place(at));
-            group.available.set(count(members.filter(|place| is_available(*place))));
+            group.available.set(Counts::of(members.filter_map(&status)));
         }
     }
 
-    /// Whether requests that ask for no subset may meet endpoints that are ejected, since too few others are left.
+    /// How many endpoints are degraded.
+    #[must_use]
+    pub fn degraded(&self) -> u32 {
+        self.whole.0.iter().map(Group::degraded).sum()
+    }
+
+    /// Whether requests that ask for no subset may meet endpoints that are unhealthy, since too few others are left.
     pub(crate) fn is_panicking(&self, panic: Percent) -> bool {
         let shares = Shares::of(&self.whole.0, panic);
         self.whole.0.iter().any(|group| shares.is_panicking(group))
@@ -139,6 +148,15 @@ impl View {
     }
 }
 
+/// Which endpoints of a group a request may go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eligible {
+    /// Any: all are healthy, or too few are.
+    All,
+    /// Those with this status.
+    Only(HealthStatus),
+}
+
 /// A group that a request goes to.
 #[derive(Clone, Copy, Debug)]
 pub struct Level<'v> {
@@ -146,29 +164,31 @@ pub struct Level<'v> {
     pub place: usize,
     /// The group.
     pub group: &'v Group,
-    /// Whether some of its endpoints may not be chosen.
-    pub is_partial: bool,
+    /// Which of its endpoints.
+    pub eligible: Eligible,
 }
 
 impl Level<'_> {
     /// Whether all of its endpoints get requests since too few of them may be chosen.
     #[must_use]
     pub fn is_panicking(&self) -> bool {
-        !self.is_partial && self.group.available().is_some_and(|it| it < self.group.weighted)
+        self.eligible == Eligible::All
+            && self.group.available().is_some_and(|it| it < self.group.weighted)
     }
 }
 
-/// The group that a request goes to, by a die. Those of the first priority get all requests while enough of their
-/// endpoints may be chosen: the share that may, times 1.4, and at most all. What they do not get goes on to the next. If
-/// that leaves requests over, a group of which less than `panic` may be chosen gets its requests at all of its endpoints.
-/// So it is in Envoy. None if no endpoint may be chosen at all.
+/// The group that a request goes to, by a die. The healthy endpoints of the first priority get all requests while there are
+/// enough of them: their share of the endpoints, times 1.4, and at most all. What they do not get goes on to the healthy ones
+/// of the next, and so on; then to the degraded ones, in the same order. If that leaves requests over, a group of which less
+/// than `panic` are healthy or degraded gets its requests at all of its endpoints. So it is in Envoy. None if no endpoint may
+/// be chosen at all.
 #[inline]
 #[must_use]
 pub fn level(levels: &[Group], panic: Percent, die: impl FnOnce() -> u64) -> Option<Level<'_>> {
     let first = levels.first()?;
     match first.available() {
         Some(available) if available < first.weighted => share_out(levels, panic, die()),
-        _ => Some(Level { place: 0, group: first, is_partial: false }),
+        _ => Some(Level { place: 0, group: first, eligible: Eligible::All }),
     }
 }
 
@@ -177,29 +197,48 @@ pub fn level(levels: &[Group], panic: Percent, die: impl FnOnce() -> u64) -> Opt
 fn share_out(levels: &[Group], panic: Percent, die: u64) -> Option<Level<'_>> {
     let shares = Shares::of(levels, panic);
     let mut left = die % shares.all();
-    for (place, group) in levels.iter().enumerate() {
-        let share = shares.share(group);
-        if left < share {
-            let is_partial = !shares.is_panicking(group);
-            return Some(Level { place, group, is_partial });
+    for status in [HealthStatus::Healthy, HealthStatus::Degraded] {
+        for (place, group) in levels.iter().enumerate() {
+            let share = shares.share(group, status);
+            if left < share {
+                let is_panicking = shares.is_panicking(group);
+                let eligible = if is_panicking { Eligible::All } else { Eligible::Only(status) };
+                return Some(Level { place, group, eligible });
+            }
+            left -= share;
         }
-        left -= share;
     }
     // Counted while it changed.
     let group = levels.first().filter(|_| shares.sum > 0)?;
-    Some(Level { place: 0, group, is_partial: true })
+    Some(Level { place: 0, group, eligible: Eligible::Only(HealthStatus::Healthy) })
 }
 
-/// What part of the requests each group gets, as [`level`] chooses, and whether some of its endpoints may not be chosen.
+/// What part of the requests a group gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GroupShares {
+    /// For its healthy endpoints.
+    pub healthy: f64,
+    /// For its degraded endpoints.
+    pub degraded: f64,
+    /// Whether all of its endpoints get both.
+    pub is_panicking: bool,
+}
+
+/// What part of the requests each group gets, as [`level`] chooses.
 #[must_use]
-pub fn parts(levels: &[Group], panic: Percent) -> Vec<(f64, bool)> {
+pub fn parts(levels: &[Group], panic: Percent) -> Vec<GroupShares> {
     let shares = Shares::of(levels, panic);
     let mut left = shares.all();
-    let parts = levels.iter().map(|group| {
-        let share = shares.share(group).min(left);
+    let mut take = |group, status| {
+        let share = shares.share(group, status).min(left);
         left -= share;
-        let is_partial = group.available() != Some(group.weighted) && !shares.is_panicking(group);
-        (share as f64 / shares.all() as f64, is_partial)
+        share as f64 / shares.all() as f64
+    };
+    let healthy: Vec<f64> = levels.iter().map(|group| take(group, HealthStatus::Healthy)).collect();
+    let parts = levels.iter().zip(healthy).map(|(group, healthy)| GroupShares {
+        healthy,
+        degraded: take(group, HealthStatus::Degraded),
+        is_panicking: shares.is_panicking(group),
     });
     parts.collect()
 }
@@ -222,7 +261,8 @@ const OVERPROVISIONING: u64 = 140;
 
 impl Shares {
     fn of(levels: &[Group], panic: Percent) -> Self {
-        let sum = levels.iter().map(Group::capacity).sum();
+        let capacity = |group: &Group| group.capacity() + group.capacity_of(group.degraded());
+        let sum = levels.iter().map(capacity).sum();
         let weighted = levels.iter().map(|group| u64::from(group.weighted)).sum();
         Self { panic, sum, weighted }
     }
@@ -232,18 +272,19 @@ impl Shares {
         if self.sum == 0 { self.weighted.max(1) } else { self.sum.min(WHOLE) }
     }
 
-    /// What a group gets of that, behind those before it.
-    fn share(self, group: &Group) -> u64 {
-        match (self.sum, self.is_panicking(group)) {
-            (0, true) => u64::from(group.weighted),
-            (0, false) => 0,
-            _ => group.capacity(),
+    /// What endpoints of a group with this status get of that, behind those before them.
+    fn share(self, group: &Group, status: HealthStatus) -> u64 {
+        match (self.sum, status) {
+            (0, HealthStatus::Healthy) if self.is_panicking(group) => u64::from(group.weighted),
+            (0, _) | (_, HealthStatus::Unhealthy) => 0,
+            (_, HealthStatus::Healthy) => group.capacity(),
+            (_, HealthStatus::Degraded) => group.capacity_of(group.degraded()),
         }
     }
 
     /// Whether all endpoints of a group get its requests.
     fn is_panicking(self, group: &Group) -> bool {
-        let available = u64::from(group.available().unwrap_or(group.weighted));
+        let available = u64::from(group.healthy()) + u64::from(group.degraded());
         let least = u64::from(group.weighted) * u64::from(self.panic.millionths());
         self.sum < WHOLE && available * WHOLE < least
     }
@@ -254,17 +295,31 @@ fn count<T>(members: impl Iterator<Item = T>) -> u32 {
 }
 
 impl Group {
-    /// How many of its endpoints that have a weight may be chosen; none if their health is not asked for.
+    /// How many of its endpoints that have a weight are healthy; none if nothing is known of their health.
     #[must_use]
     #[inline]
     pub fn available(&self) -> Option<u32> {
-        self.available.get()
+        self.available.get().map(|counts| counts.healthy)
     }
 
-    /// What part of all requests its endpoints that may be chosen can take, in millionths.
+    /// The same, where all are healthy of which nothing is known.
+    fn healthy(&self) -> u32 {
+        self.available().unwrap_or(self.weighted)
+    }
+
+    /// How many of its endpoints that have a weight are degraded.
+    fn degraded(&self) -> u32 {
+        self.available.get().map_or(0, |counts| counts.degraded)
+    }
+
+    /// What part of all requests its healthy endpoints can take, in millionths.
     fn capacity(&self) -> u64 {
-        let available = u64::from(self.available().unwrap_or(self.weighted));
-        let share = available * OVERPROVISIONING * WHOLE / 100;
+        self.capacity_of(self.healthy())
+    }
+
+    /// What part of all requests so many of its endpoints can take, in millionths.
+    fn capacity_of(&self, endpoints: u32) -> u64 {
+        let share = u64::from(endpoints) * OVERPROVISIONING * WHOLE / 100;
         share.checked_div(u64::from(self.weighted)).unwrap_or_default().min(WHOLE)
     }
 
@@ -393,9 +448,11 @@ impl Builder<'_> {
             return None;
         }
         let weighted = || members().filter(|endpoint| endpoint.weight > 0);
-        let available = weighted().filter(|endpoint| endpoint.health.is_available());
-        let has_health = members().any(|endpoint| endpoint.health.get().is_some());
-        let available = Availability::new(has_health.then(|| count(available)));
+        let has_health = |it: &Member<'_>| it.has_health || it.status != HealthStatus::Healthy;
+        let counts = members()
+            .any(has_health)
+            .then(|| Counts::of(weighted().map(|endpoint| endpoint.status)));
+        let available = Availability::new(counts);
         let weighted = count(weighted());
         let hash_table = self.hash_table(members);
         let len = places.len();

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::checks::{CheckEvent, CheckResult, CheckTask, Checked, Checker, RememberedCheck};
+use config::checks::{
+    CheckEvent, CheckResult, CheckTask, Checked, Checker, HealthChange, RememberedCheck,
+};
 use config::snapshot::{ClusterId, EndpointId, Snapshot};
 use serde_json::{Value, json};
 use telemetry::Collector;
@@ -15,7 +17,7 @@ use crate::outliers::{now, random};
 use crate::pace::Pace;
 use crate::workers::address_text;
 
-/// Endpoints that are unhealthy of which another process hears.
+/// Endpoints that are unhealthy or degraded of which another process hears.
 const REMEMBERED_MAX: usize = 4_096;
 
 /// What an endpoint says of itself in a response to a request.
@@ -57,7 +59,7 @@ impl Checks {
         collector: &mut Collector,
     ) -> Checked {
         let has_passed = match &result {
-            CheckResult::Passed => Some(true),
+            CheckResult::Passed | CheckResult::Degraded => Some(true),
             CheckResult::Failed { .. } => Some(false),
             CheckResult::Undecided => None,
         };
@@ -108,25 +110,20 @@ impl Checks {
         described.collect()
     }
 
-    /// Writes down which endpoints are unhealthy, for the process that takes this one's place.
-    pub(crate) fn write(&self) -> Value {
-        let all = self.checker.remembered(now(), REMEMBERED_MAX).into_iter().map(|one| {
-            json!({
-                "endpoint": address_text(&one.endpoint),
-                "check": format!("{:016x}", one.fingerprint),
-                "reason": one.reason,
-                "lasted_ms": u64::try_from(one.lasted.as_millis()).unwrap_or(u64::MAX),
-            })
-        });
-        all.collect()
+    /// Writes down which endpoints are unhealthy, and which are degraded, for the process that takes this one's place.
+    pub(crate) fn write(&self) -> [Value; 2] {
+        let all = self.checker.remembered(now(), REMEMBERED_MAX).into_iter();
+        let (unhealthy, degraded): (Vec<_>, Vec<_>) = all.partition(|one| one.reason.is_some());
+        [unhealthy, degraded].map(|all| all.iter().map(written).collect())
     }
 
     /// Goes on with what the process before this one wrote down; what cannot be read is left out.
-    pub(crate) fn adopt<F>(&mut self, snapshot: &Snapshot<F>, written: &[Value]) -> Checked {
-        let remembered: Vec<_> = written.iter().filter_map(read).collect();
+    pub(crate) fn adopt<F>(&mut self, snapshot: &Snapshot<F>, written: [&[Value]; 2]) -> Checked {
+        let remembered: Vec<_> = written.into_iter().flatten().filter_map(read).collect();
         if !remembered.is_empty() {
-            let unhealthy = remembered.len();
-            tracing::info!(unhealthy, "endpoints stay unhealthy after the handover");
+            let degraded = remembered.iter().filter(|one| one.reason.is_none()).count();
+            let unhealthy = remembered.len() - degraded;
+            tracing::info!(unhealthy, degraded, "endpoints stay as they are after the handover");
         }
         self.checker.adopt(snapshot, &remembered, now())
     }
@@ -136,11 +133,20 @@ impl Checks {
     }
 }
 
+fn written(one: &RememberedCheck) -> Value {
+    json!({
+        "endpoint": address_text(&one.endpoint),
+        "check": format!("{:016x}", one.fingerprint),
+        "reason": one.reason,
+        "lasted_ms": u64::try_from(one.lasted.as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
 fn read(one: &Value) -> Option<RememberedCheck> {
     Some(RememberedCheck {
         endpoint: one["endpoint"].as_str()?.parse().ok()?,
         fingerprint: u64::from_str_radix(one["check"].as_str()?, 16).ok()?,
-        reason: one["reason"].as_str()?.into(),
+        reason: one["reason"].as_str().map(Into::into),
         lasted: Duration::from_millis(one["lasted_ms"].as_u64()?),
     })
 }
@@ -148,15 +154,21 @@ fn read(one: &Value) -> Option<RememberedCheck> {
 fn log(event: &CheckEvent) {
     let (cluster, endpoint) = (&*event.cluster, address_text(&event.endpoint));
     let after = event.after;
-    match &event.unfit {
-        Some(unfit) => tracing::warn!(
+    match &event.change {
+        HealthChange::Unhealthy(unfit) => tracing::warn!(
             cluster,
             endpoint,
             reason = &*unfit.reason,
             failures = unfit.failures,
             "endpoint unhealthy: its checks fail, and it gets no requests"
         ),
-        None => tracing::info!(
+        HealthChange::Degraded => tracing::warn!(
+            cluster,
+            endpoint,
+            ?after,
+            "endpoint degraded: it says so by x-envoy-degraded, and gets only requests that healthy ones are too few for"
+        ),
+        HealthChange::Healthy => tracing::info!(
             cluster,
             endpoint,
             ?after,

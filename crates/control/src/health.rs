@@ -128,8 +128,14 @@ impl Health {
 
     /// Writes it down for the process that takes this one's place, with the endpoints that operators drain.
     pub(crate) fn write<F>(&self, snapshot: &Snapshot<F>, drained: Value) -> Vec<u8> {
-        let (ejections, unhealthy) = (self.outliers.write(snapshot), self.checks.write());
-        let all = json!({ "ejections": ejections, "unhealthy": unhealthy, "drained": drained });
+        let (ejections, [unhealthy, degraded]) =
+            (self.outliers.write(snapshot), self.checks.write());
+        let all = json!({
+            "ejections": ejections,
+            "unhealthy": unhealthy,
+            "degraded": degraded,
+            "drained": drained,
+        });
         all.to_string().into_bytes()
     }
 
@@ -137,7 +143,7 @@ impl Health {
     pub(crate) fn adopt<F>(&mut self, snapshot: &Snapshot<F>, written: &Value) {
         let list = |key| written.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         self.outliers.adopt(snapshot, list("ejections"));
-        let checked = self.checks.adopt(snapshot, list("unhealthy"));
+        let checked = self.checks.adopt(snapshot, [list("unhealthy"), list("degraded")]);
         self.after(snapshot, checked);
     }
 }

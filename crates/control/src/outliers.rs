@@ -126,6 +126,7 @@ impl Outliers {
             cluster: Arc::clone(&cluster.name),
             ejected: count(self.detector.ejections(cluster.id).count()),
             unhealthy: count(unhealthy(cluster.id)),
+            degraded: u64::from(cluster.view.degraded()),
             is_panicking: cluster.is_panicking(),
         });
         collector.health_of_clusters(described.collect());

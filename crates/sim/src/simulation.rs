@@ -135,6 +135,8 @@ pub struct Simulation {
     checker: Checker,
     /// What decides about the times of checks.
     checks_random: Random,
+    /// What decides which answers to checks say that their endpoint is degraded.
+    degraded_random: Random,
     /// Checks that workers were asked for and did not answer yet.
     checks_open: BTreeSet<u64>,
     checks_ended: usize,
@@ -234,6 +236,7 @@ impl Simulation {
             detector: Detector::default(),
             checker: Checker::default(),
             checks_random: root.split("check times", 0),
+            degraded_random: root.split("degraded", 0),
             checks_open: BTreeSet::new(),
             checks_ended: 0,
             is_silent: false,

@@ -731,7 +731,8 @@ fn what_is_configured_has_metrics_before_it_has_traffic() {
     let (mut emitters, mut busy) = workers(1);
     for collector in [&mut collector, &mut busy] {
         let cluster = "api".into();
-        let health = HealthOfCluster { cluster, unhealthy: 3, ejected: 2, is_panicking: true };
+        let health =
+            HealthOfCluster { cluster, unhealthy: 3, degraded: 1, ejected: 2, is_panicking: true };
         collector.health_of_clusters(vec![health]);
         let cluster = "web".into();
         let left = BreakersOfCluster {

@@ -3,8 +3,8 @@
 Usage: envoy_failures.py STRAIT ENVOY FOLDER SEED SCRIPTS
 
 A script is a cluster with its policies (retries, timeouts, outlier detection), what its endpoints do with one request after the other,
-and requests. Scripts follow from the seed. Both proxies have to give each request the same status, and each endpoint the same
-number of attempts. Each difference is printed with the script; the exit status is 1 if there is any that `EXPLAINED` does
+and requests; or one whose endpoints are said to be healthy, degraded or not healthy, in two priorities. Scripts follow from the seed.
+Both proxies have to give each request the same status, and each endpoint the same number of attempts, or as many as dice allow. Each difference is printed with the script; the exit status is 1 if there is any that `EXPLAINED` does
 not name.
 """
 
@@ -41,6 +41,13 @@ WORDS = {
 # Those that a request without a response falls under.
 OF_SILENCE = {"5xx", "gateway_error", "reset"}
 
+# What is said of an endpoint's health, in both languages, and how often.
+HEALTH = {"healthy": "HEALTHY", "degraded": "DEGRADED", "unhealthy": "UNHEALTHY", "draining": "DRAINING", "timeout": "TIMEOUT", "unknown": "UNKNOWN"}
+HEALTH_WEIGHTS = [4, 4, 2, 1, 1, 1]
+# Requests to such a cluster, and how far the shares of its endpoints may be apart, in standard deviations.
+HEALTH_REQUESTS = 160
+DEVIATIONS_MAX = 5
+
 # Statuses that differ, by Strait's and Envoy's, and what the last attempt did: Strait says 502 where an upstream that was
 # connected gave no valid response, as RFC 9110 does; Envoy says 503 where it closed.
 EXPLAINED = {(502, 503, "reset"), (502, 503, "close"), (502, 503, "partial")}
@@ -51,11 +58,20 @@ class Script:
 
     def __init__(self, rng, number):
         self.number = number
-        self.kind = rng.choices(["retry", "outlier"], [3, 1])[0]
+        self.kind = rng.choices(["retry", "outlier", "health"], [12, 4, 2])[0]
         self.endpoints = rng.randint(1, 3)
         self.retry = None
         self.outlier = None
         self.timeout_ms = TIMEOUT_MS
+        self.health = None
+        if self.kind == "health":
+            self.endpoints = rng.randint(2, 6)
+            self.health = rng.choices(sorted(HEALTH, key=list(HEALTH).index), HEALTH_WEIGHTS, k=self.endpoints)
+            first = rng.randint(1, self.endpoints)
+            self.priorities = [0] * first + [1] * (self.endpoints - first)
+            self.steps = []
+            self.requests = [("GET", 0)] * HEALTH_REQUESTS
+            return
         if self.kind == "outlier":
             self.endpoints = rng.randint(2, 4)
             failures = rng.choice(["5xx", "gateway"])
@@ -91,7 +107,8 @@ class Script:
             self.timeout_ms = 400
 
     def shown(self):
-        return {key: value for key, value in vars(self).items() if value is not None}
+        shown = {key: value for key, value in vars(self).items() if value is not None}
+        return shown | {"requests": len(self.requests)} if self.health else shown
 
     def rule_of_strait(self):
         rule = {"name": f"s{self.number}", "match": {"prefix": f"/{self.number}/"}, "cluster": f"s{self.number}",
@@ -110,6 +127,9 @@ class Script:
 
     def cluster_of_strait(self, ports):
         cluster = {"name": f"s{self.number}", "endpoints": [f"127.0.0.1:{port}" for port in ports], "retry_budget": {"share": "100%"}}
+        if self.health:
+            cluster["endpoints"] = [{"address": f"127.0.0.1:{port}", "health": health, "priority": priority}
+                                    for port, health, priority in zip(ports, self.health, self.priorities)]
         if self.outlier:
             count = self.outlier["count"]
             outlier = {"ejection": {"base": "1h", "max": "1h", "share_max": "100%"}, "interval": "1h"}
@@ -137,9 +157,15 @@ class Script:
 
     def cluster_of_envoy(self, ports):
         endpoints = [{"endpoint": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": port}}}} for port in ports]
+        localities = [{"lb_endpoints": endpoints}]
+        if self.health:
+            for endpoint, health in zip(endpoints, self.health):
+                endpoint["health_status"] = HEALTH[health]
+            localities = [{"priority": priority, "lb_endpoints": [it for it, of in zip(endpoints, self.priorities) if of == priority]}
+                          for priority in sorted(set(self.priorities))]
         limits = {"priority": "DEFAULT", "max_retries": 1000}
         cluster = {"name": f"s{self.number}", "type": "STATIC", "connect_timeout": "1s",
-                   "load_assignment": {"cluster_name": f"s{self.number}", "endpoints": [{"lb_endpoints": endpoints}]},
+                   "load_assignment": {"cluster_name": f"s{self.number}", "endpoints": localities},
                    "circuit_breakers": {"thresholds": [limits]}}
         if self.outlier:
             count, is_5xx = self.outlier["count"], self.outlier["kind"] == "5xx"
@@ -291,6 +317,17 @@ def differences_of(script, answers, services):
             else:
                 found.append(f"request {place}: Strait {mine}, Envoy {its}, after {did}")
     one, other = (service.attempts for service in services)
+    if script.kind == "health":
+        # In panic, Envoy sends requests to endpoints that are about to be removed, too.
+        if any(health == "draining" and its > 0 for health, its in zip(script.health, other)):
+            return [], 1
+        # Both throw dice: what each endpoint gets may differ as binomial counts do.
+        far = [abs(a - b) > DEVIATIONS_MAX * (a + b + 1) ** 0.5 for a, b in zip(one, other)]
+        # One that gets nothing on one side gets nothing on the other.
+        never = [(a == 0) != (b == 0) and a + b > DEVIATIONS_MAX for a, b in zip(one, other)]
+        if any(far) or any(never):
+            found.append(f"attempts: Strait {one}, Envoy {other}")
+        return found, explained
     if script.kind == "outlier":
         # The endpoint that fails, and all others together.
         one, other = ([side[0], sum(side[1:])] for side in (one, other))
@@ -355,6 +392,8 @@ def main():
             print(f"--- {json.dumps(script.shown())}")
             for line in found:
                 print(f"  {line}")
+            if script.health:
+                continue
             print(f"  Strait's attempts did {both[0].done}, Envoy's {both[1].done}")
             print(f"  Strait {answer[0]}\n  Envoy  {answer[1]}")
     print(f"seed {seed}: attempts by what they did: {dict(sorted(did.items()))}")

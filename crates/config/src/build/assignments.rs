@@ -43,7 +43,7 @@ impl<'a> Assignments<'a> {
 fn as_it_is(cluster: &Cluster) -> Assignment {
     let endpoints = cluster.endpoints.iter().map(|endpoint| Endpoint {
         address: endpoint.address.clone(),
-        weight: endpoint.weight,
+        weight: endpoint.weight_undrained,
         host: endpoint.host.clone(),
         traits: Traits {
             priority: endpoint.priority,
@@ -71,7 +71,6 @@ pub(crate) fn assignment(
     for (endpoint, entry) in assignment.endpoints.iter_mut().zip(&file.endpoints) {
         let AssignedEndpoint::Described(entry) = entry else { continue };
         endpoint.traits.locality = entry.locality.clone().map(Arc::new);
-        endpoint.traits.health = entry.health;
     }
     if let Err(problem) = check_bounds(&assignment) {
         site.error(findings, problem);
@@ -88,6 +87,7 @@ fn listed(entry: &AssignedEndpoint) -> FileEndpoint {
             weight: it.weight,
             priority: it.priority,
             locality: None,
+            health: it.health,
             metadata: it.metadata.clone(),
             host: it.host.clone(),
         }),

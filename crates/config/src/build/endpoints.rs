@@ -98,7 +98,7 @@ pub(crate) fn lower(
 fn traits(file: &WeightedEndpoint, site: &Site<'_>, findings: &mut Findings<'_>) -> Traits {
     let metadata = (!file.metadata.is_empty()).then(|| Arc::new(file.metadata.clone()));
     let locality = localities::own(file.locality.as_deref(), &site.key("locality"), findings);
-    Traits { priority: file.priority, metadata, locality, ..Traits::default() }
+    Traits { priority: file.priority, metadata, locality, health: file.health }
 }
 
 /// The name of an address; none if there is none, or something is wrong, which is reported.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::defaults;
 use crate::error_pages::{self, ErrorPages};
 use crate::file::cluster::{Endpoint, Endpoints, WeightedEndpoint};
+use crate::file::delivered::ReportedHealth;
 use crate::file::listener::{OneOrSeveral, WeightedCluster};
 use crate::file::{self, OrNone, Timeout};
 use crate::file_mode::FileMode;
@@ -52,6 +53,7 @@ pub(super) fn cluster(file: &file::Cluster, transports: &Transports) -> Arc<file
                     weight,
                     priority: 0,
                     locality: None,
+                    health: ReportedHealth::default(),
                     metadata: Metadata::new(),
                     host: None,
                 });

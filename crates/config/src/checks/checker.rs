@@ -20,6 +20,7 @@ use super::targets::{
     Moment, OfEndpoint, Reasons, Target, TargetId, TargetKey, Targets, User, Watched, part,
 };
 use crate::address::Address;
+use crate::health::{EndpointHealth, HealthStatus};
 use crate::map::Map;
 use crate::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Snapshot};
 use crate::xxhash::xxh64;
@@ -54,6 +55,8 @@ pub struct CheckTask {
 pub enum CheckResult {
     /// The endpoint answered as expected.
     Passed,
+    /// It did, and said that it is degraded.
+    Degraded,
     /// It did not.
     Failed {
         /// Why.
@@ -63,6 +66,14 @@ pub enum CheckResult {
     },
     /// The worker could not find out: its part of the configuration is another, or the connection moves.
     Undecided,
+}
+
+impl CheckResult {
+    /// Whether the endpoint answered as expected.
+    #[must_use]
+    pub const fn has_passed(&self) -> bool {
+        matches!(self, Self::Passed | Self::Degraded)
+    }
 }
 
 /// How much a check that failed counts.
@@ -83,10 +94,21 @@ pub struct CheckEvent {
     pub cluster: Arc<str>,
     /// Which of its endpoints.
     pub endpoint: Address,
-    /// Why it gets no requests any more; none if it gets them again.
-    pub unfit: Option<Unfit>,
+    /// What it is now.
+    pub change: HealthChange,
     /// How long it was the other way.
     pub after: Duration,
+}
+
+/// What became of the health of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HealthChange {
+    /// It gets requests.
+    Healthy,
+    /// It gets those that the healthy ones cannot take.
+    Degraded,
+    /// It gets no requests.
+    Unhealthy(Unfit),
 }
 
 /// Why an endpoint gets no requests.
@@ -114,7 +136,7 @@ pub struct Checked {
 /// What checks say of an endpoint, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthWord {
-    /// `healthy`, `unhealthy`, or `unknown` where no check has ended yet.
+    /// `healthy`, `degraded`, `unhealthy`, or `unknown` where no check has ended yet.
     pub word: &'static str,
     /// Why it is unhealthy, or what its last check failed with.
     pub reason: Option<Box<str>>,
@@ -122,15 +144,15 @@ pub struct HealthWord {
     pub since: Duration,
 }
 
-/// An endpoint that is unhealthy, for another process that goes on with it.
+/// An endpoint that is unhealthy or degraded, for another process that goes on with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RememberedCheck {
     /// Its address.
     pub endpoint: Address,
     /// What is asked there, as a number that is the same in every process.
     pub fingerprint: u64,
-    /// Why it is unhealthy.
-    pub reason: Box<str>,
+    /// Why it is unhealthy; none if it is degraded.
+    pub reason: Option<Box<str>>,
     /// Since how long.
     pub lasted: Duration,
 }
@@ -365,7 +387,7 @@ impl Checker {
             checked.counted.extend(names.map(|cluster| Arc::clone(&cluster.name)));
             return checked;
         }
-        let (has_passed, was_first) = (result == CheckResult::Passed, target.is_healthy.is_none());
+        let (has_passed, was_first) = (result.has_passed(), target.is_healthy.is_none());
         let since = Duration::from(target.since);
         target.count(result, now.into(), &mut self.reasons);
         let is_quiet =
@@ -404,15 +426,17 @@ impl Checker {
             return;
         }
         checked.changed.insert(cluster.id);
-        let is_fit = self.is_fit_endpoint(cluster.id, endpoint.id);
-        if is_fit && waited {
+        let change = match endpoint.health.get().map(EndpointHealth::checked) {
             // It joins the others.
-            return;
-        }
+            None | Some(HealthStatus::Healthy) if waited => return,
+            None | Some(HealthStatus::Healthy) => HealthChange::Healthy,
+            Some(HealthStatus::Degraded) => HealthChange::Degraded,
+            Some(HealthStatus::Unhealthy) => HealthChange::Unhealthy(unfit.clone()),
+        };
         checked.events.push(CheckEvent {
             cluster: Arc::clone(&cluster.name),
             endpoint: endpoint.address.clone(),
-            unfit: (!is_fit).then(|| unfit.clone()),
+            change,
             after,
         });
     }
@@ -488,9 +512,10 @@ impl Checker {
             let target = targets.min_by_key(|target| match target.is_healthy {
                 Some(false) => 0,
                 None => 1,
-                Some(true) => 2,
+                Some(true) => 2 + u8::from(!target.is_degraded),
             })?;
             let word = match target.is_healthy {
+                Some(true) if target.is_degraded => "degraded",
                 Some(true) => "healthy",
                 Some(false) => "unhealthy",
                 None => "unknown",
@@ -508,14 +533,16 @@ impl Checker {
         endpoints.filter(|endpoint| !self.is_fit(*endpoint)).count()
     }
 
-    /// Up to `count_max` endpoints that are unhealthy.
+    /// Up to `count_max` endpoints that are unhealthy or degraded.
     #[must_use]
     pub fn remembered(&self, now: Duration, count_max: usize) -> Vec<RememberedCheck> {
-        let unhealthy = self.targets.values().filter(|target| target.is_healthy == Some(false));
-        let remembered = unhealthy.take(count_max).map(|target| RememberedCheck {
+        let all = self.targets.values();
+        let unwell = all.filter(|it| it.is_healthy == Some(false) || it.is_degraded);
+        let remembered = unwell.take(count_max).map(|target| RememberedCheck {
             endpoint: target.key.address.clone(),
             fingerprint: target.key.fingerprint,
-            reason: target.reason.as_deref().unwrap_or_default().into(),
+            reason: (target.is_healthy == Some(false))
+                .then(|| target.reason.as_deref().unwrap_or_default().into()),
             lasted: now.saturating_sub(target.since.into()),
         });
         remembered.collect()
@@ -535,8 +562,11 @@ impl Checker {
             let Some(one) = known.get(&(&target.key.address, target.key.fingerprint)) else {
                 continue;
             };
-            (target.is_healthy, target.failures) = (Some(false), 1);
-            target.reason = Some((*one.reason).into());
+            target.is_healthy = Some(one.reason.is_none());
+            match &one.reason {
+                Some(reason) => (target.failures, target.reason) = (1, Some((**reason).into())),
+                None => target.is_degraded = true,
+            }
             target.since = now.saturating_sub(one.lasted).into();
             clusters.extend(target.users().map(|user| user.cluster));
         }
@@ -557,12 +587,17 @@ impl Checker {
         let watched = self.clusters.get(&cluster);
         let Some((_, targets)) = watched.and_then(|it| it.find(endpoint.id)) else { return false };
         let mut targets = targets.iter().filter_map(|id| self.targets.get(*id));
+        let is_degraded = targets.clone().any(|target| target.is_degraded);
         let is_known = targets.all(|target| target.is_healthy.is_some());
         if is_known && let Some(watched) = self.clusters.get_mut(&cluster) {
             watched.end_wait(endpoint.id);
         }
         let is_fit = self.is_fit_endpoint(cluster, endpoint.id);
-        endpoint.health.get().is_some_and(|health| health.set_unfit(!is_fit))
+        let Some(health) = endpoint.health.get() else { return false };
+        let before = health.checked();
+        health.set_unfit(!is_fit);
+        health.set_degraded(is_degraded);
+        health.checked() != before
     }
 
     fn is_fit(&self, (endpoint, targets): (OfEndpoint, &[TargetId])) -> bool {
@@ -575,5 +610,6 @@ impl Checker {
 fn release(cluster: &Cluster) {
     for health in cluster.endpoints.iter().filter_map(|endpoint| endpoint.health.get()) {
         health.set_unfit(false);
+        health.set_degraded(false);
     }
 }

@@ -77,6 +77,8 @@ pub(super) struct Target {
     pub(super) pace: Arc<Pace>,
     /// None until a first check has ended.
     pub(super) is_healthy: Option<bool>,
+    /// Whether it said so when it last answered as expected.
+    pub(super) is_degraded: bool,
     /// Checks in a row of which nothing was learnt.
     pub(super) undecided: u8,
     /// Results in a row that speak against that; of one that is unhealthy, those it passed.
@@ -101,6 +103,7 @@ impl Target {
             others: Vec::new(),
             pace,
             is_healthy: None,
+            is_degraded: false,
             undecided: 0,
             against: 0,
             failures: 0,
@@ -143,8 +146,12 @@ impl Target {
         let mut is_late = false;
         let (has_passed, needed) = match result {
             CheckResult::Undecided => return,
-            CheckResult::Passed => {
+            CheckResult::Passed | CheckResult::Degraded => {
                 self.failures = 0;
+                let is_degraded = result == CheckResult::Degraded;
+                if std::mem::replace(&mut self.is_degraded, is_degraded) != is_degraded {
+                    self.since = now;
+                }
                 (true, self.pace.healthy)
             }
             CheckResult::Failed { reason, weight } => {

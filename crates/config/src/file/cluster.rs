@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::rpc::RpcName;
 
+use super::delivered::ReportedHealth;
 use super::listener::Keepalive;
 use super::{ClusterTls, Http2, OrNone, Rpc, Timeout};
 use crate::adaptive::AdaptiveConcurrency;
@@ -305,6 +306,10 @@ pub struct WeightedEndpoint {
     /// Its location for `localities`: a region, a zone in it, and a part of that zone, such as `eu/a`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub locality: Option<String>,
+    /// Its health, as far as whoever writes this list knows. What `checks` and `outlier` find out counts, too: the worse of
+    /// both applies.
+    #[serde(default)]
+    pub health: ReportedHealth,
     /// Its properties for `subsets` and `transports`, by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: Metadata,

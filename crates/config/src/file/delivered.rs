@@ -9,6 +9,7 @@ use zeroize::Zeroize;
 use super::RouteTable;
 use crate::defaults;
 use crate::dns::EndpointAddress;
+use crate::health::HealthStatus;
 use crate::subsets::Metadata;
 
 /// Virtual hosts that listeners use together.
@@ -89,10 +90,40 @@ pub enum ReportedHealth {
     /// The endpoint gets requests.
     #[default]
     Healthy,
-    /// The endpoint gets no new requests. Active ones finish.
+    /// As `healthy`.
+    Unknown,
+    /// The endpoint gets requests only if there are too few healthy ones.
+    Degraded,
+    /// The endpoint gets no new requests unless too few others are available (`panic`). Active ones finish.
     Unhealthy,
-    /// As `unhealthy`; the endpoint will be removed.
+    /// As `unhealthy`: it did not answer in time.
+    Timeout,
+    /// The endpoint gets no new requests, and counts as removed. Active ones finish.
     Draining,
+}
+
+impl ReportedHealth {
+    /// Which requests an endpoint gets of which this is said.
+    pub(crate) const fn status(self) -> HealthStatus {
+        match self {
+            Self::Healthy | Self::Unknown => HealthStatus::Healthy,
+            Self::Degraded => HealthStatus::Degraded,
+            Self::Unhealthy | Self::Timeout | Self::Draining => HealthStatus::Unhealthy,
+        }
+    }
+
+    /// The word for it in pages.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Unknown => "unknown",
+            Self::Degraded => "degraded",
+            Self::Unhealthy => "unhealthy",
+            Self::Timeout => "timeout",
+            Self::Draining => "draining",
+        }
+    }
 }
 
 const fn weight() -> u16 {

@@ -494,9 +494,8 @@ fn outliers<'c>(cluster: &'c Cluster, policy: &Outlier) -> Vec<(&'c Endpoint, Ou
 
 /// Counts again who may be chosen, and says if panic began or ended.
 fn settle(watched: &mut Watched, cluster: &Arc<Cluster>, events: &mut Vec<Event>) {
-    let is_available = |it: &Endpoint| it.weight > 0 && it.health.is_available();
-    let endpoints = &cluster.endpoints;
-    cluster.view.count_available(|place| endpoints.get(place).is_some_and(is_available));
+    let weighted = |place| cluster.endpoints.get(place).filter(|it: &&Endpoint| it.weight > 0);
+    cluster.view.count_available(|place| weighted(place).map(Endpoint::status));
     let is_panicking = cluster.is_panicking();
     if std::mem::replace(&mut watched.is_panicking, is_panicking) != is_panicking {
         let happened = if is_panicking { Happened::PanicBegan } else { Happened::PanicEnded };

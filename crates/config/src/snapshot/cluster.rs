@@ -17,7 +17,7 @@ use crate::breakers::{Breakers, EndpointConnections};
 use crate::checks::HealthCheck;
 use crate::file;
 use crate::file::delivered::{Locality, ReportedHealth};
-use crate::health::{Activity, HealthCell};
+use crate::health::{Activity, HealthCell, HealthStatus};
 use crate::locality::LocalityRule;
 use crate::matching::Percent;
 use crate::outlier::Outlier;
@@ -187,9 +187,9 @@ pub struct Endpoint {
     pub id: EndpointId,
     /// Where it listens.
     pub address: Address,
-    /// Weight as written, or 0 if it is drained or its source says that it is not healthy. With 0, it gets no new requests.
+    /// Weight as written, or 0 if it is drained or its source says so. With 0, it gets no new requests.
     pub weight: u16,
-    /// The weight that it has unless it is drained.
+    /// The weight that it has unless an operator drains it.
     pub(crate) weight_undrained: u16,
     /// Whether an operator drains it.
     pub is_drained: bool,
@@ -213,6 +213,13 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    /// Which requests it gets: the worst of what its source and this process know of its health.
+    #[must_use]
+    #[inline]
+    pub fn status(&self) -> HealthStatus {
+        self.health.status().min(self.reported.status())
+    }
+
     /// What it is, for subsets and transports.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {

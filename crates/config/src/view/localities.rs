@@ -74,9 +74,9 @@ impl Group {
         (sum > 0).then(|| (shares.collect(), 1.0 - counts))
     }
 
-    /// The number of endpoints that may be chosen.
+    /// The number of endpoints that are healthy.
     fn usable(&self) -> u64 {
-        u64::from(self.available().unwrap_or(self.weighted))
+        u64::from(self.healthy())
     }
 
     /// What the parts get now; none where any endpoint will do.

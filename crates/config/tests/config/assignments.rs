@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use config::ResourceKind::{Assignment, Cluster};
+use config::health::HealthStatus::{Degraded, Healthy, Unhealthy};
 use config::snapshot::{self, Snapshot};
 use config::{ResourceName, Update};
 
@@ -123,11 +124,17 @@ fn what_is_said_of_an_endpoint_is_kept_and_one_that_is_not_healthy_gets_nothing_
     let said = "{ address: '10.0.0.1:80', weight: 7, locality: { region: eu, zone: b }, \
                 metadata: { version: v2 }, host: a.example }, \
                 { address: '10.0.0.2:80', weight: 5, health: unhealthy }, \
-                { address: '10.0.0.3:80', priority: 1, health: draining }, '10.0.0.4:80'";
+                { address: '10.0.0.3:80', priority: 1, health: draining }, '10.0.0.4:80', \
+                { address: '10.0.0.5:80', health: timeout }, \
+                { address: '10.0.0.6:80', health: degraded }, \
+                { address: '10.0.0.7:80', health: unknown }";
     let (now, verdict) = one(&mut loader, assignment("own", said));
     assert_eq!(verdict, "ok");
-    let served = ["10.0.0.1:80 7", "10.0.0.2:80 0", "10.0.0.3:80 0", "10.0.0.4:80 1"];
-    assert_eq!(endpoints(&loader, "own"), served);
+    let own = cluster(loader.snapshot_latest().unwrap(), "own").unwrap();
+    let served = own.endpoints.iter().map(|it| (it.weight, it.status())).collect::<Vec<_>>();
+    let expected = [(7, Healthy), (5, Unhealthy), (0, Unhealthy), (1, Healthy), (1, Unhealthy)];
+    assert_eq!(served[..5], expected);
+    assert_eq!(served[5..], [(1, Degraded), (1, Healthy)]);
     let name: ResourceName = "assignment/own".parse().unwrap();
     let shown = config::resource(&now.unwrap(), &name).unwrap().to_string();
     for part in [

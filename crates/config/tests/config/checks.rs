@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::checks::{
-    CHECKS_UNDER_WAY_MAX, CheckResult, CheckTask, Checked, Checker, FailureWeight, RememberedCheck,
+    CHECKS_UNDER_WAY_MAX, CheckResult, CheckTask, Checked, Checker, FailureWeight, HealthChange,
+    RememberedCheck, Unfit,
 };
+use config::health::HealthStatus;
 use config::outlier::{Detector, OutlierKind};
 use config::snapshot::{Cluster, Snapshot};
 use proptest::prelude::*;
@@ -45,11 +47,23 @@ fn find<'s>(snapshot: &'s Loaded, name: &str) -> &'s Arc<Cluster> {
 /// The places of endpoints that get no requests.
 fn unfit(cluster: &Cluster) -> Vec<usize> {
     let places = cluster.endpoints.iter().enumerate();
-    places.filter(|(_, endpoint)| !endpoint.health.is_available()).map(|(place, _)| place).collect()
+    places
+        .filter(|(_, endpoint)| endpoint.status() == HealthStatus::Unhealthy)
+        .map(|(place, _)| place)
+        .collect()
 }
 
 fn failed(reason: &str) -> CheckResult {
     CheckResult::Failed { reason: reason.into(), weight: FailureWeight::Usual }
+}
+
+/// Places of endpoints that are degraded.
+fn degraded(cluster: &Cluster) -> Vec<usize> {
+    let places = cluster.endpoints.iter().enumerate();
+    places
+        .filter(|(_, endpoint)| endpoint.status() == HealthStatus::Degraded)
+        .map(|(place, _)| place)
+        .collect()
 }
 
 /// Checks what is due, each with the result that is said of its port.
@@ -85,7 +99,7 @@ fn so_many_results_in_a_row_change_the_verdict_and_the_first_one_does_at_once() 
     let checked = round(&mut checker, &snapshot, &mut now, result);
     let events: Vec<_> = checked.iter().flat_map(|checked| &checked.events).collect();
     assert_eq!(events.len(), 1, "{events:?}");
-    let unfit_now = events[0].unfit.as_ref().expect("it is unhealthy");
+    let HealthChange::Unhealthy(unfit_now) = &events[0].change else { panic!("{events:?}") };
     assert_eq!((&*unfit_now.reason, unfit_now.failures), ("refused", 1));
     assert_eq!(unfit(cluster), [1]);
     let all = |result: CheckResult| move |_| result.clone();
@@ -106,6 +120,43 @@ fn so_many_results_in_a_row_change_the_verdict_and_the_first_one_does_at_once() 
     say(CheckResult::Passed, &[0, 1]);
     say(CheckResult::Passed, &[]);
     say(CheckResult::Failed { reason: "said so".into(), weight: FailureWeight::Final }, &[0, 1]);
+}
+
+#[test]
+fn an_endpoint_is_degraded_from_the_answer_that_says_so_to_one_that_does_not() {
+    let snapshot = snapshot(&[("web", &[9000, 9001], CHECKS)]);
+    let cluster = find(&snapshot, "web");
+    cluster.activity.mark();
+    let (mut checker, mut now) = (Checker::default(), SECOND);
+    checker.on_snapshot(&snapshot, now, || 0);
+    let mut detector = Detector::default();
+    detector.on_snapshot(&snapshot, now);
+    // By their ports: what each answers, and what the second one is then.
+    let mut say = |result: CheckResult, expected: Option<HealthChange>| {
+        let other = |port| if port == 9001 { result.clone() } else { CheckResult::Passed };
+        let checked = round(&mut checker, &snapshot, &mut now, other);
+        if checked.iter().any(|it| !it.changed.is_empty()) {
+            detector.recount(cluster);
+        }
+        let events: Vec<_> = checked.into_iter().flat_map(|checked| checked.events).collect();
+        assert_eq!(events.first().map(|event| &event.change), expected.as_ref(), "{events:?}");
+        assert_eq!(events.len(), usize::from(expected.is_some()));
+        let words: Vec<_> = checker.words().map(|(_, word)| word.word).collect();
+        (degraded(cluster), unfit(cluster), cluster.view.degraded(), words[1])
+    };
+    let unfit_now = || HealthChange::Unhealthy(Unfit { reason: "x".into(), failures: 3 });
+    let healthy = (vec![], vec![], 0, "healthy");
+    let said = (vec![1], vec![], 1, "degraded");
+    assert_eq!(say(CheckResult::Passed, None), healthy);
+    assert_eq!(say(CheckResult::Degraded, Some(HealthChange::Degraded)), said);
+    assert_eq!(say(CheckResult::Degraded, None), said);
+    assert_eq!(say(failed("x"), None), said);
+    assert_eq!(say(failed("x"), None), said);
+    assert_eq!(say(failed("x"), Some(unfit_now())), (vec![], vec![1], 0, "unhealthy"));
+    // One that fails no more may be degraded still.
+    assert_eq!(say(CheckResult::Degraded, None).3, "unhealthy");
+    assert_eq!(say(CheckResult::Degraded, Some(HealthChange::Degraded)), said);
+    assert_eq!(say(CheckResult::Passed, Some(HealthChange::Healthy)), healthy);
 }
 
 #[test]
@@ -281,7 +332,9 @@ fn an_endpoint_gets_requests_again_when_it_passes_all_its_checks() {
         for task in checker.poll(now) {
             let result = results[usize::from(task.check)].clone();
             let checked = checker.on_result(&snapshot, (task.number, result), (now, HALF));
-            events.extend(checked.events.into_iter().map(|event| event.unfit.is_none()));
+            events.extend(
+                checked.events.into_iter().map(|event| event.change == HealthChange::Healthy),
+            );
         }
         (unfit(cluster), std::mem::take(&mut events))
     };
@@ -317,21 +370,26 @@ fn new_endpoints_are_checked_one_after_the_other() {
 }
 
 #[test]
-fn another_process_goes_on_with_what_is_unhealthy() {
-    let clusters = [("web", &[9000, 9001][..], CHECKS)];
+fn another_process_goes_on_with_what_is_unhealthy_or_degraded() {
+    let clusters = [("web", &[9000, 9001, 9002][..], CHECKS)];
     let (giving, taking) = (snapshot(&clusters), snapshot(&clusters));
     let (mut giver, mut taker, mut now) = (Checker::default(), Checker::default(), SECOND);
     giver.on_snapshot(&giving, now, || 0);
-    let result = |port| if port == 9000 { CheckResult::Passed } else { failed("refused") };
+    let result = |port| match port {
+        9000 => CheckResult::Passed,
+        9001 => failed("refused"),
+        _ => CheckResult::Degraded,
+    };
     round(&mut giver, &giving, &mut now, result);
     let remembered = giver.remembered(now + SECOND, 10);
-    assert_eq!(remembered.len(), 1);
+    assert_eq!(remembered.len(), 2);
     let of_other = RememberedCheck { fingerprint: 1, ..remembered[0].clone() };
     taker.on_snapshot(&taking, 100 * SECOND, || 0);
     taker.adopt(&taking, &[of_other], 100 * SECOND);
     assert_eq!(unfit(find(&taking, "web")), [] as [usize; 0], "another check");
     let checked = taker.adopt(&taking, &remembered, 100 * SECOND);
     assert_eq!((unfit(find(&taking, "web")), checked.changed.len()), (vec![1], 1));
+    assert_eq!(degraded(find(&taking, "web")), [2]);
     let words: BTreeMap<_, _> = taker.words().collect();
     let word = &words[&find(&taking, "web").endpoints[1].id];
     assert_eq!((word.word, word.reason.as_deref()), ("unhealthy", Some("refused")));

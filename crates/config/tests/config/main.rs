@@ -7,6 +7,8 @@ mod chains;
 #[cfg(test)]
 mod checks;
 #[cfg(test)]
+mod degraded;
+#[cfg(test)]
 mod deliveries;
 #[cfg(test)]
 mod docs;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::health::HealthStatus;
 use config::outlier::{AttemptResult, Detector, Event, Happened, OutlierKind};
 use config::snapshot::{Cluster, Snapshot};
 use config::view;
@@ -30,7 +31,10 @@ fn only(snapshot: &Loaded) -> &Arc<Cluster> {
 
 fn ejected(cluster: &Cluster) -> Vec<usize> {
     let places = cluster.endpoints.iter().enumerate();
-    places.filter(|(_, endpoint)| !endpoint.health.is_available()).map(|(place, _)| place).collect()
+    places
+        .filter(|(_, endpoint)| endpoint.status() == HealthStatus::Unhealthy)
+        .map(|(place, _)| place)
+        .collect()
 }
 
 /// So many attempts at the endpoint at this place, of which so many fail.

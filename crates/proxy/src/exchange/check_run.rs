@@ -23,6 +23,8 @@ pub(crate) struct CheckRun {
     pub(crate) received: usize,
     /// What is known before its exchange is over.
     pub(crate) verdict: Option<CheckResult>,
+    /// Whether the endpoint said that it is degraded.
+    pub(crate) is_degraded: bool,
     /// Whether the endpoint said that it is not healthy.
     pub(crate) has_failed_itself: bool,
 }

@@ -30,6 +30,9 @@ use crate::tools::detail::Detail;
 /// By this field, an endpoint says of itself that it is not healthy. As in Envoy.
 const IMMEDIATE_FAILURE: &[u8] = b"x-envoy-immediate-health-check-fail";
 
+/// By this field in the answer to a check, an endpoint says of itself that it is degraded. As in Envoy.
+const DEGRADED: &[u8] = b"x-envoy-degraded";
+
 impl CheckRun {
     /// Why it failed, as far as its exchange knows.
     fn reason(&self, exchange: &Exchange, cause: Cause) -> String {
@@ -79,6 +82,7 @@ impl CheckRun {
                 let Some(check) = self.check() else { return CheckResult::Undecided };
                 let grpc_status = exchange.call.as_ref().and_then(|call| call.status);
                 match check.probe.judge(exchange.record.status, grpc_status, &self.body) {
+                    Ok(()) if self.is_degraded => CheckResult::Degraded,
                     Ok(()) => CheckResult::Passed,
                     Err(reason) => failed(reason),
                 }
@@ -110,9 +114,13 @@ impl Exchange {
         self.detached.as_mut()?.check.as_deref_mut()
     }
 
-    /// Looks whether the endpoint says of itself that it is not healthy. It counts where endpoints have checks to pass.
+    /// Looks whether the endpoint says of itself that it is degraded, if this is a check, or that it is not healthy. It counts
+    /// where endpoints have checks to pass.
     #[cold]
-    pub(crate) fn note_own_failure(&mut self, head: &ResponseHead<'_>, cx: &mut Cx) {
+    pub(crate) fn note_own_health(&mut self, head: &ResponseHead<'_>, cx: &mut Cx) {
+        if let Some(run) = self.check_mut() {
+            run.is_degraded = head.contains(DEGRADED);
+        }
         let Some(cluster) = self.cluster().filter(|cluster| !cluster.checks.is_empty()) else {
             return;
         };

@@ -5,7 +5,7 @@
 //! looked at here, and drawn again where it will not do.
 
 use config::snapshot::{Cluster, Endpoint, EndpointId};
-use config::view::Group;
+use config::view::{Eligible, Group};
 
 /// Draws that are let pass for the sake of another endpoint. In a cluster of two of equal weights the
 /// second is another one; where one endpoint has nearly all of the weight, its neighbour stands in.
@@ -19,8 +19,8 @@ const NEIGHBOURS_MAX: usize = 16;
 pub(crate) struct Among<'c> {
     pub(crate) cluster: &'c Cluster,
     pub(crate) group: &'c Group,
-    /// Whether those that are ejected are passed over.
-    pub(crate) is_partial: bool,
+    /// Which of them; others are passed over.
+    pub(crate) eligible: Eligible,
 }
 
 impl<'c> Among<'c> {
@@ -33,7 +33,10 @@ impl<'c> Among<'c> {
     /// Whether an endpoint of the group may get requests.
     #[inline]
     pub(crate) fn may_be(self, endpoint: &Endpoint) -> bool {
-        !self.is_partial || endpoint.health.is_available()
+        match self.eligible {
+            Eligible::All => true,
+            Eligible::Only(status) => endpoint.status() == status,
+        }
     }
 
     /// The other endpoints around from the one behind `place`, a place in the cluster, and that one at last.
@@ -73,7 +76,7 @@ fn stand_in(
 ) -> Option<(usize, &Endpoint)> {
     let fit = || among.behind(place).filter(|(_, it)| it.weight > 0 && among.may_be(it));
     let others = || fit().filter(|(_, it)| Some(it.id) != avoid);
-    if !among.is_partial {
+    if among.eligible == Eligible::All {
         return others().next().or_else(|| fit().next());
     }
     let all: u64 = others().map(|(_, it)| u64::from(it.weight)).sum();
@@ -173,6 +176,7 @@ mod tests {
 
     use std::time::Duration;
 
+    use config::health::HealthStatus;
     use config::outlier::{Detector, OutlierKind};
     use config::outside::Memory;
     use config::{FilterKinds, Loader};
@@ -197,7 +201,7 @@ mod tests {
     }
 
     fn among(cluster: &Cluster) -> Among<'_> {
-        Among { cluster, group: &cluster.view.levels(None)[0], is_partial: false }
+        Among { cluster, group: &cluster.view.levels(None)[0], eligible: Eligible::All }
     }
 
     fn cluster(weights: &[u16]) -> Arc<Cluster> {
@@ -305,7 +309,8 @@ mod tests {
         let (heavy, kind) = (cluster.endpoints[0].id, OutlierKind::Errors5xx);
         detector.on_reached(cluster, heavy, kind, (Duration::ZERO, 0));
         let group = &cluster.view.levels(None)[0];
-        let among = Among { cluster, group, is_partial: true };
+        let eligible = Eligible::Only(HealthStatus::Healthy);
+        let among = Among { cluster, group, eligible };
         let mut random = Random::new(3);
         let chosen = shares(10, |_| pick(among, None, || random.next()).unwrap().0);
         assert_eq!(chosen[0], 0);

@@ -319,6 +319,62 @@ fn an_endpoint_may_say_that_it_is_not_healthy() {
 }
 
 #[test]
+fn an_answer_as_expected_may_say_that_the_endpoint_is_degraded() {
+    let degraded = "HTTP/1.1 200 OK\r\nx-envoy-degraded: true\r\ncontent-length: 0\r\n\r\n";
+    let failing = degraded.replace("200 OK", "503 Service Unavailable");
+    hold_here(&config("{ http: { path: /healthz } }"), |talk| {
+        talk.checks(1, 1, 0);
+        let upstream = talk.upstream();
+        for (number, answer, expected) in [
+            (1, degraded, (1, CheckResult::Degraded)),
+            (2, OK, passed(2)),
+            (3, &failing, failed(3, "status 503 is not expected")),
+            (4, degraded, (4, CheckResult::Degraded)),
+        ] {
+            if number > 1 {
+                talk.checks(number, 1, 0);
+            }
+            talk.heard(upstream);
+            talk.says(upstream, answer);
+            assert_eq!(talk.checked(), [expected]);
+        }
+        // In the response to a request it says nothing.
+        let client = talk.client();
+        talk.says(client, GET);
+        let other = talk.upstream();
+        talk.hears(other, GET);
+        talk.says(other, degraded);
+        talk.hears(client, degraded);
+        assert_eq!(talk.checked(), []);
+    });
+}
+
+#[test]
+fn requests_meet_degraded_endpoints_where_healthy_ones_are_too_few() {
+    let config = CONFIG.replace(
+        "endpoints: ['127.0.0.1:9000']",
+        "endpoints: [{ address: '127.0.0.1:9000', health: degraded }, '127.0.0.1:9001', \
+         { address: '127.0.0.1:9002', health: draining }, { address: '127.0.0.1:9003', health: timeout }]\n    \
+         panic: 0",
+    );
+    hold_here(&config, |talk| {
+        let mut ports = [0_u32; 4];
+        for _ in 0..60 {
+            let client = talk.client();
+            talk.says(client, GET);
+            let upstream = talk.upstream();
+            let port = talk.address(upstream).to_string().rsplit(':').next().unwrap().to_owned();
+            ports[port.parse::<usize>().unwrap() - 9000] += 1;
+            talk.hears(upstream, GET);
+            talk.breaks(client);
+        }
+        // A quarter of the endpoints, times 1.4, for both: half of the requests each.
+        assert!(ports[0].abs_diff(30) < 20 && ports[1].abs_diff(30) < 20, "{ports:?}");
+        assert_eq!(ports[2..], [0, 0], "{ports:?}");
+    });
+}
+
+#[test]
 fn what_is_not_known_here_is_undecided() {
     hold_here(&config("{ http: { path: /healthz } }"), |talk| {
         talk.checks(1, 0, 3);

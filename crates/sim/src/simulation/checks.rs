@@ -55,6 +55,11 @@ impl Simulation {
             self.ledger.violate(format!("the check {number} ended twice, or never began"));
         }
         self.checks_ended += usize::from(result != CheckResult::Undecided);
+        let result = match result {
+            // As if its answer had said so.
+            CheckResult::Passed if self.degraded_random.chance(100) => CheckResult::Degraded,
+            result => result,
+        };
         self.on_checked(number, result);
     }
 

@@ -1,11 +1,12 @@
 //! Where a request goes that a rule has taken: cluster, subset, endpoints.
 
 use config::hash::Hashed;
+use config::health::HealthStatus;
 use config::locality::LocalityKey;
 use config::matching::{Asked, Searches};
 use config::snapshot::{Cluster, ClusterId, Endpoint, Forward};
 use config::targets::Target;
-use config::view::{self, Group};
+use config::view::{self, Group, GroupShares};
 use proxy::Snapshot;
 use proxy::route;
 use wire::head::RequestHead;
@@ -93,9 +94,8 @@ fn describe_cluster(
     let parts: Vec<_> = levels.iter().zip(view::parts(levels, cluster.panic)).collect();
     for (place, endpoint) in cluster.endpoints.iter().enumerate() {
         let found = parts.iter().find(|(group, _)| group.inner(place).is_some());
-        let percent = found.map_or(0.0, |(group, (part, is_partial))| {
-            let own = snapshot.locality;
-            100.0 * part * share_of(cluster, group, (place, endpoint), *is_partial, own)
+        let percent = found.map_or(0.0, |(group, shares)| {
+            100.0 * share_of(cluster, group, (place, endpoint), *shares, snapshot.locality)
         });
         story.endpoint(endpoint.id, endpoint_text(endpoint, percent));
     }
@@ -200,30 +200,40 @@ fn describe_hash(story: &mut Story, forward: &Forward, cluster: &Cluster, asked:
     story.line("hash", words);
 }
 
-/// What part of the requests that a group gets one of its endpoints gets, by locality where that counts.
+/// What part of all requests an endpoint gets, by locality where that counts.
 fn share_of(
     cluster: &Cluster,
     group: &Group,
     (place, endpoint): (usize, &Endpoint),
-    is_partial: bool,
+    shares: GroupShares,
     own: Option<LocalityKey>,
 ) -> f64 {
-    let any = part_of(cluster, group, endpoint, is_partial);
-    let has_all = group.available().is_none_or(|available| available as usize == group.len());
-    let Some((parts, others)) = group.part_shares(own).filter(|_| is_partial || has_all) else {
-        return any;
+    let eligible = |it: &Endpoint| shares.is_panicking || it.status() == endpoint.status();
+    let of_group = match endpoint.status() {
+        _ if shares.is_panicking => shares.healthy + shares.degraded,
+        HealthStatus::Healthy => shares.healthy,
+        HealthStatus::Degraded => shares.degraded,
+        HealthStatus::Unhealthy => 0.0,
+    };
+    let any = part_of(cluster, group, endpoint, eligible);
+    let by_locality = !shares.is_panicking && endpoint.status() == HealthStatus::Healthy;
+    let Some((parts, others)) = group.part_shares(own).filter(|_| by_locality) else {
+        return of_group * any;
     };
     let found = parts.iter().find(|(part, _)| part.group.inner(place).is_some());
     let of_part = found
-        .map_or(0.0, |(part, share)| share * part_of(cluster, &part.group, endpoint, is_partial));
-    of_part + others * any
+        .map_or(0.0, |(part, share)| share * part_of(cluster, &part.group, endpoint, eligible));
+    of_group * (of_part + others * any)
 }
 
-/// What part of the requests that a group gets one of its endpoints gets.
-fn part_of(cluster: &Cluster, group: &Group, endpoint: &Endpoint, is_partial: bool) -> f64 {
-    let weight = |it: &Endpoint| {
-        if is_partial && !it.health.is_available() { 0 } else { u64::from(it.weight) }
-    };
+/// What part of the requests for endpoints that are meant one of a group gets.
+fn part_of(
+    cluster: &Cluster,
+    group: &Group,
+    endpoint: &Endpoint,
+    is_meant: impl Fn(&Endpoint) -> bool,
+) -> f64 {
+    let weight = |it: &Endpoint| if is_meant(it) { u64::from(it.weight) } else { 0 };
     let members = (0..group.len()).filter_map(|at| cluster.endpoints.get(group.place(at)?));
     let all: u64 = members.map(weight).sum();
     weight(endpoint) as f64 / all.max(1) as f64
@@ -231,12 +241,16 @@ fn part_of(cluster: &Cluster, group: &Group, endpoint: &Endpoint, is_partial: bo
 
 /// An endpoint, with its share of the requests like this one.
 fn endpoint_text(endpoint: &Endpoint, percent: f64) -> String {
-    let Endpoint { weight, address, .. } = endpoint;
-    let excluded = match endpoint.health.get() {
-        _ if endpoint.is_drained => "drained, ",
-        Some(health) if health.is_ejected() => "ejected, ",
-        Some(health) if !health.is_available() => "unhealthy, ",
-        _ => "",
+    let Endpoint { weight, address, reported, .. } = endpoint;
+    let excluded = match (endpoint.status(), endpoint.health.get()) {
+        _ if endpoint.is_drained => "drained, ".to_owned(),
+        (_, Some(health)) if health.is_ejected() => "ejected, ".to_owned(),
+        (HealthStatus::Healthy, _) => String::new(),
+        (_, health) if health.is_none_or(|it| it.status() == HealthStatus::Healthy) => {
+            format!("reported as {}, ", reported.as_str())
+        }
+        (HealthStatus::Degraded, _) => "degraded, ".to_owned(),
+        (HealthStatus::Unhealthy, _) => "unhealthy, ".to_owned(),
     };
     format!("{address} ({excluded}weight {weight}, {percent:.1} % of requests)")
 }

@@ -145,8 +145,8 @@ fn draw_table(top: &Top, frame: &mut Frame<'_>, area: Rect) {
 /// The colour of a word that says how an endpoint is.
 fn word_style(cell: &str) -> Style {
     match cell {
-        "unhealthy" | "ejected" => Style::new().fg(Color::Red),
-        "drained" => Style::new().fg(Color::Yellow),
+        "unhealthy" | "ejected" | "timeout" => Style::new().fg(Color::Red),
+        "drained" | "draining" | "degraded" => Style::new().fg(Color::Yellow),
         "healthy" => Style::new().fg(Color::Green),
         _ => Style::new(),
     }

@@ -408,13 +408,16 @@ fn endpoint_table(endpoints: &[Value]) -> Table {
     Table { rows: rows.collect(), titles: ENDPOINT_TITLES.to_vec() }
 }
 
-/// Why an endpoint gets no requests, or what its checks say.
+/// Why an endpoint gets no requests, or what its checks and its source say.
 fn health_word(entry: &Value) -> &str {
     let is_ejected = entry.pointer("/ejected").is_some_and(|it| !it.is_null());
     match entry.pointer("/drained").and_then(Value::as_bool) {
         Some(true) => "drained",
         _ if is_ejected => "ejected",
-        _ => text(entry, "/health/state"),
+        _ => match (text(entry, "/health/state"), text(entry, "/reported")) {
+            (checked, "" | "healthy" | "unknown") | (checked @ "unhealthy", _) => checked,
+            (_, reported) => reported,
+        },
     }
 }
 

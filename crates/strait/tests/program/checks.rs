@@ -90,6 +90,46 @@ fn an_endpoint_that_answers_nothing_is_found_out_and_held_by_none() {
     assert!(open() <= 6.0, "{} connections", open());
 }
 
+#[test]
+fn an_endpoint_that_says_it_is_degraded_gets_what_healthy_ones_are_too_few_for() {
+    let healthy = service("127.0.0.1:0", "healthy");
+    let degraded = Strait::run(
+        "listeners: [{ name: service, address: '127.0.0.1:0', routes: all }]
+routes:
+  - name: all
+    rules:
+      - { match: { path: /healthz }, respond: { headers: { x-envoy-degraded: 'true' } } }
+      - { match: { prefix: / }, respond: { body: degraded } }
+",
+    );
+    let endpoints = [&healthy, &degraded].map(|service| service.listener.to_string());
+    let checks = "{ http: { path: /healthz }, interval: 100ms, interval_quiet: 100ms }";
+    let mut strait = Strait::run(&config(2, &endpoints, checks));
+    until("the verdict", || (state(&strait, 1).0 == "degraded").then_some(()));
+    strait.wait_for_log("endpoint degraded");
+    let metrics = get(strait.admin, "/metrics").text();
+    let sample = "strait_upstream_endpoints_degraded{cluster=\"web\"} 1";
+    assert!(metrics.lines().any(|line| line == sample), "{metrics}");
+    let admin = strait.admin.to_string();
+    let explained = crate::kit::strait(&["explain", "--admin", &admin, "GET", "http://localhost/"]);
+    let explained = text(&explained.stdout);
+    let share = format!("{} (degraded, weight 1, 30.0 % of requests)", endpoints[1]);
+    assert!(explained.contains(&share), "{explained}");
+    let answers: Vec<_> = (0..100).map(|_| get(strait.listener, "/").text()).collect();
+    let by_degraded = answers.iter().filter(|body| *body == "degraded").count();
+    assert!((5..65).contains(&by_degraded), "{by_degraded} of 100");
+    let page = get(strait.admin, "/metrics").text();
+    let counted = "strait_upstream_choices_total{cluster=\"web\",kind=\"degraded\"} ";
+    let counted = page.lines().find_map(|line| line.strip_prefix(counted)).expect("it is counted");
+    assert_eq!(counted.parse(), Ok(by_degraded), "{page}");
+    // Where it is alone it gets all.
+    drop(healthy);
+    until("the other verdict", || (state(&strait, 0).0 == "unhealthy").then_some(()));
+    for _ in 0..20 {
+        assert_eq!(get(strait.listener, "/").text(), "degraded");
+    }
+}
+
 /// The time of day of `"2026-11-26T10:20:42.998Z"`.
 fn milliseconds(time: &str) -> i64 {
     let digits = |from: usize, to: usize| time[from..to].parse::<i64>().unwrap();

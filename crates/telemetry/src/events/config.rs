@@ -277,6 +277,8 @@ pub struct HealthOfCluster {
     pub cluster: Arc<str>,
     /// Endpoints whose checks fail, or have not passed yet.
     pub unhealthy: u64,
+    /// Endpoints that are degraded.
+    pub degraded: u64,
     /// Endpoints that are ejected.
     pub ejected: u64,
     /// Whether all of them get requests, since too few are left.

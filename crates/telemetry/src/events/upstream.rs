@@ -93,14 +93,16 @@ pub enum ChoiceKind {
     OtherLocality,
     /// Of a priority behind the first.
     Failover,
+    /// Of the degraded endpoints, since the healthy ones are too few.
+    Degraded,
     /// Of all endpoints, also those that are ejected or unhealthy, since few are left.
     Panic,
 }
 
 impl ChoiceKind {
     /// All of them, in the order of the enum.
-    pub const ALL: [Self; 4] =
-        [Self::OwnLocality, Self::OtherLocality, Self::Failover, Self::Panic];
+    pub const ALL: [Self; 5] =
+        [Self::OwnLocality, Self::OtherLocality, Self::Failover, Self::Degraded, Self::Panic];
 
     /// The word for it in metrics.
     #[must_use]
@@ -109,6 +111,7 @@ impl ChoiceKind {
             Self::OwnLocality => "own_locality",
             Self::OtherLocality => "other_locality",
             Self::Failover => "failover",
+            Self::Degraded => "degraded",
             Self::Panic => "panic",
         }
     }

@@ -17,6 +17,7 @@ struct OfCluster {
     /// By how they ended.
     checks: [u64; CHECK_RESULTS.len()],
     unhealthy: u64,
+    degraded: u64,
     ejected: u64,
     is_panicking: bool,
     /// By reason.
@@ -52,9 +53,9 @@ impl Health {
     pub(crate) fn set_clusters(&mut self, clusters: Vec<HealthOfCluster>) {
         let mut former = std::mem::take(&mut self.clusters);
         let clusters = clusters.into_iter().map(
-            |HealthOfCluster { cluster, unhealthy, ejected, is_panicking }| {
+            |HealthOfCluster { cluster, unhealthy, degraded, ejected, is_panicking }| {
                 let before = former.remove(&cluster).unwrap_or_default();
-                (cluster, OfCluster { unhealthy, ejected, is_panicking, ..before })
+                (cluster, OfCluster { unhealthy, degraded, ejected, is_panicking, ..before })
             },
         );
         self.clusters = clusters.collect();
@@ -144,6 +145,18 @@ pub(super) static FAMILIES: &[Family] = &[
         samples: |view, out| {
             for (cluster, it) in &view.control.health.clusters {
                 out.number(&[cluster], it.unhealthy);
+            }
+        },
+    },
+    Family {
+        name: "strait_upstream_endpoints_degraded",
+        kind: MetricType::Gauge,
+        help: "Endpoints that get only requests that healthy ones are too few for: they or their source say that \
+               they are degraded. Of clusters with `outlier` or `checks`.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for (cluster, it) in &view.control.health.clusters {
+                out.number(&[cluster], it.degraded);
             }
         },
     },

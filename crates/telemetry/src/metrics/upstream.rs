@@ -90,7 +90,8 @@ pub(super) static FAMILIES: &[Family] = &[
         kind: MetricType::Counter,
         help: "Attempts whose endpoint was not selected by the balancer alone: in the process's own locality \
                (`own_locality`) or in another (`other_locality`), if the cluster has `localities`; in a \
-               priority after the first (`failover`); or among all endpoints, including ejected and unhealthy \
+               priority after the first (`failover`); among the degraded endpoints, since the healthy \
+               ones are too few (`degraded`); or among all endpoints, including ejected and unhealthy \
                ones (`panic`). Each attempt counts once, as the last of these that applies.",
         labels: &["cluster", "kind"],
         samples: |view, out| {

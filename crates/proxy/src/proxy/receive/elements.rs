@@ -144,7 +144,7 @@ impl Proxy {
         if self.upstream.pools.has_checks
             && let Some(exchange) = self.exchanges.get_mut(key)
         {
-            exchange.note_own_failure(head, &mut self.cx);
+            exchange.note_own_health(head, &mut self.cx);
         }
         if is_switching {
             self.on_switching_protocols(upstream, key, head, now);

@@ -64,6 +64,7 @@ impl Proxy {
             body: Vec::new(),
             received: 0,
             verdict: None,
+            is_degraded: false,
             has_failed_itself: false,
         }));
         let is_shared = cluster.protocol == ClusterProtocol::Http2;

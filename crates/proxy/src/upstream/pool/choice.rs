@@ -3,9 +3,10 @@
 use std::num::NonZeroU64;
 
 use config::balance::Balancer;
+use config::health::HealthStatus;
 use config::locality::LocalityKey;
 use config::snapshot::{Endpoint, EndpointId};
-use config::view::{self, Level, Part};
+use config::view::{self, Eligible, Level, Part};
 use telemetry::events::ChoiceKind;
 
 use super::{Ask, Pools};
@@ -50,18 +51,19 @@ impl Pools {
         }
         let die = || ask.hash.map_or_else(|| random.next(), NonZeroU64::get);
         let level = view::level(levels, cluster.panic, die)?;
-        let Level { place, group, is_partial } = level;
+        let Level { place, group, eligible } = level;
         self.counts_results |= cluster.outlier.is_some();
         if !cluster.checks.is_empty() {
             self.has_checks = true;
             cluster.activity.mark();
         }
-        let among = Among { cluster, group, is_partial };
+        let among = Among { cluster, group, eligible };
         let is_panicking = level.is_panicking();
-        let kind = match (is_panicking, place) {
-            (true, _) => Some(ChoiceKind::Panic),
-            (false, 0) => None,
-            (false, _) => Some(ChoiceKind::Failover),
+        let kind = match (eligible, place) {
+            _ if is_panicking => Some(ChoiceKind::Panic),
+            (Eligible::Only(HealthStatus::Degraded), _) => Some(ChoiceKind::Degraded),
+            (_, 0) => None,
+            (..) => Some(ChoiceKind::Failover),
         };
         if cluster.localities.is_some()
             && kind.is_none()
@@ -71,8 +73,8 @@ impl Pools {
         }
         let choice = match self.choose_among(among, ask, random, now) {
             // The last one was ejected, and what follows of that is not counted yet.
-            None if is_partial && !cluster.panic.is_none() => {
-                let all = Among { is_partial: false, ..among };
+            None if eligible != Eligible::All && !cluster.panic.is_none() => {
+                let all = Among { eligible: Eligible::All, ..among };
                 let choice = self.choose_among(all, ask, random, now)?;
                 Choice { kind: Some(ChoiceKind::Panic), ..choice }
             }
@@ -81,7 +83,8 @@ impl Pools {
         // The only one of a priority failed: those of the next stand in.
         match levels.get(place + 1) {
             Some(group) if Some(choice.endpoint.id) == avoid => {
-                let next = Among { cluster, group, is_partial: true };
+                let eligible = Eligible::Only(HealthStatus::Healthy);
+                let next = Among { cluster, group, eligible };
                 let next = self.choose_among(next, ask, random, now);
                 let next = next.map(|it| Choice { kind: Some(ChoiceKind::Failover), ..it });
                 next.or(Some(choice))
@@ -134,7 +137,7 @@ impl Pools {
         let Ask { cluster, avoid, subset, .. } = *ask;
         let place = cluster.place_of(chosen)?;
         let endpoint = cluster.endpoints.get(place)?;
-        let may_be = endpoint.weight > 0 && endpoint.health.is_available();
+        let may_be = endpoint.weight > 0 && endpoint.status() != HealthStatus::Unhealthy;
         if !may_be || avoid == Some(chosen) || cluster.balancer.is_by_hash() {
             return None;
         }
@@ -143,7 +146,7 @@ impl Pools {
         let part = group.parts().find(|part| part.group.inner(place).is_some());
         let kind = part.map(|part| kind_of(part, ask.locality));
         let group = part.map_or(group, |part| &part.group);
-        let among = Among { cluster, group, is_partial: true };
+        let among = Among { cluster, group, eligible: Eligible::Only(endpoint.status()) };
         let idle = self.cluster(cluster.id)?.idle;
         Some(Choice { among, place, endpoint, kind, idle })
     }
