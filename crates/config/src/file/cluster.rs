@@ -306,7 +306,7 @@ pub struct WeightedEndpoint {
     /// Its location for `localities`: a region, a zone in it, and a part of that zone, such as `eu/a`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub locality: Option<String>,
-    /// Its health, as far as whoever writes this list knows. What `checks` and `outlier` find out counts, too: the worse of
+    /// Its health, as far as the author of this list knows. What `checks` and `outlier` find out counts, too: the worse of
     /// both applies.
     #[serde(default)]
     pub health: ReportedHealth,

@@ -60,7 +60,7 @@ fn degraded_endpoints_get_what_healthy_ones_are_too_few_for() {
         let cluster = cluster(&endpoints, "panic: 50%");
         let is_panicking = cluster.is_panicking();
         let mut found = percent(&cluster);
-        // Where another priority takes all requests, nobody panics.
+        // Where another priority takes all requests, none panics.
         for (healthy, degraded, is_panicking) in &mut found {
             *is_panicking &= *healthy + *degraded > 0.0;
         }

@@ -10,6 +10,7 @@ use std::thread;
 
 use ::tls::Version;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use crate::kit::{
     Client, Scratch, Service, Strait, claim_port, forward_to, get, strait, text, until,
@@ -50,6 +51,14 @@ pub(crate) fn upgrade(strait: &Strait, more: &[&str]) -> Output {
     let file = strait.path("strait.yaml");
     let file = file.to_str().unwrap();
     self::strait(&[&["upgrade", "-c", file], more].concat())
+}
+
+/// What `/handover` says of the last one, once it has come to this: who began it may hear of the end before that is noted.
+pub(crate) fn ended_with(strait: &Strait, result: &str) -> Value {
+    until("the end of the attempt", || {
+        let last = strait.admin_json("/handover")["last"].take();
+        (last["result"] == result).then_some(last)
+    })
 }
 
 /// Upgrades, and says which process serves now.
@@ -251,11 +260,7 @@ fn a_new_process_that_cannot_serve_changes_nothing() {
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
     let error = text(&output.stderr);
     assert!(error.contains("the address is in use"), "{error}");
-    // The one that could not begin says so before the other one has noted it.
-    let last = until("the end of the attempt", || {
-        let last = strait.admin_json("/handover")["last"].take();
-        (last["result"] == "rolled_back").then_some(last)
-    });
+    let last = ended_with(&strait, "rolled_back");
     assert_eq!(last["role"], "giver", "{last}");
     assert!(last["reason"].as_str().unwrap().contains("the address is in use"), "{last}");
     let response = client.get("/");

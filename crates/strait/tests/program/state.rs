@@ -10,7 +10,7 @@ use hickory_proto::op::ResponseCode;
 use rustix::process::{Resource, Rlimit, Signal, prlimit};
 
 use crate::dns_server::{DnsServer, Says};
-use crate::handover::{Successors, process, upgrade, upgraded, with_handover};
+use crate::handover::{Successors, ended_with, process, upgrade, upgraded, with_handover};
 use crate::kit::{Scratch, Service, Strait, claim_port, forward_to, get, text, until};
 
 const FILE: &str = "last-good";
@@ -197,7 +197,7 @@ fn a_disk_without_room_refuses_an_upgrade_until_it_has_some() {
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("the new process would start without them"), "{error}");
     assert!(error.contains("free disk space"), "{error}");
-    assert_eq!(strait.admin_json("/handover")["last"]["result"], "rolled_back");
+    ended_with(&strait, "rolled_back");
     assert!(get(strait.listener, "/").text().starts_with("one\n"));
     let pid = Some(process(strait.pid()));
     let room = Rlimit { current: None, maximum: None };
