@@ -33,6 +33,11 @@ pub fn forbid_core_dumps() -> io::Result<()> {
 /// How many descriptors this process has open, if `/proc` can be read.
 #[must_use]
 pub fn open_files() -> Option<u64> {
+    // The size of the folder is their number since Linux 6.2. To list them takes a microsecond for each.
+    let size = fs::metadata("/proc/self/fd").ok()?.len();
+    if size > 0 {
+        return Some(size);
+    }
     let open = fs::read_dir("/proc/self/fd").ok()?.count();
     // The one that reads is among them.
     u64::try_from(open.saturating_sub(1)).ok()

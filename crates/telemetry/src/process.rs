@@ -57,8 +57,7 @@ impl ProcessFacts {
             cpu_seconds: (ticks(14) + ticks(15)) / TICKS_PER_SECOND,
             resident_bytes: kibibytes(&status, "VmRSS:"),
             virtual_bytes: kibibytes(&status, "VmSize:"),
-            descriptors: fs::read_dir(proc.join("self/fd"))
-                .map_or(0, |entries| u64::try_from(entries.count()).unwrap_or(0)),
+            descriptors: descriptors(&proc.join("self/fd")),
             descriptors_max: text("self/limits")
                 .lines()
                 .find_map(|line| line.strip_prefix("Max open files"))
@@ -88,6 +87,17 @@ fn field(status: &str, name: &str) -> u64 {
 
 fn kibibytes(status: &str, name: &str) -> u64 {
     field(status, name).saturating_mul(1024)
+}
+
+/// How many entries there are, which is the size of the folder since Linux 6.2.
+fn descriptors(folder: &Path) -> u64 {
+    match fs::metadata(folder).map(|folder| folder.len()) {
+        Ok(0) | Err(_) => {
+            let entries = fs::read_dir(folder).map_or(0, Iterator::count);
+            u64::try_from(entries).unwrap_or(0)
+        }
+        Ok(size) => size,
+    }
 }
 
 #[cfg(test)]
