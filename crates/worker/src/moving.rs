@@ -363,8 +363,8 @@ impl<W: World> Worker<W> {
         if awaits_connection {
             flags.set(Flags::CONNECTING);
         } else {
-            // Assumed, and corrected by the first call that finds it wrong.
-            flags.set(Flags::READABLE);
+            // Assumed, and corrected by the first call that finds it wrong. What can be read, and an end, is reported as soon as
+            // the socket is watched; to try that here would cost each idle connection a system call.
             flags.set(Flags::WRITABLE);
         }
     }

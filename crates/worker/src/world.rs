@@ -69,7 +69,7 @@ pub trait World {
         options: &ConnectOptions,
     ) -> Result<(Self::Socket, ConnectState), ConnectError>;
 
-    /// Starts to report what becomes possible on `socket`, as [`Event::Socket`] with `key`.
+    /// Starts to report what is possible on `socket` and becomes so, as [`Event::Socket`] with `key`.
     ///
     /// # Errors
     ///
