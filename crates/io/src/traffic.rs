@@ -16,10 +16,12 @@ pub struct Traffic {
     pub written: u64,
 }
 
-/// The places of two counts in `struct tcp_info` of `linux/tcp.h`, which only grows at its end.
+/// The places of some counts in `struct tcp_info` of `linux/tcp.h`, which only grows at its end.
+const UNACKED: usize = 24;
 const BYTES_ACKED: usize = 120;
 const BYTES_RECEIVED: usize = 128;
-const INFO_BYTES: usize = 136;
+const NOT_SENT_BYTES: usize = 144;
+const INFO_BYTES: usize = 148;
 
 /// The first octet of it is the connection's state; this one is over.
 const TCP_CLOSE: u8 = 7;
@@ -58,10 +60,14 @@ impl Traffic {
             let bytes = info.get(place..place + 8).and_then(|bytes| bytes.try_into().ok());
             bytes.map_or(0, u64::from_ne_bytes)
         };
+        let is_zero = |place: usize| info.get(place..place + 4) == Some(&[0; 4]);
         let (acked, received) = (count(BYTES_ACKED), count(BYTES_RECEIVED));
+        // Most have nothing on its way: the kernel need not be asked once more.
+        let is_all_acked = is_zero(UNACKED) && is_zero(NOT_SENT_BYTES);
+        let unacked = if is_all_acked { 0 } else { queued(fd, libc::TIOCOUTQ)? };
         Ok(Self {
             read: received.saturating_sub(queued(fd, libc::FIONREAD)?),
-            written: acked.saturating_add(queued(fd, libc::TIOCOUTQ)?),
+            written: acked.saturating_add(unacked),
         })
     }
 }
