@@ -1,9 +1,9 @@
-//! The floor of a handover: `pass --connections 9000` passes so many connected sockets from one thread to another, as two
-//! processes would, and prints how long that took.
+//! The floor of a handover: `pass --connections 9000` passes so many connected sockets from one process to another, and prints
+//! how long that took.
 //!
-//! The one takes each out of its epoll and sends it (`SCM_RIGHTS`) in batches of 64, of which four are under way; the other
-//! puts each into its own epoll and acknowledges the batch, upon which the first closes its own handles. Nothing else goes along.
-//! The clients' ends are closed before: both threads together may open 20,000 files.
+//! The one takes each out of its epoll and sends it (`SCM_RIGHTS`) in batches of 64, of which four are under way; the other,
+//! which it has started (`--receive yes`, with one end of the pair as its input), puts each into its own epoll and acknowledges
+//! the batch, upon which the first closes its own handles. Nothing else goes along.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::thread;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ::io::packets::{Packets, Received};
@@ -24,16 +24,26 @@ const UNDER_WAY_MAX: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> io::Result<()> {
-    let arguments = Arguments::read(std::env::args().skip(1), &["connections"])?;
+    let arguments = Arguments::read(std::env::args().skip(1), &["connections", "receive"])?;
     ::io::limits::raise_open_files()?;
     let count = arguments.require::<usize>("connections")?;
-    let mut sockets = connected(count)?;
+    if arguments.find::<String>("receive")?.is_some() {
+        let taker = Packets::from(io::stdin().as_fd().try_clone_to_owned()?);
+        return receive(&taker, count);
+    }
+    // The clients stay: what a connection that has ended costs is something else.
+    let (mut sockets, _clients) = connected(count)?;
     let from = Poller::new()?;
     for (token, socket) in (0..).zip(&sockets) {
         from.add(socket, token)?;
     }
     let (giver, taker) = Packets::pair()?;
-    let receiving = thread::spawn(move || receive(&taker, count));
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--connections", &count.to_string(), "--receive", "yes"]);
+    let mut receiving = command.stdin(taker.as_fd().try_clone_to_owned()?).spawn()?;
+    drop(taker);
+    // It says that it is there.
+    acknowledged(&giver)?;
     let began = now();
     let mut under_way = VecDeque::new();
     while !sockets.is_empty() {
@@ -51,28 +61,30 @@ fn main() -> io::Result<()> {
         acknowledged(&giver)?;
     }
     let nanos = began.elapsed().as_nanos();
-    let received = receiving.join().map_err(|_| io::Error::other("the taker has panicked"))??;
-    writeln!(io::stdout(), "passed {} in {nanos} ns", received.len())?;
-    Ok(())
+    if !receiving.wait()?.success() {
+        return Err(io::Error::other("the taker has failed"));
+    }
+    writeln!(io::stdout(), "passed {count} in {nanos} ns")
 }
 
-/// Connections of this process with itself.
-fn connected(count: usize) -> io::Result<Vec<Socket>> {
+/// Connections of this process with itself: both ends of each.
+fn connected(count: usize) -> io::Result<(Vec<Socket>, Vec<TcpStream>)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
-    let mut sockets = Vec::new();
+    let (mut sockets, mut clients) = (Vec::new(), Vec::new());
     for _ in 0..count {
-        let _client = TcpStream::connect(address)?;
+        clients.push(TcpStream::connect(address)?);
         let (socket, _) = listener.accept()?;
         socket.set_nonblocking(true)?;
         sockets.push(Socket::from(OwnedFd::from(socket)));
     }
-    Ok(sockets)
+    Ok((sockets, clients))
 }
 
-fn receive(taker: &Packets, count: usize) -> io::Result<Vec<Socket>> {
+fn receive(taker: &Packets, count: usize) -> io::Result<()> {
     let (poller, mut sockets) = (Poller::new()?, Vec::with_capacity(count));
     let mut buffer = [0; 16];
+    taker.send(b"here", &[], PATIENCE)?;
     while sockets.len() < count {
         let Ok(Received::Packet(_, descriptors)) = taker.receive(&mut buffer, PATIENCE) else {
             return Err(ErrorKind::UnexpectedEof.into());
@@ -84,7 +96,7 @@ fn receive(taker: &Packets, count: usize) -> io::Result<Vec<Socket>> {
         }
         taker.send(b"taken", &[], PATIENCE)?;
     }
-    Ok(sockets)
+    Ok(())
 }
 
 fn acknowledged(giver: &Packets) -> io::Result<()> {
