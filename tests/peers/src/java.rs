@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::ChildStdin;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -14,7 +15,9 @@ use crate::strait::local;
 
 const FETCH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/Fetch.java");
 
-/// Of the files; the client knows it.
+const OFTEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/Often.java");
+
+/// Of the files; the clients know it.
 const PASSWORD: &str = "nothing secret";
 
 /// Has `java.net.http` send bodies to `/echo` of a server with this name and a certificate from
@@ -25,14 +28,35 @@ pub(crate) fn fetch(
     name: &str,
     own: Option<&Pair>,
 ) -> Result<Finished> {
-    let hosts = lab.write("hosts", format!("{} {name}\n", server.ip()))?;
-    let hosts = format!("-Djdk.net.hosts.file={}", hosts.to_string_lossy());
-    let url = format!("https://{name}:{}/echo", server.port());
+    let (hosts, url) = echo(lab, server, name)?;
     let mut arguments = vec![&*hosts, FETCH, &*url, trust(lab)?];
     if let Some(own) = own {
         arguments.push(wrap(lab, own)?);
     }
     lab.run("java", &arguments)
+}
+
+/// Has `java.net.http` send bodies to the same place again and again, over HTTP/1.1 and HTTP/2, until the pipe is closed. It has
+/// begun once this returns.
+pub(crate) fn ask_often(
+    lab: &Lab,
+    server: SocketAddr,
+    name: &str,
+) -> Result<(Process, ChildStdin)> {
+    let (hosts, url) = echo(lab, server, name)?;
+    let arguments = [&*hosts, OFTEN, &*url, trust(lab)?];
+    let (mut process, input) = Process::start_with_input(lab.folder(), "java", &arguments)?;
+    let output = process.output_file().to_owned();
+    let has_begun = || std::fs::read_to_string(&output).is_ok_and(|text| text.contains("begun"));
+    process.ready(has_begun)?;
+    Ok((process, input))
+}
+
+/// Where bodies come back from a server of this name, and the option for Java that says where it is.
+fn echo(lab: &Lab, server: SocketAddr, name: &str) -> Result<(String, String)> {
+    let hosts = lab.write("hosts", format!("{} {name}\n", server.ip()))?;
+    let hosts = format!("-Djdk.net.hosts.file={}", hosts.to_string_lossy());
+    Ok((hosts, format!("https://{name}:{}/echo", server.port())))
 }
 
 /// Writes `trusted.p12`, with what `ca.pem` holds.

@@ -30,6 +30,7 @@ pub(crate) enum Peer {
     GoServer,
     /// The client of gRPC's interoperability tests.
     GrpcClient,
+    GrpcStreams,
     /// Its server.
     GrpcServer,
     /// Load, with exact counts.
@@ -100,7 +101,7 @@ enum Source {
 impl Peer {
     /// In the order in which they are installed. What only claims need that are tried by name is not
     /// among them.
-    const ALL: [Self; 38] = [
+    const ALL: [Self; 39] = [
         Self::CargoDeb,
         Self::Certutil,
         Self::Chromium,
@@ -133,6 +134,7 @@ impl Peer {
         Self::GoClient,
         Self::GoServer,
         Self::GrpcClient,
+        Self::GrpcStreams,
         Self::GrpcServer,
         Self::H2spec,
         Self::Envoy,
@@ -155,6 +157,7 @@ impl Peer {
             Self::GoClient => "h2client",
             Self::GoServer => "h2server",
             Self::GrpcClient => "grpc-interop-client",
+            Self::GrpcStreams => "streams",
             Self::GrpcServer => "grpc-interop-server",
             Self::H2load => "h2load",
             Self::H2spec => "h2spec",
@@ -224,6 +227,7 @@ impl Peer {
             Self::GoClient => Source::GoModule("./h2client"),
             Self::GoServer => Source::GoModule("./h2server"),
             Self::GrpcClient => Source::GoModule("google.golang.org/grpc/interop/client"),
+            Self::GrpcStreams => Source::GoModule("./streams"),
             Self::GrpcServer => Source::GoModule("google.golang.org/grpc/interop/server"),
             Self::H2load | Self::Nghttp => Source::Debian("nghttp2-client"),
             Self::H2spec => Source::GoModule("github.com/summerwind/h2spec/cmd/h2spec"),

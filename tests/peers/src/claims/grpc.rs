@@ -40,13 +40,13 @@ const CASES: &[&str] = &[
 
 /// The interoperability server.
 #[derive(Debug)]
-struct Server {
+pub(super) struct Server {
     _process: Process,
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
 }
 
 impl Server {
-    fn start(lab: &Lab) -> Result<Self> {
+    pub(super) fn start(lab: &Lab) -> Result<Self> {
         let address = local(ports::free()?);
         let program = Peer::GrpcServer.program().context("the interop server")?;
         let port = format!("-port={}", address.port());

@@ -1,6 +1,9 @@
 //! What operators of Strait do.
 
 mod a_hundred_handovers_lose_nothing;
+mod a_hundred_handovers_lose_nothing_between_proxies;
+mod a_hundred_handovers_lose_nothing_of_grpc;
+mod a_hundred_handovers_lose_nothing_of_java;
 mod a_kill_at_any_message_loses_nothing;
 mod a_wrong_file_changes_nothing;
 mod addresses_in_dnsmasq_move_under_load;
@@ -38,8 +41,30 @@ pub(super) const CLAIMS: &[Claim] = &[
 /// They take minutes, or a version that has to be built.
 pub(super) const ASKED: &[Claim] = &[
     a_hundred_handovers_lose_nothing::CLAIM,
+    a_hundred_handovers_lose_nothing_between_proxies::CLAIM,
+    a_hundred_handovers_lose_nothing_of_grpc::CLAIM,
+    a_hundred_handovers_lose_nothing_of_java::CLAIM,
     the_previous_version_and_this_one_replace_each_other::CLAIM,
 ];
+
+/// Has a hundred processes take each other's place, none of which leaves a connection behind.
+fn upgrade_often(lab: &Lab, strait: &Strait) -> Result<()> {
+    const HANDOVERS: u32 = 100;
+    let (program, file) = (lab.strait.to_string_lossy(), strait.file().to_string_lossy());
+    for _ in 0..HANDOVERS {
+        let output = lab.run(&program, &["upgrade", "--config", &file])?.ok()?;
+        ensure!(output.contains("groups of connections moved, 0 stay and drain"), "{output}");
+    }
+    let generation = strait.metric("strait_generation")?;
+    ensure!(generation == f64::from(HANDOVERS), "generation {generation}");
+    Ok(())
+}
+
+/// The option of the file by which a process is replaced at once.
+fn handover(lab: &Lab) -> String {
+    let socket = lab.folder().join("handover/strait.sock");
+    format!("handover: {{ socket: \"{}\", probation: 0s }}", socket.display())
+}
 
 /// Asks `strait` for `url` with h2load, ends it by SIGTERM meanwhile, and finds that what was accepted
 /// was answered. `version` is h2load's option for the version of HTTP.

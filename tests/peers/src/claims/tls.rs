@@ -94,7 +94,7 @@ pub(super) const CLAIMS: &[Claim] = &[
 ];
 
 /// The name that clients ask for.
-const NAME: &str = "shop.example";
+pub(super) const NAME: &str = "shop.example";
 
 /// Of a listener: ends TLS with the certificate of [`secured`].
 pub(super) const SITE: &str = "tls: { certificates: [{ chain: site.pem, key: site.key }] }";
