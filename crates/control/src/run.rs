@@ -257,6 +257,8 @@ struct Running<W: Workers> {
     versions: Versions,
     moves: Moves,
     handover_report: HandoverReport,
+    /// When what was given in a handover that came to nothing is lost, unless it came back by then; monotonic time, ns.
+    lost_at: Option<u64>,
     memory: MemoryRelease,
     memory_watch: MemoryWatch,
     /// Bytes that the control groups of the process allow it.
@@ -428,6 +430,7 @@ impl<W: Workers> Running<W> {
                 self.workers.flush();
                 self.config.expiry.look();
                 self.miss_file();
+                self.lose_given();
                 self.look_at_memory();
                 self.look_again();
                 self.end_warming();

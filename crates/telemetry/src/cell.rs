@@ -25,6 +25,11 @@ impl Counter {
         self.add(1);
     }
 
+    /// Takes one off, for numbers that go both ways: below nothing they wrap. Only the one writer may call this.
+    pub(crate) fn decrement(&self) {
+        self.add(u64::MAX);
+    }
+
     /// Replaces the value, for totals that the writer keeps elsewhere and for gauges.
     pub(crate) fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);

@@ -31,6 +31,8 @@ pub struct Collector {
     announced: Vec<rtrb::Consumer<Announced>>,
     readings: Readings,
     carried: CarriedTotals,
+    /// What had left this process when a handover began.
+    away_before: Former,
 }
 
 /// What other processes have counted, of which the readings have the sum.
@@ -42,6 +44,8 @@ struct CarriedTotals {
     behind: Former,
     /// The last of these, which may still count.
     returned: Former,
+    /// What was open, went to another process and ended with it.
+    lost: Former,
 }
 
 impl Collector {
@@ -59,7 +63,12 @@ impl Collector {
             endpoints_left_out: 0,
             former: Arc::default(),
         };
-        Self { announced: Vec::new(), readings, carried: CarriedTotals::default() }
+        Self {
+            announced: Vec::new(),
+            readings,
+            carried: CarriedTotals::default(),
+            away_before: Former::default(),
+        }
     }
 
     /// Names the commit that the program was built from.
@@ -274,11 +283,29 @@ impl Collector {
         self.add_up_carried();
     }
 
+    /// This process begins to give what it has to another one.
+    pub fn begin_giving(&mut self) {
+        self.poll();
+        self.away_before = self.readings.away();
+    }
+
+    /// What this process gave since [`Collector::begin_giving`] and did not get back has ended with the other process: it is not
+    /// open any more.
+    pub fn lose_given(&mut self) {
+        self.poll();
+        let away = self.readings.away();
+        let lost = away.left_since(&self.away_before);
+        self.away_before = away;
+        self.carried.lost.add(&lost);
+        self.add_up_carried();
+    }
+
     fn add_up_carried(&mut self) {
-        let CarriedTotals { before, behind, returned } = &self.carried;
+        let CarriedTotals { before, behind, returned, lost } = &self.carried;
         let mut sum = before.clone();
         sum.add(behind);
         sum.add(returned);
+        sum.add(lost);
         self.readings.former = Arc::new(sum);
     }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::block::{Announced, Announcer, Blocks, ListenerBlock, WorkerBlock};
 use crate::cause::Cause;
+use crate::cell::Counter;
 use crate::counters::endpoint::EndpointBlock;
 use crate::counters::exchange::{RULES_PER_BLOCK, RuleBlock};
 use crate::counters::upstream::ClusterBlock;
@@ -16,9 +17,9 @@ use crate::debug_lines::{DebugLines, DebugSource};
 use crate::events::{
     ChoiceKind, ClusterGauges, ConnectionClosed, ConnectionDetected, ConnectionFailed,
     ConnectionOpened, ConnectionRefused, CopyFinished, ExchangeFinished, ExchangeStarted,
-    HeadersDropped, LabelId, ListenerGauges, MirrorDrop, SignaturesMade, TlsHandshakeFinished,
-    TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamPaused,
-    UpstreamRetried, UpstreamRetryDenied, WorkerGauges,
+    HeadersDropped, LabelId, ListenerGauges, MirrorDrop, Relocated, SignaturesMade,
+    TlsHandshakeFinished, TunnelStarted, UpstreamClosed, UpstreamConnectFailed, UpstreamConnected,
+    UpstreamPaused, UpstreamRetried, UpstreamRetryDenied, WorkerGauges,
 };
 use crate::failures::FailureCounts;
 use crate::log_record::{self, Audience, LOG_RECORD_BYTES_MAX};
@@ -139,6 +140,39 @@ impl Emitter {
     pub fn connection_opened(&mut self, event: &ConnectionOpened) {
         if let Some(block) = self.listener(event.listener) {
             block.connections.opened.increment();
+        }
+    }
+
+    /// Something leaves for another worker or process: see [`Relocated`].
+    pub fn left(&mut self, what: Relocated) {
+        self.relocated(what, Counter::increment);
+    }
+
+    /// Something came from another worker or process: see [`Relocated`].
+    pub fn came(&mut self, what: Relocated) {
+        self.relocated(what, Counter::decrement);
+    }
+
+    fn relocated(&mut self, what: Relocated, count: fn(&Counter)) {
+        match what {
+            Relocated::Downstream { listener } => {
+                if let Some(block) = self.listener(listener) {
+                    count(&block.connections.away);
+                }
+            }
+            Relocated::Exchange { listener, is_tunnel } => {
+                if let Some(block) = self.listener(listener) {
+                    count(&block.exchanges.away);
+                    if is_tunnel {
+                        count(&block.exchanges.tunnels_away);
+                    }
+                }
+            }
+            Relocated::Upstream { cluster } => {
+                if let Some(block) = self.cluster(cluster) {
+                    count(&block.away);
+                }
+            }
         }
     }
 

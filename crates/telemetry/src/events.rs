@@ -21,7 +21,7 @@ pub use config::{
 };
 pub use connection::{
     ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened, ConnectionRefused,
-    DetectedProtocol,
+    DetectedProtocol, Relocated,
 };
 pub use exchange::{
     ExchangeFinished, ExchangeStarted, GrpcCall, HeaderDrop, HeadersDropped, Stages, TunnelStarted,

@@ -14,11 +14,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::block::ListenerBlock;
+use crate::cell::Counter;
 use crate::histogram::HistogramTotals;
 use crate::metrics::{
     BOUNDS_COARSE, BOUNDS_FINE, Bound, Family, MetricType, Samples, View, families,
 };
 use crate::totals::ClusterTotals;
+
+// The families of what is open.
+const CONNECTIONS: &str = "strait_downstream_connections_active";
+const EXCHANGES: &str = "strait_exchanges_active";
+const TUNNELS: &str = "strait_tunnels_active";
+const UPSTREAMS: &str = "strait_upstream_connections_active";
 
 /// Series at most; what is beyond is not carried on.
 const SERIES_MAX: usize = 1 << 20;
@@ -66,6 +74,45 @@ impl Former {
                 }
             }
         }
+    }
+
+    /// What left this process and did not come back, by the families of what is open: as what ended.
+    pub(crate) fn away(view: &View<'_>) -> Self {
+        let mut away = Self::default();
+        let mut note = |family: &str, name: &str, count: u64| {
+            if count != 0 {
+                let series = away.families.entry(family.to_owned()).or_default();
+                series.insert(vec![name.to_owned()], Value::Level(0, count));
+            }
+        };
+        for (listener, blocks) in &view.listeners {
+            let sum = |of: fn(&ListenerBlock) -> &Counter| total_wrapping(blocks, of);
+            note(CONNECTIONS, listener, sum(|block| &block.connections.away));
+            note(EXCHANGES, listener, sum(|block| &block.exchanges.away));
+            note(TUNNELS, listener, sum(|block| &block.exchanges.tunnels_away));
+        }
+        for (cluster, blocks) in &view.clusters {
+            note(UPSTREAMS, cluster, total_wrapping(blocks, |block| &block.away));
+        }
+        away
+    }
+
+    /// What left since `before` was taken, without what there is less of.
+    pub(crate) fn left_since(&self, before: &Self) -> Self {
+        let mut left = Self::default();
+        for (family, series) in &self.families {
+            for (labels, value) in series {
+                let known = before.families.get(family).and_then(|series| series.get(labels));
+                let (Value::Level(_, now), known) = (value, known) else { continue };
+                let known = if let Some(Value::Level(_, known)) = known { *known } else { 0 };
+                let more = now.wrapping_sub(known);
+                if i64::try_from(more).is_ok_and(|more| more > 0) {
+                    let into = left.families.entry(family.clone()).or_default();
+                    into.insert(labels.clone(), Value::Level(0, more));
+                }
+            }
+        }
+        left
     }
 
     /// All that a process has counted, with what those before it had.
@@ -167,14 +214,14 @@ impl Former {
     }
 }
 
+/// The sum of numbers that go both ways.
+fn total_wrapping<B>(blocks: &[&B], of: impl Fn(&B) -> &Counter) -> u64 {
+    blocks.iter().map(|block| of(block).value()).fold(0, u64::wrapping_add)
+}
+
 /// What goes along: all but gauges of other kinds, and the process's own figures.
 fn is_carried(family: &Family) -> bool {
-    const LEVELS: [&str; 4] = [
-        "strait_downstream_connections_active",
-        "strait_exchanges_active",
-        "strait_tunnels_active",
-        "strait_upstream_connections_active",
-    ];
+    const LEVELS: [&str; 4] = [CONNECTIONS, EXCHANGES, TUNNELS, UPSTREAMS];
     let is_level = LEVELS.contains(&family.name);
     !family.name.starts_with("process_") && (family.kind != MetricType::Gauge || is_level)
 }

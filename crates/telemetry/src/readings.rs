@@ -84,6 +84,12 @@ impl Readings {
         self.former.write(&self.view(&process)).into_bytes()
     }
 
+    /// What left this process and did not come back.
+    pub(crate) fn away(&self) -> Former {
+        let process = ProcessFacts::default();
+        Former::away(&self.view(&process))
+    }
+
     /// All that this process alone has counted, for the one that gets its place back.
     pub fn write_own_totals(&self) -> Vec<u8> {
         let process = ProcessFacts::default();

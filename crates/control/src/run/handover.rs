@@ -11,11 +11,15 @@ use tokio::sync::mpsc;
 
 use super::{Reading, Running, State};
 use crate::admin::{AdminSocket, Query, Scope, Server, own_admin_files};
+use crate::clock;
 use crate::handover::{Begun, HandoverStep, Summary};
 use crate::handover_report::HandoverNews;
 use crate::run::Outcome;
 use crate::signals::Asked;
 use crate::workers::Workers;
+
+/// How long connections may take to be back with their workers that another process did not take, ns.
+const RETURN_TIME: u64 = 2_000_000_000;
 
 /// How far this process is in a handover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,12 +117,18 @@ impl<W: Workers> Running<W> {
             HandoverStep::Summarize { is_own, reply } => {
                 let _ = reply.send(self.summary(is_own));
             }
-            HandoverStep::RolledBack => self.end_giving(),
+            HandoverStep::RolledBack => {
+                self.lost_at = Some(clock::monotonic_ns() + RETURN_TIME);
+                self.end_giving();
+            }
             HandoverStep::Committed { successor, reply } => {
                 self.hand_over(successor);
                 let _ = reply.send(());
             }
-            HandoverStep::AcceptAgain => self.be_the_process_again(),
+            HandoverStep::AcceptAgain => {
+                self.lost_at = Some(clock::monotonic_ns() + RETURN_TIME);
+                self.be_the_process_again();
+            }
             HandoverStep::BeginReturn(reply) => {
                 if matches!(self.handing, Handing::Given(_)) && self.state == State::Ready {
                     let _ = reply.send(Arc::clone(&self.config.snapshot));
@@ -205,6 +215,10 @@ impl<W: Workers> Running<W> {
             return Err(reason);
         }
         let handles = self.workers.handles().map_err(|error| error.to_string())?;
+        if self.lost_at.take().is_some() {
+            self.collector.lose_given();
+        }
+        self.collector.begin_giving();
         self.handing = Handing::Giving { has_changed: false, is_to_end: false };
         Ok(Begun {
             snapshot: self.config.snapshot.clone(),
@@ -291,6 +305,15 @@ impl<W: Workers> Running<W> {
         tokio::task::spawn_blocking(W::release_free_memory);
         if was_to_end {
             self.finish_giving();
+        }
+    }
+
+    /// Has what was given in vain count as open no more, once what came back of it is there. Nothing is between two workers then.
+    pub(super) fn lose_given(&mut self) {
+        let is_quiet = self.handing == Handing::None && self.moves.under_way.is_empty();
+        let is_due = |at: &mut u64| is_quiet && clock::monotonic_ns() >= *at;
+        if self.lost_at.take_if(is_due).is_some() {
+            self.collector.lose_given();
         }
     }
 

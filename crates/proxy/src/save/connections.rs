@@ -7,6 +7,7 @@ use config::memory::MemoryLevel;
 use config::protocols::Protocols;
 use config::snapshot::{ClusterId, ClusterProtocol, EndpointId, TransportId};
 use serde::{Deserialize, Serialize};
+use telemetry::events::Relocated;
 use wire::buffer::Buffer;
 use wire::rpc::RpcName;
 
@@ -24,6 +25,7 @@ use crate::connection::rpc::rpc_limits;
 use crate::connection::transport::{SavedTls, Tls};
 use crate::connection::{Connection, ConnectionRole, Downstream, Life, Upstream, UpstreamState};
 use crate::cx::Cx;
+use crate::exchange::record::label;
 use crate::keys::{ConnKey, EndpointKey, ExchangeKey, Slot};
 use crate::listen::Listen;
 use crate::listen::clients::Part;
@@ -363,7 +365,9 @@ impl Connections {
     ) -> Option<TakenEnd> {
         let (connection, deadline) = self.take_connection(key, now, cx)?;
         let downstream = connection.downstream()?;
-        let listener = listen.listeners.get(downstream.listener).listener();
+        let state = listen.listeners.get(downstream.listener);
+        cx.emitter.left(Relocated::Downstream { listener: label(state.id.0) });
+        let listener = state.listener();
         let chain = downstream.chain.and_then(|id| listener.chains.find(id));
         let chain = chain.map(|(_, chain)| chain.name.to_string());
         let listener = listener.name.to_string();
@@ -441,6 +445,8 @@ impl Connections {
     ) -> Result<ConnKey, RestoreError> {
         let listener = listen.listener_named(&saved.listener, cx)?;
         listen.listeners.on_opened(listener);
+        let of = label(listen.listeners.get(listener).id.0);
+        cx.emitter.came(Relocated::Downstream { listener: of });
         let head_began = saved.head_began.map_or(Time::NEVER, |age| before(age, now));
         let found = listen.listeners.get(listener).listener();
         let chain = saved.chain.and_then(|name| found.chains.named(&name).map(|chain| chain.id));
@@ -499,6 +505,9 @@ impl Upstreams {
                 SavedUpstreamState::Shared { connecting_age }
             }
         };
+        if connections.get(key).is_some_and(|connection| !connection.is_connecting()) {
+            cx.emitter.left(Relocated::Upstream { cluster: label(ids.cluster.0) });
+        }
         let (connection, deadline) = connections.take_connection(key, now, cx)?;
         self.pools.on_closed(ids, false);
         Some(TakenEnd { connection, deadline, facts: EndFacts::Upstream(state) })
@@ -554,6 +563,9 @@ impl Upstreams {
         let known = cx.snapshot.cluster(cluster).map(|it| &**it);
         self.pools.on_restored(known, endpoint, || random.next());
         connections.restore_connection(key, saved.connection, now, listen, cx);
+        if connections.get(key).is_some_and(|connection| !connection.is_connecting()) {
+            cx.emitter.came(Relocated::Upstream { cluster: label(cluster.0) });
+        }
         if matches!(saved.state, SavedUpstreamState::Idle)
             && (cluster.0 == GONE
                 || !self.pools.put_idle(key, EndpointKey { cluster, endpoint }, connections))

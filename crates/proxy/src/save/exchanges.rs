@@ -7,6 +7,7 @@ use config::retry::AskedRetries;
 use config::snapshot::ChainId;
 use serde::{Deserialize, Serialize};
 use telemetry::captures::CAPTURES_BYTES_MAX;
+use telemetry::events::Relocated;
 use wire::buffer::Buffer;
 
 use super::codecs::{
@@ -24,7 +25,7 @@ use crate::exchange::calls::Call;
 use crate::exchange::detached::Detached;
 use crate::exchange::progress::Progress;
 use crate::exchange::queued_request::{Form, QueuedRequest};
-use crate::exchange::record::Words;
+use crate::exchange::record::{Words, label};
 use crate::exchange::stage::{Current, Stage, Suspended};
 use crate::exchange::{Deadlines, Exchange, ExchangeKind, Handshake, Request, Wait};
 use crate::filter::Question;
@@ -246,6 +247,14 @@ impl Cx {
     }
 }
 
+impl Exchange {
+    /// What it counts as on its way.
+    fn relocated(&self) -> Relocated {
+        let listener = label(self.listener().id.0);
+        Relocated::Exchange { listener, is_tunnel: self.progress.is_tunnel }
+    }
+}
+
 impl Proxy {
     /// Takes an exchange out of the table and of all lists that have it.
     pub(super) fn take_exchange(
@@ -264,6 +273,9 @@ impl Proxy {
         exchange.end_retries(&mut self.upstream.pools);
         let upstream = exchange.upstream().map(|side| companions.side(side));
         let is_detached = exchange.detached.is_some();
+        if !is_detached {
+            self.cx.emitter.left(exchange.relocated());
+        }
         let downstream = (!is_detached).then(|| companions.side(exchange.downstream));
         let detached = exchange.detached.clone();
         let copies = exchange.copies.take();
@@ -415,6 +427,9 @@ impl Proxy {
         self.cx.timers.set_owner(timer, TimerOwner::Exchange(key).into());
         self.cx.timers.arm(timer, first);
         self.connections.join_exchange(key, downstream, upstream);
+        if let Some(exchange) = self.exchanges.get(key).filter(|it| it.detached.is_none()) {
+            self.cx.emitter.came(exchange.relocated());
+        }
         if let Some(exchange) = self.exchanges.get_mut(key) {
             exchange.hold_listener_request(self.cx.share.member());
             if let Some(asked) = saved.asked_retries {

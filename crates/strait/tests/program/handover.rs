@@ -399,6 +399,35 @@ fn a_new_process_that_ends_in_its_probation_is_stood_in_for() {
 }
 
 #[test]
+fn connections_that_end_with_a_new_process_in_its_probation_are_open_no_more() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let mut strait = run(&service, "probation: 1m");
+    let mut kept: Vec<_> = (0..10).map(|_| Client::connect(strait.listener)).collect();
+    kept.iter_mut().for_each(|client| drop(client.get("/")));
+    // One with a request that is not whole moves as an exchange.
+    kept[0].send("POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\nfour");
+    let open = ["downstream_connections", "exchanges", "upstream_connections"];
+    let open =
+        |strait: &Strait| open.map(|family| strait.metric(&format!("strait_{family}_active")));
+    until("the exchange", || (open(&strait)[1] == 1.0).then_some(()));
+    let before = open(&strait);
+    assert!(before[0] == 10.0 && before[2] >= 1.0, "{before:?}");
+    for _ in 0..2 {
+        upgraded(&strait, &mut successors);
+        assert_eq!(open(&strait)[..2], before[..2]);
+        kill_process(process(successors.0.pop().unwrap()), Signal::KILL).unwrap();
+        strait.wait_for_log("accepts connections again");
+        until("the admin interface", || (get(strait.admin, "/ready").status == 200).then_some(()));
+        until("the end of what was lost", || (open(&strait) == [0.0; 3]).then_some(()));
+        kept = (0..10).map(|_| Client::connect(strait.listener)).collect();
+        kept.iter_mut().for_each(|client| drop(client.get("/")));
+        kept[0].send("POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\nfour");
+        until("the exchange", || (open(&strait)[1] == 1.0).then_some(()));
+        assert_eq!(open(&strait)[..2], before[..2]);
+    }
+}
+
+#[test]
 fn a_new_process_that_is_asked_to_end_is_not_stood_in_for() {
     let (service, mut successors) = (Service::start("one"), Successors::default());
     let mut strait = run(&service, "probation: 1m");

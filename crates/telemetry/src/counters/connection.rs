@@ -21,6 +21,8 @@ pub(crate) static REFUSAL_CAUSES: CauseSet<7> = CauseSet::new(&[
 pub(crate) struct ConnectionCounters {
     pub(crate) opened: Counter,
     pub(crate) closed: Counter,
+    /// Those that left the worker, less those that came.
+    pub(crate) away: Counter,
     pub(crate) buffered_bytes: Counter,
     pub(crate) refused: CauseCounters<7>,
     pub(crate) detected: [Counter; DetectedProtocol::NAMES.len()],

@@ -19,6 +19,9 @@ pub(crate) struct ExchangeCounters {
     pub(crate) finished: Counter,
     pub(crate) tunnels_started: Counter,
     pub(crate) tunnels_finished: Counter,
+    /// Those that left the worker, less those that came.
+    pub(crate) away: Counter,
+    pub(crate) tunnels_away: Counter,
     pub(crate) statuses: StatusCounters,
     pub(crate) replies: Counter,
     pub(crate) request_bytes: Counter,

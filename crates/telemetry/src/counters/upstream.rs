@@ -55,6 +55,8 @@ pub(crate) struct ClusterBlock {
     pub(crate) attempts: Counter,
     pub(crate) opened: Counter,
     pub(crate) closed: Counter,
+    /// Those that left the worker, less those that came.
+    pub(crate) away: Counter,
     pub(crate) pauses: Counter,
     pub(crate) idle: Counter,
     pub(crate) pending: Counter,

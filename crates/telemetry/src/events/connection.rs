@@ -10,6 +10,28 @@ pub struct ConnectionOpened {
     pub listener: LabelId,
 }
 
+/// What left a worker and goes on elsewhere, or came from elsewhere: another worker or process.
+#[derive(Clone, Copy, Debug)]
+pub enum Relocated {
+    /// A downstream connection.
+    Downstream {
+        /// Its listener.
+        listener: LabelId,
+    },
+    /// An exchange of a client.
+    Exchange {
+        /// Its listener.
+        listener: LabelId,
+        /// Whether it is a tunnel by now.
+        is_tunnel: bool,
+    },
+    /// An upstream connection that is established.
+    Upstream {
+        /// Its cluster.
+        cluster: LabelId,
+    },
+}
+
 /// The protocol of a downstream connection was detected, or could not be in time.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionDetected {
