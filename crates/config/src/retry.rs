@@ -67,6 +67,23 @@ pub struct Retry {
     pub body_max: Size,
 }
 
+/// When another attempt begins beside one that takes too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Hedge {
+    /// How long an attempt takes until another one begins.
+    pub after: HedgeAfter,
+}
+
+/// How long an attempt takes until another one begins beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HedgeAfter {
+    /// The `try_timeout` of `retry`, which then cancels only the second of two attempts. It applies whatever `on`
+    /// contains.
+    TryTimeout,
+}
+
 fn attempts_max() -> u8 {
     3
 }
@@ -250,6 +267,8 @@ pub struct RetryPolicy {
     pub attempts_max: u8,
     /// Bound on each attempt.
     pub try_timeout: Option<Duration>,
+    /// Whether another attempt begins beside one that reaches that.
+    pub hedges: bool,
     backoff: Backoff,
     /// The methods that may be sent twice.
     pub methods: RetryMethods,
@@ -258,7 +277,11 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    pub(crate) fn new(file: &Retry, statuses: Box<[RangeInclusive<u16>]>) -> Self {
+    pub(crate) fn new(
+        file: &Retry,
+        hedge: Option<Hedge>,
+        statuses: Box<[RangeInclusive<u16>]>,
+    ) -> Self {
         let Retry { on, attempts_max, try_timeout, backoff, methods, body_max, .. } = file;
         let reset = file.reset_header.as_ref();
         Self {
@@ -270,6 +293,7 @@ impl RetryPolicy {
             tells_attempts: file.attempt_count,
             attempts_max: *attempts_max,
             try_timeout: try_timeout.map(Into::into),
+            hedges: hedge.is_some(),
             backoff: *backoff,
             methods: *methods,
             body_bytes_max: body_max.0,
@@ -287,6 +311,7 @@ impl RetryPolicy {
             tells_attempts: false,
             attempts_max: ASKED_ATTEMPTS_MAX,
             try_timeout: None,
+            hedges: false,
             backoff: Backoff::default(),
             methods: RetryMethods::default(),
             body_bytes_max: body_max().0,
@@ -467,7 +492,8 @@ impl fmt::Display for RetryPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "up to {} attempts", self.attempts_max)?;
         if let Some(timeout) = self.try_timeout {
-            write!(f, " of {timeout:?} each")?;
+            let two = if self.hedges { ", two at a time after that" } else { "" };
+            write!(f, " of {timeout:?} each{two}")?;
         }
         let methods = match self.methods {
             RetryMethods::Idempotent => "idempotent methods",

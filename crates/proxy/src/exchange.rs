@@ -35,6 +35,7 @@ pub(crate) mod exchanges;
 pub mod fault;
 pub(crate) mod filtering;
 pub(crate) mod forwarded;
+pub(crate) mod hedging;
 pub(crate) mod lookalikes;
 mod made_cookie;
 pub(crate) mod pages;

@@ -112,6 +112,8 @@ pub struct Configurations {
     has_outliers: bool,
     /// What decides where endpoints are, and whether that counts.
     localities: Random,
+    /// What decides about second attempts beside the first.
+    hedges: Random,
     /// What decides about calls of RPC, if there are any.
     calls: Option<Random>,
     /// What decides about copies of requests, if there are any.
@@ -146,6 +148,7 @@ impl Configurations {
         let has_retries = random.split("retries", 0).chance(400);
         let has_outliers = random.split("outliers", 0).chance(400);
         let localities = random.split("localities", 0);
+        let hedges = random.split("hedges", 0);
         let calls = scenario.has_calls.then(|| random.split("calls", 0));
         let mirrors = scenario.has_mirrors.then(|| random.split("mirrors", 0));
         let checks = scenario.has_checks.then(|| random.split("checks", 0));
@@ -164,6 +167,7 @@ impl Configurations {
             has_retries,
             has_outliers,
             localities,
+            hedges,
             calls,
             mirrors,
             checks,
@@ -459,10 +463,17 @@ impl Configurations {
         if on.contains("status") {
             *text += ", status: [404]";
         }
-        if self.patience == Patience::Short && random.chance(300) {
+        let is_bounded = self.patience == Patience::Short && random.chance(300);
+        let is_hedged = self.patience == Patience::Short && attempts > 1 && self.hedges.chance(500);
+        if is_hedged {
+            let _ = write!(text, ", try_timeout: {}ms", self.hedges.between(1, 200));
+        } else if is_bounded {
             *text += ", try_timeout: 1s";
         }
         *text += " }\n";
+        if is_hedged {
+            *text += "        hedge: { after: try_timeout }\n";
+        }
     }
 
     fn listener(&mut self, name: &str, address: &str, text: &mut String) {

@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use super::access_log::statuses;
 use crate::findings::{Findings, Problem};
-use crate::retry::{Retry, RetryMethods, RetryOn, RetryPolicy};
+use crate::retry::{Hedge, Retry, RetryMethods, RetryOn, RetryPolicy};
 use crate::tree::Site;
 
 /// When requests of a rule are sent again; none if something is wrong, which is reported. `whole` bounds all attempts
-/// together, and `site` is that of `retry`.
+/// together, and `site` is that of the rule.
 pub(super) fn policy(
-    file: &Retry,
+    (file, hedge): (&Retry, Option<Hedge>),
     whole: Option<Duration>,
-    site: &Site<'_>,
+    rule_site: &Site<'_>,
     findings: &mut Findings<'_>,
 ) -> Option<RetryPolicy> {
+    let site = &rule_site.key("retry");
     let at = site.key("status");
     let statuses = statuses(&file.status, &at, findings);
     for (range, site) in statuses.iter().zip(at.items()) {
@@ -79,5 +80,24 @@ pub(super) fn policy(
         let hint = "write less than `timeout`, which bounds all attempts together";
         site.key("try_timeout").warning(findings, Problem::new(rule, hint));
     }
-    Some(RetryPolicy::new(file, statuses))
+    if hedge.is_some() {
+        check_hedge(file, &rule_site.key("hedge"), findings);
+    }
+    Some(RetryPolicy::new(file, hedge, statuses))
+}
+
+/// Looks whether there may be another attempt beside one that takes too long. `site` is that of `hedge`.
+fn check_hedge(file: &Retry, site: &Site<'_>, findings: &mut Findings<'_>) {
+    let (rule, hint) = match (file.try_timeout, file.attempts_max) {
+        (None, _) => {
+            let rule = "`hedge` needs a `try_timeout` in `retry`: when another attempt begins";
+            (rule, "add `try_timeout: 100ms` to `retry`, for instance")
+        }
+        (Some(_), 1) => {
+            let rule = "with `attempts_max: 1` there is no other attempt";
+            (rule, "write `attempts_max: 2` or more in `retry`")
+        }
+        _ => return,
+    };
+    site.error(findings, Problem::new(rule, hint));
 }

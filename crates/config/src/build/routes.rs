@@ -449,8 +449,13 @@ fn action(
         let hashing = hashing::hashing(file.hash.as_deref(), &site.key("hash"), findings);
         let subset = subsets::asked(file.subset.as_ref(), &site.key("subset"), findings);
         let retry = file.retry.as_ref().and_then(|retry| {
-            retries::policy(retry, timeout, &site.key("retry"), findings).map(Box::new)
+            retries::policy((retry, file.hedge), timeout, site, findings).map(Box::new)
         });
+        if file.hedge.is_some() && file.retry.is_none() {
+            let rule = "`hedge` needs `retry`, which says how often a request is sent";
+            let hint = "add `retry: { on: [reset], try_timeout: 100ms }`, for instance";
+            site.key("hedge").error(findings, Problem::new(rule, hint));
+        }
         let mirrors = mirrors::mirrors(file, site, clusters, values, findings);
         return Some(Action::Forward(Forward {
             target: target?,
@@ -469,7 +474,7 @@ fn action(
         let rule = "the request is not forwarded, so its edits have no effect";
         site.key("headers").key_error(findings, "request", Problem::new(rule, "remove it"));
     }
-    for key in ["timeout", "retry", "upgrades", "rewrite", "hash", "subset", "mirror"] {
+    for key in ["timeout", "retry", "hedge", "upgrades", "rewrite", "hash", "subset", "mirror"] {
         if is_answered_here && site.key(key).is_written() {
             let rule = format!("`{key}` needs a `cluster` to forward to");
             site.key_error(findings, key, Problem::new(rule, "remove it"));

@@ -14,7 +14,7 @@ use crate::error_pages::ErrorPage;
 use crate::hash::HashKey;
 pub use crate::matching::Match;
 use crate::mirrors::MirrorKey;
-use crate::retry::Retry;
+use crate::retry::{Hedge, Retry};
 use crate::rewrite::RewriteKey;
 use crate::subsets::SubsetValue;
 use crate::targets::{ShareKey, Sticky};
@@ -114,6 +114,10 @@ pub struct Rule {
     /// with a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Box<Retry>>,
+    /// Two attempts at a time: when one takes too long, another begins at another endpoint, and the first response that
+    /// `retry` does not repeat is used. The other attempt is cancelled. Each counts as a retry. Only with `retry`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hedge: Option<Hedge>,
     /// Clusters that get copies of the requests. Their responses are dropped. Only with a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]

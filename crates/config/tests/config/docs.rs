@@ -61,7 +61,7 @@ fn every_yaml_block_of_the_guides_loads_without_a_warning() {
         ("docs/configuration/coming-from.md", 1),
         ("docs/configuration/failures.md", 1),
         ("docs/configuration/outliers.md", 1),
-        ("docs/configuration/retries.md", 1),
+        ("docs/configuration/retries.md", 2),
         ("docs/configuration/rpc.md", 1),
         ("docs/production.md", 1),
         ("docs/admin.md", 1),

@@ -1851,6 +1851,15 @@ fn retries_that_cannot_be_made() {
         with("{ on: [reset], headers: ^[x-busy] }"),
         with("{ on: [reset], reset_header: ^\"retry after\" }"),
     );
+    let hedged = |hedge: &str, retry: &str| {
+        with(retry).replace("        retry: ", &format!("        hedge: {hedge}\n        retry: "))
+    };
+    let (unbounded, single, unknown) = (
+        hedged("^{ after: try_timeout }", "{ on: [reset] }"),
+        hedged("^{ after: try_timeout }", "{ on: [reset], try_timeout: 1s, attempts_max: 1 }"),
+        hedged("{ after: ^100ms }", "{ on: [reset], try_timeout: 1s }"),
+    );
+    let alone = with("").replace("retry: ", "hedge: ^{ after: try_timeout }");
     check(&[
         (
             rule,
@@ -1868,6 +1877,17 @@ fn retries_that_cannot_be_made() {
             "\"retry after\"",
             "a header name consists of",
             "write a name",
+        ),
+        (rule, &unbounded, "routes[0].rules[0].hedge", "", "needs a `try_timeout`", "add"),
+        (rule, &single, "routes[0].rules[0].hedge", "", "no other attempt", "attempts_max: 2"),
+        (rule, &alone, "routes[0].rules[0].hedge", "", "needs `retry`", "try_timeout: 100ms"),
+        (
+            rule,
+            &unknown,
+            "routes[0].rules[0].hedge.after",
+            "\"100ms\"",
+            "try_timeout",
+            "try_timeout",
         ),
         (rule, &any, "routes[0].rules[0].retry.on[0]", "\"any\"", "5xx", "one of them"),
         (rule, &low, "routes[0].rules[0].retry.status[0]", "302", "from 400 on", "write 429"),

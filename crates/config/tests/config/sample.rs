@@ -302,6 +302,7 @@ routes:
         cluster: all
         timeout: 250ms
         retry: { on: [5xx, gateway_error, reset, connect_failure, refused_stream, retriable_4xx, retriable_status, retriable_headers, cancelled, deadline_exceeded, internal, resource_exhausted, unavailable], status: [429, 500-504], headers: [x-busy], reset_header: retry-after, reset_max: 1m, elsewhere: previous_endpoints, attempt_count: true, attempts_max: 5, try_timeout: 100ms, backoff: { base: 10ms, max: 1s }, methods: any, body_max: 1MiB }
+        hedge: { after: try_timeout }
         mirror: [{ cluster: fast, percent: 1.5, runtime: canary, host_suffix: -copy }]
         upgrades: [websocket, tls/1.2]
   - name: two

@@ -6,6 +6,7 @@ use wire::head::RequestHead;
 
 use crate::connection::codec::streams::{Stream, StreamInbox, Tail};
 use crate::connection::connections::Connections;
+use crate::connection::{ConnectionRole, UpstreamState};
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
@@ -20,6 +21,23 @@ impl Connections {
             return connection.exchange();
         }
         Some(connection.codec.multiplex()?.streams.get(at.slot)?.exchange)
+    }
+
+    /// Makes a connection, or a stream of one, that of this exchange.
+    pub(crate) fn join(&mut self, side: StreamKey, key: ExchangeKey) {
+        if let Some(stream) = self.stream_mut(side) {
+            stream.exchange = key;
+            return;
+        }
+        match self.get_mut(side.connection).map(|connection| &mut connection.role) {
+            Some(ConnectionRole::Downstream(role)) => role.exchange = Some(key),
+            Some(ConnectionRole::Upstream(role)) => match &mut role.state {
+                UpstreamState::Connecting { exchange, .. } => *exchange = Some(key),
+                UpstreamState::Busy { exchange } => *exchange = key,
+                UpstreamState::Idle(_) | UpstreamState::Shared { .. } => {}
+            },
+            None => {}
+        }
     }
 
     pub(crate) fn stream_mut(&mut self, at: StreamKey) -> Option<&mut Stream> {

@@ -9,6 +9,7 @@ use config::snapshot::EndpointId;
 use wire::head::RequestHead;
 
 use crate::exchange::asked_timeout::{RETRIES, TRY};
+use crate::keys::ExchangeKey;
 
 /// What a request has beyond the `retry` of its rule.
 #[derive(Debug, Default)]
@@ -17,6 +18,8 @@ pub(crate) struct OwnRetries {
     pub(crate) asked: Option<(AskedRetries, RetryPolicy)>,
     /// The endpoints of its attempts, of which there are few.
     pub(crate) tried: Vec<EndpointId>,
+    /// Its earlier attempt, which goes on beside the one that it is at.
+    pub(crate) hedge: Option<ExchangeKey>,
 }
 
 /// What a request asks for. Nothing is removed.

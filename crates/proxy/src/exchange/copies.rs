@@ -50,6 +50,7 @@ impl Exchange {
     /// for others.
     #[inline]
     pub(crate) fn end_copies(&mut self, cx: &mut Cx) {
+        self.end_hedge(cx);
         if let Some(copies) = self.copies.take() {
             cx.agenda.0.extend(copies.iter().map(|copy| Note::Abandon(*copy)));
         }

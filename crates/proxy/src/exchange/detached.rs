@@ -1,10 +1,12 @@
-//! What an exchange without a downstream is: a copy of a request, or a health check. And the room that copies may take.
+//! What an exchange without a downstream is: a copy of a request, a health check, or an attempt beside another. And the room
+//! that copies may take.
 
 use serde::{Deserialize, Serialize};
 use telemetry::events::MirrorDrop;
 
 use crate::cx::Cx;
 use crate::exchange::check_run::CheckRun;
+use crate::keys::ExchangeKey;
 
 /// What a copy counts as beside its request's bytes: the exchange itself and a small buffer.
 const COPY_BYTES: u64 = 2_048;
@@ -22,21 +24,31 @@ pub(crate) struct Detached {
     /// What it is if it is no copy. A check never moves.
     #[serde(skip)]
     pub(crate) check: Option<Box<CheckRun>>,
+    /// The exchange whose earlier attempt it is. It never moves, either.
+    #[serde(skip)]
+    pub(crate) hedge_of: Option<ExchangeKey>,
 }
 
 /// The part of a worker's room for copies that one of them may have.
 const COPY_DIVISOR: u64 = 4;
 
 impl Detached {
+    const NONE: Self = Self { bytes: 0, dropped: None, form: 0, check: None, hedge_of: None };
+
     /// A copy without a byte of its request, of which the frame looked like this.
     pub(crate) fn begin(form: u64, cx: &mut Cx) -> Option<Box<Self>> {
-        let mut detached = Box::new(Self { bytes: 0, dropped: None, form, check: None });
+        let mut detached = Box::new(Self { form, ..Self::NONE });
         detached.hold(COPY_BYTES, cx).then_some(detached)
     }
 
     /// A health check, which has no room to ask for.
     pub(crate) fn of_check(run: CheckRun) -> Box<Self> {
-        Box::new(Self { bytes: 0, dropped: None, form: 0, check: Some(Box::new(run)) })
+        Box::new(Self { check: Some(Box::new(run)), ..Self::NONE })
+    }
+
+    /// An attempt of this exchange, beside the one that it is at.
+    pub(crate) fn of_hedge(exchange: ExchangeKey) -> Box<Self> {
+        Box::new(Self { hedge_of: Some(exchange), ..Self::NONE })
     }
 
     /// Counts more bytes of a copy, if there is room for them.

@@ -32,6 +32,8 @@ impl Connections {
         if let Some(detached) = &exchange.detached {
             return match &detached.check {
                 Some(run) => report_check(exchange, run, cause, cx),
+                // What it was is told of its exchange.
+                None if detached.hedge_of.is_some() => {}
                 None => self.report_copy(exchange, detached, cause, now, cx),
             };
         }
@@ -207,6 +209,7 @@ impl Exchanges {
         cx: &mut Cx,
     ) -> Option<StreamKey> {
         let exchange = self.table.get_mut(key)?;
+        self.hedges -= usize::from(exchange.hedge_of().is_some());
         exchange.let_go(&mut listen.clients, &mut self.stalls, &mut upstream.pools);
         exchange.end_retries(&mut upstream.pools);
         listen.clients.remove(exchange.client, Part::Exchange);

@@ -30,6 +30,8 @@ use crate::upstream::pool::Pools;
 pub(crate) struct Exchanges {
     pub(crate) table: Slab<Exchange, OfExchange>,
     pub(crate) stalls: Stalls,
+    /// How many of them are earlier attempts of others.
+    pub(crate) hedges: usize,
 }
 
 impl Exchanges {

@@ -3,7 +3,7 @@
 
 use config::retry::{AskedRetries, RetryPolicy};
 use config::snapshot::EndpointId;
-use wire::head::{Framing, RequestHead};
+use wire::head::{Framing, RequestHead, ResponseHead};
 
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
@@ -29,6 +29,16 @@ impl Exchange {
     /// Whether a response of any status may be retried, for a field that it has.
     pub(crate) fn retries_on_headers(&self) -> bool {
         self.retry_policy().is_some_and(RetryPolicy::is_on_headers)
+    }
+
+    /// Whether an attempt follows this response, as far as its rule says.
+    pub(crate) fn asks_to_repeat(&self, head: &ResponseHead<'_>, is_end: bool) -> bool {
+        let is_call = is_end && self.call.is_some();
+        self.retry_policy().is_some_and(|policy| {
+            policy.is_on_status(head.status())
+                || policy.is_on_header(|name| head.find(name).is_some())
+                || (is_call && grpc_status(head).is_some_and(|it| policy.is_on_grpc_status(it)))
+        })
     }
 
     /// It asks for retries beside its rule's. Returns what holds then, if anything does.
@@ -116,6 +126,11 @@ impl Exchange {
             self.set_deadline(Wait::Try, now + timeout, cx);
         }
     }
+}
+
+/// The status that a response of gRPC has in its head, which then is all of it.
+pub(crate) fn grpc_status(head: &ResponseHead<'_>) -> Option<u32> {
+    str::from_utf8(head.find(b"grpc-status")?).ok()?.parse().ok()
 }
 
 impl Exchanges {

@@ -7,6 +7,7 @@ mod check;
 mod connect;
 mod filters;
 mod head;
+mod hedge;
 mod mirror;
 mod on_demand;
 mod retry;

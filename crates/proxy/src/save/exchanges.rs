@@ -18,7 +18,6 @@ use super::routes::SavedRoute;
 use super::{Companions, SavedSide, before};
 use crate::connection::codec::streams::Tail;
 use crate::connection::connections::Connections;
-use crate::connection::{ConnectionRole, UpstreamState};
 use crate::cx::Cx;
 use crate::exchange::attempts::Attempt;
 use crate::exchange::calls::Call;
@@ -130,19 +129,7 @@ impl Connections {
         upstream: Option<StreamKey>,
     ) {
         for side in [Some(downstream), upstream].into_iter().flatten() {
-            if let Some(stream) = self.stream_mut(side) {
-                stream.exchange = key;
-                continue;
-            }
-            match self.get_mut(side.connection).map(|connection| &mut connection.role) {
-                Some(ConnectionRole::Downstream(role)) => role.exchange = Some(key),
-                Some(ConnectionRole::Upstream(role)) => match &mut role.state {
-                    UpstreamState::Connecting { exchange, .. } => *exchange = Some(key),
-                    UpstreamState::Busy { exchange } => *exchange = key,
-                    UpstreamState::Idle(_) | UpstreamState::Shared { .. } => {}
-                },
-                None => {}
-            }
+            self.join(side, key);
         }
     }
 }

@@ -8,6 +8,7 @@ use std::vec::IntoIter;
 use config::snapshot::ClusterId;
 use postcard::ser_flavors::Size;
 use serde::Serialize;
+use telemetry::cause::Cause;
 use zeroize::Zeroizing;
 
 use super::connections::TakenEnd;
@@ -75,6 +76,7 @@ impl Proxy {
         now: Time,
     ) -> Result<Saving, Vec<ConnKey>> {
         debug_assert!(self.cx.agenda.is_empty(), "each event is settled");
+        self.end_hedges_of(key, connections_max, now);
         let upstream = self.connections.get(key).map(|connection| connection.upstream().is_some());
         if upstream.is_none_or(|is_upstream| is_upstream && self.leading(key) != key)
             || self.end_checks_on(key, now)
@@ -121,6 +123,21 @@ impl Proxy {
         let total = saving.ends.len();
         saving.write(&total);
         Ok(saving)
+    }
+
+    /// Earlier attempts do not move: those of the group that this connection belongs to end.
+    fn end_hedges_of(&mut self, key: ConnKey, connections_max: usize, now: Time) {
+        if self.exchanges.hedges == 0 {
+            return;
+        }
+        for key in self.companions(key, connections_max).exchanges {
+            let Some(exchange) = self.exchanges.get(key) else { continue };
+            let hedge = exchange.hedge_of().map_or_else(|| exchange.hedge(), |_| Some(key));
+            if let Some(hedge) = hedge {
+                self.abort(hedge, Cause::DrainTimeout, now);
+            }
+        }
+        self.settle(now);
     }
 
     /// Has a group count on, whatever becomes of it.

@@ -43,6 +43,7 @@ mod frames;
 mod handlers;
 mod hash;
 mod heads;
+mod hedging;
 mod http2;
 mod keep_alive;
 mod localities;

@@ -25,6 +25,10 @@ impl Proxy {
         if wait == Wait::Connection && matches!(exchange.stage(), Stage::Buffering { .. }) {
             return self.look_at_buffered(key, now);
         }
+        if wait == Wait::Try && self.hedges(key, now) {
+            return;
+        }
+        let Some(exchange) = self.exchanges.get(key) else { return };
         match wait {
             Wait::Pause => return self.on_pause_over(key, now),
             Wait::Backoff => return self.exchanges.on_backoff_over(key, now, &mut self.cx),

@@ -28,6 +28,11 @@ impl Proxy {
     pub(crate) fn fail(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         self.exchanges.take_reason(key, cause, &self.connections);
         self.exchanges.note_configured_reason(key, cause);
+        if self.exchanges.hedges > 0
+            && let Some(hedge) = self.exchanges.hedge_left(key, cause)
+        {
+            return self.fail_second(key, hedge, cause, now);
+        }
         let has_responded = self.exchanges.get(key).is_some_and(Exchange::has_responded);
         self.blame(key, cause, now);
         self.drop_upstream(key, Some(cause), now);
@@ -39,6 +44,17 @@ impl Proxy {
             Some(_) => self.break_off(key, cause, now),
             None => self.abort(key, cause, now),
         }
+    }
+
+    /// The later of two attempts failed, or found no connection: the earlier one is left.
+    #[cold]
+    fn fail_second(&mut self, key: ExchangeKey, hedge: ExchangeKey, cause: Cause, now: Time) {
+        if let Some(upstream) = self.exchanges.get(key).and_then(Exchange::upstream) {
+            self.note_failed_attempt(key, upstream, (cause, None), now);
+        } else if let Some(exchange) = self.exchanges.get_mut(key) {
+            exchange.record.cause_detail = None;
+        }
+        self.return_to_hedge(key, hedge, now);
     }
 
     /// Counts the end of an attempt for its endpoint, if that is what failed.

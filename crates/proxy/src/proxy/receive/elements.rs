@@ -133,6 +133,14 @@ impl Proxy {
         following: Following,
         now: Time,
     ) {
+        let key = if self.exchanges.hedges > 0 {
+            match self.choose_attempt(key, head, following.is_end, now) {
+                Some(key) => key,
+                None => return,
+            }
+        } else {
+            key
+        };
         let is_switching = match head.status() {
             101 => true,
             // Of a stream, any of these grants it (RFC 8441, section 5, and RFC 9110, section 9.3.6).

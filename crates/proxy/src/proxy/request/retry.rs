@@ -8,8 +8,10 @@ use wire::h2::ErrorCode;
 use wire::head::ResponseHead;
 
 use crate::connection::Connection;
+use crate::exchange::hedging::WAITS_OF_ATTEMPT;
 use crate::exchange::queued_request::QueuedRequest;
 use crate::exchange::record::label;
+use crate::exchange::retrying::grpc_status;
 use crate::exchange::{Exchange, Wait};
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
@@ -30,6 +32,8 @@ impl Proxy {
         let decision = match exchange.check() {
             // A check is not made better than it went. Only the end of an idle connection says nothing.
             Some(_) if !attempt.is_reused && cause != Cause::UpstreamGoingAway => Decision::Fail,
+            // The later one goes on.
+            None if exchange.hedge_of().is_some() => Decision::Fail,
             _ => attempt.decide(exchange.retry_policy()),
         };
         match self.pace(key, decision, None, now) {
@@ -54,13 +58,10 @@ impl Proxy {
         let Following { bytes: behind, is_end } = following;
         let Some(exchange) = self.exchanges.get(key) else { return false };
         let Some(policy) = exchange.retry_policy() else { return false };
-        let is_call = is_end && exchange.call.is_some();
-        let is_asked = policy.is_on_status(head.status())
-            || policy.is_on_header(|name| head.find(name).is_some())
-            || (is_call && grpc_status(head).is_some_and(|it| policy.is_on_grpc_status(it)));
-        if !is_asked {
+        if !exchange.asks_to_repeat(head, is_end) {
             return false;
         }
+        let is_call = is_end && exchange.call.is_some();
         let Some(connection) = self.connections.get(upstream.connection) else { return false };
         let cause = Cause::ResponseRetried;
         // What is left of the request goes elsewhere: where it was not sent whole, nothing else may follow.
@@ -72,8 +73,13 @@ impl Proxy {
         };
         let value = policy.reset_header().and_then(|name| head.find(name));
         let asked = value.and_then(|value| policy.asked_pause(value, self.cx.random.next()));
-        let Some(pause) = self.pace(key, decision, asked, now) else { return false };
         let answer = Some((head.status(), grpc_status(head).filter(|_| is_call)));
+        let Some(pause) = self.pace(key, decision, asked, now) else {
+            let Some(hedge) = self.exchanges.hedge_left(key, cause) else { return false };
+            self.note_failed_attempt(key, upstream, (cause, answer), now);
+            self.return_to_hedge(key, hedge, now);
+            return true;
+        };
         let Some(request) = self.retry(key, upstream, cause, answer, now) else { return false };
         if is_end && is_sent {
             if upstream.is_alone()
@@ -136,11 +142,32 @@ impl Proxy {
     ) -> Option<QueuedRequest> {
         let connection = self.connections.get_mut(upstream.connection)?;
         let mut request = QueuedRequest::take_back(connection, upstream.slot)?;
+        self.note_failed_attempt(key, upstream, (cause, answer), now);
         let exchange = self.exchanges.table.get_mut(key)?;
-        exchange.note_tried();
-        if exchange.retry_policy().is_some_and(|policy| policy.tells_attempts) {
-            request.count_attempt(exchange.progress.attempts.saturating_add(1));
+        exchange.begin_finishing();
+        exchange.let_go(
+            &mut self.listen.clients,
+            &mut self.exchanges.stalls,
+            &mut self.upstream.pools,
+        );
+        for wait in WAITS_OF_ATTEMPT {
+            exchange.deadlines.clear(wait);
         }
+        self.count_retry(key, &mut request, cause);
+        Some(request)
+    }
+
+    /// An attempt is over, or another one is worth more: notes why, and counts it for its endpoint. `answer`, if it had one, has
+    /// its status and that of a call.
+    pub(crate) fn note_failed_attempt(
+        &mut self,
+        key: ExchangeKey,
+        upstream: StreamKey,
+        (cause, answer): (Cause, Option<(u16, Option<u32>)>),
+        now: Time,
+    ) {
+        let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
+        exchange.note_tried();
         let endpoint = self.connections.endpoint_text(exchange);
         exchange.record.note_failed_attempt(endpoint.as_bytes(), cause);
         exchange.record.stamps.on_retry(now);
@@ -156,21 +183,33 @@ impl Proxy {
                 exchange.on_failure(cause, connection, pools, cx, now);
             }
         }
-        exchange.begin_finishing();
-        exchange.let_go(
-            &mut self.listen.clients,
-            &mut self.exchanges.stalls,
-            &mut self.upstream.pools,
-        );
-        for wait in [Wait::RequestWrite, Wait::ResponseHead, Wait::TunnelIdle, Wait::Try] {
-            exchange.deadlines.clear(wait);
+    }
+
+    /// A request is sent once more, for this cause: counts that, and tells the upstream if the rule says so.
+    pub(crate) fn count_retry(
+        &mut self,
+        key: ExchangeKey,
+        request: &mut QueuedRequest,
+        cause: Cause,
+    ) {
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        if exchange.retry_policy().is_some_and(|policy| policy.tells_attempts) {
+            request.count_attempt(exchange.progress.attempts.saturating_add(1));
         }
         let is_check = exchange.check().is_some();
         let label = exchange.route.as_ref().and_then(|route| route.cluster).map(|id| label(id.0));
         if let Some(cluster) = label.filter(|_| !is_check) {
             self.cx.emitter.upstream_retried(&UpstreamRetried { cluster, cause });
         }
-        Some(request)
+    }
+
+    /// Whether another attempt may begin beside one that takes too long.
+    pub(crate) fn paces_hedge(&mut self, key: ExchangeKey, upstream: StreamKey, now: Time) -> bool {
+        let Some(exchange) = self.exchanges.get(key) else { return false };
+        let Some(connection) = self.connections.get(upstream.connection) else { return false };
+        let attempt = failed_attempt(exchange, connection, upstream, Cause::TryTimeout);
+        let Some((attempt, policy)) = attempt.zip(exchange.retry_policy()) else { return false };
+        self.pace(key, attempt.by_policy(policy), None, now).is_some()
     }
 
     fn try_after(&mut self, key: ExchangeKey, request: QueuedRequest, pause: Duration, now: Time) {
@@ -226,9 +265,4 @@ fn failed_attempt(
         has_others: exchange.check().is_none()
             && exchange.cluster().is_some_and(|it| it.endpoints.len() > 1),
     })
-}
-
-/// The status that a response of gRPC has in its head, which then is all of it.
-fn grpc_status(head: &ResponseHead<'_>) -> Option<u32> {
-    str::from_utf8(head.find(b"grpc-status")?).ok()?.parse().ok()
 }
