@@ -180,8 +180,8 @@ impl Level<'_> {
 /// The group that a request goes to, by a die. The healthy endpoints of the first priority get all requests while there are
 /// enough of them: their share of the endpoints, times 1.4, and at most all. What they do not get goes on to the healthy ones
 /// of the next, and so on; then to the degraded ones, in the same order. If that leaves requests over, a group of which less
-/// than `panic` are healthy or degraded gets its requests at all of its endpoints. So it is in Envoy. None if no endpoint may
-/// be chosen at all.
+/// than `panic` are healthy or degraded gets its requests at all of its endpoints; and if all groups are such, each gets requests
+/// by the number of its endpoints. So it is in Envoy. None if no endpoint may be chosen at all.
 #[inline]
 #[must_use]
 pub fn level(levels: &[Group], panic: Percent, die: impl FnOnce() -> u64) -> Option<Level<'_>> {
@@ -249,8 +249,8 @@ struct Shares {
     panic: Percent,
     /// What the groups can take together, in millionths of all requests.
     sum: u64,
-    /// How many endpoints have a weight.
-    weighted: u64,
+    /// How many endpoints have a weight, where each of the groups has too few that may be chosen: then requests go by that.
+    weighted: Option<u64>,
 }
 
 /// Of all requests.
@@ -263,22 +263,24 @@ impl Shares {
     fn of(levels: &[Group], panic: Percent) -> Self {
         let capacity = |group: &Group| group.capacity() + group.capacity_of(group.degraded());
         let sum = levels.iter().map(capacity).sum();
-        let weighted = levels.iter().map(|group| u64::from(group.weighted)).sum();
-        Self { panic, sum, weighted }
+        let shares = Self { panic, sum, weighted: None };
+        let all = || levels.iter().map(|group| u64::from(group.weighted)).sum();
+        let weighted = levels.iter().all(|group| shares.is_panicking(group)).then(all);
+        Self { weighted, ..shares }
     }
 
     /// What a die has sides of.
     fn all(self) -> u64 {
-        if self.sum == 0 { self.weighted.max(1) } else { self.sum.min(WHOLE) }
+        self.weighted.unwrap_or_else(|| self.sum.min(WHOLE)).max(1)
     }
 
     /// What endpoints of a group with this status get of that, behind those before them.
     fn share(self, group: &Group, status: HealthStatus) -> u64 {
-        match (self.sum, status) {
-            (0, HealthStatus::Healthy) if self.is_panicking(group) => u64::from(group.weighted),
-            (0, _) | (_, HealthStatus::Unhealthy) => 0,
-            (_, HealthStatus::Healthy) => group.capacity(),
-            (_, HealthStatus::Degraded) => group.capacity_of(group.degraded()),
+        match (self.weighted, status) {
+            (_, HealthStatus::Unhealthy) | (Some(_), HealthStatus::Degraded) => 0,
+            (Some(_), HealthStatus::Healthy) => u64::from(group.weighted),
+            (None, HealthStatus::Healthy) => group.capacity(),
+            (None, HealthStatus::Degraded) => group.capacity_of(group.degraded()),
         }
     }
 

@@ -63,7 +63,7 @@ class Script:
         self.retry = None
         self.outlier = None
         self.timeout_ms = TIMEOUT_MS
-        self.health = None
+        self.health, self.hedge = None, None
         if self.kind == "health":
             self.endpoints = rng.randint(2, 6)
             self.health = rng.choices(sorted(HEALTH, key=list(HEALTH).index), HEALTH_WEIGHTS, k=self.endpoints)
@@ -88,6 +88,8 @@ class Script:
         self.retry = {"on": words, "attempts_max": rng.randint(1, 4), "statuses": rng.sample([429, 409, 500], rng.randint(1, 2))}
         if rng.random() < 0.6:
             self.retry["try_timeout"] = True
+        # Whether an attempt goes on that takes too long, beside another.
+        self.hedge = "try_timeout" in self.retry and self.retry["attempts_max"] > 1 and rng.random() < 0.4 or None
         does = [str(status) for status in STATUSES] + ["200+", "503+", "429+"]
         silent = [it for it in SILENT if it != "stall" or "try_timeout" in self.retry]
         if is_for_silence:
@@ -104,6 +106,7 @@ class Script:
             # The rule's own timeout.
             self.steps = ["stall"]
             self.retry.pop("try_timeout", None)
+            self.hedge = None
             self.timeout_ms = 400
 
     def shown(self):
@@ -123,6 +126,8 @@ class Script:
             if "try_timeout" in self.retry:
                 retry["try_timeout"] = f"{TRY_TIMEOUT_MS}ms"
             rule["retry"] = retry
+            if self.hedge:
+                rule["hedge"] = {"after": "try_timeout"}
         return rule
 
     def cluster_of_strait(self, ports):
@@ -153,6 +158,8 @@ class Script:
             if "try_timeout" in self.retry:
                 policy["per_try_timeout"] = f"{TRY_TIMEOUT_MS / 1000}s"
             route["retry_policy"] = policy
+            if self.hedge:
+                route["hedge_policy"] = {"hedge_on_per_try_timeout": True}
         return {"match": {"prefix": f"/{self.number}/"}, "route": route}
 
     def cluster_of_envoy(self, ports):

@@ -54,6 +54,9 @@ fn degraded_endpoints_get_what_healthy_ones_are_too_few_for() {
         // What drains counts no more.
         (vec![H, "draining"], vec![D], vec![(100.0, 0.0, false), (0.0, 0.0, false)]),
         (vec![U, U], vec![], vec![(100.0, 0.0, true)]),
+        // Where each priority panics, requests go by the number of endpoints.
+        (vec![U, D, U], vec![U], vec![(75.0, 0.0, true), (25.0, 0.0, true)]),
+        (vec![U], vec![U, U, H], vec![(25.0, 0.0, true), (75.0, 0.0, true)]),
     ] {
         let endpoints = first.iter().map(|health| (0, *health));
         let endpoints: Vec<_> = endpoints.chain(second.iter().map(|health| (1, *health))).collect();
