@@ -539,7 +539,7 @@ mod tests {
             methods: RetryMethods::default(),
             body_max: body_max(),
         };
-        RetryPolicy::new(&file, statuses.into())
+        RetryPolicy::new(&file, None, statuses.into())
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Connections {
         if let Some(detached) = &exchange.detached {
             return match &detached.check {
                 Some(run) => report_check(exchange, run, cause, cx),
-                // What it was is told of its exchange.
+                // Its exchange says what it was.
                 None if detached.hedge_of.is_some() => {}
                 None => self.report_copy(exchange, detached, cause, now, cx),
             };
