@@ -74,7 +74,7 @@ impl Proxy {
     ) -> Option<ExchangeKey> {
         let exchange = self.exchanges.get_mut(key)?;
         let Some(first) = exchange.hedge_of() else {
-            if !exchange.asks_to_repeat(head, is_end) {
+            if exchange.hedge().is_some() && !exchange.asks_to_repeat(head, is_end) {
                 exchange.end_hedge(&mut self.cx);
             }
             return Some(key);
