@@ -1,4 +1,4 @@
-//! The part of control that ejects endpoints: [`Detector`], on the time of the simulation.
+//! The part of control that ejects endpoints: [`Detector`](config::outlier::Detector), on the time of the simulation.
 
 use std::sync::Arc;
 use std::time::Duration;
