@@ -34,7 +34,8 @@
 //! anew but requests whose bytes wait in an inbox: these get fewer.
 //!
 //! *Bound.* A cluster is noted once (`Pools::note_room`), an exchange once (it is
-//! [`Stage::Retrying`](crate::exchange::stage::Stage::Retrying) meanwhile), a connection or stream once for each exchange on it that ends or
+//! [`Stage::Retrying`](crate::exchange::stage::Stage::Retrying) meanwhile), a connection or stream once for each exchange on
+//! it that ends or
 //! gets a connection. There are no more notes than a small multiple of the worker's exchanges and
 //! clusters, which have bounds. Their storage is used again from event to event; what a large event
 //! needs beyond [`NOTES_KEPT_MAX`] is given back.

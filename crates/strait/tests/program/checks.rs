@@ -47,7 +47,15 @@ fn an_endpoint_that_dies_gets_no_requests_and_gets_them_again_when_it_is_back() 
     drop(three);
     until("the verdict", || (state(&strait, 2).0 == "unhealthy").then_some(()));
     assert_eq!(state(&strait, 2).1, "connect_failed: ECONNREFUSED");
-    strait.wait_for_log("endpoint unhealthy");
+    let event = strait.wait_for_entry("endpoint unhealthy");
+    for (key, expected) in [
+        ("level", "WARN"),
+        ("cluster", "web"),
+        ("endpoint", &address),
+        ("reason", "connect_failed: ECONNREFUSED"),
+    ] {
+        assert_eq!(event[key], expected, "{event}");
+    }
     let mut client = Client::connect(strait.listener);
     for _ in 0..50 {
         // A connection each, so that all workers have a part.

@@ -220,11 +220,17 @@ impl Strait {
 
     /// Waits for a message that contains `part`.
     pub(crate) fn wait_for_log(&mut self, part: &str) -> String {
+        self.wait_for_entry(part)["message"].as_str().unwrap().to_owned()
+    }
+
+    /// The first line of the log whose message has this part, with its fields.
+    pub(crate) fn wait_for_entry(&mut self, part: &str) -> Value {
         let (log, child) = (Arc::clone(&self.log), &mut self.child);
         until(&format!("{part:?} in the log"), || {
             let log = log.lock().unwrap();
-            let mut messages = log.iter().filter_map(|entry| entry["message"].as_str());
-            let found = messages.find(|message| message.contains(part)).map(str::to_owned);
+            let has_part =
+                |entry: &&Value| entry["message"].as_str().is_some_and(|it| it.contains(part));
+            let found = log.iter().find(has_part).cloned();
             let ended = child.try_wait().unwrap();
             assert!(found.is_some() || ended.is_none(), "it ended: {ended:?} {log:?}");
             found
