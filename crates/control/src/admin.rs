@@ -13,6 +13,7 @@ mod connections;
 mod explain;
 mod hosts;
 mod listing;
+mod old_process;
 mod pages;
 mod patience;
 mod pieces;
@@ -25,6 +26,8 @@ pub use explain::{ExplainRequest, ExplainStep};
 pub(crate) use explain::{Explained, add_ejections};
 pub(crate) use hosts::Hosts;
 pub(crate) use listing::{Listing, Sort};
+pub use old_process::OldProcess;
+pub(crate) use old_process::OldRows;
 pub(crate) use pages::{Answer, Page, index};
 pub(crate) use pieces::{Content, PieceWriter, pieces, write_config};
 pub(crate) use ready::Readiness;
@@ -47,8 +50,17 @@ pub(crate) enum Query {
     Slow { as_text: bool, reply: oneshot::Sender<Vec<u8>> },
     /// Some connections of a worker.
     Connections { worker: u32, first: u32, reply: oneshot::Sender<Rows> },
-    /// A connection is to move to that worker.
-    Move { connection: ConnectionId, to: u32, reply: oneshot::Sender<Result<Moved, NotMoved>> },
+    /// The process whose place this one took, as long as it ends what it still has.
+    OldProcess { reply: oneshot::Sender<Option<OldProcess>> },
+    /// Some connections of that process.
+    OldConnections { worker: u32, slot: u32, reply: oneshot::Sender<OldRows> },
+    /// A connection is to move to that worker, or one of the process with this id.
+    Move {
+        process: Option<u32>,
+        connection: ConnectionId,
+        to: u32,
+        reply: oneshot::Sender<Result<Moved, NotMoved>>,
+    },
     /// The way of a request.
     Explain { request: ExplainRequest, reply: oneshot::Sender<Explained> },
     /// What these endpoints have counted, in this order.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use config::snapshot::Snapshot;
 use tokio::sync::oneshot;
 
+use crate::admin::OldProcess;
 use crate::handover_report::HandoverNews;
 use crate::last_good::DeliveredResources;
 use crate::workers::Workers;
@@ -70,8 +71,28 @@ pub enum HandoverStep<W: Workers> {
     },
     /// The service manager knows this process as the main one of its service, and listens to it.
     MainProcess,
-    /// The former process has ended.
-    FormerEnded,
+    /// The process whose place this one took still has connections, as long as it lives.
+    FormerStays(OldProcess),
+    /// The process with this id, whose place this one took, has ended.
+    FormerEnded(u32),
+    /// Some connections of this process are to be listed for the one that took its place: of that worker, from the slot on.
+    List {
+        /// The worker.
+        worker: u32,
+        /// The slot.
+        slot: u32,
+        /// Where they go; nothing does if the worker does not answer.
+        reply: oneshot::Sender<ListedRows>,
+    },
+    /// The former process has listed some.
+    Listed {
+        /// The number of the request, as [`Workers::list_former`] sent it.
+        request: u32,
+        /// They.
+        rows: Vec<String>,
+        /// The worker and the slot to go on with, if there are more.
+        next: Option<(u32, u32)>,
+    },
     /// This process cannot take the other's place, and ends.
     Stop(String),
 }
@@ -92,7 +113,10 @@ impl<W: Workers> fmt::Debug for HandoverStep<W> {
             Self::News(_) => "News",
             Self::Update { .. } => "Update",
             Self::MainProcess => "MainProcess",
-            Self::FormerEnded => "FormerEnded",
+            Self::FormerStays(_) => "FormerStays",
+            Self::FormerEnded(_) => "FormerEnded",
+            Self::List { .. } => "List",
+            Self::Listed { .. } => "Listed",
             Self::Stop(_) => "Stop",
         })
     }
@@ -105,6 +129,15 @@ pub struct Summary {
     pub totals: Vec<u8>,
     /// Which endpoints are ejected, unhealthy or drained.
     pub health: Vec<u8>,
+}
+
+/// Some connections of a worker, for another process.
+#[derive(Debug, Default)]
+pub struct ListedRows {
+    /// Each with its worker and slot, as an object in JSON.
+    pub rows: Vec<((u32, u32), String)>,
+    /// The worker and the slot to go on with, if there are more.
+    pub next: Option<(u32, u32)>,
 }
 
 /// What the other process gets of control.

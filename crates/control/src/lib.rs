@@ -47,11 +47,11 @@ mod warming;
 mod watch;
 mod workers;
 
-pub use admin::{AdminSocket, ExplainRequest, ExplainStep, own_admin_files};
+pub use admin::{AdminSocket, ExplainRequest, ExplainStep, OldProcess, own_admin_files};
 #[doc(hidden)]
 pub use dns::records_of_dns_answer;
 pub use files::{Files, STDIN};
-pub use handover::{Begun, HandoverStep, Summary};
+pub use handover::{Begun, HandoverStep, ListedRows, Summary};
 pub use handover_report::{HandoverNews, HandoverResult};
 pub use last_good::{DeliveredError, DeliveredResources};
 pub use log_output::{LogOutput, OpenError};

@@ -67,6 +67,16 @@ pub enum NotMoved {
     /// The process is at something that connections have to wait for.
     #[error("connections cannot move now: {0}")]
     NotNow(String),
+    /// It is of the process whose place this one took.
+    #[error(
+        "connection {connection} belongs to process {pid}, which was replaced: it stays there until it ends"
+    )]
+    OfOldProcess {
+        /// That process.
+        pid: u32,
+        /// The connection there.
+        connection: ConnectionId,
+    },
     /// The other worker refused it.
     #[error("worker {worker} refused the connection: {reason}; its id is now {connection}")]
     Refused {
@@ -89,6 +99,9 @@ pub enum NotMoved {
     /// There is none of this name.
     #[error("there is no connection {0}: it was closed, or has moved since")]
     UnknownConnection(ConnectionId),
+    /// There is no such process beside this one.
+    #[error("process {0} has ended, or this one did not replace it")]
+    UnknownProcess(u32),
     /// There is no such worker.
     #[error("there is no worker {worker}: the last is {last}")]
     UnknownWorker {
@@ -103,9 +116,11 @@ impl NotMoved {
     /// The status of an answer with it.
     pub(crate) const fn status(&self) -> u16 {
         match self {
-            Self::UnknownConnection(_) | Self::UnknownWorker { .. } => 404,
+            Self::UnknownConnection(_) | Self::UnknownProcess(_) | Self::UnknownWorker { .. } => {
+                404
+            }
             Self::Handshake | Self::Refused { .. } | Self::SameWorker(_) => 409,
-            Self::NotNow(_) | Self::Stays | Self::TooLarge(_) => 409,
+            Self::NotNow(_) | Self::OfOldProcess { .. } | Self::Stays | Self::TooLarge(_) => 409,
             Self::NoAnswer(_) => 503,
         }
     }

@@ -50,6 +50,7 @@ mod ending;
 mod handover;
 mod kept;
 mod moves;
+mod old_process;
 mod pages;
 mod reading;
 mod reports;
@@ -65,6 +66,7 @@ use self::drains::Drains;
 use self::handover::{AdminHandles, Handing};
 use self::kept::Kept;
 use self::moves::{Ended, Moves};
+use self::old_process::OldListing;
 use self::stored::Stored;
 use self::versions::Versions;
 
@@ -249,6 +251,7 @@ struct Running<W: Workers> {
     answering: JoinSet<(u32, W::Asker, Arc<[u8]>)>,
     describing: BTreeMap<u64, (u32, oneshot::Sender<Rows>)>,
     describe_next: u64,
+    listing: OldListing,
     demands: Demands<W::Asker>,
     descriptors_warned_at: Option<u64>,
     overflows: Overflows,
@@ -447,6 +450,7 @@ impl<W: Workers> Running<W> {
                 self.rebalance();
                 self.config.builder.on_upkeep();
                 self.describing.retain(|_, (_, reply)| !reply.is_closed());
+                self.listing.forget_unwanted();
             }
         }
     }

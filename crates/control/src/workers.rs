@@ -13,6 +13,8 @@ use config::reports::ReportBody;
 use config::snapshot::{Address, ListenerId, Snapshot};
 
 use crate::admin::{ExplainRequest, ExplainStep};
+#[cfg(doc)]
+use crate::handover::HandoverStep;
 use crate::moves::Mover;
 
 /// The workers as control sees them. No method waits: what does not fit into a mailbox is kept, in
@@ -58,6 +60,10 @@ pub trait Workers: Send + 'static {
     /// Asks `worker` to describe its connections from the slot `first` on; the answer is a
     /// [`ReportBody::Described`] with the number `request`.
     fn describe(&mut self, worker: u32, first: u32, request: u64);
+
+    /// Asks the process whose place this one took for its connections from a worker and a slot on. The answer is a
+    /// [`HandoverStep::Listed`] with the number `request`, if one comes.
+    fn list_former(&mut self, request: u32, worker: u32, slot: u32);
 
     /// What moves connections from worker to worker; none while messages wait for room in a mailbox. Until
     /// it has done so, no snapshot may be published, and no drain may begin.

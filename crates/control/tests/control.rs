@@ -19,8 +19,9 @@ use config::snapshot::{Address, ClusterId, EndpointId, Id, ListenerId, Snapshot}
 use config::{FilterKinds, Loader, ResourceName, Update, Verdict};
 use control::{
     AdminSocket, Answerers, BindFailure, Bound, ConfigFile, ConnectionId, ConnectionWork, Control,
-    DeliveredResources, EarlyAdmin, ExplainRequest, ExplainStep, HandoverStep, LogWriter, Moved,
-    NotMoved, Outcome, Parts, Report, ServiceManager, Source, Summary, Workers,
+    DeliveredResources, EarlyAdmin, ExplainRequest, ExplainStep, HandoverStep, ListedRows,
+    LogWriter, Moved, NotMoved, OldProcess, Outcome, Parts, Report, ServiceManager, Source,
+    Summary, Workers,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use telemetry::{Collector, LogReader};
@@ -178,6 +179,10 @@ impl Workers for Notebook {
 
     fn describe(&mut self, worker: u32, first: u32, request: u64) {
         self.note(format!("describe {worker} from {first}, request {request}"));
+    }
+
+    fn list_former(&mut self, request: u32, worker: u32, slot: u32) {
+        self.note(format!("the old process lists {worker} from {slot}, request {request}"));
     }
 
     fn drain(&mut self) {
@@ -629,6 +634,124 @@ fn retired_snapshots_are_freed_here() {
     control.report(0, ReportBody::Retired(snapshot));
     until("its end", || weak.upgrade().is_none());
     assert_eq!(control.end(), Outcome::Drained);
+}
+
+/// Has the workers of a process without connections say so, from a request on.
+fn describe_none(control: &Running, from: u64) {
+    for worker in 0..2u32 {
+        let request = from + u64::from(worker);
+        control.wait_for(&format!("describe {worker} from 0, request {request}"));
+        let connections = ConnectionSummaries::default();
+        control.report(worker, ReportBody::Described { request, connections });
+    }
+}
+
+#[test]
+fn the_connections_of_the_process_before_are_shown_behind_the_own_ones() {
+    let control = Running::fixed();
+    let old = |lists_connections| OldProcess { pid: 4711, lists_connections };
+    let step = |step| control.steps.blocking_send(step).unwrap();
+    let shown = |path: &str, act: &dyn Fn()| {
+        let page = std::thread::scope(|scope| {
+            let page = scope.spawn(|| control.ask("GET", path));
+            act();
+            page.join().unwrap()
+        });
+        let (_, body) = page.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str::<serde_json::Value>(body).unwrap()
+    };
+    let listed = |request, place: (u32, u32), rows: &[&str], next| {
+        let (worker, slot) = place;
+        control.wait_for(&format!("the old process lists {worker} from {slot}, request {request}"));
+        let rows = rows.iter().map(|id| format!("{{\"id\":\"{id}\",\"state\":\"idle\"}}"));
+        step(HandoverStep::Listed { request, rows: rows.collect(), next });
+    };
+    let ids = |page: &serde_json::Value| -> Vec<String> {
+        let rows = page["connections"].as_array().unwrap().iter();
+        rows.map(|row| row["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let page = shown("/connections", &|| describe_none(&control, 0));
+    assert_eq!((ids(&page), page["old_process"].is_null()), (vec![], true));
+
+    step(HandoverStep::FormerStays(old(false)));
+    let page = shown("/connections", &|| describe_none(&control, 2));
+    assert_eq!(page["old_process"]["error"], "its version does not list its connections");
+
+    step(HandoverStep::FormerStays(old(true)));
+    let page = shown("/connections?limit=3", &|| {
+        describe_none(&control, 4);
+        // One is damaged.
+        listed(0, (0, 0), &["0.1.0", "0.2.7", "x"], Some((1, 0)));
+        listed(1, (1, 0), &["1.0.0", "1.4.0"], Some((2, 0)));
+    });
+    assert_eq!(ids(&page), ["4711:0.1.0", "4711:0.2.7", "4711:1.0.0"]);
+    assert_eq!(page["connections"][0]["process"], 4711);
+    let next = "/connections?limit=3&after=4711:1.4";
+    assert_eq!(page["next"], next);
+    let page = shown(next, &|| {
+        listed(2, (1, 4), &["1.4.0"], Some((2, 0)));
+        listed(3, (2, 0), &[], None);
+    });
+    assert_eq!((ids(&page), page["next"].is_null()), (vec!["4711:1.4.0".to_owned()], true));
+    assert_eq!(page["old_process"], serde_json::json!({ "pid": 4711, "error": null }));
+    // One that goes in circles ends, and so does one that says nothing.
+    let page = shown("/connections?after=4711:0.0", &|| listed(4, (0, 0), &[], Some((0, 0))));
+    assert_eq!(page["old_process"]["error"].as_str(), None);
+    let page = shown("/connections?after=4711:0.0", &|| {
+        step(HandoverStep::Listed { request: 77, rows: Vec::new(), next: None });
+    });
+    assert_eq!(page["old_process"]["error"], "it did not answer in time");
+    let page = shown("/connections?after=4712:0.0", &|| {});
+    assert_eq!((ids(&page), page["old_process"].is_null()), (vec![], true), "it has ended");
+
+    let moved = |id: &str| control.ask("POST", &format!("/connections/move?connection={id}&to=1"));
+    let answer = moved("4711:0.2.7");
+    assert!(answer.contains(" 409 ") && answer.contains("belongs to process 4711"), "{answer}");
+    step(HandoverStep::FormerEnded(12));
+    assert!(moved("4711:0.2.7").contains(" 409 "), "another has ended");
+    step(HandoverStep::FormerEnded(4711));
+    until("its end", || {
+        let answer = moved("4711:0.2.7");
+        answer.contains(" 404 ") && answer.contains("process 4711 has ended")
+    });
+    assert_eq!(control.end(), Outcome::Drained);
+}
+
+#[test]
+fn connections_are_listed_for_the_process_that_took_over() {
+    let control = Running::fixed();
+    let list = |worker, slot| {
+        let (reply, listed) = tokio::sync::oneshot::channel();
+        control.steps.blocking_send(HandoverStep::List { worker, slot, reply }).unwrap();
+        listed
+    };
+    let listed = list(0, 5);
+    control.wait_for("describe 0 from 5, request 0");
+    let mut connections = some_connections();
+    connections[0].target = "ä".repeat(5000);
+    let connections = ConnectionSummaries { connections, next: Some(9) };
+    control.report(0, ReportBody::Described { request: 0, connections });
+    let ListedRows { rows, next } = listed.blocking_recv().unwrap();
+    assert_eq!((rows.len(), next), (3, Some((0, 9))));
+    assert!(rows.iter().all(|(_, row)| (100..1500).contains(&row.len())), "{rows:?}");
+    let row: serde_json::Value = serde_json::from_str(&rows[0].1).unwrap();
+    assert_eq!((&row["listener"], &row["peer"]), (&"edge".into(), &"192.0.2.1:5".into()));
+
+    let listed = list(0, 9);
+    control.wait_for("describe 0 from 9, request 1");
+    control.report(
+        0,
+        ReportBody::Described { request: 1, connections: ConnectionSummaries::default() },
+    );
+    assert_eq!(listed.blocking_recv().unwrap().next, Some((1, 0)), "the next worker's");
+    assert_eq!(list(2, 0).blocking_recv().unwrap().next, None, "there is none");
+    assert_eq!(list(u32::MAX, u32::MAX).blocking_recv().unwrap().next, None);
+    assert!(list(1, 0).blocking_recv().is_err(), "a worker that does not answer");
+    // One that has ended has none.
+    control.report(1, ReportBody::Stopped);
+    assert_eq!(list(1, 0).blocking_recv().unwrap().next, Some((2, 0)));
+    control.report(0, ReportBody::Stopped);
+    assert_eq!(control.thread.join().unwrap(), Outcome::Drained);
 }
 
 #[test]

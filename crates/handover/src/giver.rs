@@ -18,7 +18,8 @@ use crate::deadlines::{Deadlines, Phase, later};
 use crate::failure::Failure;
 use crate::frame::DESCRIPTORS_MAX;
 use crate::message::{
-    Difference, Hello, Message, Part, Purpose, Refused, SocketKey, VERSION, Welcome,
+    Difference, Hello, ListedConnections, Message, Part, Purpose, Refused, SocketKey, VERSION,
+    Welcome,
 };
 use crate::pieces::{self, GivenGroup, GroupFrame, PIECE_BYTES_MAX, cut, shortened};
 use crate::silence::{ALIVE_INTERVAL, Silence};
@@ -103,6 +104,15 @@ pub enum GiverAction {
     EndFormer,
     /// Two younger processes live: this one ends what it still has at once.
     EndRest,
+    /// Name the connections that this process still has, from there on, by [`Giver::list`].
+    List {
+        /// A number for the answer.
+        request: u32,
+        /// The worker to begin with.
+        worker: u32,
+        /// The slot there.
+        slot: u32,
+    },
 }
 
 /// Whether the other process may still use what it was given.
@@ -341,6 +351,13 @@ impl Giver {
                 self.actions.push_back(GiverAction::EndRest);
                 Ok(())
             }
+            (
+                State::Probation | State::Leaving,
+                Message::ListConnections { request, worker, slot },
+            ) => {
+                self.actions.push_back(GiverAction::List { request, worker, slot });
+                Ok(())
+            }
             // What else it says there cannot end what is done.
             (State::Probation | State::Leaving, _) => Ok(()),
             (_, message) => {
@@ -374,6 +391,7 @@ impl Giver {
             descriptors: self.offer.descriptors,
             generation: self.offer.generation,
             probation_ms,
+            lists_connections: true,
         }));
         self.enter(State::Describing);
         self.deadline = later(now, self.deadlines.config);
@@ -566,6 +584,13 @@ impl Giver {
     pub fn update(&mut self, states: &[(String, Zeroizing<Vec<u8>>)]) {
         if matches!(self.state, State::Probation | State::Leaving) {
             self.send_states(states);
+        }
+    }
+
+    /// Connections that this process still has, as [`GiverAction::List`] asked.
+    pub fn list(&mut self, listed: ListedConnections) {
+        if matches!(self.state, State::Probation | State::Leaving) {
+            self.send(&Message::Connections(listed));
         }
     }
 

@@ -42,8 +42,8 @@ pub use failure::{Failure, Side};
 pub use frame::{DESCRIPTORS_MAX, FRAME_BYTES_MAX, FrameError};
 pub use giver::{Giver, GiverAction, PeerLife};
 pub use message::{
-    Difference, Hello, Left, Message, Packed, Part, PartKind, Piece, Purpose, Refused, SocketKey,
-    UpgradeRequest, VERSION, Welcome,
+    Difference, Hello, Left, ListedConnections, Message, Packed, Part, PartKind, Piece, Purpose,
+    Refused, SocketKey, UpgradeRequest, VERSION, Welcome,
 };
 pub use pieces::GivenGroup;
 pub use stored::{

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::frame::{self, FrameError, IGNORABLE};
+use crate::pieces::PIECE_BYTES_MAX;
 
 /// Version of the conversation that this program speaks, and the only one.
 pub const VERSION: u16 = 1;
@@ -104,6 +105,18 @@ pub enum Message {
     /// To a process that has taken over, from the one before: its probation is over, and the service manager knows it as the main
     /// process of the service.
     MainProcess,
+    /// From a process that has taken over, to the one before: which connections does it still have, from there on? Only to one that said in
+    /// its welcome that it lists them.
+    ListConnections {
+        /// A number that the answer repeats.
+        request: u32,
+        /// The worker to begin with.
+        worker: u32,
+        /// The slot there.
+        slot: u32,
+    },
+    /// The answer.
+    Connections(ListedConnections),
     /// A line for who asked for an upgrade.
     Progress {
         /// The line.
@@ -205,6 +218,46 @@ pub struct Welcome {
     pub generation: u64,
     /// How long the giver keeps the listening sockets, ms.
     pub probation_ms: u64,
+    /// Whether [`Message::ListConnections`] is answered. It stands behind the body, where versions before this one do not look.
+    #[serde(skip)]
+    pub lists_connections: bool,
+}
+
+/// Some connections that a process still has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedConnections {
+    /// The number of the request.
+    pub request: u32,
+    /// They, an object in JSON each.
+    pub rows: Vec<String>,
+    /// The worker and the slot to go on with, if there are more.
+    pub next: Option<(u32, u32)>,
+}
+
+impl ListedConnections {
+    /// Bytes that a row takes of a frame beside its own.
+    const NUMBERS_BYTES_MAX: usize = 4;
+
+    /// As many of these rows as fit a frame, each with its worker and slot, and `next` if these are all. A row that alone fits none is
+    /// left out.
+    #[must_use]
+    pub fn new(request: u32, rows: Vec<((u32, u32), String)>, next: Option<(u32, u32)>) -> Self {
+        let mut listed = Self { request, rows: Vec::new(), next };
+        let mut room = PIECE_BYTES_MAX;
+        for (place, row) in rows {
+            let bytes = row.len().saturating_add(Self::NUMBERS_BYTES_MAX);
+            if bytes > PIECE_BYTES_MAX {
+                continue;
+            }
+            let Some(left) = room.checked_sub(bytes) else {
+                listed.next = Some(place);
+                break;
+            };
+            room = left;
+            listed.rows.push(row);
+        }
+        listed
+    }
 }
 
 /// What a part of a configuration is.
@@ -329,7 +382,7 @@ impl Message {
         let kind = self.kind();
         match self {
             Self::Hello(hello) => frame::encode(kind, &(hello, hello.reads_resources)),
-            Self::Welcome(welcome) => frame::encode(kind, welcome),
+            Self::Welcome(welcome) => frame::encode(kind, &(welcome, welcome.lists_connections)),
             Self::Parts { parts, is_last } => frame::encode(kind, &(parts, is_last)),
             Self::Differences { differences, is_last } => {
                 frame::encode(kind, &(differences, is_last))
@@ -351,6 +404,10 @@ impl Message {
             | Self::MainProcess
             | Self::ReadsPacks => frame::encode(kind, &()),
             Self::Resources { bytes } => frame::encode(kind, bytes),
+            Self::ListConnections { request, worker, slot } => {
+                frame::encode(kind, &(request, worker, slot))
+            }
+            Self::Connections(listed) => frame::encode(kind, listed),
             Self::Progress { text } => frame::encode(kind, text),
             Self::Outcome { is_done, text } => frame::encode(kind, &(is_done, text)),
         }
@@ -365,7 +422,7 @@ impl Message {
         let (kind, body) = frame::split(bytes)?;
         Ok(Some(match kind {
             1 => Self::Hello(hello(body)?),
-            2 => Self::Welcome(frame::body(body)?),
+            2 => Self::Welcome(welcome(body)?),
             3 => frame::body(body).map(|(parts, is_last)| Self::Parts { parts, is_last })?,
             4 => frame::body(body)
                 .map(|(differences, is_last)| Self::Differences { differences, is_last })?,
@@ -392,6 +449,9 @@ impl Message {
             ALIVE => Self::Alive,
             READS_PACKS => Self::ReadsPacks,
             MAIN_PROCESS => Self::MainProcess,
+            LIST_CONNECTIONS => frame::body(body)
+                .map(|(request, worker, slot)| Self::ListConnections { request, worker, slot })?,
+            CONNECTIONS => Self::Connections(frame::body(body)?),
             kind if kind >= IGNORABLE => return Ok(None),
             kind => return Err(FrameError::UnknownKind(kind)),
         }))
@@ -422,6 +482,8 @@ impl Message {
             Self::ReadsPacks => READS_PACKS,
             Self::Pack { .. } => 15,
             Self::MainProcess => MAIN_PROCESS,
+            Self::ListConnections { .. } => LIST_CONNECTIONS,
+            Self::Connections(_) => CONNECTIONS,
         }
     }
 
@@ -450,6 +512,8 @@ impl Message {
             Self::ReadsPacks => "ReadsPacks",
             Self::Pack { .. } => "Pack",
             Self::MainProcess => "MainProcess",
+            Self::ListConnections { .. } => "ListConnections",
+            Self::Connections(_) => "Connections",
             Self::Outcome { .. } => "Outcome",
         }
     }
@@ -481,6 +545,9 @@ const MAIN_PROCESS: u16 = IGNORABLE + 5;
 const READS_PACKS: u16 = IGNORABLE + 6;
 // It has a descriptor, which a process that does not know it would refuse: none is sent to one that does not ask for it.
 const RESOURCES: u16 = IGNORABLE + 7;
+// A process of an earlier version does not say that it lists its connections, and is not asked.
+const LIST_CONNECTIONS: u16 = IGNORABLE + 8;
+const CONNECTIONS: u16 = IGNORABLE + 9;
 
 /// The body of a hello. What later versions add stands behind it.
 fn hello(body: &[u8]) -> Result<Hello, FrameError> {
@@ -490,6 +557,15 @@ fn hello(body: &[u8]) -> Result<Hello, FrameError> {
         Err(_) => frame::body::<Hello>(body)?,
     };
     if hello.magic == MAGIC { Ok(hello) } else { Err(FrameError::Body) }
+}
+
+/// The same of a welcome.
+fn welcome(body: &[u8]) -> Result<Welcome, FrameError> {
+    match frame::body::<(Welcome, bool)>(body) {
+        Ok((welcome, lists_connections)) => Ok(Welcome { lists_connections, ..welcome }),
+        // Of a version before this one.
+        Err(_) => frame::body(body),
+    }
 }
 
 impl Piece {

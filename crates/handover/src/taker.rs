@@ -15,7 +15,8 @@ use zeroize::{Zeroize as _, Zeroizing};
 use crate::deadlines::{Deadlines, Phase, later};
 use crate::failure::Failure;
 use crate::message::{
-    Difference, Hello, Message, Packed, Part, Piece, Purpose, Refused, SocketKey, VERSION, Welcome,
+    Difference, Hello, ListedConnections, Message, Packed, Part, Piece, Purpose, Refused,
+    SocketKey, VERSION, Welcome,
 };
 use crate::pieces::{cut, shortened};
 use crate::silence::{ALIVE_INTERVAL, Silence};
@@ -67,6 +68,8 @@ pub enum TakerAction {
     },
     /// Probation is over, and the service manager knows this process as the main one of its service.
     IsMainProcess,
+    /// The giver, which still has connections, names some of them, as [`Message::ListConnections`] asked.
+    Listed(ListedConnections),
     /// The giver is silent: end it, then [`Taker::on_closed`], or [`Taker::stop_for_silence`] if it cannot be ended.
     EndSilent,
     /// The giver has ended, as it should.
@@ -319,6 +322,10 @@ impl Taker {
             (State::Done, Message::MainProcess) => {
                 self.is_main_process = true;
                 self.actions.push_back(TakerAction::IsMainProcess);
+                Ok(())
+            }
+            (State::Done, Message::Connections(listed)) => {
+                self.actions.push_back(TakerAction::Listed(listed));
                 Ok(())
             }
             (State::Taking, Message::Commit) if self.is_between_batches() => {

@@ -1,8 +1,8 @@
 //! Both sides facing each other, over a connection that does what no socket should.
 
 use handover::{
-    Failure, FrameError, Giver, GiverAction, Hello, Message, Part, PartKind, PeerLife, Phase,
-    Purpose, Taker, TakerAction, Welcome,
+    FRAME_BYTES_MAX, Failure, FrameError, Giver, GiverAction, Hello, ListedConnections, Message,
+    Part, PartKind, PeerLife, Phase, Purpose, Taker, TakerAction, Welcome,
 };
 
 #[path = "checks/conversation.rs"]
@@ -555,7 +555,7 @@ fn who_speaks_other_versions_or_reads_no_form_is_refused() {
 
 #[test]
 fn a_kind_that_may_be_skipped_is_and_another_is_not() {
-    assert_eq!(Message::decode(&[0x80, 9, 1, 2, 3]), Ok(None));
+    assert_eq!(Message::decode(&[0xff, 9, 1, 2, 3]), Ok(None));
     assert_eq!(Message::decode(&[0x7f, 9]), Err(FrameError::UnknownKind(0x7f09)));
     assert_eq!(Message::decode(&[1]), Err(FrameError::TooShort));
     assert_eq!(Message::decode(&[1; 65_537]), Err(FrameError::TooLong));
@@ -641,8 +641,103 @@ fn welcome() -> Vec<u8> {
         descriptors: 9,
         generation: 0,
         probation_ms: 0,
+        lists_connections: true,
     };
     Message::Welcome(welcome).encode().to_vec()
+}
+
+#[test]
+fn a_welcome_of_the_version_before_says_nothing_of_lists() {
+    let says = |frame: &[u8]| match Message::decode(frame) {
+        Ok(Some(Message::Welcome(welcome))) => welcome.lists_connections,
+        other => panic!("{other:?}"),
+    };
+    let mut frame = welcome();
+    assert!(says(&frame));
+    // It is the last byte.
+    frame.pop();
+    assert!(!says(&frame));
+}
+
+/// What both sides are asked to do by a request and its answer.
+fn list(pair: &mut Pair) -> (Option<GiverAction>, Option<TakerAction>) {
+    let listed = ListedConnections {
+        request: 7,
+        rows: vec!["{}".to_owned(), "{\"id\":\"1.2.3\"}".to_owned()],
+        next: Some((1, 3)),
+    };
+    let ask = Message::ListConnections { request: 7, worker: 1, slot: 2 };
+    pair.giver.on_frame(&ask.encode(), 0, pair.now);
+    let asked = std::iter::from_fn(|| pair.giver.poll())
+        .find(|it| matches!(it, GiverAction::List { .. } | GiverAction::RollBack { .. }));
+    pair.giver.list(listed.clone());
+    while let Some(GiverAction::Send(frame)) = pair.giver.poll() {
+        pair.taker.on_frame(&frame, 0, pair.now);
+    }
+    let answered = std::iter::from_fn(|| pair.taker.poll())
+        .find(|it| *it == TakerAction::Listed(listed.clone()));
+    (asked, answered)
+}
+
+#[test]
+fn connections_that_stay_are_listed_to_the_end_of_the_giver() {
+    let mut pair = up_to(Phase::Probation, 0);
+    let asked = Some(GiverAction::List { request: 7, worker: 1, slot: 2 });
+    let (by_giver, by_taker) = list(&mut pair);
+    assert_eq!((by_giver, by_taker.is_some()), (asked.clone(), true));
+    while !pair.giver.is_leaving() {
+        pair.now += SECOND / 10;
+        pair.taker.on_time(pair.now);
+        pair.giver.on_time(pair.now);
+        while pair.deliver() {}
+    }
+    let (by_giver, by_taker) = list(&mut pair);
+    assert_eq!((by_giver, by_taker.is_some()), (asked, true));
+    pair.giver.on_closed();
+    pair.giver.list(ListedConnections::default());
+    assert_eq!(pair.giver.poll(), None);
+}
+
+#[test]
+fn a_list_before_the_taker_is_the_process_is_out_of_turn() {
+    for phase in [Phase::Config, Phase::Probe, Phase::Connections, Phase::Commit] {
+        let before = || {
+            let mut pair = Pair::new(1000);
+            while pair.giver.phase() < phase {
+                assert!(pair.deliver());
+            }
+            pair
+        };
+        let (asked, answered) = list(&mut before());
+        let failure = Failure::OutOfTurn { phase, message: "ListConnections" };
+        assert!(
+            matches!(&asked, Some(GiverAction::RollBack { failure: it, .. }) if *it == failure),
+            "{asked:?}"
+        );
+        assert_eq!(answered, None);
+        let mut pair = before();
+        let listed = Message::Connections(ListedConnections::default());
+        pair.taker.on_frame(&listed.encode(), 0, 0);
+        let is_stop = |it: TakerAction| matches!(it, TakerAction::Stop(_));
+        assert!(std::iter::from_fn(|| pair.taker.poll()).any(is_stop), "{phase}");
+    }
+}
+
+#[test]
+fn as_many_rows_are_listed_as_fit_a_frame_and_the_next_one_is_named() {
+    for (bytes, fit) in [(0, 16_128), (1, 12_902), (300, 212), (16_384, 3), (64_508, 1)] {
+        let row = |slot| ((u32::MAX, slot), "x".repeat(bytes));
+        let rows = (0..20_000).map(row).take((fit + 2).min(20_000));
+        let listed = ListedConnections::new(u32::MAX, rows.collect(), None);
+        let next = Some((u32::MAX, u32::try_from(fit).unwrap()));
+        assert_eq!((listed.rows.len(), listed.next), (fit, next));
+        let frame = Message::Connections(listed.clone()).encode();
+        assert!(frame.len() <= FRAME_BYTES_MAX, "{bytes}: {}", frame.len());
+        assert_eq!(Message::decode(&frame), Ok(Some(Message::Connections(listed))));
+    }
+    let row = |bytes| ((0, 0), "x".repeat(bytes));
+    let listed = ListedConnections::new(1, vec![row(1), row(64_509), row(2)], Some((1, 0)));
+    assert_eq!((listed.rows.len(), listed.next), (2, Some((1, 0))), "one fits no frame");
 }
 
 #[test]

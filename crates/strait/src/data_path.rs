@@ -351,6 +351,11 @@ impl Workers for DataPath {
         self.post(worker, Message::Describe { first, request });
     }
 
+    fn list_former(&mut self, request: u32, worker: u32, slot: u32) {
+        // One that has ended says nothing, and control hears of that.
+        self.former.send(&::handover::Message::ListConnections { request, worker, slot });
+    }
+
     fn explain(
         snapshot: &Arc<Snapshot>,
         request: &ExplainRequest,

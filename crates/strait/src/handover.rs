@@ -10,6 +10,7 @@ pub(crate) mod giving_back;
 mod groups;
 mod leaving;
 mod line;
+mod listing;
 mod resources;
 pub(crate) mod start_command;
 pub(crate) mod stored;

@@ -1,14 +1,18 @@
-//! `/connections`: what workers report of their connections, a page at a time.
+//! `/connections`: what workers report of their connections, a page at a time; and behind them those that stay with the process whose
+//! place this one took.
 
 use std::time::Duration;
 
 use config::reports::{ConnectionSide, ConnectionSummaries};
 use config::snapshot::Snapshot;
 use serde::Serialize;
+use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Query;
+use super::old_process::{self, OldRow};
 use super::pages::Answer;
+use crate::handover::ListedRows;
 use crate::moves::{ConnectionId, Moved, NotMoved};
 use crate::workers::address_text;
 
@@ -18,6 +22,12 @@ const LIMIT_DEFAULT: usize = 100;
 
 /// How long a worker may take to describe connections: some turns.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Answers of the old process for a page. Each has the connections in some hundred slots, of which there may be none.
+const OLD_ANSWERS_MAX: usize = 1000;
+
+/// Bytes of a target for another process.
+const WRITTEN_TARGET_BYTES_MAX: usize = 1024;
 
 /// Connections with the names of what they belong to, ready to be shown.
 #[derive(Debug, Default)]
@@ -49,6 +59,20 @@ struct Row {
 }
 
 impl Rows {
+    /// Those of a worker as another process reads them.
+    pub(crate) fn write(mut self, worker: u32) -> ListedRows {
+        let write = |row: &mut Row| {
+            // What is cut off is in the log. Several rows go in one packet.
+            row.target.truncate(row.target.floor_char_boundary(WRITTEN_TARGET_BYTES_MAX));
+            // Rows hold nothing that JSON cannot say.
+            ((row.worker, row.slot), serde_json::to_string(row).unwrap_or_default())
+        };
+        let rows = self.rows.iter_mut().map(write).collect();
+        let next = (worker.saturating_add(1), 0);
+        let next = self.next.map_or(next, |slot| (worker, slot));
+        ListedRows { rows, next: Some(next) }
+    }
+
     /// Names what `described` belongs to. What `snapshot` no longer has is named as gone.
     pub(crate) fn new<F>(
         worker: u32,
@@ -103,6 +127,8 @@ impl Rows {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     limit: usize,
+    /// Whose connections to begin with: those of this process, or of the old one with this id.
+    process: Option<u32>,
     /// Where to begin.
     worker: u32,
     slot: u32,
@@ -116,45 +142,142 @@ impl Wanted {
             Some(_) => return Err(format!("limit: a number from 1 to {LIMIT_MAX}")),
         };
         let place = |after: &str| {
+            let (process, after) = match after.split_once(':') {
+                Some((process, after)) => (Some(process.parse().ok()?), after),
+                None => (None, after),
+            };
             let (worker, slot) = after.split_once('.')?;
-            Some((worker.parse().ok()?, slot.parse().ok()?))
+            Some((process, worker.parse().ok()?, slot.parse().ok()?))
         };
-        let (worker, slot) = match after {
-            None => (0, 0),
+        let (process, worker, slot) = match after {
+            None => (None, 0, 0),
             Some(after) => {
                 place(after).ok_or("after: the value from `next` of the previous page")?
             }
         };
-        Ok(Self { limit, worker, slot })
+        Ok(Self { limit, process, worker, slot })
     }
 }
 
-/// The page: asks one worker after the other until there are enough.
+/// The page: asks one worker after the other until there are enough, and then the old process.
 pub(super) async fn page(wanted: Wanted, workers: u32, queries: &mpsc::Sender<Query>) -> Answer {
-    let mut rows: Vec<Row> = Vec::new();
-    let mut next = None;
-    let (mut worker, mut first) = (wanted.worker, wanted.slot);
-    while worker < workers {
-        let (reply, answer) = oneshot::channel();
-        let query = Query::Connections { worker, first, reply };
-        let is_asked = queries.send(query).await.is_ok();
-        let Ok(Ok(found)) = tokio::time::timeout(WORKER_TIMEOUT, answer).await else {
-            let why = if is_asked { "did not answer in time" } else { "has ended" };
-            return Answer::text(503, format!("worker {worker} {why}\n"));
-        };
-        let room = wanted.limit - rows.len();
-        let cut = found.rows.get(room).map(|row| row.slot);
-        rows.extend(found.rows.into_iter().take(room));
-        (worker, first) = match cut.or(found.next) {
-            Some(slot) => (worker, slot),
-            None => (worker + 1, 0),
-        };
-        if rows.len() == wanted.limit {
-            next = Some(format!("/connections?limit={}&after={worker}.{first}", wanted.limit));
-            break;
+    let mut page = Listed::default();
+    let old_place = match wanted.process {
+        Some(pid) => Some((Some(pid), wanted.worker, wanted.slot)),
+        None => match page.add_own(wanted, workers, queries).await {
+            Ok(()) if page.next.is_none() => Some((None, 0, 0)),
+            Ok(()) => None,
+            Err(answer) => return answer,
+        },
+    };
+    if let Some((pid, worker, slot)) = old_place {
+        page.add_old(wanted.limit, pid, (worker, slot), queries).await;
+    }
+    Answer::json_bytes(200, page.render())
+}
+
+/// What a page shows.
+#[derive(Debug, Default)]
+struct Listed {
+    rows: Vec<Row>,
+    old: Vec<OldRow>,
+    /// The old process, and why its connections are not shown, if they are not.
+    old_process: Option<(u32, Option<&'static str>)>,
+    /// The path of the next page.
+    next: Option<String>,
+}
+
+impl Listed {
+    /// Adds connections of this process.
+    async fn add_own(
+        &mut self,
+        wanted: Wanted,
+        workers: u32,
+        queries: &mpsc::Sender<Query>,
+    ) -> Result<(), Answer> {
+        let rows = &mut self.rows;
+        let (mut worker, mut first) = (wanted.worker, wanted.slot);
+        while worker < workers {
+            let (reply, answer) = oneshot::channel();
+            let query = Query::Connections { worker, first, reply };
+            let is_asked = queries.send(query).await.is_ok();
+            let Ok(Ok(found)) = tokio::time::timeout(WORKER_TIMEOUT, answer).await else {
+                let why = if is_asked { "did not answer in time" } else { "has ended" };
+                return Err(Answer::text(503, format!("worker {worker} {why}\n")));
+            };
+            let room = wanted.limit - rows.len();
+            let cut = found.rows.get(room).map(|row| row.slot);
+            rows.extend(found.rows.into_iter().take(room));
+            (worker, first) = match cut.or(found.next) {
+                Some(slot) => (worker, slot),
+                None => (worker + 1, 0),
+            };
+            if rows.len() == wanted.limit && worker < workers {
+                self.next =
+                    Some(format!("/connections?limit={}&after={worker}.{first}", wanted.limit));
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds connections of the old process, if there is one: of that with the id `pid`, where the page before named it.
+    async fn add_old(
+        &mut self,
+        limit: usize,
+        pid: Option<u32>,
+        (mut worker, mut slot): (u32, u32),
+        queries: &mpsc::Sender<Query>,
+    ) {
+        let Some(old) = old_process::find(queries).await else { return };
+        if pid.is_some_and(|pid| pid != old.pid) {
+            // That has ended meanwhile.
+            return;
+        }
+        if !old.lists_connections {
+            self.old_process = Some((old.pid, Some("its version does not list its connections")));
+            return;
+        }
+        self.old_process = Some((old.pid, None));
+        for answer in 0.. {
+            let room = limit.saturating_sub(self.rows.len() + self.old.len());
+            if room == 0 || answer == OLD_ANSWERS_MAX {
+                let place = format!("{}:{worker}.{slot}", old.pid);
+                self.next = Some(format!("/connections?limit={limit}&after={place}"));
+                return;
+            }
+            let Some(found) = old_process::connections((worker, slot), queries).await else {
+                self.old_process = Some((old.pid, Some("it did not answer in time")));
+                return;
+            };
+            let cut = found.rows.get(room).map(|row| row.place);
+            self.old.extend(found.rows.into_iter().take(room));
+            // It goes on, whatever the other process says.
+            match cut.or(found.next).filter(|next| *next > (worker, slot)) {
+                Some(next) => (worker, slot) = next,
+                None => return,
+            }
         }
     }
-    Answer::json_bytes(200, render(&rows, next.filter(|_| worker < workers).as_deref()))
+
+    /// One connection a line, so that `grep` is of use.
+    fn render(&self) -> Vec<u8> {
+        let mut out = b"{\"connections\":[".to_vec();
+        // Rows hold nothing that JSON cannot say.
+        let own = self.rows.iter().map(|row| serde_json::to_vec(row).unwrap_or_default());
+        let old = self.old.iter().map(|row| serde_json::to_vec(&row.fields).unwrap_or_default());
+        for (place, row) in own.chain(old).enumerate() {
+            out.extend_from_slice(if place == 0 { b"\n" } else { b",\n" });
+            out.extend(row);
+        }
+        let old_process =
+            self.old_process.map(|(pid, error)| json!({ "pid": pid, "error": error }));
+        let (next, old_process) = (json!(self.next), json!(old_process));
+        out.extend_from_slice(
+            format!("\n],\"next\":{next},\"old_process\":{old_process}}}\n").as_bytes(),
+        );
+        out
+    }
 }
 
 /// What came of a move.
@@ -167,33 +290,21 @@ pub(super) fn moved(result: Result<Moved, NotMoved>) -> Answer {
     }
 }
 
-/// One connection a line, so that `grep` is of use.
-fn render(rows: &[Row], next: Option<&str>) -> Vec<u8> {
-    let mut out = b"{\"connections\":[".to_vec();
-    for (place, row) in rows.iter().enumerate() {
-        out.extend_from_slice(if place == 0 { b"\n" } else { b",\n" });
-        // Rows hold nothing that JSON cannot say.
-        out.extend(serde_json::to_vec(row).unwrap_or_default());
-    }
-    out.extend_from_slice(b"\n],\"next\":");
-    out.extend(serde_json::to_vec(&next).unwrap_or_default());
-    out.extend_from_slice(b"}\n");
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn limits_and_places_are_checked() {
-        let wanted = |limit, worker, slot| Ok(Wanted { limit, worker, slot });
+        let of = |process, limit, worker, slot| Ok(Wanted { limit, process, worker, slot });
+        let wanted = |limit, worker, slot| of(None, limit, worker, slot);
         assert_eq!(Wanted::new(None, None), wanted(100, 0, 0));
         assert_eq!(Wanted::new(Some("10000"), Some("3.17")), wanted(10_000, 3, 17));
+        assert_eq!(Wanted::new(None, Some("4711:3.17")), of(Some(4711), 100, 3, 17));
         for limit in ["0", "10001", "-1", "x", ""] {
             assert!(Wanted::new(Some(limit), None).unwrap_err().starts_with("limit"), "{limit}");
         }
-        for after in ["", "1", "1.", ".1", "a.b", "1.2.3"] {
+        for after in ["", "1", "1.", ".1", "a.b", "1.2.3", ":1.2", "a:1.2", "1:2:1.2", "-1:1.2"] {
             assert!(Wanted::new(None, Some(after)).unwrap_err().starts_with("after"), "{after}");
         }
     }

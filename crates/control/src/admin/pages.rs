@@ -91,8 +91,8 @@ pub(super) enum Asked {
     },
     Connections(Wanted),
     Explain(ExplainRequest),
-    /// A connection is to move to that worker.
-    Move(ConnectionId, u32),
+    /// A connection, of this process or of that with an id, is to move to that worker.
+    Move(Option<u32>, ConnectionId, u32),
     /// Nothing that there is; what to say.
     Nothing(Answer),
     /// The path has another method; `allow` says which.
@@ -205,7 +205,7 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
             }
         }
         "/connections/move" => match wanted_move(query) {
-            Ok((connection, to)) => Asked::Move(connection, to),
+            Ok((process, connection, to)) => Asked::Move(process, connection, to),
             Err(problem) => Asked::Nothing(Answer::text(400, problem + "\n")),
         },
         _ => return Asked::Nothing(not_found(path)),
@@ -260,12 +260,19 @@ fn drain((cluster, endpoint): (&str, &str), query: &str) -> Result<DrainChange, 
 }
 
 /// Which connection is to move, and to which worker.
-fn wanted_move(query: &str) -> Result<(ConnectionId, u32), String> {
+fn wanted_move(query: &str) -> Result<(Option<u32>, ConnectionId, u32), String> {
     let connection = argument(query, "connection").unwrap_or_default();
+    let (process, connection) = match connection.split_once(':') {
+        None => (None, connection.as_str()),
+        Some((process, connection)) => {
+            let expected = "connection: the number of a process before the colon";
+            (Some(process.parse().map_err(|_| expected.to_owned())?), connection)
+        }
+    };
     let connection = connection.parse().map_err(|expected| format!("connection: {expected}"))?;
     let to = argument(query, "to").unwrap_or_default();
     let to = to.parse().map_err(|_| "to: the number of a worker, from 0".to_owned())?;
-    Ok((connection, to))
+    Ok((process, connection, to))
 }
 
 /// Values that one request changes.
@@ -442,11 +449,16 @@ mod tests {
     fn a_move_names_a_connection_and_a_worker() {
         let asked = |query| find("POST", "/connections/move", query, false);
         let id = ConnectionId { worker: 0, slot: 17, generation: 2 };
-        assert_eq!(asked("connection=0.17.2&to=1"), Asked::Move(id, 1));
+        assert_eq!(asked("connection=0.17.2&to=1"), Asked::Move(None, id, 1));
+        assert_eq!(asked("connection=4711%3A0.17.2&to=1"), Asked::Move(Some(4711), id, 1));
+        assert_eq!(asked("connection=4711:0.17.2&to=1"), Asked::Move(Some(4711), id, 1));
         for (query, what) in [
             ("", "connection: "),
             ("to=1", "connection: "),
             ("connection=0.17&to=1", "connection: "),
+            ("connection=x:0.17.2&to=1", "connection: "),
+            ("connection=:0.17.2&to=1", "connection: "),
+            ("connection=1:1:0.17.2&to=1", "connection: "),
             ("connection=0.17.2", "to: "),
             ("connection=0.17.2&to=-1", "to: "),
             ("connection=0.17.2&to=x", "to: "),

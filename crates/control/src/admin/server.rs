@@ -361,9 +361,9 @@ impl Pages {
                 let answer = in_time(explain::page(request, &self.queries), CONTROL_SILENT).await;
                 response(answer.unwrap_or_else(|answer| answer))
             }
-            Asked::Move(connection, to) => {
+            Asked::Move(process, connection, to) => {
                 let (reply, answer) = oneshot::channel();
-                let query = Query::Move { connection, to, reply };
+                let query = Query::Move { process, connection, to, reply };
                 let moved = self.ask(query, answer, MOVE_SILENT).await;
                 response(moved.map_or_else(|it| it, connections::moved))
             }

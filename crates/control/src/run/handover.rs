@@ -154,7 +154,16 @@ impl<W: Workers> Running<W> {
             HandoverStep::News(news) => self.on_handover_news(news),
             HandoverStep::Update { totals, is_return } => self.add_totals(&totals, is_return),
             // The service manager hears this process from here on; the former one may be of a version that does not say so.
-            HandoverStep::MainProcess | HandoverStep::FormerEnded => self.store_listeners(),
+            HandoverStep::MainProcess => self.store_listeners(),
+            HandoverStep::FormerStays(process) => self.listing.begin(process),
+            HandoverStep::FormerEnded(pid) => {
+                self.listing.end(pid);
+                self.store_listeners();
+            }
+            HandoverStep::List { worker, slot, reply } => self.list(worker, slot, reply),
+            HandoverStep::Listed { request, rows, next } => {
+                self.listing.on_listed(request, &rows, next);
+            }
             HandoverStep::Stop(reason) => {
                 self.workers.stop();
                 self.outcome = Some(Outcome::Failed(reason));

@@ -51,7 +51,15 @@ impl<W: Workers> Running<W> {
                 let totals = ids.into_iter().map(|id| self.collector.route_totals(id));
                 let _ = reply.send(totals.collect());
             }
-            Query::Move { connection, to, reply } => self.move_connection(connection, to, reply),
+            Query::Move { process: Some(pid), connection, reply, .. } => {
+                // The client may be gone.
+                let _ = reply.send(Err(self.listing.why_it_stays(pid, connection)));
+            }
+            Query::Move { process: None, connection, to, reply } => {
+                self.move_connection(connection, to, reply);
+            }
+            Query::OldProcess { reply } => drop(reply.send(self.listing.process())),
+            Query::OldConnections { worker, slot, reply } => self.list_former(worker, slot, reply),
             Query::Connections { worker, reply, .. } if self.stopped.contains(&worker) => {
                 let _ = reply.send(Rows::default());
             }

@@ -17,6 +17,7 @@ use super::drains::Drains;
 use super::handover::{AdminHandles, Handing};
 use super::kept::Kept;
 use super::moves::Moves;
+use super::old_process::OldListing;
 use super::stored::Stored;
 use super::taking_up::{LONG_BUILD, warn};
 use super::versions::Versions;
@@ -144,6 +145,7 @@ impl<W: Workers> Running<W> {
             answering: JoinSet::new(),
             describing: BTreeMap::new(),
             describe_next: 0,
+            listing: OldListing::default(),
             demands,
             descriptors_warned_at: None,
             overflows: Overflows::default(),

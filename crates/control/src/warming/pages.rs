@@ -107,8 +107,11 @@ impl EarlyPages {
             Query::Move { reply, .. } => {
                 let _ = reply.send(Err(NotMoved::NotNow(reason(warming))));
             }
+            // No process before this one has connections yet that this one shows.
+            Query::OldProcess { reply } => drop(reply.send(None)),
             // Without workers none of these are asked for.
             Query::Connections { .. }
+            | Query::OldConnections { .. }
             | Query::Endpoints { .. }
             | Query::Clusters { .. }
             | Query::Listeners { .. }

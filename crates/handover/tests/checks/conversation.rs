@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use handover::{
     BATCH_GROUPS_MAX, BATCHES_MAX, Deadlines, FRAME_BYTES_MAX, Failure, GivenGroup, Giver,
-    GiverAction, Part, PartKind, Phase, SocketKey, Taker, TakerAction,
+    GiverAction, ListedConnections, Part, PartKind, Phase, SocketKey, Taker, TakerAction,
 };
 
 const FORM: u16 = 11;
@@ -122,6 +122,10 @@ impl Pair {
             GiverAction::Summarize => {
                 let states = [("counters".to_owned(), vec![1; 100_000].into())];
                 self.giver.commit(&states, self.now);
+            }
+            GiverAction::List { request, worker, slot } => {
+                let next = Some((worker, slot));
+                self.giver.list(ListedConnections { request, rows: vec!["{}".to_owned()], next });
             }
             GiverAction::Finish => {
                 self.giver.main_process();

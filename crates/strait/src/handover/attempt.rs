@@ -25,6 +25,7 @@ use super::giving_back::NotReturned;
 use super::groups::GivenAway;
 use super::leaving::{Leaving, UPDATE_INTERVAL, summary};
 use super::line::{Incoming, Line, ends, now};
+use super::listing::Listing;
 use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, parts, resources};
 use crate::data_path::DataPath;
 
@@ -92,6 +93,8 @@ pub(super) struct Attempt<'g> {
     is_accepting: bool,
     began: u64,
     update_at: u64,
+    /// What the other process asked for and has not got yet.
+    listing: Listing,
 }
 
 impl<'g> Attempt<'g> {
@@ -126,6 +129,7 @@ impl<'g> Attempt<'g> {
             is_accepting: true,
             began,
             update_at: 0,
+            listing: Listing::default(),
         }
     }
 
@@ -137,11 +141,12 @@ impl<'g> Attempt<'g> {
                 }
             }
             if self.giver.is_leaving() {
-                let Self { line, giver, is_return, .. } = self;
-                return End::Over(Some(Box::new(Leaving { line, giver, is_return })));
+                let Self { line, giver, is_return, listing, .. } = self;
+                return End::Over(Some(Box::new(Leaving { line, giver, is_return, listing })));
             }
             self.turn_others_away();
-            let incoming = self.line.receive(self.giver.next_deadline());
+            let next = self.giver.next_deadline().into_iter().chain(self.listing.next_look()).min();
+            let incoming = self.line.receive(next);
             let at = now();
             match incoming {
                 Ok(Incoming::Frame(frame, count)) => {
@@ -154,6 +159,7 @@ impl<'g> Attempt<'g> {
             }
             self.giver.on_time(at);
             self.update(at);
+            self.listing.go_on(&mut self.giver, &self.line);
         }
     }
 
@@ -223,6 +229,9 @@ impl<'g> Attempt<'g> {
                 self.giving.contacts.former().send(&Message::EndRest);
             }
             GiverAction::EndRest => self.step(HandoverStep::EndRest),
+            GiverAction::List { request, worker, slot } => {
+                self.listing.begin(request, (worker, slot), &self.giving.control);
+            }
         }
         None
     }

@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 
 use super::TOTALS;
 use super::line::{Incoming, Line, now};
+use super::listing::Listing;
 use crate::data_path::{Contacts, DataPath};
 
 /// Between two reports of counters to the new process, while this one has connections left.
@@ -21,6 +22,8 @@ pub(super) struct Leaving {
     pub(super) giver: Giver,
     /// Whether that was the process before, and needs only what this one counted by itself.
     pub(super) is_return: bool,
+    /// What that one asked for and has not got yet.
+    pub(super) listing: Listing,
 }
 
 impl Leaving {
@@ -32,6 +35,9 @@ impl Leaving {
                 match action {
                     GiverAction::Send(frame) => self.line.queue(frame),
                     GiverAction::EndRest => drop(control.blocking_send(HandoverStep::EndRest)),
+                    GiverAction::List { request, worker, slot } => {
+                        self.listing.begin(request, (worker, slot), control);
+                    }
                     GiverAction::EndFormer => drop(contacts.former().send(&Message::EndRest)),
                     _ => {}
                 }
@@ -42,7 +48,8 @@ impl Leaving {
                 let Some(summary) = summary(control, self.is_return) else { return };
                 self.giver.update(&[(TOTALS.to_owned(), Zeroizing::new(summary.totals))]);
             }
-            match self.line.receive(None) {
+            self.listing.go_on(&mut self.giver, &self.line);
+            match self.line.receive(self.listing.next_look()) {
                 Ok(Incoming::Frame(frame, count)) => {
                     self.line.descriptors.clear();
                     self.giver.on_frame(&frame, count, now());

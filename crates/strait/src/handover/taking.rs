@@ -10,11 +10,13 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use ::handover::{
-    Deadlines, Difference, Failure, Left, Part, PartKind, Phase, ReceivedGroup, Refused, SocketKey,
-    Taker, TakerAction, Welcome,
+    Deadlines, Difference, Failure, Left, ListedConnections, Part, PartKind, Phase, ReceivedGroup,
+    Refused, SocketKey, Taker, TakerAction, Welcome,
 };
 use config::snapshot::HandoverOptions;
-use control::{DeliveredResources, HandoverNews, HandoverResult, HandoverStep, Summary};
+use control::{
+    DeliveredResources, HandoverNews, HandoverResult, HandoverStep, OldProcess, Summary,
+};
 use io::Socket;
 use io::inherited::Inherited;
 use io::packets::{PacketListener, Packets, ProcessHandle};
@@ -50,6 +52,8 @@ pub(crate) struct Taking {
     differing: Arc<Differing>,
     /// Version of the other program.
     version: String,
+    /// Whether the other process lists the connections that it still has.
+    lists_connections: bool,
     began: u64,
     /// The phases that have begun, and how many milliseconds after the beginning.
     phases: Vec<(&'static str, u64)>,
@@ -180,6 +184,7 @@ impl Taking {
             taker,
             differing: Arc::default(),
             version: String::new(),
+            lists_connections: false,
             began: now(),
             phases: Vec::new(),
             moved: 0,
@@ -291,6 +296,7 @@ impl Taking {
         self.generation = welcome.generation + 1;
         self.probation = Duration::from_millis(welcome.probation_ms);
         self.version = welcome.program.clone();
+        self.lists_connections = welcome.lists_connections;
         let needed = welcome.descriptors.saturating_add(OWN_DESCRIPTORS);
         let limit = io::limits::open_files_max();
         if needed > limit {
@@ -516,6 +522,10 @@ impl Taking {
 
     /// Passes on what the former process counts, until it has ended.
     pub(crate) fn follow(mut self, contacts: &Contacts, control: &Sender<HandoverStep<DataPath>>) {
+        let pid = self.line.peer.pid;
+        // It may be asked from here on, behind `Committed`. Control ends with the process; the same below.
+        let process = OldProcess { pid, lists_connections: self.lists_connections };
+        let _ = control.blocking_send(HandoverStep::FormerStays(process));
         while !self.taker.is_over() {
             while let Some(action) = self.taker.poll() {
                 match action {
@@ -526,6 +536,9 @@ impl Taking {
                         let _ = control.try_send(HandoverStep::Update { totals, is_return });
                     }
                     TakerAction::IsMainProcess => drop(control.try_send(HandoverStep::MainProcess)),
+                    TakerAction::Listed(ListedConnections { request, rows, next }) => {
+                        drop(control.try_send(HandoverStep::Listed { request, rows, next }));
+                    }
                     TakerAction::Send(frame) if !self.line.is_full() => self.line.queue(frame),
                     _ => {}
                 }
@@ -533,8 +546,8 @@ impl Taking {
             self.hear();
         }
         contacts.former().keep(None);
-        let _ = control.blocking_send(HandoverStep::FormerEnded);
-        tracing::info!(pid = self.line.peer.pid, "the old process has ended");
+        let _ = control.blocking_send(HandoverStep::FormerEnded(pid));
+        tracing::info!(pid, "the old process has ended");
     }
 }
 

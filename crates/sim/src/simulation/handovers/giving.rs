@@ -100,6 +100,8 @@ impl Simulation {
             GiverAction::Enter(_)
             | GiverAction::Compared(_)
             | GiverAction::Checked
+            // Nothing asks for a page.
+            | GiverAction::List { .. }
             | GiverAction::Taken { .. } => {}
         }
     }

@@ -64,7 +64,8 @@ impl Simulation {
             | TakerAction::Update { .. }
             | TakerAction::IsMainProcess
             | TakerAction::EndSilent
-            | TakerAction::Finished => {}
+            | TakerAction::Finished
+            | TakerAction::Listed(_) => {}
         }
     }
 
