@@ -23,7 +23,7 @@ pub(crate) struct Asked {
 }
 
 /// A worker takes no message, or has not answered in time.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Silent;
 
 impl Asked {
@@ -54,7 +54,11 @@ impl Asked {
         self.next_within(WORKER_TIMEOUT)
     }
 
-    fn next_within(&mut self, timeout: Duration) -> Result<Option<Given<Socket>>, Silent> {
+    /// The same, for so long.
+    pub(crate) fn next_within(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Option<Given<Socket>>, Silent> {
         // From here on the workers have the only senders, so that their end ends the waiting.
         self.reply = None;
         if self.missing.is_empty() {

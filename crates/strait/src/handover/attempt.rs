@@ -3,7 +3,7 @@
 //! `handover::Giver` says what is next; this sends it, asks control and the workers, and keeps sockets and bytes of what is on
 //! its way until the other process has acknowledged it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 use super::asking::{Asked, Silent, put_back};
 use super::giving::{End, Giving, UpgradeClient, reap};
 use super::giving_back::NotReturned;
-use super::groups::GivenAway;
+use super::groups::{AllGiven, GivenAway};
 use super::leaving::{Leaving, UPDATE_INTERVAL, summary};
 use super::line::{Incoming, Line, ends, now};
 use super::listing::Listing;
@@ -31,6 +31,9 @@ use crate::data_path::DataPath;
 
 /// How long the end of a process may take that has closed its connection to this one.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a worker may take to answer that was asked for the next batch, once there is none.
+const AHEAD_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Why connections stay that too many others belong to.
 const TOO_LARGE: &str = "the group has more connections than can move together";
@@ -79,8 +82,9 @@ pub(super) struct Attempt<'g> {
     begun: Option<Begun<DataPath>>,
     /// What sources have delivered, for the other process to read.
     resources: Option<OwnedFd>,
-    given: BTreeMap<u32, GivenAway>,
-    group_next: u32,
+    given: AllGiven,
+    /// Workers that were asked for the next batch, while this one is on its way.
+    ahead: Option<Asked>,
     cursors: Cursors,
     /// Connections that could not move in this round.
     pending: u32,
@@ -118,8 +122,8 @@ impl<'g> Attempt<'g> {
             giver,
             begun: None,
             resources: None,
-            given: BTreeMap::new(),
-            group_next: 0,
+            given: AllGiven::default(),
+            ahead: None,
             cursors: Cursors::new(giving.contacts.count()),
             pending: 0,
             too_large: 0,
@@ -210,7 +214,7 @@ impl<'g> Attempt<'g> {
             GiverAction::Collect { groups_max, is_probe } => self.collect(groups_max, is_probe),
             GiverAction::TakeBack(refused) => {
                 Left::add(&mut self.left, &refused.reason, 1);
-                if let Some(given) = self.given.remove(&refused.group) {
+                if let Some(given) = self.given.remove(refused.group) {
                     self.take_back(given);
                 }
             }
@@ -320,21 +324,21 @@ impl<'g> Attempt<'g> {
     }
 
     fn send_sockets(&mut self, frame: &[u8], group: u32, first: u32, count: u32) {
-        let Some(mut given) = self.given.remove(&group) else { return };
+        let Some(given) = self.given.get_mut(group) else { return };
         given.is_sent = true;
         let sockets: Vec<_> =
             given.sockets().skip(first as usize).take(count as usize).map(AsFd::as_fd).collect();
-        self.send(frame, &sockets);
-        self.given.insert(group, given);
+        let sent = self.line.send(frame, &sockets);
+        self.note_sent(sent);
     }
 
     fn send_pack(&mut self, frame: &[u8], groups: &[u32]) {
         for group in groups {
-            if let Some(given) = self.given.get_mut(group) {
+            if let Some(given) = self.given.get_mut(*group) {
                 given.is_sent = true;
             }
         }
-        let given = groups.iter().filter_map(|group| self.given.get(group));
+        let given = groups.iter().filter_map(|group| self.given.get(*group));
         let sockets: Vec<_> = given.flat_map(GivenAway::sockets).map(AsFd::as_fd).collect();
         let sent = self.line.send(frame, &sockets);
         self.note_sent(sent);
@@ -374,12 +378,12 @@ impl<'g> Attempt<'g> {
     /// Takes the next groups out of the workers.
     fn collect(&mut self, groups_max: u32, is_probe: bool) {
         let mut groups = Vec::new();
-        while groups.is_empty() && self.ask_workers(groups_max, &mut groups) {}
+        while groups.is_empty() && self.ask_workers(groups_max, is_probe, &mut groups) {}
         // Idle ones all went; then those that carry something.
         if groups.is_empty() && !is_probe && self.cursors.only_idle {
             self.pending = 0;
             self.cursors.begin_again(false);
-            while groups.is_empty() && self.ask_workers(groups_max, &mut groups) {}
+            while groups.is_empty() && self.ask_workers(groups_max, is_probe, &mut groups) {}
         }
         let pending = std::mem::take(&mut self.pending);
         if groups.is_empty() {
@@ -391,30 +395,63 @@ impl<'g> Attempt<'g> {
         self.giver.give(groups, pending, now());
     }
 
-    /// Asks each worker that has more; says whether one had.
-    fn ask_workers(&mut self, groups_max: u32, groups: &mut Vec<GivenGroup>) -> bool {
-        let mut asked = Asked::none();
-        let result = self.ask_all(groups_max, groups, &mut asked);
-        if result.is_err() {
-            if self.is_return {
-                // That may be why everything is given back: what the others have goes.
-                self.cursors.silent.extend(asked.silent());
-                self.cursors.leave_out();
-            } else {
-                self.giver.fail(Failure::Own("a worker does not answer".to_owned()));
+    /// Hears what each worker gives that has more; says whether one had. They give the next batch while this one is written down and
+    /// sent: to wait for the one before the other took a quarter of the time of a handover.
+    fn ask_workers(
+        &mut self,
+        groups_max: u32,
+        is_probe: bool,
+        groups: &mut Vec<GivenGroup>,
+    ) -> bool {
+        let (mut asked, mut result) = match self.ahead.take() {
+            Some(ahead) => (ahead, Ok(true)),
+            None => self.ask_all(groups_max),
+        };
+        let mut answers = Vec::new();
+        while result.is_ok() {
+            match asked.next() {
+                Ok(Some(given)) => answers.push(given),
+                Ok(None) => break,
+                Err(silent) => result = Err(silent),
             }
-            asked.return_late(self.giving.contacts.clone());
+        }
+        for given in &answers {
+            if let Some(next) = self.cursors.next.get_mut(given.worker as usize) {
+                *next = given.next;
+            }
+        }
+        match result {
+            Err(Silent) => self.on_silent(asked),
+            Ok(_) if !is_probe && answers.iter().any(|given| !given.groups.is_empty()) => {
+                match self.ask_all(groups_max) {
+                    (ahead, Ok(true)) => self.ahead = Some(ahead),
+                    (_, Ok(false)) => {}
+                    (ahead, Err(Silent)) => self.on_silent(ahead),
+                }
+            }
+            Ok(_) => {}
+        }
+        for given in answers {
+            self.note_given(given, groups);
         }
         result.unwrap_or(self.is_return)
     }
 
-    fn ask_all(
-        &mut self,
-        groups_max: u32,
-        groups: &mut Vec<GivenGroup>,
-        asked: &mut Asked,
-    ) -> Result<bool, Silent> {
-        let mut was_asked = false;
+    /// A worker takes no message, or does not answer.
+    fn on_silent(&mut self, asked: Asked) {
+        if self.is_return {
+            // That may be why everything is given back: what the others have goes.
+            self.cursors.silent.extend(asked.silent());
+            self.cursors.leave_out();
+        } else {
+            self.giver.fail(Failure::Own("a worker does not answer".to_owned()));
+        }
+        asked.return_late(self.giving.contacts.clone());
+    }
+
+    /// Asks each worker that has more; says whether one has.
+    fn ask_all(&self, groups_max: u32) -> (Asked, Result<bool, Silent>) {
+        let (mut asked, mut was_asked) = (Asked::none(), false);
         let workers = self.cursors.next.iter().flatten().count();
         // Each gives a part, so that none stands still for all of a batch.
         let share = groups_max.div_ceil(u32::try_from(workers.max(1)).unwrap_or(1)).max(1);
@@ -429,29 +466,23 @@ impl<'g> Attempt<'g> {
             let only_idle = self.cursors.only_idle;
             let connections_max = GROUP_SOCKETS_MAX as usize;
             let wanted = Wanted::From { first, groups_max: share, connections_max, only_idle };
-            asked.ask(worker, wanted, &self.giving.contacts)?;
+            if asked.ask(worker, wanted, &self.giving.contacts).is_err() {
+                return (asked, Err(Silent));
+            }
             was_asked = true;
         }
-        while let Some(given) = asked.next()? {
-            self.note_given(given, groups);
-        }
-        Ok(was_asked)
+        (asked, Ok(was_asked))
     }
 
     fn note_given(&mut self, given: Given<Socket>, groups: &mut Vec<GivenGroup>) {
         let worker = given.worker as usize;
-        if let Some(next) = self.cursors.next.get_mut(worker) {
-            *next = given.next;
-        }
         self.pending += given.pending;
         self.too_large += given.too_large;
         for moving in given.groups {
-            let group = self.group_next;
-            self.group_next += 1;
             let given = GivenAway::new(worker, moving);
             let sockets = u32::try_from(given.sockets().count()).unwrap_or(u32::MAX);
-            groups.push(GivenGroup { group, bytes: given.envelope(), sockets });
-            self.given.insert(group, given);
+            let bytes = given.envelope();
+            groups.push(GivenGroup { group: self.given.add(given), bytes, sockets });
         }
     }
 
@@ -481,7 +512,7 @@ impl<'g> Attempt<'g> {
         let pid = self.line.peer.pid;
         // Before the last handles close, or the files of unix sockets would go with this process.
         io::own_socket_files(false);
-        self.given.clear();
+        drop(self.given.take_all());
         self.begun = None;
         let former = self.giving.contacts.former();
         former.send(&Message::Succeeded);
@@ -525,7 +556,8 @@ impl<'g> Attempt<'g> {
         let is_over = peer == PeerLife::Over || self.end_peer();
         self.giving.sessions.early.reopen();
         let (mut returned, mut ended) = (0u32, 0u32);
-        for (_, given) in std::mem::take(&mut self.given) {
+        returned += self.return_ahead();
+        for given in self.given.take_all() {
             if given.is_untouched(is_over) {
                 self.take_back(given);
                 returned += 1;
@@ -555,6 +587,20 @@ impl<'g> Attempt<'g> {
             );
         }
         End::Back
+    }
+
+    /// Gives back what workers gave for the next batch, and says how many groups: they are at it, or have answered already.
+    fn return_ahead(&mut self) -> u32 {
+        let Some(mut ahead) = self.ahead.take() else { return 0 };
+        let (contacts, mut returned) = (&self.giving.contacts, 0);
+        while let Ok(Some(Given { worker, groups, .. })) = ahead.next_within(AHEAD_TIMEOUT) {
+            for moving in groups {
+                put_back(contacts, worker as usize, moving, Origin::Worker);
+                returned += 1;
+            }
+        }
+        ahead.return_late(contacts.clone());
+        returned
     }
 
     /// The other process has compared the configurations, and ends.
