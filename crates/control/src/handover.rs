@@ -34,6 +34,10 @@ pub enum HandoverStep<W: Workers> {
     },
     /// That process has ended early: this one accepts again.
     AcceptAgain,
+    /// That process does not run, and cannot be ended: this one accepts beside it, and answers on the admin interface.
+    StandIn,
+    /// That process runs again, and is the process.
+    StandBack,
     /// This process, which has given its place away, is to take it back: the configuration in effect, which stays so until
     /// then.
     BeginReturn(oneshot::Sender<Arc<Snapshot<W::Filter>>>),
@@ -105,6 +109,8 @@ impl<W: Workers> fmt::Debug for HandoverStep<W> {
             Self::RolledBack => "RolledBack",
             Self::Committed { .. } => "Committed",
             Self::AcceptAgain => "AcceptAgain",
+            Self::StandIn => "StandIn",
+            Self::StandBack => "StandBack",
             Self::BeginReturn(_) => "BeginReturn",
             Self::Finish(_) => "Finish",
             Self::EndRest => "EndRest",

@@ -93,8 +93,12 @@ pub enum GiverAction {
     },
     /// The taker ended in its probation: this process accepts again.
     AcceptAgain,
-    /// The taker is silent in its probation: end it, then [`Giver::on_closed`]. The probation continues if it cannot be ended.
+    /// The taker is silent in its probation: end it, then [`Giver::on_closed`].
     EndSilent,
+    /// It is silent, and could not be ended: this process accepts, too, until it is heard again.
+    StandIn,
+    /// The taker that was silent runs again, and this process accepts no more: the probation goes on.
+    StandBack,
     /// Probation is over: this process ends what it still has, and itself.
     Finish,
     /// The taker in its probation asks this process to take everything back, for this reason. It stays in its probation
@@ -164,8 +168,10 @@ pub struct Giver {
     reads_packs: bool,
     reads_resources: bool,
     silence: Silence,
-    /// Whether the taker was to be ended for its silence, and could not.
+    /// Whether the taker was to be ended for its silence.
     is_given_up: bool,
+    /// Whether this process accepts beside the taker, which is silent and cannot be ended.
+    is_standing_in: bool,
     /// When the taker, which waits, hears from this process next.
     alive_at: u64,
     actions: VecDeque<GiverAction>,
@@ -224,6 +230,7 @@ impl Giver {
             reads_resources: false,
             silence: Silence::default(),
             is_given_up: false,
+            is_standing_in: false,
             alive_at: 0,
             actions: VecDeque::from([GiverAction::Enter(Phase::Hello)]),
         }
@@ -279,6 +286,10 @@ impl Giver {
             return;
         }
         self.silence.on_frame();
+        self.is_given_up = false;
+        if std::mem::take(&mut self.is_standing_in) {
+            self.actions.push_back(GiverAction::StandBack);
+        }
         let phase = self.phase();
         let result = match Message::decode(frame) {
             Err(error) => Err(Failure::Frame { phase, error }),
@@ -645,10 +656,11 @@ impl Giver {
                 self.finish();
             }
             State::Probation if is_silent => {
+                // It may be gone for good, or run again: as long as it does neither, this process does not end.
                 if !std::mem::replace(&mut self.is_given_up, true) {
                     self.actions.push_back(GiverAction::EndSilent);
-                } else if self.deadline <= now {
-                    self.finish();
+                } else if !std::mem::replace(&mut self.is_standing_in, true) {
+                    self.actions.push_back(GiverAction::StandIn);
                 }
             }
             State::Probation => {}

@@ -419,15 +419,57 @@ fn a_taker_that_is_stopped_in_its_probation_is_ended_and_the_giver_accepts_again
             action
         };
         let is_end =
-            |it: &GiverAction| matches!(it, GiverAction::AcceptAgain | GiverAction::Enter(_));
+            |it: &GiverAction| matches!(it, GiverAction::AcceptAgain | GiverAction::StandIn);
         let (action, after_ms) = asked_for(now, 40, look, is_end).unwrap();
         if can_be_ended {
             assert_eq!((action, after_ms), (GiverAction::AcceptAgain, 4100));
         } else {
-            assert_eq!((action, after_ms), (GiverAction::Enter(Phase::Done), 30_000));
+            assert_eq!((action, after_ms), (GiverAction::StandIn, 4100));
         }
         assert_eq!(ended, 1);
     }
+}
+
+#[test]
+fn a_giver_stands_in_for_a_silent_taker_that_cannot_be_ended_as_long_as_it_is_silent() {
+    let mut pair = up_to(Phase::Probation, 0);
+    let Pair { giver, now, .. } = &mut pair;
+    let asked = |giver: &mut Giver, now: &mut u64, seconds| {
+        let mut asked = Vec::new();
+        for _ in 0..seconds * 4 {
+            *now += SECOND / 4;
+            giver.on_time(*now);
+            asked.extend(std::iter::from_fn(|| giver.poll()));
+        }
+        asked
+    };
+    let standing_in = [GiverAction::EndSilent, GiverAction::StandIn];
+    // Far longer than the probation.
+    assert_eq!(asked(giver, now, 600), standing_in);
+    giver.on_frame(&Message::Alive.encode(), 0, *now);
+    assert_eq!(giver.poll(), Some(GiverAction::StandBack));
+    giver.on_time(*now);
+    let actions: Vec<_> = std::iter::from_fn(|| giver.poll()).collect();
+    assert_eq!(actions, [GiverAction::Enter(Phase::Done), GiverAction::Finish]);
+
+    // It is heard in the probation, and silent once more; then it ends.
+    let mut pair = up_to(Phase::Probation, 0);
+    let Pair { giver, now, .. } = &mut pair;
+    for _ in 0..2 {
+        assert_eq!(asked(giver, now, 6), standing_in);
+        giver.on_frame(&Message::Alive.encode(), 0, *now);
+        assert_eq!(giver.poll(), Some(GiverAction::StandBack));
+    }
+    assert_eq!(asked(giver, now, 6), standing_in);
+    giver.on_closed();
+    assert_eq!(giver.poll(), Some(GiverAction::AcceptAgain));
+    // One that runs again and has handed over itself, or gives back, is heard first.
+    let mut pair = up_to(Phase::Probation, 0);
+    let Pair { giver, now, .. } = &mut pair;
+    assert_eq!(asked(giver, now, 6), standing_in);
+    giver.on_frame(&Message::TakeBack { reason: "x".to_owned() }.encode(), 0, *now);
+    let actions: Vec<_> = std::iter::from_fn(|| giver.poll()).collect();
+    assert_eq!(actions, [GiverAction::StandBack, GiverAction::BecomeTaker("x".to_owned())]);
 }
 
 #[test]

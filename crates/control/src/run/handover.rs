@@ -129,6 +129,16 @@ impl<W: Workers> Running<W> {
                 self.lost_at = Some(clock::monotonic_ns() + RETURN_TIME);
                 self.be_the_process_again();
             }
+            HandoverStep::StandIn => {
+                if matches!(self.handing, Handing::Given(_)) && self.state == State::Ready {
+                    self.serve_admin();
+                }
+            }
+            HandoverStep::StandBack => {
+                if matches!(self.handing, Handing::Given(_)) {
+                    self.release_servers();
+                }
+            }
             HandoverStep::BeginReturn(reply) => {
                 if matches!(self.handing, Handing::Given(_)) && self.state == State::Ready {
                     let _ = reply.send(Arc::clone(&self.config.snapshot));
@@ -303,17 +313,28 @@ impl<W: Workers> Running<W> {
         if self.admin_handles.has_files() {
             own_admin_files(false);
         }
-        for server in std::mem::take(&mut self.admin) {
-            // Connections that are open go on.
-            drop(server.release());
-            self.admin_released.push(server);
-        }
+        self.release_servers();
         self.hold_kept();
         self.service_manager.status(&format!("handed over to process {successor}"));
         // Two processes share the machine for a while; and what is freed may have had keys in it.
         tokio::task::spawn_blocking(W::release_free_memory);
         if was_to_end {
             self.finish_giving();
+        }
+    }
+
+    /// Leaves new connections to the admin interface to another process. Those that are open go on.
+    fn release_servers(&mut self) {
+        for server in std::mem::take(&mut self.admin) {
+            drop(server.release());
+            self.admin_released.push(server);
+        }
+    }
+
+    /// Answers on the admin interface, unless this process does already.
+    fn serve_admin(&mut self) {
+        if self.admin.is_empty() {
+            self.admin = self.admin_handles.serve(self.workers.count());
         }
     }
 
@@ -333,7 +354,7 @@ impl<W: Workers> Running<W> {
         self.handing = Handing::None;
         self.hold_kept();
         own_admin_files(true);
-        self.admin = self.admin_handles.serve(self.workers.count());
+        self.serve_admin();
         self.service_manager.status(&self.status());
         self.read_config(Reading::IfChanged);
     }

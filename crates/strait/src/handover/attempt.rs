@@ -227,6 +227,8 @@ impl<'g> Attempt<'g> {
             GiverAction::RollBack { failure, peer } => return Some(self.roll_back(&failure, peer)),
             GiverAction::AcceptAgain => return Some(self.accept_again()),
             GiverAction::EndSilent => self.end_silent(),
+            GiverAction::StandIn => self.stand_in(),
+            GiverAction::StandBack => self.stand_back(),
             GiverAction::BecomeTaker(reason) => return self.take_back_all(&reason),
             GiverAction::Finish => self.finish(),
             GiverAction::EndFormer => {
@@ -637,6 +639,27 @@ impl<'g> Attempt<'g> {
         if self.end_peer() {
             self.giver.on_closed();
         }
+    }
+
+    /// Accepts connections beside the new process, which does not run and cannot be ended. Sessions for early data are the other one's:
+    /// none are valid here, as it may run again.
+    fn stand_in(&self) {
+        let pid = self.line.peer.pid;
+        tracing::error!(
+            pid,
+            "the new process does not run any more, and this one cannot end it: this one accepts connections again until the new one \
+             runs; end that one, or let it run"
+        );
+        self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
+        self.step(HandoverStep::StandIn);
+    }
+
+    /// The new process runs again, and is the process.
+    fn stand_back(&self) {
+        let pid = self.line.peer.pid;
+        tracing::warn!(pid, "the new process runs again: this one accepts no more connections");
+        self.giving.contacts.deliver_to_all(|| Mail::StopAccepting);
+        self.step(HandoverStep::StandBack);
     }
 
     /// Probation is over: this process ends.

@@ -174,3 +174,47 @@ fn an_old_process_that_is_stopped_once_the_new_one_serves_is_ended_and_the_new_o
         (page.status == 200 && page.text().contains("completed")).then_some(())
     });
 }
+
+/// As in two containers: neither process has an id for the other.
+#[test]
+fn an_old_process_stands_in_for_one_that_is_stopped_and_that_it_cannot_end() {
+    let in_namespace = r#"exec unshare --pid --fork --kill-child "$0" "$@""#;
+    let has_namespaces = Command::new("unshare").args(["--pid", "--fork", "true"]).status();
+    if !has_namespaces.is_ok_and(|it| it.success()) {
+        println!("skipped: PID namespaces cannot be made here");
+        return;
+    }
+    let (service, scratch) = (Service::start("one"), Scratch::new());
+    let config = with_handover(&scratch, &forward_to(service.address), "probation: 3s");
+    let mut first = Strait::run_by(in_namespace, Stdio::null(), &[], &config);
+    let mut kept = Client::connect(first.listener);
+    assert_eq!(kept.get("/").status, 200);
+    let file = first.path("strait.yaml");
+    let mut second = Command::new("sh")
+        .args(["-c", in_namespace, env!("CARGO_BIN_EXE_strait")])
+        .args(["run", "--take-over=required", "-c", file.to_str().unwrap()])
+        .spawn()
+        .unwrap();
+    until("the handover", || (first.metric("strait_generation") == 1.0).then_some(()));
+    let children = format!("/proc/{0}/task/{0}/children", second.id());
+    let taker: u32 = fs::read_to_string(children).unwrap().trim().parse().unwrap();
+    stop(taker);
+    // This one waits in the queue of the socket that both have, as do requests of operators.
+    assert_eq!(get(first.listener, "/").status, 200);
+    first.wait_for_log("this one accepts connections again until the new one");
+    assert_eq!(first.metric("strait_generation"), 0.0);
+    thread::sleep(Duration::from_secs(4));
+    let mut beside = Client::connect(first.listener);
+    assert_eq!(beside.get("/").status, 200, "the probation would be over");
+    // It goes on with what it has, and is the process again.
+    kill_process(process(taker), Signal::CONT).unwrap();
+    first.wait_for_log("the new process runs again");
+    assert_eq!(kept.get("/").status, 200);
+    until("the admin interface", || (first.metric("strait_generation") == 1.0).then_some(()));
+    // What was accepted meanwhile drains with the old process, which stays as the first of its namespace.
+    until("its end", || beside.try_get("/").is_none().then_some(()));
+    assert_eq!(get(first.listener, "/").status, 200);
+    assert_eq!(kept.get("/").status, 200);
+    second.kill().unwrap();
+    second.wait().unwrap();
+}

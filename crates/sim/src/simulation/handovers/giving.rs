@@ -96,6 +96,8 @@ impl Simulation {
             }
             // No process here finds that it is unwell, or counts generations.
             GiverAction::EndSilent => self.end_taker(),
+            // It is ended each time.
+            GiverAction::StandIn | GiverAction::StandBack => {}
             GiverAction::BecomeTaker(_) | GiverAction::EndFormer | GiverAction::EndRest => {}
             GiverAction::Enter(_)
             | GiverAction::Compared(_)
