@@ -265,7 +265,7 @@ impl Listed {
         let mut out = b"{\"connections\":[".to_vec();
         // Rows hold nothing that JSON cannot say.
         let own = self.rows.iter().map(|row| serde_json::to_vec(row).unwrap_or_default());
-        let old = self.old.iter().map(|row| serde_json::to_vec(&row.fields).unwrap_or_default());
+        let old = self.old.iter().map(|row| row.text.clone().into_bytes());
         for (place, row) in own.chain(old).enumerate() {
             out.extend_from_slice(if place == 0 { b"\n" } else { b",\n" });
             out.extend(row);

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Query;
@@ -36,8 +37,8 @@ pub(crate) struct OldRows {
 pub(super) struct OldRow {
     /// Its worker and slot.
     pub(super) place: (u32, u32),
-    /// What is shown of it.
-    pub(super) fields: Map<String, Value>,
+    /// What is shown of it, as an object in JSON.
+    pub(super) text: String,
 }
 
 impl OldRows {
@@ -48,13 +49,23 @@ impl OldRows {
     }
 }
 
+/// What has to be in a row.
+#[derive(Deserialize)]
+struct Named<'r> {
+    id: &'r str,
+    process: Option<IgnoredAny>,
+}
+
 impl OldRow {
+    /// Nothing is put together from parts: a map of each of ten thousand rows would leave the memory of the process in pieces.
     fn read(pid: u32, row: &str) -> Option<Self> {
-        let mut fields: Map<String, Value> = serde_json::from_str(row).ok()?;
-        let id: ConnectionId = fields.get("id")?.as_str()?.parse().ok()?;
-        fields.insert("id".to_owned(), format!("{pid}:{id}").into());
-        fields.insert("process".to_owned(), pid.into());
-        Some(Self { place: (id.worker, id.slot), fields })
+        let named: Named<'_> = serde_json::from_str(row).ok()?;
+        let id: ConnectionId = named.id.parse().ok()?;
+        let members = row.strip_prefix('{').filter(|_| named.process.is_none())?;
+        let (before, id_on) =
+            members.split_at_checked(named.id.as_ptr().addr() - members.as_ptr().addr())?;
+        let text = format!("{{\"process\":{pid},{before}{pid}:{id_on}");
+        Some(Self { place: (id.worker, id.slot), text })
     }
 }
 
@@ -83,18 +94,32 @@ mod tests {
     fn rows_of_another_process_get_its_name_and_damaged_ones_are_left_out() {
         let row = r#"{"id":"1.17.2","worker":1,"slot":17,"state":"idle","a later field":[1]}"#;
         let read = |row: &str| OldRows::read(9, &[row.to_owned()], None).rows;
-        let [OldRow { place, fields }] = &*read(row) else { panic!() };
+        let [OldRow { place, text: shown }] = &*read(row) else { panic!() };
         assert_eq!(*place, (1, 17));
-        let shown = serde_json::to_string(fields).unwrap();
         assert!(
             shown.contains(r#""id":"9:1.17.2""#) && shown.contains(r#""process":9"#),
             "{shown}"
         );
         assert!(shown.contains("a later field"), "{shown}");
+        let shown: serde_json::Value = serde_json::from_str(shown).unwrap();
+        assert_eq!((&shown["slot"], &shown["state"]), (&17.into(), &"idle".into()));
         for end in 0..row.len() {
             assert_eq!(read(&row[..end]), [], "{end}");
         }
-        for damaged in ["[]", "{}", r#"{"id":7}"#, r#"{"id":"9:1.2.3"}"#, "null", "\0"] {
+        for damaged in [
+            "[]",
+            "{}",
+            r#"{"id":7}"#,
+            r#"{"id":"9:1.2.3"}"#,
+            r#"{"id":"1.2.3","id":"1.2.3"}"#,
+            r#"{"id":"1.2.3","process":1}"#,
+            r#"{"id":"1.2\u002e3"}"#,
+            r#"["1.2.3"]"#,
+            r#" {"id":"1.2.3"}"#,
+            r#"{"id":"1.2.3"}}"#,
+            "null",
+            "\0",
+        ] {
             assert_eq!(read(damaged), [], "{damaged}");
         }
         assert_eq!(read(&format!("{}1", "[".repeat(60_000))), []);
