@@ -32,7 +32,7 @@ use wire::path::Slashes;
 /// A case, by the name that results have.
 type Case = (&'static str, fn() -> Box<dyn FnMut()>);
 
-const CASES: [Case; 23] = [
+const CASES: [Case; 24] = [
     ("decode-request", decode_request_case),
     ("decode-response", decode_response_case),
     ("encode-request", encode_request_case),
@@ -41,6 +41,7 @@ const CASES: [Case; 23] = [
     ("exchange-browser", || exchange_case(BROWSER)),
     ("exchange-policies", policies_case),
     ("exchange-h2", exchange_h2_case),
+    ("exchange-handover", handover_case),
     ("connection-10", || connection_case(10)),
     ("connection-10000", || connection_case(10_000)),
     ("paths-10", || rules_case(PATHS, 10)),
@@ -251,6 +252,15 @@ listeners:
     let mut request =
         b"GET /bench HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\n\r\n".to_vec();
     Box::new(move || bench.connection(&mut request))
+}
+
+/// The GET of `exchange-get` in a process that another may replace.
+fn handover_case() -> Box<dyn FnMut()> {
+    let config = format!(
+        "handover: {{ socket: /run/bench/handover.sock, fd_store: connections }}\n{CONFIG}"
+    );
+    let (mut bench, mut request) = (Bench::with(&config, LAST_SOURCE), REQUEST.to_vec());
+    Box::new(move || bench.exchange(&mut request))
 }
 
 /// The GET of `exchange-get`, where the rule and the cluster have every policy for failures, and nothing fails.

@@ -5,6 +5,11 @@
 //! the phases `probe` and `commit`, which the running process reports in milliseconds. Then the same happens while another client's
 //! 64 connections are busy for a second, and their answers are compared with those of a second before.
 //!
+//! The same once more while a group of some 9,000 connections moves, which stands still meanwhile.
+//!
+//! What it costs that a process could be replaced is counted: instructions of an exchange (callgrind), and memory of an idle
+//! connection, with and without the option.
+//!
 //! What moves between workers (`rebalance`) has no figures: that wants four cores, and this machine's two would measure the clients.
 
 use std::fs::{self, File};
@@ -22,6 +27,7 @@ use super::rows::{self, Row};
 use super::sample::median;
 use super::{Options, proxy};
 use crate::Surroundings;
+use crate::instructions::{Counted, Counter};
 use crate::plain::Plain;
 use crate::profiling;
 use crate::say;
@@ -47,6 +53,7 @@ struct Programs {
     idle: PathBuf,
     pass: PathBuf,
     load: PathBuf,
+    upstream: PathBuf,
     scratch: PathBuf,
 }
 
@@ -82,13 +89,23 @@ struct Busy {
     longest_ms: f64,
 }
 
-/// A process with idle connections.
-struct Started {
-    old: Running,
-    idle: Running,
-    lines: Lines<BufReader<ChildStdout>>,
+/// A process that listens.
+struct Process {
+    program: Running,
     file: PathBuf,
     listen: SocketAddr,
+}
+
+/// A process with idle connections.
+struct Started {
+    process: Process,
+    idle: Idle,
+}
+
+/// Clients that say nothing.
+struct Idle {
+    program: Running,
+    lines: Lines<BufReader<ChildStdout>>,
 }
 
 /// Measures and writes down.
@@ -98,10 +115,8 @@ struct Started {
 /// If a program does not build, a connection is closed, or a handover fails.
 pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
     profiling::build(&at.root, &["--package", "strait", "--bin", "strait"])?;
-    profiling::build(
-        &at.root,
-        &["--package", "bench", "--bin", "idle", "--bin", "pass", "--bin", "load"],
-    )?;
+    let bins = ["idle", "pass", "load", "upstream"].map(|bin| ["--bin", bin]).concat();
+    profiling::build(&at.root, &[&["--package", "bench"][..], &bins].concat())?;
     let target = at.target_directory()?;
     let scratch = target.join("bench/handover");
     fs::create_dir_all(&scratch).context("making target/bench/handover")?;
@@ -111,17 +126,23 @@ pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
         idle: program("idle"),
         pass: program("pass"),
         load: program("load"),
+        upstream: program("upstream"),
         scratch,
     };
     make_certificate(at, &programs.scratch)?;
     let load_before = fs::read_to_string("/proc/loadavg").context("/proc/loadavg")?;
     let (mut bare, mut plain, mut secure) = (Vec::new(), Vec::new(), Vec::new());
     let mut busy = Vec::new();
+    let mut groups = Vec::new();
+    let (mut idle_with, mut idle_without) = (Vec::new(), Vec::new());
     for round in 1..=options.rounds {
         bare.push(pass(at, &programs)?);
         plain.push(hand_over(&programs, false)?);
         secure.push(hand_over(&programs, true)?);
         busy.push(while_busy(&programs)?);
+        groups.push(while_a_group_moves(&programs)?);
+        idle_with.push(idle_bytes(&programs, true)?);
+        idle_without.push(idle_bytes(&programs, false)?);
         say::line(format_args!("round {round} of {}", options.rounds));
     }
     let of = |samples: &[Sample], value: fn(&Sample) -> f64| {
@@ -130,6 +151,11 @@ pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
     let floor = median(bare).context("no round")?;
     let nanos = |samples| of(samples, |sample| sample.nanos_each);
     let (plain_each, secure_each) = (nanos(&plain)?, nanos(&secure)?);
+    let counter = Counter::build(at)?;
+    let instructions = |case| counter.count(case, Counted::Operation);
+    let exchange = instructions("exchange-handover")? / instructions("exchange-get")?;
+    let idle_with = median(idle_with).context("no round")?;
+    let more_bytes = idle_with - median(idle_without).context("no round")?;
     let rows = [
         Row::new("bare pass of 9,000 sockets, each", "ns", floor, None),
         Row::new("idle connection of HTTP/1.1", "ns", plain_each, None),
@@ -170,6 +196,33 @@ pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
             median(busy.iter().map(|sample| sample.longest_ms)).context("no round")?,
             None,
         ),
+        Row::new(
+            "p99 of the same while a group of 9,000 clients moves, to the second before",
+            "x",
+            median(groups.iter().map(|(busy, _)| busy.p99)).context("no round")?,
+            Some(2.0),
+        ),
+        Row::new(
+            "longest answer of the same, to the second before",
+            "x",
+            median(groups.iter().map(|(busy, _)| busy.longest)).context("no round")?,
+            Some(2.0),
+        ),
+        Row::new(
+            "how long the group is silent, at most",
+            "ms",
+            median(groups.iter().map(|(_, silence)| *silence)).context("no round")?,
+            Some(500.0),
+        ),
+        Row::new(
+            "instructions of an exchange with the option `handover`, to those without",
+            "x",
+            exchange,
+            Some(1.01),
+        ),
+        Row::new("idle connection of HTTP/1.1 with the option", "bytes", idle_with, None),
+        // Memory is resident in pages, some of which are none of a connection's.
+        Row::new("more than without the option", "bytes", more_bytes, Some(1.0)),
     ];
     let intro = "9,000 connections with one request each, one worker; medians of the rounds.";
     rows::publish(at, options, &load_before, intro, &rows)
@@ -185,35 +238,72 @@ fn pass(at: &Surroundings, programs: &Programs) -> Result<f64> {
 }
 
 fn start(programs: &Programs, is_secure: bool) -> Result<Started> {
-    let (listen, admin) = (free_address()?, free_address()?);
-    let file = programs.scratch.join("strait.yaml");
-    fs::write(&file, config(&programs.scratch, listen, admin, is_secure))?;
-    let log = File::create(programs.scratch.join("strait.log"))?;
-    let mut strait = Command::new(&programs.strait);
-    strait.arg("run").arg("-c").arg(&file).stdout(log.try_clone()?).stderr(log);
-    let old = Running(strait.spawn().context("starting strait")?);
-    let mut tries = 0..TRIES_MAX;
-    while TcpStream::connect(listen).is_err() {
-        ensure!(tries.next().is_some(), "strait does not listen: see strait.log");
-        pause(Duration::from_millis(10));
-    }
-    let mut idle = Command::new(&programs.idle);
-    idle.args(["--target", &listen.to_string(), "--connections", &CONNECTIONS.to_string()]);
-    if is_secure {
-        idle.args(["--tls", "yes"]);
-    }
-    let mut idle = Running(idle.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
-    let mut lines = BufReader::new(idle.0.stdout.take().context("stdout was piped")?).lines();
-    let open = lines.next().context("idle has ended")??;
-    ensure!(open == format!("open {CONNECTIONS}"), "{open}");
+    let process = Process::start(programs, &Wanted { is_secure, ..Wanted::default() })?;
+    let more = if is_secure { &["--tls", "yes"][..] } else { &[] };
+    let idle = Idle::open(programs, process.listen, CONNECTIONS, more)?;
     pause(SETTLE);
-    Ok(Started { old, idle, lines, file, listen })
+    Ok(Started { process, idle })
+}
+
+impl Process {
+    fn start(programs: &Programs, wanted: &Wanted) -> Result<Self> {
+        let (listen, admin) = (free_address()?, free_address()?);
+        let file = programs.scratch.join("strait.yaml");
+        fs::write(&file, wanted.config(&programs.scratch, listen, admin))?;
+        let log = File::create(programs.scratch.join("strait.log"))?;
+        let mut strait = Command::new(&programs.strait);
+        strait.arg("run").arg("-c").arg(&file).stdout(log.try_clone()?).stderr(log);
+        let program = Running(strait.spawn().context("starting strait")?);
+        let mut tries = 0..TRIES_MAX;
+        while TcpStream::connect(listen).is_err() {
+            ensure!(tries.next().is_some(), "strait does not listen: see strait.log");
+            pause(Duration::from_millis(10));
+        }
+        Ok(Self { program, file, listen })
+    }
+}
+
+impl Idle {
+    fn open(programs: &Programs, target: SocketAddr, count: u32, more: &[&str]) -> Result<Self> {
+        let mut idle = Command::new(&programs.idle);
+        idle.args(["--target", &target.to_string(), "--connections", &count.to_string()]);
+        idle.args(more);
+        let mut program = Running(idle.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
+        let mut lines = lines_of(&mut program)?;
+        let open = lines.next().context("idle has ended")??;
+        ensure!(open == format!("open {count}"), "{open}");
+        Ok(Self { program, lines })
+    }
+
+    /// Ends them. None has lost its connection.
+    fn finish(mut self) -> Result<()> {
+        drop(self.program.0.stdin.take());
+        let closed = self.lines.next().context("idle has ended")??;
+        ensure!(closed == "closed 0", "{closed}");
+        Ok(())
+    }
+}
+
+fn lines_of(program: &mut Running) -> Result<Lines<BufReader<ChildStdout>>> {
+    Ok(BufReader::new(program.0.stdout.take().context("stdout was piped")?).lines())
+}
+
+/// Bytes of an idle connection of HTTP/1.1 in a process that may be replaced, or in one that may not.
+fn idle_bytes(programs: &Programs, hands_over: bool) -> Result<f64> {
+    let process = Process::start(programs, &Wanted { hands_over, ..Wanted::default() })?;
+    pause(SETTLE);
+    let before = proxy::rss_kib_of(process.program.0.id())? as f64;
+    let idle = Idle::open(programs, process.listen, CONNECTIONS, &[])?;
+    pause(SETTLE);
+    let after = proxy::rss_kib_of(process.program.0.id())? as f64;
+    idle.finish()?;
+    Ok((after - before) * 1024.0 / f64::from(CONNECTIONS))
 }
 
 /// Has the process replaced: what was printed, and the new one.
-fn replace(programs: &Programs, started: &Started) -> Result<(String, Successor)> {
+fn replace(programs: &Programs, process: &Process) -> Result<(String, Successor)> {
     let mut upgrade = Command::new(&programs.strait);
-    let upgrade = upgrade.arg("upgrade").arg("-c").arg(&started.file).output()?;
+    let upgrade = upgrade.arg("upgrade").arg("-c").arg(&process.file).output()?;
     let text = String::from_utf8_lossy(&upgrade.stdout).into_owned();
     if !upgrade.status.success() {
         bail!("{text}{}", String::from_utf8_lossy(&upgrade.stderr));
@@ -223,34 +313,63 @@ fn replace(programs: &Programs, started: &Started) -> Result<(String, Successor)
     Ok((text, new))
 }
 
-/// Ends the clients, none of which has lost its connection.
-fn finish(mut started: Started) -> Result<()> {
-    drop(started.idle.0.stdin.take());
-    let closed = started.lines.next().context("idle has ended")??;
-    ensure!(closed == "closed 0", "{closed}");
-    Ok(())
-}
-
-fn hand_over(programs: &Programs, is_secure: bool) -> Result<Sample> {
-    let started = start(programs, is_secure)?;
-    let before = proxy::rss_kib_of(started.old.0.id())?;
-    let (text, new) = replace(programs, &started)?;
+/// Milliseconds between the phases in which connections move.
+fn moving_ms(text: &str) -> Result<f64> {
     let after = |phase: &str| -> Result<f64> {
         let line = text.lines().find_map(|line| line.strip_prefix(phase)?.strip_prefix(" after "));
         Ok(line.and_then(|it| it.strip_suffix(" ms")).context("a phase")?.parse()?)
     };
-    let millis = after("commit")? - after("probe")?;
+    Ok(after("commit")? - after("probe")?)
+}
+
+fn hand_over(programs: &Programs, is_secure: bool) -> Result<Sample> {
+    let Started { process, idle } = start(programs, is_secure)?;
+    let before = proxy::rss_kib_of(process.program.0.id())?;
+    let (text, new) = replace(programs, &process)?;
+    let nanos_each = moving_ms(&text)? * 1e6 / f64::from(CONNECTIONS);
     pause(SETTLE);
     let rss_share = proxy::rss_kib_of(new.0)? as f64 / before as f64;
-    finish(started)?;
-    Ok(Sample { nanos_each: millis * 1e6 / f64::from(CONNECTIONS), rss_share })
+    idle.finish()?;
+    Ok(Sample { nanos_each, rss_share })
 }
 
 fn while_busy(programs: &Programs) -> Result<Busy> {
-    let started = start(programs, false)?;
+    let Started { process, idle } = start(programs, false)?;
+    let (busy, _, new) = busy_while_replaced(programs, &process)?;
+    idle.finish()?;
+    drop(new);
+    Ok(busy)
+}
+
+/// The same while a group moves, and for how many milliseconds that is silent at most: 9,000 clients with two streams of HTTP/2 each.
+/// A stream of a client before them is the first of the 100 on an upstream connection, so that each upstream connection has a stream of
+/// a client that has its other one on the next.
+fn while_a_group_moves(programs: &Programs) -> Result<(Busy, f64)> {
+    let mut upstream = Command::new(&programs.upstream);
+    upstream.args(["--listen", "127.0.0.1:0", "--protocol", "silent"]);
+    let mut upstream = Running(upstream.stdout(Stdio::piped()).spawn()?);
+    let service = lines_of(&mut upstream)?.next().context("upstream has ended")??.parse()?;
+    let group = free_address()?;
+    let wanted = Wanted { group: Some((group, service)), ..Wanted::default() };
+    let process = Process::start(programs, &wanted)?;
+    let first = Idle::open(programs, group, 1, &["--streams", "1"])?;
+    let others = Idle::open(programs, group, CONNECTIONS, &["--streams", "2"])?;
+    pause(SETTLE);
+    let (busy, text, new) = busy_while_replaced(programs, &process)?;
+    first.finish()?;
+    others.finish()?;
+    drop(new);
+    Ok((busy, moving_ms(&text)?))
+}
+
+/// How others fare while the process is replaced, what was printed, and the new one.
+fn busy_while_replaced(
+    programs: &Programs,
+    process: &Process,
+) -> Result<(Busy, String, Successor)> {
     let load = || {
         let mut load = Command::new(&programs.load);
-        load.args(["--target", &started.listen.to_string(), "--connections", "64"]);
+        load.args(["--target", &process.listen.to_string(), "--connections", "64"]);
         load.args(["--seconds", "1", "--warmup", "0", "--rate", BUSY_RATE]);
         load.stdout(Stdio::piped()).spawn().context("starting load")
     };
@@ -264,24 +383,53 @@ fn while_busy(programs: &Programs) -> Result<Busy> {
     let (p99_before, longest_before) = latencies(load()?)?;
     let running = load()?;
     pause(AMID_LOAD);
-    let (_, new) = replace(programs, &started)?;
+    let (text, new) = replace(programs, process)?;
     let (p99, longest) = latencies(running)?;
-    finish(started)?;
-    drop(new);
-    Ok(Busy { p99: p99 / p99_before, longest: longest / longest_before, longest_ms: longest / 1e6 })
+    let (p99, longest_ms) = (p99 / p99_before, longest / 1e6);
+    Ok((Busy { p99, longest: longest / longest_before, longest_ms }, text, new))
 }
 
-fn config(scratch: &Path, listen: SocketAddr, admin: SocketAddr, is_secure: bool) -> String {
-    let tls = "    tls: { certificates: [{ chain: site.crt, key: site.key }] }\n";
-    let tls = if is_secure { tls } else { "" };
-    // The process before may still have the other one.
-    let socket = scratch.join(format!("handover-{}/strait.sock", listen.port()));
-    format!(
-        "workers: 1\nadmin: {{ address: '{admin}' }}\nhandover: {{ socket: {}, probation: 30s }}\nlisteners:\n  - name: bench\n    \
-         address: '{listen}'\n    routes: all\n    timeouts: {{ idle: 10m }}\n    connections_max: 12000\n    connections_per_client_max: 12000\n{tls}routes:\n  - name: \
-         all\n    rules: [{{ match: {{ prefix: / }}, respond: {{ status: 200, body: ok }} }}]\n",
-        socket.display()
-    )
+/// What a process is configured to do.
+struct Wanted {
+    is_secure: bool,
+    hands_over: bool,
+    /// Where clients of HTTP/2 connect, and the service that they ask.
+    group: Option<(SocketAddr, SocketAddr)>,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self { is_secure: false, hands_over: true, group: None }
+    }
+}
+
+impl Wanted {
+    fn config(&self, scratch: &Path, listen: SocketAddr, admin: SocketAddr) -> String {
+        let limits =
+            "timeouts: { idle: 10m }, connections_max: 12000, connections_per_client_max: 12000";
+        let tls = "tls: { certificates: [{ chain: site.crt, key: site.key }] }, ";
+        let tls = if self.is_secure { tls } else { "" };
+        // The process before may still have the other one.
+        let socket = scratch.join(format!("handover-{}/strait.sock", listen.port()));
+        let mut text = format!("workers: 1\nadmin: {{ address: '{admin}' }}\n");
+        if self.hands_over {
+            text += &format!("handover: {{ socket: {}, probation: 30s }}\n", socket.display());
+        }
+        text += &format!(
+            "listeners:\n  - {{ name: bench, address: '{listen}', routes: all, {tls}{limits} }}\n"
+        );
+        let mut behind = String::new();
+        if let Some((group, service)) = self.group {
+            text +=
+                &format!("  - {{ name: group, address: '{group}', routes: silent, {limits} }}\n");
+            behind = format!(
+                "  - {{ name: silent, rules: [{{ match: {{ prefix: / }}, cluster: silent, timeout: 10m }}] }}\nclusters:\n  - {{ \
+                 name: silent, protocol: http2, connections_max: 4000, pending_max: 100000, endpoints: ['{service}'] }}\n"
+            );
+        }
+        text + "routes:\n  - { name: all, rules: [{ match: { prefix: / }, respond: { status: 200, body: ok } }] }\n"
+            + &behind
+    }
 }
 
 fn make_certificate(at: &Surroundings, scratch: &Path) -> Result<()> {
