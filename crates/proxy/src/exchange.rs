@@ -276,6 +276,19 @@ impl Exchange {
     /// One that begins with this request. Its timer is none's yet.
     pub(crate) fn new(beginning: Beginning, request: Request, timer: TimerKey) -> Self {
         let Beginning { snapshot, listener, chain, downstream, client, stamps } = beginning;
+impl Beginning {
+    /// Of an exchange without a downstream, which began `now`.
+    pub(crate) fn detached(
+        snapshot: Pinned,
+        (listener, chain): (usize, Option<ChainId>),
+        client: ClientPlace,
+        now: Time,
+    ) -> Self {
+        let stamps = Stamps { began: now, head_read: now, ..Stamps::NONE };
+        Self { snapshot, listener, chain, downstream: StreamKey::NONE, client, stamps }
+    }
+}
+
         Self {
             snapshot,
             listener,

@@ -96,21 +96,17 @@ impl Exchange {
     }
 
     /// Its attempt as an exchange of its own, `key` being this one. It has the attempt's connection from here on, and counts where
-    /// the attempt counts.
+    /// the attempt counts. `stamps` are those of the exchange while it was at this attempt.
     pub(crate) fn part_with_attempt(
         &mut self,
         key: ExchangeKey,
         upstream: StreamKey,
-        timer: TimerKey,
+        (timer, stamps): (TimerKey, Stamps),
         now: Time,
     ) -> Self {
         let beginning = Beginning {
-            snapshot: self.snapshot.clone(),
-            listener: self.listener,
-            chain: self.chain,
-            downstream: StreamKey::NONE,
-            client: self.client,
-            stamps: Stamps { began: now, head_read: now, ..Stamps::NONE },
+            stamps,
+            ..Beginning::detached(self.snapshot.clone(), place, self.client, now)
         };
         let request = Request {
             method: self.request.method,
@@ -144,6 +140,7 @@ impl Exchange {
         if let (Some(route), Some(of_other)) = (&mut self.route, &mut other.route) {
             (route.newer, route.endpoint) = (of_other.newer.take(), of_other.endpoint);
             route.chosen = None;
+        self.record.stamps = other.record.stamps;
         }
         other.begin_finishing();
         self.begin_attempt(upstream);

@@ -78,6 +78,26 @@ fn the_first_of_two_attempts_that_responds_is_the_one() {
 }
 
 #[test]
+fn the_log_has_the_times_of_the_attempt_that_responded() {
+    for (is_first, stages) in [
+        (
+            true,
+            ["\"duration_us\":610000.0", "\"duration_us\":610000.0,\"first_byte_us\":610000.0}"],
+        ),
+        (false, ["\"duration_us\":610000.0,\"retries_us\":50", "\"first_byte_us\":100000.0}"]),
+    ] {
+        hold_here(&config(RETRY), |talk| {
+            let (client, first, second) = begun(talk, GET);
+            talk.passes(Duration::from_millis(100));
+            talk.says(if is_first { first } else { second }, OK);
+            talk.hears(client, OK);
+            let log = talk.log();
+            assert!(stages.iter().all(|stages| log.contains(stages)), "{log}");
+        });
+    }
+}
+
+#[test]
 fn a_body_is_sent_to_both() {
     let put = "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\ndata";
     hold_here(&config(RETRY), |talk| {

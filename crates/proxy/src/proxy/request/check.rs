@@ -12,9 +12,8 @@ use crate::exchange::calls::Call;
 use crate::exchange::check_run::CheckRun;
 use crate::exchange::detached::Detached;
 use crate::exchange::queued_request::{Form, QueuedRequest};
-use crate::exchange::record::Stamps;
 use crate::exchange::{Beginning, Exchange, ExchangeKind, Request, Route, Wait};
-use crate::keys::{ConnKey, ExchangeKey, StreamKey};
+use crate::keys::{ConnKey, ExchangeKey};
 use crate::listen::clients::ClientPlace;
 use crate::ops::Op;
 use crate::proxy::Proxy;
@@ -45,14 +44,7 @@ impl Proxy {
             return false;
         }
         let timer = self.cx.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
-        let beginning = Beginning {
-            snapshot,
-            listener: 0,
-            chain: None,
-            downstream: StreamKey::NONE,
-            client: ClientPlace::COPIES,
-            stamps: Stamps { began: now, head_read: now, ..Stamps::NONE },
-        };
+        let beginning = Beginning::detached(snapshot, (0, None), ClientPlace::COPIES, now);
         let request = Request { is_persistent: true, is_complete: true, ..Request::NONE };
         let mut exchange = Exchange::new(beginning, request, timer);
         exchange.route = Some(Route::new(None, Some(task.cluster)));

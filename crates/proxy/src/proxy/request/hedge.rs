@@ -43,12 +43,15 @@ impl Proxy {
     fn begin_hedge(&mut self, key: ExchangeKey, upstream: StreamKey, now: Time) {
         let Some(connection) = self.connections.get_mut(upstream.connection) else { return };
         let Some(mut request) = QueuedRequest::take_sent(connection, upstream.slot) else { return };
+        let Some(stamps) = self.exchanges.get(key).map(|exchange| exchange.record.stamps) else {
+            return;
+        };
         self.note_failed_attempt(key, upstream, (Cause::TryTimeout, None), now);
         self.count_retry(key, &mut request, Cause::TryTimeout);
         let timer = self.cx.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
         let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
         exchange.end_stall(&mut self.exchanges.stalls);
-        let attempt = exchange.part_with_attempt(key, upstream, timer, now);
+        let attempt = exchange.part_with_attempt(key, upstream, (timer, stamps), now);
         self.listen.clients.add(attempt.client, Part::Exchange);
         let (_, first) = attempt.deadlines.first();
         let hedge = self.exchanges.table.insert(attempt);

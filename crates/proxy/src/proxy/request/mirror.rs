@@ -12,9 +12,9 @@ use crate::connection::codec::rpc::RpcFrames;
 use crate::connection::codec::streams::Tail;
 use crate::exchange::detached::Detached;
 use crate::exchange::queued_request::{Form, QueuedRequest};
-use crate::exchange::record::{Stamps, label};
+use crate::exchange::record::label;
 use crate::exchange::{Beginning, Exchange, Request, Route};
-use crate::keys::{ExchangeKey, StreamKey};
+use crate::keys::ExchangeKey;
 use crate::listen::clients::ClientPlace;
 use crate::proxy::Proxy;
 use crate::timers::TimerOwner;
@@ -159,14 +159,8 @@ impl Exchange {
         now: Time,
         timer: crate::tools::wheel::TimerKey,
     ) -> Self {
-        let beginning = Beginning {
-            snapshot: self.snapshot.clone(),
-            listener: self.listener,
-            chain: self.chain,
-            downstream: StreamKey::NONE,
-            client: ClientPlace::COPIES,
-            stamps: Stamps { began: now, head_read: now, ..Stamps::NONE },
-        };
+        let place = (self.listener, self.chain);
+        let beginning = Beginning::detached(self.snapshot.clone(), place, ClientPlace::COPIES, now);
         let request = Request {
             method: self.request.method,
             version: Version::Http11,
