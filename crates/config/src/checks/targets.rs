@@ -149,7 +149,10 @@ impl Target {
             CheckResult::Passed | CheckResult::Degraded => {
                 self.failures = 0;
                 let is_degraded = result == CheckResult::Degraded;
-                if std::mem::replace(&mut self.is_degraded, is_degraded) != is_degraded {
+                let has_changed =
+                    std::mem::replace(&mut self.is_degraded, is_degraded) != is_degraded;
+                // One that is unhealthy goes on to be that, whatever it answers until it has passed often enough.
+                if has_changed && self.is_healthy != Some(false) {
                     self.since = now;
                 }
                 (true, self.pace.healthy)

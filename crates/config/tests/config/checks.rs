@@ -160,6 +160,27 @@ fn an_endpoint_is_degraded_from_the_answer_that_says_so_to_one_that_does_not() {
 }
 
 #[test]
+fn an_endpoint_is_unhealthy_since_its_checks_failed_whatever_it_answers_until_they_pass() {
+    let snapshot = snapshot(&[("web", &[9000], CHECKS)]);
+    find(&snapshot, "web").activity.mark();
+    let (mut checker, mut now) = (Checker::default(), SECOND);
+    checker.on_snapshot(&snapshot, now, || 0);
+    let mut say = |result: CheckResult| {
+        round(&mut checker, &snapshot, &mut now, |_| result.clone());
+        let (_, word) = checker.words().next().unwrap();
+        (word.word, word.since)
+    };
+    say(CheckResult::Passed);
+    say(failed("x"));
+    say(failed("x"));
+    let unhealthy = say(failed("x"));
+    assert_eq!(unhealthy.0, "unhealthy");
+    assert_eq!(say(CheckResult::Degraded), unhealthy);
+    assert_eq!(say(failed("x")), unhealthy);
+    assert_eq!(say(CheckResult::Passed), unhealthy);
+}
+
+#[test]
 fn a_first_check_that_takes_too_long_decides_nothing_alone() {
     let snapshot = snapshot(&[("web", &[9000], CHECKS)]);
     let cluster = find(&snapshot, "web");
