@@ -19,6 +19,15 @@ use crate::units::{Period, Size};
 /// When a request is sent again, and how often.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("x-meant" = {
+    "retry_on": "write `on`",
+    "num_retries": "write `attempts_max`, which counts the first attempt, too",
+    "per_try_timeout": "write `try_timeout`",
+    "retriable_status_codes": "write `status`",
+    "retriable_headers": "write `headers`",
+    "retry_back_off": "write `backoff`",
+    "hedge": "it belongs beside `retry`",
+}))]
 pub struct Retry {
     /// The failures and statuses that are retried, in any order.
     #[schemars(length(min = 1))]

@@ -297,6 +297,11 @@ pub struct WeightedEndpoint {
     pub address: EndpointAddress,
     /// Its share of the requests, relative to the other weights of the cluster. Each address of a host has this weight.
     /// 0: it gets no new requests, and active ones finish.
+#[schemars(extend("x-meant" = {
+    "health_status": "write `health`",
+    "hostname": "write `host`",
+    "load_balancing_weight": "write `weight`",
+}))]
     #[serde(default = "weight")]
     pub weight: u16,
     /// Requests go to the available endpoints with the lowest number. Others get requests only if there are none, or

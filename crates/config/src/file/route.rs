@@ -57,6 +57,12 @@ pub struct RouteTable {
     {"required": ["respond"]}, {"required": ["redirect"]},
 ]))]
 pub struct Rule {
+#[schemars(extend("x-meant" = {
+    "hedge_policy": "write `hedge`",
+    "retry_policy": "write `retry`",
+    "route": "write `cluster` or `clusters` here",
+    "weighted_clusters": "write `clusters`",
+}))]
     /// Name in metrics and `strait explain`. Unique among the rules of the table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<Box<str>>,

@@ -9,17 +9,21 @@ fn text(value: &str, kind: Place) -> String {
     let mut lines = [
         "listeners: [{ name: a, address: '127.0.0.1:80', routes: r@listener }]@root",
         "routes: [{ name: r, rules: [{ match: { prefix: /@prefix }, cluster: c@rule }] }]",
-        "clusters: [{ name: c, endpoints: ['127.0.0.1:9000']@cluster }]",
+        "clusters: [{ name: c, endpoints: ['127.0.0.1:9000'@endpoint]@cluster }]",
     ]
     .join("\n");
     let (mark, with) = match kind {
         Place::Root(key) => ("@root", format!("\n{key}: {value}")),
         Place::Listener(key) => ("@listener", format!(", {key}: {value}")),
         Place::Cluster(key) => ("@cluster", format!(", {key}: {value}")),
+        Place::Endpoint(key) => {
+            ("@endpoint", format!(", {{ address: '[::1]:1', {key}: {value} }}"))
+        }
+        Place::Rule(key) => ("@rule", format!(", {key}: {value}")),
         Place::Prefix => ("/@prefix", value.to_owned()),
     };
     lines = lines.replace(mark, &with);
-    for mark in ["@root", "@listener", "@cluster", "@rule", "@prefix"] {
+    for mark in ["@root", "@listener", "@endpoint", "@cluster", "@rule", "@prefix"] {
         lines = lines.replace(mark, "");
     }
     lines
@@ -30,6 +34,8 @@ enum Place {
     Root(&'static str),
     Listener(&'static str),
     Cluster(&'static str),
+    Endpoint(&'static str),
+    Rule(&'static str),
     Prefix,
 }
 
@@ -95,6 +101,9 @@ fn words_are_listed_once_and_other_programs_words_lead_to_ours() {
         (Place::Cluster("timeouts"), "{ connect: 1s }", "unknown", "`connect_timeout`"),
         (Place::Cluster("maxconn"), "5", "unknown", "`connections_per_endpoint_max`"),
         (Place::Cluster("transport_socket_matches"), "[]", "unknown", "write `transports`"),
+        (Place::Endpoint("health_status"), "1", "unknown", "write `health`"),
+        (Place::Rule("retry_policy"), "{}", "unknown", "write `retry`"),
+        (Place::Rule("retry"), "{ on: [5xx], num_retries: 1 }", "unknown", "`attempts_max`"),
         (Place::Root("workers"), "four", "`auto` or a whole number", "write auto"),
         (
             Place::Cluster("balance"),
