@@ -17,6 +17,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use crate::priority::Priority;
 use crate::retry::RetryBudget;
 use crate::shared_cell::SharedCell;
 
@@ -57,6 +58,8 @@ pub struct InUse {
     /// Those of them that have less than their part of it.
     entitled: AtomicU64,
     requests: Leases,
+    /// The same of requests of high priority, once there was one.
+    high: OnceLock<Breakers>,
 }
 
 impl InUse {
@@ -445,7 +448,7 @@ impl Leases {
     }
 }
 
-/// The cell of a cluster.
+/// The cell of a cluster, or of its requests of one priority.
 #[derive(Clone, Default)]
 pub struct Breakers(Arc<InUse>);
 
@@ -453,6 +456,21 @@ impl Breakers {
     /// A new cell, or that of `former`.
     pub(crate) fn new(former: Option<&Self>) -> Self {
         former.cloned().unwrap_or_default()
+    }
+
+    /// The cell of its requests of this priority, of one that is for all.
+    #[must_use]
+    pub fn of(&self, priority: Priority) -> Self {
+        match priority {
+            Priority::Default => self.clone(),
+            Priority::High => self.high.get_or_init(Self::default).clone(),
+        }
+    }
+
+    /// That of its requests of high priority, if there ever was one.
+    #[must_use]
+    pub fn high(&self) -> Option<&Self> {
+        self.high.get()
     }
 }
 

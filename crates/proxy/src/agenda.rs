@@ -44,9 +44,7 @@
 
 use std::collections::VecDeque;
 
-use config::snapshot::ClusterId;
-
-use crate::keys::{ExchangeKey, StreamKey};
+use crate::keys::{ExchangeKey, PoolId, StreamKey};
 
 /// Notes for which room is kept when nothing is noted; a note has 24 bytes.
 const NOTES_KEPT_MAX: usize = 64;
@@ -56,10 +54,10 @@ const NOTES_KEPT_MAX: usize = 64;
 pub(crate) enum Note {
     /// Read on from a connection or a stream, beginning with what was read and could not be taken.
     Resume(StreamKey),
-    /// Serve the exchanges that wait for a connection of this cluster: there may be one.
-    Serve(ClusterId),
-    /// Other workers want connections of this cluster: leave them what is not used.
-    Yield(ClusterId),
+    /// Serve the exchanges that wait for a connection of this pool: there may be one.
+    Serve(PoolId),
+    /// Other workers want connections of this pool: leave them what is not used.
+    Yield(PoolId),
     /// Look for another connection for this exchange.
     Attempt(ExchangeKey),
     /// End this exchange, which has no downstream: what it is a copy of is over before it is whole, or it is a check of which

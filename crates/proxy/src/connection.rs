@@ -30,6 +30,7 @@ pub(crate) mod turns;
 
 use std::net::SocketAddr;
 
+use config::priority::Priority;
 use config::snapshot::{ChainId, Cluster, ClusterId, EndpointId, TransportId};
 use serde::{Deserialize, Serialize};
 use wire::buffer::Buffer;
@@ -43,7 +44,7 @@ use crate::connection::codec::streams::Stream;
 use crate::connection::codec::{Codec, Opening};
 use crate::connection::delivery::Lingering;
 use crate::connection::transport::Tls;
-use crate::keys::{ConnKey, EndpointKey, ExchangeKey, Slot};
+use crate::keys::{ConnKey, EndpointKey, ExchangeKey, PoolId, Slot};
 use crate::listen::clients::ClientPlace;
 use crate::listen::listeners::ListenerKey;
 use crate::tools::buffers::Buffers;
@@ -132,6 +133,8 @@ pub(crate) enum Life {
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) cluster: ClusterId,
+    /// Whose requests it is for.
+    pub(crate) priority: Priority,
     pub(crate) endpoint: EndpointId,
     /// How the endpoint is spoken to on it.
     pub(crate) transport: TransportId,
@@ -181,7 +184,12 @@ pub(crate) struct Links {
 impl Upstream {
     /// Its endpoint.
     pub(crate) const fn endpoint_key(&self) -> EndpointKey {
-        EndpointKey { cluster: self.cluster, endpoint: self.endpoint }
+        EndpointKey { pool: self.pool(), endpoint: self.endpoint }
+    }
+
+    /// Its pool, whether or not it stands there.
+    pub(crate) const fn pool(&self) -> PoolId {
+        PoolId { cluster: self.cluster, priority: self.priority }
     }
 
     /// What it checks, if it is for health checks alone.

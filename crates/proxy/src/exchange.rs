@@ -54,6 +54,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::priority::Priority;
 use config::snapshot::{
     Action, ChainId, Cluster, ClusterId, EndpointId, Forward, Listener, RouteTableId, Rule,
 };
@@ -74,7 +75,7 @@ use crate::exchange::stage::{Current, Stage};
 use crate::exchange::stalls::StallKey;
 use crate::filter::Filter;
 use crate::filter::filter_chain::{BodyObservers, Gathered, Held};
-use crate::keys::{EndpointKey, ExchangeKey, StreamKey};
+use crate::keys::{EndpointKey, ExchangeKey, PoolId, StreamKey};
 use crate::listen::clients::ClientPlace;
 use crate::tools::pinned::Pinned;
 use crate::tools::time::Time;
@@ -218,6 +219,8 @@ pub(crate) struct Route {
     /// taken up under a configuration without that rule.
     pub(crate) rule: Option<(RouteTableId, u32)>,
     pub(crate) cluster: Option<ClusterId>,
+    /// Whose connections and bounds of the cluster it uses.
+    pub(crate) priority: Priority,
     /// The snapshot that has the cluster as attempts follow it, once one that is newer than the
     /// exchange's own has changed it.
     pub(crate) newer: Option<Pinned>,
@@ -248,6 +251,7 @@ impl Route {
         Self {
             rule,
             cluster,
+            priority: Priority::Default,
             newer: None,
             endpoint: None,
             chosen: None,
@@ -272,10 +276,6 @@ pub(crate) struct Beginning {
     pub(crate) stamps: Stamps,
 }
 
-impl Exchange {
-    /// One that begins with this request. Its timer is none's yet.
-    pub(crate) fn new(beginning: Beginning, request: Request, timer: TimerKey) -> Self {
-        let Beginning { snapshot, listener, chain, downstream, client, stamps } = beginning;
 impl Beginning {
     /// Of an exchange without a downstream, which began `now`.
     pub(crate) fn detached(
@@ -289,6 +289,10 @@ impl Beginning {
     }
 }
 
+impl Exchange {
+    /// One that begins with this request. Its timer is none's yet.
+    pub(crate) fn new(beginning: Beginning, request: Request, timer: TimerKey) -> Self {
+        let Beginning { snapshot, listener, chain, downstream, client, stamps } = beginning;
         Self {
             snapshot,
             listener,
@@ -332,6 +336,19 @@ impl Beginning {
         route.newer.as_ref().unwrap_or(&self.snapshot).cluster(route.cluster?)
     }
 
+    /// The pool that it has connections of.
+    #[inline]
+    pub(crate) fn pool(&self) -> Option<PoolId> {
+        let route = self.route.as_ref()?;
+        Some(PoolId { cluster: route.cluster?, priority: route.priority })
+    }
+
+    /// Whose connections and bounds of its cluster it uses.
+    #[inline]
+    pub(crate) fn priority(&self) -> Priority {
+        self.route.as_ref().map_or(Priority::Default, |route| route.priority)
+    }
+
     /// Lets the next attempt follow `newest`, the newest snapshot, where that has changed the cluster.
     /// Endpoints change at run time, and one that was removed may be gone, or be another service's by now;
     /// what else the cluster says (TLS, timeouts) goes with them. A request that is encoded for what the
@@ -356,7 +373,7 @@ impl Beginning {
         let cluster = self.cluster()?;
         let counts = cluster.balancer.counts_requests() && self.check().is_none();
         let endpoint = cluster.endpoints.get(place).filter(|_| counts)?.id;
-        Some(EndpointKey { cluster: cluster.id, endpoint })
+        Some(EndpointKey { pool: self.pool()?, endpoint })
     }
 
     /// Whether a response has begun that cannot be replaced. One of RPC begins when it is whole.

@@ -1,5 +1,6 @@
 //! What connections, exchanges and streams are named by, wherever a name is all that is needed.
 
+use config::priority::Priority;
 use config::snapshot::{ClusterId, EndpointId};
 use serde::{Deserialize, Serialize};
 
@@ -18,10 +19,34 @@ pub type ConnKey = Key<OfConnection>;
 /// Names one exchange of a worker.
 pub type ExchangeKey = Key<OfExchange>;
 
-/// An endpoint, and the cluster that it is one of.
+/// Upstream connections of a cluster, for requests of one priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PoolId {
+    pub(crate) cluster: ClusterId,
+    pub(crate) priority: Priority,
+}
+
+impl PoolId {
+    /// The pools of a cluster.
+    pub(crate) fn all_of(cluster: ClusterId) -> impl Iterator<Item = Self> {
+        Priority::ALL.into_iter().map(move |priority| Self { cluster, priority })
+    }
+
+    /// Whether its connections count in the bound of each endpoint, where its cluster has that.
+    pub(crate) const fn is_counted_by_endpoint(self) -> bool {
+        matches!(self.priority, Priority::Default)
+    }
+
+    /// Where it stands among all pools.
+    pub(crate) const fn place(self) -> usize {
+        2 * self.cluster.0.slot as usize + self.priority as usize
+    }
+}
+
+/// An endpoint, and the pool that a connection to it is one of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EndpointKey {
-    pub(crate) cluster: ClusterId,
+    pub(crate) pool: PoolId,
     pub(crate) endpoint: EndpointId,
 }
 

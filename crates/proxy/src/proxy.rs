@@ -30,7 +30,7 @@ use crate::connection::{Connection, ConnectionRole, Downstream, is_peer_behind};
 use crate::cx::Cx;
 use crate::exchange::Request;
 use crate::exchange::exchanges::Exchanges;
-use crate::keys::{ConnKey, ExchangeKey, StreamKey};
+use crate::keys::{ConnKey, ExchangeKey, PoolId, StreamKey};
 use crate::listen::Listen;
 use crate::listen::listeners::Listeners;
 use crate::ops::Op;
@@ -264,7 +264,7 @@ impl Proxy {
         for (cluster, endpoint) in &changes.endpoints_removed {
             self.upstream.dismiss_idle(*endpoint, now, &mut self.connections, &mut self.cx);
             self.upstream.pools.forget_endpoint(*endpoint);
-            self.serve_waiting(*cluster, now);
+            self.serve_cluster(*cluster, now);
         }
         for (cluster, endpoint) in &changes.endpoints_added {
             if let Some(cluster) = snapshot.cluster(*cluster) {
@@ -276,12 +276,14 @@ impl Proxy {
         for id in &changes.clusters_changed {
             if let Some(cluster) = snapshot.cluster(*id) {
                 self.upstream.pools.count_endpoints(cluster);
-                self.upstream.pools.forget_full(*id);
             }
-            self.serve_waiting(*id, now);
+            for pool in PoolId::all_of(*id) {
+                self.upstream.pools.forget_full(pool);
+            }
+            self.serve_cluster(*id, now);
         }
         for cluster in &changes.clusters_removed {
-            self.upstream.pools.forget_cluster(*cluster);
+            PoolId::all_of(*cluster).for_each(|pool| self.upstream.pools.forget_pool(pool));
         }
         self.cx.retire_former();
         self.settle(now);

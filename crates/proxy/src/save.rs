@@ -21,17 +21,17 @@ mod saving;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use config::snapshot::{ClusterId, Id};
+use config::snapshot::Id;
 use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
 
 use self::connections::{SavedDownstream, SavedUpstream};
 use self::exchanges::{SavedExchange, SavedStage};
-use crate::connection::Connection;
 use crate::connection::connections::Connections;
+use crate::connection::{Connection, Upstream};
 use crate::cx::Cx;
 use crate::keys::Slot;
-use crate::keys::{ConnKey, ExchangeKey, StreamKey};
+use crate::keys::{ConnKey, ExchangeKey, PoolId, StreamKey};
 use crate::listen::Listen;
 use crate::listen::listeners::ListenerKey;
 use crate::proxy::Proxy;
@@ -61,8 +61,8 @@ pub struct Saved {
     /// Whether a request of it is yet to be given to a connection, which may be none of these: that nothing is read or written
     /// here does not prove that it was not sent.
     pub may_begin: bool,
-    /// Clusters in which there is room now.
-    clusters: Vec<ClusterId>,
+    /// Pools in which there is room now.
+    pools: Vec<PoolId>,
 }
 
 /// Whether a connection can be moved, as far as it is known without a try.
@@ -342,12 +342,12 @@ impl Proxy {
     /// Goes on with those that waited for the room of connections that were saved, once all that is
     /// to be saved is.
     pub fn on_saved(&mut self, saved: &Saved, now: Time) {
-        self.serve_clusters(&saved.clusters, now);
+        self.serve_pools(&saved.pools, now);
     }
 
-    fn serve_clusters(&mut self, clusters: &[ClusterId], now: Time) {
-        for cluster in clusters {
-            self.serve_waiting(*cluster, now);
+    fn serve_pools(&mut self, pools: &[PoolId], now: Time) {
+        for pool in pools {
+            self.serve_waiting(*pool, now);
         }
         self.settle(now);
     }
@@ -409,9 +409,9 @@ impl Proxy {
         self.try_restored(keys);
         for key in keys {
             let upstream = self.connections.get(*key).and_then(Connection::upstream);
-            if let Some(cluster) = upstream.map(|upstream| upstream.cluster) {
+            if let Some(pool) = upstream.map(Upstream::pool) {
                 // Who was restored before it may be waiting for it.
-                self.serve_waiting(cluster, now);
+                self.serve_waiting(pool, now);
             }
             self.resume_inbox(*key, now);
             let streams = self.connections.get(*key).and_then(Connection::multiplex);

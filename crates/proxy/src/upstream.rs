@@ -12,11 +12,10 @@ pub(crate) mod retry;
 pub(crate) mod spare;
 pub(crate) mod sparing;
 
-use config::snapshot::ClusterId;
-
 use crate::agenda::Note;
 use crate::cx::Cx;
 use crate::exchange::stalls::Crowds;
+use crate::keys::PoolId;
 use crate::share::Share;
 use crate::upstream::pool::Pools;
 use crate::upstream::spare::Spares;
@@ -43,22 +42,22 @@ impl Upstreams {
 }
 
 impl Upstreams {
-    /// Connections of a cluster may be free, or may be opened, for exchanges that wait.
-    pub(crate) fn note_room(&mut self, cluster: ClusterId, cx: &mut Cx) {
-        if self.pools.is_wanted_by_others(cluster) {
+    /// Connections of a pool may be free, or may be opened, for exchanges that wait.
+    pub(crate) fn note_room(&mut self, pool: PoolId, cx: &mut Cx) {
+        if self.pools.is_wanted_by_others(pool) {
             // What of it is for exchanges of this worker follows from that.
-            if self.pools.note_wanted(cluster) {
-                cx.agenda.push(Note::Yield(cluster));
+            if self.pools.note_wanted(pool) {
+                cx.agenda.push(Note::Yield(pool));
             }
-        } else if self.pools.note_room(cluster) {
-            cx.agenda.push(Note::Serve(cluster));
+        } else if self.pools.note_room(pool) {
+            cx.agenda.push(Note::Serve(pool));
         }
     }
 
-    /// A spare connection is there that an exchange of this cluster may be waiting for.
-    pub(crate) fn note_spare(&mut self, cluster: ClusterId, cx: &mut Cx) {
-        if self.pools.note_spare(cluster) {
-            cx.agenda.push(Note::Serve(cluster));
+    /// A spare connection is there that an exchange of this pool may be waiting for.
+    pub(crate) fn note_spare(&mut self, pool: PoolId, cx: &mut Cx) {
+        if self.pools.note_spare(pool) {
+            cx.agenda.push(Note::Serve(pool));
         }
     }
 }

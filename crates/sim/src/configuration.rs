@@ -114,6 +114,8 @@ pub struct Configurations {
     localities: Random,
     /// What decides about second attempts beside the first.
     hedges: Random,
+    /// What decides which requests have high priority, and what of a cluster these may use.
+    priorities: Random,
     /// What decides about calls of RPC, if there are any.
     calls: Option<Random>,
     /// What decides about copies of requests, if there are any.
@@ -149,6 +151,7 @@ impl Configurations {
         let has_outliers = random.split("outliers", 0).chance(400);
         let localities = random.split("localities", 0);
         let hedges = random.split("hedges", 0);
+        let priorities = random.split("priorities", 0);
         let calls = scenario.has_calls.then(|| random.split("calls", 0));
         let mirrors = scenario.has_mirrors.then(|| random.split("mirrors", 0));
         let checks = scenario.has_checks.then(|| random.split("checks", 0));
@@ -168,6 +171,7 @@ impl Configurations {
             has_outliers,
             localities,
             hedges,
+            priorities,
             calls,
             mirrors,
             checks,
@@ -360,6 +364,9 @@ impl Configurations {
                 text += "        rewrite: { host_endpoint: true }\n";
             }
             self.retry(&mut text);
+            if self.priorities.chance(300) {
+                text += "        priority: high\n";
+            }
             self.mirror(&mut text);
         }
         if self.has_demands {
@@ -614,6 +621,17 @@ impl Configurations {
         }
         let connections_max = self.random.between(1, 12);
         let _ = write!(text, "    connections_max: {connections_max}\n    pending_max: 1000\n");
+        if self.priorities.chance(600) {
+            let connections = self.priorities.between(1, 6);
+            let _ = write!(
+                text,
+                "    high_priority: {{ connections_max: {connections}, pending_max: 1000"
+            );
+            if self.patience == Patience::Short && self.priorities.chance(300) {
+                let _ = write!(text, ", requests_max: {}", self.priorities.between(1, 12));
+            }
+            *text += " }\n";
+        }
         let mut ages = self.random.split("ages", 0);
         if ages.chance(300) {
             let requests = ages.between(1, 20);

@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use config::checks::Checker;
 use config::outlier::Detector;
+use config::priority::Priority;
 use proxy::SkipHandshake as _;
 use proxy::time::Time;
 use proxy::{ExchangeKey, Snapshot};
@@ -128,7 +129,7 @@ pub struct Simulation {
     /// The latest configuration.
     snapshot: Option<Arc<Snapshot>>,
     /// By cluster.
-    bounds: BTreeMap<String, Bounds>,
+    bounds: BTreeMap<(String, Priority), Bounds>,
     /// By listener: the most requests that it had for a bound so far.
     requests_max: BTreeMap<String, u32>,
     detector: Detector,

@@ -737,6 +737,7 @@ fn what_is_configured_has_metrics_before_it_has_traffic() {
         let cluster = "web".into();
         let left = BreakersOfCluster {
             cluster,
+            priority: "default",
             connections: 7,
             pending: 0,
             requests: Some(5),

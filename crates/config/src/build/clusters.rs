@@ -19,6 +19,7 @@ use crate::findings::{Findings, Problem};
 use crate::health::Activity;
 use crate::map::Map;
 use crate::outlier::Outlier;
+use crate::priority::Bounds;
 use crate::resource::{self, Assignment};
 use crate::slow_start::SlowStart;
 use crate::snapshot::{
@@ -170,7 +171,6 @@ pub(super) fn cluster<F>(
         checks,
         outlier,
         panic: file.panic,
-        retry_budget: file.retry_budget,
         view,
         selectors,
         transports,
@@ -189,10 +189,14 @@ pub(super) fn cluster<F>(
             idle: file.timeouts.idle.into(),
             connection_age: or_none(file.timeouts.connection_age),
         },
-        connections_max: file.connections_max,
+        bounds: Bounds {
+            connections_max: file.connections_max,
+            pending_max: file.pending_max,
+            requests_max: file.requests_max,
+            retry_budget: file.retry_budget,
+        },
+        high: file.high_priority.as_deref().copied().unwrap_or_default(),
         connections_per_endpoint_max: connections_per_endpoint_max(file, site, context.findings),
-        pending_max: file.pending_max,
-        requests_max: file.requests_max,
         adaptive: adaptive(file, former, site, context.findings),
         requests_per_connection_max: file.requests_per_connection_max,
         breakers,

@@ -464,6 +464,7 @@ fn action(
             rewrite,
             timeout,
             retry,
+            priority: file.priority.unwrap_or_default(),
             mirrors,
             upgrades,
         }));
@@ -474,7 +475,9 @@ fn action(
         let rule = "the request is not forwarded, so its edits have no effect";
         site.key("headers").key_error(findings, "request", Problem::new(rule, "remove it"));
     }
-    for key in ["timeout", "retry", "hedge", "upgrades", "rewrite", "hash", "subset", "mirror"] {
+    for key in
+        ["timeout", "retry", "hedge", "priority", "upgrades", "rewrite", "hash", "subset", "mirror"]
+    {
         if is_answered_here && site.key(key).is_written() {
             let rule = format!("`{key}` needs a `cluster` to forward to");
             site.key_error(findings, key, Problem::new(rule, "remove it"));

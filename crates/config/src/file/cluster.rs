@@ -19,6 +19,7 @@ use crate::dns::{DnsFamily, DnsMode, EndpointAddress};
 use crate::locality::Localities;
 use crate::matching::Percent;
 use crate::outlier::Outlier;
+use crate::priority::Bounds;
 use crate::retry::RetryBudget;
 use crate::slow_start::SlowStart;
 use crate::subsets::{Metadata, Subsets};
@@ -34,7 +35,7 @@ use crate::units::Period;
     "maxconn": "write `connections_per_endpoint_max`, or `connections_max` for all endpoints together",
     "max_pending_requests": "write `pending_max`",
     "max_requests": "write `requests_max`",
-    "circuit_breakers": "write connections_max, pending_max, requests_max and retry_budget here",
+    "circuit_breakers": "write connections_max, pending_max, requests_max and retry_budget here, and `high_priority` for that priority",
     "health_checks": "write `checks`",
     "outlier_detection": "write `outlier`",
     "lb_policy": "write `balance`",
@@ -113,7 +114,8 @@ pub struct Cluster {
     #[serde(default = "connections_max")]
     pub connections_max: NonZeroU32,
     /// Open connections to each endpoint in the process, those of health checks not included. Beyond it, a request goes to
-    /// another endpoint, or waits. Not with `original_destination`. Absent: only `connections_max` applies.
+    /// another endpoint, or waits. Not with `original_destination`. Requests of high priority are not limited by it. Absent:
+    /// only `connections_max` applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections_per_endpoint_max: Option<NonZeroU32>,
     /// Exchanges that wait for a connection in the process. Beyond it: 503.
@@ -133,6 +135,10 @@ pub struct Cluster {
     /// client gets the response or the failure.
     #[serde(default)]
     pub retry_budget: RetryBudget,
+    /// Limits of requests whose rule has `priority: high`, in place of those above. These have connections and a queue of
+    /// their own. Absent: the defaults, as for `{}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high_priority: Option<Box<Bounds>>,
     /// Whether each connection begins with a PROXY protocol header that names the client. Such a connection is used for
     /// one client only.
     #[serde(default)]
@@ -291,17 +297,17 @@ impl Endpoint {
 /// An address with further properties.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("x-meant" = {
+    "health_status": "write `health`",
+    "hostname": "write `host`",
+    "load_balancing_weight": "write `weight`",
+}))]
 pub struct WeightedEndpoint {
     /// Its address, or a host with a port, each of whose addresses becomes an endpoint (as with `dns` in mode
     /// `strict`). Unique in the cluster.
     pub address: EndpointAddress,
     /// Its share of the requests, relative to the other weights of the cluster. Each address of a host has this weight.
     /// 0: it gets no new requests, and active ones finish.
-#[schemars(extend("x-meant" = {
-    "health_status": "write `health`",
-    "hostname": "write `host`",
-    "load_balancing_weight": "write `weight`",
-}))]
     #[serde(default = "weight")]
     pub weight: u16,
     /// Requests go to the available endpoints with the lowest number. Others get requests only if there are none, or

@@ -14,6 +14,7 @@ use crate::error_pages::ErrorPage;
 use crate::hash::HashKey;
 pub use crate::matching::Match;
 use crate::mirrors::MirrorKey;
+use crate::priority::Priority;
 use crate::retry::{Hedge, Retry};
 use crate::rewrite::RewriteKey;
 use crate::subsets::SubsetValue;
@@ -56,13 +57,13 @@ pub struct RouteTable {
     {"required": ["cluster"]}, {"required": ["clusters"]}, {"required": ["cluster_header"]},
     {"required": ["respond"]}, {"required": ["redirect"]},
 ]))]
-pub struct Rule {
 #[schemars(extend("x-meant" = {
     "hedge_policy": "write `hedge`",
     "retry_policy": "write `retry`",
     "route": "write `cluster` or `clusters` here",
     "weighted_clusters": "write `clusters`",
 }))]
+pub struct Rule {
     /// Name in metrics and `strait explain`. Unique among the rules of the table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<Box<str>>,
@@ -124,6 +125,11 @@ pub struct Rule {
     /// `retry` does not repeat is used. The other attempt is cancelled. Each counts as a retry. Only with `retry`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hedge: Option<Hedge>,
+    /// The priority of the requests: those with `high` have connections, a queue and limits of their own in each cluster
+    /// (`high_priority`), so that others cannot use these up. Only with a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = Priority::Default))]
+    pub priority: Option<Priority>,
     /// Clusters that get copies of the requests. Their responses are dropped. Only with a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]

@@ -21,7 +21,7 @@ use crate::health::{Activity, HealthCell, HealthStatus};
 use crate::locality::LocalityRule;
 use crate::matching::Percent;
 use crate::outlier::Outlier;
-use crate::retry::RetryBudget;
+use crate::priority::{Bounds, Priority};
 use crate::slow_start::SlowStart;
 use crate::subsets::{Metadata, Selectors};
 use crate::transports::{Transport, Transports};
@@ -58,8 +58,6 @@ pub struct Cluster {
     pub outlier: Option<Outlier>,
     /// All endpoints get requests where fewer than this share of them may be chosen.
     pub panic: Percent,
-    /// How many retries may be under way.
-    pub retry_budget: RetryBudget,
     /// Who of them may be chosen, by what a request asks for.
     pub view: View,
     /// By what they make subsets, if they do.
@@ -78,15 +76,14 @@ pub struct Cluster {
     pub interim_responses_max: u8,
     /// How long its peers may take.
     pub timeouts: UpstreamTimeouts,
-    /// Connections open at a time, in the process.
-    pub connections_max: NonZeroU32,
-    /// Connections open to each endpoint at a time, in the process, if they are bounded.
+    /// What it allows requests of the default priority, in the process.
+    pub bounds: Bounds,
+    /// What it allows those of high priority.
+    pub high: Bounds,
+    /// Connections for requests of default priority that are open to each endpoint at a time, in the process, if they are
+    /// bounded.
     pub connections_per_endpoint_max: Option<NonZeroU32>,
-    /// Exchanges that wait for a connection at a time, in the process.
-    pub pending_max: u32,
-    /// Requests under way at a time, in the process, if they are bounded.
-    pub requests_max: Option<NonZeroU32>,
-    /// The bound of requests that follows how long responses take, if there is one.
+    /// The bound of requests of the default priority that follows how long responses take, if there is one.
     pub adaptive: Option<Adaptive>,
     /// Requests that one connection carries, if they are bounded.
     pub requests_per_connection_max: Option<NonZeroU32>,
@@ -129,30 +126,52 @@ impl Cluster {
         endpoint.map_or_else(|| self.transports.own(), |endpoint| self.transports.of(endpoint))
     }
 
+    /// What it allows requests of this priority, in the process.
+    #[must_use]
+    #[inline]
+    pub const fn bounds_of(&self, priority: Priority) -> &Bounds {
+        match priority {
+            Priority::Default => &self.bounds,
+            Priority::High => &self.high,
+        }
+    }
+
+    /// Connections for requests of this priority that may be open to each endpoint, in the process, if that is bounded.
+    #[must_use]
+    #[inline]
+    pub const fn per_endpoint_max(&self, priority: Priority) -> Option<NonZeroU32> {
+        match priority {
+            Priority::Default => self.connections_per_endpoint_max,
+            Priority::High => None,
+        }
+    }
+
     /// Connections that may be open at a time, in the process, those to each endpoint considered.
     #[must_use]
     #[inline]
-    pub fn connections_bound(&self) -> u32 {
-        let max = self.connections_max.get();
-        self.connections_per_endpoint_max.map_or(max, |of_each| {
+    pub fn connections_bound(&self, priority: Priority) -> u32 {
+        let max = self.bounds_of(priority).connections_max.get();
+        self.per_endpoint_max(priority).map_or(max, |of_each| {
             let count = u32::try_from(self.endpoints.len()).unwrap_or(u32::MAX);
             of_each.get().saturating_mul(count).clamp(1, max)
         })
     }
 
-    /// Whether its requests are bounded.
+    /// Whether requests of this priority are bounded.
     #[must_use]
     #[inline]
-    pub const fn bounds_requests(&self) -> bool {
-        self.requests_max.is_some() || self.adaptive.is_some()
+    pub const fn bounds_requests(&self, priority: Priority) -> bool {
+        let is_adaptive = self.adaptive.is_some() && matches!(priority, Priority::Default);
+        self.bounds_of(priority).requests_max.is_some() || is_adaptive
     }
 
     /// Requests that may be under way now, if they are bounded, and whether that is for the time that responses take. `now` is
     /// the time of a clock that all workers have, ns.
     #[inline]
-    pub fn requests_bound(&self, now: u64) -> Option<(u32, bool)> {
-        let max = self.requests_max.map(|max| (max.get(), false));
-        let adaptive = self.adaptive.as_ref().map(|adaptive| (adaptive.limit_at(now), true));
+    pub fn requests_bound(&self, priority: Priority, now: u64) -> Option<(u32, bool)> {
+        let max = self.bounds_of(priority).requests_max.map(|max| (max.get(), false));
+        let adaptive = self.adaptive.as_ref().filter(|_| priority == Priority::Default);
+        let adaptive = adaptive.map(|adaptive| (adaptive.limit_at(now), true));
         max.into_iter().chain(adaptive).min()
     }
 

@@ -16,6 +16,7 @@ use crate::map::Map;
 use crate::matching::{Asked, Case, Criterion, PathKind, PathMatch, Regexes, Searches};
 use crate::mirrors::Mirror;
 use crate::paths::PathTable;
+use crate::priority::Priority;
 use crate::retry::RetryPolicy;
 use crate::rewrite::{PathRewrite, Rewrite};
 use crate::runtime::RuntimeUse;
@@ -323,6 +324,8 @@ pub struct Forward {
     pub timeout: Option<Duration>,
     /// When the request is sent again, beyond where that is safe without asking.
     pub retry: Option<Box<RetryPolicy>>,
+    /// Whose connections and limits of the cluster the request uses.
+    pub priority: Priority,
     /// Clusters that get copies of the request.
     pub mirrors: Box<[Mirror]>,
     /// `Upgrade` tokens that are let through, lower case. `h2c` is never among them.

@@ -1771,6 +1771,14 @@ fn mirrors_that_get_no_copy() {
             "needs a `cluster` to forward to",
             "remove it",
         ),
+        (
+            "respond: { status: 200 }",
+            "respond: { status: 200 }\n        ^priority: high",
+            "routes[0].rules[0].priority",
+            "\"priority\"",
+            "needs a `cluster` to forward to",
+            "remove it",
+        ),
     ]);
 }
 

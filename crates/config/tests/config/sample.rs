@@ -303,6 +303,7 @@ routes:
         timeout: 250ms
         retry: { on: [5xx, gateway_error, reset, connect_failure, refused_stream, retriable_4xx, retriable_status, retriable_headers, cancelled, deadline_exceeded, internal, resource_exhausted, unavailable], status: [429, 500-504], headers: [x-busy], reset_header: retry-after, reset_max: 1m, elsewhere: previous_endpoints, attempt_count: true, attempts_max: 5, try_timeout: 100ms, backoff: { base: 10ms, max: 1s }, methods: any, body_max: 1MiB }
         hedge: { after: try_timeout }
+        priority: high
         mirror: [{ cluster: fast, percent: 1.5, runtime: canary, host_suffix: -copy }]
         upgrades: [websocket, tls/1.2]
   - name: two
@@ -334,6 +335,7 @@ clusters:
       min_rtt: { interval: 30s, jitter: 10%, requests: 20, concurrency: 5, buffer: 50% }
     pending_max: 0
     retry_budget: { share: 10%, at_least: 5 }
+    high_priority: { connections_max: 5, pending_max: 6, requests_max: 7, retry_budget: { share: 30%, at_least: 2 } }
     balance: { least_request: { choices: 3 } }
     slow_start: { window: 30s, aggression: 1.5, weight_min: 20% }
     panic: 40%

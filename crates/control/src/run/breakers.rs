@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use config::breakers::Breakers;
+use config::priority::Priority;
 use config::snapshot::{Cluster, Snapshot};
 use telemetry::events::{BreakersOfCluster, ConcurrencyOfCluster};
 
@@ -15,26 +17,36 @@ pub(super) fn left<F>(snapshot: &Snapshot<F>) -> Vec<BreakersOfCluster> {
     let clusters = snapshot.clusters.iter().map(|(_, cluster)| cluster);
     let shows_all = snapshot.clusters.iter().take(CLUSTERS_MAX + 1).count() <= CLUSTERS_MAX;
     let is_used = |cluster: &&Arc<Cluster>| {
-        cluster.breakers.connections() > 0 || cluster.breakers.pending() > 0
+        let is_in_use = |in_use: &Breakers| in_use.connections() > 0 || in_use.pending() > 0;
+        is_in_use(&cluster.breakers) || cluster.breakers.high().is_some_and(is_in_use)
     };
-    clusters.filter(|cluster| shows_all || is_used(cluster)).map(|it| left_of(it)).collect()
+    let shown = clusters.filter(|cluster| shows_all || is_used(cluster));
+    let pools = shown.flat_map(|cluster| Priority::ALL.map(|priority| (cluster, priority)));
+    pools.filter_map(|(cluster, priority)| left_of(cluster, priority)).collect()
 }
 
-fn left_of(cluster: &Cluster) -> BreakersOfCluster {
-    let in_use = &cluster.breakers;
+/// What is left for requests of this priority; none for high priority if there was none yet.
+fn left_of(cluster: &Cluster, priority: Priority) -> Option<BreakersOfCluster> {
+    let in_use = match priority {
+        Priority::Default => &cluster.breakers,
+        Priority::High => cluster.breakers.high()?,
+    };
+    let bounds = cluster.bounds_of(priority);
     let left = |max: u32, used: u32| u64::from(max.saturating_sub(used));
     let (retries, retriable) = in_use.retries();
-    BreakersOfCluster {
+    let adaptive = cluster.adaptive.as_ref().filter(|_| priority == Priority::Default);
+    Some(BreakersOfCluster {
         cluster: Arc::clone(&cluster.name),
-        connections: left(cluster.connections_max.get(), in_use.connections()),
-        pending: left(cluster.pending_max, in_use.pending()),
+        priority: priority.word(),
+        connections: left(bounds.connections_max.get(), in_use.connections()),
+        pending: left(bounds.pending_max, in_use.pending()),
         requests: cluster
-            .requests_bound(clock::monotonic_ns())
+            .requests_bound(priority, clock::monotonic_ns())
             .map(|(max, _)| left(max, in_use.requests())),
-        retries: left(cluster.retry_budget.retries_max(retriable), retries),
-        concurrency: cluster.adaptive.as_ref().map(|adaptive| ConcurrencyOfCluster {
+        retries: left(bounds.retry_budget.retries_max(retriable), retries),
+        concurrency: adaptive.map(|adaptive| ConcurrencyOfCluster {
             limit: adaptive.limit().into(),
             min_rtt: adaptive.min_rtt(),
         }),
-    }
+    })
 }

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 
+use config::breakers::InUse;
+use config::priority::Bounds;
 use config::snapshot::{
     Address, Cluster, Endpoint, Listener, ListenerId, RouteTable, Rule, Snapshot,
 };
@@ -195,7 +197,7 @@ const fn listener_rank(sort: Sort, totals: &ListenerTotals) -> u64 {
 
 fn cluster_json(cluster: &Cluster, endpoints: Option<Vec<Value>>, totals: &ClusterTotals) -> Value {
     let endpoints = endpoints.map_or_else(|| json!(cluster.endpoints.len()), Value::from);
-    let in_use = &cluster.breakers;
+    let (in_use, bounds) = (&cluster.breakers, &cluster.bounds);
     json!({
         "name": cluster.name,
         "endpoints": endpoints,
@@ -205,16 +207,16 @@ fn cluster_json(cluster: &Cluster, endpoints: Option<Vec<Value>>, totals: &Clust
             "active": totals.connections_active,
             "idle": totals.connections_idle,
             "open": in_use.connections(),
-            "max": cluster.connections_max,
+            "max": bounds.connections_max,
             "per_endpoint_max": cluster.connections_per_endpoint_max,
             "total": totals.connections_total,
             "failed_total": totals.connect_failures_total,
         },
         "exchanges": {
             "pending": totals.pending,
-            "pending_max": cluster.pending_max,
+            "pending_max": bounds.pending_max,
             "under_way": in_use.requests(),
-            "requests_max": cluster.requests_max,
+            "requests_max": bounds.requests_max,
             "concurrency_limit": cluster.adaptive.as_ref().map(|it| it.limit()),
             "min_rtt_seconds": cluster.adaptive.as_ref().and_then(|it| it.min_rtt()).map(|it| it.as_secs_f64()),
             "retries": in_use.retries().0,
@@ -223,6 +225,21 @@ fn cluster_json(cluster: &Cluster, endpoints: Option<Vec<Value>>, totals: &Clust
             "retries_total": totals.retries_total,
             "timed_total": totals.exchanges_timed_total,
             "seconds_total": totals.exchange_time_total.as_secs_f64(),
+        },
+        "high_priority": in_use.high().map(|in_use| high_priority_json(in_use, &cluster.high)),
+    })
+}
+
+/// What requests of high priority use of their limits.
+fn high_priority_json(in_use: &InUse, bounds: &Bounds) -> Value {
+    json!({
+        "connections": { "open": in_use.connections(), "max": bounds.connections_max },
+        "exchanges": {
+            "pending": in_use.pending(),
+            "pending_max": bounds.pending_max,
+            "under_way": in_use.requests(),
+            "requests_max": bounds.requests_max,
+            "retries": in_use.retries().0,
         },
     })
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use config::priority::{Bounds, Priority};
 use config::snapshot::{Cluster, EndpointsFrom};
 use telemetry::cause::Cause;
 use wire::h1::HeadError;
@@ -120,25 +121,35 @@ impl Exchange {
         }
     }
 
+    /// Where the bounds of its cluster stand that are its own, as the beginning of their names.
+    fn key_of_bounds(&self) -> &'static str {
+        match self.priority() {
+            Priority::Default => "",
+            Priority::High => "high_priority.",
+        }
+    }
+
     /// What the configuration has to do with a failure of this cause, if that is what it lacks or bounds.
     pub(crate) fn configured_reason(&self, cause: Cause) -> Option<Detail> {
         match cause {
             Cause::NoEndpoint => Some(self.why_no_endpoint()),
             Cause::PendingOverflow => {
-                let cluster = self.cluster()?;
-                let Cluster { connections_max, pending_max, .. } = &**cluster;
-                Some(match cluster.connections_per_endpoint_max {
+                let (cluster, key) = (self.cluster()?, self.key_of_bounds());
+                let Bounds { connections_max, pending_max, .. } =
+                    cluster.bounds_of(self.priority());
+                Some(match cluster.per_endpoint_max(self.priority()) {
                     None => Detail::of(&format_args!(
-                        "connections_max of the cluster: {connections_max}, and pending_max: {pending_max}"
+                        "{key}connections_max of the cluster: {connections_max}, and pending_max: {pending_max}"
                     )),
                     Some(of_each) => Detail::of(&format_args!(
-                        "connections_max of the cluster: {connections_max}, connections_per_endpoint_max: {of_each}, and pending_max: {pending_max}"
+                        "{key}connections_max of the cluster: {connections_max}, connections_per_endpoint_max: {of_each}, and {key}pending_max: {pending_max}"
                     )),
                 })
             }
             Cause::RequestsOverflow => {
-                let max = self.cluster()?.requests_max?;
-                Some(Detail::of(&format_args!("requests_max of the cluster: {max}")))
+                let max = self.cluster()?.bounds_of(self.priority()).requests_max?;
+                let key = self.key_of_bounds();
+                Some(Detail::of(&format_args!("{key}requests_max of the cluster: {max}")))
             }
             Cause::ConcurrencyLimited => {
                 let adaptive = self.cluster()?.adaptive.as_ref()?;

@@ -104,6 +104,7 @@ impl Exchange {
         (timer, stamps): (TimerKey, Stamps),
         now: Time,
     ) -> Self {
+        let place = (self.listener, self.chain);
         let beginning = Beginning {
             stamps,
             ..Beginning::detached(self.snapshot.clone(), place, self.client, now)
@@ -117,6 +118,7 @@ impl Exchange {
         let mut attempt = Self::new(beginning, request, timer);
         attempt.route = self.route.as_ref().map(|route| Route {
             newer: route.newer.clone(),
+            priority: route.priority,
             endpoint: route.endpoint,
             ..Route::new(route.rule, route.cluster)
         });
@@ -134,13 +136,14 @@ impl Exchange {
         attempt
     }
 
-    /// It takes the attempt of another exchange, which has none then.
+    /// It takes the attempt of another exchange, which has none then. What came behind that attempt was no part of its way to
+    /// a response: its times are as if nothing had.
     pub(crate) fn take_attempt_of(&mut self, other: &mut Self, upstream: StreamKey) {
         self.take_places_of(other);
+        self.record.stamps = other.record.stamps;
         if let (Some(route), Some(of_other)) = (&mut self.route, &mut other.route) {
             (route.newer, route.endpoint) = (of_other.newer.take(), of_other.endpoint);
             route.chosen = None;
-        self.record.stamps = other.record.stamps;
         }
         other.begin_finishing();
         self.begin_attempt(upstream);

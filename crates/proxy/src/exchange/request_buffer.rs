@@ -8,8 +8,6 @@
 
 use std::time::Duration;
 
-use config::snapshot::Cluster;
-
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::queued_request::QueuedRequest;
@@ -17,7 +15,7 @@ use crate::exchange::{Exchange, ExchangeKind, Wait};
 use crate::keys::ExchangeKey;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
-use crate::upstream::pool::Pools;
+use crate::upstream::pool::{Pool, Pools};
 
 /// How often a request whose body waits looks whether connections are free again.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -44,7 +42,8 @@ impl Upstreams {
     /// Whether half of the connections that an exchange may get are in use.
     pub(crate) fn is_short(&self, exchange: &Exchange, cx: &Cx) -> bool {
         let Some(cluster) = exchange.cluster() else { return false };
-        self.pools.is_short(cx.snapshot.cluster(cluster.id).unwrap_or(cluster))
+        let newest = cx.snapshot.cluster(cluster.id).unwrap_or(cluster);
+        self.pools.is_short(Pool::new(newest, exchange.priority()))
     }
 }
 
@@ -70,8 +69,8 @@ impl Exchanges {
 
 impl Pools {
     /// Whether half of the cluster's connections are in use.
-    pub(crate) fn is_short(&self, cluster: &Cluster) -> bool {
-        let (in_use, connections_max) = self.use_of(cluster);
+    pub(crate) fn is_short(&self, pool: Pool<'_>) -> bool {
+        let (in_use, connections_max) = self.use_of(pool);
         2 * u64::from(in_use) >= u64::from(connections_max)
     }
 }

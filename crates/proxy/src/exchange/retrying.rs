@@ -11,7 +11,7 @@ use crate::exchange::queued_request::QueuedRequest;
 use crate::exchange::{Exchange, Wait};
 use crate::keys::ExchangeKey;
 use crate::tools::time::Time;
-use crate::upstream::pool::Pools;
+use crate::upstream::pool::{Pool, Pools};
 
 impl Exchange {
     /// Its rule's `retry`.
@@ -103,7 +103,8 @@ impl Exchange {
     /// It counts in the budget of its cluster, and so do its retries.
     pub(crate) fn count_retries(&mut self, is_retry: bool, pools: &mut Pools, cx: &mut Cx) {
         let Some(cluster) = self.cluster() else { return };
-        pools.on_retriable_begun(cluster, is_retry, || cx.random.next());
+        let pool = Pool::new(cluster, self.priority());
+        pools.on_retriable_begun(pool, is_retry, || cx.random.next());
         self.progress.has_retries = true;
         self.progress.is_retry = is_retry;
     }
@@ -112,9 +113,9 @@ impl Exchange {
     #[inline]
     pub(crate) fn end_retries(&mut self, pools: &mut Pools) {
         if std::mem::take(&mut self.progress.has_retries)
-            && let Some(cluster) = self.route.as_ref().and_then(|route| route.cluster)
+            && let Some(pool) = self.pool()
         {
-            pools.on_retriable_over(cluster, std::mem::take(&mut self.progress.is_retry));
+            pools.on_retriable_over(pool, std::mem::take(&mut self.progress.is_retry));
         }
     }
 

@@ -126,6 +126,7 @@ impl Route {
         self.subset = forward.subset.as_ref().and_then(|subset| subset.hash(asked, searches));
         let chosen = chosen?;
         (self.cluster, self.share) = (Some(chosen.cluster), chosen.share);
+        self.priority = forward.priority;
         if let Some(hashing) = forward.hashing.as_ref().filter(|_| is_by_hash(chosen.cluster)) {
             let hashed = hashing.hash(asked, searches, || random.next());
             (self.hash, self.cookie) = (hashed.hash, hashed.cookie);

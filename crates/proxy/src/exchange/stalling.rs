@@ -3,18 +3,17 @@
 use std::num::NonZeroU32;
 
 use config::breakers::Member;
-use config::snapshot::ClusterId;
 
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::stage::Stage;
 use crate::exchange::stalls::{Stall, Stalls};
 use crate::exchange::{Exchange, ExchangeKind};
-use crate::keys::ExchangeKey;
+use crate::keys::{ExchangeKey, PoolId};
 use crate::listen::clients::{Clients, Part};
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
-use crate::upstream::pool::Pools;
+use crate::upstream::pool::{Pool, Pools};
 
 impl Exchange {
     /// Whether it can be stalled: where both sides speak as they like, silence means nothing.
@@ -64,9 +63,10 @@ impl Exchange {
     /// It came with its upstream connection from another worker: it counts here from now on.
     pub(crate) fn hold_request(&mut self, pools: &mut Pools, cx: &mut Cx) {
         if self.is_bounded()
-            && let Some(cluster) = self.cluster().filter(|cluster| cluster.bounds_requests())
+            && let priority = self.priority()
+            && let Some(cluster) = self.cluster().filter(|it| it.bounds_requests(priority))
         {
-            pools.add_request(cluster, || cx.random.next());
+            pools.add_request(Pool::new(cluster, priority), || cx.random.next());
             self.holds_request = true;
         }
     }
@@ -75,9 +75,9 @@ impl Exchange {
     #[inline]
     pub(crate) fn give_request(&mut self, pools: &mut Pools) {
         if std::mem::take(&mut self.holds_request)
-            && let Some(cluster) = self.route.as_ref().and_then(|route| route.cluster)
+            && let Some(pool) = self.pool()
         {
-            pools.give_request(cluster);
+            pools.give_request(pool);
         }
     }
 
@@ -127,10 +127,10 @@ impl Exchange {
 impl Upstreams {
     // Where others wait.
 
-    /// An exchange began to wait for a connection of this cluster.
-    pub(crate) fn note_crowd(&mut self, cluster: ClusterId) {
-        if self.crowds.noted.last() != Some(&cluster) {
-            self.crowds.noted.push(cluster);
+    /// An exchange began to wait for a connection of this pool.
+    pub(crate) fn note_crowd(&mut self, pool: PoolId) {
+        if self.crowds.noted.last() != Some(&pool) {
+            self.crowds.noted.push(pool);
         }
     }
 }
@@ -142,9 +142,10 @@ impl Exchanges {
         if exchange.stall.is_some() || !exchange.is_holding || !exchange.can_stall() {
             return;
         }
-        let Some(cluster) = exchange.cluster().map(|cluster| cluster.id) else { return };
+        // What was taken up may name a cluster that is gone.
+        let Some((_, pool)) = exchange.cluster().zip(exchange.pool()) else { return };
         let client = exchange.client;
-        let stall = Stall::new(key, cluster, client, now);
+        let stall = Stall::new(key, pool, client, now);
         exchange.stall = Some(self.stalls.insert(stall));
     }
 

@@ -3,8 +3,8 @@
 //!
 //! An exchange is *stalled* from the moment on that its client is the one waited for: its request's
 //! body is to come, or so much of its response waits that no more is read. It stands in a list of
-//! its cluster then, the longest stalled first, and leaves it, or goes to its end, when the client
-//! goes on. Nothing else is done about it, unless an exchange of that cluster waits for a connection:
+//! its pool then, the longest stalled first, and leaves it, or goes to its end, when the client
+//! goes on. Nothing else is done about it, unless an exchange of that pool waits for a connection:
 //!
 //! ```text
 //! no connection free ─► queue ─► noted ──► the longest stalled of a client that has more than its
@@ -15,9 +15,7 @@
 //! A client that had more than its share does not get the connection back at once: see
 //! `pool::reserve`.
 
-use config::snapshot::ClusterId;
-
-use crate::keys::ExchangeKey;
+use crate::keys::{ExchangeKey, PoolId};
 use crate::listen::clients::ClientPlace;
 use crate::tools::slab::{Key, Slab};
 use crate::tools::time::Time;
@@ -29,7 +27,7 @@ pub(crate) type StallKey = Key<Stall>;
 #[derive(Debug)]
 pub(crate) struct Stall {
     pub(crate) exchange: ExchangeKey,
-    cluster: ClusterId,
+    pool: PoolId,
     pub(crate) client: ClientPlace,
     /// Since when.
     pub(crate) since: Time,
@@ -41,22 +39,22 @@ impl Stall {
     /// Of an exchange that has stalled at this moment.
     pub(crate) const fn new(
         exchange: ExchangeKey,
-        cluster: ClusterId,
+        pool: PoolId,
         client: ClientPlace,
         since: Time,
     ) -> Self {
-        Self { exchange, cluster, client, since, older: None, newer: None }
+        Self { exchange, pool, client, since, older: None, newer: None }
     }
 }
 
-/// The stalled exchanges of a worker, in a list for each cluster.
+/// The stalled exchanges of a worker, in a list for each pool.
 #[derive(Debug, Default)]
 pub(crate) struct Stalls {
     pub(crate) entries: Slab<Stall>,
     lists: Vec<List>,
 }
 
-/// The ends of a cluster's list.
+/// The ends of a pool's list.
 #[derive(Clone, Copy, Debug, Default)]
 struct List {
     oldest: Option<StallKey>,
@@ -69,7 +67,7 @@ impl Stalls {
     }
 
     pub(crate) fn insert(&mut self, mut stall: Stall) -> StallKey {
-        let slot = stall.cluster.0.slot as usize;
+        let slot = stall.pool.place();
         if self.lists.len() <= slot {
             self.lists.resize(slot + 1, List::default());
         }
@@ -88,7 +86,7 @@ impl Stalls {
 
     pub(crate) fn remove(&mut self, key: StallKey) -> Option<Stall> {
         let stall = self.entries.remove(key)?;
-        let list = self.lists.get_mut(stall.cluster.0.slot as usize)?;
+        let list = self.lists.get_mut(stall.pool.place())?;
         if list.oldest == Some(key) {
             list.oldest = stall.newer;
         }
@@ -104,22 +102,22 @@ impl Stalls {
         Some(stall)
     }
 
-    /// Those of a cluster, the longest stalled first.
-    pub(crate) fn of(&self, cluster: ClusterId) -> impl Iterator<Item = &Stall> {
-        let list = self.lists.get(cluster.0.slot as usize);
+    /// Those of a pool, the longest stalled first.
+    pub(crate) fn of(&self, pool: PoolId) -> impl Iterator<Item = &Stall> {
+        let list = self.lists.get(pool.place());
         let first = list.and_then(|list| self.entries.get(list.oldest?));
         std::iter::successors(first, |stall| self.entries.get(stall.newer?))
-            .filter(move |stall| stall.cluster == cluster)
+            .filter(move |stall| stall.pool == pool)
     }
 }
 
-/// Clusters in which exchanges wait, and when they are looked at again.
+/// Pools for whose connections exchanges wait, and when they are looked at again.
 #[derive(Debug, Default)]
 pub(crate) struct Crowds {
     /// Exchanges began to wait there.
-    pub(crate) noted: Vec<ClusterId>,
+    pub(crate) noted: Vec<PoolId>,
     /// Exchanges still wait there.
-    pub(crate) clusters: Vec<ClusterId>,
+    pub(crate) pools: Vec<PoolId>,
     pub(crate) due: Option<Time>,
 }
 
@@ -131,18 +129,19 @@ impl Crowds {
 
 #[cfg(test)]
 mod tests {
-    use config::snapshot::Id;
+    use config::priority::Priority;
+    use config::snapshot::{ClusterId, Id};
 
     use super::*;
 
-    fn cluster(slot: u32) -> ClusterId {
-        ClusterId(Id { slot, generation: 0 })
+    fn pool(slot: u32, priority: Priority) -> PoolId {
+        PoolId { cluster: ClusterId(Id { slot, generation: 0 }), priority }
     }
 
     fn stall(slot: u32, exchange: u64) -> Stall {
         Stall {
             exchange: ExchangeKey::from_bits(exchange),
-            cluster: cluster(slot),
+            pool: pool(slot, Priority::Default),
             client: ClientPlace::UNKNOWN,
             since: Time::from_nanos(0),
             older: None,
@@ -151,11 +150,11 @@ mod tests {
     }
 
     fn order(stalls: &Stalls, slot: u32) -> Vec<u64> {
-        stalls.of(cluster(slot)).map(|stall| stall.exchange.to_bits()).collect()
+        stalls.of(pool(slot, Priority::Default)).map(|stall| stall.exchange.to_bits()).collect()
     }
 
     #[test]
-    fn each_cluster_has_its_list_with_the_oldest_first() {
+    fn each_pool_has_its_list_with_the_oldest_first() {
         let mut stalls = Stalls::default();
         let keys = [(0, 1), (2, 2), (0, 3), (0, 4), (2, 5)]
             .map(|(slot, exchange)| (exchange, stalls.insert(stall(slot, exchange))));
@@ -167,6 +166,7 @@ mod tests {
             assert_eq!(order(&stalls, 0), left, "{gone}");
         }
         assert_eq!(order(&stalls, 2), [2, 5]);
+        assert_eq!(stalls.of(pool(2, Priority::High)).count(), 0);
         assert_eq!(stalls.len(), 2);
     }
 }

@@ -111,8 +111,8 @@ impl Proxy {
             idle_upstream: u64::from(self.upstream.pools.idle),
             pending: u64::from(self.upstream.pools.waiting),
         });
-        for (cluster, idle, waiting) in self.upstream.pools.levels() {
-            let gauges = ClusterGauges { idle: u64::from(idle), pending: u64::from(waiting) };
+        for (cluster, idle, pending) in self.upstream.pools.levels() {
+            let gauges = ClusterGauges { idle, pending };
             self.cx.emitter.cluster_gauges(label(cluster.0), &gauges);
         }
     }

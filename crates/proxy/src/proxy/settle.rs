@@ -1,11 +1,11 @@
 //! What an event left to do on other connections and exchanges, done when the event is over.
 
-use config::snapshot::ClusterId;
 use wire::head::RequestHead;
 
 use crate::agenda::Note;
+use crate::exchange::Exchange;
 use crate::exchange::queued_request::QueuedRequest;
-use crate::keys::ExchangeKey;
+use crate::keys::{ExchangeKey, PoolId};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
@@ -24,8 +24,8 @@ impl Proxy {
         while let Some(note) = self.cx.agenda.0.pop_front() {
             match note {
                 Note::Resume(source) => self.resume_source(source, now),
-                Note::Serve(cluster) => self.serve_noted(cluster, now),
-                Note::Yield(cluster) => self.yield_connections(cluster, now),
+                Note::Serve(pool) => self.serve_noted(pool, now),
+                Note::Yield(pool) => self.yield_connections(pool, now),
                 Note::Attempt(exchange) => self.attempt_again(exchange, now),
                 Note::Abandon(exchange) => self.abandon(exchange, now),
                 Note::CloseUpstreams => self.end_upstreams(now),
@@ -33,14 +33,14 @@ impl Proxy {
         }
     }
 
-    /// Serves a cluster's queue, if a note says that there may be connections for it.
-    fn serve_noted(&mut self, cluster: ClusterId, now: Time) {
-        let Some(noted) = self.upstream.pools.take_noted(cluster) else { return };
+    /// Serves a pool's queue, if a note says that there may be connections for it.
+    fn serve_noted(&mut self, pool: PoolId, now: Time) {
+        let Some(noted) = self.upstream.pools.take_noted(pool) else { return };
         if noted.has_room {
-            self.serve_waiting(cluster, now);
+            self.serve_waiting(pool, now);
         }
         for _ in 0..noted.spares {
-            self.serve_next(cluster, now);
+            self.serve_next(pool, now);
         }
     }
 
@@ -54,9 +54,9 @@ impl Proxy {
         now: Time,
     ) {
         if !self.cx.agenda.is_empty()
-            && let Some(cluster) = self.exchanges.get(key).and_then(|it| it.route.as_ref()?.cluster)
+            && let Some(pool) = self.exchanges.get(key).and_then(Exchange::pool)
         {
-            self.serve_noted(cluster, now);
+            self.serve_noted(pool, now);
         }
         self.attempt(key, request, head, now);
     }

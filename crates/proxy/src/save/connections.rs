@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use config::memory::MemoryLevel;
+use config::priority::Priority;
 use config::protocols::Protocols;
 use config::snapshot::{ClusterId, ClusterProtocol, EndpointId, TransportId};
 use serde::{Deserialize, Serialize};
@@ -26,7 +27,7 @@ use crate::connection::transport::{SavedTls, Tls};
 use crate::connection::{Connection, ConnectionRole, Downstream, Life, Upstream, UpstreamState};
 use crate::cx::Cx;
 use crate::exchange::record::label;
-use crate::keys::{ConnKey, EndpointKey, ExchangeKey, Slot};
+use crate::keys::{ConnKey, EndpointKey, ExchangeKey, PoolId, Slot};
 use crate::listen::Listen;
 use crate::listen::clients::Part;
 use crate::tools::detail::Detail;
@@ -34,6 +35,7 @@ use crate::tools::peer_address::PeerAddress;
 use crate::tools::text::Text;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
+use crate::upstream::pool::Pool;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SavedConnection {
@@ -206,9 +208,10 @@ impl SavedUpstream {
 /// any more, so that the connection carries no other exchange. No address is written like this.
 const FORMER_TRANSPORT: &[u8] = b"-";
 
-/// Stands between the address of an endpoint and the name of its transport, where that is not the cluster's own. No address
-/// contains it, so that a program that knows no transports does not find the endpoint.
-const BEFORE_TRANSPORT: u8 = 0;
+/// Stands between the address of an endpoint, the name of its transport and the priority whose requests the connection is for,
+/// where these are not the cluster's own and the default. No address contains it, so that a program that knows no transports,
+/// or no priorities, does not find the endpoint.
+const SEPARATOR: u8 = 0;
 
 impl Cx {
     /// Names by which another configuration may know the cluster and the endpoint of a connection;
@@ -225,9 +228,14 @@ impl Cx {
         let found = place.and_then(|place| cluster.endpoints.get(place));
         let mut endpoint =
             Text::of_address(found.map(|endpoint| &endpoint.address)).as_bytes().to_vec();
-        if !transport.name.is_empty() {
-            endpoint.push(BEFORE_TRANSPORT);
+        let has_priority = upstream.priority != Priority::Default;
+        if !transport.name.is_empty() || has_priority {
+            endpoint.push(SEPARATOR);
             endpoint.extend_from_slice(transport.name.as_bytes());
+        }
+        if has_priority {
+            endpoint.push(SEPARATOR);
+            endpoint.extend_from_slice(upstream.priority.word().as_bytes());
         }
         (cluster.name.to_string(), endpoint)
     }
@@ -239,13 +247,20 @@ impl Cx {
         cluster: &str,
         endpoint: &[u8],
         spoken: Spoken<'_>,
-    ) -> (ClusterId, EndpointId, TransportId) {
+    ) -> (PoolId, EndpointId, TransportId) {
+        let gone = PoolId { cluster: ClusterId(GONE), priority: Priority::Default };
         let id = self.names().cluster(cluster, &self.snapshot);
         let Some(found) = id.and_then(|id| self.snapshot.cluster(id)) else {
-            return (ClusterId(GONE), EndpointId(GONE), TransportId(GONE));
+            return (gone, EndpointId(GONE), TransportId(GONE));
         };
-        let mut parts = endpoint.splitn(2, |byte| *byte == BEFORE_TRANSPORT);
-        let (address, name) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let mut parts = endpoint.splitn(3, |byte| *byte == SEPARATOR);
+        let mut part = || parts.next().unwrap_or_default();
+        let (address, name, word) = (part(), part(), part());
+        let is_it = |it: &Priority| match word {
+            b"" => *it == Priority::Default,
+            word => it.word().as_bytes() == word,
+        };
+        let priority = Priority::ALL.into_iter().find(is_it);
         let place = self.found.endpoint(found, address);
         let endpoint = place
             .and_then(|place| found.endpoints.get(place))
@@ -254,9 +269,11 @@ impl Cx {
         let transport = endpoint.and_then(|endpoint| found.transport_of(endpoint));
         // One that is spoken to in another way here is not known either.
         let transport = transport.filter(|transport| transport.name.as_bytes() == name);
-        let endpoint = endpoint.filter(|_| spoken.is_of(found.protocol) && transport.is_some());
+        let is_known = transport.is_some() && priority.is_some();
+        let endpoint = endpoint.filter(|_| spoken.is_of(found.protocol) && is_known);
         let transport = transport.map_or(TransportId(GONE), |transport| transport.id);
-        (found.id, endpoint.unwrap_or(EndpointId(GONE)), transport)
+        let pool = PoolId { cluster: found.id, priority: priority.unwrap_or_default() };
+        (pool, endpoint.unwrap_or(EndpointId(GONE)), transport)
     }
 
     /// Writes a connection down.
@@ -506,7 +523,7 @@ impl Upstreams {
             }
         };
         if connections.get(key).is_some_and(|connection| !connection.is_connecting()) {
-            cx.emitter.left(Relocated::Upstream { cluster: label(ids.cluster.0) });
+            cx.emitter.left(Relocated::Upstream { cluster: label(ids.pool.cluster.0) });
         }
         let (connection, deadline) = connections.take_connection(key, now, cx)?;
         self.pools.on_closed(ids, false);
@@ -524,7 +541,7 @@ impl Upstreams {
         cx: &mut Cx,
     ) -> ConnKey {
         let spoken = saved.connection.spoken();
-        let (cluster, endpoint, transport) = cx.ids_of(&saved.cluster, &saved.endpoint, spoken);
+        let (pool, endpoint, transport) = cx.ids_of(&saved.cluster, &saved.endpoint, spoken);
         let unknown = ExchangeKey::from_bits(u64::MAX >> 1);
         let state = match saved.state {
             SavedUpstreamState::Connecting { age } => UpstreamState::Connecting {
@@ -543,7 +560,8 @@ impl Upstreams {
         let SavedUpstream { is_personal, is_reusable, .. } = saved;
         let reason = saved.reason.map(|bytes| Box::new(Detail::from_bytes(bytes)));
         let upstream = Upstream {
-            cluster,
+            cluster: pool.cluster,
+            priority: pool.priority,
             endpoint,
             transport,
             state,
@@ -560,15 +578,15 @@ impl Upstreams {
             cx,
         );
         let random = &mut cx.random;
-        let known = cx.snapshot.cluster(cluster).map(|it| &**it);
+        let known = cx.snapshot.cluster(pool.cluster).map(|it| Pool::new(it, pool.priority));
         self.pools.on_restored(known, endpoint, || random.next());
         connections.restore_connection(key, saved.connection, now, listen, cx);
         if connections.get(key).is_some_and(|connection| !connection.is_connecting()) {
-            cx.emitter.came(Relocated::Upstream { cluster: label(cluster.0) });
+            cx.emitter.came(Relocated::Upstream { cluster: label(pool.cluster.0) });
         }
         if matches!(saved.state, SavedUpstreamState::Idle)
-            && (cluster.0 == GONE
-                || !self.pools.put_idle(key, EndpointKey { cluster, endpoint }, connections))
+            && (pool.cluster.0 == GONE
+                || !self.pools.put_idle(key, EndpointKey { pool, endpoint }, connections))
         {
             self.close_upstream(key, None, now, connections, cx);
         }

@@ -270,11 +270,10 @@ impl Proxy {
         let copies = copies.iter().flatten().filter_map(place).collect();
         exchange.end_copies(&mut self.cx);
         self.cx.timers.remove(exchange.timer);
-        let cluster = exchange.route.as_ref().and_then(|route| route.cluster);
-        if let (Stage::Waiting { .. }, Some(cluster)) = (exchange.stage(), cluster) {
+        if let (Stage::Waiting { .. }, Some(pool)) = (exchange.stage(), exchange.pool()) {
             let exchanges = &self.exchanges;
             let is_waiting = |key| exchanges.get(key).is_some();
-            self.upstream.pools.give_up(cluster, exchange.client, is_waiting);
+            self.upstream.pools.give_up(pool, exchange.client, is_waiting);
         }
         self.listen.clients.remove(exchange.client, Part::Exchange);
         exchange.give_listener_request(self.cx.share.member());

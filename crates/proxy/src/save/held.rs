@@ -5,7 +5,9 @@
 //! back.
 
 use config::breakers::{Breakers, EndpointConnections, Member};
-use config::snapshot::{Cluster, EndpointId};
+use config::snapshot::EndpointId;
+
+use crate::upstream::pool::Pool;
 
 /// Counts until it is dropped.
 #[derive(Debug, Default)]
@@ -21,8 +23,9 @@ enum HeldPlace {
 
 impl Held {
     /// A connection to this endpoint of a cluster.
-    pub(super) fn hold_connection(&mut self, cluster: &Cluster, endpoint: EndpointId) {
-        if cluster.connections_per_endpoint_max.is_some()
+    pub(super) fn hold_connection(&mut self, pool: Pool<'_>, endpoint: EndpointId) {
+        let Pool { cluster, priority } = pool;
+        if pool.per_endpoint_max().is_some()
             && let Some(place) = cluster.place_of(endpoint)
             && let Some(endpoint) = cluster.endpoints.get(place)
         {
@@ -30,14 +33,15 @@ impl Held {
             self.0.push(HeldPlace::Endpoint(endpoint.connections.clone()));
         }
         // Behind that of the endpoint: where it is given back, exchanges look whether an endpoint has room.
-        cluster.breakers.add_connection();
-        self.0.push(HeldPlace::Connection(cluster.breakers.clone()));
+        let breakers = cluster.breakers.of(priority);
+        breakers.add_connection();
+        self.0.push(HeldPlace::Connection(breakers));
     }
 
-    pub(super) fn hold_request(&mut self, breakers: Option<&Breakers>, member: Member) {
+    pub(super) fn hold_request(&mut self, breakers: Option<Breakers>, member: Member) {
         if let Some(breakers) = breakers {
             breakers.add_request(member);
-            self.0.push(HeldPlace::Request(breakers.clone(), member));
+            self.0.push(HeldPlace::Request(breakers, member));
         }
     }
 }

@@ -5,6 +5,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use config::priority::Priority;
 use config::snapshot::{Action, ClusterId, Forward, Rule};
 use config::targets::{Share, Target};
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,14 @@ pub(super) fn share_of(rule: &Rule, cluster: ClusterId, place: Option<u32>) -> O
         false => shares.clusters().iter().position(is_same),
     };
     found.and_then(|place| u32::try_from(place).ok())
+}
+
+/// Whose connections the requests of a rule use.
+const fn priority_of(rule: &Rule) -> Priority {
+    match &rule.action {
+        Action::Forward(forward) => forward.priority,
+        Action::Respond(_) | Action::Redirect(_) => Priority::Default,
+    }
 }
 
 /// Whether these octets may stand in a head as its host.
@@ -112,9 +121,11 @@ impl Cx {
             let Action::Forward(forward) = &rule.action else { return false };
             takes_endpoint_host(forward, host_of(forward, share))
         });
+        let priority = rules.map_or(Priority::Default, |(_, rule)| priority_of(rule));
         let SavedRoute { hash, subset, cookie, .. } = *saved;
         let host_before = saved.host_before.as_deref().filter(is_host);
         Route {
+            priority,
             endpoint,
             hash,
             subset,

@@ -5,7 +5,6 @@
 
 use std::vec::IntoIter;
 
-use config::snapshot::ClusterId;
 use postcard::ser_flavors::Size;
 use serde::Serialize;
 use telemetry::cause::Cause;
@@ -14,9 +13,11 @@ use zeroize::Zeroizing;
 use super::connections::TakenEnd;
 use super::exchanges::TakenExchange;
 use super::{Companions, Held, Saved, SavedEnd, VERSION};
-use crate::keys::{ConnKey, ExchangeKey};
+use crate::connection::Upstream;
+use crate::keys::{ConnKey, ExchangeKey, PoolId};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
+use crate::upstream::pool::Pool;
 
 /// A group that is out of the worker's tables and not encoded yet. The worker may not take up a configuration in between.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub struct Saving {
     connections: Vec<ConnKey>,
     held: Held,
     /// Clusters in which there is room now.
-    clusters: Vec<ClusterId>,
+    pools: Vec<PoolId>,
     ends: IntoIter<TakenEnd>,
     exchanges: IntoIter<TakenExchange>,
     exchanges_total: usize,
@@ -89,9 +90,9 @@ impl Proxy {
         }
         let upstreams = companions.connections.iter();
         let upstreams = upstreams.filter_map(|key| self.connections.get(*key)?.upstream());
-        let mut clusters: Vec<_> = upstreams.map(|upstream| upstream.cluster).collect();
-        clusters.sort_unstable();
-        clusters.dedup();
+        let mut pools: Vec<_> = upstreams.map(Upstream::pool).collect();
+        pools.sort_unstable();
+        pools.dedup();
         let held = self.hold(&companions);
         let exchanges = companions.exchanges.iter();
         let exchanges: Vec<_> =
@@ -112,7 +113,7 @@ impl Proxy {
         let mut saving = Saving {
             connections: companions.connections,
             held,
-            clusters,
+            pools,
             exchanges_total: exchanges.len(),
             may_begin,
             ends: ends.into_iter(),
@@ -149,15 +150,16 @@ impl Proxy {
             if let Some(upstream) = upstream
                 && let Some(cluster) = self.cx.snapshot.cluster(upstream.cluster)
             {
-                held.hold_connection(cluster, upstream.endpoint);
+                held.hold_connection(Pool::new(cluster, upstream.priority), upstream.endpoint);
             }
         }
         let member = self.cx.share.member();
         for exchange in companions.exchanges.iter().filter_map(|key| self.exchanges.get(*key)) {
-            let listener = exchange.holds_listener_request.then(|| &exchange.listener().breakers);
+            let listener =
+                exchange.holds_listener_request.then(|| exchange.listener().breakers.clone());
             held.hold_request(listener, member);
             let cluster = exchange.cluster().filter(|_| exchange.holds_request);
-            held.hold_request(cluster.map(|cluster| &cluster.breakers), member);
+            held.hold_request(cluster.map(|it| it.breakers.of(exchange.priority())), member);
         }
         held
     }
@@ -180,7 +182,7 @@ impl Proxy {
 
     /// Goes on with exchanges that waited for the room of connections that are gone, once their sockets are out.
     pub fn on_save_begun(&mut self, saving: &Saving, now: Time) {
-        self.serve_clusters(&saving.clusters, now);
+        self.serve_pools(&saving.pools, now);
     }
 
     /// Encodes so many connections and exchanges, at most.
@@ -214,7 +216,7 @@ impl Proxy {
         let mut bytes = Vec::with_capacity(version.len() + len);
         bytes.extend_from_slice(&version);
         saving.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
-        let Saving { connections, held, clusters, may_begin, .. } = saving;
-        Saved { bytes, connections, held, clusters, may_begin }
+        let Saving { connections, held, pools, may_begin, .. } = saving;
+        Saved { bytes, connections, held, pools, may_begin }
     }
 }

@@ -20,17 +20,17 @@ impl Exchanges {
         cx: &mut Cx,
     ) {
         let Some(exchange) = self.get_mut(key) else { return };
-        let Some(cluster) = exchange.cluster() else { return };
-        let (id, timeout) = (cluster.id, cluster.timeouts.pending);
+        let Some((cluster, pool)) = exchange.cluster().zip(exchange.pool()) else { return };
+        let timeout = cluster.timeouts.pending;
         exchange.give_request(&mut upstream.pools);
         exchange.begin_waiting(request);
-        upstream.pools.wait(id, exchange.client, key);
+        upstream.pools.wait(pool, exchange.client, key);
         // Who left the queue in vain goes on waiting, not once more.
         if !exchange.deadlines.is_set(Wait::Connection) {
             exchange.record.stamps.wait_began = now;
             self.set_deadline(key, Wait::Connection, now + timeout, cx);
         }
-        upstream.note_crowd(id);
+        upstream.note_crowd(pool);
     }
 
     pub(crate) fn take_waiting(&mut self, key: ExchangeKey, now: Time) -> Option<QueuedRequest> {

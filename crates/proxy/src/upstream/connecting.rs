@@ -1,6 +1,5 @@
 //! Upstream connections that are being established, and what is handed to one that is there.
 
-use config::snapshot::ClusterId;
 use telemetry::cause::Cause;
 use telemetry::events::UpstreamConnectFailed;
 
@@ -11,7 +10,7 @@ use crate::exchange::exchanges::Exchanges;
 use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::exchange::record::label;
 use crate::exchange::stage::Stage;
-use crate::keys::{ConnKey, ExchangeKey, StreamKey};
+use crate::keys::{ConnKey, ExchangeKey, PoolId, StreamKey};
 use crate::listen::Listen;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
@@ -58,7 +57,7 @@ impl Connections {
 impl Exchanges {
     /// A connection failed, and with it an attempt of those that wait to know what it allows: they
     /// have no stream on it, and would have it opened again and again.
-    pub(crate) fn count_attempts(&mut self, id: ClusterId, upstream: &Upstreams) {
+    pub(crate) fn count_attempts(&mut self, id: PoolId, upstream: &Upstreams) {
         for key in upstream.pools.queue(id) {
             if let Some(exchange) = self.get_mut(*key)
                 && exchange.request.asks_upgrade

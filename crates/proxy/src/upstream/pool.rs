@@ -1,19 +1,23 @@
 //! Upstream connections by endpoint, and the exchanges that wait for one.
 //!
 //! What changes at run time stands here, under the stable ids of clusters and endpoints; a cluster
-//! without a request yet takes no memory. Idle connections of an endpoint form a stack, linked
+//! without a request yet takes no memory. A cluster has a *pool* for the requests of each priority, with connections, a queue and
+//! bounds of its own; what is known of an endpoint (how long it takes, whether it refuses) stands once.
+//!
+//! Idle connections of a pool to an endpoint form a stack, linked
 //! through the connections themselves: the newest is used first, so that the ones a burst left
 //! over grow old and close. They are all of the transport that the newest snapshot has for their cluster: those of a former one
-//! leave the pool when that comes, and none enters it. A cluster has a list of the endpoints that may have some, so that where no
+//! leave the pool when that comes, and none enters it. A pool has a list of the endpoints that may have some, so that where no
 //! more may be opened one is found at a cost that does not depend on the number of endpoints.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
 
 use config::locality::LocalityKey;
+use config::priority::{Bounds, Priority};
 use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointId};
 use config::subsets::SubsetHash;
 use telemetry::cause::Cause;
@@ -25,10 +29,10 @@ use self::checking::KeptForChecks;
 use self::choice::Choice;
 use self::quota::Quota;
 use self::reserve::RESERVE_MAX;
-use self::state::{ClusterState, EndpointState};
+use self::state::{EndpointState, PoolState};
 use crate::connection::check_target::CheckTarget;
 use crate::connection::connections::Connections;
-use crate::keys::{ConnKey, EndpointKey};
+use crate::keys::{ConnKey, EndpointKey, PoolId};
 use crate::listen::clients::{ClientPlace, Clients};
 use crate::share::Share;
 use crate::tools::peer_address::PeerAddress;
@@ -60,18 +64,18 @@ const SHARE_DIVISOR: u32 = 8;
 /// What a worker knows of clusters and endpoints at run time.
 #[derive(Debug)]
 pub(crate) struct Pools {
-    clusters: Vec<Option<ClusterState>>,
+    pools: ByPriority<Vec<Option<PoolState>>>,
     endpoints: Vec<Option<EndpointState>>,
     /// The newest idle connection to each destination of an original-destination cluster, where
     /// there is one: as bounded as those connections are.
-    originals: BTreeMap<(EndpointId, SocketAddr), ConnKey>,
+    originals: BTreeMap<(EndpointId, Priority, SocketAddr), ConnKey>,
     /// Connections that are kept for health checks.
     checked: BTreeMap<CheckTarget, KeptForChecks>,
     /// The destinations of such clusters that refused.
     refusing: Refusing,
     share: Share,
-    /// The cluster for which there are permits.
-    permits_of: Option<ClusterId>,
+    /// The pool for which there are permits.
+    permits_of: Option<PoolId>,
     /// From when on no cluster has connections reserved, whatever happened so far.
     unreserved_from: Time,
     /// Connections open or being opened.
@@ -88,6 +92,55 @@ pub(crate) struct Pools {
     pub(crate) has_checks: bool,
     /// Requests under way at endpoints whose balancer compares them.
     pub(crate) counted: u32,
+}
+
+/// One of something for the requests of each priority.
+#[derive(Debug, Default)]
+struct ByPriority<T> {
+    default: T,
+    high: T,
+}
+
+impl<T> ByPriority<T> {
+    const fn of(&self, priority: Priority) -> &T {
+        match priority {
+            Priority::Default => &self.default,
+            Priority::High => &self.high,
+        }
+    }
+
+    const fn of_mut(&mut self, priority: Priority) -> &mut T {
+        match priority {
+            Priority::Default => &mut self.default,
+            Priority::High => &mut self.high,
+        }
+    }
+}
+
+/// A pool, with its cluster as some snapshot has it: the newest, where bounds are looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pool<'c> {
+    pub(crate) cluster: &'c Cluster,
+    pub(crate) priority: Priority,
+}
+
+impl<'c> Pool<'c> {
+    pub(crate) const fn new(cluster: &'c Cluster, priority: Priority) -> Self {
+        Self { cluster, priority }
+    }
+
+    pub(crate) const fn id(self) -> PoolId {
+        PoolId { cluster: self.cluster.id, priority: self.priority }
+    }
+
+    pub(crate) const fn bounds(self) -> &'c Bounds {
+        self.cluster.bounds_of(self.priority)
+    }
+
+    /// Connections that may be open to each endpoint, if that is bounded.
+    pub(crate) const fn per_endpoint_max(self) -> Option<NonZeroU32> {
+        self.cluster.per_endpoint_max(self.priority)
+    }
 }
 
 /// Endpoints that are asked, the one whose turn it is among them, for one that may be connected to.
@@ -156,6 +209,8 @@ pub(crate) struct Ask<'c> {
     pub(crate) cluster: &'c Cluster,
     /// The cluster as the newest snapshot has it: bounds are of now, not of when an exchange began.
     pub(crate) newest: &'c Cluster,
+    /// Which of its connections it may have.
+    pub(crate) priority: Priority,
     /// The endpoint where an attempt failed.
     pub(crate) avoid: Option<EndpointId>,
     /// The endpoints of all attempts that failed, where none of them is to have another.
@@ -174,10 +229,24 @@ pub(crate) struct Ask<'c> {
     pub(crate) client: ClientPlace,
 }
 
+impl<'c> Ask<'c> {
+    /// The pool that it asks, with the cluster as the exchange follows it.
+    const fn followed(&self) -> Pool<'c> {
+        Pool::new(self.cluster, self.priority)
+    }
+
+    /// The same with the cluster as the newest snapshot has it.
+    const fn pool(&self) -> Pool<'c> {
+        Pool::new(self.newest, self.priority)
+    }
+}
+
 /// What is looked for among the connections to all endpoints of a cluster, for a request to a group of them.
 #[derive(Clone, Copy, Debug)]
 struct Others<'c> {
     among: Among<'c>,
+    /// Of which pool of the cluster.
+    priority: Priority,
     /// The endpoint that was chosen.
     place: usize,
     wanted: Wanted,
@@ -210,7 +279,7 @@ pub(crate) enum Sharing {
 impl Pools {
     pub(crate) fn new(share: Share) -> Self {
         Self {
-            clusters: Vec::new(),
+            pools: ByPriority::default(),
             endpoints: Vec::new(),
             originals: BTreeMap::new(),
             checked: BTreeMap::new(),
@@ -238,8 +307,8 @@ impl Pools {
         now: Time,
         connections: &mut Connections,
     ) -> (Acquired, Option<ChoiceKind>) {
-        if !self.admits(ask.newest, ask.client, clients, now) {
-            let has_place = self.takes_place(ask.newest);
+        if !self.admits(ask.pool(), ask.client, clients, now) {
+            let has_place = self.takes_place(ask.pool());
             let acquired = if has_place { Acquired::Reserved } else { Acquired::Overflow };
             return (acquired, None);
         }
@@ -266,11 +335,12 @@ impl Pools {
         now: Time,
         connections: &mut Connections,
     ) -> Acquired {
-        let Ask { cluster, newest, sharing, .. } = *ask;
+        let Ask { cluster, sharing, priority, .. } = *ask;
+        let (newest, id) = (ask.pool(), ask.pool().id());
         let Choice { among, place, endpoint, idle, .. } = choice;
         if idle > 0
             && let Some(acquired) = self.acquire_idle(
-                (endpoint.id, cluster.transports.of(endpoint).id),
+                (endpoint.id, cluster.transports.of(endpoint).id, priority),
                 place,
                 sharing,
                 connections,
@@ -279,7 +349,7 @@ impl Pools {
             return acquired;
         }
         let is_by_hash = ask.hash.is_some() && cluster.balancer.is_by_hash();
-        let freed = self.freed(cluster.id);
+        let freed = self.freed(id);
         let mut is_full = false;
         if self.has_room(newest) {
             match self.place_to_open(among, place, (newest, is_by_hash), now) {
@@ -292,14 +362,14 @@ impl Pools {
                 ToOpen::Pause(_) => return Acquired::Overflow,
                 ToOpen::Full => {
                     is_full = true;
-                    self.note_full(cluster.id, freed);
+                    self.note_full(id, freed);
                 }
             }
         }
         if idle > 0 {
             // The connections that this worker has, as it gets no more.
-            let quota = Quota::new(self.open_of(cluster.id), among.group);
-            let has_less = quota.has_less(self.open_to(endpoint.id), endpoint);
+            let quota = Quota::new(self.open_of(id), among.group);
+            let has_less = quota.has_less(self.open_to(endpoint.id, priority), endpoint);
             let may_open = !is_full && endpoint_has_room(newest, endpoint.id);
             let wanted = match (is_by_hash, has_less && may_open) {
                 (true, _) => &[Wanted::Room][..],
@@ -307,7 +377,7 @@ impl Pools {
                 (false, false) => &[Wanted::Any],
             };
             let found = wanted.iter().find_map(|wanted| {
-                let others = Others { among, place, wanted: *wanted, may_open };
+                let others = Others { among, priority, place, wanted: *wanted, may_open };
                 self.acquire_of_others(others, sharing, connections)
             });
             match found {
@@ -349,9 +419,9 @@ impl Pools {
     }
 
     /// A request is under way at an endpoint, whose balancer wants to know.
-    pub(crate) fn on_request_begun(&mut self, EndpointKey { cluster, endpoint }: EndpointKey) {
+    pub(crate) fn on_request_begun(&mut self, EndpointKey { pool, endpoint }: EndpointKey) {
         self.counted += 1;
-        if let Some(state) = self.cluster(cluster) {
+        if let Some(state) = self.pool(pool) {
             state.requests += 1;
         }
         if let Some(state) = self.endpoint_or_new(endpoint) {
@@ -360,9 +430,9 @@ impl Pools {
     }
 
     /// A request that was under way at an endpoint is answered, or has failed there.
-    pub(crate) fn on_request_over(&mut self, EndpointKey { cluster, endpoint }: EndpointKey) {
+    pub(crate) fn on_request_over(&mut self, EndpointKey { pool, endpoint }: EndpointKey) {
         self.counted -= 1;
-        if let Some(state) = self.cluster(cluster) {
+        if let Some(state) = self.pool(pool) {
             state.requests = state.requests.saturating_sub(1);
         }
         if let Some(state) = self.endpoint(endpoint) {
@@ -370,15 +440,16 @@ impl Pools {
         }
     }
 
-    /// Connections to an endpoint that are open or being opened.
-    fn open_to(&self, endpoint: EndpointId) -> u32 {
-        self.known_endpoint(endpoint).map_or(0, |state| state.open)
+    /// Connections of a pool to an endpoint that are open or being opened.
+    fn open_to(&self, endpoint: EndpointId, priority: Priority) -> u32 {
+        let stack = self.known_endpoint(endpoint).and_then(|state| state.known_stack(priority));
+        stack.map_or(0, |stack| stack.open)
     }
 
     /// Whether a client may have a connection of this cluster, as far as some are kept for others.
     fn admits(
         &mut self,
-        cluster: &Cluster,
+        pool: Pool<'_>,
         client: ClientPlace,
         clients: &Clients,
         now: Time,
@@ -386,8 +457,8 @@ impl Pools {
         if now >= self.unreserved_from {
             return true;
         }
-        let (free, share) = (self.free(cluster), self.share_max(cluster));
-        let state = self.cluster(cluster.id).filter(|state| state.reserve.is_some());
+        let (free, share) = (self.free(pool), self.share_max(pool));
+        let state = self.pool(pool.id()).filter(|state| state.reserve.is_some());
         let Some(state) = state else { return true };
         if clients.held_by(client) > share && state.reserve.keeps_from(client, free) {
             return false;
@@ -398,8 +469,8 @@ impl Pools {
 
     /// A stalled exchange of a client that has more than its share gives way: others have its
     /// connection for a while.
-    pub(crate) fn on_gave_way(&mut self, cluster: ClusterId, client: ClientPlace, now: Time) {
-        if let Some(state) = self.cluster(cluster) {
+    pub(crate) fn on_gave_way(&mut self, pool: PoolId, client: ClientPlace, now: Time) {
+        if let Some(state) = self.pool(pool) {
             state.reserve.on_gave_way(client, now);
             self.unreserved_from = self.unreserved_from.max(now + RESERVE_MAX);
         }
@@ -407,9 +478,9 @@ impl Pools {
 
     /// Ends the time for which connections were reserved, if it is over. Returns whether clients from
     /// which they were kept may have some now.
-    pub(crate) fn end_reserve(&mut self, cluster: &Cluster, now: Time) -> bool {
-        let free = self.free(cluster);
-        let Some(state) = self.cluster(cluster.id) else { return false };
+    pub(crate) fn end_reserve(&mut self, pool: Pool<'_>, now: Time) -> bool {
+        let free = self.free(pool);
+        let Some(state) = self.pool(pool.id()) else { return false };
         let is_less = state.reserve.end_period(free, now);
         if state.reserve.is_some() {
             self.unreserved_from = self.unreserved_from.max(now + RESERVE_MAX);
@@ -419,23 +490,47 @@ impl Pools {
 
     /// Connections of a cluster that a client may hold in this worker before it has more than its share: an eighth of the
     /// worker's part.
-    pub(crate) fn share_max(&self, cluster: &Cluster) -> u32 {
-        self.share.of(cluster.connections_bound()) / SHARE_DIVISOR
+    pub(crate) fn share_max(&self, pool: Pool<'_>) -> u32 {
+        self.share.of(pool.cluster.connections_bound(pool.priority)) / SHARE_DIVISOR
     }
 
-    /// Connections of a cluster that carry as many exchanges as they can, those of other workers included, and how many there
+    /// Connections of a pool that carry as many exchanges as they can, those of other workers included, and how many there
     /// may be.
-    pub(crate) fn use_of(&self, cluster: &Cluster) -> (u32, u32) {
-        let state = self.clusters.get(cluster.id.0.slot as usize).and_then(Option::as_ref);
-        let state = state.filter(|state| state.id == cluster.id);
-        let idle = state.map_or(0, |state| state.idle);
-        let in_use = cluster.breakers.connections().saturating_sub(idle);
-        (in_use, cluster.connections_bound())
+    pub(crate) fn use_of(&self, pool: Pool<'_>) -> (u32, u32) {
+        let Pool { cluster, priority } = pool;
+        let state = self.pools.of(priority).get(cluster.id.0.slot as usize);
+        let state = state.and_then(Option::as_ref).filter(|state| state.id == pool.id());
+        let in_use = state.map_or_else(
+            || cluster.breakers.of(priority).connections(),
+            |state| state.breakers.connections().saturating_sub(state.idle),
+        );
+        (in_use, cluster.connections_bound(priority))
+    }
+
+    /// All pools.
+    fn states(&self) -> impl Iterator<Item = &PoolState> {
+        Priority::ALL.into_iter().flat_map(|priority| self.pools.of(priority).iter().flatten())
+    }
+
+    /// Requests under way at the endpoints of a cluster, where the balancer compares them.
+    fn requests_of(&self, cluster: ClusterId) -> u32 {
+        let of = |priority| self.pools.of(priority).get(cluster.0.slot as usize)?.as_ref();
+        let states = Priority::ALL.into_iter().filter_map(of);
+        states.filter(|state| state.id.cluster == cluster).map(|state| state.requests).sum()
     }
 
     /// How many connections are idle and how many exchanges wait, by cluster.
-    pub(crate) fn levels(&self) -> impl Iterator<Item = (ClusterId, u32, u32)> {
-        self.clusters.iter().flatten().map(|state| (state.id, state.idle, state.turns.waiting()))
+    pub(crate) fn levels(&self) -> impl Iterator<Item = (ClusterId, u64, u64)> {
+        let ByPriority { default, high } = &self.pools;
+        (0..default.len().max(high.len())).filter_map(|slot| {
+            let state = default.get(slot).and_then(Option::as_ref);
+            let high = high.get(slot).and_then(Option::as_ref);
+            let id = state.or(high)?.id.cluster;
+            let of_both = state.into_iter().chain(high.filter(|high| high.id.cluster == id));
+            let levels = of_both.map(|it| (u64::from(it.idle), u64::from(it.turns.waiting())));
+            let (idle, waiting) = levels.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+            Some((id, idle, waiting))
+        })
     }
 
     /// An endpoint went away from a connection after it had taken so many streams, and left others.
@@ -479,7 +574,7 @@ impl Pools {
         &mut self,
         among: Among<'_>,
         place: usize,
-        (newest, stays): (&Cluster, bool),
+        (newest, stays): (Pool<'_>, bool),
         now: Time,
     ) -> ToOpen {
         let Some(endpoint) = among.cluster.endpoints.get(place) else {
@@ -489,7 +584,7 @@ impl Pools {
         if until.is_none() && self.takes_endpoint(newest, endpoint.id) {
             return ToOpen::Place(place);
         }
-        let looks_max = match newest.connections_per_endpoint_max {
+        let looks_max = match newest.per_endpoint_max() {
             Some(_) if until.is_none() && stays => return ToOpen::Full,
             Some(_) => BOUNDED_OTHERS_MAX,
             None => OTHERS_MAX,

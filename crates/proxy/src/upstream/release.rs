@@ -1,7 +1,7 @@
 //! What becomes of an upstream connection whose exchange is over, and of one that nothing wants any
 //! more: into its pool, out of it, or closed.
 
-use config::snapshot::{ClusterId, EndpointId};
+use config::snapshot::EndpointId;
 use telemetry::cause::Cause;
 use telemetry::events::UpstreamClosed;
 use wire::h2::ErrorCode;
@@ -11,7 +11,7 @@ use crate::connection::connections::Connections;
 use crate::connection::{Connection, UpstreamState};
 use crate::cx::Cx;
 use crate::exchange::record::label;
-use crate::keys::ConnKey;
+use crate::keys::{ConnKey, PoolId};
 use crate::ops::Op;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
@@ -19,13 +19,13 @@ use crate::upstream::age::has_served;
 
 impl Upstreams {
     /// Puts an upstream connection into its pool if it has a free slot and is not there, and takes
-    /// it out if it has none. Gives the cluster whose exchanges may have the slot.
+    /// it out if it has none. Gives the pool whose exchanges may have the slot.
     pub(crate) fn offer(
         &mut self,
         key: ConnKey,
         connections: &mut Connections,
         cx: &mut Cx,
-    ) -> Option<ClusterId> {
+    ) -> Option<PoolId> {
         let connection = connections.get(key)?;
         let upstream = connection.upstream()?;
         let multiplex = connection.multiplex()?;
@@ -57,7 +57,7 @@ impl Upstreams {
         }
         let ids = upstream.endpoint_key();
         match (has_slot, links) {
-            (true, None) if self.pools.put_idle(key, ids, connections) => Some(ids.cluster),
+            (true, None) if self.pools.put_idle(key, ids, connections) => Some(ids.pool),
             (true, None) => {
                 self.retire(key, connections, cx);
                 None
@@ -66,7 +66,7 @@ impl Upstreams {
                 self.withdraw(key, connections);
                 None
             }
-            (true, Some(_)) => Some(ids.cluster),
+            (true, Some(_)) => Some(ids.pool),
             (false, None) => None,
         }
     }
@@ -127,7 +127,7 @@ impl Upstreams {
     ) {
         let Some(upstream) = connections.get(key).and_then(Connection::upstream) else { return };
         let (ids, is_for_checks) = (upstream.endpoint_key(), upstream.checked_port.is_some());
-        let cluster = ids.cluster;
+        let pool = ids.pool;
         self.pools.remove_idle(key, connections);
         let is_established =
             connections.get(key).is_some_and(|connection| !connection.is_connecting());
@@ -143,7 +143,7 @@ impl Upstreams {
         }
         if is_established {
             cx.emitter.upstream_closed(&UpstreamClosed {
-                cluster: label(cluster.0),
+                cluster: label(pool.cluster.0),
                 cause,
                 lifetime: now.nanos_since(connection.opened),
                 requests: connection.requests,
@@ -151,7 +151,7 @@ impl Upstreams {
         }
         self.pools.on_closed(ids, is_for_checks);
         cx.ops.push_back(if would_end_early { Op::Reset(key) } else { Op::Close(key) });
-        self.note_room(cluster, cx);
+        self.note_room(pool, cx);
     }
 
     /// Ends the connections that are in the pool of an endpoint.

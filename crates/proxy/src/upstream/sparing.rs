@@ -99,8 +99,8 @@ impl Upstreams {
         if let UpstreamState::Connecting { exchange, .. } = &mut upstream.state {
             *exchange = None;
         }
-        let cluster = upstream.cluster;
-        self.note_spare(cluster, cx);
+        let pool = upstream.pool();
+        self.note_spare(pool, cx);
     }
 
     /// A connection that was restored may be spare.
@@ -122,8 +122,8 @@ impl Upstreams {
         let (timer, is_open) = (connection.timer, !connection.is_read_closed);
         let Some(upstream) = connection.upstream() else { return };
         let ids = upstream.endpoint_key();
-        let cluster = ids.cluster;
-        let known = cx.snapshot.cluster(cluster).filter(|_| cx.drain_deadline.is_none());
+        let pool = ids.pool;
+        let known = cx.snapshot.cluster(pool.cluster).filter(|_| cx.drain_deadline.is_none());
         let is_of_requests = upstream.checked_port.is_none();
         let idle_timeout = known
             .filter(|known| is_open && is_of_requests && upstream.is_of(known))
@@ -131,7 +131,7 @@ impl Upstreams {
         match idle_timeout {
             Some(timeout) if self.pools.put_idle(key, ids, connections) => {
                 cx.timers.arm(timer, now + timeout);
-                self.note_room(cluster, cx);
+                self.note_room(pool, cx);
             }
             _ => self.close_upstream(key, None, now, connections, cx),
         }

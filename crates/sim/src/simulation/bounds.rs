@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use config::priority::Priority;
 use config::reports::ConnectionSide;
 use config::snapshot::EndpointId;
 
@@ -20,14 +21,17 @@ pub(super) struct Bounds {
 impl Simulation {
     /// A configuration is about to be taken up.
     pub(super) fn note_bounds(&mut self, snapshot: &proxy::Snapshot) {
-        for (_, cluster) in snapshot.clusters.iter() {
-            let bounds = self.bounds.entry(cluster.name.to_string()).or_default();
-            bounds.connections_max = bounds.connections_max.max(cluster.connections_max.get());
-            let of_each = cluster.connections_per_endpoint_max.map_or(u32::MAX, |max| max.get());
+        let pools = snapshot.clusters.iter().flat_map(|(_, it)| Priority::ALL.map(|of| (it, of)));
+        for (cluster, priority) in pools {
+            let (new, of_cluster) = (cluster.bounds_of(priority), cluster.name.to_string());
+            let bounds = self.bounds.entry((of_cluster, priority)).or_default();
+            bounds.connections_max = bounds.connections_max.max(new.connections_max.get());
+            let of_each = cluster.per_endpoint_max(priority).map_or(u32::MAX, |max| max.get());
             bounds.connections_per_endpoint_max = bounds.connections_per_endpoint_max.max(of_each);
-            bounds.pending_max = bounds.pending_max.max(cluster.pending_max);
-            let requests_max = cluster.requests_max.map_or(u32::MAX, |max| max.get());
-            let adaptive = cluster.adaptive.as_ref().map_or(u32::MAX, |it| it.limit_max());
+            bounds.pending_max = bounds.pending_max.max(new.pending_max);
+            let requests_max = new.requests_max.map_or(u32::MAX, |max| max.get());
+            let adaptive = cluster.adaptive.as_ref().filter(|_| priority == Priority::Default);
+            let adaptive = adaptive.map_or(u32::MAX, |it| it.limit_max());
             let requests_max = requests_max.min(adaptive);
             bounds.requests_max = bounds.requests_max.max(requests_max);
         }
@@ -52,9 +56,11 @@ impl Simulation {
                 self.ledger.violate(format!("{count} requests of {name}, and {max} are allowed"));
             }
         }
-        for (_, cluster) in snapshot.clusters.iter() {
-            let Some(bounds) = self.bounds.get(&*cluster.name) else { continue };
-            let in_use = &cluster.breakers;
+        let pools = snapshot.clusters.iter().flat_map(|(_, it)| Priority::ALL.map(|of| (it, of)));
+        for (cluster, priority) in pools {
+            let key = (cluster.name.to_string(), priority);
+            let Some(bounds) = self.bounds.get(&key) else { continue };
+            let in_use = &cluster.breakers.of(priority);
             let open = cluster.endpoints.iter().filter_map(|it| it.connections.open()).max();
             let counts = [
                 (
@@ -72,7 +78,10 @@ impl Simulation {
                 let more = if what == "pending" { taken_out } else { 0 };
                 if count > max.saturating_add(more) {
                     let name = &cluster.name;
-                    self.ledger.violate(format!("{count} {what} of {name}, and {max} are allowed"));
+                    let word = priority.word();
+                    self.ledger.violate(format!(
+                        "{count} {what} of {name}, priority {word}, and {max} are allowed"
+                    ));
                 }
             }
         }
@@ -92,12 +101,15 @@ impl Simulation {
         }
         let (open, open_to) = self.open_connections();
         for (id, cluster) in snapshot.clusters.iter() {
-            let in_use = &cluster.breakers;
-            let others = (in_use.pending(), in_use.requests(), in_use.retries());
-            if others != (0, 0, (0, 0)) {
-                self.ledger.violate(format!("{} still has {others:?} in use", cluster.name));
+            for in_use in std::iter::once(&cluster.breakers).chain(cluster.breakers.high()) {
+                let others = (in_use.pending(), in_use.requests(), in_use.retries());
+                if others != (0, 0, (0, 0)) {
+                    self.ledger.violate(format!("{} still has {others:?} in use", cluster.name));
+                }
             }
-            for endpoint in &cluster.endpoints {
+            let high = cluster.breakers.high().map_or(0, |in_use| in_use.connections());
+            // Those of high priority do not count by endpoint.
+            for endpoint in cluster.endpoints.iter().filter(|_| high == 0) {
                 let open = open_to.get(&endpoint.id).copied().unwrap_or(0);
                 let counted = endpoint.connections.open().unwrap_or(open);
                 if cluster.checks.is_empty() && counted != open {
@@ -108,8 +120,8 @@ impl Simulation {
                 }
             }
             let open = open.get(&id.slot).copied().unwrap_or(0);
-            if cluster.checks.is_empty() && in_use.connections() != open {
-                let counted = in_use.connections();
+            let counted = cluster.breakers.connections() + high;
+            if cluster.checks.is_empty() && counted != open {
                 let name = &cluster.name;
                 self.ledger
                     .violate(format!("{name} has {open} connections, and {counted} are counted"));

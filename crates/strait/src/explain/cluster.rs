@@ -4,6 +4,7 @@ use config::hash::Hashed;
 use config::health::HealthStatus;
 use config::locality::LocalityKey;
 use config::matching::{Asked, Searches};
+use config::priority::Priority;
 use config::snapshot::{Cluster, ClusterId, Endpoint, Forward};
 use config::targets::Target;
 use config::view::{self, Group, GroupShares};
@@ -81,6 +82,9 @@ fn describe_cluster(
     story.line("cluster", format!("{}, timeout {timeout}", cluster.name));
     if let Some(retry) = &forward.retry {
         story.line("retry", retry.to_string());
+    }
+    if forward.priority == Priority::High {
+        story.line("limits", "those of `high_priority`: connections and a queue of their own");
     }
     if cluster.original_destination.is_some() {
         story.line("endpoint", "the original destination of the connection");

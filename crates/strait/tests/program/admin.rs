@@ -50,13 +50,25 @@ fn the_configuration_and_the_clusters_have_the_keys_that_are_documented() {
         |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
     assert_eq!(keys(&strait.config()), documented("`/config`"));
     let cluster = strait.admin_json("/clusters")["clusters"][0].clone();
+    let parts = ["connections", "exchanges", "high_priority"];
+    let [connections, exchanges, high_priority] = parts;
     assert_eq!(
         keys(&cluster),
-        ["name", "endpoints", "panic", "original_destination", "connections", "exchanges"]
+        [
+            "name",
+            "endpoints",
+            "panic",
+            "original_destination",
+            connections,
+            exchanges,
+            high_priority
+        ]
     );
-    let inner = ["connections", "exchanges"]
-        .iter()
+    // There was no request of high priority.
+    let inner = [connections, exchanges]
+        .into_iter()
         .flat_map(|part| keys(&cluster[part]).into_iter().map(move |key| format!("{part}.{key}")));
+    let inner = inner.chain([high_priority.to_owned()]);
     assert_eq!(inner.collect::<Vec<_>>(), documented("`/clusters`"));
 }
 

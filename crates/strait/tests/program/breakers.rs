@@ -95,12 +95,45 @@ fn one_request_at_a_time_is_one_with_four_workers() {
     });
     let name = "strait_upstream_breaker_remaining";
     let stats = get(process.admin, &format!("/stats?filter={name}")).text();
-    let requests = format!("{name}{{cluster=\"web\",breaker=\"requests\"}} 1");
+    let requests = format!("{name}{{cluster=\"web\",priority=\"default\",breaker=\"requests\"}} 1");
     assert!(stats.contains(&requests), "{stats}");
     assert_eq!(get(process.listener, "/").status, 200);
     let web = &process.admin_json("/clusters")["clusters"][0];
     assert_eq!(web["exchanges"]["requests_max"], 1, "{web}");
     assert_eq!(web["exchanges"]["under_way"], 0, "{web}");
+}
+
+#[test]
+fn a_flood_takes_no_connection_from_requests_of_high_priority() {
+    let (service, under_way) = start_service();
+    let bounds =
+        "connections_max: 1\n    pending_max: 8\n    high_priority: { connections_max: 1 }";
+    let rule = "{ match: { path: /urgent }, cluster: web, priority: high }, ";
+    let config = config(service, bounds).replacen("rules: [", &format!("rules: [{rule}"), 1);
+    let process = Strait::run(&config);
+    let statuses = thread::scope(|scope| {
+        let flood = scope.spawn(|| statuses(process.listener, 48, 100));
+        let urgent = (0..4).map(|_| {
+            scope.spawn(|| {
+                let mut client = Client::connect(process.listener);
+                (0..100).map(|_| client.get("/urgent").status).collect::<Vec<_>>()
+            })
+        });
+        let urgent: Vec<_> = urgent.collect();
+        for client in urgent {
+            assert_eq!(client.join().unwrap(), [200; 100]);
+        }
+        flood.join().unwrap()
+    });
+    assert!(statuses.contains(&(200, false)) && statuses.contains(&(503, true)));
+    assert!(under_way.most.load(Ordering::SeqCst) <= 2);
+    let name = "strait_upstream_breaker_remaining";
+    let stats = get(process.admin, &format!("/stats?filter={name}")).text();
+    let left = format!("{name}{{cluster=\"web\",priority=\"high\",breaker=\"pending\"}} 1024");
+    assert!(stats.contains(&left), "{stats}");
+    let web = &process.admin_json("/clusters")["clusters"][0];
+    assert_eq!(web["high_priority"]["connections"]["max"], 1, "{web}");
+    assert_eq!(web["high_priority"]["exchanges"]["pending"], 0, "{web}");
 }
 
 #[test]

@@ -244,11 +244,13 @@ pub struct CheckCounted {
     pub has_passed: Option<bool>,
 }
 
-/// What is left of a cluster's bounds now.
+/// What is left now of a cluster's bounds for requests of one priority.
 #[derive(Clone, Debug)]
 pub struct BreakersOfCluster {
     /// Its name.
     pub cluster: Arc<str>,
+    /// The priority's name.
+    pub priority: &'static str,
     /// Connections that may be opened.
     pub connections: u64,
     /// Exchanges that may begin to wait.

@@ -80,18 +80,19 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_upstream_breaker_remaining",
         kind: MetricType::Gauge,
         help: "Remaining capacity of a cluster's limits, in the process: `connections` of `connections_max`, `pending` \
-               of `pending_max`, `requests` of `requests_max` or `adaptive_concurrency` if set, and `retries` that `retry_budget` still allows.",
-        labels: &["cluster", "breaker"],
+               of `pending_max`, `requests` of `requests_max` or `adaptive_concurrency` if set, and `retries` that `retry_budget` still allows. \
+               `priority` is `default`, or `high` once there was a request of that priority.",
+        labels: &["cluster", "priority", "breaker"],
         samples: |view, out| {
             for it in &view.control.breakers {
-                let (cluster, requests) = (&*it.cluster, it.requests);
+                let (cluster, priority, requests) = (&*it.cluster, it.priority, it.requests);
                 let others = [
                     ("connections", it.connections),
                     ("pending", it.pending),
                     ("retries", it.retries),
                 ];
                 let all = others.into_iter().chain(requests.map(|left| ("requests", left)));
-                all.for_each(|(breaker, left)| out.number(&[cluster, breaker], left));
+                all.for_each(|(breaker, left)| out.number(&[cluster, priority, breaker], left));
             }
         },
     },

@@ -116,10 +116,10 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         exchange.deadlines.clear(Wait::Pause);
         let (_, first) = exchange.deadlines.first();
-        let cluster = exchange.cluster().map(|cluster| cluster.id);
+        let pool = exchange.cluster().and_then(|_| exchange.pool());
         self.cx.timers.arm(exchange.timer, first);
-        if let Some(cluster) = cluster {
-            self.serve_waiting(cluster, now);
+        if let Some(pool) = pool {
+            self.serve_waiting(pool, now);
         }
     }
 

@@ -157,13 +157,11 @@ impl Proxy {
             }
             Stage::Waiting { request } => {
                 request.clear(&mut self.cx.buffers);
-                let cluster = exchange.route.as_ref().and_then(|route| route.cluster);
-                if let Some(cluster) = cluster {
+                if let Some(pool) = exchange.pool() {
                     let client = exchange.client;
                     let exchanges = &self.exchanges;
-                    self.upstream
-                        .pools
-                        .give_up(cluster, client, |key| is_waiting(exchanges.get(key)));
+                    let is_waiting = |key| is_waiting(exchanges.get(key));
+                    self.upstream.pools.give_up(pool, client, is_waiting);
                 }
             }
             Stage::Attempting { upstream } | Stage::Responding { upstream } => {

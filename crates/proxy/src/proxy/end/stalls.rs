@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use config::snapshot::{Cluster, ClusterId};
 use telemetry::cause::Cause;
 
-use crate::keys::ExchangeKey;
+use crate::keys::{ExchangeKey, PoolId};
 use crate::listen::clients::ClientPlace;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
+use crate::upstream::pool::Pool;
 
 /// How long an exchange of a client that has more than its share has to be stalled: longer than what
 /// a packet that was lost takes to come again on most paths.
@@ -33,9 +33,9 @@ struct GivesWay {
 impl Proxy {
     /// Looks at the clusters where exchanges began to wait, once the event that made them wait is over.
     pub(crate) fn relieve_noted(&mut self, now: Time) {
-        while let Some(cluster) = self.upstream.crowds.noted.pop() {
-            if self.relieve(cluster, now) && self.upstream.pools.set_crowded(cluster, true) {
-                self.upstream.crowds.clusters.push(cluster);
+        while let Some(pool) = self.upstream.crowds.noted.pop() {
+            if self.relieve(pool, now) && self.upstream.pools.set_crowded(pool, true) {
+                self.upstream.crowds.pools.push(pool);
                 self.upstream.crowds.due = self.upstream.crowds.due.or(Some(now + LOOK_INTERVAL));
             }
         }
@@ -46,34 +46,35 @@ impl Proxy {
         if self.upstream.crowds.due.is_none_or(|due| due > now) {
             return;
         }
-        let mut clusters = std::mem::take(&mut self.upstream.crowds.clusters);
-        clusters.retain(|cluster| {
-            self.upstream.pools.forget_full(*cluster);
-            let is_crowded = self.relieve(*cluster, now);
+        let mut pools = std::mem::take(&mut self.upstream.crowds.pools);
+        pools.retain(|pool| {
+            self.upstream.pools.forget_full(*pool);
+            let is_crowded = self.relieve(*pool, now);
             if !is_crowded {
-                self.upstream.pools.set_crowded(*cluster, false);
+                self.upstream.pools.set_crowded(*pool, false);
             }
             is_crowded
         });
-        self.upstream.crowds.due = (!clusters.is_empty()).then(|| now + LOOK_INTERVAL);
-        self.upstream.crowds.clusters = clusters;
+        self.upstream.crowds.due = (!pools.is_empty()).then(|| now + LOOK_INTERVAL);
+        self.upstream.crowds.pools = pools;
     }
 
-    /// Ends stalled exchanges of a cluster for others that wait. Says whether some still do.
-    fn relieve(&mut self, id: ClusterId, now: Time) -> bool {
-        let Some(cluster) = self.cx.snapshot.cluster(id).cloned() else { return false };
-        if self.upstream.pools.end_reserve(&cluster, now) {
+    /// Ends stalled exchanges of a pool for others that wait. Says whether some still do.
+    fn relieve(&mut self, id: PoolId, now: Time) -> bool {
+        let Some(cluster) = self.cx.snapshot.cluster(id.cluster).cloned() else { return false };
+        let pool = Pool::new(&cluster, id.priority);
+        if self.upstream.pools.end_reserve(pool, now) {
             self.serve_waiting(id, now);
         }
         self.want_again(id);
         for _ in 0..ENDED_TOGETHER_MAX {
-            let waiting = self.upstream.pools.next_client(&cluster, &self.listen.clients);
+            let waiting = self.upstream.pools.next_client(pool, &self.listen.clients);
             let Some(waiting) = waiting else { break };
-            if self.upstream.pools.can_serve(&cluster) {
+            if self.upstream.pools.can_serve(pool) {
                 // They wait for something else, such as to know what a connection allows.
                 break;
             }
-            let found = self.find_stalled(&cluster, waiting, now);
+            let found = self.find_stalled(pool, waiting, now);
             let Some(GivesWay { exchange: key, over_share }) = found else { break };
             if let Some(client) = over_share {
                 self.upstream.pools.on_gave_way(id, client, now);
@@ -94,11 +95,11 @@ impl Proxy {
     /// The exchange that gives way to one of the client that waits, if any does: the longest stalled
     /// of a client that has more than its share and more than twice as much, or one that is stalled
     /// for long, unless its client has less.
-    fn find_stalled(&self, cluster: &Cluster, waiting: ClientPlace, now: Time) -> Option<GivesWay> {
-        let patience = cluster.timeouts.stall?;
-        let share = self.upstream.pools.share_max(cluster);
+    fn find_stalled(&self, pool: Pool<'_>, waiting: ClientPlace, now: Time) -> Option<GivesWay> {
+        let patience = pool.cluster.timeouts.stall?;
+        let share = self.upstream.pools.share_max(pool);
         let held_there = self.listen.clients.held_by(waiting);
-        let mut stalls = self.exchanges.stalls.of(cluster.id).take(LOOKED_AT_MAX);
+        let mut stalls = self.exchanges.stalls.of(pool.id()).take(LOOKED_AT_MAX);
         stalls.find_map(|stall| {
             let stalled = now - stall.since;
             let held = self.listen.clients.held_by(stall.client);

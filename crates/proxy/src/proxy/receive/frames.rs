@@ -140,9 +140,8 @@ impl Proxy {
                 self.on_element(Source { at, is_downstream, exchange }, element, 0, now);
             }
             Decoded::SettingsChanged => {
-                if let Some(cluster) = self.upstream.offer(key, &mut self.connections, &mut self.cx)
-                {
-                    self.upstream.note_room(cluster, &mut self.cx);
+                if let Some(pool) = self.upstream.offer(key, &mut self.connections, &mut self.cx) {
+                    self.upstream.note_room(pool, &mut self.cx);
                 }
             }
             Decoded::GoingAway { code, debug } => {

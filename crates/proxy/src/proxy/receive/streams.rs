@@ -43,8 +43,8 @@ impl Proxy {
 
     /// A stream is gone: there is room for another.
     pub(crate) fn after_stream(&mut self, key: ConnKey, now: Time) {
-        if let Some(cluster) = self.upstream.offer(key, &mut self.connections, &mut self.cx) {
-            self.upstream.note_room(cluster, &mut self.cx);
+        if let Some(pool) = self.upstream.offer(key, &mut self.connections, &mut self.cx) {
+            self.upstream.note_room(pool, &mut self.cx);
         }
         let Some(multiplex) = self.connections.multiplex_mut(key) else { return };
         if multiplex.has_work() {

@@ -11,13 +11,13 @@ use crate::exchange::check_run::CheckRun;
 use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::exchange::record::label;
 use crate::exchange::{Exchange, ExchangeKind, Route, Wait};
-use crate::keys::ExchangeKey;
+use crate::keys::{ExchangeKey, PoolId};
 use crate::listen::clients::ClientPlace;
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 use crate::upstream::attempts::is_waiting;
-use crate::upstream::pool::{Acquired, Ask, Sharing};
+use crate::upstream::pool::{Acquired, Ask, Pool, Sharing};
 
 impl Proxy {
     // The upstream side of an exchange.
@@ -32,8 +32,8 @@ impl Proxy {
         now: Time,
     ) {
         self.find_connection(key, request, head, now);
-        if let Some(cluster) = self.upstream.pools.release_permits() {
-            self.ring_next(cluster);
+        if let Some(pool) = self.upstream.pools.release_permits() {
+            self.ring_next(pool);
         }
     }
 
@@ -68,14 +68,16 @@ impl Proxy {
             Form::Alone { is_personal: false, .. } => Sharing::InTurn,
             Form::Stream { .. } => Sharing::Together,
         };
-        let id = cluster.id;
-        let newest = self.cx.snapshot.cluster(id).unwrap_or(cluster);
-        let is_bounded = newest.bounds_requests() && exchange.is_bounded();
+        let priority = exchange.priority();
+        let id = PoolId { cluster: cluster.id, priority };
+        let newest = self.cx.snapshot.cluster(id.cluster).unwrap_or(cluster);
+        let is_bounded = newest.bounds_requests(priority) && exchange.is_bounded();
         if let Some((requests_max, is_adaptive)) =
-            newest.requests_bound(now.as_nanos()).filter(|_| is_bounded)
+            newest.requests_bound(priority, now.as_nanos()).filter(|_| is_bounded)
         {
             let (pools, random) = (&mut self.upstream.pools, &mut self.cx.random);
-            if !pools.takes_request(newest, requests_max, || random.next()) {
+            let pool = Pool::new(newest, priority);
+            if !pools.takes_request(pool, requests_max, || random.next()) {
                 let cause = match is_adaptive {
                     true => Cause::ConcurrencyLimited,
                     false => Cause::RequestsOverflow,
@@ -89,6 +91,7 @@ impl Proxy {
         let ask = Ask {
             cluster,
             newest,
+            priority,
             avoid: failed,
             tried: exchange.tried(),
             chosen: exchange.route.as_ref().and_then(|route| route.chosen),
@@ -112,7 +115,7 @@ impl Proxy {
         if let Some(kind) = kind
             && acquired.endpoint().is_some()
         {
-            self.cx.emitter.endpoint_chosen(label(id.0), kind);
+            self.cx.emitter.endpoint_chosen(label(id.cluster.0), kind);
         }
         if is_bounded && let Some(exchange) = self.exchanges.get_mut(key) {
             exchange.holds_request = true;
@@ -131,7 +134,7 @@ impl Proxy {
     fn use_acquired(
         &mut self,
         key: ExchangeKey,
-        id: ClusterId,
+        id: PoolId,
         acquired: Acquired,
         request: QueuedRequest,
         head: Option<&RequestHead<'_>>,
@@ -208,10 +211,10 @@ impl Proxy {
         request: QueuedRequest,
         now: Time,
     ) {
-        let Some(cluster) = self.exchanges.get(key).and_then(Exchange::cluster) else { return };
-        let id = cluster.id;
-        let newest = self.cx.snapshot.cluster(id).unwrap_or(cluster);
-        if self.upstream.pools.takes_place(newest) {
+        let Some(exchange) = self.exchanges.get(key) else { return };
+        let Some((cluster, id)) = exchange.cluster().zip(exchange.pool()) else { return };
+        let newest = self.cx.snapshot.cluster(id.cluster).unwrap_or(cluster);
+        if self.upstream.pools.takes_place(Pool::new(newest, id.priority)) {
             self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
         } else {
             self.enqueue_over(key, request, id, now);
@@ -223,7 +226,7 @@ impl Proxy {
         &mut self,
         key: ExchangeKey,
         request: QueuedRequest,
-        id: ClusterId,
+        id: PoolId,
         now: Time,
     ) {
         let client = self.exchanges.get(key).map_or(ClientPlace::UNKNOWN, |it| it.client);
@@ -253,9 +256,18 @@ impl Proxy {
         self.fail(key, cause, now);
     }
 
-    /// Gives connections to those that wait for one, as far as there are any.
-    pub(crate) fn serve_waiting(&mut self, id: ClusterId, now: Time) {
-        if self.cx.snapshot.cluster(id).is_some_and(|it| self.upstream.pools.can_serve(it)) {
+    /// Gives connections to those that wait for one of a cluster, as far as there are any.
+    pub(crate) fn serve_cluster(&mut self, id: ClusterId, now: Time) {
+        for pool in PoolId::all_of(id) {
+            self.serve_waiting(pool, now);
+        }
+    }
+
+    /// The same of one of its pools.
+    pub(crate) fn serve_waiting(&mut self, id: PoolId, now: Time) {
+        let PoolId { cluster, priority } = id;
+        let newest = self.cx.snapshot.cluster(cluster);
+        if newest.is_some_and(|it| self.upstream.pools.can_serve(Pool::new(it, priority))) {
             // Those for which there is no connection say so again.
             self.upstream.pools.end_wanting(id);
         }
@@ -264,31 +276,33 @@ impl Proxy {
         for _ in 0..self.upstream.pools.waiting_for(id) {
             let exchanges = &self.exchanges;
             let is_waiting = |key| is_waiting(exchanges.get(key));
-            let Some(cluster) = self.cx.snapshot.cluster(id).map(Arc::clone) else {
+            let Some(cluster) = self.cx.snapshot.cluster(cluster).map(Arc::clone) else {
                 return self.fail_waiting(id, now);
             };
-            if !self.upstream.pools.can_serve(&cluster) {
+            let pool = Pool::new(&cluster, priority);
+            if !self.upstream.pools.can_serve(pool) {
                 return self.want(id);
             }
-            let next = self.upstream.pools.next_waiting(&cluster, &self.listen.clients, is_waiting);
+            let next = self.upstream.pools.next_waiting(pool, &self.listen.clients, is_waiting);
             let Some(key) = next else { return };
             self.leave_queue(key, now);
         }
     }
 
     /// Gives the first that waits for a connection another try.
-    pub(crate) fn serve_next(&mut self, id: ClusterId, now: Time) {
+    pub(crate) fn serve_next(&mut self, id: PoolId, now: Time) {
         let exchanges = &self.exchanges;
         let is_waiting = |key| is_waiting(exchanges.get(key));
-        let Some(cluster) = self.cx.snapshot.cluster(id) else { return };
-        let next = self.upstream.pools.next_waiting(cluster, &self.listen.clients, is_waiting);
+        let Some(cluster) = self.cx.snapshot.cluster(id.cluster) else { return };
+        let pool = Pool::new(cluster, id.priority);
+        let next = self.upstream.pools.next_waiting(pool, &self.listen.clients, is_waiting);
         if let Some(key) = next {
             self.leave_queue(key, now);
         }
     }
 
     /// The cluster is gone; so is the hope of those that wait for it.
-    pub(crate) fn fail_waiting(&mut self, id: ClusterId, now: Time) {
+    pub(crate) fn fail_waiting(&mut self, id: PoolId, now: Time) {
         loop {
             let exchanges = &self.exchanges;
             let next = self.upstream.pools.next_in_vain(id, |key| is_waiting(exchanges.get(key)));

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use config::priority::Priority;
 use config::snapshot::{Cluster, ClusterProtocol};
 use telemetry::cause::Cause;
 use telemetry::events::UpstreamConnected;
@@ -28,7 +29,7 @@ use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::exchange::record::label;
 use crate::exchange::stage::Stage;
 use crate::exchange::{Exchange, Wait};
-use crate::keys::{ConnKey, EndpointKey, ExchangeKey, StreamKey};
+use crate::keys::{ConnKey, EndpointKey, ExchangeKey, PoolId, StreamKey};
 use crate::ops::{ConnectFailure, ConnectOptions, Op};
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
@@ -73,11 +74,14 @@ impl Proxy {
                 (state, false, Codec::Shared(Box::new(multiplex)), Some(form))
             }
         };
-        let check = self.exchanges.get(key).and_then(Exchange::check);
+        let exchange = self.exchanges.get(key);
+        let priority = exchange.map_or(Priority::Default, Exchange::priority);
+        let check = exchange.and_then(Exchange::check);
         let checked_port = check.map(|check| CheckedPort(check.target().port));
         let transport = cluster.transport_at(place);
         let role = ConnectionRole::Upstream(Upstream {
             cluster: cluster.id,
+            priority,
             endpoint,
             transport: transport.id,
             state,
@@ -87,7 +91,7 @@ impl Proxy {
             reason: None,
         });
         let upstream = self.connections.insert_connection(role, codec, now, &mut self.cx);
-        let ids = EndpointKey { cluster: cluster.id, endpoint };
+        let ids = EndpointKey { pool: PoolId { cluster: cluster.id, priority }, endpoint };
         self.upstream.pools.on_open(ids, checked_port.is_some());
         if let Some(settings) = &transport.tls {
             let host = cluster.endpoints.get(place).and_then(|found| found.host.as_ref());
@@ -354,9 +358,9 @@ impl Proxy {
         let Some(upstream) = connection.upstream_mut() else { return };
         let cluster = label(upstream.cluster.0);
         if let Err(fault) = result {
-            let (id, cause) = (upstream.cluster, fault.cause);
+            let (pool, cause) = (upstream.pool(), fault.cause);
             self.cx.count_connect_failure(upstream, fault, now);
-            self.exchanges.count_attempts(id, &self.upstream);
+            self.exchanges.count_attempts(pool, &self.upstream);
             self.end_streams(key, cause, now);
             return self.close_upstream(key, Some(cause), now);
         }
@@ -418,7 +422,7 @@ impl Proxy {
         let Some(upstream) = connection.upstream() else { return };
         let ids = upstream.endpoint_key();
         let checks = upstream.checks();
-        let cluster = self.cx.snapshot.cluster(ids.cluster).map(Arc::clone);
+        let cluster = self.cx.snapshot.cluster(ids.pool.cluster).map(Arc::clone);
         let is_kept = is_clean && is_whole && upstream.is_reusable && !is_of_former;
         let is_spent = |cluster: &Arc<Cluster>| {
             checks.is_none()
@@ -448,7 +452,7 @@ impl Proxy {
             return self.close_upstream(key, None, now);
         }
         self.cx.timers.arm(timer, now + cluster.timeouts.idle);
-        self.upstream.note_room(ids.cluster, &mut self.cx);
+        self.upstream.note_room(ids.pool, &mut self.cx);
     }
 
     // Ends and progress.

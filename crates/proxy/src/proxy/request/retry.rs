@@ -17,6 +17,7 @@ use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::proxy::receive::elements::Following;
 use crate::tools::time::Time;
+use crate::upstream::pool::Pool;
 use crate::upstream::retry::{Decision, FailedAttempt, Kept};
 
 impl Proxy {
@@ -113,8 +114,8 @@ impl Proxy {
             // The response is worth more than its timeout.
             Decision::AfterPause if asked.is_some_and(ends_within) => RetryDenial::Timeout,
             Decision::AfterPause => {
-                let cluster = exchange.cluster()?;
-                if self.upstream.pools.takes_retry(cluster, exchange.progress.is_retry) {
+                let pool = Pool::new(exchange.cluster()?, exchange.priority());
+                if self.upstream.pools.takes_retry(pool, exchange.progress.is_retry) {
                     exchange.progress.is_retry = true;
                     let number = exchange.progress.attempts;
                     let policy = exchange.retry_policy()?;

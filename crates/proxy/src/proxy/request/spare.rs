@@ -43,8 +43,9 @@ impl Proxy {
         }
         let cluster = exchange.cluster()?;
         let wanted = place.and_then(|place| cluster.endpoints.get(place)).map(|it| it.id);
+        let pool = exchange.pool()?;
         let spare = self.upstream.spares.take(&self.connections, |upstream| {
-            upstream.cluster == cluster.id
+            upstream.pool() == pool
                 && upstream.is_of(cluster)
                 && wanted.is_none_or(|id| id == upstream.endpoint)
         })?;

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use config::snapshot::{Cluster, ClusterId};
-
+use crate::keys::PoolId;
 use crate::ops::Op;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
-use crate::upstream::pool::{Want, Yield};
+use crate::upstream::pool::{Pool, Want, Yield};
 
 /// Connections that a worker closes for others at a time.
 const YIELDED_MAX: u32 = 16;
@@ -18,20 +17,20 @@ const SHARED_MIN: Duration = Duration::from_millis(100);
 
 impl Proxy {
     /// Exchanges wait for a connection of a cluster whose bound is reached: other workers have to know.
-    pub(crate) fn want(&mut self, id: ClusterId) {
-        let Some(cluster) = self.cx.snapshot.cluster(id) else { return };
-        let want = self.upstream.pools.want(cluster);
+    pub(crate) fn want(&mut self, id: PoolId) {
+        let Some(cluster) = self.cx.snapshot.cluster(id.cluster) else { return };
+        let want = self.upstream.pools.want(Pool::new(cluster, id.priority));
         self.follow_want(id, want);
     }
 
     /// Exchanges have been waiting for a while.
-    pub(crate) fn want_again(&mut self, id: ClusterId) {
-        let Some(cluster) = self.cx.snapshot.cluster(id) else { return };
-        let want = self.upstream.pools.want_again(cluster);
+    pub(crate) fn want_again(&mut self, id: PoolId) {
+        let Some(cluster) = self.cx.snapshot.cluster(id.cluster) else { return };
+        let want = self.upstream.pools.want_again(Pool::new(cluster, id.priority));
         self.follow_want(id, want);
     }
 
-    fn follow_want(&mut self, id: ClusterId, want: Want) {
+    fn follow_want(&mut self, id: PoolId, want: Want) {
         match want {
             Want::Nothing => {}
             Want::Room => self.upstream.note_room(id, &mut self.cx),
@@ -39,8 +38,8 @@ impl Proxy {
         }
     }
 
-    fn ring(&mut self, id: ClusterId, workers: u64) {
-        self.cx.bells.ring(workers, id);
+    fn ring(&mut self, id: PoolId, workers: u64) {
+        self.cx.bells.ring(workers, id.cluster);
         self.cx.ops.push_back(Op::Wake(workers));
     }
 
@@ -50,25 +49,26 @@ impl Proxy {
         if bells == 0 {
             return;
         }
-        let clusters: Vec<_> = self.upstream.pools.rung(bells).collect();
-        for cluster in clusters {
-            self.upstream.note_room(cluster, &mut self.cx);
+        let pools: Vec<_> = self.upstream.pools.rung(bells).collect();
+        for pool in pools {
+            self.upstream.note_room(pool, &mut self.cx);
         }
         self.settle(now);
     }
 
     /// Other workers want connections of a cluster: closes what is not used here, and has the next of them look.
-    pub(crate) fn yield_connections(&mut self, id: ClusterId, now: Time) {
-        let Some(cluster) = self.cx.snapshot.cluster(id).cloned() else {
+    pub(crate) fn yield_connections(&mut self, id: PoolId, now: Time) {
+        let Some(cluster) = self.cx.snapshot.cluster(id.cluster).cloned() else {
             return self.upstream.pools.forget_wanted(id);
         };
-        let yielded = match self.upstream.pools.yielding(&cluster) {
+        let pool = Pool::new(&cluster, id.priority);
+        let yielded = match self.upstream.pools.yielding(pool) {
             Yield::Nothing => 0,
-            Yield::One => self.close_unused(&cluster, (1, 1), now),
-            Yield::Unused(count) => self.close_unused(&cluster, (count.min(YIELDED_MAX), 0), now),
+            Yield::One => self.close_unused(pool, (1, 1), now),
+            Yield::Unused(count) => self.close_unused(pool, (count.min(YIELDED_MAX), 0), now),
         };
-        if yielded == 0 && self.upstream.pools.yielding(&cluster) != Yield::Nothing {
-            self.retire_shared(&cluster, now);
+        if yielded == 0 && self.upstream.pools.yielding(pool) != Yield::Nothing {
+            self.retire_shared(pool, now);
         }
         self.serve_waiting(id, now);
         // What was closed here noted the same once more.
@@ -77,9 +77,10 @@ impl Proxy {
     }
 
     /// Has the next worker look whose exchanges wait, if there is a connection for them.
-    pub(crate) fn ring_next(&mut self, id: ClusterId) {
-        let cluster = self.cx.snapshot.cluster(id);
-        let next = cluster.and_then(|cluster| self.upstream.pools.next_to_ring(cluster));
+    pub(crate) fn ring_next(&mut self, id: PoolId) {
+        let cluster = self.cx.snapshot.cluster(id.cluster);
+        let pool = cluster.map(|cluster| Pool::new(cluster, id.priority));
+        let next = pool.and_then(|pool| self.upstream.pools.next_to_ring(pool));
         if let Some(workers) = next {
             self.ring(id, workers);
         }
@@ -88,9 +89,9 @@ impl Proxy {
     /// Closes connections that no exchange uses, up to so many; returns how many. Each has carried so many requests: where
     /// exchanges wait here too, one that was opened for them is theirs first. Otherwise workers would close each other's
     /// connections without end.
-    fn close_unused(&mut self, cluster: &Cluster, (count, requests): (u32, u32), now: Time) -> u32 {
+    fn close_unused(&mut self, pool: Pool<'_>, (count, requests): (u32, u32), now: Time) -> u32 {
         for closed in 0..count {
-            let unused = self.upstream.pools.any_unused(cluster, &self.connections);
+            let unused = self.upstream.pools.any_unused(pool, &self.connections);
             let carried = unused.and_then(|key| self.connections.get(key)).map(|it| it.requests);
             let unused = unused.filter(|_| carried.is_some_and(|carried| carried >= requests));
             let Some(unused) = unused else { return closed };
@@ -100,12 +101,12 @@ impl Proxy {
     }
 
     /// Has a connection that is shared take no more exchanges, if workers have less than their part.
-    fn retire_shared(&mut self, cluster: &Cluster, now: Time) {
-        if !self.upstream.pools.owes(cluster) {
+    fn retire_shared(&mut self, pool: Pool<'_>, now: Time) {
+        if !self.upstream.pools.owes(pool) {
             return;
         }
         let is_old = |opened: Time| now - opened >= SHARED_MIN;
-        let shared = self.upstream.pools.next_shared(cluster, is_old, &self.connections);
+        let shared = self.upstream.pools.next_shared(pool, is_old, &self.connections);
         if let Some(shared) = shared {
             self.upstream.retire(shared, &mut self.connections, &mut self.cx);
         }

@@ -19,11 +19,12 @@
 //! ([`freed`](config::breakers::InUse::freed)).
 
 use config::breakers::Member;
-use config::snapshot::{Cluster, ClusterId, EndpointId};
+use config::priority::Priority;
+use config::snapshot::{Cluster, EndpointId};
 
-use super::Pools;
-use super::state::ClusterState;
-use crate::keys::EndpointKey;
+use super::state::PoolState;
+use super::{Pool, Pools};
+use crate::keys::{EndpointKey, PoolId};
 use crate::share::{Share, bit};
 
 /// Permits of a cluster's bounds that an attempt has taken, and not used yet.
@@ -51,13 +52,13 @@ struct Bound {
 }
 
 impl Bound {
-    fn of(cluster: &Cluster) -> Self {
-        let is_by_endpoint = cluster.connections_per_endpoint_max.is_some();
-        Self { max: cluster.connections_max.get(), is_by_endpoint }
+    fn of(pool: Pool<'_>) -> Self {
+        let is_by_endpoint = pool.per_endpoint_max().is_some();
+        Self { max: pool.bounds().connections_max.get(), is_by_endpoint }
     }
 }
 
-impl ClusterState {
+impl PoolState {
     /// Whether another connection may be opened, as far as the cluster bounds them.
     fn has_room(&self, share: Share, bound: Bound) -> bool {
         self.permits.connections > 0
@@ -120,34 +121,35 @@ impl Pools {
     // What an attempt takes.
 
     /// Whether a connection may be opened now.
-    pub(super) fn has_room(&mut self, newest: &Cluster) -> bool {
+    pub(super) fn has_room(&mut self, newest: Pool<'_>) -> bool {
         let (share, bound) = (self.share, Bound::of(newest));
-        self.cluster(newest.id).is_some_and(|state| state.has_room(share, bound))
+        self.pool(newest.id()).is_some_and(|state| state.has_room(share, bound))
     }
 
     /// Takes a permit for a connection, if it has none. Returns false if none may be opened.
-    pub(super) fn takes_connection(&mut self, newest: &Cluster) -> bool {
+    pub(super) fn takes_connection(&mut self, newest: Pool<'_>) -> bool {
         let (share, bound) = (self.share, Bound::of(newest));
-        let Some(state) = self.cluster(newest.id) else { return false };
+        let Some(state) = self.pool(newest.id()) else { return false };
         if state.permits.connections == 0 {
             if state.is_barred(share, bound) || !state.breakers.take_connection(bound.max) {
                 return false;
             }
             state.permits.connections = 1;
-            self.permits_of = Some(newest.id);
+            self.permits_of = Some(newest.id());
         }
         true
     }
 
     /// Takes a permit for a connection to this endpoint, if it has none. Returns false if none may be opened.
-    pub(super) fn takes_endpoint(&mut self, newest: &Cluster, endpoint: EndpointId) -> bool {
-        let Some(max) = newest.connections_per_endpoint_max else { return true };
-        let taken = self.cluster(newest.id).and_then(|state| state.permits.endpoint);
+    pub(super) fn takes_endpoint(&mut self, newest: Pool<'_>, endpoint: EndpointId) -> bool {
+        let cluster = newest.cluster;
+        let Some(max) = newest.per_endpoint_max() else { return true };
+        let taken = self.pool(newest.id()).and_then(|state| state.permits.endpoint);
         if taken == Some(endpoint) {
             return true;
         }
         // One that is gone, or of a former configuration, has no bound of now.
-        let counted = newest.place_of(endpoint).and_then(|place| newest.endpoints.get(place));
+        let counted = cluster.place_of(endpoint).and_then(|place| cluster.endpoints.get(place));
         let Some((state, counted)) = self.endpoint_or_new(endpoint).zip(counted) else {
             return true;
         };
@@ -155,40 +157,40 @@ impl Pools {
         if !state.connections.take(max.get()) {
             return false;
         }
-        self.leave_endpoint(newest.id);
-        if let Some(state) = self.cluster(newest.id) {
+        self.leave_endpoint(newest.id());
+        if let Some(state) = self.pool(newest.id()) {
             state.permits.endpoint = Some(endpoint);
-            self.permits_of = Some(newest.id);
+            self.permits_of = Some(newest.id());
         }
         true
     }
 
     /// Gives back the permit for a connection to an endpoint, if there is one that was not used. Returns whether there was.
-    fn leave_endpoint(&mut self, cluster: ClusterId) -> bool {
-        let taken = self.cluster(cluster).and_then(|state| state.permits.endpoint.take());
+    fn leave_endpoint(&mut self, pool: PoolId) -> bool {
+        let taken = self.pool(pool).and_then(|state| state.permits.endpoint.take());
         let Some(state) = taken.and_then(|endpoint| self.endpoint(endpoint)) else { return false };
         state.connections.give(1);
-        if let Some(state) = self.cluster(cluster) {
+        if let Some(state) = self.pool(pool) {
             state.breakers.note_freed();
         }
         true
     }
 
     /// What [`freed`](config::breakers::InUse::freed) is, before endpoints are looked at for one with room.
-    pub(super) fn freed(&mut self, cluster: ClusterId) -> u32 {
-        self.cluster(cluster).map_or(0, |state| state.breakers.freed())
+    pub(super) fn freed(&mut self, pool: PoolId) -> u32 {
+        self.pool(pool).map_or(0, |state| state.breakers.freed())
     }
 
     /// An exchange found no endpoint to which it may have a connection opened, at the time of `freed`.
-    pub(super) fn note_full(&mut self, cluster: ClusterId, freed: u32) {
-        if let Some(state) = self.cluster(cluster) {
+    pub(super) fn note_full(&mut self, pool: PoolId, freed: u32) {
+        if let Some(state) = self.pool(pool) {
             state.full_at = Some(freed);
         }
     }
 
     /// Endpoints may have come, or may be chosen again: there may be one with room.
-    pub(crate) fn forget_full(&mut self, cluster: ClusterId) {
-        if let Some(state) = self.cluster(cluster) {
+    pub(crate) fn forget_full(&mut self, pool: PoolId) {
+        if let Some(state) = self.pool(pool) {
             state.full_at = None;
         }
     }
@@ -206,51 +208,51 @@ impl Pools {
     }
 
     /// Takes a permit for a place in the queue, if it has none. Returns false if no exchange may wait.
-    pub(crate) fn takes_place(&mut self, newest: &Cluster) -> bool {
-        let Some(state) = self.cluster(newest.id) else { return false };
+    pub(crate) fn takes_place(&mut self, newest: Pool<'_>) -> bool {
+        let Some(state) = self.pool(newest.id()) else { return false };
         if state.permits.pending == 0 {
-            if !state.breakers.take_pending(newest.pending_max) {
+            if !state.breakers.take_pending(newest.bounds().pending_max) {
                 return false;
             }
             state.permits.pending = 1;
-            self.permits_of = Some(newest.id);
+            self.permits_of = Some(newest.id());
         }
         true
     }
 
     /// The next connection of this cluster that is closed makes room for one that is opened.
-    pub(crate) fn keep_connection(&mut self, cluster: ClusterId) {
-        if let Some(state) = self.cluster(cluster) {
+    pub(crate) fn keep_connection(&mut self, pool: PoolId) {
+        if let Some(state) = self.pool(pool) {
             state.permits.keeps_connection = true;
-            self.permits_of = Some(cluster);
+            self.permits_of = Some(pool);
         }
     }
 
     /// The same, where the other one is to the same endpoint.
-    pub(super) fn keep_endpoint(&mut self, cluster: ClusterId) {
-        if let Some(state) = self.cluster(cluster) {
+    pub(super) fn keep_endpoint(&mut self, pool: PoolId) {
+        if let Some(state) = self.pool(pool) {
             state.permits.keeps_endpoint = true;
-            self.permits_of = Some(cluster);
+            self.permits_of = Some(pool);
         }
     }
 
     /// The next exchange that leaves this cluster's queue leaves its place to another.
-    pub(crate) fn keep_place(&mut self, cluster: ClusterId) {
-        if let Some(state) = self.cluster(cluster) {
+    pub(crate) fn keep_place(&mut self, pool: PoolId) {
+        if let Some(state) = self.pool(pool) {
             state.permits.keeps_place = true;
-            self.permits_of = Some(cluster);
+            self.permits_of = Some(pool);
         }
     }
 
     /// An attempt is over: permits that it did not use are released. Returns the cluster of which there is a connection more.
-    pub(crate) fn release_permits(&mut self) -> Option<ClusterId> {
-        let cluster = self.permits_of.take()?;
-        let has_left = self.leave_endpoint(cluster);
-        let state = self.cluster(cluster)?;
+    pub(crate) fn release_permits(&mut self) -> Option<PoolId> {
+        let pool = self.permits_of.take()?;
+        let has_left = self.leave_endpoint(pool);
+        let state = self.pool(pool)?;
         let Permits { connections, pending, .. } = std::mem::take(&mut state.permits);
         state.breakers.give_connections(connections);
         state.breakers.give_pending(pending);
-        (connections > 0 || has_left).then_some(cluster)
+        (connections > 0 || has_left).then_some(pool)
     }
 
     // What counts.
@@ -258,23 +260,23 @@ impl Pools {
     /// A connection of this cluster begins to be opened; none of its bounds counts one for health checks.
     pub(crate) fn on_open(
         &mut self,
-        EndpointKey { cluster, endpoint }: EndpointKey,
+        EndpointKey { pool, endpoint }: EndpointKey,
         is_for_checks: bool,
     ) {
         self.open += 1;
         if is_for_checks {
             return;
         }
-        let permits = self.cluster(cluster).map(|state| &mut state.permits);
+        let permits = self.pool(pool).map(|state| &mut state.permits);
         let taken = permits.and_then(|permits| permits.endpoint.take_if(|it| *it == endpoint));
         if let Some(state) = self.endpoint_or_new(endpoint) {
-            state.open += 1;
-            if taken.is_none() {
+            state.stack(pool.priority).open += 1;
+            if taken.is_none() && pool.is_counted_by_endpoint() {
                 state.connections.add(1);
             }
         }
         let member = self.share.member();
-        if let Some(state) = self.cluster(cluster) {
+        if let Some(state) = self.pool(pool) {
             state.open += 1;
             state.end_entitlement(member);
             match state.permits.connections.checked_sub(1) {
@@ -287,21 +289,27 @@ impl Pools {
     /// A connection of this cluster came from another worker.
     pub(crate) fn on_restored(
         &mut self,
-        cluster: Option<&Cluster>,
+        pool: Option<Pool<'_>>,
         endpoint: EndpointId,
         start: impl FnOnce() -> u64,
     ) {
         self.open += 1;
-        let known = cluster.and_then(|cluster| cluster.endpoints.get(cluster.place_of(endpoint)?));
+        let known = pool
+            .and_then(|Pool { cluster, .. }| cluster.endpoints.get(cluster.place_of(endpoint)?));
+        let (priority, is_counted) = pool.map_or((Priority::Default, true), |pool| {
+            (pool.priority, pool.id().is_counted_by_endpoint())
+        });
         if let Some(state) = self.endpoint_or_new(endpoint) {
             if let Some(known) = known {
                 state.count_in(&known.connections);
             }
-            state.open += 1;
-            state.connections.add(1);
+            state.stack(priority).open += 1;
+            if is_counted {
+                state.connections.add(1);
+            }
         }
         let member = self.share.member();
-        if let Some(state) = cluster.and_then(|cluster| self.cluster_or_new(cluster, start)) {
+        if let Some(state) = pool.and_then(|pool| self.pool_or_new(pool, start)) {
             state.open += 1;
             state.end_entitlement(member);
             state.breakers.add_connection();
@@ -311,14 +319,14 @@ impl Pools {
     /// A connection of this cluster is gone; it was not idle any more.
     pub(crate) fn on_closed(
         &mut self,
-        EndpointKey { cluster, endpoint }: EndpointKey,
+        EndpointKey { pool, endpoint }: EndpointKey,
         was_for_checks: bool,
     ) {
         self.open -= 1;
         if was_for_checks {
             return;
         }
-        let permits = self.cluster(cluster).map(|state| &mut state.permits);
+        let permits = self.pool(pool).map(|state| &mut state.permits);
         let is_kept = permits.is_some_and(|it| {
             let is_kept = std::mem::take(&mut it.keeps_endpoint);
             if is_kept {
@@ -328,14 +336,14 @@ impl Pools {
         });
         // One that came back after it was gone has not counted all that are open.
         if let Some(state) = self.endpoint(endpoint)
-            && let Some(open) = state.open.checked_sub(1)
+            && let Some(open) = state.stack(pool.priority).open.checked_sub(1)
         {
-            state.open = open;
-            if !is_kept {
+            state.stack(pool.priority).open = open;
+            if !is_kept && pool.is_counted_by_endpoint() {
                 state.connections.give(1);
             }
         }
-        if let Some(state) = self.cluster(cluster) {
+        if let Some(state) = self.pool(pool) {
             debug_assert!(state.open > 0, "what is closed was opened");
             let Some(open) = state.open.checked_sub(1) else { return };
             state.open = open;
@@ -348,9 +356,9 @@ impl Pools {
     }
 
     /// An exchange enters the queue of this cluster.
-    pub(super) fn on_wait(&mut self, cluster: ClusterId) {
+    pub(super) fn on_wait(&mut self, pool: PoolId) {
         self.waiting += 1;
-        if let Some(state) = self.cluster(cluster) {
+        if let Some(state) = self.pool(pool) {
             match state.permits.pending.checked_sub(1) {
                 Some(left) => state.permits.pending = left,
                 None => state.breakers.add_pending(),
@@ -359,10 +367,10 @@ impl Pools {
     }
 
     /// An exchange left the queue of this cluster.
-    pub(super) fn on_wait_over(&mut self, cluster: ClusterId) {
+    pub(super) fn on_wait_over(&mut self, pool: PoolId) {
         self.waiting -= 1;
         let member = self.share.member();
-        if let Some(state) = self.cluster(cluster) {
+        if let Some(state) = self.pool(pool) {
             if std::mem::take(&mut state.permits.keeps_place) {
                 state.permits.pending += 1;
             } else {
@@ -379,12 +387,12 @@ impl Pools {
     /// Counts a request that is about to be under way. Returns false if the bound is reached.
     pub(crate) fn takes_request(
         &mut self,
-        cluster: &Cluster,
+        pool: Pool<'_>,
         requests_max: u32,
         start: impl FnOnce() -> u64,
     ) -> bool {
         let member = self.share.member();
-        self.cluster_or_new(cluster, start).is_none_or(|state| {
+        self.pool_or_new(pool, start).is_none_or(|state| {
             let is_taken = state.breakers.take_request(member, requests_max);
             state.counted.requests += u32::from(is_taken);
             is_taken
@@ -392,18 +400,18 @@ impl Pools {
     }
 
     /// A request came from another worker.
-    pub(crate) fn add_request(&mut self, cluster: &Cluster, start: impl FnOnce() -> u64) {
+    pub(crate) fn add_request(&mut self, pool: Pool<'_>, start: impl FnOnce() -> u64) {
         let member = self.share.member();
-        if let Some(state) = self.cluster_or_new(cluster, start) {
+        if let Some(state) = self.pool_or_new(pool, start) {
             state.counted.requests += 1;
             state.breakers.add_request(member);
         }
     }
 
     /// A request that was counted is under way no more.
-    pub(crate) fn give_request(&mut self, cluster: ClusterId) {
+    pub(crate) fn give_request(&mut self, pool: PoolId) {
         let member = self.share.member();
-        if let Some(state) = self.cluster(cluster) {
+        if let Some(state) = self.pool(pool) {
             state.counted.requests -= 1;
             state.breakers.give_request(member);
         }
@@ -412,32 +420,32 @@ impl Pools {
     // Where the bound is reached.
 
     /// Whether an exchange waits and a connection is idle or may be opened.
-    pub(crate) fn can_serve(&mut self, cluster: &Cluster) -> bool {
-        let (share, bound) = (self.share, Bound::of(cluster));
-        self.cluster(cluster.id).is_some_and(|state| {
+    pub(crate) fn can_serve(&mut self, pool: Pool<'_>) -> bool {
+        let (share, bound) = (self.share, Bound::of(pool));
+        self.pool(pool.id()).is_some_and(|state| {
             state.turns.waiting() > 0 && (state.idle > 0 || state.has_room_somewhere(share, bound))
         })
     }
 
     /// Connections of a cluster that this worker has open, or opens.
-    pub(super) fn open_of(&mut self, cluster: ClusterId) -> u32 {
-        self.cluster(cluster).map_or(0, |state| state.open)
+    pub(super) fn open_of(&mut self, pool: PoolId) -> u32 {
+        self.pool(pool).map_or(0, |state| state.open)
     }
 
     /// Connections of a cluster that are idle or may be opened.
-    pub(super) fn free(&mut self, cluster: &Cluster) -> u32 {
-        let connections_max = cluster.connections_bound();
-        self.cluster(cluster.id).map_or(0, |state| {
+    pub(super) fn free(&mut self, pool: Pool<'_>) -> u32 {
+        let connections_max = pool.cluster.connections_bound(pool.priority);
+        self.pool(pool.id()).map_or(0, |state| {
             connections_max.saturating_sub(state.breakers.connections()) + state.idle
         })
     }
 
     /// Exchanges of this cluster wait since the bound is reached: tells other workers, if they do not know. Returns those that
     /// have to look.
-    pub(crate) fn want(&mut self, cluster: &Cluster) -> Want {
-        let (share, bound) = (self.share, Bound::of(cluster));
+    pub(crate) fn want(&mut self, pool: Pool<'_>) -> Want {
+        let (share, bound) = (self.share, Bound::of(pool));
         let has_others = self.has_others();
-        let Some(state) = self.cluster(cluster.id) else { return Want::Nothing };
+        let Some(state) = self.pool(pool.id()) else { return Want::Nothing };
         if state.is_wanting || state.turns.waiting() == 0 {
             return Want::Nothing;
         }
@@ -451,44 +459,44 @@ impl Pools {
     }
 
     /// Exchanges still wait: tells other workers again, if this one has less than its part.
-    pub(crate) fn want_again(&mut self, cluster: &Cluster) -> Want {
+    pub(crate) fn want_again(&mut self, pool: Pool<'_>) -> Want {
         let member = self.share.member();
-        let is_wanting = self.cluster(cluster.id).is_some_and(|state| {
+        let is_wanting = self.pool(pool.id()).is_some_and(|state| {
             let is_wanting = state.is_wanting;
             state.end_wanting(member);
             is_wanting
         });
-        if is_wanting { self.want(cluster) } else { Want::Nothing }
+        if is_wanting { self.want(pool) } else { Want::Nothing }
     }
 
     /// Exchanges that wait are served: those for which there is no connection say so again.
-    pub(crate) fn end_wanting(&mut self, cluster: ClusterId) {
+    pub(crate) fn end_wanting(&mut self, pool: PoolId) {
         let member = self.share.member();
-        if let Some(state) = self.cluster(cluster) {
+        if let Some(state) = self.pool(pool) {
             state.end_wanting(member);
         }
     }
 
     /// Whether exchanges of other workers wait for a connection of this cluster.
     #[inline]
-    pub(crate) fn is_wanted_by_others(&mut self, cluster: ClusterId) -> bool {
+    pub(crate) fn is_wanted_by_others(&mut self, pool: PoolId) -> bool {
         if !self.has_others() {
             return false;
         }
         let member = self.share.member();
-        self.cluster(cluster).is_some_and(|state| state.breakers.is_wanted_by_others(member))
+        self.pool(pool).is_some_and(|state| state.breakers.is_wanted_by_others(member))
     }
 
     /// Whether workers that have less than their part get the next connection that is not used here.
-    pub(crate) fn owes(&mut self, cluster: &Cluster) -> bool {
-        let (share, bound) = (self.share, Bound::of(cluster));
-        self.cluster(cluster.id).is_some_and(|state| state.owes(share, bound))
+    pub(crate) fn owes(&mut self, pool: Pool<'_>) -> bool {
+        let (share, bound) = (self.share, Bound::of(pool));
+        self.pool(pool.id()).is_some_and(|state| state.owes(share, bound))
     }
 
     /// What this worker does where others want connections of this cluster.
-    pub(crate) fn yielding(&mut self, cluster: &Cluster) -> Yield {
-        let (share, bound) = (self.share, Bound::of(cluster));
-        let Some(state) = self.cluster(cluster.id) else { return Yield::Nothing };
+    pub(crate) fn yielding(&mut self, pool: Pool<'_>) -> Yield {
+        let (share, bound) = (self.share, Bound::of(pool));
+        let Some(state) = self.pool(pool.id()) else { return Yield::Nothing };
         let waiting = state.turns.waiting();
         if !state.breakers.is_wanted_by_others(share.member()) {
             Yield::Nothing
@@ -502,9 +510,9 @@ impl Pools {
     }
 
     /// The worker whose exchanges are served next, as a set, if there is a connection for them.
-    pub(crate) fn next_to_ring(&mut self, cluster: &Cluster) -> Option<u64> {
-        let (member, bound) = (self.share.member(), Bound::of(cluster));
-        let state = self.cluster(cluster.id)?;
+    pub(crate) fn next_to_ring(&mut self, pool: Pool<'_>) -> Option<u64> {
+        let (member, bound) = (self.share.member(), Bound::of(pool));
+        let state = self.pool(pool.id())?;
         let has_room = state.breakers.connections() < bound.max;
         if bound.is_by_endpoint {
             // Which of them waits for the endpoint that has room is not known.
@@ -514,17 +522,17 @@ impl Pools {
         next.map(bit)
     }
 
-    /// The clusters in use whose slots are in a set of bells.
-    pub(crate) fn rung(&self, bells: u64) -> impl Iterator<Item = ClusterId> {
-        let states = self.clusters.iter().flatten();
-        states.map(|state| state.id).filter(move |id| bells & bit(id.0.slot) != 0)
+    /// The pools in use of clusters whose slots are in a set of bells.
+    pub(crate) fn rung(&self, bells: u64) -> impl Iterator<Item = PoolId> {
+        self.states().map(|state| state.id).filter(move |id| bells & bit(id.cluster.0.slot) != 0)
     }
 }
 
 /// Whether another connection to this endpoint may be opened, unless another worker is faster.
-pub(super) fn endpoint_has_room(newest: &Cluster, endpoint: EndpointId) -> bool {
-    let Some(max) = newest.connections_per_endpoint_max else { return true };
-    let counted = newest.place_of(endpoint).and_then(|place| newest.endpoints.get(place));
+pub(super) fn endpoint_has_room(newest: Pool<'_>, endpoint: EndpointId) -> bool {
+    let Some(max) = newest.per_endpoint_max() else { return true };
+    let Pool { cluster, .. } = newest;
+    let counted = cluster.place_of(endpoint).and_then(|place| cluster.endpoints.get(place));
     counted.and_then(|it| it.connections.open()).is_none_or(|open| open < max.get())
 }
 

@@ -36,7 +36,7 @@ impl Pools {
         let found = cluster.place_of(target.endpoint);
         let found = found.and_then(|place| Some((place, cluster.endpoints.get(place)?)));
         let Some((place, endpoint)) = found else { return Acquired::Nothing(Cause::NoEndpoint) };
-        if self.cluster_or_new(cluster, || random.next()).is_none() {
+        if self.pool_or_new(ask.followed(), || random.next()).is_none() {
             return Acquired::Nothing(Cause::NoEndpoint);
         }
         let Some(kept) = self.checked.get(&target) else { return Acquired::Open(place) };

@@ -147,7 +147,7 @@ impl Pools {
         let kind = part.map(|part| kind_of(part, ask.locality));
         let group = part.map_or(group, |part| &part.group);
         let among = Among { cluster, group, eligible: Eligible::Only(endpoint.status()) };
-        let idle = self.cluster(cluster.id)?.idle;
+        let idle = self.pool(ask.followed().id())?.idle;
         Some(Choice { among, place, endpoint, kind, idle })
     }
 
@@ -161,7 +161,8 @@ impl Pools {
         now: Time,
     ) -> Option<Choice<'c>> {
         let Ask { cluster, avoid, hash, .. } = *ask;
-        let state = self.cluster_or_new(cluster, || random.next())?;
+        let pool = ask.followed();
+        let state = self.pool_or_new(pool, || random.next())?;
         let idle = state.idle;
         let (place, endpoint) = match cluster.balancer {
             Balancer::RoundRobin => {
@@ -171,7 +172,7 @@ impl Pools {
                 if cluster.slow_start.is_some() {
                     let mut next = *cursor;
                     let found = self.draw(among, avoid, random, now, |_| take_turn(&mut next));
-                    let cursors = self.cluster(cluster.id)?.cursors_of(among.group.number);
+                    let cursors = self.pool(pool.id())?.cursors_of(among.group.number);
                     *(if avoid.is_some() { &mut cursors.retry } else { &mut cursors.first }) = next;
                     found
                 } else {
@@ -199,7 +200,7 @@ impl Pools {
             }
             Balancer::Hash { load_percent_max, .. } => {
                 let hash = hash.map_or_else(|| random.next(), NonZeroU64::get);
-                let under_way = state.requests;
+                let under_way = self.requests_of(cluster.id);
                 self.is_counting |= load_percent_max.is_some();
                 balance::pick_by_hash(among, avoid, hash, |endpoint| {
                     let Some(state) = self.endpoint(endpoint.id) else { return true };

@@ -1,15 +1,16 @@
 //! The idle connections of endpoints: a stack for each, linked through the connections themselves, and for
 //! each cluster a list of the endpoints that may have some.
 
-use config::snapshot::{Cluster, ClusterId, EndpointId, TransportId};
+use config::priority::Priority;
+use config::snapshot::{EndpointId, TransportId};
 
 use super::candidates::Look;
-use super::{Acquired, Others, Pools, Sharing, Wanted};
+use super::{Acquired, Others, Pool, Pools, Sharing, Wanted};
 use crate::connection::codec::multiplex::Multiplex;
 use crate::connection::connections::Connections;
 use crate::connection::destination::destination_of;
 use crate::connection::{Connection, Links, UpstreamState};
-use crate::keys::{ConnKey, EndpointKey};
+use crate::keys::{ConnKey, EndpointKey, PoolId};
 use crate::tools::time::Time;
 use crate::upstream::balance::Among;
 
@@ -19,12 +20,12 @@ impl Pools {
     #[inline]
     pub(super) fn acquire_idle(
         &mut self,
-        (endpoint, transport): (EndpointId, TransportId),
+        (endpoint, transport, priority): (EndpointId, TransportId, Priority),
         place: usize,
         sharing: Sharing,
         connections: &mut Connections,
     ) -> Option<Acquired> {
-        let newest = self.endpoint(endpoint)?.newest?;
+        let newest = self.endpoint(endpoint)?.known_stack(priority)?.newest?;
         let upstream = connections.get(newest)?.upstream()?;
         if upstream.transport != transport {
             return None;
@@ -33,8 +34,8 @@ impl Pools {
             Sharing::Personal => None,
             Sharing::InTurn => {
                 let UpstreamState::Idle(Links { older, .. }) = upstream.state else { return None };
-                self.leave_pool(upstream.cluster);
-                self.endpoint(endpoint)?.newest = older;
+                self.leave_pool(upstream.pool());
+                self.endpoint(endpoint)?.stack(priority).newest = older;
                 if let Some(older) = older {
                     link(connections, older, |links| links.newer = None);
                 }
@@ -49,17 +50,19 @@ impl Pools {
     /// bound.
     pub(super) fn acquire_of_others(
         &mut self,
-        Others { among, place, wanted, may_open }: Others<'_>,
+        Others { among, priority, place, wanted, may_open }: Others<'_>,
         sharing: Sharing,
         connections: &mut Connections,
     ) -> Option<Acquired> {
         let Among { cluster, group, .. } = among;
+        let id = Pool::new(cluster, priority).id();
         let chosen = cluster.endpoints.get(place).map(|endpoint| endpoint.id);
-        let mut candidates = std::mem::take(&mut self.cluster(cluster.id)?.candidates);
+        let mut candidates = std::mem::take(&mut self.pool(id)?.candidates);
         let found = candidates.find(|endpoint| {
             let Some(state) = self.endpoint(endpoint) else { return Look::Empty };
-            let Some(newest) = state.newest else {
-                state.is_candidate = false;
+            let stack = state.stack(priority);
+            let Some(newest) = stack.newest else {
+                stack.is_candidate = false;
                 return Look::Empty;
             };
             let Some(of_newest) = cluster.place_of(endpoint) else { return Look::Unfit };
@@ -69,7 +72,7 @@ impl Pools {
                 .endpoints
                 .get(of_newest)
                 .filter(|it| group.inner(of_newest).is_some() && it.weight > 0 && among.may_be(it));
-            let open = state.open;
+            let open = stack.open;
             // What only a new connection will do for need not wait for idle ones to grow old.
             let makes_room = match (in_turn, wanted) {
                 (None, _) | (Some(_), Wanted::Room) => true,
@@ -84,16 +87,16 @@ impl Pools {
             let acquired = if makes_room {
                 is_unused(newest, connections).then_some(Acquired::Replace(newest, place))
             } else {
-                let pool = (endpoint, cluster.transport_at(of_newest).id);
+                let pool = (endpoint, cluster.transport_at(of_newest).id, priority);
                 self.acquire_idle(pool, of_newest, sharing, connections)
             };
             acquired.map_or(Look::Unfit, Look::Found)
         });
-        if let Some(state) = self.cluster(cluster.id) {
+        if let Some(state) = self.pool(id) {
             state.candidates = candidates;
         }
         if !may_open && matches!(found, Some(Acquired::Replace(..))) {
-            self.keep_endpoint(cluster.id);
+            self.keep_endpoint(id);
         }
         found
     }
@@ -101,25 +104,26 @@ impl Pools {
     /// A connection of a cluster that no exchange uses, for a worker that wants one more.
     pub(crate) fn any_unused(
         &mut self,
-        cluster: &Cluster,
+        pool: Pool<'_>,
         connections: &Connections,
     ) -> Option<ConnKey> {
-        if let Some(endpoint) = cluster.original_destination {
-            return self.first_unused(endpoint, connections);
+        if let Some(endpoint) = pool.cluster.original_destination {
+            return self.first_unused((endpoint, pool.priority), connections);
         }
-        let mut candidates = std::mem::take(&mut self.cluster(cluster.id)?.candidates);
+        let mut candidates = std::mem::take(&mut self.pool(pool.id())?.candidates);
         let found = candidates.find(|endpoint| {
             let Some(state) = self.endpoint(endpoint) else { return Look::Empty };
-            match state.newest {
+            let stack = state.stack(pool.priority);
+            match stack.newest {
                 None => {
-                    state.is_candidate = false;
+                    stack.is_candidate = false;
                     Look::Empty
                 }
                 Some(newest) if is_unused(newest, connections) => Look::Found(newest),
                 Some(_) => Look::Unfit,
             }
         });
-        if let Some(state) = self.cluster(cluster.id) {
+        if let Some(state) = self.pool(pool.id()) {
             state.candidates = candidates;
         }
         found
@@ -128,20 +132,22 @@ impl Pools {
     /// A connection of a cluster that exchanges share, and that is old enough.
     pub(crate) fn next_shared(
         &mut self,
-        cluster: &Cluster,
+        pool: Pool<'_>,
         is_old: impl Fn(Time) -> bool,
         connections: &Connections,
     ) -> Option<ConnKey> {
-        let mut candidates = std::mem::take(&mut self.cluster(cluster.id)?.candidates);
+        let mut candidates = std::mem::take(&mut self.pool(pool.id())?.candidates);
         let is_fit = |key: &ConnKey| {
             let connection = connections.get(*key);
             connection.is_some_and(|it| it.multiplex().is_some() && is_old(it.opened))
         };
         let found = candidates.find(|endpoint| {
-            let newest = self.known_endpoint(endpoint).and_then(|state| state.newest);
+            let state = self.known_endpoint(endpoint);
+            let stack = state.and_then(|state| state.known_stack(pool.priority));
+            let newest = stack.and_then(|stack| stack.newest);
             newest.filter(is_fit).map_or(Look::Unfit, Look::Found)
         });
-        if let Some(state) = self.cluster(cluster.id) {
+        if let Some(state) = self.pool(pool.id()) {
             state.candidates = candidates;
         }
         found
@@ -152,38 +158,40 @@ impl Pools {
     pub(crate) fn put_idle(
         &mut self,
         key: ConnKey,
-        EndpointKey { cluster, endpoint }: EndpointKey,
+        EndpointKey { pool, endpoint }: EndpointKey,
         connections: &mut Connections,
     ) -> bool {
         let Some(state) = self.endpoint_or_new(endpoint) else { return false };
-        let is_candidate = state.is_candidate;
+        let stack = state.stack(pool.priority);
+        let is_candidate = stack.is_candidate;
         let older = match destination_of(connections, key) {
-            None => state.newest.replace(key),
-            Some(destination) => self.originals.insert((endpoint, destination), key),
+            None => stack.newest.replace(key),
+            Some(destination) => self.originals.insert((endpoint, pool.priority, destination), key),
         };
         self.set_links(key, Some(Links { newer: None, older }), connections);
         if let Some(older) = older {
             link(connections, older, |links| links.newer = Some(key));
         }
         self.idle += 1;
-        if let Some(state) = self.cluster(cluster) {
+        if let Some(state) = self.pool(pool) {
             state.idle += 1;
         }
         if !is_candidate {
-            self.add_candidate(cluster, endpoint);
+            self.add_candidate(pool, endpoint);
         }
         true
     }
 
     /// Adds an endpoint to the candidates of its cluster, unless it is there. Those of an
     /// original-destination cluster are looked up by their addresses.
-    fn add_candidate(&mut self, cluster: ClusterId, id: EndpointId) {
+    fn add_candidate(&mut self, pool: PoolId, id: EndpointId) {
         let Some(endpoint) = self.endpoint(id) else { return };
-        if endpoint.is_candidate || endpoint.newest.is_none() {
+        let stack = endpoint.stack(pool.priority);
+        if stack.is_candidate || stack.newest.is_none() {
             return;
         }
-        let clusters = self.clusters.get_mut(cluster.0.slot as usize);
-        let state = clusters.and_then(Option::as_mut).filter(|state| state.id == cluster);
+        let states = self.pools.of_mut(pool.priority).get_mut(pool.cluster.0.slot as usize);
+        let state = states.and_then(Option::as_mut).filter(|state| state.id == pool);
         let Some(state) = state else { return };
         let endpoints = &mut self.endpoints;
         state.candidates.insert(id, |other| {
@@ -191,7 +199,7 @@ impl Pools {
             place.is_some_and(|state| state.id == other)
         });
         if let Some(endpoint) = self.endpoint(id) {
-            endpoint.is_candidate = true;
+            endpoint.stack(pool.priority).is_candidate = true;
         }
     }
 
@@ -219,17 +227,19 @@ impl Pools {
             return self.forget_kept(key, target);
         }
         let Some(Links { newer, older }) = upstream.links() else { return };
-        let endpoint = upstream.endpoint;
-        self.leave_pool(upstream.cluster);
+        let (endpoint, pool) = (upstream.endpoint, upstream.pool());
+        self.leave_pool(pool);
         match newer {
             Some(newer) => link(connections, newer, |links| links.older = older),
             None => match destination_of(connections, key) {
                 None => {
                     if let Some(state) = self.endpoint(endpoint) {
-                        state.newest = older;
+                        state.stack(pool.priority).newest = older;
                     }
                 }
-                Some(destination) => self.set_newest_to(endpoint, destination, older),
+                Some(destination) => {
+                    self.set_newest_to((endpoint, pool.priority, destination), older);
+                }
             },
         }
         if let Some(older) = older {
@@ -237,17 +247,17 @@ impl Pools {
         }
     }
 
-    /// A connection of this cluster is in no pool any more.
-    fn leave_pool(&mut self, cluster: ClusterId) {
+    /// A connection of this pool is idle no more.
+    fn leave_pool(&mut self, pool: PoolId) {
         self.idle -= 1;
-        if let Some(state) = self.cluster(cluster) {
+        if let Some(state) = self.pool(pool) {
             state.idle -= 1;
         }
     }
 
-    /// The newest idle connection of an endpoint, still in its pool.
+    /// An idle connection to an endpoint, still in its pool.
     pub(crate) fn newest_idle(&mut self, endpoint: EndpointId) -> Option<ConnKey> {
-        let newest = self.endpoint(endpoint).and_then(|state| state.newest);
+        let newest = self.endpoint(endpoint).and_then(|state| state.any_idle());
         let newest = newest.or_else(|| self.first_original(endpoint));
         newest.or_else(|| self.first_kept(endpoint))
     }

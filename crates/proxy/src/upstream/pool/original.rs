@@ -8,6 +8,7 @@
 use std::net::SocketAddr;
 use std::ops::Bound::{Excluded, Unbounded};
 
+use config::priority::Priority;
 use config::snapshot::EndpointId;
 use telemetry::cause::Cause;
 
@@ -31,17 +32,19 @@ impl Pools {
         now: Time,
         connections: &mut Connections,
     ) -> Acquired {
-        let Ask { cluster, newest, sharing, .. } = *ask;
+        let Ask { cluster, priority, sharing, .. } = *ask;
+        let newest = ask.pool();
         let Some(destination) = ask.destination else {
             return Acquired::Nothing(Cause::NoOriginalDestination);
         };
-        if self.cluster_or_new(cluster, || random.next()).is_none() {
+        if self.pool_or_new(ask.followed(), || random.next()).is_none() {
             return Acquired::Nothing(Cause::NoEndpoint);
         }
-        let idle = self.originals.get(&(endpoint, destination)).copied().filter(|newest| {
-            let upstream = connections.get(*newest).and_then(Connection::upstream);
-            upstream.is_some_and(|upstream| upstream.transport == cluster.transports.own().id)
-        });
+        let idle =
+            self.originals.get(&(endpoint, priority, destination)).copied().filter(|newest| {
+                let upstream = connections.get(*newest).and_then(Connection::upstream);
+                upstream.is_some_and(|upstream| upstream.transport == cluster.transports.own().id)
+            });
         match (idle, sharing) {
             (Some(connection), Sharing::InTurn) => {
                 self.remove_idle(connection, connections);
@@ -60,7 +63,7 @@ impl Pools {
         if self.takes_connection(newest) {
             return Acquired::Open(0);
         }
-        if let Some(other) = self.next_unused(endpoint, destination, connections) {
+        if let Some(other) = self.next_unused((endpoint, priority, destination), connections) {
             return Acquired::Replace(other, 0);
         }
         if self.takes_place(newest) {
@@ -73,30 +76,30 @@ impl Pools {
     /// Sets, or forgets, the newest idle connection to a destination.
     pub(super) fn set_newest_to(
         &mut self,
-        endpoint: EndpointId,
-        destination: SocketAddr,
+        place: (EndpointId, Priority, SocketAddr),
         newest: Option<ConnKey>,
     ) {
         match newest {
-            Some(newest) => self.originals.insert((endpoint, destination), newest),
-            None => self.originals.remove(&(endpoint, destination)),
+            Some(newest) => self.originals.insert(place, newest),
+            None => self.originals.remove(&place),
         };
     }
 
     /// Some idle connection of those that `endpoint` stands for.
     pub(super) fn first_original(&self, endpoint: EndpointId) -> Option<ConnKey> {
-        let (key, newest) = self.originals.range((endpoint, LOWEST)..).next()?;
+        let first = (endpoint, Priority::Default, LOWEST);
+        let (key, newest) = self.originals.range(first..).next()?;
         (key.0 == endpoint).then_some(*newest)
     }
 
-    /// An unused connection to any destination of those that `endpoint` stands for.
+    /// An unused connection to any destination of those that `endpoint` stands for, in the pool for these requests.
     pub(super) fn first_unused(
         &self,
-        endpoint: EndpointId,
+        (endpoint, priority): (EndpointId, Priority),
         connections: &Connections,
     ) -> Option<ConnKey> {
-        let all =
-            self.originals.range((endpoint, LOWEST)..).take_while(|(key, _)| key.0 == endpoint);
+        let all = self.originals.range((endpoint, priority, LOWEST)..);
+        let all = all.take_while(|(key, _)| (key.0, key.1) == (endpoint, priority));
         all.map(|(_, newest)| *newest).find(|newest| is_unused(*newest, connections))
     }
 
@@ -104,14 +107,13 @@ impl Pools {
     /// one makes room for all. Of those that are shared, each destination's newest is looked at.
     fn next_unused(
         &self,
-        endpoint: EndpointId,
-        destination: SocketAddr,
+        here: (EndpointId, Priority, SocketAddr),
         connections: &Connections,
     ) -> Option<ConnKey> {
-        let here = (endpoint, destination);
+        let (endpoint, priority, _) = here;
         let behind = self.originals.range((Excluded(here), Unbounded));
-        let behind = behind.take_while(|(key, _)| key.0 == endpoint);
-        let before = self.originals.range((endpoint, LOWEST)..=here);
+        let behind = behind.take_while(|(key, _)| (key.0, key.1) == (endpoint, priority));
+        let before = self.originals.range((endpoint, priority, LOWEST)..=here);
         let mut all = behind.chain(before).map(|(_, newest)| *newest);
         all.find(|newest| is_unused(*newest, connections))
     }

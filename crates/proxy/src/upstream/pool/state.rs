@@ -1,12 +1,12 @@
-//! What a worker keeps of each cluster and endpoint, under their stable ids. One without a request yet takes
+//! What a worker keeps of each pool and endpoint, under their stable ids. One without a request yet takes
 //! no memory, and one of a former configuration does not find what took its place.
 
 use std::time::Duration;
 
 use config::breakers::{Breakers, EndpointConnections};
-use config::snapshot::{Cluster, ClusterId, EndpointId, Id};
+use config::priority::Priority;
+use config::snapshot::{EndpointId, Id};
 
-use super::Pools;
 use super::backoff::Backoff;
 use super::bounds::Permits;
 use super::candidates::Candidates;
@@ -14,7 +14,8 @@ use super::latency::Latency;
 use super::reserve::Reserve;
 use super::stream_budget::StreamBudget;
 use super::turns::Turns;
-use crate::keys::ConnKey;
+use super::{Pool, Pools};
+use crate::keys::{ConnKey, PoolId};
 use crate::tools::time::Time;
 
 /// What this worker counts in the bounds of a cluster, beside its connections and the exchanges that wait.
@@ -39,10 +40,10 @@ pub(crate) struct Noted {
     pub(crate) spares: u32,
 }
 
-/// A cluster at run time.
+/// A pool at run time.
 #[derive(Debug)]
-pub(super) struct ClusterState {
-    pub(super) id: ClusterId,
+pub(super) struct PoolState {
+    pub(super) id: PoolId,
     /// Where the balancer stands in the first group of endpoints, which most clusters have alone.
     pub(super) cursors: Cursors,
     /// The same of the groups behind it.
@@ -51,7 +52,7 @@ pub(super) struct ClusterState {
     pub(super) idle: u32,
     /// Requests under way at its endpoints, where the balancer compares them.
     pub(super) requests: u32,
-    /// What of its bounds is in use, in the process.
+    /// What of its bounds of the cluster is in use, in the process.
     pub(super) breakers: Breakers,
     pub(super) counted: Counted,
     pub(super) permits: Permits,
@@ -87,7 +88,7 @@ impl Cursors {
     }
 }
 
-impl ClusterState {
+impl PoolState {
     /// Where the balancer stands in the group with this number.
     pub(super) fn cursors_of(&mut self, group: usize) -> &mut Cursors {
         let Some(place) = group.checked_sub(1) else { return &mut self.cursors };
@@ -104,7 +105,7 @@ impl ClusterState {
     }
 }
 
-impl Drop for ClusterState {
+impl Drop for PoolState {
     /// What is open or waits where a worker ends, or a cluster goes, counts no more.
     fn drop(&mut self) {
         self.breakers.give_connections(self.open);
@@ -112,16 +113,26 @@ impl Drop for ClusterState {
     }
 }
 
+/// The connections of one pool to an endpoint.
+#[derive(Debug, Default)]
+pub(super) struct Stack {
+    /// The newest idle one.
+    pub(super) newest: Option<ConnKey>,
+    /// Whether the endpoint is among the candidates of the pool.
+    pub(super) is_candidate: bool,
+    /// Those that are open or being opened, but for health checks.
+    pub(super) open: u32,
+}
+
 /// An endpoint at run time.
 #[derive(Debug)]
 pub(super) struct EndpointState {
     pub(super) id: EndpointId,
-    pub(super) newest: Option<ConnKey>,
-    /// Whether it is among the candidates of its cluster.
-    pub(super) is_candidate: bool,
-    /// Connections to it that are open or being opened, but for those of health checks.
-    pub(super) open: u32,
-    /// Where these are counted for the process, if its cluster bounds them.
+    /// Its connections for requests of default priority.
+    stack: Stack,
+    /// Those for requests of high priority, once there was one.
+    high: Option<Box<Stack>>,
+    /// Where those of default priority are counted for the process, if its cluster bounds them.
     pub(super) connections: EndpointConnections,
     /// Requests under way, where the balancer compares them.
     pub(super) requests: u32,
@@ -138,9 +149,8 @@ impl EndpointState {
         let (stream_budget, backoff) = (StreamBudget::default(), Backoff::default());
         Self {
             id,
-            newest: None,
-            is_candidate: false,
-            open: 0,
+            stack: Stack::default(),
+            high: None,
             connections: EndpointConnections::default(),
             requests: 0,
             began: None,
@@ -157,13 +167,36 @@ impl EndpointState {
 }
 
 impl EndpointState {
+    /// Its connections of the pool for requests of this priority.
+    #[inline]
+    pub(super) fn stack(&mut self, priority: Priority) -> &mut Stack {
+        match priority {
+            Priority::Default => &mut self.stack,
+            Priority::High => self.high.get_or_insert_default(),
+        }
+    }
+
+    /// The same, if there ever was one.
+    #[inline]
+    pub(super) fn known_stack(&self, priority: Priority) -> Option<&Stack> {
+        match priority {
+            Priority::Default => Some(&self.stack),
+            Priority::High => self.high.as_deref(),
+        }
+    }
+
+    /// The newest idle connection of any pool.
+    pub(super) fn any_idle(&self) -> Option<ConnKey> {
+        self.stack.newest.or_else(|| self.high.as_ref()?.newest)
+    }
+
     /// Counts its connections where the newest snapshot has them counted.
     pub(super) fn count_in(&mut self, connections: &EndpointConnections) {
         if self.connections.is_same(connections) {
             return;
         }
-        self.connections.give(self.open);
-        connections.add(self.open);
+        self.connections.give(self.stack.open);
+        connections.add(self.stack.open);
         self.connections = connections.clone();
     }
 }
@@ -171,7 +204,7 @@ impl EndpointState {
 impl Drop for EndpointState {
     /// What is open where a worker ends, or an endpoint goes, counts no more.
     fn drop(&mut self) {
-        self.connections.give(self.open);
+        self.connections.give(self.stack.open);
     }
 }
 
@@ -186,39 +219,42 @@ impl Pools {
         }
     }
 
-    /// Forgets a cluster, unless something still counts for it: it may come again under the same id.
-    pub(crate) fn forget_cluster(&mut self, cluster: ClusterId) {
-        if let Some(place) = self.clusters.get_mut(cluster.0.slot as usize)
-            && place.as_ref().is_some_and(|state| state.id == cluster && state.is_unused())
+    /// Forgets a pool, unless something still counts for it: its cluster may come again under the same id.
+    pub(crate) fn forget_pool(&mut self, id: PoolId) {
+        if let Some(place) = self.pools.of_mut(id.priority).get_mut(id.cluster.0.slot as usize)
+            && place.as_ref().is_some_and(|state| state.id == id && state.is_unused())
         {
             *place = None;
         }
     }
 
-    pub(super) fn cluster(&mut self, id: ClusterId) -> Option<&mut ClusterState> {
-        self.clusters.get_mut(id.0.slot as usize)?.as_mut().filter(|state| state.id == id)
+    #[inline]
+    pub(super) fn pool(&mut self, id: PoolId) -> Option<&mut PoolState> {
+        let table = self.pools.of_mut(id.priority);
+        table.get_mut(id.cluster.0.slot as usize)?.as_mut().filter(|state| state.id == id)
     }
 
-    pub(super) fn cluster_or_new(
+    pub(super) fn pool_or_new(
         &mut self,
-        cluster: &Cluster,
+        pool: Pool<'_>,
         start: impl FnOnce() -> u64,
-    ) -> Option<&mut ClusterState> {
-        let id = cluster.id;
-        let slot = slot(&mut self.clusters, id.0);
+    ) -> Option<&mut PoolState> {
+        let id = pool.id();
+        let slot = slot(self.pools.of_mut(id.priority), id.cluster.0);
         // An exchange on an old configuration may ask for a cluster that is gone.
-        if slot.as_ref().is_some_and(|state| state.id.0.generation > id.0.generation) {
+        let generation = id.cluster.0.generation;
+        if slot.as_ref().is_some_and(|state| state.id.cluster.0.generation > generation) {
             return None;
         }
         if slot.as_ref().is_none_or(|state| state.id != id) {
-            *slot = Some(ClusterState {
+            *slot = Some(PoolState {
                 id,
                 cursors: Cursors::at(start()),
                 more_cursors: Vec::new(),
                 open: 0,
                 idle: 0,
                 requests: 0,
-                breakers: cluster.breakers.clone(),
+                breakers: pool.cluster.breakers.of(id.priority),
                 counted: Counted::default(),
                 permits: Permits::default(),
                 is_wanting: false,
@@ -272,12 +308,12 @@ impl Pools {
     /// An exchange begins whose rule has `retry`.
     pub(crate) fn on_retriable_begun(
         &mut self,
-        cluster: &Cluster,
+        pool: Pool<'_>,
         is_retry: bool,
         start: impl FnOnce() -> u64,
     ) {
         let member = self.share.member();
-        if let Some(state) = self.cluster_or_new(cluster, start) {
+        if let Some(state) = self.pool_or_new(pool, start) {
             state.counted.retriable += 1;
             state.breakers.add_retriable(member);
             if is_retry {
@@ -288,9 +324,9 @@ impl Pools {
     }
 
     /// It is over.
-    pub(crate) fn on_retriable_over(&mut self, cluster: ClusterId, is_retry: bool) {
+    pub(crate) fn on_retriable_over(&mut self, pool: PoolId, is_retry: bool) {
         let member = self.share.member();
-        if let Some(state) = self.cluster(cluster) {
+        if let Some(state) = self.pool(pool) {
             state.counted.retriable -= 1;
             state.breakers.give_retriable(member);
             if is_retry {
@@ -302,12 +338,13 @@ impl Pools {
 
     /// Whether the cluster's budget allows one more retry, which then counts; `is_counted`: it does already, since the
     /// exchange was sent again before.
-    pub(crate) fn takes_retry(&mut self, cluster: &Cluster, is_counted: bool) -> bool {
-        let Some(state) = self.cluster(cluster.id) else { return false };
+    pub(crate) fn takes_retry(&mut self, pool: Pool<'_>, is_counted: bool) -> bool {
+        let budget = pool.bounds().retry_budget;
+        let Some(state) = self.pool(pool.id()) else { return false };
         match is_counted {
-            true => state.breakers.keeps_retry(cluster.retry_budget),
+            true => state.breakers.keeps_retry(budget),
             false => {
-                let is_taken = state.breakers.take_retry(cluster.retry_budget);
+                let is_taken = state.breakers.take_retry(budget);
                 state.counted.retries += u32::from(is_taken);
                 is_taken
             }
