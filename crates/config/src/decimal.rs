@@ -30,6 +30,11 @@ impl Decimal {
         Self(thousandths)
     }
 
+    /// The number times 1,000, which is whole.
+    pub(crate) const fn thousandths(self) -> u32 {
+        self.0
+    }
+
     /// As a number to calculate with.
     #[must_use]
     pub fn value(self) -> f64 {

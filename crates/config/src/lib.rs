@@ -66,6 +66,7 @@ mod origins;
 pub mod outlier;
 pub mod outside;
 pub mod paths;
+pub mod preconnect;
 pub mod priority;
 pub mod protocols;
 mod reference;

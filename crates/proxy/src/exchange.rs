@@ -367,11 +367,13 @@ impl Exchange {
         }
     }
 
-    /// The endpoint that was chosen, and its cluster, if that cluster's balancer compares how much is under way at endpoints.
+    /// The endpoint that was chosen, and its pool, if the cluster's balancer compares how much is under way at endpoints, or its
+    /// `preconnect` follows that.
     pub(crate) fn endpoint_to_count(&self) -> Option<EndpointKey> {
         let place = self.route.as_ref()?.endpoint?;
         let cluster = self.cluster()?;
-        let counts = cluster.balancer.counts_requests() && self.check().is_none();
+        let counts = cluster.balancer.counts_requests() || cluster.preconnect.is_some();
+        let counts = counts && self.check().is_none();
         let endpoint = cluster.endpoints.get(place).filter(|_| counts)?.id;
         Some(EndpointKey { pool: self.pool()?, endpoint })
     }

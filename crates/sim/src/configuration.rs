@@ -632,6 +632,8 @@ impl Configurations {
             }
             *text += " }\n";
         }
+        let mut preconnects = self.random.split("preconnects", 0);
+        let preconnect = preconnects.chance(300).then(|| *preconnects.pick(&["1.2", "1.5", "3"]));
         let mut ages = self.random.split("ages", 0);
         if ages.chance(300) {
             let requests = ages.between(1, 20);
@@ -643,6 +645,10 @@ impl Configurations {
             self.http2(text);
         } else if self.random.chance(150) {
             *text += "    proxy_protocol: v1\n";
+            return;
+        }
+        if let Some(preconnect) = preconnect {
+            let _ = writeln!(text, "    preconnect: {preconnect}");
         }
     }
 

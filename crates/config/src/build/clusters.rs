@@ -19,6 +19,7 @@ use crate::findings::{Findings, Problem};
 use crate::health::Activity;
 use crate::map::Map;
 use crate::outlier::Outlier;
+use crate::preconnect::Preconnect;
 use crate::priority::Bounds;
 use crate::resource::{self, Assignment};
 use crate::slow_start::SlowStart;
@@ -199,6 +200,7 @@ pub(super) fn cluster<F>(
         connections_per_endpoint_max: connections_per_endpoint_max(file, site, context.findings),
         adaptive: adaptive(file, former, site, context.findings),
         requests_per_connection_max: file.requests_per_connection_max,
+        preconnect: preconnect(file, site, context.findings),
         breakers,
         proxy_protocol,
         keepalive: keepalive(file.keepalive.as_ref(), site, context.findings),
@@ -237,7 +239,34 @@ fn slow_start(
     file.slow_start
 }
 
-/// When its endpoints are ejected.
+/// What connections are opened before requests need them.
+fn preconnect(
+    file: &file::Cluster,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> Option<Preconnect> {
+    let ratio = file.preconnect?;
+    let no_use = match (file.proxy_protocol, file.original_destination) {
+        (ProxyProtocol::Off, false) => None,
+        (ProxyProtocol::Off, true) => {
+            Some("a cluster with `original_destination` has no endpoints of its own")
+        }
+        (ProxyProtocol::V1 | ProxyProtocol::V2, _) => {
+            Some("with `proxy_protocol`, a connection is one client's, which is not known before")
+        }
+    };
+    if let Some(rule) = no_use {
+        site.key_error(findings, "preconnect", Problem::new(rule, "remove it"));
+    }
+    if !(1_000..=Preconnect::THOUSANDTHS_MAX).contains(&ratio.thousandths()) {
+        let rule = "the connections for each active request are from 1 to 3";
+        let hint = "write 1.5 for half as many more as are in use";
+        site.key("preconnect").error(findings, Problem::new(rule, hint));
+    }
+    Preconnect::new(ratio)
+}
+
+/// The bound of requests that follows how long responses take.
 fn adaptive(
     file: &file::Cluster,
     former: Option<&Arc<Cluster>>,

@@ -14,6 +14,7 @@ use crate::adaptive::AdaptiveConcurrency;
 use crate::address::Address;
 use crate::balance::Balance;
 use crate::checks::Check;
+use crate::decimal::Decimal;
 use crate::defaults;
 use crate::dns::{DnsFamily, DnsMode, EndpointAddress};
 use crate::locality::Localities;
@@ -39,6 +40,7 @@ use crate::units::Period;
     "health_checks": "write `checks`",
     "outlier_detection": "write `outlier`",
     "lb_policy": "write `balance`",
+    "preconnect_policy": "write `preconnect`, the ratio for each endpoint",
     "transport_socket": "write `tls`",
     "transport_socket_matches": "write `transports`",
 }))]
@@ -131,6 +133,11 @@ pub struct Cluster {
     /// Requests on one connection. After the last one it closes, once its active requests have ended. Absent: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_connection_max: Option<NonZeroU32>,
+    /// Connections that are open to an endpoint for each of its active requests, in each worker: with 1.5, the first request
+    /// opens two, so that the next one need not wait until its connection is established. One HTTP/2 connection is enough for
+    /// as many requests as it may have streams. From 1 to 3. Not with `proxy_protocol` and `original_destination`. Absent: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preconnect: Option<Decimal>,
     /// Limits the share of retries among the active requests of the process whose rules have `retry`. Beyond it, the
     /// client gets the response or the failure.
     #[serde(default)]

@@ -21,6 +21,7 @@ use crate::health::{Activity, HealthCell, HealthStatus};
 use crate::locality::LocalityRule;
 use crate::matching::Percent;
 use crate::outlier::Outlier;
+use crate::preconnect::Preconnect;
 use crate::priority::{Bounds, Priority};
 use crate::slow_start::SlowStart;
 use crate::subsets::{Metadata, Selectors};
@@ -87,6 +88,8 @@ pub struct Cluster {
     pub adaptive: Option<Adaptive>,
     /// Requests that one connection carries, if they are bounded.
     pub requests_per_connection_max: Option<NonZeroU32>,
+    /// What connections are opened before requests need them, if any.
+    pub preconnect: Option<Preconnect>,
     /// What of its bounds is in use.
     pub breakers: Breakers,
     /// Whether each connection begins with a PROXY protocol header, and of which version.

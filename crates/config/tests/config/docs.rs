@@ -56,7 +56,7 @@ fn every_yaml_block_of_the_guides_loads_without_a_warning() {
         ("docs/configuration/README.md", 5),
         ("docs/configuration/routing.md", 1),
         ("docs/configuration/balancing.md", 1),
-        ("docs/configuration/breakers.md", 3),
+        ("docs/configuration/breakers.md", 4),
         ("docs/configuration/checks.md", 1),
         ("docs/configuration/coming-from.md", 1),
         ("docs/configuration/failures.md", 1),

@@ -1564,6 +1564,22 @@ fn hashes_and_balancers_that_cannot_choose() {
         ),
         (
             cluster,
+            "  - name: api\n    preconnect: ^4\n",
+            "clusters[0].preconnect",
+            "4",
+            "from 1 to 3",
+            "write 1.5",
+        ),
+        (
+            cluster,
+            "  - name: api\n    proxy_protocol: v1\n    ^preconnect: 1.5\n",
+            "clusters[0].preconnect",
+            "\"preconnect\"",
+            "a connection is one client's",
+            "remove it",
+        ),
+        (
+            cluster,
             "  - name: api\n    outlier: { errors_local: ^0 }\n",
             "clusters[0].outlier.errors_local",
             "0",

@@ -371,6 +371,7 @@ clusters:
     keepalive: {}
     fast_open: true
   - name: fast
+    preconnect: 1.5
     endpoints: [10.0.0.9:80, { address: "10.0.0.10:80", metadata: { version: v2 } }]
     protocol: http2
     transports:

@@ -10,6 +10,7 @@ mod head;
 mod hedge;
 mod mirror;
 mod on_demand;
+mod preconnect;
 mod retry;
 mod route;
 mod spare;

@@ -86,6 +86,8 @@ pub(crate) struct Pools {
     pub(crate) waiting: u32,
     /// Whether any balancer compares what is under way: while none does, nothing is counted.
     pub(crate) is_counting: bool,
+    /// Whether any cluster has connections opened before requests need them.
+    pub(crate) preconnects: bool,
     /// Whether any cluster ejects endpoints by how attempts end: while none does, that is not counted.
     pub(crate) counts_results: bool,
     /// Whether any cluster in use checks its endpoints.
@@ -291,6 +293,7 @@ impl Pools {
             idle: 0,
             waiting: 0,
             is_counting: false,
+            preconnects: false,
             counts_results: false,
             has_checks: false,
             counted: 0,
@@ -418,14 +421,14 @@ impl Pools {
         }
     }
 
-    /// A request is under way at an endpoint, whose balancer wants to know.
+    /// A request is under way at an endpoint, whose balancer or `preconnect` wants to know.
     pub(crate) fn on_request_begun(&mut self, EndpointKey { pool, endpoint }: EndpointKey) {
         self.counted += 1;
         if let Some(state) = self.pool(pool) {
             state.requests += 1;
         }
         if let Some(state) = self.endpoint_or_new(endpoint) {
-            state.requests += 1;
+            state.stack(pool.priority).requests += 1;
         }
     }
 
@@ -436,7 +439,8 @@ impl Pools {
             state.requests = state.requests.saturating_sub(1);
         }
         if let Some(state) = self.endpoint(endpoint) {
-            state.requests = state.requests.saturating_sub(1);
+            let stack = state.stack(pool.priority);
+            stack.requests = stack.requests.saturating_sub(1);
         }
     }
 
@@ -596,6 +600,29 @@ impl Pools {
             }
         }
         until.map_or(ToOpen::Full, ToOpen::Pause)
+    }
+
+    /// Whether one more connection to an endpoint is to be opened before a request needs it: each has room for so many, and
+    /// no exchange waits. There is a permit for it then.
+    pub(crate) fn takes_preconnect(
+        &mut self,
+        pool: Pool<'_>,
+        endpoint: EndpointId,
+        requests_per_connection: u32,
+        now: Time,
+    ) -> bool {
+        let Some(preconnect) = pool.cluster.preconnect else { return false };
+        let state = self.known_endpoint(endpoint);
+        let Some(stack) = state.and_then(|state| state.known_stack(pool.priority)) else {
+            return false;
+        };
+        let room = stack.open.saturating_mul(requests_per_connection);
+        room < preconnect.room_for(stack.requests)
+            && self.waiting_for(pool.id()) == 0
+            && self.pause_of(endpoint, now).is_none()
+            && self.has_room(pool)
+            && self.takes_endpoint(pool, endpoint)
+            && self.takes_connection(pool)
     }
 
     /// Until when no connection is opened to an endpoint, if it refused too often of late.

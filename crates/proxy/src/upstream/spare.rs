@@ -1,6 +1,7 @@
-//! Upstream connections that an exchange asked for and then did not need, because its client is gone.
+//! Upstream connections that are being established for no exchange: one asked for them and then did not need them, because its
+//! client is gone, or none did yet (`preconnect`).
 //!
-//! Closing them would let a client that cancels what it asks for (HTTP/2, "rapid reset") have the
+//! Closing the former would let a client that cancels what it asks for (HTTP/2, "rapid reset") have the
 //! proxy connect and close without end, at the upstream too. So a connection on which nothing was
 //! sent stays: one from the pool goes back there, and one that is being established is *spare*. The
 //! next request to its endpoint gets it; established before that, it goes to the pool. One that the
@@ -23,12 +24,17 @@ impl Spares {
         self.0.is_empty()
     }
 
-    /// Remembers one; returns false if there are too many.
-    pub(crate) fn insert(&mut self, key: ConnKey, connections: &Connections) -> bool {
+    /// Whether there is room for another.
+    pub(crate) fn has_room(&mut self, connections: &Connections) -> bool {
         if self.0.len() >= SPARES_MAX {
             self.0.retain(|key| connections.get(*key).is_some_and(is_spare));
         }
-        let has_room = self.0.len() < SPARES_MAX;
+        self.0.len() < SPARES_MAX
+    }
+
+    /// Remembers one; returns false if there are too many.
+    pub(crate) fn insert(&mut self, key: ConnKey, connections: &Connections) -> bool {
+        let has_room = self.has_room(connections);
         if has_room {
             self.0.push(key);
         }

@@ -156,6 +156,7 @@ impl Exchanges {
         };
         let Some(connection) = connections.get_mut(spare) else { return };
         (connection.outbox, connection.codec) = (outbox, codec);
+        connection.requests = connection.requests.max(1);
         if let Some(upstream) = connection.upstream_mut()
             && let UpstreamState::Connecting { exchange, .. } = &mut upstream.state
         {

@@ -55,6 +55,7 @@ mod original;
 mod outliers;
 mod overload;
 mod pools;
+mod preconnect;
 mod priorities;
 mod proxy_sources;
 mod reconfiguring;

@@ -32,6 +32,9 @@ impl Proxy {
         now: Time,
     ) {
         self.find_connection(key, request, head, now);
+        if self.upstream.pools.preconnects {
+            self.preconnect(key, now);
+        }
         if let Some(pool) = self.upstream.pools.release_permits() {
             self.ring_next(pool);
         }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use config::priority::Priority;
-use config::snapshot::{Cluster, ClusterProtocol};
+use config::snapshot::{Address, Cluster, ClusterProtocol};
 use telemetry::cause::Cause;
 use telemetry::events::UpstreamConnected;
 use wire::h2::{ErrorCode, Http2, RequestForm};
@@ -29,15 +29,35 @@ use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::exchange::record::label;
 use crate::exchange::stage::Stage;
 use crate::exchange::{Exchange, Wait};
-use crate::keys::{ConnKey, EndpointKey, ExchangeKey, PoolId, StreamKey};
+use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::ops::{ConnectFailure, ConnectOptions, Op};
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
+use crate::tools::peer_address::PeerAddress;
 use crate::tools::sent::Sent;
 use crate::tools::time::Time;
 use crate::upstream::age::{has_served, is_aged};
 use crate::upstream::connecting::ConnectFault;
 use crate::upstream::retry::ATTEMPTS_MAX;
+
+/// Where a connection goes.
+pub(crate) struct Way<'c> {
+    pub(crate) cluster: &'c Arc<Cluster>,
+    /// Of its endpoint there.
+    pub(crate) place: usize,
+    pub(crate) address: Address,
+    pub(crate) peer: PeerAddress,
+}
+
+impl Cx {
+    /// A connection that is to be established for streams, which has none yet.
+    pub(crate) fn shared_connection(&self, cluster: &Cluster, now: Time) -> (UpstreamState, Codec) {
+        let mut multiplex = Multiplex::new(upstream_frames(cluster, self, now));
+        multiplex.watches.set(Watch::Opening, now + cluster.timeouts.connect);
+        let state = UpstreamState::Shared { connecting_since: Some(now), links: None };
+        (state, Codec::Shared(Box::new(multiplex)))
+    }
+}
 
 impl Proxy {
     // Opening, giving, taking back.
@@ -59,7 +79,6 @@ impl Proxy {
             return self.fail_queued(key, request, Cause::ConnectFailed, now);
         }
         let (endpoint, address, peer) = self.exchanges.way(key, cluster, place, &self.connections);
-        let deadline = now + cluster.timeouts.connect;
         let QueuedRequest { outbox, form } = request;
         let (state, is_personal, codec, stream) = match form {
             Form::Alone { codec, is_personal } => {
@@ -68,53 +87,33 @@ impl Proxy {
                 (state, is_personal, codec, None)
             }
             Form::Stream { .. } => {
-                let mut multiplex = Multiplex::new(upstream_frames(cluster, &self.cx, now));
-                multiplex.watches.set(Watch::Opening, deadline);
-                let state = UpstreamState::Shared { connecting_since: Some(now), links: None };
-                (state, false, Codec::Shared(Box::new(multiplex)), Some(form))
+                let (state, codec) = self.cx.shared_connection(cluster, now);
+                (state, false, codec, Some(form))
             }
         };
         let exchange = self.exchanges.get(key);
         let priority = exchange.map_or(Priority::Default, Exchange::priority);
         let check = exchange.and_then(Exchange::check);
         let checked_port = check.map(|check| CheckedPort(check.target().port));
-        let transport = cluster.transport_at(place);
-        let role = ConnectionRole::Upstream(Upstream {
+        let role = Upstream {
             cluster: cluster.id,
             priority,
             endpoint,
-            transport: transport.id,
+            transport: cluster.transport_at(place).id,
             state,
             is_personal,
             checked_port,
             is_reusable: false,
             reason: None,
-        });
-        let upstream = self.connections.insert_connection(role, codec, now, &mut self.cx);
-        let ids = EndpointKey { pool: PoolId { cluster: cluster.id, priority }, endpoint };
-        self.upstream.pools.on_open(ids, checked_port.is_some());
-        if let Some(settings) = &transport.tls {
-            let host = cluster.endpoints.get(place).and_then(|found| found.host.as_ref());
-            let is_raw = self.exchanges.is_raw(key);
-            let mut tls = Tls::waiting(settings, is_raw, host, &address, now);
-            if let Some(version) = cluster.proxy_protocol
-                && let Some(exchange) = self.exchanges.get(key)
-            {
-                let connections = &self.connections;
-                exchange.write_proxy_header(version, tls.preamble(), connections, &mut self.cx);
-            }
-            if let Some(connection) = self.connections.get_mut(upstream) {
-                connection.tls = Some(Box::new(tls));
-                self.connections.upstream_handshakes += 1;
-            }
-        }
-        let connection = self.connections.get_mut(upstream).expect("it was opened above");
-        connection.peer = peer;
+        };
+        let way = Way { cluster, place, address, peer };
+        let upstream = self.begin_connecting(role, codec, way, Some(key), now);
         match stream {
             None => {
-                connection.outbox = outbox;
-                connection.requests = 1;
-                self.cx.timers.arm(connection.timer, deadline);
+                if let Some(connection) = self.connections.get_mut(upstream) {
+                    connection.outbox = outbox;
+                    connection.requests = 1;
+                }
                 self.exchanges.bind(
                     key,
                     StreamKey::alone(upstream),
@@ -126,14 +125,53 @@ impl Proxy {
                 );
             }
             Some(form) => {
-                self.connections.arm_watches(upstream, &mut self.cx);
                 let request = QueuedRequest { outbox, form };
                 self.give_stream(key, upstream, place, request, head, now);
             }
         }
+    }
+
+    /// Has the worker connect, for this exchange or for none yet.
+    pub(crate) fn begin_connecting(
+        &mut self,
+        role: Upstream,
+        codec: Codec,
+        Way { cluster, place, address, peer }: Way<'_>,
+        exchange: Option<ExchangeKey>,
+        now: Time,
+    ) -> ConnKey {
+        let (ids, is_for_checks) = (role.endpoint_key(), role.checked_port.is_some());
+        let role = ConnectionRole::Upstream(role);
+        let upstream = self.connections.insert_connection(role, codec, now, &mut self.cx);
+        self.upstream.pools.on_open(ids, is_for_checks);
+        if let Some(settings) = &cluster.transport_at(place).tls {
+            let host = cluster.endpoints.get(place).and_then(|found| found.host.as_ref());
+            let is_raw = exchange.is_some_and(|exchange| self.exchanges.is_raw(exchange));
+            let mut tls = Tls::waiting(settings, is_raw, host, &address, now);
+            if let Some(version) = cluster.proxy_protocol
+                && let Some(exchange) = exchange.and_then(|key| self.exchanges.get(key))
+            {
+                let connections = &self.connections;
+                exchange.write_proxy_header(version, tls.preamble(), connections, &mut self.cx);
+            }
+            if let Some(connection) = self.connections.get_mut(upstream) {
+                connection.tls = Some(Box::new(tls));
+                self.connections.upstream_handshakes += 1;
+            }
+        }
+        let connection = self.connections.get_mut(upstream).expect("it was inserted above");
+        connection.peer = peer;
+        if connection.multiplex().is_some() {
+            self.connections.arm_watches(upstream, &mut self.cx);
+        } else {
+            self.cx.timers.arm(connection.timer, now + cluster.timeouts.connect);
+        }
         let Cluster { keepalive, fast_open, mark, .. } = **cluster;
+        // Without a request, there is nothing that could travel with the SYN.
+        let fast_open = fast_open && exchange.is_some();
         let options = ConnectOptions { keepalive, fast_open, mark };
         self.cx.ops.push_back(Op::Connect { connection: upstream, address, options });
+        upstream
     }
 
     /// Opens a stream for a request on a connection that has room for one.
@@ -380,6 +418,13 @@ impl Proxy {
             self.on_stream_opened(key, at, now);
         }
         self.connections.queue_send(key, &mut self.cx);
+        let multiplex = self.connections.get(key).and_then(Connection::multiplex);
+        if multiplex.is_some_and(|it| it.streams.is_empty() && it.has_peer_settings()) {
+            // It was opened for none, and its peer says nothing first.
+            if let Some(pool) = self.upstream.offer(key, &mut self.connections, &mut self.cx) {
+                self.upstream.note_room(pool, &mut self.cx);
+            }
+        }
         self.await_streams(key, now);
     }
 

@@ -9,6 +9,7 @@ use config::snapshot::{Endpoint, EndpointId};
 use config::view::{self, Eligible, Level, Part};
 use telemetry::events::ChoiceKind;
 
+use super::state::EndpointState;
 use super::{Ask, Pools};
 use crate::tools::random::Random;
 use crate::tools::time::Time;
@@ -53,6 +54,9 @@ impl Pools {
         let level = view::level(levels, cluster.panic, die)?;
         let Level { place, group, eligible } = level;
         self.counts_results |= cluster.outlier.is_some();
+        if cluster.preconnect.is_some() {
+            (self.preconnects, self.is_counting) = (true, true);
+        }
         if !cluster.checks.is_empty() {
             self.has_checks = true;
             cluster.activity.mark();
@@ -183,7 +187,7 @@ impl Pools {
             Balancer::LeastRequest { choices } => {
                 self.is_counting = true;
                 let requests =
-                    |it: &Endpoint| self.known_endpoint(it.id).map_or(0, |it| it.requests);
+                    |it: &Endpoint| self.known_endpoint(it.id).map_or(0, EndpointState::requests);
                 let draw = || self.draw(among, avoid, random, now, Random::next);
                 balance::pick_least(among, avoid, choices, draw, |one, other| {
                     balance::has_fewer((one, requests(one)), (other, requests(other)))
@@ -204,7 +208,7 @@ impl Pools {
                 self.is_counting |= load_percent_max.is_some();
                 balance::pick_by_hash(among, avoid, hash, |endpoint| {
                     let Some(state) = self.endpoint(endpoint.id) else { return true };
-                    let requests = state.requests;
+                    let requests = state.requests();
                     let has_room = load_percent_max.is_none_or(|percent| {
                         balance::has_room(among, endpoint, (requests, under_way), percent)
                     });

@@ -122,6 +122,8 @@ pub(super) struct Stack {
     pub(super) is_candidate: bool,
     /// Those that are open or being opened, but for health checks.
     pub(super) open: u32,
+    /// Requests under way, where the balancer compares them, or `preconnect` follows them.
+    pub(super) requests: u32,
 }
 
 /// An endpoint at run time.
@@ -134,8 +136,6 @@ pub(super) struct EndpointState {
     high: Option<Box<Stack>>,
     /// Where those of default priority are counted for the process, if its cluster bounds them.
     pub(super) connections: EndpointConnections,
-    /// Requests under way, where the balancer compares them.
-    pub(super) requests: u32,
     /// When it came, where it may get less for a while.
     pub(super) began: Option<Time>,
     /// How long its responses took, where the balancer compares that.
@@ -152,7 +152,6 @@ impl EndpointState {
             stack: Stack::default(),
             high: None,
             connections: EndpointConnections::default(),
-            requests: 0,
             began: None,
             latency: Latency::default(),
             stream_budget,
@@ -162,7 +161,7 @@ impl EndpointState {
 
     /// How long a request may have to wait here, for this weight; only to be compared.
     pub(super) fn load(&self, weight: u16, decay: Duration, now: Time) -> f64 {
-        self.latency.load(self.requests, decay, now) / f64::from(weight.max(1))
+        self.latency.load(self.requests(), decay, now) / f64::from(weight.max(1))
     }
 }
 
@@ -183,6 +182,12 @@ impl EndpointState {
             Priority::Default => Some(&self.stack),
             Priority::High => self.high.as_deref(),
         }
+    }
+
+    /// Requests under way, of all pools.
+    #[inline]
+    pub(super) fn requests(&self) -> u32 {
+        self.stack.requests + self.high.as_ref().map_or(0, |stack| stack.requests)
     }
 
     /// The newest idle connection of any pool.
