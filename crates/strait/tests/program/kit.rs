@@ -2,7 +2,7 @@
 //! chooses. Children end with the test, also with one that fails.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{self as unix, UnixListener};
@@ -560,9 +560,17 @@ impl Response {
 
 impl Client {
     pub(crate) fn connect(to: SocketAddr) -> Self {
-        let stream = TcpStream::connect(to).unwrap();
+        Self::try_connect(to).unwrap()
+    }
+
+    /// As [`Client::connect`]; none if the connection is reset before `connect` has returned.
+    pub(crate) fn try_connect(to: SocketAddr) -> Option<Self> {
+        let stream = match TcpStream::connect(to) {
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+            stream => stream.unwrap(),
+        };
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { reader: BufReader::new(stream) }
+        Some(Self { reader: BufReader::new(stream) })
     }
 
     /// Its own address.
