@@ -12,6 +12,7 @@ pub(crate) mod kinds;
 mod lineup;
 mod machine;
 mod memory;
+mod policies;
 mod proxy;
 mod relayed;
 mod report;
@@ -81,6 +82,9 @@ enum Scenario {
     H2Memory,
     /// GET through 10 to 10,000 rules, and through rules that use everything, beside the same in Envoy: CPU per request.
     Routes,
+    /// GET through checks, limits, retries and all else for when services fail, while none does, beside the same in Envoy: CPU per
+    /// request.
+    Policies,
     /// Instructions of the choice of an endpoint by each balancer, among 5 and 5,000 of them.
     Balance,
     /// 5,000 idle connections that move to another process, beside a bare pass of as many sockets: time, memory.
@@ -102,6 +106,7 @@ impl Scenario {
             Self::IdleTls => "idle-tls",
             Self::H2Memory => "h2-memory",
             Self::Routes => "routes",
+            Self::Policies => "policies",
             Self::Balance => "balance",
             Self::Handover => "handover",
             Self::Scale => "scale",
@@ -125,7 +130,7 @@ impl Scenario {
             ],
             Self::IdleTls => &[Setup::Tls(Tls::Keep)],
             Self::H2Memory => &[Setup::Silent],
-            Self::Routes => &[Setup::Routes],
+            Self::Routes | Self::Policies => &[Setup::Routes],
             Self::Balance | Self::Handover | Self::Scale => &[],
         }
     }
@@ -154,6 +159,7 @@ pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
         Scenario::Balance | Scenario::Handover | Scenario::Scale => return Ok(()),
         Scenario::H1 => h1::run(&tools, options)?,
         Scenario::Routes => routes::run(&tools, options)?,
+        Scenario::Policies => policies::run(&tools, options)?,
         Scenario::H2 | Scenario::Grpc | Scenario::Tcp | Scenario::Tls => {
             relayed::run(&tools, options)?
         }

@@ -212,7 +212,7 @@ impl Options {
     fn needs_wrk(&self) -> bool {
         match self.scenario {
             Scenario::H1 | Scenario::Tcp => self.generator == GeneratorKind::Wrk,
-            Scenario::Tls | Scenario::Routes => true,
+            Scenario::Tls | Scenario::Routes | Scenario::Policies => true,
             _ => false,
         }
     }
