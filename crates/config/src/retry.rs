@@ -337,6 +337,7 @@ impl RetryPolicy {
         policy.on |= asked.on;
         policy.attempts_max = asked.attempts_max.unwrap_or(policy.attempts_max);
         policy.try_timeout = asked.try_timeout.or(policy.try_timeout);
+        policy.hedges = asked.hedges.unwrap_or(policy.hedges);
         let has = |word: RetryOn| asked.on & word.bit() != 0;
         if has(RetryOn::RetriableStatus) {
             let asked = asked.statuses.iter().map(|status| *status..=*status);
@@ -441,6 +442,9 @@ pub struct AskedRetries {
     try_timeout: Option<Duration>,
     statuses: Vec<u16>,
     headers: Vec<Box<str>>,
+    /// Whether a second attempt begins when one takes too long. What moves has no second attempt any more.
+    #[serde(skip)]
+    hedges: Option<bool>,
 }
 
 impl AskedRetries {
@@ -484,6 +488,15 @@ impl AskedRetries {
     pub fn set_try_timeout(&mut self, value: &[u8]) {
         let millis = number(value).filter(|millis| *millis > 0);
         self.try_timeout = millis.map(|millis| Duration::from_millis(millis.into()));
+    }
+
+    /// Takes the value of `x-envoy-hedge-on-per-try-timeout`: `true` or `false`, and nothing else.
+    pub fn set_hedges(&mut self, value: &[u8]) {
+        self.hedges = match value {
+            b"true" => Some(true),
+            b"false" => Some(false),
+            _ => self.hedges,
+        };
     }
 }
 

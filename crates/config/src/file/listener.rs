@@ -318,7 +318,7 @@ pub struct Http {
     /// Whether requests may control their retries, in addition to `retry` of the rule: `x-envoy-retry-on` and
     /// `x-envoy-retry-grpc-on` add to `on`; `x-envoy-max-retries` (up to 15) and
     /// `x-envoy-upstream-rq-per-try-timeout-ms` replace `attempts_max` and `try_timeout`;
-    /// `x-envoy-retriable-status-codes` and `x-envoy-retriable-header-names` add to `status` and `headers`. Only the
+    /// `x-envoy-hedge-on-per-try-timeout` (`true` or `false`) replaces `hedge`; `x-envoy-retriable-status-codes` and `x-envoy-retriable-header-names` add to `status` and `headers`. Only the
     /// rule decides which methods are retried. Use it only for trusted clients. These fields are always removed.
     pub trust_retries: bool,
     /// Whether gRPC-Web calls, in both forms, are forwarded as gRPC calls, and their responses converted back. Their

@@ -8,7 +8,7 @@ use config::retry::{AskedRetries, RetryPolicy};
 use config::snapshot::EndpointId;
 use wire::head::RequestHead;
 
-use crate::exchange::asked_timeout::{RETRIES, TRY};
+use crate::exchange::asked_timeout::{HEDGE, RETRIES, TRY};
 use crate::keys::ExchangeKey;
 
 /// What a request has beyond the `retry` of its rule.
@@ -26,8 +26,8 @@ pub(crate) struct OwnRetries {
 #[cold]
 pub(crate) fn read(head: &RequestHead<'_>) -> Option<AskedRetries> {
     let [on, grpc_on, retries_max, statuses, headers] = RETRIES.map(|name| head.find(name));
-    let try_timeout = head.find(TRY);
-    let all = [on, grpc_on, retries_max, statuses, headers, try_timeout];
+    let (try_timeout, hedges) = (head.find(TRY), head.find(HEDGE));
+    let all = [on, grpc_on, retries_max, statuses, headers, try_timeout, hedges];
     if all.iter().all(Option::is_none) {
         return None;
     }
@@ -44,6 +44,9 @@ pub(crate) fn read(head: &RequestHead<'_>) -> Option<AskedRetries> {
     }
     if let Some(value) = try_timeout {
         asked.set_try_timeout(value);
+    }
+    if let Some(value) = hedges {
+        asked.set_hedges(value);
     }
     Some(asked)
 }

@@ -14,6 +14,9 @@ const WHOLE: &[u8] = b"x-envoy-upstream-rq-timeout-ms";
 /// The same of one attempt.
 pub(crate) const TRY: &[u8] = b"x-envoy-upstream-rq-per-try-timeout-ms";
 
+/// Whether a second attempt begins once that is over.
+pub(crate) const HEDGE: &[u8] = b"x-envoy-hedge-on-per-try-timeout";
+
 /// What the upstream learns of that.
 const EXPECTED: &[u8] = b"x-envoy-expected-rq-timeout-ms";
 
@@ -39,7 +42,7 @@ pub(crate) fn take(head: &mut RequestHead<'_>, is_trusted: bool) -> Option<Optio
     let asked = if is_trusted { head.find(WHOLE).and_then(millis) } else { None };
     // A service may read a name with `_` as one of these.
     head.remove_others(|name| {
-        let mut all = [WHOLE, TRY, EXPECTED].iter().chain(&RETRIES);
+        let mut all = [WHOLE, TRY, HEDGE, EXPECTED].iter().chain(&RETRIES);
         all.any(|field| are_twins(name, field))
     });
     let asked = asked?;

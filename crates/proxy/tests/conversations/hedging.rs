@@ -78,6 +78,40 @@ fn the_first_of_two_attempts_that_responds_is_the_one() {
 }
 
 #[test]
+fn a_request_asks_for_a_second_attempt_or_for_none_where_its_listener_trusts_it() {
+    let trusting = |config: &str, is_trusting: bool| {
+        config.replace(
+            "request_id: false",
+            &format!("request_id: false, trust_retries: {is_trusting}"),
+        )
+    };
+    let with_hedge = config(RETRY);
+    let without = with_hedge.replace(", hedge: { after: try_timeout }", "");
+    for (config, is_trusting, asked, is_hedged) in [
+        (&without, true, "true", true),
+        (&without, false, "true", false),
+        (&without, true, "1", false),
+        (&with_hedge, true, "false", false),
+        (&with_hedge, false, "false", true),
+        (&with_hedge, true, "False", true),
+    ] {
+        hold_here(&trusting(config, is_trusting), |talk| {
+            let client = talk.client();
+            let field = format!("\r\nX-Envoy-Hedge-On-Per-Try-Timeout: {asked}\r\n\r\n");
+            talk.says(client, GET.replace("\r\n\r\n", &field));
+            let first = talk.upstream();
+            talk.hears(first, GET);
+            talk.passes(TOO_LONG);
+            assert_eq!(talk.is_closed(first), !is_hedged, "{is_trusting} {asked}");
+            // The pause before a retry.
+            talk.passes(Duration::from_millis(100));
+            let second = talk.upstream();
+            talk.hears(second, GET);
+        });
+    }
+}
+
+#[test]
 fn the_log_has_the_times_of_the_attempt_that_responded() {
     for (is_first, stages) in [
         (
