@@ -27,11 +27,6 @@ pub(crate) struct PoolId {
 }
 
 impl PoolId {
-    /// The pools of a cluster.
-    pub(crate) fn all_of(cluster: ClusterId) -> impl Iterator<Item = Self> {
-        Priority::ALL.into_iter().map(move |priority| Self { cluster, priority })
-    }
-
     /// Whether its connections count in the bound of each endpoint, where its cluster has that.
     pub(crate) const fn is_counted_by_endpoint(self) -> bool {
         matches!(self.priority, Priority::Default)

@@ -30,7 +30,7 @@ use crate::connection::{Connection, ConnectionRole, Downstream, is_peer_behind};
 use crate::cx::Cx;
 use crate::exchange::Request;
 use crate::exchange::exchanges::Exchanges;
-use crate::keys::{ConnKey, ExchangeKey, PoolId, StreamKey};
+use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::Listen;
 use crate::listen::listeners::Listeners;
 use crate::ops::Op;
@@ -277,13 +277,15 @@ impl Proxy {
             if let Some(cluster) = snapshot.cluster(*id) {
                 self.upstream.pools.count_endpoints(cluster);
             }
-            for pool in PoolId::all_of(*id) {
+            for pool in self.upstream.pools.pools_of(*id) {
                 self.upstream.pools.forget_full(pool);
             }
             self.serve_cluster(*id, now);
         }
         for cluster in &changes.clusters_removed {
-            PoolId::all_of(*cluster).for_each(|pool| self.upstream.pools.forget_pool(pool));
+            for pool in self.upstream.pools.pools_of(*cluster) {
+                self.upstream.pools.forget_pool(pool);
+            }
         }
         self.cx.retire_former();
         self.settle(now);

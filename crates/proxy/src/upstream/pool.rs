@@ -511,6 +511,13 @@ impl Pools {
         (in_use, cluster.connections_bound(priority))
     }
 
+    /// The pools of a cluster that may have anything.
+    pub(crate) fn pools_of(&self, cluster: ClusterId) -> impl Iterator<Item = PoolId> + use<> {
+        let has_high = self.pools.high.len() > cluster.0.slot as usize;
+        let priorities = Priority::ALL.into_iter().take(1 + usize::from(has_high));
+        priorities.map(move |priority| PoolId { cluster, priority })
+    }
+
     /// All pools.
     fn states(&self) -> impl Iterator<Item = &PoolState> {
         Priority::ALL.into_iter().flat_map(|priority| self.pools.of(priority).iter().flatten())

@@ -261,7 +261,7 @@ impl Proxy {
 
     /// Gives connections to those that wait for one of a cluster, as far as there are any.
     pub(crate) fn serve_cluster(&mut self, id: ClusterId, now: Time) {
-        for pool in PoolId::all_of(id) {
+        for pool in self.upstream.pools.pools_of(id) {
             self.serve_waiting(pool, now);
         }
     }

@@ -235,8 +235,9 @@ impl Pools {
 
     #[inline]
     pub(super) fn pool(&mut self, id: PoolId) -> Option<&mut PoolState> {
-        let table = self.pools.of_mut(id.priority);
-        table.get_mut(id.cluster.0.slot as usize)?.as_mut().filter(|state| state.id == id)
+        // Pools of one priority stand in one table.
+        let state = self.pools.of_mut(id.priority).get_mut(id.cluster.0.slot as usize)?;
+        state.as_mut().filter(|state| state.id.cluster == id.cluster)
     }
 
     pub(super) fn pool_or_new(
