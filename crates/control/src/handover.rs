@@ -23,6 +23,8 @@ pub enum HandoverStep<W: Workers> {
         /// Where it goes.
         reply: oneshot::Sender<Summary>,
     },
+    /// The slow requests of this process. Nothing comes within a moment if the access log's output blocks.
+    SaveSlow(oneshot::Sender<Vec<u8>>),
     /// Nothing came of it: this process goes on as before.
     RolledBack,
     /// Another process has taken this one's place.
@@ -106,6 +108,7 @@ impl<W: Workers> fmt::Debug for HandoverStep<W> {
         f.write_str(match self {
             Self::Begin(_) => "Begin",
             Self::Summarize { .. } => "Summarize",
+            Self::SaveSlow(_) => "SaveSlow",
             Self::RolledBack => "RolledBack",
             Self::Committed { .. } => "Committed",
             Self::AcceptAgain => "AcceptAgain",
@@ -135,6 +138,8 @@ pub struct Summary {
     pub totals: Vec<u8>,
     /// Which endpoints are ejected, unhealthy or drained.
     pub health: Vec<u8>,
+    /// Its slow requests, where they were asked for ([`HandoverStep::SaveSlow`]).
+    pub slow: Vec<u8>,
 }
 
 /// Some connections of a worker, for another process.

@@ -49,11 +49,22 @@ const ABANDONED_MAX: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinesLost(pub(crate) u64);
 
+/// How slow requests are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlowForm {
+    Json,
+    /// For the process that takes this one's place.
+    Saved,
+    /// For people.
+    Text,
+}
+
 enum Command {
     Names(Arc<Names>, oneshot::Sender<()>),
     Output(Option<LogOutput>),
     Reopen,
-    Slow { as_text: bool, reply: oneshot::Sender<Vec<u8>> },
+    Slow { form: SlowForm, reply: oneshot::Sender<Vec<u8>> },
+    AdoptSlow(Vec<u8>),
     Stop,
 }
 
@@ -114,9 +125,14 @@ impl LogWriter {
         self.send(Command::Reopen);
     }
 
-    /// Sends the slow requests to `reply`, as text or JSON. Nothing comes while a write blocks.
-    pub(crate) fn write_slow(&self, as_text: bool, reply: oneshot::Sender<Vec<u8>>) {
-        self.send(Command::Slow { as_text, reply });
+    /// Sends the slow requests to `reply`. Nothing comes while a write blocks.
+    pub(crate) fn write_slow(&self, form: SlowForm, reply: oneshot::Sender<Vec<u8>>) {
+        self.send(Command::Slow { form, reply });
+    }
+
+    /// Goes on with the slow requests of another process.
+    pub(crate) fn adopt_slow(&self, saved: Vec<u8>) {
+        self.send(Command::AdoptSlow(saved));
     }
 
     /// Writes what is left and ends the thread; gives up on a write that blocks for too long.
@@ -218,15 +234,20 @@ impl Writing {
                 self.take_all();
                 self.reopen();
             }
-            Command::Slow { as_text, reply } => {
+            Command::Slow { form, reply } => {
                 self.take_all();
                 let mut out = Vec::new();
-                if as_text {
-                    self.reader.write_slow_text(&mut out);
-                } else {
-                    self.reader.write_slow_json(&mut out);
+                match form {
+                    SlowForm::Json => self.reader.write_slow_json(&mut out),
+                    SlowForm::Saved => out = self.reader.save_slow(),
+                    SlowForm::Text => self.reader.write_slow_text(&mut out),
                 }
                 let _ = reply.send(out);
+            }
+            Command::AdoptSlow(saved) => {
+                // The clock has to be known.
+                self.take_all();
+                self.reader.adopt_slow(&saved);
             }
             Command::Stop => {}
         }

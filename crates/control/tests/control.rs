@@ -1621,7 +1621,7 @@ fn a_process_that_takes_over_restores_what_the_other_one_had_learnt_by_then() {
 
     giver.running.steps.blocking_send(committed(4711)).unwrap();
     let (reply, taken) = tokio::sync::oneshot::channel();
-    let summary = Summary { totals: Vec::new(), health: Vec::new() };
+    let summary = Summary::default();
     let step = HandoverStep::TakenOver { summary, generation: 1, is_return: false, reply };
     taker.steps.blocking_send(step).unwrap();
     taken.blocking_recv().unwrap();

@@ -38,6 +38,9 @@ const TOTALS: &str = "totals";
 /// The topic of endpoints that are ejected or unhealthy.
 const HEALTH: &str = "health";
 
+/// The topic of slow requests.
+const SLOW: &str = "slow";
+
 /// The topic of the process's own keys of session tickets.
 const TICKET_KEYS: &str = "ticket_keys";
 

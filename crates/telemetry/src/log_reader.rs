@@ -149,8 +149,20 @@ impl LogReader {
     }
 
     /// Appends the slow requests as text for people.
-    pub fn write_slow_text(&mut self, out: &mut Vec<u8>) {
-        self.lines.slow.write_text(&mut self.lines.clock, out);
+    pub fn write_slow_text(&self, out: &mut Vec<u8>) {
+        self.lines.slow.write_text(out);
+    }
+
+    /// The slow requests, for the process that takes this one's place.
+    #[must_use]
+    pub fn save_slow(&self) -> Vec<u8> {
+        self.lines.slow.save()
+    }
+
+    /// Adds slow requests that another process had [saved](Self::save_slow). What cannot be read is left out.
+    pub fn adopt_slow(&mut self, saved: &[u8]) {
+        self.lines.slow.adopt(saved);
+        self.publish_floor();
     }
 
     fn publish_floor(&mut self) {

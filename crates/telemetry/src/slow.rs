@@ -5,6 +5,9 @@
 //! filling one is full, its shortest entry is the floor below which workers do not report: for a
 //! worker the list costs one comparison an exchange.
 
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
 use crate::access_log::style::LogFormat;
 use crate::access_log::{Clock, Line, LogStyle, push_escaped, push_tenths, write_json_members};
 use crate::events::Stages;
@@ -18,6 +21,9 @@ const WINDOW: u64 = 300 * 1_000_000_000;
 /// Stages that are parts of `total`: all between the first, which comes before it, and the last.
 const PARTS: std::ops::Range<usize> = 1..Stages::NAMES.len() - 1;
 
+/// Bytes of one request as a process wrote it that this one takes the place of: more than the longest record as text.
+const SAVED_BYTES_MAX: usize = 64 << 10;
+
 /// The worst requests of the running window and of the one before.
 #[derive(Debug, Default)]
 pub(crate) struct SlowRequests {
@@ -25,23 +31,62 @@ pub(crate) struct SlowRequests {
     former: Vec<Entry>,
     /// When the current window began; none before the first look at a clock.
     began_at: Option<u64>,
+    /// That clock at the last look.
+    now: u64,
 }
 
-/// A request as its worker recorded it, and its line with the names of that time, since names may
-/// change.
-#[derive(Clone, Debug)]
+/// A request as it is shown, with the names of its time, since names may change. What is shown lasts longer than what workers
+/// record, and goes to the next process as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
     total: u64,
-    record: Box<[u8]>,
-    /// The members of the request's JSON object, with the names that it had.
-    json: Box<[u8]>,
-    route: Box<str>,
-    cluster: Box<str>,
+    /// The members of its JSON object.
+    json: Box<str>,
+    /// The same for people: a headline, and a row for each stage.
+    text: Box<str>,
+}
+
+impl Entry {
+    /// None if the record cannot be read.
+    fn new(record: &[u8], total: u64, names: &NameHistory, clock: &mut Clock) -> Option<Self> {
+        let (_, event) = log_record::decode(record)?;
+        let (mut json, mut text) = (Vec::with_capacity(512), Vec::with_capacity(512));
+        let parts = breakdown(&event.stages, total);
+        let line = Line::new(event, names);
+        write_json_members(&line, &LogStyle::all(LogFormat::Json).fields, clock, &mut json);
+        write_shares(&parts, total, &mut json);
+        write_text(&line, total, clock, &mut text);
+        write_rows(&parts, total, &mut text);
+        // Both are escaped.
+        let string = |bytes| String::from_utf8(bytes).map(String::into_boxed_str).ok();
+        Some(Self { total, json: string(json)?, text: string(text)? })
+    }
+
+    /// Whether it may be shown: another process may have written it.
+    fn is_valid(&self) -> bool {
+        let is_shown = |byte: u8| byte == b'\n' || (0x20..0x7f).contains(&byte);
+        let is_object =
+            || serde_json::from_str::<IgnoredAny>(&format!("{{{}}}", self.json)).is_ok();
+        self.json.len().max(self.text.len()) <= SAVED_BYTES_MAX
+            && self.json.bytes().chain(self.text.bytes()).all(is_shown)
+            && !self.json.is_empty()
+            && is_object()
+    }
+}
+
+/// What goes to the next process.
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedSlow {
+    /// How long the current window has lasted, ns.
+    age: u64,
+    current: Vec<Entry>,
+    former: Vec<Entry>,
 }
 
 impl SlowRequests {
     /// Begins a new window if the current one is over. `now` is ns of a clock that does not step.
     pub(crate) fn advance(&mut self, now: u64) {
+        self.now = now;
         let began_at = *self.began_at.get_or_insert(now);
         let age = now.saturating_sub(began_at);
         if age < WINDOW {
@@ -73,21 +118,31 @@ impl SlowRequests {
         if total <= self.floor() {
             return;
         }
-        let Some((_, event)) = log_record::decode(record) else { return };
-        let mut json = Vec::with_capacity(512);
-        let line = Line::new(event, names);
-        write_json_members(&line, &LogStyle::all(LogFormat::Json).fields, clock, &mut json);
-        let entry = Entry {
-            total,
-            record: record.into(),
-            json: json.into(),
-            route: line.route.into(),
-            cluster: line.cluster.into(),
-        };
-        if self.current.len() < ENTRIES_MAX {
-            self.current.push(entry);
-        } else if let Some(least) = self.current.iter_mut().min_by_key(|entry| entry.total) {
-            *least = entry;
+        if let Some(entry) = Entry::new(record, total, names, clock) {
+            insert(&mut self.current, entry);
+        }
+    }
+
+    /// Both windows, for the process that takes this one's place.
+    pub(crate) fn save(&self) -> Vec<u8> {
+        let age = self.now.saturating_sub(self.began_at.unwrap_or(self.now));
+        let (current, former) = (self.current.clone(), self.former.clone());
+        serde_json::to_vec(&SavedSlow { age, current, former }).unwrap_or_default()
+    }
+
+    /// Adds what another process had saved. Nothing of what cannot be read, or may not be shown.
+    pub(crate) fn adopt(&mut self, saved: &[u8]) {
+        let Ok(SavedSlow { age, current, former }) = serde_json::from_slice(saved) else { return };
+        let began_at = self.now.saturating_sub(age.min(WINDOW));
+        self.began_at = Some(self.began_at.map_or(began_at, |own| own.min(began_at)));
+        for (own, other) in [(&mut self.current, current), (&mut self.former, former)] {
+            // What returns to this process may have come from it.
+            let other = other.into_iter().take(ENTRIES_MAX).filter(Entry::is_valid);
+            for entry in other {
+                if !own.contains(&entry) {
+                    insert(own, entry);
+                }
+            }
         }
     }
 
@@ -107,67 +162,91 @@ impl SlowRequests {
         out.extend_from_slice(b",\"requests\":[");
         for (place, entry) in self.worst().into_iter().enumerate() {
             out.extend_from_slice(if place == 0 { b"\n{" } else { b",\n{" });
-            out.extend_from_slice(&entry.json);
-            out.extend_from_slice(b",\"percent\":{");
-            for (place, part) in breakdown(entry).iter().filter(|part| part.is_share).enumerate() {
-                out.extend_from_slice(if place == 0 { b"\"" } else { b",\"" });
-                out.extend_from_slice(part.name.as_bytes());
-                out.extend_from_slice(b"\":");
-                push_tenths(out, per_mille(part.ns, entry.total));
-            }
-            out.extend_from_slice(b"}}");
+            out.extend_from_slice(entry.json.as_bytes());
+            out.push(b'}');
         }
         out.extend_from_slice(b"\n]}\n");
     }
 
     /// Appends the same for people: a headline for each request, and a row for each stage.
-    pub(crate) fn write_text(&self, clock: &mut Clock, out: &mut Vec<u8>) {
+    pub(crate) fn write_text(&self, out: &mut Vec<u8>) {
         let worst = self.worst();
         out.extend_from_slice(b"The longest requests of the last five to ten minutes");
         out.extend_from_slice(if worst.is_empty() { b": none.\n" } else { b", longest first.\n" });
         for entry in worst {
-            let Some((_, event)) = log_record::decode(&entry.record) else { continue };
-            out.push(b'\n');
-            push_right(out, &millis(entry.total), 12);
-            out.extend_from_slice(format!(" ms  {}  ", event.status).as_bytes());
-            for (separator, text) in [("", event.method), (" ", event.host), ("", event.target)] {
-                out.extend_from_slice(separator.as_bytes());
-                push_escaped(out, text);
-            }
-            out.extend_from_slice(b"\n                 ");
-            clock.push_iso(event.started_at, out);
-            for (key, text) in [
-                ("client", event.client),
-                ("route", entry.route.as_bytes()),
-                ("cluster", entry.cluster.as_bytes()),
-                ("failed_attempts", event.failed_attempts),
-                ("endpoint", event.endpoint),
-                ("cause", event.cause.map_or("", |cause| cause.as_str()).as_bytes()),
-                ("cause_detail", event.cause_detail),
-                ("request_id", event.request_id),
-            ] {
-                if !text.is_empty() {
-                    out.extend_from_slice(format!("  {key} ").as_bytes());
-                    push_escaped(out, text);
-                }
-            }
-            out.extend_from_slice(format!("  attempts {}\n", event.attempts).as_bytes());
-            for part in breakdown(entry) {
-                push_right(out, &millis(part.ns), 12);
-                out.extend_from_slice(b" ms  ");
-                if part.is_share {
-                    let share = per_mille(part.ns, entry.total);
-                    let mut percent = Vec::new();
-                    push_tenths(&mut percent, share);
-                    push_right(out, &String::from_utf8_lossy(&percent), 5);
-                    out.extend_from_slice(b" %  ");
-                } else {
-                    out.extend_from_slice(b" before  ");
-                }
-                out.extend_from_slice(part.name.as_bytes());
-                out.push(b'\n');
-            }
+            out.extend_from_slice(entry.text.as_bytes());
         }
+    }
+}
+
+/// Adds a request to a window, in place of the shortest if that is full.
+fn insert(window: &mut Vec<Entry>, entry: Entry) {
+    if window.len() < ENTRIES_MAX {
+        window.push(entry);
+    } else if let Some(least) = window.iter_mut().min_by_key(|entry| entry.total)
+        && least.total < entry.total
+    {
+        *least = entry;
+    }
+}
+
+/// Appends the member `percent`.
+fn write_shares(parts: &[Part], total: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"percent\":{");
+    for (place, part) in parts.iter().filter(|part| part.is_share).enumerate() {
+        out.extend_from_slice(if place == 0 { b"\"" } else { b",\"" });
+        out.extend_from_slice(part.name.as_bytes());
+        out.extend_from_slice(b"\":");
+        push_tenths(out, per_mille(part.ns, total));
+    }
+    out.push(b'}');
+}
+
+/// Appends the headline of a request.
+fn write_text(line: &Line<'_>, total: u64, clock: &mut Clock, out: &mut Vec<u8>) {
+    let event = &line.event;
+    out.push(b'\n');
+    push_right(out, &millis(total), 12);
+    out.extend_from_slice(format!(" ms  {}  ", event.status).as_bytes());
+    for (separator, text) in [("", event.method), (" ", event.host), ("", event.target)] {
+        out.extend_from_slice(separator.as_bytes());
+        push_escaped(out, text);
+    }
+    out.extend_from_slice(b"\n                 ");
+    clock.push_iso(event.started_at, out);
+    for (key, text) in [
+        ("client", event.client),
+        ("route", line.route.as_bytes()),
+        ("cluster", line.cluster.as_bytes()),
+        ("failed_attempts", event.failed_attempts),
+        ("endpoint", event.endpoint),
+        ("cause", event.cause.map_or("", |cause| cause.as_str()).as_bytes()),
+        ("cause_detail", event.cause_detail),
+        ("request_id", event.request_id),
+    ] {
+        if !text.is_empty() {
+            out.extend_from_slice(format!("  {key} ").as_bytes());
+            push_escaped(out, text);
+        }
+    }
+    out.extend_from_slice(format!("  attempts {}\n", event.attempts).as_bytes());
+}
+
+/// Appends a row for each stage.
+fn write_rows(parts: &[Part], total: u64, out: &mut Vec<u8>) {
+    for part in parts {
+        push_right(out, &millis(part.ns), 12);
+        out.extend_from_slice(b" ms  ");
+        if part.is_share {
+            let mut percent = Vec::new();
+            push_tenths(&mut percent, per_mille(part.ns, total));
+            push_right(out, &String::from_utf8_lossy(&percent), 5);
+            out.extend_from_slice(b" %  ");
+        } else {
+            out.extend_from_slice(b" before  ");
+        }
+        out.extend_from_slice(part.name.as_bytes());
+        out.push(b'\n');
     }
 }
 
@@ -181,11 +260,10 @@ struct Part {
 }
 
 /// The stages that a request had, and what none of them accounts for. Empty without stage times.
-fn breakdown(entry: &Entry) -> Vec<Part> {
-    let Some((_, event)) = log_record::decode(&entry.record) else { return Vec::new() };
+fn breakdown(stages: &Stages, total: u64) -> Vec<Part> {
     let mut parts: Vec<Part> = Stages::NAMES
         .into_iter()
-        .zip(event.stages.values())
+        .zip(stages.values())
         .enumerate()
         .take(PARTS.end)
         .filter(|(_, (_, ns))| *ns != 0)
@@ -196,7 +274,7 @@ fn breakdown(entry: &Entry) -> Vec<Part> {
             .iter()
             .filter(|part| part.is_share)
             .fold(0u64, |known, part| known.saturating_add(part.ns));
-        let ns = entry.total.saturating_sub(known);
+        let ns = total.saturating_sub(known);
         parts.push(Part { name: "other", ns, is_share: true });
     }
     parts
@@ -255,7 +333,7 @@ mod tests {
 
     fn text(slow: &SlowRequests) -> String {
         let mut out = Vec::new();
-        slow.write_text(&mut Clock::default(), &mut out);
+        slow.write_text(&mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -337,6 +415,57 @@ mod tests {
         let stages = Stages { response: u64::MAX, route: u64::MAX, total: 10, ..Stages::default() };
         offer(&mut slow, &ExchangeFinished { stages, ..exchange() });
         assert!(json(&slow).contains(r#""other":0.0"#), "{}", json(&slow));
+    }
+
+    #[test]
+    fn another_process_goes_on_with_both_windows() {
+        let mut slow = SlowRequests::default();
+        slow.advance(7);
+        offer_total(&mut slow, 1);
+        slow.advance(7 + WINDOW);
+        offer_total(&mut slow, 2);
+        slow.advance(7 + WINDOW + WINDOW / 2);
+        let mut other = SlowRequests::default();
+        other.advance(WINDOW * 9);
+        offer_total(&mut other, 3);
+        other.adopt(&slow.save());
+        assert_eq!(totals(&other), [3, 2, 1]);
+        json(&other);
+        // It returns what it has to the one that it is from.
+        slow.adopt(&other.save());
+        assert_eq!(totals(&slow), [3, 2, 1]);
+        assert_eq!(text(&slow), text(&other));
+        // Windows end as they would have.
+        other.advance(WINDOW * 9 + WINDOW / 2);
+        assert_eq!(totals(&other), [3, 2]);
+    }
+
+    #[test]
+    fn what_another_process_saved_is_not_believed() {
+        let saved = |json: &str, text: &str| {
+            let entry = Entry { total: 9, json: json.into(), text: text.into() };
+            let current = vec![entry; 100];
+            serde_json::to_vec(&SavedSlow { age: u64::MAX, current, former: Vec::new() }).unwrap()
+        };
+        let long = "x".repeat(SAVED_BYTES_MAX + 1);
+        for (json, text, is_taken) in [
+            ("\"a\":1", "9 ms\n", true),
+            ("", "9 ms\n", false),
+            ("\"a\":1}, {\"b\":2", "9 ms\n", false),
+            ("\"a\"", "9 ms\n", false),
+            ("\"a\":1", "\u{1b}[31m", false),
+            ("\"a\":1", "\u{e9}", false),
+            ("\"a\":1", &long, false),
+        ] {
+            let mut slow = SlowRequests::default();
+            slow.adopt(&saved(json, text));
+            assert_eq!(totals(&slow).len(), usize::from(is_taken), "{json} {text:.20}");
+        }
+        let mut slow = SlowRequests::default();
+        for garbage in [&b""[..], b"{}", b"[1,2", b"{\"age\":-1,\"current\":[],\"former\":[]}"] {
+            slow.adopt(garbage);
+        }
+        assert!(totals(&slow).is_empty());
     }
 
     #[test]

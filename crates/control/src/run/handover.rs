@@ -2,24 +2,29 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::snapshot::Address;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use telemetry::events::{HandoverEnded, HandoverFailed};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::{Reading, Running, State};
 use crate::admin::{AdminSocket, Query, Scope, Server, own_admin_files};
 use crate::clock;
 use crate::handover::{Begun, HandoverStep, Summary};
 use crate::handover_report::HandoverNews;
+use crate::log_writer::SlowForm;
 use crate::run::Outcome;
 use crate::signals::Asked;
 use crate::workers::Workers;
 
 /// How long connections may take to be back with their workers that another process did not take, ns.
 const RETURN_TIME: u64 = 2_000_000_000;
+
+/// How long a handover waits for slow requests, which are with the thread of the access log.
+const SLOW_WAIT_MAX: Duration = Duration::from_millis(200);
 
 /// How far this process is in a handover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,6 +122,7 @@ impl<W: Workers> Running<W> {
             HandoverStep::Summarize { is_own, reply } => {
                 let _ = reply.send(self.summary(is_own));
             }
+            HandoverStep::SaveSlow(reply) => self.save_slow(reply),
             HandoverStep::RolledBack => {
                 self.lost_at = Some(clock::monotonic_ns() + RETURN_TIME);
                 self.end_giving();
@@ -153,6 +159,7 @@ impl<W: Workers> Running<W> {
                 self.collector.set_generation(generation);
                 self.handover_report.generation = generation;
                 self.take_over(&summary, is_return);
+                self.log.adopt_slow(summary.slow);
                 let _ = reply.send(());
             }
             HandoverStep::Restored { summary, generation } => {
@@ -179,6 +186,17 @@ impl<W: Workers> Running<W> {
                 self.outcome = Some(Outcome::Failed(reason));
             }
         }
+    }
+
+    /// The other process waits for them, and not for a log whose output blocks.
+    fn save_slow(&self, reply: oneshot::Sender<Vec<u8>>) {
+        let (written, is_written) = oneshot::channel();
+        self.log.write_slow(SlowForm::Saved, written);
+        tokio::spawn(async move {
+            if let Ok(Ok(slow)) = tokio::time::timeout(SLOW_WAIT_MAX, is_written).await {
+                let _ = reply.send(slow);
+            }
+        });
     }
 
     fn on_handover_news(&mut self, news: HandoverNews) {

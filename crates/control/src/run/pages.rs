@@ -23,6 +23,7 @@ use crate::admin::{
     Readiness, Rows, Server, add_ejections, index, pieces, write_config,
 };
 use crate::clock;
+use crate::log_writer::SlowForm;
 use crate::names::label;
 use crate::workers::{Workers, address_text};
 
@@ -33,7 +34,10 @@ impl<W: Workers> Running<W> {
     pub(super) fn on_query(&mut self, query: Query) {
         match query {
             Query::Page(page, reply) => self.page(page, reply),
-            Query::Slow { as_text, reply } => self.log.write_slow(as_text, reply),
+            Query::Slow { as_text, reply } => {
+                let form = if as_text { SlowForm::Text } else { SlowForm::Json };
+                self.log.write_slow(form, reply);
+            }
             Query::Explain { request, reply } => self.explain(request, reply),
             Query::Endpoints { ids, reply } => {
                 let totals = ids.into_iter().map(|id| self.collector.endpoint_totals(id));

@@ -93,7 +93,7 @@ impl EarlyPages {
                 return ends;
             }
             Query::Slow { as_text, reply } => {
-                let (mut reader, mut out) = (LogReader::new(), Vec::new());
+                let (reader, mut out) = (LogReader::new(), Vec::new());
                 if as_text {
                     reader.write_slow_text(&mut out);
                 } else {

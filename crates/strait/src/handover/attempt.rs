@@ -23,10 +23,10 @@ use super::asking::{Asked, Silent, put_back};
 use super::giving::{End, Giving, UpgradeClient, reap};
 use super::giving_back::NotReturned;
 use super::groups::{AllGiven, GivenAway};
-use super::leaving::{Leaving, UPDATE_INTERVAL, summary};
+use super::leaving::{Leaving, UPDATE_INTERVAL, slow, summary};
 use super::line::{Incoming, Line, ends, now};
 use super::listing::Listing;
-use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, parts, resources};
+use super::{EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, parts, resources};
 use crate::data_path::DataPath;
 
 /// How long the end of a process may take that has closed its connection to this one.
@@ -499,11 +499,12 @@ impl<'g> Attempt<'g> {
 
     /// What else goes along when the other process becomes the process.
     fn whole_state(&self) -> Option<Vec<(String, Zeroizing<Vec<u8>>)>> {
-        let Summary { totals, health } = self.summary()?;
+        let Summary { totals, health, .. } = self.summary()?;
         let sessions = &self.giving.sessions;
         Some(vec![
             (TOTALS.to_owned(), totals.into()),
             (HEALTH.to_owned(), health.into()),
+            (SLOW.to_owned(), slow(&self.giving.control).into()),
             (TICKET_KEYS.to_owned(), sessions.ring.write()),
             // From here on this process has no memory of them, whatever comes.
             (EARLY_SESSIONS.to_owned(), sessions.early.give()),

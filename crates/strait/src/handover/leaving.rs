@@ -67,3 +67,11 @@ pub(super) fn summary(control: &Sender<HandoverStep<DataPath>>, is_own: bool) ->
     control.blocking_send(HandoverStep::Summarize { is_own, reply }).ok()?;
     summary.blocking_recv().ok()
 }
+
+/// The slow requests of the process; none if its access log's output blocks.
+pub(super) fn slow(control: &Sender<HandoverStep<DataPath>>) -> Vec<u8> {
+    let (reply, slow) = oneshot::channel();
+    // Control ends with the process.
+    let _ = control.blocking_send(HandoverStep::SaveSlow(reply));
+    slow.blocking_recv().unwrap_or_default()
+}

@@ -137,7 +137,8 @@ impl Stored {
     pub(crate) fn restore(self, contacts: &Contacts, control: &Sender<HandoverStep<DataPath>>) {
         let Self { mut connections, sockets, states, differing, generation } = self;
         let said = |topic: &str| states.get(topic).map(<[u8]>::to_vec).unwrap_or_default();
-        let summary = Summary { totals: said(TOTALS), health: said(HEALTH) };
+        let (totals, health) = (said(TOTALS), said(HEALTH));
+        let summary = Summary { totals, health, slow: Vec::new() };
         // Control ends with the process; the same below.
         let step = |step| drop(control.blocking_send(step));
         step(HandoverStep::Restored { summary, generation });

@@ -30,7 +30,7 @@ use zeroize::Zeroizing;
 
 use super::groups::open_envelope;
 use super::line::{Incoming, Line, ends, now};
-use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, is_allowed, parts, resources};
+use super::{EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, is_allowed, parts, resources};
 use crate::data_path::{Contacts, DataPath};
 use crate::{Failure as StartFailure, VERSION};
 
@@ -403,7 +403,8 @@ impl Taking {
                         let said = |topic: &str| {
                             states.get(topic).map(|it| it.to_vec()).unwrap_or_default()
                         };
-                        let summary = Summary { totals: said(TOTALS), health: said(HEALTH) };
+                        let (totals, health, slow) = (said(TOTALS), said(HEALTH), said(SLOW));
+                        let summary = Summary { totals, health, slow };
                         if let Some(listener) = &self.listener {
                             // From here on those who connect see this process as the other one.
                             listener.own();

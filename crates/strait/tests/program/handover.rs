@@ -141,6 +141,34 @@ fn counters_go_on_and_gauges_are_right() {
 }
 
 #[test]
+fn slow_requests_of_former_processes_are_still_shown() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let strait = run(&service, "probation: 0s");
+    let shown = |strait: &Strait, count: usize| {
+        until("the slow requests", || {
+            let requests = strait.admin_json("/slow")["requests"].take();
+            let requests = requests.as_array().unwrap();
+            let targets = requests.iter().map(|it| it["target"].as_str().unwrap().to_owned());
+            let mut targets: Vec<_> = targets.collect();
+            targets.sort();
+            (targets.len() == count).then_some(targets)
+        })
+    };
+    let mut expected = Vec::new();
+    for number in 0..3 {
+        let target = format!("/of/{number}");
+        assert_eq!(get(strait.listener, &target).status, 200);
+        expected.push(target);
+        assert_eq!(shown(&strait, expected.len()), expected);
+        upgraded(&strait, &mut successors);
+        assert_eq!(shown(&strait, expected.len()), expected);
+    }
+    let text = get(strait.admin, "/slow?format=text").text();
+    assert!(expected.iter().all(|target| text.contains(&**target)), "{text}");
+    assert!(text.contains("first_byte"), "{text}");
+}
+
+#[test]
 fn admin_requests_are_answered_while_processes_replace_each_other() {
     let (service, mut successors) = (Service::start("one"), Successors::default());
     let strait = run(&service, "probation: 0s");
