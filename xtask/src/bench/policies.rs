@@ -8,15 +8,11 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use super::Options;
 use super::binary::Binary;
-use super::generator::Load;
-use super::lineup::{Lineup, Table};
-use super::machine::Machine;
+use super::lineup::Table;
 use super::report::{Report, Target};
-use super::sample::Sample;
-use super::setup::Setup;
 use super::tools::Tools;
+use super::{Options, routes};
 
 /// The directories of configurations, below `bench/configs`, and what stands behind the proxy's name in results.
 const CONFIGS: [(&str, &str); 2] = [("http1", ""), ("policies", ": policies")];
@@ -27,22 +23,14 @@ const CONFIGS: [(&str, &str); 2] = [("http1", ""), ("policies", ": policies")];
 ///
 /// If a proxy or the generator fails.
 pub(crate) fn run(tools: &Tools, options: &Options) -> Result<Report> {
-    let mut report = Report::new(options.scenario.name(), Machine::look(tools)?);
-    // Which takes whatever table there is.
-    let setup = Setup::Routes;
     let mut tables = Vec::new();
-    for binary in tools.binaries_of(setup) {
+    for binary in tools.binaries_of(routes::SETUP) {
         for (configs, what) in CONFIGS {
             tables.push(table(&tools.root, binary, configs, what)?);
         }
     }
-    let lineup = Lineup::of_tables(tools, options, setup, tables, &mut report.commands)?;
-    let load = Load::usual(setup, options.seconds);
-    report.cells.push(lineup.rounds(load, options.rounds, &mut report.commands)?);
-    let key = load.key();
-    let cpu = |ours: &str, theirs: &str| {
-        report.ratio((ours, theirs), key, |sample: &Sample| Some(sample.cpu_us()))
-    };
+    let (mut report, key) = routes::measure(tools, options, tables)?;
+    let cpu = |ours: &str, theirs: &str| report.cpu_ratio((ours, theirs), key);
     report.targets = vec![
         Target::new("all policies, to none", 1.03, cpu("strait: policies", "strait")),
         Target::new("all policies, to Envoy", 0.32, cpu("strait: policies", "envoy: policies")),

@@ -84,8 +84,7 @@ fn half_rate(report: &Report, load: Load) -> Option<u64> {
 fn half_idle_targets(report: &Report, load: Load) -> Vec<Target> {
     let bounds = HALF_IDLE_MAX.iter().filter(|(setup, ..)| *setup == load.setup);
     let target = |&(_, other, at_most): &(Setup, &str, f64)| {
-        let measured =
-            report.ratio(("strait+batched", other), load.key(), |sample| Some(sample.cpu_us()));
+        let measured = report.cpu_ratio(("strait+batched", other), load.key());
         Target::new(
             format!("CPU, {}, `signing: batched` to {other}", load.name()),
             at_most,
@@ -104,9 +103,7 @@ fn targets(report: &Report, load: Load) -> Vec<Target> {
             // The least CPU time of the others makes the highest ratio.
             let measured = others
                 .iter()
-                .filter_map(|other| {
-                    report.ratio(("strait", other), cell, |sample| Some(sample.cpu_us()))
-                })
+                .filter_map(|other| report.cpu_ratio(("strait", other), cell))
                 .max_by(f64::total_cmp);
             let others = others.join(", ");
             Target::new(format!("CPU, {name}, to {others}"), at_most, measured)
@@ -114,8 +111,7 @@ fn targets(report: &Report, load: Load) -> Vec<Target> {
         .collect();
     let batched = BATCHED_MAX.iter().filter(|(setup, ..)| *setup == load.setup);
     targets.extend(batched.map(|(_, other, at_most)| {
-        let measured =
-            report.ratio(("strait+batched", other), cell, |sample| Some(sample.cpu_us()));
+        let measured = report.cpu_ratio(("strait+batched", other), cell);
         Target::new(format!("CPU, {name}, `signing: batched` to {other}"), *at_most, measured)
     }));
     targets.extend(SPEED_MIN.iter().filter(|(setup, _)| *setup == load.setup).map(|(_, other)| {

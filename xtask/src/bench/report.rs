@@ -134,6 +134,11 @@ impl Report {
         median_ratio(&ours.samples, &theirs.samples, value)
     }
 
+    /// The same of what a request costs.
+    pub(crate) fn cpu_ratio(&self, proxies: (&str, &str), cell: CellKey) -> Option<f64> {
+        self.ratio(proxies, cell, |sample| Some(sample.cpu_us()))
+    }
+
     /// The median over the rounds of `proxy`.
     pub(crate) fn median(
         &self,

@@ -16,14 +16,16 @@ use super::generator::Load;
 use super::kinds::ProxyKind;
 use super::lineup::{Lineup, Table};
 use super::machine::Machine;
-use super::report::{Report, Target};
-use super::sample::Sample;
+use super::report::{CellKey, Report, Target};
 use super::setup::Setup;
 use super::tools::Tools;
 
 /// The rule of the file that all tables begin with.
 const STRAIT_RULE: &str = "      - match: { prefix: / }\n        cluster: upstream\n";
 const ENVOY_ROUTE: &str = "                        - match: { prefix: / }\n                          route: { cluster: upstream }\n";
+
+/// What carries the requests to each table.
+pub(crate) const SETUP: Setup = Setup::Routes;
 
 /// A rule that uses all that rules can, for `METHOD`.
 const EVERYTHING: &str = include_str!("../../../bench/configs/everything.yaml");
@@ -34,19 +36,12 @@ const EVERYTHING: &str = include_str!("../../../bench/configs/everything.yaml");
 ///
 /// If a proxy or the generator fails.
 pub(crate) fn run(tools: &Tools, options: &Options) -> Result<Report> {
-    let mut report = Report::new(options.scenario.name(), Machine::look(tools)?);
-    let setup = Setup::Routes;
     let mut tables = Vec::new();
-    for binary in tools.binaries_of(setup) {
+    for binary in tools.binaries_of(SETUP) {
         tables.extend(tables_of(&tools.root, binary)?);
     }
-    let lineup = Lineup::of_tables(tools, options, setup, tables, &mut report.commands)?;
-    let load = Load::usual(setup, options.seconds);
-    report.cells.push(lineup.rounds(load, options.rounds, &mut report.commands)?);
-    let key = load.key();
-    let cpu = |ours: &str, theirs: &str| {
-        report.ratio((ours, theirs), key, |sample: &Sample| Some(sample.cpu_us()))
-    };
+    let (mut report, key) = measure(tools, options, tables)?;
+    let cpu = |ours: &str, theirs: &str| report.cpu_ratio((ours, theirs), key);
     report.targets = vec![
         Target::new("10,000 paths to 10", 1.2, cpu("strait: 10000 paths", "strait: 10 paths")),
         Target::new("1,000 headers to 10", 1.5, cpu("strait: 1000 headers", "strait: 10 headers")),
@@ -56,6 +51,23 @@ pub(crate) fn run(tools: &Tools, options: &Options) -> Result<Report> {
         Target::new("100 routes, to Envoy", 0.30, cpu("strait: 100 routes", "envoy: 100 routes")),
     ];
     Ok(report)
+}
+
+/// Measures these, each in a process of its own, with the usual load.
+///
+/// # Errors
+///
+/// If a proxy or the generator fails.
+pub(crate) fn measure(
+    tools: &Tools,
+    options: &Options,
+    tables: Vec<Table>,
+) -> Result<(Report, CellKey)> {
+    let mut report = Report::new(options.scenario.name(), Machine::look(tools)?);
+    let lineup = Lineup::of_tables(tools, options, SETUP, tables, &mut report.commands)?;
+    let load = Load::usual(SETUP, options.seconds);
+    report.cells.push(lineup.rounds(load, options.rounds, &mut report.commands)?);
+    Ok((report, load.key()))
 }
 
 /// The tables of one proxy.

@@ -160,12 +160,21 @@ impl Cluster {
         })
     }
 
+    /// The bound of requests of this priority that follows how long their responses take, if there is one.
+    #[must_use]
+    #[inline]
+    pub const fn adaptive_of(&self, priority: Priority) -> Option<&Adaptive> {
+        match priority {
+            Priority::Default => self.adaptive.as_ref(),
+            Priority::High => None,
+        }
+    }
+
     /// Whether requests of this priority are bounded.
     #[must_use]
     #[inline]
     pub const fn bounds_requests(&self, priority: Priority) -> bool {
-        let is_adaptive = self.adaptive.is_some() && matches!(priority, Priority::Default);
-        self.bounds_of(priority).requests_max.is_some() || is_adaptive
+        self.bounds_of(priority).requests_max.is_some() || self.adaptive_of(priority).is_some()
     }
 
     /// Requests that may be under way now, if they are bounded, and whether that is for the time that responses take. `now` is
@@ -173,7 +182,7 @@ impl Cluster {
     #[inline]
     pub fn requests_bound(&self, priority: Priority, now: u64) -> Option<(u32, bool)> {
         let max = self.bounds_of(priority).requests_max.map(|max| (max.get(), false));
-        let adaptive = self.adaptive.as_ref().filter(|_| priority == Priority::Default);
+        let adaptive = self.adaptive_of(priority);
         let adaptive = adaptive.map(|adaptive| (adaptive.limit_at(now), true));
         max.into_iter().chain(adaptive).min()
     }

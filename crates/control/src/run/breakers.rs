@@ -34,7 +34,6 @@ fn left_of(cluster: &Cluster, priority: Priority) -> Option<BreakersOfCluster> {
     let bounds = cluster.bounds_of(priority);
     let left = |max: u32, used: u32| u64::from(max.saturating_sub(used));
     let (retries, retriable) = in_use.retries();
-    let adaptive = cluster.adaptive.as_ref().filter(|_| priority == Priority::Default);
     Some(BreakersOfCluster {
         cluster: Arc::clone(&cluster.name),
         priority: priority.word(),
@@ -44,7 +43,7 @@ fn left_of(cluster: &Cluster, priority: Priority) -> Option<BreakersOfCluster> {
             .requests_bound(priority, clock::monotonic_ns())
             .map(|(max, _)| left(max, in_use.requests())),
         retries: left(bounds.retry_budget.retries_max(retriable), retries),
-        concurrency: adaptive.map(|adaptive| ConcurrencyOfCluster {
+        concurrency: cluster.adaptive_of(priority).map(|adaptive| ConcurrencyOfCluster {
             limit: adaptive.limit().into(),
             min_rtt: adaptive.min_rtt(),
         }),

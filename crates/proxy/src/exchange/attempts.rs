@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use config::adaptive::Sample;
+use config::adaptive::{Adaptive, Sample};
 use config::balance::Balancer;
 use config::outlier::AttemptResult;
 use telemetry::cause::Cause;
@@ -185,7 +185,7 @@ impl Exchange {
 
     /// The controller of the cluster's concurrency hears how long the attempt took, if there is one.
     fn observe(&self, length: Duration, now: Time, cx: &mut Cx) {
-        if let Some(adaptive) = self.cluster().and_then(|cluster| cluster.adaptive.as_ref()) {
+        if let Some(adaptive) = self.controller() {
             adaptive.observe(Sample { length, ended: now.as_nanos() }, || cx.random.next());
         }
     }
@@ -193,8 +193,11 @@ impl Exchange {
     /// Whether the balancer or the controller of the cluster's concurrency wants to know how long attempts take.
     fn is_measured(&self) -> bool {
         let is_compared = self.counted_at.is_some() && self.latency_decay().is_some();
-        is_compared
-            || (self.holds_request && self.cluster().is_some_and(|it| it.adaptive.is_some()))
+        is_compared || (self.holds_request && self.controller().is_some())
+    }
+
+    fn controller(&self) -> Option<&Adaptive> {
+        self.cluster()?.adaptive_of(self.priority())
     }
 
     fn end_measure(&self, length: Duration, pools: &mut Pools, now: Time) {

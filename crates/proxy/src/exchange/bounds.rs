@@ -139,7 +139,7 @@ impl Exchange {
                     cluster.bounds_of(self.priority());
                 Some(match cluster.per_endpoint_max(self.priority()) {
                     None => Detail::of(&format_args!(
-                        "{key}connections_max of the cluster: {connections_max}, and pending_max: {pending_max}"
+                        "{key}connections_max of the cluster: {connections_max}, and {key}pending_max: {pending_max}"
                     )),
                     Some(of_each) => Detail::of(&format_args!(
                         "{key}connections_max of the cluster: {connections_max}, connections_per_endpoint_max: {of_each}, and {key}pending_max: {pending_max}"

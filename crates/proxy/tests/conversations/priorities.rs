@@ -64,7 +64,8 @@ fn the_bounds_of_each_priority_are_its_own() {
         talk.says(second, URGENT);
         let rest = ["\r\nx-envoy-overloaded: true\r\n", ": pending_overflow\n"];
         talk.hears_about(second, UNAVAILABLE, &rest);
-        let detail = "high_priority.connections_max of the cluster: 1, and pending_max: 0";
+        let detail =
+            "high_priority.connections_max of the cluster: 1, and high_priority.pending_max: 0";
         assert!(talk.log().contains(detail), "{}", talk.log());
         talk.says(other, GET);
         let upstream = talk.upstream();

@@ -30,8 +30,7 @@ impl Simulation {
             bounds.connections_per_endpoint_max = bounds.connections_per_endpoint_max.max(of_each);
             bounds.pending_max = bounds.pending_max.max(new.pending_max);
             let requests_max = new.requests_max.map_or(u32::MAX, |max| max.get());
-            let adaptive = cluster.adaptive.as_ref().filter(|_| priority == Priority::Default);
-            let adaptive = adaptive.map_or(u32::MAX, |it| it.limit_max());
+            let adaptive = cluster.adaptive_of(priority).map_or(u32::MAX, |it| it.limit_max());
             let requests_max = requests_max.min(adaptive);
             bounds.requests_max = bounds.requests_max.max(requests_max);
         }

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -491,29 +491,44 @@ fn a_process_takes_over_by_itself_or_starts_as_ever() {
 }
 
 /// As in two containers: each process sees itself as process 1, or so, and has no id for the other.
+pub(crate) struct InNamespaces {
+    pub(crate) first: Strait,
+    /// `unshare`, which started the process that has taken over.
+    pub(crate) second: Child,
+    /// A client from before.
+    pub(crate) kept: Client,
+    _service: Service,
+}
+
+impl InNamespaces {
+    /// None where no namespace can be made.
+    pub(crate) fn hand_over(options: &str) -> Option<Self> {
+        let in_namespace = r#"exec unshare --pid --fork --kill-child "$0" "$@""#;
+        let has_namespaces = Command::new("unshare").args(["--pid", "--fork", "true"]).status();
+        if !has_namespaces.is_ok_and(|it| it.success()) {
+            println!("skipped: PID namespaces cannot be made here");
+            return None;
+        }
+        let (service, scratch) = (Service::start("one"), Scratch::new());
+        let config = with_handover(&scratch, &forward_to(service.address), options);
+        let first = Strait::run_by(in_namespace, Stdio::null(), &[], &config);
+        let mut kept = Client::connect(first.listener);
+        assert_eq!(kept.get("/").status, 200);
+        let file = first.path("strait.yaml");
+        let second = Command::new("sh")
+            .args(["-c", in_namespace, env!("CARGO_BIN_EXE_strait")])
+            .args(["run", "--take-over=required", "-c", file.to_str().unwrap()])
+            .spawn()
+            .unwrap();
+        until("the handover", || (first.metric("strait_generation") == 1.0).then_some(()));
+        Some(Self { first, second, kept, _service: service })
+    }
+}
+
 #[test]
 fn processes_of_two_pid_namespaces_replace_each_other() {
-    let in_namespace = r#"exec unshare --pid --fork --kill-child "$0" "$@""#;
-    if !Command::new("unshare")
-        .args(["--pid", "--fork", "true"])
-        .status()
-        .is_ok_and(|it| it.success())
-    {
-        println!("skipped: PID namespaces cannot be made here");
-        return;
-    }
-    let (service, scratch) = (Service::start("one"), Scratch::new());
-    let config = with_handover(&scratch, &forward_to(service.address), "probation: 1m");
-    let mut first = Strait::run_by(in_namespace, Stdio::null(), &[], &config);
-    let mut kept = Client::connect(first.listener);
-    assert_eq!(kept.get("/").status, 200);
-    let file = first.path("strait.yaml");
-    let mut second = Command::new("sh")
-        .args(["-c", in_namespace, env!("CARGO_BIN_EXE_strait")])
-        .args(["run", "--take-over=required", "-c", file.to_str().unwrap()])
-        .spawn()
-        .unwrap();
-    until("the handover", || (first.metric("strait_generation") == 1.0).then_some(()));
+    let Some(both) = InNamespaces::hand_over("probation: 1m") else { return };
+    let InNamespaces { mut first, mut second, mut kept, _service } = both;
     let response = kept.get("/");
     assert_eq!((response.status, response.field("connection")), (200, None));
     assert_eq!(

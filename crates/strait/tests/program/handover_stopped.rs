@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ::tls::Version;
 use rustix::process::{Signal, kill_process};
 
-use crate::handover::{Successors, over_tls, process, upgraded, with_handover};
+use crate::handover::{InNamespaces, Successors, over_tls, process, upgraded, with_handover};
 use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, until};
 use crate::tls::certificates;
 use crate::tls_client::{self, TlsClient};
@@ -175,27 +175,11 @@ fn an_old_process_that_is_stopped_once_the_new_one_serves_is_ended_and_the_new_o
     });
 }
 
-/// As in two containers: neither process has an id for the other.
 #[test]
 fn an_old_process_stands_in_for_one_that_is_stopped_and_that_it_cannot_end() {
-    let in_namespace = r#"exec unshare --pid --fork --kill-child "$0" "$@""#;
-    let has_namespaces = Command::new("unshare").args(["--pid", "--fork", "true"]).status();
-    if !has_namespaces.is_ok_and(|it| it.success()) {
-        println!("skipped: PID namespaces cannot be made here");
-        return;
-    }
-    let (service, scratch) = (Service::start("one"), Scratch::new());
-    let config = with_handover(&scratch, &forward_to(service.address), "probation: 3s");
-    let mut first = Strait::run_by(in_namespace, Stdio::null(), &[], &config);
-    let mut kept = Client::connect(first.listener);
-    assert_eq!(kept.get("/").status, 200);
-    let file = first.path("strait.yaml");
-    let mut second = Command::new("sh")
-        .args(["-c", in_namespace, env!("CARGO_BIN_EXE_strait")])
-        .args(["run", "--take-over=required", "-c", file.to_str().unwrap()])
-        .spawn()
-        .unwrap();
-    until("the handover", || (first.metric("strait_generation") == 1.0).then_some(()));
+    // Neither process has an id for the other.
+    let Some(both) = InNamespaces::hand_over("probation: 3s") else { return };
+    let InNamespaces { mut first, mut second, mut kept, .. } = both;
     let children = format!("/proc/{0}/task/{0}/children", second.id());
     let taker: u32 = fs::read_to_string(children).unwrap().trim().parse().unwrap();
     stop(taker);
