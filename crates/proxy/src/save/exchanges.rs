@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use config::edits::operators::KEPT_BYTES_MAX;
 use config::retry::AskedRetries;
-use config::snapshot::ChainId;
+use config::snapshot::{ChainId, Listener};
 use serde::{Deserialize, Serialize};
 use telemetry::captures::CAPTURES_BYTES_MAX;
 use telemetry::events::Relocated;
@@ -27,8 +27,8 @@ use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::exchange::record::{Words, label};
 use crate::exchange::stage::{Current, Stage, Suspended};
 use crate::exchange::{Deadlines, Exchange, ExchangeKind, Handshake, Request, Wait};
-use crate::filter::Question;
 use crate::filter::filter_chain::{BodyObservers, FilterStep, Gathered, Held};
+use crate::filter::{Filter, Question};
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::clients::{ClientPlace, Part};
 use crate::listen::listeners::ListenerKey;
@@ -298,7 +298,7 @@ impl Proxy {
 
     pub(super) fn restore_exchange(
         &mut self,
-        saved: SavedExchange,
+        mut saved: SavedExchange,
         connections: &[ConnKey],
         now: Time,
     ) -> Option<ExchangeKey> {
@@ -318,45 +318,12 @@ impl Proxy {
         let state = self.listen.listeners.get(listener);
         let listener = state.listener().seen_by(chain);
         let (snapshot, place) = state.pin();
-        let route = saved.route.map(|route| self.cx.restore_route(&snapshot, &route));
+        let route = saved.route.as_ref().map(|route| self.cx.restore_route(&snapshot, route));
         let timer = self.cx.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
         let deadlines = restore_deadlines(&saved.deadlines, now);
         let (_, first) = deadlines.first();
-        let mut words = Words { text: None, lengths: saved.record.lengths };
-        if !saved.record.words.is_empty() {
-            words.text = Some(self.cx.buffers.lease_with(&saved.record.words));
-        }
-        let captures =
-            saved.record.captures.get(..CAPTURES_BYTES_MAX.min(saved.record.captures.len()));
-        let captures = captures.filter(|captures| !captures.is_empty()).map(|captures| {
-            // With room for those of the response.
-            let mut buffer = self.cx.buffers.lease(CAPTURES_BYTES_MAX);
-            buffer.push(captures);
-            buffer
-        });
-        let has_filters = saved.detached.is_none();
-        let slot_bytes = listener.filters.iter().map(|f| f.slot_bytes()).sum::<usize>();
-        let slot_bytes = if has_filters { slot_bytes } else { 0 };
-        let names = listener.filter_sources.iter().map(|source| source.name());
-        let is_same_chain = names.clone().eq(saved.filters.iter().map(String::as_str));
-        // In another chain, a filter that waited is run again where it stands now.
-        let waits = match &saved.stage {
-            SavedStage::Suspended { step, .. } => Some(step.place()),
-            SavedStage::Gathering { filter, .. } => Some(*filter),
-            _ => None,
-        };
-        let again = waits.filter(|_| !is_same_chain).map(|filter| {
-            // One that waits for its cluster is behind all of them.
-            let Some(name) = saved.filters.get(filter) else { return names.clone().count() };
-            names.clone().position(|other| other == name).unwrap_or(filter)
-        });
-        let observers = if !has_filters {
-            BodyObservers::default()
-        } else if is_same_chain {
-            saved.observers
-        } else {
-            BodyObservers::at_requests(&listener.filters)
-        };
+        let (words, captures) = self.cx.restore_words(&saved.record);
+        let Filtered { slots, observers, again } = Filtered::new(&mut saved, listener);
         let gathered = saved.gathered.map(|saved| restore_gathered(saved, &mut self.cx.buffers));
         let kept = saved.kept.get(..KEPT_BYTES_MAX.min(saved.kept.len()));
         let kept = kept.filter(|kept| !kept.is_empty());
@@ -387,12 +354,7 @@ impl Proxy {
             route,
             timer,
             deadlines,
-            // Slots of another chain would mean nothing to this one's filters.
-            slots: saved
-                .slots
-                .filter(|slots| is_same_chain && slots.len() == slot_bytes)
-                .or_else(|| (slot_bytes > 0).then(|| vec![0; slot_bytes]))
-                .map(Vec::into_boxed_slice),
+            slots,
             observers,
             gathered,
             kept,
@@ -413,20 +375,7 @@ impl Proxy {
         self.cx.timers.set_owner(timer, TimerOwner::Exchange(key).into());
         self.cx.timers.arm(timer, first);
         self.connections.join_exchange(key, downstream, upstream);
-        if let Some(exchange) = self.exchanges.get(key).filter(|it| it.detached.is_none()) {
-            self.cx.emitter.came(exchange.relocated());
-        }
-        if let Some(exchange) = self.exchanges.get_mut(key) {
-            exchange.hold_listener_request(self.cx.share.member());
-            if let Some(asked) = saved.asked_retries {
-                exchange.ask_for_retries(asked);
-            }
-            if exchange.may_have_retries() {
-                // The first attempt is none, whether it is under way or has begun to be answered.
-                let is_retry = exchange.progress.attempts > u8::from(upstream.is_some());
-                exchange.count_retries(is_retry, &mut self.upstream.pools, &mut self.cx);
-            }
-        }
+        self.count_restored(key, saved.asked_retries, upstream.is_some());
         if let Some(upstream) = upstream {
             self.bound_kept_request(key, upstream);
         }
@@ -442,17 +391,45 @@ impl Proxy {
             }
             (_, stage) => self.restore_stage(key, stage, upstream, now),
         }
-        let restored = self.exchanges.get_mut(key);
-        if let Some(exchange) = restored.filter(|exchange| exchange.upstream().is_some()) {
-            self.upstream.pools.is_counting |= exchange.endpoint_to_count().is_some();
-            exchange.hold(&mut self.listen.clients, &mut self.upstream.pools);
-            exchange.hold_request(&mut self.upstream.pools, &mut self.cx);
-            if saved.stalled.is_some() || exchange.awaits_client() {
-                let since = saved.stalled.map_or(now, |age| before(age, now));
-                self.exchanges.on_stalled(key, since);
-            }
-        }
+        self.hold_restored(key, saved.stalled, now);
         Some(key)
+    }
+
+    /// A restored exchange counts in this worker, and with its retries in the budget of its cluster.
+    fn count_restored(
+        &mut self,
+        key: ExchangeKey,
+        asked: Option<AskedRetries>,
+        has_upstream: bool,
+    ) {
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        if exchange.detached.is_none() {
+            self.cx.emitter.came(exchange.relocated());
+        }
+        exchange.hold_listener_request(self.cx.share.member());
+        if let Some(asked) = asked {
+            exchange.ask_for_retries(asked);
+        }
+        if exchange.may_have_retries() {
+            // The first attempt is none, whether it is under way or has begun to be answered.
+            let is_retry = exchange.progress.attempts > u8::from(has_upstream);
+            exchange.count_retries(is_retry, &mut self.upstream.pools, &mut self.cx);
+        }
+    }
+
+    /// A restored exchange that has an upstream connection counts at its endpoint, and may have been stalled for so long.
+    fn hold_restored(&mut self, key: ExchangeKey, stalled: Option<u64>, now: Time) {
+        let restored = self.exchanges.get_mut(key);
+        let Some(exchange) = restored.filter(|exchange| exchange.upstream().is_some()) else {
+            return;
+        };
+        self.upstream.pools.is_counting |= exchange.endpoint_to_count().is_some();
+        exchange.hold(&mut self.listen.clients, &mut self.upstream.pools);
+        exchange.hold_request(&mut self.upstream.pools, &mut self.cx);
+        if stalled.is_some() || exchange.awaits_client() {
+            let since = stalled.map_or(now, |age| before(age, now));
+            self.exchanges.on_stalled(key, since);
+        }
     }
 
     fn restore_stage(
@@ -546,6 +523,68 @@ fn restore_deadlines(saved: &[(u8, Duration)], now: Time) -> Deadlines {
         }
     }
     deadlines
+}
+
+impl Cx {
+    /// Words and captures of a saved exchange, in buffers of this worker.
+    fn restore_words(&mut self, record: &SavedRecord) -> (Words, Option<Buffer>) {
+        let mut words = Words { text: None, lengths: record.lengths };
+        if !record.words.is_empty() {
+            words.text = Some(self.buffers.lease_with(&record.words));
+        }
+        let captures = record.captures.get(..CAPTURES_BYTES_MAX.min(record.captures.len()));
+        let captures = captures.filter(|captures| !captures.is_empty()).map(|captures| {
+            // With room for those of the response.
+            let mut buffer = self.buffers.lease(CAPTURES_BYTES_MAX);
+            buffer.push(captures);
+            buffer
+        });
+        (words, captures)
+    }
+}
+
+/// What the filters of its listener have of a restored exchange.
+struct Filtered {
+    slots: Option<Box<[u8]>>,
+    observers: BodyObservers,
+    /// The filter to run again: one that waited, where the chain is another now.
+    again: Option<usize>,
+}
+
+impl Filtered {
+    fn new(saved: &mut SavedExchange, listener: &Listener<Box<dyn Filter>>) -> Self {
+        let has_filters = saved.detached.is_none();
+        let slot_bytes = listener.filters.iter().map(|f| f.slot_bytes()).sum::<usize>();
+        let slot_bytes = if has_filters { slot_bytes } else { 0 };
+        let names = listener.filter_sources.iter().map(|source| source.name());
+        let is_same_chain = names.clone().eq(saved.filters.iter().map(String::as_str));
+        // In another chain, a filter that waited is run again where it stands now.
+        let waits = match &saved.stage {
+            SavedStage::Suspended { step, .. } => Some(step.place()),
+            SavedStage::Gathering { filter, .. } => Some(*filter),
+            _ => None,
+        };
+        let again = waits.filter(|_| !is_same_chain).map(|filter| {
+            // One that waits for its cluster is behind all of them.
+            let Some(name) = saved.filters.get(filter) else { return names.clone().count() };
+            names.clone().position(|other| other == name).unwrap_or(filter)
+        });
+        let observers = if !has_filters {
+            BodyObservers::default()
+        } else if is_same_chain {
+            std::mem::take(&mut saved.observers)
+        } else {
+            BodyObservers::at_requests(&listener.filters)
+        };
+        // Slots of another chain would mean nothing to this one's filters.
+        let slots = saved
+            .slots
+            .take()
+            .filter(|slots| is_same_chain && slots.len() == slot_bytes)
+            .or_else(|| (slot_bytes > 0).then(|| vec![0; slot_bytes]))
+            .map(Vec::into_boxed_slice);
+        Self { slots, observers, again }
+    }
 }
 
 fn restore_gathered(saved: SavedGathered, buffers: &mut Buffers) -> Box<Gathered> {
