@@ -42,6 +42,12 @@ impl Priority {
 /// Limits of a cluster for the requests of one priority, in the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(extend("x-meant" = {
+    "max_connections": "write `connections_max`",
+    "max_pending_requests": "write `pending_max`",
+    "max_requests": "write `requests_max`",
+    "max_retries": "write `retry_budget: { share: 0%, at_least: … }`",
+}))]
 pub struct Bounds {
     /// Open connections for them. Beyond it, they wait.
     pub connections_max: NonZeroU32,

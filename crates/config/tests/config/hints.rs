@@ -100,6 +100,7 @@ fn words_are_listed_once_and_other_programs_words_lead_to_ours() {
         (Place::Cluster("protocol"), "https", "http1, http2", "add `tls: {}` to the cluster"),
         (Place::Cluster("timeouts"), "{ connect: 1s }", "unknown", "`connect_timeout`"),
         (Place::Cluster("maxconn"), "5", "unknown", "`connections_per_endpoint_max`"),
+        (Place::Cluster("high_priority"), "{ max_requests: 5 }", "unknown", "`requests_max`"),
         (Place::Cluster("transport_socket_matches"), "[]", "unknown", "write `transports`"),
         (Place::Endpoint("health_status"), "1", "unknown", "write `health`"),
         (Place::Rule("retry_policy"), "{}", "unknown", "write `retry`"),
