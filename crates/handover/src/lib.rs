@@ -32,6 +32,7 @@ mod failure;
 mod frame;
 mod giver;
 mod message;
+mod octets;
 mod pieces;
 mod silence;
 mod stored;

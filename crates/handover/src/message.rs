@@ -332,6 +332,7 @@ pub struct Piece {
     /// Descriptors that come with this frame.
     pub sockets: u32,
     /// The next bytes.
+    #[serde(with = "crate::octets")]
     pub bytes: Vec<u8>,
 }
 
@@ -343,6 +344,7 @@ pub struct Packed {
     /// Its sockets, all of which come with this frame.
     pub sockets: u32,
     /// Its bytes.
+    #[serde(with = "crate::octets")]
     pub bytes: Vec<u8>,
 }
 
