@@ -1,7 +1,9 @@
 //! epoll: which sockets can make progress.
 //!
 //! A connection is registered once, edge-triggered for both directions, and its interest never
-//! changes: that is one system call in the life of a connection. An edge is lost if the caller
+//! changes: that is one system call in the life of a connection. Only one that came from another worker or process is registered
+//! for reading first ([`Poller::add_reads`]): it could be written to before, and an event would say nothing new.
+//! An edge is lost if the caller
 //! stops before `WouldBlock` (or a short read, see [`Readiness::is_open`]); the caller has to
 //! remember that a socket was left readable.
 //!
@@ -25,6 +27,9 @@ use crate::{Listener, Waker};
 /// 256 keeps the work between two looks at the clock near two milliseconds at the measured cost
 /// of a request, and the list (3 KiB) in the first-level cache.
 pub const EVENTS_MAX: usize = 256;
+
+/// Edges of a connection's reading side.
+const READS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
 
 /// An epoll instance.
 #[derive(Debug)]
@@ -51,8 +56,28 @@ impl Poller {
     ///
     /// Errors of `epoll_ctl`: out of memory or watches, or watched already.
     pub fn add(&self, socket: impl AsFd, token: u64) -> io::Result<()> {
-        let edges = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        self.watch(socket.as_fd(), token, edges)
+        self.watch(socket.as_fd(), token, READS | EventFlags::OUT)
+    }
+
+    /// Watches a connection for what can be read, its end and errors, edge-triggered, until it is closed or
+    /// [`Poller::add_writes`] is called. A first event comes at once if there is something.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::add`].
+    pub fn add_reads(&self, socket: impl AsFd, token: u64) -> io::Result<()> {
+        self.watch(socket.as_fd(), token, READS)
+    }
+
+    /// Watches a connection that is watched for reading in both directions from now on. An event comes at once if the socket is
+    /// ready, for reading or writing.
+    ///
+    /// # Errors
+    ///
+    /// Errors of `epoll_ctl`: not watched here.
+    pub fn add_writes(&self, socket: impl AsFd, token: u64) -> io::Result<()> {
+        let both = READS | EventFlags::OUT;
+        Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(token), both)?)
     }
 
     /// Watches a listener, level-triggered: it is reported for as long as its queue holds a

@@ -121,6 +121,8 @@ struct End {
     /// Its token in epoll.
     key: Option<ConnKey>,
     is_listed: bool,
+    /// Nothing is reported of its writing side.
+    reads_only: bool,
     inbox: VecDeque<u8>,
     inbox_max: usize,
     /// Bytes behind `inbox` that were held up by a short read.
@@ -549,6 +551,7 @@ impl Network {
             address,
             key: None,
             is_listed: false,
+            reads_only: false,
             inbox: VecDeque::new(),
             inbox_max,
             late: VecDeque::new(),

@@ -131,6 +131,16 @@ impl World for SimWorld {
         Ok(())
     }
 
+    fn watch_reads(&mut self, socket: &SimSocket, key: ConnKey) -> io::Result<()> {
+        self.network.borrow_mut().watch_reads(socket.end(), self.worker, key);
+        Ok(())
+    }
+
+    fn watch_writes(&mut self, socket: &SimSocket, _key: ConnKey) -> io::Result<()> {
+        self.network.borrow_mut().watch_writes(socket.end());
+        Ok(())
+    }
+
     fn unwatch(&mut self, socket: &SimSocket) {
         self.network.borrow_mut().unwatch(socket.end());
     }

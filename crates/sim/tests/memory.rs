@@ -223,6 +223,14 @@ impl World for Stage {
         Ok(())
     }
 
+    fn watch_reads(&mut self, socket: &Socket, key: ConnKey) -> io::Result<()> {
+        self.watch(socket, key)
+    }
+
+    fn watch_writes(&mut self, _socket: &Socket, _key: ConnKey) -> io::Result<()> {
+        Ok(())
+    }
+
     fn unwatch(&mut self, _socket: &Socket) {}
 
     fn take_error(&mut self, _socket: &Socket) -> io::Result<()> {

@@ -364,6 +364,14 @@ impl World for Kernel {
         self.poller.add(socket, key.to_bits())
     }
 
+    fn watch_reads(&mut self, socket: &Socket, key: ConnKey) -> io::Result<()> {
+        self.poller.add_reads(socket, key.to_bits())
+    }
+
+    fn watch_writes(&mut self, socket: &Socket, key: ConnKey) -> io::Result<()> {
+        self.poller.add_writes(socket, key.to_bits())
+    }
+
     fn unwatch(&mut self, socket: &Socket) {
         // Fails only if it is not watched, which is what is wanted.
         let _ = self.poller.remove(socket);

@@ -341,7 +341,7 @@ impl<W: World> Worker<W> {
             }
         }
         if restoring.is_placed() && begun == restoring.keys().len() {
-            self.answer_take(answer, Ok(restoring.keys().to_vec()));
+            self.answer_take(answer, Ok(restoring.into_keys()));
         } else {
             self.under_way = Some(UnderWay::Restoring { restoring, moving, begun, answer });
         }
@@ -356,16 +356,18 @@ impl<W: World> Worker<W> {
             }
             return;
         };
-        if self.world.watch(socket, key).is_err() {
-            self.proxy.on_broken(key, "", now);
-            return;
-        }
-        if awaits_connection {
+        let watched = if awaits_connection {
             flags.set(Flags::CONNECTING);
+            self.world.watch(socket, key)
         } else {
             // Assumed, and corrected by the first call that finds it wrong. What can be read, and an end, is reported as soon as
             // the socket is watched; to try that here would cost each idle connection a system call.
             flags.set(Flags::WRITABLE);
+            flags.set(Flags::READS_ONLY);
+            self.world.watch_reads(socket, key)
+        };
+        if watched.is_err() {
+            self.proxy.on_broken(key, "", now);
         }
     }
 

@@ -46,6 +46,8 @@ impl Flags {
     pub(crate) const CLOSED: Self = Self(32);
     /// There was more to read than one read takes, so bytes may be moved without being read.
     pub(crate) const BULK: Self = Self(64);
+    /// Nothing says when a write may take something: [`World::watch_writes`](crate::World::watch_writes) has to be called first.
+    pub(crate) const READS_ONLY: Self = Self(128);
 
     pub(crate) const fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0

@@ -335,7 +335,7 @@ impl<W: World> Worker<W> {
             match self.world.send(socket, slices) {
                 Ok(n) => {
                     if n < waiting {
-                        flags.clear(Flags::WRITABLE);
+                        self.on_full(key);
                     }
                     let now = self.stamp();
                     self.proxy.on_sent(key, n, began, now);
@@ -344,7 +344,7 @@ impl<W: World> Worker<W> {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    flags.clear(Flags::WRITABLE);
+                    self.on_full(key);
                     self.proxy.on_sent(key, 0, began, began);
                     return;
                 }
@@ -352,6 +352,19 @@ impl<W: World> Worker<W> {
                     self.proxy.on_send_failed(key, began);
                     return;
                 }
+            }
+        }
+    }
+
+    /// A socket took less than was to be written: what is left waits for the event that it takes more.
+    fn on_full(&mut self, key: ConnKey) {
+        let Some((socket, flags)) = self.sockets.get(key) else { return };
+        flags.clear(Flags::WRITABLE);
+        if flags.has(Flags::READS_ONLY) {
+            flags.clear(Flags::READS_ONLY);
+            if self.world.watch_writes(socket, key).is_err() {
+                let now = self.stamp();
+                self.proxy.on_broken(key, "", now);
             }
         }
     }

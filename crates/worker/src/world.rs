@@ -1,7 +1,8 @@
 //! Everything that a worker needs from outside, behind one trait: the kernel, or a simulation.
 //!
 //! Sockets are edge-triggered in both directions from the moment they are registered: an event
-//! comes when something becomes possible, not while it is. Listeners are level-triggered.
+//! comes when something becomes possible, not while it is. Those that were moved here are registered
+//! for reading alone until a write took no more. Listeners are level-triggered.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -75,6 +76,21 @@ pub trait World {
     ///
     /// The world has no room for it.
     fn watch(&mut self, socket: &Self::Socket, key: ConnKey) -> io::Result<()>;
+
+    /// As [`World::watch`], without saying when something can be written: most connections that are moved are idle and can be
+    /// written to, and an event for each of them would say nothing new.
+    ///
+    /// # Errors
+    ///
+    /// The world has no room for it.
+    fn watch_reads(&mut self, socket: &Self::Socket, key: ConnKey) -> io::Result<()>;
+
+    /// Reports from now on when something can be written, too, and whether it can be by now.
+    ///
+    /// # Errors
+    ///
+    /// The world has no room for it.
+    fn watch_writes(&mut self, socket: &Self::Socket, key: ConnKey) -> io::Result<()>;
 
     /// Stops reporting events of a socket that is moved elsewhere. Dropping the socket does it too.
     fn unwatch(&mut self, socket: &Self::Socket);

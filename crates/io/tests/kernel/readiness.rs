@@ -19,6 +19,24 @@ fn what_is_ready_before_registration_is_reported() {
 }
 
 #[test]
+fn a_socket_that_is_watched_for_reading_is_reported_as_writable_once_that_is_asked_for() {
+    let (near, far) = tcp_pair().unwrap();
+    let poller = Poller::new().unwrap();
+    poller.add_reads(&near, 7).unwrap();
+    assert_eq!(ready(&poller).unwrap(), [], "that it can be written to is no event");
+    far.send_slice(b"x").unwrap();
+    assert!(!wait_until(&poller, Readiness::is_readable).unwrap().is_writable());
+    assert_eq!(read_exactly(&near, 1).unwrap(), b"x");
+    // It takes more again before it is asked for, so that there would be no edge.
+    poller.add_writes(&near, 8).unwrap();
+    let events = wait(&poller).unwrap();
+    assert_eq!(events.iter().map(|event| event.token).collect::<Vec<_>>(), [8]);
+    assert!(events[0].readiness.is_writable());
+    far.shutdown_write().unwrap();
+    assert!(wait_until(&poller, Readiness::is_read_closed).unwrap().is_writable());
+}
+
+#[test]
 fn an_edge_is_reported_once_and_again_only_when_more_arrives() {
     let (near, far) = tcp_pair().unwrap();
     let poller = Poller::new().unwrap();

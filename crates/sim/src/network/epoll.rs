@@ -8,9 +8,27 @@ use super::{End, EndId, Epoll, Listener, ListenerSocket, Network, Owner, Phase, 
 impl Network {
     /// Reports what becomes possible on an end, and what is possible already.
     pub fn watch(&mut self, id: EndId, worker: usize, key: ConnKey) {
+        self.begin_watching(id, worker, key, false);
+    }
+
+    /// The same, but not whether it can be written to.
+    pub fn watch_reads(&mut self, id: EndId, worker: usize, key: ConnKey) {
+        self.begin_watching(id, worker, key, true);
+    }
+
+    /// Reports whether it can be written to, too.
+    pub fn watch_writes(&mut self, id: EndId) {
+        if let Some(end) = self.get_mut(id) {
+            end.reads_only = false;
+            self.edge(id);
+        }
+    }
+
+    fn begin_watching(&mut self, id: EndId, worker: usize, key: ConnKey, reads_only: bool) {
         // A process that has ended may have watched it.
         self.unwatch(id);
         if let Some(end) = self.get_mut(id) {
+            end.reads_only = reads_only;
             end.owner = Owner::Worker(worker);
             end.key = Some(key);
             self.note_begun(id, worker, key);
@@ -187,7 +205,7 @@ impl End {
         }
         let ready = Ready {
             is_readable: !self.inbox.is_empty() || self.has_fin || is_closed,
-            is_writable: has_room || is_closed,
+            is_writable: has_room && !self.reads_only || is_closed,
             is_ending: self.has_fin || is_closed,
             is_closed,
         };

@@ -96,16 +96,16 @@ impl<W: World> Worker<W> {
         if let Some((target, flags)) = self.sockets.get(to)
             && flags.has(Flags::WRITABLE)
         {
-            match self.world.send(target, &[IoSlice::new(bytes)]) {
-                Ok(taken) => sent = taken,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    flags.clear(Flags::WRITABLE);
+            let is_full = match self.world.send(target, &[IoSlice::new(bytes)]) {
+                Ok(taken) => {
+                    sent = taken;
+                    0 < sent && sent < n
                 }
-                // The next send reports why.
-                Err(_) => {}
-            }
-            if 0 < sent && sent < n {
-                flags.clear(Flags::WRITABLE);
+                // The next send reports what else is wrong.
+                Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+            };
+            if is_full {
+                self.on_full(to);
             }
         }
         let now = self.stamp();
