@@ -216,34 +216,59 @@ impl Listen {
 struct Companions {
     connections: Vec<ConnKey>,
     exchanges: Vec<ExchangeKey>,
-    connection_places: BTreeMap<u64, u32>,
-    exchange_places: BTreeMap<u64, u32>,
+    connection_places: Places,
+    exchange_places: Places,
+}
+
+/// The places of keys, which are given in the order in which keys are added.
+///
+/// Most groups are one connection: nothing is allocated for the first key.
+#[derive(Debug, Default)]
+struct Places {
+    first: Option<u64>,
+    others: BTreeMap<u64, u32>,
+}
+
+impl Places {
+    /// Whether the key was not there before.
+    fn add(&mut self, key: u64) -> bool {
+        let Some(first) = self.first else {
+            self.first = Some(key);
+            return true;
+        };
+        if first == key {
+            return false;
+        }
+        let place = u32::try_from(self.others.len() + 1).unwrap_or(u32::MAX);
+        let before = self.others.len();
+        self.others.entry(key).or_insert(place);
+        self.others.len() > before
+    }
+
+    fn of(&self, key: u64) -> Option<u32> {
+        if self.first == Some(key) { Some(0) } else { self.others.get(&key).copied() }
+    }
 }
 
 impl Companions {
     fn add_connection(&mut self, key: ConnKey) {
-        let place = u32::try_from(self.connections.len()).unwrap_or(u32::MAX);
-        self.connection_places.entry(key.to_bits()).or_insert_with(|| {
+        if self.connection_places.add(key.to_bits()) {
             self.connections.push(key);
-            place
-        });
+        }
     }
 
     /// Whether it was not there before.
     fn add_exchange(&mut self, key: ExchangeKey) -> bool {
-        let place = u32::try_from(self.exchanges.len()).unwrap_or(u32::MAX);
-        let mut is_new = false;
-        self.exchange_places.entry(key.to_bits()).or_insert_with(|| {
+        let is_new = self.exchange_places.add(key.to_bits());
+        if is_new {
             self.exchanges.push(key);
-            is_new = true;
-            place
-        });
+        }
         is_new
     }
 
     fn side(&self, side: StreamKey) -> SavedSide {
-        let place = self.connection_places.get(&side.connection.to_bits());
-        SavedSide { connection: place.copied().unwrap_or(u32::MAX), slot: side.slot }
+        let place = self.connection_places.of(side.connection.to_bits());
+        SavedSide { connection: place.unwrap_or(u32::MAX), slot: side.slot }
     }
 }
 
@@ -358,8 +383,8 @@ impl Proxy {
         let mut found = Companions {
             connections: Vec::new(),
             exchanges: Vec::new(),
-            connection_places: BTreeMap::new(),
-            exchange_places: BTreeMap::new(),
+            connection_places: Places::default(),
+            exchange_places: Places::default(),
         };
         found.add_connection(key);
         let mut seen = 0;
@@ -395,7 +420,7 @@ impl Proxy {
     pub fn restore(&mut self, bytes: &[u8], now: Time) -> Result<Vec<ConnKey>, RestoreError> {
         let mut restoring = self.begin_restore(bytes)?;
         self.restore_part(&mut restoring, bytes, usize::MAX, now)?;
-        Ok(restoring.keys().to_vec())
+        Ok(restoring.into_keys())
     }
 
     /// Whether the socket of a restored connection is still being connected.

@@ -266,7 +266,7 @@ impl Proxy {
         let downstream = (!is_detached).then(|| companions.side(exchange.downstream));
         let detached = exchange.detached.clone();
         let copies = exchange.copies.take();
-        let place = |copy: &ExchangeKey| companions.exchange_places.get(&copy.to_bits()).copied();
+        let place = |copy: &ExchangeKey| companions.exchange_places.of(copy.to_bits());
         let copies = copies.iter().flatten().filter_map(place).collect();
         exchange.end_copies(&mut self.cx);
         self.cx.timers.remove(exchange.timer);

@@ -18,6 +18,9 @@ use crate::ops::Op;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
+/// Connections that room is made for before they are read.
+const ROOM_MAX: usize = 4;
+
 /// A group that is being taken up. No configuration may be taken up in between.
 #[derive(Debug)]
 pub struct Restoring {
@@ -49,6 +52,12 @@ impl Restoring {
     #[must_use]
     pub fn keys(&self) -> &[ConnKey] {
         &self.keys
+    }
+
+    /// The same, once all of it is there.
+    #[must_use]
+    pub fn into_keys(self) -> Vec<ConnKey> {
+        self.keys
     }
 
     /// Whether all of it is there.
@@ -97,7 +106,11 @@ impl Proxy {
             copies: Vec::new(),
         };
         let ends = restoring.count(bytes)?;
-        restoring.state = State::Reading { group: Group::default(), ends, exchanges: None };
+        // Most groups are one connection. What is said of others is not believed yet.
+        let room = ends.min(ROOM_MAX);
+        restoring.keys.reserve_exact(room);
+        let group = Group { connections: Vec::with_capacity(room), exchanges: Vec::new() };
+        restoring.state = State::Reading { group, ends, exchanges: None };
         Ok(restoring)
     }
 

@@ -5,7 +5,7 @@
 
 use std::vec::IntoIter;
 
-use postcard::ser_flavors::Size;
+use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 use telemetry::cause::Cause;
 use zeroize::Zeroizing;
@@ -30,8 +30,7 @@ pub struct Saving {
     exchanges: IntoIter<TakenExchange>,
     exchanges_total: usize,
     may_begin: bool,
-    /// What is encoded, in order.
-    pieces: Vec<Zeroizing<Vec<u8>>>,
+    written: Written,
     /// When it was taken out: its deadlines count from then.
     began: Time,
 }
@@ -51,11 +50,71 @@ impl Saving {
     }
 
     fn write<T: Serialize>(&mut self, value: &T) {
-        // There are keys in it: where a vector grows, it leaves a copy behind.
-        let len = postcard::serialize_with_flavor(value, Size::default()).unwrap_or_default();
-        let bytes = Vec::with_capacity(len);
-        let bytes = postcard::to_extend(value, bytes).expect("memory is all that it needs");
-        self.pieces.push(Zeroizing::new(bytes));
+        self.written.begin_entry();
+        let written = postcard::serialize_with_flavor(value, &mut self.written);
+        written.expect("memory is all that it needs");
+    }
+}
+
+/// What is encoded, in order. There are keys in it: where a vector grows by itself, it leaves a copy behind.
+#[derive(Debug, Default)]
+struct Written {
+    /// What does not grow any more, so that no step copies all of a large group.
+    pieces: Vec<Zeroizing<Vec<u8>>>,
+    last: Zeroizing<Vec<u8>>,
+}
+
+impl Written {
+    /// Enough for an idle connection of TLS.
+    const ROOM: usize = 512;
+
+    /// From here on another piece is begun with the next entry.
+    const PIECE: usize = 64 << 10;
+
+    fn begin_entry(&mut self) {
+        if self.last.len() >= Self::PIECE {
+            self.pieces.push(std::mem::take(&mut self.last));
+        }
+    }
+
+    fn make_room(&mut self, more: usize) {
+        let needed = self.last.len() + more;
+        if needed > self.last.capacity() {
+            let room = needed.max(self.last.capacity() * 2).max(Self::ROOM);
+            let mut larger = Zeroizing::new(Vec::with_capacity(room));
+            larger.extend_from_slice(&self.last);
+            self.last = larger;
+        }
+    }
+
+    /// All of it behind `version`, and with nothing behind it.
+    fn into_bytes(self, version: [u8; 2]) -> Vec<u8> {
+        let pieces = || self.pieces.iter().chain([&self.last]);
+        let len = pieces().map(|piece| piece.len()).sum::<usize>();
+        let mut bytes = Vec::with_capacity(version.len() + len);
+        bytes.extend_from_slice(&version);
+        pieces().for_each(|piece| bytes.extend_from_slice(piece));
+        bytes
+    }
+}
+
+impl Flavor for &mut Written {
+    type Output = ();
+
+    fn try_extend(&mut self, data: &[u8]) -> postcard::Result<()> {
+        self.make_room(data.len());
+        self.last.extend_from_slice(data);
+        Ok(())
+    }
+
+    fn try_push(&mut self, data: u8) -> postcard::Result<()> {
+        self.make_room(1);
+        self.last.push(data);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
     }
 }
 
@@ -118,7 +177,7 @@ impl Proxy {
             may_begin,
             ends: ends.into_iter(),
             exchanges: exchanges.into_iter(),
-            pieces: Vec::new(),
+            written: Written::default(),
             began: now,
         };
         let total = saving.ends.len();
@@ -211,12 +270,8 @@ impl Proxy {
         if self.cx.has_former_snapshots() {
             self.cx.retire_former();
         }
-        let version = VERSION.to_be_bytes();
-        let len = saving.pieces.iter().map(|piece| piece.len()).sum::<usize>();
-        let mut bytes = Vec::with_capacity(version.len() + len);
-        bytes.extend_from_slice(&version);
-        saving.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
-        let Saving { connections, held, pools, may_begin, .. } = saving;
+        let Saving { connections, held, pools, may_begin, written, .. } = saving;
+        let bytes = written.into_bytes(VERSION.to_be_bytes());
         Saved { bytes, connections, held, pools, may_begin }
     }
 }
