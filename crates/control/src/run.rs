@@ -361,7 +361,7 @@ impl<W: Workers> Running<W> {
         for admin in std::mem::take(&mut self.admin) {
             admin.close().await;
         }
-        self.finish_storing();
+        self.finish_storing().await;
         self.hold_kept();
         self.kept.close().await;
         self.log.close().await;

@@ -167,6 +167,7 @@ impl<W: Workers> Running<W> {
                 self.handover_report.generation = generation;
                 self.add_totals(&summary.totals, false);
                 self.adopt_health(&summary.health);
+                self.log.adopt_slow(summary.slow);
             }
             HandoverStep::News(news) => self.on_handover_news(news),
             HandoverStep::Update { totals, is_return } => self.add_totals(&totals, is_return),
@@ -189,7 +190,7 @@ impl<W: Workers> Running<W> {
     }
 
     /// The other process waits for them, and not for a log whose output blocks.
-    fn save_slow(&self, reply: oneshot::Sender<Vec<u8>>) {
+    pub(super) fn save_slow(&self, reply: oneshot::Sender<Vec<u8>>) {
         let (written, is_written) = oneshot::channel();
         self.log.write_slow(SlowForm::Saved, written);
         tokio::spawn(async move {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use config::file::FdStore;
 use config::snapshot::{ListenerId, Snapshot};
+use tokio::sync::oneshot;
 
 use super::handover::Handing;
 use super::moves::Ended;
@@ -139,8 +140,11 @@ impl<W: Workers> Running<W> {
         }
         let (snapshot, summary) = (Arc::clone(&self.config.snapshot), self.summary(false));
         let generation = self.handover_report.generation;
+        let (reply, slow) = oneshot::channel();
+        self.save_slow(reply);
         self.moves.under_way.spawn_blocking(move || {
             let agreed = config::agreed(&snapshot);
+            let summary = Summary { slow: slow.blocking_recv().unwrap_or_default(), ..summary };
             let result = storer.store(agreed, summary, generation);
             Ended::Stored(storer, result)
         });
@@ -180,9 +184,12 @@ impl<W: Workers> Running<W> {
     }
 
     /// Adds what the rest has counted to what is stored.
-    pub(super) fn finish_storing(&mut self) {
+    pub(super) async fn finish_storing(&mut self) {
         if mem::take(&mut self.stored.is_stored) {
-            let summary = self.summary(false);
+            let (reply, slow) = oneshot::channel();
+            self.save_slow(reply);
+            let slow = slow.await.unwrap_or_default();
+            let summary = Summary { slow, ..self.summary(false) };
             if let Some(storer) = &mut self.stored.storer {
                 storer.finish(summary);
             }

@@ -25,7 +25,7 @@ use worker::{Message as Mail, Moving, Origin, Take};
 use zeroize::Zeroizing;
 
 use super::taking::{differences, differing, moving, report};
-use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, parts};
+use super::{EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, parts};
 use crate::data_path::{Contacts, DataPath};
 
 /// How long a worker may take to answer.
@@ -137,8 +137,7 @@ impl Stored {
     pub(crate) fn restore(self, contacts: &Contacts, control: &Sender<HandoverStep<DataPath>>) {
         let Self { mut connections, sockets, states, differing, generation } = self;
         let said = |topic: &str| states.get(topic).map(<[u8]>::to_vec).unwrap_or_default();
-        let (totals, health) = (said(TOTALS), said(HEALTH));
-        let summary = Summary { totals, health, slow: Vec::new() };
+        let summary = Summary { totals: said(TOTALS), health: said(HEALTH), slow: said(SLOW) };
         // Control ends with the process; the same below.
         let step = |step| drop(control.blocking_send(step));
         step(HandoverStep::Restored { summary, generation });

@@ -27,7 +27,7 @@ use zeroize::Zeroizing;
 use super::asking::{Asked, Silent, put_back};
 use super::groups::GivenAway;
 use super::line::now;
-use super::{EARLY_SESSIONS, HEALTH, TICKET_KEYS, TOTALS, part};
+use super::{EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, part};
 use crate::VERSION;
 use crate::data_path::Contacts;
 
@@ -102,6 +102,7 @@ impl Storing {
         StoredStates(vec![
             (TOTALS.to_owned(), summary.totals),
             (HEALTH.to_owned(), summary.health),
+            (SLOW.to_owned(), summary.slow),
             (TICKET_KEYS.to_owned(), self.sessions.ring.write().to_vec()),
             (EARLY_SESSIONS.to_owned(), self.early.to_vec()),
         ])

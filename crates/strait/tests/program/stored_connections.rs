@@ -160,6 +160,7 @@ fn connections_go_through_several_restarts_and_the_last_process_drains_at_anothe
     let mut stage = Stage::new(1024);
     stage.wait_for_listeners();
     let mut kept = stage.kept(5);
+    assert_eq!(get(stage.plain, "/before").status, 200);
     stage.end();
     for restarts in 1..=3 {
         let Some(mut started) = stage.start() else { return };
@@ -169,6 +170,9 @@ fn connections_go_through_several_restarts_and_the_last_process_drains_at_anothe
         }
         stage.wait_for_listeners();
         assert_eq!(stage.metric("strait_generation"), f64::from(restarts));
+        until("the slow requests of former processes", || {
+            get(stage.admin, "/slow").text().contains(r#""target":"/before""#).then_some(())
+        });
         let is_last = restarts == 3;
         let signal = if is_last { Signal::QUIT } else { Signal::TERM };
         kill_process(process(started.pid()), signal).unwrap();
