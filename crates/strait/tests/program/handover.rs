@@ -48,7 +48,11 @@ fn run(service: &Service, options: &str) -> Strait {
 
 /// Runs `strait upgrade` on the process's own file.
 pub(crate) fn upgrade(strait: &Strait, more: &[&str]) -> Output {
-    let file = strait.path("strait.yaml");
+    upgrade_with(strait, "strait.yaml", more)
+}
+
+fn upgrade_with(strait: &Strait, file: &str, more: &[&str]) -> Output {
+    let file = strait.path(file);
     let file = file.to_str().unwrap();
     self::strait(&[&["upgrade", "-c", file], more].concat())
 }
@@ -63,7 +67,12 @@ pub(crate) fn ended_with(strait: &Strait, result: &str) -> Value {
 
 /// Upgrades, and says which process serves now.
 pub(crate) fn upgraded(strait: &Strait, successors: &mut Successors) -> String {
-    let output = upgrade(strait, &[]);
+    upgraded_to(strait, "strait.yaml", successors)
+}
+
+/// The same with another file, which the running process does not read.
+pub(crate) fn upgraded_to(strait: &Strait, file: &str, successors: &mut Successors) -> String {
+    let output = upgrade_with(strait, file, &[]);
     let (out, error) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{out}{error}{}", strait.all_logged());
     let pid = out.lines().find_map(|line| line.strip_prefix("process ")?.split(' ').next());
@@ -388,27 +397,36 @@ fn processes_with_more_and_with_fewer_workers_replace_each_other() {
 
 #[test]
 fn connections_are_listed_where_one_worker_has_ended_and_another_not() {
-    let (service, mut successors) = (Service::start("one"), Successors::default());
-    let port = claim_port();
-    let scratch = Scratch::new();
-    let other = format!("  - {{ name: other, address: '127.0.0.1:{port}', routes: all }}\n");
-    let config = forward_to(service.address).replace("routes:\n", &format!("{other}routes:\n"));
-    let config = with_handover(&scratch, &config, "probation: 0s");
-    let strait = Strait::run_in(scratch, &config);
-    let mut kept = Client::connect(strait.admin);
-    assert_eq!(kept.get("/ready").status, 200);
-    let mut stays = Client::connect(SocketAddr::from(([127, 0, 0, 1], port)));
-    stays.send("GET /gate HTTP/1.1\r\nhost: test\r\n\r\n");
-    service.wait_at_gate();
-    // Of a listener that the next process does not have.
-    let config = fs::read_to_string(strait.path("strait.yaml")).unwrap();
-    strait.write("strait.yaml", &config.replace(&other, ""));
-    upgraded(&strait, &mut successors);
-    let response = kept.get("/connections");
-    assert_eq!(response.status, 200, "{}", response.text());
-    assert!(response.text().contains("\"target\":\"/gate\""), "{}", response.text());
-    service.open_gate();
-    assert_eq!(stays.receive().status, 200);
+    // Of a listener that the next process does not have: this one has it, or has dropped it before.
+    for is_reloaded in [false, true] {
+        let (service, mut successors) = (Service::start("one"), Successors::default());
+        let port = claim_port();
+        let scratch = Scratch::new();
+        let other = format!("  - {{ name: other, address: '127.0.0.1:{port}', routes: all }}\n");
+        let config = forward_to(service.address).replace("routes:\n", &format!("{other}routes:\n"));
+        let config = with_handover(&scratch, &config, "probation: 0s");
+        let strait = Strait::run_in(scratch, &config);
+        let mut kept = Client::connect(strait.admin);
+        assert_eq!(kept.get("/ready").status, 200);
+        let mut stays = Client::connect(SocketAddr::from(([127, 0, 0, 1], port)));
+        stays.send("GET /gate HTTP/1.1\r\nhost: test\r\n\r\n");
+        service.wait_at_gate();
+        let config = fs::read_to_string(strait.path("strait.yaml")).unwrap();
+        let file = if is_reloaded { "strait.yaml" } else { "next.yaml" };
+        strait.write(file, &config.replace(&other, ""));
+        if is_reloaded {
+            until("the new version", || {
+                (strait.metric("strait_config_version") == 2.0).then_some(())
+            });
+        }
+        upgraded_to(&strait, file, &mut successors);
+        let response = kept.get("/connections");
+        assert_eq!(response.status, 200, "{is_reloaded}: {}", response.text());
+        let is_listed = response.text().contains("\"target\":\"/gate\"");
+        assert!(is_listed, "{is_reloaded}: {}", response.text());
+        service.open_gate();
+        assert_eq!(stays.receive().status, 200, "{is_reloaded}");
+    }
 }
 
 #[test]

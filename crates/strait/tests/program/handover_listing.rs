@@ -7,10 +7,8 @@ use std::net::SocketAddr;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use crate::handover::{Successors, process, upgrade, with_handover};
-use crate::kit::{
-    Client, Scratch, Service, Strait, claim_port, forward_to, get, strait, text, until,
-};
+use crate::handover::{Successors, process, upgrade, upgraded_to, with_handover};
+use crate::kit::{Client, Scratch, Service, Strait, claim_port, forward_to, get, text, until};
 
 /// A process with another listener than `edge`, and where that is.
 fn with_other(service: &Service) -> (Strait, String, SocketAddr) {
@@ -20,17 +18,6 @@ fn with_other(service: &Service) -> (Strait, String, SocketAddr) {
     let config = forward_to(service.address).replace("routes:\n", &format!("{other}routes:\n"));
     let config = with_handover(&scratch, &config, "probation: 1m");
     (Strait::run_in(scratch, &config), other, SocketAddr::from(([127, 0, 0, 1], port)))
-}
-
-/// Upgrades to a configuration that the running process does not read.
-fn upgraded_to(strait: &Strait, config: &str, successors: &mut Successors) {
-    strait.write("next.yaml", config);
-    let next = strait.path("next.yaml");
-    let output = self::strait(&["upgrade", "-c", next.to_str().unwrap()]);
-    let (out, error) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{out}{error}{}", strait.all_logged());
-    let pid = out.lines().find_map(|line| line.strip_prefix("process ")?.split(' ').next());
-    successors.0.push(pid.unwrap().parse().unwrap());
 }
 
 /// All connections, from pages of `limit`, and what is said of the old process.
@@ -67,7 +54,8 @@ fn the_new_process_lists_what_stays_with_the_old_one() {
     let (_, old_process) = listed(&strait, 100);
     assert!(old_process.is_null());
     let config = fs::read_to_string(strait.path("strait.yaml")).unwrap();
-    upgraded_to(&strait, &config.replace(&other, ""), &mut successors);
+    strait.write("next.yaml", &config.replace(&other, ""));
+    upgraded_to(&strait, "next.yaml", &mut successors);
     assert!(moves.iter_mut().all(|client| client.get("/").status == 200));
 
     let pid = strait.pid();
@@ -115,7 +103,8 @@ fn a_process_that_has_everything_back_lists_what_stays_with_the_other_one() {
     let later = claim_port();
     let more =
         other.replace("other", "later").replace(&address.port().to_string(), &later.to_string());
-    upgraded_to(&strait, &config.replace(&other, &format!("{other}{more}")), &mut successors);
+    strait.write("next.yaml", &config.replace(&other, &format!("{other}{more}")));
+    upgraded_to(&strait, "next.yaml", &mut successors);
     let mut stays = Client::connect(SocketAddr::from(([127, 0, 0, 1], later)));
     stays.send("GET /gate HTTP/1.1\r\nhost: test\r\n\r\n");
     service.wait_at_gate();
