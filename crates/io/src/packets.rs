@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType, sockopt,
 };
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -104,6 +104,17 @@ impl PacketListener {
         Ok(Self { fd })
     }
 
+    /// Takes over a socket that listens for packets.
+    ///
+    /// # Errors
+    ///
+    /// It is something else.
+    pub fn inherit(fd: OwnedFd) -> io::Result<Self> {
+        let is_listening =
+            sockopt::socket_type(&fd)? == SocketType::SEQPACKET && sockopt::socket_acceptconn(&fd)?;
+        if is_listening { Ok(Self { fd }) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    }
+
     /// Has those who connect from now on see this process as the other one, where another began to listen.
     pub fn own(&self) {
         // The kernel takes the credentials anew. It fails only if the socket does not listen.
@@ -131,13 +142,6 @@ impl PacketListener {
 impl AsFd for PacketListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-/// Takes over a socket that listens for packets.
-impl From<OwnedFd> for PacketListener {
-    fn from(fd: OwnedFd) -> Self {
-        Self { fd }
     }
 }
 

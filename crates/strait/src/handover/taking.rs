@@ -327,7 +327,11 @@ impl Taking {
                 }
                 SocketKey::Admin => sockets.admin = Some(listening(descriptor)?),
                 SocketKey::Metrics => sockets.metrics = Some(listening(descriptor)?),
-                SocketKey::Handover => self.listener = Some(PacketListener::from(descriptor)),
+                SocketKey::Handover => {
+                    let listener = PacketListener::inherit(descriptor)
+                        .map_err(|error| format!("the socket of handovers: {error}"))?;
+                    self.listener = Some(listener);
+                }
             }
         }
         Ok(sockets)

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use handover::{Hello, Message, Purpose};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -33,11 +35,14 @@ fn connect(path: &Path) -> OwnedFd {
 }
 
 fn send(socket: &OwnedFd, bytes: &[u8], descriptors: usize) {
+    send_with(socket, bytes, &vec![socket.as_fd(); descriptors]);
+}
+
+pub(crate) fn send_with(socket: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
     let mut with = SendAncillaryBuffer::new(&mut space);
-    let rights = vec![std::os::fd::AsFd::as_fd(socket); descriptors];
-    if descriptors > 0 {
-        assert!(with.push(SendAncillaryMessage::ScmRights(&rights)));
+    if !descriptors.is_empty() {
+        assert!(with.push(SendAncillaryMessage::ScmRights(descriptors)));
     }
     let sent = rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut with, SendFlags::NOSIGNAL);
     // It may be closed already.
@@ -45,12 +50,12 @@ fn send(socket: &OwnedFd, bytes: &[u8], descriptors: usize) {
 }
 
 /// Reads to the end: what the other side says, at most its reason.
-fn wait_for_end(socket: &OwnedFd) {
+pub(crate) fn wait_for_end(socket: &OwnedFd) {
     while receive(socket).is_some() {}
 }
 
 /// The next packet, or none at the end.
-fn receive(socket: &OwnedFd) -> Option<Vec<u8>> {
+pub(crate) fn receive(socket: &OwnedFd) -> Option<Vec<u8>> {
     let mut buffer = vec![0; 70_000];
     // Descriptors are lost on their way.
     let mut space: [MaybeUninit<u8>; 0] = [];
@@ -107,6 +112,37 @@ fn what_is_no_conversation_is_closed_and_hinders_no_handover() {
     upgraded(&strait, &mut successors);
     assert_eq!(strait.wait_for_end().code(), Some(0));
     assert_eq!(kept.get("/").status, 200);
+}
+
+#[test]
+fn another_user_is_refused_before_it_gets_anything() {
+    let service = Service::start("one");
+    let mut strait = run(&service);
+    let path = strait.path("handover/strait.sock");
+    // The folder was private when the process started. Since then others have got in.
+    for (path, mode) in [(strait.path("."), 0o755), (strait.path("handover"), 0o755)] {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+    let says = "import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.connect(sys.argv[1])
+while packet := s.recv(70000): print(packet[:2].hex(), packet[3:].decode())";
+    let mut other = Command::new("python3");
+    other.args(["-c", says]).arg(&path).uid(65_534).current_dir("/");
+    let Ok(other) = other.output() else {
+        return println!("skipped: python3 cannot be run as another user");
+    };
+    let (said, error) = (text(&other.stdout), text(&other.stderr));
+    if error.contains("PermissionError") {
+        return println!("skipped: another user cannot enter the folders above {}", path.display());
+    }
+    // One frame, which gives the reason (GiveUp), and the end.
+    assert_eq!(said, "000d user 65534 may not take over: add it to handover.users\n", "{error}");
+    until("the count", || (failures(&strait, "user") == 1).then_some(()));
+    strait.wait_for_log("user 65534 may not take over");
+    assert_eq!(get(strait.listener, "/").status, 200);
+    assert_eq!(strait.metric("strait_generation"), 0.0);
 }
 
 /// Says hello as a process that takes over, and reads what the running one is configured to do.
