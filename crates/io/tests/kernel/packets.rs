@@ -5,6 +5,7 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -17,6 +18,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(20);
+
+/// A user without rights.
+const OTHER_USER: u32 = 65_534;
 
 /// A folder of a test's own.
 struct Folder(PathBuf);
@@ -102,6 +106,40 @@ fn in_a_process_with_few_descriptors() {
     setrlimit(Resource::Nofile, Rlimit { current: Some(40), maximum }).unwrap();
     let received = other.receive(&mut [0; 4], LONG);
     assert!(matches!(received, Err(PacketError::DescriptorsLost)), "{received:?}");
+}
+
+#[test]
+fn more_descriptors_on_their_way_than_the_limit_are_an_error_that_names_it() {
+    let mut child = Command::new(env::current_exe().unwrap());
+    child.args(["--exact", "packets::in_a_process_with_a_low_limit", "--ignored"]);
+    if own_user() == 0 {
+        // To root the limit does not apply.
+        child.uid(OTHER_USER).current_dir("/");
+    }
+    match child.output() {
+        Err(error) => println!("skipped: another user cannot run this program: {error}"),
+        Ok(child) => {
+            let output = String::from_utf8_lossy(&child.stdout);
+            assert!(child.status.success() && output.contains("1 passed"), "{output}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "lowers the limits of its process; the test above runs it in one of its own"]
+fn in_a_process_with_a_low_limit() {
+    let (one, other) = Packets::pair().unwrap();
+    let null = File::open("/dev/null").unwrap();
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(40), maximum }).unwrap();
+    let some = vec![null.as_fd(); 10];
+    let error = (0..20).find_map(|_| one.send(b"some", &some, SHORT).err()).unwrap();
+    assert!(error.to_string().contains("raise it (ulimit -n, LimitNOFILE=)"), "{error}");
+    // What was sent before arrives, and makes room.
+    assert!(
+        matches!(other.receive(&mut [0; 4], LONG), Ok(Received::Packet(4, some)) if some.len() == 10)
+    );
+    one.send(b"some", &some, SHORT).unwrap();
 }
 
 #[test]

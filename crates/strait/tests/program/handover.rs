@@ -587,6 +587,17 @@ fn the_files_of_unix_sockets_stay_for_the_new_process() {
         output.map_or_else(|_| "200".to_owned(), |output| text(&output.stdout))
     };
     assert_eq!((answers(&path).as_str(), get(beside, "/").status), ("200", 200));
+    // One that has the sockets and cannot listen where else it should leaves the file.
+    let new =
+        format!("listeners:\n  - {{ name: new, address: '{}', routes: all }}", service.address);
+    let config = fs::read_to_string(strait.path("strait.yaml")).unwrap();
+    strait.write("taken.yaml", &config.replace("listeners:", &new));
+    let output = upgrade_with(&strait, "taken.yaml", &[]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    ended_with(&strait, "rolled_back");
+    until("its end", || strait.children().is_empty().then_some(()));
+    assert!(path.exists());
+    assert_eq!((answers(&path).as_str(), get(beside, "/").status), ("200", 200));
     upgraded(&strait, &mut successors);
     assert_eq!(strait.wait_for_end().code(), Some(0));
     assert!(path.exists());
