@@ -92,10 +92,10 @@ pub(crate) fn assignment_shown(cluster: &Cluster) -> Json {
             "address": endpoint.address,
             "weight": endpoint.weight,
             "priority": endpoint.priority,
-            "locality": endpoint.locality,
+            "locality": endpoint.locality(),
             "health": endpoint.reported,
             "metadata": endpoint.metadata(),
-            "host": endpoint.host,
+            "host": endpoint.host(),
         })
     });
     let mut shown = json!({ "name": cluster.name, "endpoints": endpoints.collect::<Vec<_>>() });

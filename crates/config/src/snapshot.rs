@@ -47,6 +47,7 @@ pub use wire::detect::Detected;
 pub use self::access_log::{
     AccessLog, AccessLogCondition, AccessLogField, AccessLogOutput, Captures,
 };
+pub(crate) use self::cluster::Description;
 pub use self::cluster::{Cluster, Endpoint, ProxyProtocolVersion, UpstreamTimeouts};
 pub use self::endpoints::{EndpointsFrom, ListedEndpoint, Resolvers, Traits};
 pub(crate) use self::handlers::BuiltHandler;

@@ -22,8 +22,8 @@ use crate::origins::{Origins, ResourceKind};
 use crate::resource::{self, Assignment};
 use crate::runtime::Runtime;
 use crate::snapshot::{
-    Address, Changes, Cluster, ClusterId, Endpoint, EndpointId, EndpointsFrom, Id, Listener,
-    ListenerBounds, ListenerId, RouteTable, RouteTableId, Slots, Snapshot, TransportId,
+    Address, Changes, Cluster, ClusterId, Description, Endpoint, EndpointId, EndpointsFrom, Id,
+    Listener, ListenerBounds, ListenerId, RouteTable, RouteTableId, Slots, Snapshot, TransportId,
 };
 use crate::subsets::{Metadata, Selectors};
 use crate::transports::Transports;
@@ -363,12 +363,13 @@ impl Assigned {
         let known: Map<(&Address, Option<&str>), &Endpoint> = former
             .iter()
             .flat_map(|former| &former.endpoints)
-            .map(|endpoint| ((&endpoint.address, endpoint.host.as_deref()), endpoint))
+            .map(|endpoint| ((&endpoint.address, endpoint.host().map(|host| &**host)), endpoint))
             .collect();
         let before = |endpoint: &resource::Endpoint| match logical {
             Some(logical) => Some(logical),
             None => known.get(&(&endpoint.address, endpoint.host.as_deref())).copied(),
         };
+        let mut last_description = None;
         let endpoints = assignment.endpoints.iter().map(|endpoint| {
             let before = before(endpoint);
             let is_drained = drained.is_some_and(|drained| drained.contains(&endpoint.address));
@@ -383,9 +384,7 @@ impl Assigned {
                 weight: if is_drained { 0 } else { weight_undrained },
                 weight_undrained,
                 is_drained,
-                host: endpoint.host.clone(),
                 priority: endpoint.traits.priority,
-                locality: endpoint.traits.locality.clone(),
                 reported: endpoint.traits.health,
                 health: HealthCell::new(choosing.has_health, before.map(|before| &before.health)),
                 connections: EndpointConnections::new(
@@ -396,7 +395,7 @@ impl Assigned {
                     Some(metadata) => transports.choose(metadata),
                     None => transports.choose(&Metadata::new()),
                 },
-                metadata: endpoint.traits.metadata.clone(),
+                description: describe(endpoint, &mut last_description),
             }
         });
         Self::of(endpoints.collect(), (balancer, selectors, localities), former)
@@ -441,7 +440,7 @@ fn members(endpoints: &[Endpoint]) -> Vec<Member<'_>> {
         weight: endpoint.weight,
         priority: endpoint.priority,
         metadata: endpoint.metadata(),
-        locality: endpoint.locality.as_ref().map_or_else(LocalityKey::unknown, |it| it.key()),
+        locality: endpoint.locality().map_or_else(LocalityKey::unknown, |it| it.key()),
         status: endpoint.status(),
         has_health: endpoint.health.get().is_some(),
     });
@@ -645,6 +644,20 @@ fn note<I, T>(
         Some(_) => changed.push(id),
     }
     true
+}
+
+/// What is said of an endpoint beside its address. It is often what is said of the one before.
+fn describe(
+    endpoint: &resource::Endpoint,
+    last: &mut Option<Arc<Description>>,
+) -> Option<Arc<Description>> {
+    let (host, traits) = (endpoint.host.clone(), &endpoint.traits);
+    let (locality, metadata) = (traits.locality.clone(), traits.metadata.clone());
+    let description = Description { host, locality, metadata };
+    if last.as_deref() != Some(&description) {
+        *last = (description != Description::default()).then(|| Arc::new(description));
+    }
+    last.clone()
 }
 
 /// Notes the endpoints that `cluster` has and `before` has not, the other way round, and those that both have and speak to in

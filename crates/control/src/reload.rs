@@ -31,7 +31,7 @@ use crate::workers::BindFailure;
 pub struct ConfigFile<F> {
     path: Option<PathBuf>,
     name: String,
-    /// What was read last, whatever became of it.
+    /// The text, if there is no file.
     text: String,
     /// What the file was like at the last look; none before the first.
     state: Option<State>,
@@ -79,6 +79,8 @@ pub struct Candidate<F> {
     names: Arc<Names>,
     expiry: Expiry,
     duration: u64,
+    /// What it was made of, until it counts.
+    text: String,
 }
 
 /// What became of files of endpoints that changed, of host names, or of what sources deliver.
@@ -351,7 +353,7 @@ impl<F> ConfigFile<F> {
     /// All that is wrong with it.
     pub fn load(&mut self) -> Result<Candidate<F>, Refused> {
         let began = clock::monotonic_ns();
-        if let Some(path) = &self.path {
+        let text = if let Some(path) = &self.path {
             self.stamp = Stamp::of(path);
             let content = if self.state.is_none() {
                 self.is_stream = is_stream(path);
@@ -360,15 +362,17 @@ impl<F> ConfigFile<F> {
                 read_again(path)
             };
             self.state = Some(State::of(&content));
-            self.text = text_of(path, content)?;
-        }
-        self.build(began)
+            text_of(path, content)?
+        } else {
+            self.text.clone()
+        };
+        self.build(text, began)
     }
 
-    /// Makes a snapshot of the text that was read last.
-    fn build(&mut self, began: u64) -> Result<Candidate<F>, Refused> {
+    /// Makes a snapshot of this text.
+    fn build(&mut self, text: String, began: u64) -> Result<Candidate<F>, Refused> {
         let files = self.files();
-        let prepared = self.loader.prepare(&self.name, &self.text, &files);
+        let prepared = self.loader.prepare(&self.name, &text, &files);
         let folder = files.folder().to_owned();
         (self.seen, self.endpoints) = files.into_seen();
         let prepared = prepared.map_err(Refused::Invalid)?;
@@ -379,7 +383,7 @@ impl<F> ConfigFile<F> {
         let snapshot = prepared.snapshot();
         let (names, expiry) = (names_after(&self.names, snapshot), Expiry::new(snapshot));
         let duration = clock::monotonic_ns().saturating_sub(began);
-        Ok(Candidate { prepared, log_output, names, expiry, duration })
+        Ok(Candidate { prepared, log_output, names, expiry, duration, text })
     }
 
     fn files(&self) -> Files {
@@ -465,7 +469,7 @@ impl<F> ConfigFile<F> {
     /// What is wrong with the file together with these.
     pub fn restore(
         &mut self,
-        candidate: Candidate<F>,
+        mut candidate: Candidate<F>,
         delivered: DeliveredResources,
     ) -> Result<Candidate<F>, Refused> {
         let began = clock::monotonic_ns();
@@ -474,6 +478,7 @@ impl<F> ConfigFile<F> {
             return Ok(candidate);
         }
         self.loader.order_sources(self.sources.iter().map(|source| Arc::from(*source)).collect());
+        let text = std::mem::take(&mut candidate.text);
         self.known = self.keep(candidate).known;
         let mut resumed = Resumed { delivered, ..Resumed::default() };
         for part in [RestoredPart::Serving, RestoredPart::Later] {
@@ -498,7 +503,7 @@ impl<F> ConfigFile<F> {
         }
         let waiting = self.loader.waiting();
         resumed.waits = waiting.map(|(name, names)| (name.clone(), names.to_vec())).collect();
-        let mut candidate = self.build(began)?;
+        let mut candidate = self.build(text, began)?;
         // No worker has any of it.
         candidate.prepared.begin();
         self.resumed = resumed;

@@ -44,11 +44,11 @@ fn as_it_is(cluster: &Cluster) -> Assignment {
     let endpoints = cluster.endpoints.iter().map(|endpoint| Endpoint {
         address: endpoint.address.clone(),
         weight: endpoint.weight_undrained,
-        host: endpoint.host.clone(),
+        host: endpoint.host().cloned(),
         traits: Traits {
             priority: endpoint.priority,
-            metadata: endpoint.metadata.clone(),
-            locality: endpoint.locality.clone(),
+            metadata: endpoint.description.as_ref().and_then(|it| it.metadata.clone()),
+            locality: endpoint.locality().cloned(),
             health: endpoint.reported,
         },
     });
@@ -82,7 +82,7 @@ pub(crate) fn assignment(
 fn listed(entry: &AssignedEndpoint) -> FileEndpoint {
     match entry {
         AssignedEndpoint::Address(address) => FileEndpoint::Address(address.clone()),
-        AssignedEndpoint::Described(it) => FileEndpoint::Weighted(WeightedEndpoint {
+        AssignedEndpoint::Described(it) => FileEndpoint::Weighted(Box::new(WeightedEndpoint {
             address: it.address.clone(),
             weight: it.weight,
             priority: it.priority,
@@ -90,7 +90,7 @@ fn listed(entry: &AssignedEndpoint) -> FileEndpoint {
             health: it.health,
             metadata: it.metadata.clone(),
             host: it.host.clone(),
-        }),
+        })),
     }
 }
 

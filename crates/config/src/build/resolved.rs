@@ -6,14 +6,12 @@ use std::sync::Arc;
 
 use crate::defaults;
 use crate::error_pages::{self, ErrorPages};
-use crate::file::cluster::{Endpoint, Endpoints, WeightedEndpoint};
-use crate::file::delivered::ReportedHealth;
+use crate::file::cluster::{Endpoint, Endpoints};
 use crate::file::listener::{OneOrSeveral, WeightedCluster};
 use crate::file::{self, OrNone, Timeout};
 use crate::file_mode::FileMode;
 use crate::filters::FilterSource;
 use crate::snapshot::{ClusterTls, Handlers, HttpOptions, ListenerTls};
-use crate::subsets::Metadata;
 use crate::transports::Transports;
 
 /// All sections but those that are lists. What the process started with stays as `started` has it.
@@ -45,20 +43,7 @@ pub(super) fn cluster(file: &file::Cluster, transports: &Transports) -> Arc<file
         all.balance.get_or_insert_default();
     }
     if let Some(Endpoints::List(endpoints)) = &mut all.endpoints {
-        for endpoint in endpoints {
-            if let Endpoint::Address(address) = endpoint {
-                let (address, weight) = (address.clone(), defaults::WEIGHT.get());
-                *endpoint = Endpoint::Weighted(WeightedEndpoint {
-                    address,
-                    weight,
-                    priority: 0,
-                    locality: None,
-                    health: ReportedHealth::default(),
-                    metadata: Metadata::new(),
-                    host: None,
-                });
-            }
-        }
+        endpoints.iter_mut().for_each(Endpoint::shorten);
     }
     let of_entries = all.transports.iter_mut().map(|entry| &mut entry.tls);
     for (file, built) in std::iter::once(&mut all.tls).chain(of_entries).zip(transports.all()) {

@@ -16,9 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::HealthCheck;
-use super::targets::{
-    Moment, OfEndpoint, Reasons, Target, TargetId, TargetKey, Targets, User, Watched, part,
-};
+use super::targets::{Due, OfEndpoint, Recent, Target, TargetId, Targets, User, Watched, part};
 use crate::address::Address;
 use crate::health::{EndpointHealth, HealthStatus};
 use crate::map::Map;
@@ -162,9 +160,8 @@ pub struct RememberedCheck {
 pub struct Checker {
     clusters: BTreeMap<ClusterId, Watched>,
     targets: Targets,
-    reasons: Reasons,
-    /// Targets by when they are due.
-    due: BTreeSet<(Moment, TargetId)>,
+    reasons: Recent<Box<str>>,
+    due: Due,
     /// Tasks of which no result has come, by number.
     under_way: BTreeMap<u64, TargetId>,
     /// They, by when they are given up.
@@ -254,12 +251,9 @@ impl Checker {
         (now, is_quiet): (Duration, bool),
         random: &mut impl FnMut() -> u64,
     ) -> TargetId {
-        let key = TargetKey {
-            address: endpoint.address.clone(),
-            host: endpoint.host.clone(),
-            fingerprint: fingerprint_at(check, endpoint),
-        };
-        if let Some(id) = self.targets.find(&key) {
+        let (host, fingerprint) = (endpoint.host(), fingerprint_at(check, endpoint));
+        let known = self.targets.find(&endpoint.address, host.map(|host| &**host), fingerprint);
+        if let Some(id) = known {
             if let Some(target) = self.targets.get_mut(id) {
                 target.add_user(user);
                 if !is_quiet {
@@ -272,7 +266,9 @@ impl Checker {
         let apart = FIRST_APART.saturating_mul(self.first_count);
         self.first_count = self.first_count.saturating_add(1);
         let first = now + apart.min(part(check.pace.interval.0, random()));
-        let id = self.targets.insert(Target::new(key, user, Arc::clone(&check.pace), now.into()));
+        let asked = self.targets.share(host, fingerprint, &check.pace);
+        let target = Target::new(endpoint.address.clone(), asked, user, now.into());
+        let id = self.targets.insert(target);
         self.set_due(id, first);
         id
     }
@@ -281,9 +277,9 @@ impl Checker {
         let Some(target) = self.targets.get_mut(id) else { return };
         let due = target.on_tick(due);
         if let Some(former) = target.due.replace(due) {
-            self.due.remove(&(former, id));
+            self.due.remove(former, id);
         }
-        self.due.insert((due, id));
+        self.due.insert(due, id);
     }
 
     /// A cluster has had its first request: its endpoints are checked more often from here on.
@@ -303,9 +299,8 @@ impl Checker {
         if !target.is_some_and(|target| target.remove_user(cluster, endpoint)) {
             return;
         }
-        let due = self.targets.remove(id).and_then(|target| target.due);
-        if let Some(due) = due {
-            self.due.remove(&(due, id));
+        if let Some(due) = self.targets.remove(id).and_then(|target| target.due) {
+            self.due.remove(due, id);
         }
         // A task that is under way finds no target when it ends, or one that waits for another task.
     }
@@ -327,25 +322,26 @@ impl Checker {
     pub fn next_deadline(&self) -> Option<Duration> {
         let lost = self.lost_at.first().map(|(at, _)| *at);
         let has_room = self.under_way.len() < CHECKS_UNDER_WAY_MAX;
-        let due = self.due.first().filter(|_| has_room).map(|(at, _)| Duration::from(*at));
+        let due = self.due.first().filter(|_| has_room).map(Duration::from);
         lost.into_iter().chain(due).min()
     }
 
     /// The checks that are due.
     pub fn poll(&mut self, now: Duration) -> Vec<CheckTask> {
         while let Some((_, number)) = self.lost_at.first().filter(|(at, _)| *at <= now).copied() {
-            self.end_task(number, now);
+            if let Some(id) = self.end_task(number) {
+                self.ask_again(id, now);
+            }
         }
         let mut tasks = Vec::new();
         while self.under_way.len() < CHECKS_UNDER_WAY_MAX
-            && let Some((at, id)) = self.due.first().filter(|(at, _)| *at <= now.into()).copied()
+            && let Some(id) = self.due.pop(now.into())
         {
-            self.due.remove(&(at, id));
             let number = self.number();
             let Some(target) = self.targets.get_mut(id) else { continue };
             let User { cluster, endpoint, check } = target.first;
             (target.due, target.began) = (None, Some((now.into(), number)));
-            let lost_at = now + target.pace.timeout.0 + LOST_AFTER;
+            let lost_at = now + target.pace().timeout.0 + LOST_AFTER;
             self.under_way.insert(number, id);
             self.lost_at.insert((lost_at, number));
             tasks.push(CheckTask { number, cluster, endpoint, check });
@@ -354,22 +350,26 @@ impl Checker {
     }
 
     /// Takes a task off the list; its target, if that is there and waits for it.
-    fn end_task(&mut self, number: u64, now: Duration) -> Option<TargetId> {
+    fn end_task(&mut self, number: u64) -> Option<TargetId> {
         let id = self.under_way.remove(&number)?;
         let target = self.targets.get_mut(id);
-        let timeout = target.as_ref().map(|target| (target.began, target.pace.timeout.0));
+        let timeout = target.as_ref().map(|target| (target.began, target.pace().timeout.0));
         match timeout {
             Some((Some((began, last)), timeout)) if last == number => {
                 self.lost_at.remove(&(Duration::from(began) + timeout + LOST_AFTER, number));
             }
             _ => self.lost_at.retain(|(_, other)| *other != number),
         }
-        let target = target.filter(|it| it.began.is_some_and(|(_, last)| last == number))?;
+        target.is_some_and(|it| it.began.is_some_and(|(_, last)| last == number)).then_some(id)
+    }
+
+    /// Nothing was learnt from a target's check, which is to be made again.
+    fn ask_again(&mut self, id: TargetId, now: Duration) {
+        let Some(target) = self.targets.get_mut(id) else { return };
         let pause = AGAIN_AFTER.saturating_mul(1 << target.undecided.min(16));
-        let due = now + pause.min(target.pace.interval.0);
+        let due = now + pause.min(target.pace().interval.0);
         target.undecided = target.undecided.saturating_add(1);
         self.set_due(id, due);
-        Some(id)
     }
 
     /// A check ended.
@@ -380,11 +380,12 @@ impl Checker {
         (now, die): (Duration, u64),
     ) -> Checked {
         let mut checked = Checked::default();
-        let Some(id) = self.end_task(number, now) else { return checked };
+        let Some(id) = self.end_task(number) else { return checked };
         let Some(target) = self.targets.get_mut(id) else { return checked };
         if result == CheckResult::Undecided {
             let names = target.users().filter_map(|user| snapshot.cluster(user.cluster));
             checked.counted.extend(names.map(|cluster| Arc::clone(&cluster.name)));
+            self.ask_again(id, now);
             return checked;
         }
         let (has_passed, was_first) = (result.has_passed(), target.is_healthy.is_none());
@@ -396,7 +397,7 @@ impl Checker {
         let began = target.began.map_or(now, |(began, _)| began.into());
         let next = target.next(began, is_quiet, was_first, die).max(now);
         let users: Vec<User> = target.users().copied().collect();
-        let reason = target.reason.as_deref().unwrap_or_default().into();
+        let reason = target.reason().unwrap_or_default().into();
         let unfit = Unfit { reason, failures: target.failures };
         self.set_due(id, next);
         for user in users {
@@ -521,7 +522,7 @@ impl Checker {
                 None => "unknown",
             };
             let is_of_now = target.failures > 0 || target.is_healthy == Some(false);
-            let reason = target.reason.as_deref().filter(|_| is_of_now).map(Into::into);
+            let reason = target.reason().filter(|_| is_of_now).map(Into::into);
             Some((endpoint.id, HealthWord { word, reason, since: target.since.into() }))
         })
     }
@@ -539,10 +540,10 @@ impl Checker {
         let all = self.targets.values();
         let unwell = all.filter(|it| it.is_healthy == Some(false) || it.is_degraded);
         let remembered = unwell.take(count_max).map(|target| RememberedCheck {
-            endpoint: target.key.address.clone(),
-            fingerprint: target.key.fingerprint,
+            endpoint: target.address.clone(),
+            fingerprint: target.asked.fingerprint,
             reason: (target.is_healthy == Some(false))
-                .then(|| target.reason.as_deref().unwrap_or_default().into()),
+                .then(|| target.reason().unwrap_or_default().into()),
             lasted: now.saturating_sub(target.since.into()),
         });
         remembered.collect()
@@ -559,13 +560,11 @@ impl Checker {
             remembered.iter().map(|one| ((&one.endpoint, one.fingerprint), one)).collect();
         let mut clusters = BTreeSet::new();
         for target in self.targets.values_mut().filter(|target| target.is_healthy.is_none()) {
-            let Some(one) = known.get(&(&target.key.address, target.key.fingerprint)) else {
-                continue;
-            };
-            target.is_healthy = Some(one.reason.is_none());
+            let key = (&target.address, target.asked.fingerprint);
+            let Some(one) = known.get(&key).copied() else { continue };
             match &one.reason {
-                Some(reason) => (target.failures, target.reason) = (1, Some((**reason).into())),
-                None => target.is_degraded = true,
+                Some(reason) => target.fail_as_before(reason),
+                None => (target.is_healthy, target.is_degraded) = (Some(true), true),
             }
             target.since = now.saturating_sub(one.lasted).into();
             clusters.extend(target.users().map(|user| user.cluster));

@@ -1,7 +1,10 @@
 //! What is checked, and how it went: the memory of the [`Checker`](super::Checker), which a process has for each of tens of
 //! thousands of endpoints.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::hash::BuildHasher as _;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,22 +23,26 @@ const TICK_MAX: Duration = Duration::from_millis(50);
 /// Bytes of the reason for a failure that are kept.
 const REASON_BYTES_MAX: usize = 160;
 
-/// Different reasons that are kept once for all targets that failed for them.
-const SHARED_REASONS_MAX: usize = 16;
+/// Different values of a kind that are kept once for all targets that have them.
+const SHARED_MAX: usize = 16;
 
-/// A moment, as the time since a fixed one in half the memory of a [`Duration`]: ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Moment(u64);
+/// Targets that stand together in memory: a table grows by so many at a time, and not to twice its size.
+const PAGE: usize = 256;
+
+/// A moment, as the time since a fixed one in half the memory of a [`Duration`], or of one that may be none: ns, and one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moment(NonZeroU64);
 
 impl From<Duration> for Moment {
     fn from(since: Duration) -> Self {
-        Self(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+        let nanos = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+        Self(NonZeroU64::MIN.saturating_add(nanos))
     }
 }
 
 impl From<Moment> for Duration {
     fn from(Moment(nanos): Moment) -> Self {
-        Self::from_nanos(nanos)
+        Self::from_nanos(nanos.get() - 1)
     }
 }
 
@@ -43,13 +50,21 @@ impl From<Moment> for Duration {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TargetId(u32);
 
-/// What is asked where: targets that are asked the same are one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct TargetKey {
-    pub(super) address: Address,
+/// What is asked: targets that are asked the same at the same address are one.
+#[derive(Debug)]
+pub(super) struct Asked {
     /// The host that TLS asks for there.
     pub(super) host: Option<Arc<str>>,
+    /// Names the rest.
     pub(super) fingerprint: u64,
+    /// Follows from that, too.
+    pub(super) pace: Arc<Pace>,
+}
+
+impl Asked {
+    fn is(&self, host: Option<&str>, fingerprint: u64) -> bool {
+        (self.host.as_deref(), self.fingerprint) == (host, fingerprint)
+    }
 }
 
 /// A cluster's endpoint at a target.
@@ -70,11 +85,12 @@ impl User {
 /// An address with what is asked there.
 #[derive(Debug)]
 pub(super) struct Target {
-    pub(super) key: TargetKey,
+    pub(super) address: Address,
+    pub(super) asked: Arc<Asked>,
     /// Lends its cluster for the next check.
     pub(super) first: User,
-    pub(super) others: Vec<User>,
-    pub(super) pace: Arc<Pace>,
+    /// Few have any.
+    others: Option<Box<Users>>,
     /// None until a first check has ended.
     pub(super) is_healthy: Option<bool>,
     /// Whether it said so when it last answered as expected.
@@ -88,20 +104,24 @@ pub(super) struct Target {
     /// Since when it is as it is.
     pub(super) since: Moment,
     /// What the last check failed with.
-    pub(super) reason: Option<Arc<str>>,
+    reason: Option<Arc<Box<str>>>,
     /// When the last check began, and which one it is; none before the first one.
     pub(super) began: Option<(Moment, u64)>,
     /// When the next one is due, if none is under way.
     pub(super) due: Option<Moment>,
 }
 
+/// Users of a target beside the first, in one word where there are none.
+#[derive(Debug, Default)]
+struct Users(Vec<User>);
+
 impl Target {
-    pub(super) fn new(key: TargetKey, user: User, pace: Arc<Pace>, now: Moment) -> Self {
+    pub(super) fn new(address: Address, asked: Arc<Asked>, user: User, now: Moment) -> Self {
         Self {
-            key,
+            address,
+            asked,
             first: user,
-            others: Vec::new(),
-            pace,
+            others: None,
             is_healthy: None,
             is_degraded: false,
             undecided: 0,
@@ -115,33 +135,54 @@ impl Target {
     }
 
     pub(super) fn users(&self) -> impl Iterator<Item = &User> {
-        std::iter::once(&self.first).chain(&self.others)
+        let others = self.others.iter().flat_map(|users| &users.0);
+        std::iter::once(&self.first).chain(others)
+    }
+
+    pub(super) fn pace(&self) -> &Pace {
+        &self.asked.pace
+    }
+
+    /// What the last check failed with.
+    pub(super) fn reason(&self) -> Option<&str> {
+        self.reason.as_ref().map(|reason| &***reason)
+    }
+
+    /// It is unhealthy, as another process has found.
+    pub(super) fn fail_as_before(&mut self, reason: &str) {
+        (self.is_healthy, self.failures) = (Some(false), 1);
+        self.reason = Some(Arc::new(reason.into()));
     }
 
     /// An endpoint of a cluster uses it, or does so with another check.
     pub(super) fn add_user(&mut self, user: User) {
-        let mut users = std::iter::once(&mut self.first).chain(&mut self.others);
+        let others = self.others.iter_mut().flat_map(|users| &mut users.0);
+        let mut users = std::iter::once(&mut self.first).chain(others);
         match users.find(|it| it.is_same_endpoint(user.cluster, user.endpoint)) {
             Some(known) => known.check = user.check,
-            None => self.others.push(user),
+            None => self.others.get_or_insert_default().0.push(user),
         }
     }
 
     /// An endpoint uses it no more. Returns whether it was the last one, which stays.
     pub(super) fn remove_user(&mut self, cluster: ClusterId, endpoint: EndpointId) -> bool {
-        self.others.retain(|user| !user.is_same_endpoint(cluster, endpoint));
-        if !self.first.is_same_endpoint(cluster, endpoint) {
+        let is_first = self.first.is_same_endpoint(cluster, endpoint);
+        let Some(others) = &mut self.others else { return is_first };
+        others.0.retain(|user| !user.is_same_endpoint(cluster, endpoint));
+        if is_first && !others.0.is_empty() {
+            self.first = others.0.remove(0);
             return false;
         }
-        if self.others.is_empty() {
-            return true;
-        }
-        self.first = self.others.remove(0);
-        false
+        is_first
     }
 
     /// Counts a result. `reasons` are those of others.
-    pub(super) fn count(&mut self, result: CheckResult, now: Moment, reasons: &mut Reasons) {
+    pub(super) fn count(
+        &mut self,
+        result: CheckResult,
+        now: Moment,
+        reasons: &mut Recent<Box<str>>,
+    ) {
         self.undecided = 0;
         let mut is_late = false;
         let (has_passed, needed) = match result {
@@ -155,14 +196,15 @@ impl Target {
                 if has_changed && self.is_healthy != Some(false) {
                     self.since = now;
                 }
-                (true, self.pace.healthy)
+                (true, self.pace().healthy)
             }
             CheckResult::Failed { reason, weight } => {
                 self.failures = self.failures.saturating_add(1);
                 let end = reason.floor_char_boundary(REASON_BYTES_MAX);
-                self.reason = reason.get(..end).map(|reason| reasons.share(reason));
+                let reason = reason.get(..end).unwrap_or_default();
+                self.reason = Some(reasons.share(|it| **it == *reason, || reason.into()));
                 is_late = weight == FailureWeight::Late;
-                (false, if weight == FailureWeight::Final { 1 } else { self.pace.unhealthy })
+                (false, if weight == FailureWeight::Final { 1 } else { self.pace().unhealthy })
             }
         };
         match self.is_healthy {
@@ -182,15 +224,16 @@ impl Target {
             Some(_) => (self.interval(false) / 100).clamp(TICK, TICK_MAX),
         };
         let (at, tick) = (at.as_nanos(), tick.as_nanos());
-        Moment(u64::try_from(at.div_ceil(tick) * tick).unwrap_or(u64::MAX))
+        let nanos = u64::try_from(at.div_ceil(tick) * tick).unwrap_or(u64::MAX);
+        Duration::from_nanos(nanos).into()
     }
 
     /// From one check to the next.
     pub(super) fn interval(&self, is_quiet: bool) -> Duration {
         match (self.is_healthy, is_quiet) {
-            (Some(false), _) => self.pace.interval_unhealthy.0,
-            (_, true) => self.pace.interval_quiet.0,
-            (_, false) => self.pace.interval.0,
+            (Some(false), _) => self.pace().interval_unhealthy.0,
+            (_, true) => self.pace().interval_quiet.0,
+            (_, false) => self.pace().interval.0,
         }
     }
 
@@ -217,60 +260,96 @@ pub(super) fn part(whole: Duration, die: u64) -> Duration {
     Duration::from_nanos(die % nanos)
 }
 
-/// All targets, found by place and by key.
+/// All targets, found by place, and by address and what is asked.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
-    places: Vec<Option<Target>>,
+    pages: Vec<Vec<Option<Target>>>,
     free: Vec<TargetId>,
     /// Their places, by the hash of their keys.
     by_key: HashTable<TargetId>,
+    /// What the last ones are asked.
+    asked: Recent<Asked>,
 }
 
 impl Targets {
-    pub(super) fn get(&self, TargetId(place): TargetId) -> Option<&Target> {
-        self.places.get(place as usize)?.as_ref()
+    pub(super) fn get(&self, id: TargetId) -> Option<&Target> {
+        place(&self.pages, id)
     }
 
-    pub(super) fn get_mut(&mut self, TargetId(place): TargetId) -> Option<&mut Target> {
-        self.places.get_mut(place as usize)?.as_mut()
+    fn place_mut(&mut self, TargetId(place): TargetId) -> Option<&mut Option<Target>> {
+        let place = place as usize;
+        self.pages.get_mut(place / PAGE)?.get_mut(place % PAGE)
     }
 
-    pub(super) fn find(&self, key: &TargetKey) -> Option<TargetId> {
-        let is_it = |id: &TargetId| self.get(*id).is_some_and(|target| target.key == *key);
-        self.by_key.find(hash(key), is_it).copied()
+    pub(super) fn get_mut(&mut self, id: TargetId) -> Option<&mut Target> {
+        self.place_mut(id)?.as_mut()
+    }
+
+    pub(super) fn find(
+        &self,
+        address: &Address,
+        host: Option<&str>,
+        fingerprint: u64,
+    ) -> Option<TargetId> {
+        let is_it = |id: &TargetId| {
+            let target = self.get(*id);
+            target.is_some_and(|it| it.address == *address && it.asked.is(host, fingerprint))
+        };
+        self.by_key.find(hash(address, host, fingerprint), is_it).copied()
+    }
+
+    /// What an endpoint is asked, which is kept once where many are asked the same.
+    pub(super) fn share(
+        &mut self,
+        host: Option<&Arc<str>>,
+        fingerprint: u64,
+        pace: &Arc<Pace>,
+    ) -> Arc<Asked> {
+        let is_it = |asked: &Asked| asked.is(host.map(|host| &**host), fingerprint);
+        let new = || Asked { host: host.cloned(), fingerprint, pace: Arc::clone(pace) };
+        self.asked.share(is_it, new)
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &Target> {
-        self.places.iter().flatten()
+        self.pages.iter().flatten().flatten()
     }
 
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Target> {
-        self.places.iter_mut().flatten()
+        self.pages.iter_mut().flatten().flatten()
     }
 
     /// Adds one whose key no other has.
     pub(super) fn insert(&mut self, target: Target) -> TargetId {
-        let hash_of_key = hash(&target.key);
-        let id = self.free.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            // A table of 2^32 targets does not fit into memory before.
-            TargetId(u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX))
-        });
-        if let Some(place) = self.places.get_mut(id.0 as usize) {
+        let hash_of_key = hash_of(&target);
+        let id = self.free.pop().unwrap_or_else(|| self.grow());
+        if let Some(place) = self.place_mut(id) {
             *place = Some(target);
         }
-        let places = &self.places;
-        let hash_at = |TargetId(place): &TargetId| {
-            let target = places.get(*place as usize).and_then(Option::as_ref);
-            target.map_or(0, |target| hash(&target.key))
-        };
+        let pages = &self.pages;
+        let hash_at = |id: &TargetId| place(pages, *id).map_or(0, hash_of);
         self.by_key.insert_unique(hash_of_key, id, hash_at);
         id
     }
 
+    fn grow(&mut self) -> TargetId {
+        let count = self.pages.len() * PAGE;
+        match self.pages.last_mut().filter(|page| page.len() < PAGE) {
+            Some(page) => {
+                page.push(None);
+                place_id(count - PAGE + page.len() - 1)
+            }
+            None => {
+                let mut page = Vec::with_capacity(PAGE);
+                page.push(None);
+                self.pages.push(page);
+                place_id(count)
+            }
+        }
+    }
+
     pub(super) fn remove(&mut self, id: TargetId) -> Option<Target> {
-        let target = self.places.get_mut(id.0 as usize)?.take()?;
-        if let Ok(entry) = self.by_key.find_entry(hash(&target.key), |other| *other == id) {
+        let target = self.place_mut(id)?.take()?;
+        if let Ok(entry) = self.by_key.find_entry(hash_of(&target), |other| *other == id) {
             entry.remove();
         }
         self.free.push(id);
@@ -278,30 +357,86 @@ impl Targets {
     }
 }
 
-/// The seed is fixed, as that of [`crate::map`]: keys come from configurations.
-fn hash(key: &TargetKey) -> u64 {
-    FixedState::default().hash_one(key)
+fn place(pages: &[Vec<Option<Target>>], TargetId(place): TargetId) -> Option<&Target> {
+    let place = place as usize;
+    pages.get(place / PAGE)?.get(place % PAGE)?.as_ref()
 }
 
-/// The last reasons for failures: where many endpoints fail, most do for the same.
-#[derive(Debug, Default)]
-pub(super) struct Reasons {
-    shared: Vec<Arc<str>>,
+/// A table of 2^32 targets does not fit into memory.
+fn place_id(place: usize) -> TargetId {
+    TargetId(u32::try_from(place).unwrap_or(u32::MAX))
+}
+
+fn hash_of(target: &Target) -> u64 {
+    hash(&target.address, target.asked.host.as_deref(), target.asked.fingerprint)
+}
+
+/// The seed is fixed, as that of [`crate::map`]: keys come from configurations.
+fn hash(address: &Address, host: Option<&str>, fingerprint: u64) -> u64 {
+    FixedState::default().hash_one((address, host, fingerprint))
+}
+
+/// The last values of a kind: most targets have the same, and share it.
+#[derive(Debug)]
+pub(super) struct Recent<T> {
+    values: Vec<Arc<T>>,
     next: usize,
 }
 
-impl Reasons {
-    fn share(&mut self, reason: &str) -> Arc<str> {
-        if let Some(known) = self.shared.iter().find(|known| ***known == *reason) {
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), next: 0 }
+    }
+}
+
+impl<T> Recent<T> {
+    fn share(&mut self, is_it: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> Arc<T> {
+        if let Some(known) = self.values.iter().find(|known| is_it(known)) {
             return Arc::clone(known);
         }
-        let reason: Arc<str> = reason.into();
-        match self.shared.get_mut(self.next) {
-            Some(oldest) => *oldest = Arc::clone(&reason),
-            None => self.shared.push(Arc::clone(&reason)),
+        let value = Arc::new(new());
+        match self.values.get_mut(self.next) {
+            Some(oldest) => *oldest = Arc::clone(&value),
+            None => self.values.push(Arc::clone(&value)),
         }
-        self.next = (self.next + 1) % SHARED_REASONS_MAX;
-        reason
+        self.next = (self.next + 1) % SHARED_MAX;
+        value
+    }
+}
+
+/// Targets by when they are due: at whole ticks, each of which has many.
+#[derive(Debug, Default)]
+pub(super) struct Due(BTreeMap<Moment, Vec<TargetId>>);
+
+impl Due {
+    pub(super) fn insert(&mut self, at: Moment, id: TargetId) {
+        self.0.entry(at).or_default().push(id);
+    }
+
+    pub(super) fn remove(&mut self, at: Moment, id: TargetId) {
+        let Entry::Occupied(mut tick) = self.0.entry(at) else { return };
+        let ids = tick.get_mut();
+        if let Some(place) = ids.iter().position(|other| *other == id) {
+            ids.swap_remove(place);
+        }
+        if ids.is_empty() {
+            tick.remove();
+        }
+    }
+
+    /// When the first one is.
+    pub(super) fn first(&self) -> Option<Moment> {
+        self.0.first_key_value().map(|(at, _)| *at)
+    }
+
+    /// Takes one that is due by now.
+    pub(super) fn pop(&mut self, now: Moment) -> Option<TargetId> {
+        let mut tick = self.0.first_entry().filter(|tick| *tick.key() <= now)?;
+        let id = tick.get_mut().pop();
+        if tick.get().is_empty() {
+            tick.remove();
+        }
+        id
     }
 }
 
@@ -380,9 +515,12 @@ mod tests {
 
     const SECOND: Period = Period(Duration::from_secs(1));
 
-    fn key(port: u32) -> TargetKey {
-        let address = format!("127.0.0.1:{port}").parse().unwrap();
-        TargetKey { address, host: None, fingerprint: u64::from(port % 3) }
+    fn address(port: u32) -> Address {
+        format!("127.0.0.1:{port}").parse().unwrap()
+    }
+
+    fn find(targets: &Targets, port: u32) -> Option<TargetId> {
+        targets.find(&address(port), None, u64::from(port % 3))
     }
 
     fn user(slot: u32) -> User {
@@ -399,7 +537,8 @@ mod tests {
             healthy: 1,
             unhealthy: 1,
         };
-        Target::new(key(port), user(port), Arc::new(pace), Moment(0))
+        let asked = Asked { host: None, fingerprint: u64::from(port % 3), pace: Arc::new(pace) };
+        Target::new(address(port), Arc::new(asked), user(port), Duration::ZERO.into())
     }
 
     #[test]
@@ -410,17 +549,18 @@ mod tests {
         for round in 0..5 {
             for (place, entry) in ids.iter_mut().enumerate().filter(|(place, _)| place % 2 == 0) {
                 let (former, id) = *entry;
-                assert_eq!(targets.remove(id).map(|it| it.key), Some(key(former)));
-                assert_eq!(targets.find(&key(former)), None);
+                assert_eq!(targets.remove(id).map(|it| it.address), Some(address(former)));
+                assert_eq!(find(&targets, former), None);
                 let port = 1_000 * (round + 1) + u32::try_from(place).unwrap();
                 *entry = (port, targets.insert(target(port)));
             }
             for (port, id) in &ids {
-                assert_eq!(targets.find(&key(*port)), Some(*id));
-                assert_eq!(targets.get(*id).map(|it| &it.key), Some(&key(*port)));
+                assert_eq!(find(&targets, *port), Some(*id));
+                assert_eq!(targets.get(*id).map(|it| &it.address), Some(&address(*port)));
             }
         }
-        assert_eq!((targets.values().count(), targets.places.len()), (999, 999));
+        let places = targets.pages.iter().map(Vec::len).sum::<usize>();
+        assert_eq!((targets.values().count(), places), (999, 999));
     }
 
     #[test]
@@ -440,13 +580,38 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_that_many_have_is_kept_once_and_others_are_bounded() {
-        let mut reasons = Reasons::default();
-        let first = reasons.share("refused");
-        assert!(Arc::ptr_eq(&first, &reasons.share("refused")));
+    fn a_value_that_many_have_is_kept_once_and_others_are_bounded() {
+        let mut reasons: Recent<u32> = Recent::default();
+        let mut share = |reason| reasons.share(|it| *it == reason, || reason);
+        let first = share(7);
+        assert!(Arc::ptr_eq(&first, &share(7)));
         for number in 0..1_000 {
-            reasons.share(&number.to_string());
+            share(number);
         }
-        assert_eq!(reasons.shared.len(), SHARED_REASONS_MAX);
+        assert_eq!(reasons.values.len(), SHARED_MAX);
+    }
+
+    #[test]
+    fn targets_are_due_by_their_ticks_and_none_that_was_removed() {
+        let at = |seconds| Moment::from(Duration::from_secs(seconds));
+        let mut due = Due::default();
+        for (seconds, id) in [(5, 1), (5, 2), (5, 3), (2, 4), (8, 5)] {
+            due.insert(at(seconds), TargetId(id));
+        }
+        due.remove(at(5), TargetId(1));
+        due.remove(at(2), TargetId(1));
+        assert_eq!((due.first(), due.pop(at(1))), (Some(at(2)), None));
+        due.remove(at(2), TargetId(4));
+        let mut popped = [due.pop(at(7)), due.pop(at(7))];
+        popped.sort_unstable();
+        assert_eq!(popped, [2, 3].map(|id| Some(TargetId(id))));
+        assert_eq!((due.pop(at(7)), due.first()), (None, Some(at(8))));
+        assert_eq!((due.pop(at(8)), due.first()), (Some(TargetId(5)), None));
+    }
+
+    #[test]
+    fn a_target_takes_little_memory() {
+        // The process has tens of thousands of them.
+        assert!(size_of::<Option<Target>>() <= 120, "{} bytes", size_of::<Option<Target>>());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use wire::rpc::RpcName;
 
 use super::delivered::ReportedHealth;
@@ -273,19 +273,42 @@ pub struct EndpointsDns {
 }
 
 /// An address, or a map with an address and a weight.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+// Each of tens of thousands stays as it was written, and takes a third of the memory for that where it is an address.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Endpoint {
     /// An address, or a host with a port, with weight 1.
     Address(EndpointAddress),
     /// An address with further properties.
-    Weighted(WeightedEndpoint),
+    Weighted(Box<WeightedEndpoint>),
+}
+
+/// As it is shown, with every default.
+impl Serialize for Endpoint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Address(address) => WeightedEndpoint::from(address.clone()).serialize(serializer),
+            Self::Weighted(weighted) => weighted.serialize(serializer),
+        }
+    }
 }
 
 impl Endpoint {
-    pub(crate) const fn address(&self) -> &EndpointAddress {
-        let (Self::Address(address) | Self::Weighted(WeightedEndpoint { address, .. })) = self;
-        address
+    pub(crate) fn address(&self) -> &EndpointAddress {
+        match self {
+            Self::Address(address) => address,
+            Self::Weighted(weighted) => &weighted.address,
+        }
+    }
+
+    /// Leaves out what is the default anyway: two that mean the same are equal then.
+    pub(crate) fn shorten(&mut self) {
+        if let Self::Weighted(weighted) = self {
+            let shortened = WeightedEndpoint::from(weighted.address.clone());
+            if **weighted == shortened {
+                *self = Self::Address(shortened.address);
+            }
+        }
     }
 
     pub(crate) fn metadata(&self) -> &Metadata {
@@ -334,6 +357,20 @@ pub struct WeightedEndpoint {
     /// Its host name, for the server name of TLS and for `rewrite.host_endpoint`. A host in `address` is its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+}
+
+impl From<EndpointAddress> for WeightedEndpoint {
+    fn from(address: EndpointAddress) -> Self {
+        Self {
+            address,
+            weight: weight(),
+            priority: 0,
+            locality: None,
+            health: ReportedHealth::default(),
+            metadata: Metadata::new(),
+            host: None,
+        }
+    }
 }
 
 /// Timeouts for upstreams.

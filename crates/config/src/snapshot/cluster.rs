@@ -226,11 +226,6 @@ pub struct Endpoint {
     pub is_drained: bool,
     /// What its source says of its health.
     pub reported: ReportedHealth,
-    /// Where it is, if its source says so.
-    pub locality: Option<Arc<Locality>>,
-    /// The host whose address it is, without the dot of the root, if a name led to it. TLS asks for it where
-    /// the cluster's names no other.
-    pub host: Option<Arc<str>>,
     /// It is chosen only where no endpoint of a lower number may be.
     pub priority: u8,
     /// What is known of its health, if its cluster asks for that.
@@ -239,7 +234,15 @@ pub struct Endpoint {
     pub connections: EndpointConnections,
     /// The place of its transport among those of its cluster.
     pub(crate) transport: u8,
-    /// What it is, for subsets and transports; none for nothing.
+    /// What else is said of it, if anything is.
+    pub(crate) description: Option<Arc<Description>>,
+}
+
+/// What is said of few endpoints, or is the same of many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Description {
+    pub(crate) host: Option<Arc<str>>,
+    pub(crate) locality: Option<Arc<Locality>>,
     pub(crate) metadata: Option<Arc<Metadata>>,
 }
 
@@ -251,11 +254,25 @@ impl Endpoint {
         self.health.status().min(self.reported.status())
     }
 
+    /// The host whose address it is, without the dot of the root, if a name led to it. TLS asks for it where
+    /// the cluster's names no other.
+    #[must_use]
+    pub fn host(&self) -> Option<&Arc<str>> {
+        self.description.as_ref()?.host.as_ref()
+    }
+
+    /// Where it is, if its source says so.
+    #[must_use]
+    pub fn locality(&self) -> Option<&Arc<Locality>> {
+        self.description.as_ref()?.locality.as_ref()
+    }
+
     /// What it is, for subsets and transports.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         static NONE: Metadata = Metadata::new();
-        self.metadata.as_deref().unwrap_or(&NONE)
+        let description = self.description.as_ref();
+        description.and_then(|it| it.metadata.as_deref()).unwrap_or(&NONE)
     }
 }
 

@@ -37,10 +37,9 @@ fn cluster<'s>(snapshot: &'s Loaded, name: &str) -> &'s Arc<Cluster> {
 
 /// `ADDRESS*WEIGHT HOST` of each endpoint.
 fn shown(snapshot: &Loaded, name: &str) -> Vec<String> {
-    let shown = cluster(snapshot, name)
-        .endpoints
-        .iter()
-        .map(|it| format!("{}*{} {}", it.address, it.weight, it.host.as_deref().unwrap_or("-")));
+    let shown = cluster(snapshot, name).endpoints.iter().map(|it| {
+        format!("{}*{} {}", it.address, it.weight, it.host().map_or("-", |host| &**host))
+    });
     shown.collect()
 }
 

@@ -172,7 +172,7 @@ fn describe_localities(
     };
     for (part, share) in parts {
         let endpoint = part.group.place(0).and_then(|place| cluster.endpoints.get(place));
-        let locality = endpoint.and_then(|endpoint| endpoint.locality.as_ref());
+        let locality = endpoint.and_then(|endpoint| endpoint.locality());
         let name = locality.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
         let here = if own == Some(part.key) { ", of this process" } else { "" };
         story.line("locality", format!("{name}{here} ({:.1} % of requests)", share * 100.0));

@@ -145,7 +145,7 @@ impl Proxy {
         let upstream = self.connections.insert_connection(role, codec, now, &mut self.cx);
         self.upstream.pools.on_open(ids, is_for_checks);
         if let Some(settings) = &cluster.transport_at(place).tls {
-            let host = cluster.endpoints.get(place).and_then(|found| found.host.as_ref());
+            let host = cluster.endpoints.get(place).and_then(|found| found.host());
             let is_raw = exchange.is_some_and(|exchange| self.exchanges.is_raw(exchange));
             let mut tls = Tls::waiting(settings, is_raw, host, &address, now);
             if let Some(version) = cluster.proxy_protocol
