@@ -9,8 +9,8 @@ use config::checks::{
 };
 use config::snapshot::{ClusterId, EndpointId, Snapshot};
 use serde_json::{Value, json};
-use telemetry::Collector;
 use telemetry::events::CheckCounted;
+use telemetry::{Collector, ENDPOINTS_PER_BLOCK};
 
 use crate::clock;
 use crate::outliers::{now, random};
@@ -41,11 +41,13 @@ impl Checks {
         self.checker.next_deadline().map(|deadline| deadline.saturating_sub(now()))
     }
 
-    /// The checks that are due, by worker. An endpoint falls to the same worker each time, which has a connection to it.
+    /// The checks that are due, by worker. An endpoint falls to the same worker each time, which has a connection to it, and
+    /// counts it beside its neighbours.
     pub(crate) fn poll(&mut self, workers: u32) -> BTreeMap<u32, Vec<CheckTask>> {
         let mut by_worker = BTreeMap::<u32, Vec<CheckTask>>::new();
         for task in self.checker.poll(now()) {
-            by_worker.entry(task.endpoint.0.slot % workers.max(1)).or_default().push(task);
+            let block = task.endpoint.0.slot / ENDPOINTS_PER_BLOCK;
+            by_worker.entry(block % workers.max(1)).or_default().push(task);
         }
         by_worker
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 
 use crate::counters::connection::{ConnectionCounters, ConnectionEnds};
-use crate::counters::endpoint::EndpointBlock;
+use crate::counters::endpoint::EndpointsBlock;
 use crate::counters::exchange::{ExchangeCounters, ExchangeTimes, RuleBlock};
 use crate::counters::tls::{TlsCounters, TlsTimes};
 use crate::counters::upstream::{ClusterBlock, UpstreamEnds};
@@ -111,7 +111,8 @@ pub(crate) enum Announced {
     /// The route table, and which block of its rules.
     Rules(LabelId, u32, Arc<RuleBlock>),
     Cluster(LabelId, Arc<ClusterBlock>),
-    Endpoint(LabelId, Arc<EndpointBlock>),
+    /// Which block of endpoints, as if it were a slot.
+    Endpoints(LabelId, Arc<EndpointsBlock>),
 }
 
 /// Announces new blocks, and remembers whether some could not be.

@@ -375,15 +375,6 @@ impl Collector {
         self.readings.totals_of(id)
     }
 
-    /// Forgets what an endpoint has counted that is gone from the configuration.
-    pub fn forget_endpoint(&mut self, id: LabelId) {
-        for blocks in &mut self.readings.workers {
-            if blocks.endpoints.get(&id.slot).is_some_and(|(known, _)| *known == id.generation) {
-                Arc::make_mut(blocks).endpoints.remove(&id.slot);
-            }
-        }
-    }
-
     /// About how many bytes all workers hold for their load, from which the caller sees that load
     /// has fallen.
     #[must_use]
@@ -404,8 +395,8 @@ impl Blocks {
             Announced::Cluster(id, block) => {
                 self.clusters.insert(id, block);
             }
-            Announced::Endpoint(id, block) => {
-                self.endpoints.insert(id.slot, (id.generation, block));
+            Announced::Endpoints(group, block) => {
+                self.endpoints.insert(group.slot, block);
             }
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::block::{Announced, Announcer, Blocks, ListenerBlock, WorkerBlock};
 use crate::cause::Cause;
 use crate::cell::Counter;
-use crate::counters::endpoint::EndpointBlock;
+use crate::counters::endpoint::{ENDPOINTS_PER_BLOCK, EndpointBlock, EndpointsBlock};
 use crate::counters::exchange::{RULES_PER_BLOCK, RuleBlock};
 use crate::counters::upstream::ClusterBlock;
 use crate::debug_lines::{DebugLines, DebugSource};
@@ -40,7 +40,7 @@ pub struct Emitter {
     /// By the route table's slot; within, a block for each few rules.
     rules: Vec<Blocks<RuleBlock>>,
     clusters: Blocks<ClusterBlock>,
-    endpoints: Blocks<EndpointBlock>,
+    endpoints: Blocks<EndpointsBlock>,
     announcer: Announcer,
     records: rtrb::Producer<u8>,
     scratch: Box<[u8; LOG_RECORD_BYTES_MAX]>,
@@ -424,7 +424,8 @@ impl Emitter {
     }
 
     fn endpoint(&mut self, id: LabelId) -> Option<&EndpointBlock> {
-        self.endpoints.block(id, &mut self.announcer, Announced::Endpoint)
+        let group = LabelId { slot: id.slot / ENDPOINTS_PER_BLOCK, generation: 0 };
+        self.endpoints.block(group, &mut self.announcer, Announced::Endpoints)?.count(id)
     }
 
     fn rule_taken(&mut self, table: LabelId, rule: u32) {
@@ -457,7 +458,7 @@ impl Emitter {
         self.announcer.start_catching_up();
         self.listeners.announce_rest(&mut self.announcer, Announced::Listener);
         self.clusters.announce_rest(&mut self.announcer, Announced::Cluster);
-        self.endpoints.announce_rest(&mut self.announcer, Announced::Endpoint);
+        self.endpoints.announce_rest(&mut self.announcer, Announced::Endpoints);
         for (slot, blocks) in (0u32..).zip(&mut self.rules) {
             blocks.announce_rest(&mut self.announcer, |group, block| {
                 Announced::Rules(LabelId { slot, ..group }, group.slot, block)

@@ -46,7 +46,7 @@ mod totals;
 pub use access_log::style::{LogCondition, LogField, LogFormat, LogStyle};
 pub use access_log::{field_names as log_field_names, reference as access_log_reference};
 pub use collector::Collector;
-pub use counters::endpoint::{EndpointError, EndpointTotals};
+pub use counters::endpoint::{ENDPOINTS_PER_BLOCK, EndpointError, EndpointTotals};
 pub use debug_lines::DebugSource;
 pub use emitter::{CounterSource, Emitter, LOG_QUEUE_BYTES, LogRecordSource, Reports};
 pub use exposition::Glob;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::block::{ListenerBlock, WorkerBlock};
-use crate::counters::endpoint::{EndpointBlock, EndpointTotals};
+use crate::counters::endpoint::{ENDPOINTS_PER_BLOCK, EndpointTotals, EndpointsBlock};
 use crate::counters::exchange::RuleBlock;
 use crate::counters::upstream::ClusterBlock;
 use crate::events::LabelId;
@@ -52,8 +52,8 @@ pub(crate) struct Blocks {
     pub(crate) listeners: BTreeMap<LabelId, Arc<ListenerBlock>>,
     pub(crate) rules: BTreeMap<(LabelId, u32), Arc<RuleBlock>>,
     pub(crate) clusters: BTreeMap<LabelId, Arc<ClusterBlock>>,
-    /// By slot, with the generation: a newer endpoint takes the place of one that is gone.
-    pub(crate) endpoints: BTreeMap<u32, (u32, Arc<EndpointBlock>)>,
+    /// By the slots of their endpoints, divided by [`ENDPOINTS_PER_BLOCK`].
+    pub(crate) endpoints: BTreeMap<u32, Arc<EndpointsBlock>>,
 }
 
 impl Readings {
@@ -100,9 +100,8 @@ impl Readings {
     pub(crate) fn totals_of(&self, id: LabelId) -> EndpointTotals {
         let mut totals = EndpointTotals::default();
         for worker in &self.workers {
-            if let Some((generation, block)) = worker.endpoints.get(&id.slot)
-                && *generation == id.generation
-            {
+            let block = worker.endpoints.get(&(id.slot / ENDPOINTS_PER_BLOCK));
+            if let Some(block) = block.and_then(|block| block.read(id)) {
                 block.add_to(&mut totals);
             }
         }

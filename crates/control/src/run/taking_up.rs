@@ -11,7 +11,6 @@ use telemetry::events::{ConfigAccepted, ConfigRejected, SourceKind};
 
 use super::Running;
 use crate::builder::Built;
-use crate::names::label;
 use crate::reload::{Candidate, Endpoints, EndpointsCandidate, Refused, TakenUp};
 use crate::workers::{BindFailure, Workers};
 use crate::{changes, clock};
@@ -138,9 +137,6 @@ impl<W: Workers> Running<W> {
             self.collector.set_names(Arc::clone(&names));
             self.log.set_names(names).await;
         }
-        for (_, endpoint) in &snapshot.changes.endpoints_removed {
-            self.collector.forget_endpoint(label(endpoint.0));
-        }
         // Before workers choose by it: what was ejected while it was built is counted.
         self.health.on_snapshot(&snapshot);
         self.workers.publish(&snapshot, bound.sockets);
@@ -200,9 +196,6 @@ impl<W: Workers> Running<W> {
         let TakenUp { host_names, wanted, endpoint_files, duration, late, waits, .. } = taken_up;
         self.config.builder.keep(candidate);
         self.collector.set_names(Arc::clone(&names));
-        for (_, endpoint) in &snapshot.changes.endpoints_removed {
-            self.collector.forget_endpoint(label(endpoint.0));
-        }
         self.log.set_names(names).await;
         self.log.set_output(log_output);
         // Before workers choose by it: what was ejected while it was built is counted.

@@ -1,10 +1,15 @@
 //! Counted from the exchanges of one endpoint and the connections to it, for the admin's own pages.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::cause::Cause;
 use crate::cell::Counter;
-use crate::events::{ExchangeFinished, UpstreamConnectFailed, UpstreamPaused};
+use crate::events::{ExchangeFinished, LabelId, UpstreamConnectFailed, UpstreamPaused};
+
+/// Endpoints whose slots follow each other, and whose counters stand together in memory: of tens of thousands, each counter, and
+/// each pointer to one, counts.
+pub const ENDPOINTS_PER_BLOCK: u32 = 16;
 
 /// Why a connection to an endpoint cannot be established, or a client's handshake fails: errors of the kernel by
 /// name, times that were over, and what a handshake of TLS can fail for. Anything else is `other`.
@@ -103,10 +108,18 @@ pub(crate) struct ReasonCounters(OnceLock<Box<[Counter; REASONS.len()]>>);
 
 impl ReasonCounters {
     pub(crate) fn increment(&self, reason: &str) {
+        self.add(place(reason), 1);
+    }
+
+    fn add(&self, place: usize, count: u64) {
         let counters = self.0.get_or_init(|| Box::new(std::array::from_fn(|_| Counter::default())));
-        if let Some(counter) = counters.get(place(reason)) {
-            counter.increment();
+        if let Some(counter) = counters.get(place) {
+            counter.add(count);
         }
+    }
+
+    fn reset(&self) {
+        self.0.get().into_iter().flat_map(|counters| counters.iter()).for_each(|it| it.set(0));
     }
 
     /// The number of those with the reason at this place.
@@ -118,50 +131,102 @@ impl ReasonCounters {
 /// Reasons of an endpoint that are counted without a counter for each of [`REASONS`].
 const FEW_MAX: usize = 3;
 
-/// Bits of a number that count; those above are the place of a reason and one.
-const COUNT_BITS: u32 = 48;
+const NANOS_IN_MS: u64 = 1_000_000;
+
+const _: () =
+    assert!(Cause::ALL.len() < 255 && REASONS.len() < 64, "each has to fit into its bits");
+
+/// Bits of a number that count; the 6 above are the place of a reason and one.
+const COUNT_BITS: u32 = 26;
+
+const COUNT_MAX: u32 = (1 << COUNT_BITS) - 1;
 
 /// The same for one of tens of thousands of endpoints, each of which fails for a few reasons: these are numbers that say which
 /// reason they count. Written by one thread.
 #[derive(Debug, Default)]
-pub(crate) struct FewReasons {
-    few: [Counter; FEW_MAX],
+struct FewReasons {
+    few: [AtomicU32; FEW_MAX],
+    /// Other reasons, and what the numbers have no room for.
     others: ReasonCounters,
 }
 
 impl FewReasons {
     fn increment(&self, reason: &str) {
-        let of_reason = place(reason) as u64 + 1;
-        let is_it = |counter: &&Counter| [0, of_reason].contains(&(counter.value() >> COUNT_BITS));
-        match self.few.iter().find(is_it) {
-            Some(counter) if counter.value() == 0 => counter.set((of_reason << COUNT_BITS) | 1),
-            Some(counter) => counter.increment(),
-            None => self.others.increment(reason),
+        let place = place(reason);
+        for number in &self.few {
+            let value = number.load(Ordering::Relaxed);
+            if value != 0 && reason_of(value) != Some(place) {
+                continue;
+            }
+            let mut count = value & COUNT_MAX;
+            if count == COUNT_MAX {
+                self.others.add(place, count.into());
+                count = 0;
+            }
+            // A place fits into its bits.
+            let reason = u32::try_from(place + 1).unwrap_or(1) << COUNT_BITS;
+            number.store(reason | (count + 1), Ordering::Relaxed);
+            return;
         }
+        self.others.add(place, 1);
     }
 
     /// The number of those with the reason at this place.
     fn value(&self, place: usize) -> u64 {
-        let of_reason = place as u64 + 1;
-        let mut few = self.few.iter().map(Counter::value);
-        let found = few.find(|value| value >> COUNT_BITS == of_reason);
-        found.map_or_else(|| self.others.value(place), |value| value & ((1 << COUNT_BITS) - 1))
+        let mut few = self.few.iter().map(|number| number.load(Ordering::Relaxed));
+        let found = few.find(|value| reason_of(*value) == Some(place));
+        found.map_or(0, |value| u64::from(value & COUNT_MAX)) + self.others.value(place)
+    }
+
+    fn reset(&self) {
+        self.few.iter().for_each(|number| number.store(0, Ordering::Relaxed));
+        self.others.reset();
     }
 }
 
-/// One endpoint on one worker. Exists once the worker had an event of that endpoint. Not on cache lines of its own, as other
-/// blocks are: a worker has its memory from a part of the heap that others hardly use, and there may be tens of thousands of them.
+/// The place of the reason that a number counts, if it counts one.
+fn reason_of(value: u32) -> Option<usize> {
+    usize::try_from(value >> COUNT_BITS).ok()?.checked_sub(1)
+}
+
+/// Endpoints whose slots follow each other, on one worker. Exists once the worker had an event of one of them.
+#[derive(Debug, Default)]
+pub(crate) struct EndpointsBlock([EndpointBlock; ENDPOINTS_PER_BLOCK as usize]);
+
+impl EndpointsBlock {
+    /// The one with this label, which begins anew if it has got the slot of another. None if another has got its slot. Only the
+    /// one writer may call this.
+    pub(crate) fn count(&self, id: LabelId) -> Option<&EndpointBlock> {
+        let block = self.at(id)?;
+        let generation = block.generation.load(Ordering::Relaxed);
+        if generation < id.generation {
+            block.begin(id.generation);
+        }
+        (generation <= id.generation).then_some(block)
+    }
+
+    /// The one with this label, if no other has or had its slot.
+    pub(crate) fn read(&self, id: LabelId) -> Option<&EndpointBlock> {
+        let is_it = |it: &&EndpointBlock| it.generation.load(Ordering::Acquire) == id.generation;
+        self.at(id).filter(is_it)
+    }
+
+    fn at(&self, id: LabelId) -> Option<&EndpointBlock> {
+        self.0.get(usize::try_from(id.slot % ENDPOINTS_PER_BLOCK).ok()?)
+    }
+}
+
+/// One endpoint on one worker. Not on cache lines of its own, as other blocks are: a worker has its memory from a part of the heap
+/// that others hardly use, and there may be tens of thousands of them.
 #[derive(Debug, Default)]
 pub(crate) struct EndpointBlock {
     pub(crate) exchanges: Counter,
     pub(crate) failed: Counter,
     connect_failures: FewReasons,
-    /// The cause of the last error, as its place in [`Cause::ALL`] and one.
-    pub(crate) last_cause: Counter,
-    /// The reason, as its place in [`REASONS`] and one; 0 for none.
-    pub(crate) last_reason: Counter,
-    /// Wall-clock time, ns.
-    pub(crate) last_at: Counter,
+    /// Which of the endpoints that had its slot it is.
+    generation: AtomicU32,
+    /// The last error in one number, see [`EndpointBlock::note`]; 0 for none.
+    last_error: Counter,
     /// Until when it is not connected to; wall-clock time, ns, 0 for never.
     pub(crate) paused_until: Counter,
 }
@@ -189,11 +254,19 @@ pub struct EndpointError {
     pub cause: &'static str,
     /// Why a connection could not be established, if that was it.
     pub reason: Option<&'static str>,
-    /// Wall-clock time, ns since the Unix epoch.
+    /// Wall-clock time, ns since the Unix epoch, in whole ms.
     pub at: u64,
 }
 
 impl EndpointBlock {
+    /// Another endpoint has got the slot. Who reads meanwhile sees the former one without some of its counts, which is gone.
+    fn begin(&self, generation: u32) {
+        let counters = [&self.exchanges, &self.failed, &self.last_error, &self.paused_until];
+        counters.into_iter().for_each(|counter| counter.set(0));
+        self.connect_failures.reset();
+        self.generation.store(generation, Ordering::Release);
+    }
+
     pub(crate) fn exchange_finished(&self, event: &ExchangeFinished<'_>) {
         self.exchanges.increment();
         if let Some(cause) = event.cause.filter(|_| event.is_upstreams_fault) {
@@ -214,10 +287,10 @@ impl EndpointBlock {
         self.paused_until.set(event.until);
     }
 
+    /// Notes the last error: 48 bits of its wall-clock time in ms, the place of its cause in [`Cause::ALL`] and one, and that of its
+    /// reason in [`REASONS`] and one, or 0 for none.
     fn note(&self, cause: Cause, reason: u64, at: u64) {
-        self.last_cause.set(cause as u64 + 1);
-        self.last_reason.set(reason);
-        self.last_at.set(at);
+        self.last_error.set((at / NANOS_IN_MS) << 16 | (cause as u64 + 1) << 8 | reason);
     }
 
     /// Adds what this worker knows.
@@ -240,10 +313,11 @@ impl EndpointBlock {
     }
 
     fn last_error(&self) -> Option<EndpointError> {
-        let known = |counter: &Counter| usize::try_from(counter.value().checked_sub(1)?).ok();
-        let cause = Cause::ALL.get(known(&self.last_cause)?)?.as_str();
-        let reason = known(&self.last_reason).and_then(|place| REASONS.get(place).copied());
-        Some(EndpointError { cause, reason, at: self.last_at.value() })
+        let noted = self.last_error.value();
+        let [reason, cause, ..] = noted.to_le_bytes().map(|byte| usize::from(byte).checked_sub(1));
+        let cause = Cause::ALL.get(cause?)?.as_str();
+        let reason = reason.and_then(|place| REASONS.get(place).copied());
+        Some(EndpointError { cause, reason, at: (noted >> 16) * NANOS_IN_MS })
     }
 }
 
@@ -254,7 +328,7 @@ mod tests {
     use crate::sample::exchange;
 
     fn connect_failed(cause: Cause, reason: &'static str, at: u64) -> UpstreamConnectFailed {
-        let label = LabelId::default();
+        let (label, at) = (LabelId::default(), at * NANOS_IN_MS);
         UpstreamConnectFailed { cluster: label, endpoint: label, cause, reason, at }
     }
 
@@ -279,7 +353,7 @@ mod tests {
             [("ECONNREFUSED", 2), ("certificate_expired", 1), ("other", 1)]
         );
         let reason = Some("certificate_expired");
-        let expected = EndpointError { cause: "upstream_tls_failed", reason, at: 8 };
+        let expected = EndpointError { cause: "upstream_tls_failed", reason, at: 8 * NANOS_IN_MS };
         assert_eq!(totals.last_error, Some(expected));
     }
 
@@ -301,6 +375,47 @@ mod tests {
     }
 
     #[test]
+    fn a_reason_is_counted_beyond_what_its_number_has_room_for() {
+        let reasons = FewReasons::default();
+        let place = place("timeout");
+        reasons.few[1].store(
+            ((u32::try_from(place).unwrap() + 1) << COUNT_BITS) | (COUNT_MAX - 1),
+            Ordering::Relaxed,
+        );
+        reasons.increment("ECONNREFUSED");
+        for more in 1..=4 {
+            reasons.increment("timeout");
+            assert_eq!(reasons.value(place), u64::from(COUNT_MAX) - 1 + more);
+        }
+    }
+
+    #[test]
+    fn an_endpoint_begins_anew_in_the_slot_of_another() {
+        let block = EndpointsBlock::default();
+        let id = |generation| LabelId { slot: 37, generation };
+        let totals = |generation| {
+            let mut totals = EndpointTotals::default();
+            block.read(id(generation))?.add_to(&mut totals);
+            Some(totals)
+        };
+        for reason in REASONS {
+            block.count(id(0)).unwrap().connect_failed(&connect_failed(
+                Cause::ConnectFailed,
+                reason,
+                5,
+            ));
+        }
+        block.count(LabelId { slot: 38, generation: 0 }).unwrap().exchange_finished(&exchange());
+        assert_eq!(totals(0).unwrap().connect_failures.len(), REASONS.len());
+        assert_eq!(totals(1), None);
+        block.count(id(1)).unwrap().exchange_finished(&exchange());
+        let expected = EndpointTotals { exchanges_total: 1, ..EndpointTotals::default() };
+        assert_eq!((totals(0), totals(1)), (None, Some(expected)));
+        assert!(block.count(id(0)).is_none(), "it is gone");
+        assert!(size_of::<EndpointBlock>() <= 72, "there are tens of thousands of them");
+    }
+
+    #[test]
     fn an_exchange_fails_because_of_its_endpoint_or_for_something_else() {
         let block = EndpointBlock::default();
         let failed = |is_upstreams_fault| ExchangeFinished {
@@ -315,16 +430,17 @@ mod tests {
         assert_eq!((totals.exchanges_total, totals.exchanges_failed_total), (2, 1));
         let error = totals.last_error.unwrap();
         assert_eq!((error.cause, error.reason), ("upstream_closed", None));
-        assert_eq!(error.at, exchange().started_at + exchange().stages.total);
+        let ended_at = (exchange().started_at + exchange().stages.total) / NANOS_IN_MS;
+        assert_eq!(error.at, ended_at * NANOS_IN_MS);
 
-        let at = error.at + 1;
+        let at = ended_at + 1;
         block.connect_failed(&connect_failed(Cause::ConnectFailed, "ECONNREFUSED", at));
         let cause = Some(Cause::ConnectFailed);
         block.exchange_finished(&ExchangeFinished { cause, ..failed(true) });
         let mut totals = EndpointTotals::default();
         block.add_to(&mut totals);
         let error = totals.last_error.unwrap();
-        assert_eq!((error.reason, error.at), (Some("ECONNREFUSED"), at));
+        assert_eq!((error.reason, error.at), (Some("ECONNREFUSED"), at * NANOS_IN_MS));
         assert_eq!(totals.exchanges_failed_total, 2);
     }
 }
