@@ -74,6 +74,9 @@ use self::versions::Versions;
 /// until there is room.
 const ANSWERING_MAX: usize = 10_000;
 
+/// Reports of workers that are taken together: between two, control looks at all else that may have happened.
+const REPORTS_AT_ONCE: usize = 32;
+
 /// Questions about connections that workers were asked and have not answered.
 const DESCRIBING_MAX: usize = 1024;
 
@@ -203,7 +206,7 @@ enum Event<W: Workers> {
     Built(Built<W::Filter>),
     Resolved(DnsReport),
     Delivered(Delivery),
-    Report(Report<W>),
+    Reports(Vec<Report<W>>),
     Query(Query),
     Handover(HandoverStep<W>),
     Answered(u32, W::Asker, Arc<[u8]>),
@@ -310,6 +313,15 @@ struct InEffect<F> {
     drains: Drains,
 }
 
+/// The next ones, of which there is one at least; never, once there are no more.
+async fn several<T>(queue: &mut mpsc::Receiver<T>, count_max: usize) -> Vec<T> {
+    let mut taken = Vec::new();
+    if queue.recv_many(&mut taken, count_max).await == 0 {
+        std::future::pending::<()>().await;
+    }
+    taken
+}
+
 impl<W: Workers> Running<W> {
     async fn run(mut self, mut sources: Sources<W>) -> Outcome {
         // What was written between the first load and the watch is not seen by the watch.
@@ -318,7 +330,8 @@ impl<W: Workers> Running<W> {
             if let Some(outcome) = self.outcome.take() {
                 break outcome;
             }
-            let has_room = self.answering.len() < ANSWERING_MAX;
+            // Each may be a question.
+            let room = REPORTS_AT_ONCE.min(ANSWERING_MAX.saturating_sub(self.answering.len()));
             let takes_deliveries = self.takes_deliveries();
             let changed = async {
                 match &mut sources.watch {
@@ -336,7 +349,7 @@ impl<W: Workers> Running<W> {
                 Some(delivery) = sources.delivered.recv(), if takes_deliveries => {
                     Event::Delivered(delivery)
                 }
-                Some(report) = sources.reports.recv(), if has_room => Event::Report(report),
+                reports = several(&mut sources.reports, room), if room > 0 => Event::Reports(reports),
                 Some(query) = sources.queries.recv() => Event::Query(query),
                 Some(step) = sources.handover.recv() => Event::Handover(step),
                 Some(Ok((worker, asker, answer))) = self.answering.join_next() => {
@@ -415,7 +428,9 @@ impl<W: Workers> Running<W> {
             }
             Event::Resolved(report) => self.on_resolved(report),
             Event::Delivered(delivery) => self.on_delivery(delivery),
-            Event::Report(report) => self.on_report(report),
+            Event::Reports(reports) => {
+                reports.into_iter().for_each(|report| self.on_report(report));
+            }
             Event::Query(query) => self.on_query(query),
             Event::Handover(step) => self.on_handover(step),
             Event::Answered(worker, asker, answer) => {

@@ -125,7 +125,7 @@ pub struct Checked {
     pub events: Vec<CheckEvent>,
     /// Clusters of which other endpoints may be chosen than before.
     pub changed: BTreeSet<ClusterId>,
-    /// Endpoints that passed a check, and are healthy.
+    /// Endpoints that passed a check, and are healthy, where endpoints may be ejected.
     pub passed: Vec<(ClusterId, EndpointId)>,
     /// Clusters for which the result counts.
     pub counted: Vec<Arc<str>>,
@@ -388,24 +388,30 @@ impl Checker {
             self.ask_again(id, now);
             return checked;
         }
-        let (has_passed, was_first) = (result.has_passed(), target.is_healthy.is_none());
+        let (has_passed, before) = (result.has_passed(), (target.is_healthy, target.is_degraded));
         let since = Duration::from(target.since);
         target.count(result, now.into(), &mut self.reasons);
         let is_quiet =
             |it: &User| self.clusters.get(&it.cluster).is_some_and(|watched| watched.is_quiet);
         let is_quiet = target.users().all(is_quiet);
         let began = target.began.map_or(now, |(began, _)| began.into());
-        let next = target.next(began, is_quiet, was_first, die).max(now);
+        let next = target.next(began, is_quiet, before.0.is_none(), die).max(now);
         let users: Vec<User> = target.users().copied().collect();
-        let reason = target.reason().unwrap_or_default().into();
-        let unfit = Unfit { reason, failures: target.failures };
+        // Nothing follows from most results.
+        let unfit = ((target.is_healthy, target.is_degraded) != before).then(|| Unfit {
+            reason: target.reason().unwrap_or_default().into(),
+            failures: target.failures,
+        });
         self.set_due(id, next);
         for user in users {
             let after = now.saturating_sub(since);
             let Some(cluster) = snapshot.cluster(user.cluster) else { continue };
             checked.counted.push(Arc::clone(&cluster.name));
-            self.settle_user(cluster, user.endpoint, (&unfit, after), &mut checked);
-            if has_passed && self.is_fit_endpoint(user.cluster, user.endpoint) {
+            if let Some(unfit) = &unfit {
+                self.settle_user(cluster, user.endpoint, (unfit, after), &mut checked);
+            }
+            let may_be_ejected = has_passed && cluster.outlier.is_some();
+            if may_be_ejected && self.is_fit_endpoint(user.cluster, user.endpoint) {
                 checked.passed.push((user.cluster, user.endpoint));
             }
         }
