@@ -319,7 +319,10 @@ impl<W: Workers> Running<W> {
         let handing = std::mem::take(&mut self.handing);
         let Handing::Giving { has_changed, is_to_end } = handing else { return };
         if is_to_end {
-            self.terminate();
+            // A second signal did not wait: this process is ending, and the end of the handover is no third one.
+            if self.state == State::Ready {
+                self.terminate();
+            }
         } else if has_changed {
             self.read_config(Reading::IfChanged);
         }

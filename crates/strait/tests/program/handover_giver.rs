@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{ErrorKind, Read as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixStream;
@@ -11,8 +11,9 @@ use std::process::{Child, Command, Stdio};
 use handover::{Message, Packed, Refused, SocketKey, Welcome};
 use proxy::save::VERSION as FORM;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{Signal, kill_process};
 
-use crate::handover::with_handover;
+use crate::handover::{process, with_handover};
 use crate::handover_refusals::{receive, send_with, wait_for_end};
 use crate::kit::{Scratch, Service, claim_port, forward_to, get, text, until};
 
@@ -259,4 +260,20 @@ fn groups_that_cannot_be_read_stay_untouched_and_the_new_process_serves() {
     });
     assert_eq!(get(address, "/").status, 200);
     assert!(taking.child.try_wait().unwrap().is_none());
+}
+
+#[test]
+fn a_new_process_that_is_asked_to_end_before_it_has_taken_over_leaves_everything_to_the_running_one()
+ {
+    let giver = Giver::new();
+    let mut taking = giver.compared();
+    giver.hand_listeners(&taking);
+    assert_eq!(get(giver.address(), "/").status, 200);
+    kill_process(process(taking.child.id()), Signal::TERM).unwrap();
+    assert_eq!(taking.ended(), Some(1), "{}", giver.log());
+    assert!(giver.log().contains("asked to end before it had taken over"), "{}", giver.log());
+    // The socket listens on, with what is in its queue.
+    let client = TcpStream::connect(giver.address()).unwrap();
+    let (_, peer) = giver.edge.accept().unwrap();
+    assert_eq!(peer, client.local_addr().unwrap());
 }

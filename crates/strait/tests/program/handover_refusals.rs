@@ -16,6 +16,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
+use rustix::process::Signal;
 
 use crate::handover::{Successors, upgrade, upgraded, with_handover};
 use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, strait, text, until};
@@ -199,6 +200,49 @@ fn a_process_that_does_not_keep_to_the_conversation_is_refused_and_counted() {
     assert_eq!(failures(&strait, "busy"), 6);
     upgraded(&strait, &mut successors);
     assert_eq!(kept.get("/").status, 200);
+}
+
+#[test]
+fn a_process_that_is_asked_to_end_amid_a_handover_ends_after_it_or_at_a_second_signal() {
+    for signals in [1, 2] {
+        let service = Service::start("one");
+        let mut strait = run(&service);
+        let mut kept = Client::connect(strait.listener);
+        assert_eq!(kept.get("/").status, 200);
+        let taker = begin(&strait.path("handover/strait.sock"));
+        strait.signal(Signal::TERM);
+        strait.wait_for_log("a handover is in progress: the process ends after it");
+        let response = kept.get("/");
+        assert_eq!((response.status, response.field("connection")), (200, None));
+        assert_eq!(get(strait.listener, "/").status, 200);
+        if signals == 2 {
+            strait.signal(Signal::TERM);
+            strait.wait_for_log("draining: accepting no new connections");
+        }
+        // The end of the handover is no further signal, which would cut connections off.
+        send(&taker, &Message::GiveUp { reason: "of its own".to_owned() }.encode(), 0);
+        strait.wait_for_log("the handover is rolled back");
+        assert_eq!(strait.wait_for_end().code(), Some(0), "{}", strait.all_logged());
+        assert!(kept.is_closed());
+    }
+}
+
+#[test]
+fn a_file_that_changes_amid_a_handover_is_read_after_it() {
+    let service = Service::start("one");
+    let strait = run(&service);
+    let taker = begin(&strait.path("handover/strait.sock"));
+    let config = fs::read_to_string(strait.path("strait.yaml")).unwrap();
+    strait.write("strait.yaml", &config.replace("prefix: /", "prefix: /new"));
+    strait.signal(Signal::HUP);
+    for _ in 0..20 {
+        assert_eq!(get(strait.listener, "/").status, 200);
+        assert_eq!(strait.metric("strait_config_version"), 1.0);
+    }
+    send(&taker, &Message::GiveUp { reason: "of its own".to_owned() }.encode(), 0);
+    until("the change", || (strait.metric("strait_config_version") == 2.0).then_some(()));
+    until("its rule", || (get(strait.listener, "/").status == 404).then_some(()));
+    assert_eq!(get(strait.listener, "/new").status, 200);
 }
 
 #[test]
