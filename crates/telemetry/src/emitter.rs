@@ -338,6 +338,20 @@ impl Emitter {
         }
     }
 
+    /// An attempt at a cluster began beside an earlier one.
+    pub fn hedge_begun(&mut self, cluster: LabelId) {
+        if let Some(block) = self.cluster(cluster) {
+            block.hedges.increment();
+        }
+    }
+
+    /// An attempt at a cluster that began beside an earlier one responded before that.
+    pub fn hedge_won(&mut self, cluster: LabelId) {
+        if let Some(block) = self.cluster(cluster) {
+            block.hedges_won.increment();
+        }
+    }
+
     /// See [`UpstreamRetryDenied`].
     pub fn upstream_retry_denied(&mut self, event: &UpstreamRetryDenied) {
         if let Some(block) = self.cluster(event.cluster) {

@@ -157,6 +157,9 @@ fn everything(emitter: &mut Emitter, collector: &mut Collector) {
         requests: 1,
     });
     emitter.upstream_retried(&UpstreamRetried { cluster: API, cause: Cause::UpstreamClosed });
+    emitter.hedge_begun(API);
+    emitter.hedge_begun(API);
+    emitter.hedge_won(API);
     emitter.upstream_paused(&UpstreamPaused { cluster: API, endpoint: API, until: 7 });
     emitter.listener_gauges(EDGE, &ListenerGauges { buffered_bytes: 131_072 });
     emitter.cluster_gauges(API, &ClusterGauges { idle: 1, pending: 2 });
@@ -254,6 +257,8 @@ fn each_event_is_counted_where_it_belongs() {
             ("strait_upstream_exchanges_total{cluster=\"api\",class=\"5xx\"}", "0"),
             ("strait_upstream_attempts_total{cluster=\"api\"}", "3"),
             ("strait_upstream_retries_total{cluster=\"api\",cause=\"upstream_closed\"}", "1"),
+            ("strait_upstream_hedges_total{cluster=\"api\"}", "2"),
+            ("strait_upstream_hedges_won_total{cluster=\"api\"}", "1"),
             ("strait_upstream_exchange_seconds_count{cluster=\"api\"}", "2"),
             ("strait_upstream_connections_active{cluster=\"api\"}", "1"),
             ("strait_upstream_connections_idle{cluster=\"api\"}", "1"),

@@ -20,6 +20,7 @@
 
 use config::retry::RetryPolicy;
 use telemetry::cause::Cause;
+use telemetry::events::LabelId;
 
 use crate::agenda::Note;
 use crate::connection::Connection;
@@ -30,7 +31,7 @@ use crate::exchange::detached::Detached;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::fault::{Side, consequence};
 use crate::exchange::queued_request::{Form, QueuedRequest};
-use crate::exchange::record::Stamps;
+use crate::exchange::record::{Stamps, label};
 use crate::exchange::stage::Stage;
 use crate::exchange::{Beginning, Exchange, ExchangeKind, Request, Route, Wait};
 use crate::keys::{ExchangeKey, Slot, StreamKey};
@@ -178,6 +179,12 @@ impl Exchange {
 }
 
 impl Exchanges {
+    /// Where attempts of an exchange are counted.
+    pub(crate) fn cluster_label(&self, key: ExchangeKey) -> Option<LabelId> {
+        let cluster = self.get(key)?.route.as_ref()?.cluster?;
+        Some(label(cluster.0))
+    }
+
     /// The earlier attempt of an exchange that is about to fail for this, if one goes on that may do better.
     pub(crate) fn hedge_left(&self, key: ExchangeKey, cause: Cause) -> Option<ExchangeKey> {
         let exchange = self.get(key)?;

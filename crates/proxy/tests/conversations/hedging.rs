@@ -69,6 +69,9 @@ fn the_first_of_two_attempts_that_responds_is_the_one() {
             talk.hears(client, OTHER);
             let retried = talk.counted("strait_upstream_retries_total");
             assert_eq!(retried.get("web try_timeout"), Some(&1), "{retried:?}");
+            let count = |talk: &mut Talk<'_>, name| talk.counted(name).get("web").copied();
+            assert_eq!(count(talk, "strait_upstream_hedges_total"), Some(1));
+            assert_eq!(count(talk, "strait_upstream_hedges_won_total"), (!is_first).then_some(1));
             let log = talk.log();
             assert!(log.contains("\"attempts\":2"), "{log}");
             assert!(log.contains(" try_timeout\""), "{log}");

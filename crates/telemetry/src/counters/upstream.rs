@@ -64,6 +64,8 @@ pub(crate) struct ClusterBlock {
     pub(crate) connect_reasons: ReasonCounters,
     pub(crate) retries: CauseCounters<RETRY_CAUSES_LEN>,
     pub(crate) retries_denied: [Counter; RetryDenial::ALL.len()],
+    pub(crate) hedges: Counter,
+    pub(crate) hedges_won: Counter,
     pub(crate) choices: [Counter; ChoiceKind::ALL.len()],
     /// Once there was a copy for it.
     pub(crate) mirrors: OnceLock<Box<MirrorCounters>>,

@@ -86,6 +86,29 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
+        name: "strait_upstream_hedges_total",
+        kind: MetricType::Counter,
+        help: "Attempts that began beside an earlier one that took too long, where a rule has `hedge`. Each is a \
+               retry with the cause `try_timeout`, too.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                out.number(&[cluster], total(blocks, |block| &block.hedges));
+            }
+        },
+    },
+    Family {
+        name: "strait_upstream_hedges_won_total",
+        kind: MetricType::Counter,
+        help: "Of `strait_upstream_hedges_total`, attempts that responded before the earlier one.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                out.number(&[cluster], total(blocks, |block| &block.hedges_won));
+            }
+        },
+    },
+    Family {
         name: "strait_upstream_choices_total",
         kind: MetricType::Counter,
         help: "Attempts whose endpoint was not selected by the balancer alone: in the process's own locality \

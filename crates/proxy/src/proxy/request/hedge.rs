@@ -48,6 +48,9 @@ impl Proxy {
         };
         self.note_failed_attempt(key, upstream, (Cause::TryTimeout, None), now);
         self.count_retry(key, &mut request, Cause::TryTimeout);
+        if let Some(cluster) = self.exchanges.cluster_label(key) {
+            self.cx.emitter.hedge_begun(cluster);
+        }
         let timer = self.cx.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
         let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
         exchange.end_stall(&mut self.exchanges.stalls);
@@ -79,6 +82,9 @@ impl Proxy {
         let Some(first) = exchange.hedge_of() else {
             if exchange.hedge().is_some() && !exchange.asks_to_repeat(head, is_end) {
                 exchange.end_hedge(&mut self.cx);
+                if let Some(cluster) = self.exchanges.cluster_label(key) {
+                    self.cx.emitter.hedge_won(cluster);
+                }
             }
             return Some(key);
         };

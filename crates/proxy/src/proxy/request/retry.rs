@@ -198,8 +198,7 @@ impl Proxy {
             request.count_attempt(exchange.progress.attempts.saturating_add(1));
         }
         let is_check = exchange.check().is_some();
-        let label = exchange.route.as_ref().and_then(|route| route.cluster).map(|id| label(id.0));
-        if let Some(cluster) = label.filter(|_| !is_check) {
+        if let Some(cluster) = self.exchanges.cluster_label(key).filter(|_| !is_check) {
             self.cx.emitter.upstream_retried(&UpstreamRetried { cluster, cause });
         }
     }
