@@ -329,6 +329,9 @@ pub(crate) fn parts<F>(
     redirects::check(file, site, &tables, context.findings);
     clusters::warn_aimless(file, site, context.findings);
     clusters::warn_loops(file, site, context.findings);
+    if !context.has_sources {
+        clusters::warn_without_priority(file, site, context.findings);
+    }
     warn_unused(&file.routes, &table_names, &site.key("routes"), context.findings);
     Parts {
         startup: startup(file, site, context),

@@ -20,7 +20,7 @@ use crate::health::Activity;
 use crate::map::Map;
 use crate::outlier::Outlier;
 use crate::preconnect::Preconnect;
-use crate::priority::Bounds;
+use crate::priority::{Bounds, Priority};
 use crate::resource::{self, Assignment};
 use crate::slow_start::SlowStart;
 use crate::snapshot::{
@@ -405,6 +405,26 @@ pub(super) fn warn_aimless(file: &file::File, site: &Site<'_>, findings: &mut Fi
         let rule = "no listener finds original destinations: each request gets 503";
         let hint = "write `original_destination: redirect` or `tproxy` in a listener";
         site.key("original_destination").warning(findings, Problem::new(rule, hint));
+    }
+}
+
+/// Warns of limits for requests of high priority where no rule has any, in a file that is all there is.
+pub(super) fn warn_without_priority(
+    file: &file::File,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) {
+    let rules = file.routes.iter().flat_map(|table| &table.rules);
+    if rules.into_iter().any(|rule| rule.priority == Some(Priority::High)) {
+        return;
+    }
+    let sites = site.key("clusters");
+    for (_, site) in
+        file.clusters.iter().zip(sites.items()).filter(|(it, _)| it.high_priority.is_some())
+    {
+        let hint = "write `priority: high` in the rules of urgent requests, or remove this";
+        let problem = Problem::new("no rule has requests of high priority", hint);
+        site.key("high_priority").warning(findings, problem);
     }
 }
 

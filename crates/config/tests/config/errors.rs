@@ -2570,6 +2570,13 @@ fn what_looks_like_a_mistake_is_a_warning() {
             "hold up the others",
             "`stream_window_max`",
         ),
+        (
+            "    endpoints: [127.0.0.1:9000]",
+            "    endpoints: [127.0.0.1:9000]\n    high_priority: {}",
+            "clusters[0].high_priority",
+            "no rule has requests of high priority",
+            "`priority: high`",
+        ),
     ] {
         let mut loader = loader();
         loader.load("f", &SAMPLE.replace(from, to)).unwrap_or_else(|errors| panic!("{errors}"));
