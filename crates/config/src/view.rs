@@ -314,6 +314,15 @@ impl Group {
         self.available.get().map_or(0, |counts| counts.degraded)
     }
 
+    /// How many of its endpoints that have a weight have this status.
+    fn having(&self, status: HealthStatus) -> u32 {
+        match status {
+            HealthStatus::Healthy => self.healthy(),
+            HealthStatus::Degraded => self.degraded(),
+            HealthStatus::Unhealthy => 0,
+        }
+    }
+
     /// What part of all requests its healthy endpoints can take, in millionths.
     fn capacity(&self) -> u64 {
         self.capacity_of(self.healthy())
@@ -396,7 +405,11 @@ impl Builder<'_> {
     }
 
     fn of_places(&mut self, levels: impl Iterator<Item = Vec<u32>>) -> Levels {
-        Levels(levels.filter_map(|places| self.group(places)).collect())
+        let mut groups = Vec::new();
+        for places in levels {
+            groups.extend(self.group(places, groups.is_empty()));
+        }
+        Levels(groups.into_boxed_slice())
     }
 
     fn split(&mut self, selectors: &Selectors) -> Split {
@@ -421,8 +434,10 @@ impl Builder<'_> {
         Split { by_hash, names, fallback, default }
     }
 
-    fn group(&mut self, places: Vec<u32>) -> Option<Group> {
-        let parts = self.localities.and_then(|rule| self.parts(&places, rule));
+    /// Requests stay in the locality of the process in the first group alone, as in Envoy.
+    fn group(&mut self, places: Vec<u32>, is_first: bool) -> Option<Group> {
+        let is_for = |rule: &&LocalityRule| is_first || matches!(rule, LocalityRule::Weights(_));
+        let parts = self.localities.filter(is_for).and_then(|rule| self.parts(&places, rule));
         Some(Group { parts: parts.map(Box::new), ..self.undivided(places)? })
     }
 

@@ -1,6 +1,7 @@
 //! Which locality of a group a request goes to.
 
 use super::{Group, WHOLE};
+use crate::health::HealthStatus;
 use crate::locality::{LocalityKey, LocalityRule, ZoneAware};
 
 /// The endpoints of a group by locality: two localities at least.
@@ -24,11 +25,18 @@ pub struct Part {
 /// What of the requests the parts of a group get, as numbers to compare.
 #[derive(Clone, Copy, Debug)]
 enum Loads {
-    /// By their weights, and by how many of their endpoints may be chosen.
-    Weights,
+    /// By their weights, and by how many of their endpoints have this status.
+    Weights { status: HealthStatus },
     /// The part of the process gets `stays` millionths, and the others the remainder by what they have more than they
     /// need for their own processes, which is `left` for all of them.
-    ZoneAware { own: LocalityKey, all: u64, stays: u64, needed: u64, left: u64 },
+    ZoneAware {
+        status: HealthStatus,
+        own: LocalityKey,
+        all: u64,
+        stays: u64,
+        needed: u64,
+        left: u64,
+    },
 }
 
 impl Group {
@@ -37,17 +45,22 @@ impl Group {
         self.parts.iter().flat_map(|parts| &parts.parts)
     }
 
-    /// The part that a request goes to, by dice. `own`: where this process is. None where localities do not count for the
-    /// group or for this request.
+    /// The part that a request goes to that is for endpoints with this status, by dice. `own`: where this process is. None where
+    /// localities do not count for the group or for this request.
     #[must_use]
-    pub fn part(&self, own: Option<LocalityKey>, mut die: impl FnMut() -> u64) -> Option<&Part> {
+    pub fn part(
+        &self,
+        own: Option<LocalityKey>,
+        status: HealthStatus,
+        mut die: impl FnMut() -> u64,
+    ) -> Option<&Part> {
         let parts = self.parts.as_deref()?;
         if let LocalityRule::ZoneAware(ZoneAware { percent, .. }) = &parts.rule
             && !percent.holds(die())
         {
             return None;
         }
-        let loads = self.loads(parts, own)?;
+        let loads = self.loads(parts, own, status)?;
         let sum: u64 = parts.parts.iter().map(|part| loads.of(part)).sum();
         let mut left = die().checked_rem(sum)?;
         parts.parts.iter().find(|part| {
@@ -58,12 +71,16 @@ impl Group {
         })
     }
 
-    /// What part of the requests of the group each of its parts gets, as [`Group::part`] chooses, and how many requests go to
-    /// any endpoint of the group.
+    /// What part of the requests of the group for endpoints with this status each of its parts gets, as [`Group::part`] chooses,
+    /// and how many of them go to any endpoint of the group.
     #[must_use]
-    pub fn part_shares(&self, own: Option<LocalityKey>) -> Option<(Vec<(&Part, f64)>, f64)> {
+    pub fn part_shares(
+        &self,
+        own: Option<LocalityKey>,
+        status: HealthStatus,
+    ) -> Option<(Vec<(&Part, f64)>, f64)> {
         let parts = self.parts.as_deref()?;
-        let loads = self.loads(parts, own)?;
+        let loads = self.loads(parts, own, status)?;
         let sum: u64 = parts.parts.iter().map(|part| loads.of(part)).sum();
         let counts = match &parts.rule {
             LocalityRule::Weights(_) => 1.0,
@@ -74,22 +91,22 @@ impl Group {
         (sum > 0).then(|| (shares.collect(), 1.0 - counts))
     }
 
-    /// The number of endpoints that are healthy.
-    fn usable(&self) -> u64 {
-        u64::from(self.healthy())
-    }
-
     /// What the parts get now; none where any endpoint will do.
-    fn loads(&self, parts: &Parts, own: Option<LocalityKey>) -> Option<Loads> {
+    fn loads(
+        &self,
+        parts: &Parts,
+        own: Option<LocalityKey>,
+        status: HealthStatus,
+    ) -> Option<Loads> {
         let LocalityRule::ZoneAware(ZoneAware { size_min, share, .. }) = &parts.rule else {
-            return Some(Loads::Weights);
+            return Some(Loads::Weights { status });
         };
-        let (own, all) = (own?, self.usable());
+        let (own, all) = (own?, u64::from(self.having(status)));
         if all == 0 || all < u64::from(*size_min) {
             return None;
         }
         let here = parts.parts.iter().find(|part| part.key == own)?;
-        let here = here.group.usable() * WHOLE / all;
+        let here = u64::from(here.group.having(status)) * WHOLE / all;
         if here == 0 {
             return None;
         }
@@ -101,7 +118,7 @@ impl Group {
         };
         let needed = (WHOLE - own_share) / others;
         let stays = if here >= own_share { WHOLE } else { here * WHOLE / own_share };
-        let mut loads = Loads::ZoneAware { own, all, stays, needed, left: 0 };
+        let mut loads = Loads::ZoneAware { status, own, all, stays, needed, left: 0 };
         let over: u64 =
             parts.parts.iter().filter(|it| it.key != own).map(|it| loads.beyond_need(it)).sum();
         if let Loads::ZoneAware { left, .. } = &mut loads {
@@ -114,7 +131,9 @@ impl Group {
 impl Loads {
     fn of(self, part: &Part) -> u64 {
         match self {
-            Self::Weights => u64::from(part.weight) * part.group.capacity(),
+            Self::Weights { status } => {
+                u64::from(part.weight) * part.group.capacity_of(part.group.having(status))
+            }
             Self::ZoneAware { own, stays, .. } if part.key == own => stays,
             Self::ZoneAware { stays, left, .. } => {
                 let share = (WHOLE - stays) * self.beyond_need(part);
@@ -126,9 +145,9 @@ impl Loads {
     /// What a part of other processes has more than these need, in millionths of all endpoints.
     fn beyond_need(self, part: &Part) -> u64 {
         match self {
-            Self::Weights => 0,
-            Self::ZoneAware { all, needed, .. } => {
-                (part.group.usable() * WHOLE / all).saturating_sub(needed)
+            Self::Weights { .. } => 0,
+            Self::ZoneAware { status, all, needed, .. } => {
+                (u64::from(part.group.having(status)) * WHOLE / all).saturating_sub(needed)
             }
         }
     }

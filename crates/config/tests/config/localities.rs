@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::file::delivered::Locality;
+use config::health::HealthStatus;
 use config::locality::LocalityKey;
 use config::outlier::{Detector, OutlierKind};
 use config::snapshot::{Cluster, Snapshot};
@@ -26,10 +27,14 @@ fn key(text: &str) -> LocalityKey {
 }
 
 fn load(localities: &str, own: &str) -> Arc<Snapshot<Headers>> {
+    load_with(localities, own, ENDPOINTS)
+}
+
+fn load_with(localities: &str, own: &str, endpoints: &str) -> Arc<Snapshot<Headers>> {
     let text = format!(
         "locality: {own}\n\
          listeners: [{{ name: l, address: '127.0.0.1:1', protocol: tcp, cluster: c }}]\n\
-         clusters:\n  - name: c\n    outlier: {{ ejection: {{ share_max: 100 }} }}\n    localities: {localities}\n    endpoints:{ENDPOINTS}"
+         clusters:\n  - name: c\n    outlier: {{ ejection: {{ share_max: 100 }} }}\n    localities: {localities}\n    endpoints:{endpoints}"
     );
     let mut loader = loader();
     let snapshot = loader.load("strait.yaml", &text).unwrap_or_else(|errors| panic!("{errors}"));
@@ -41,8 +46,8 @@ fn only(snapshot: &Snapshot<Headers>) -> &Arc<Cluster> {
     snapshot.clusters.iter().next().expect("one cluster").1
 }
 
-/// Of 60,000 requests, how many each locality gets in thousands, and how many go to any endpoint; drawn, and computed.
-fn shares(snapshot: &Snapshot<Headers>) -> ([u64; 4], [u64; 4]) {
+/// Of 60,000 requests for endpoints with a status, how many each locality gets in thousands, and how many go to any endpoint; drawn, and computed.
+fn shares(snapshot: &Snapshot<Headers>, status: HealthStatus) -> ([u64; 4], [u64; 4]) {
     let group = &only(snapshot).view.levels(None)[0];
     let places = BTreeMap::from([(key("eu/a"), 0), (key("eu/b"), 1), (key("eu/c"), 2)]);
     let mut die = 1_u64;
@@ -55,11 +60,11 @@ fn shares(snapshot: &Snapshot<Headers>) -> ([u64; 4], [u64; 4]) {
     };
     let mut drawn = [0_u64; 4];
     for _ in 0..60_000 {
-        let part = group.part(snapshot.locality, &mut dice);
+        let part = group.part(snapshot.locality, status, &mut dice);
         drawn[part.map_or(3, |part| places[&part.key])] += 1;
     }
     let mut computed = [0_u64; 4];
-    match group.part_shares(snapshot.locality) {
+    match group.part_shares(snapshot.locality, status) {
         None => computed[3] = 60,
         Some((shares, others)) => {
             shares.iter().for_each(|(part, share)| {
@@ -103,7 +108,7 @@ fn localities_share_requests_by_their_weights_and_by_what_is_left_of_them() {
     ] {
         let snapshot = load(weights, "eu/a");
         eject(&snapshot, ejected);
-        let (drawn, computed) = shares(&snapshot);
+        let (drawn, computed) = shares(&snapshot, HealthStatus::Healthy);
         assert_eq!((drawn, computed), (expected, expected), "{weights} without {ejected:?}");
     }
 }
@@ -132,8 +137,40 @@ fn requests_stay_in_the_locality_of_the_process_as_far_as_it_can_take_them() {
     ] {
         let snapshot = load(&format!("{{ zone_aware: {options} }}"), own);
         eject(&snapshot, ejected);
-        let (drawn, computed) = shares(&snapshot);
+        let (drawn, computed) = shares(&snapshot, HealthStatus::Healthy);
         assert_eq!((drawn, computed), (expected, expected), "{options} in {own}, {ejected:?}");
+    }
+}
+
+#[test]
+fn degraded_endpoints_share_their_requests_by_locality_too() {
+    let degraded = ["9001", "9003", "9004"];
+    let endpoints = degraded.iter().fold(ENDPOINTS.to_owned(), |text, port| {
+        text.replace(&format!("{port}',"), &format!("{port}', health: degraded,"))
+    });
+    for (localities, own, status, expected) in [
+        // Two of three, none of two, and one.
+        ("{ weights: {} }", "eu/a", HealthStatus::Healthy, [29, 0, 31, 0]),
+        // One of three, both, and none.
+        ("{ weights: {} }", "eu/a", HealthStatus::Degraded, [19, 41, 0, 0]),
+        ("{ zone_aware: { size_min: 3 } }", "eu/b", HealthStatus::Degraded, [0, 60, 0, 0]),
+        ("{ zone_aware: { size_min: 3 } }", "eu/c", HealthStatus::Degraded, [0, 0, 0, 60]),
+        ("{ zone_aware: { size_min: 4 } }", "eu/b", HealthStatus::Degraded, [0, 0, 0, 60]),
+    ] {
+        let snapshot = load_with(localities, own, &endpoints);
+        let (drawn, computed) = shares(&snapshot, status);
+        assert_eq!((drawn, computed), (expected, expected), "{localities} in {own}: {status:?}");
+    }
+}
+
+#[test]
+fn weights_count_in_each_priority_and_the_own_locality_in_the_first() {
+    let endpoints = ENDPOINTS.replace("eu/b", "eu/a, priority: 1");
+    let endpoints = endpoints.replace("9004', locality: eu/a", "9004', locality: eu/b");
+    for (localities, divided) in [("{ weights: {} }", [2, 2]), ("{ zone_aware: {} }", [2, 0])] {
+        let snapshot = load_with(localities, "eu/a", &endpoints);
+        let levels = only(&snapshot).view.levels(None);
+        assert_eq!([0, 1].map(|place| levels[place].parts().count()), divided, "{localities}");
     }
 }
 
@@ -144,7 +181,7 @@ fn endpoints_of_one_locality_are_not_divided() {
     let snapshot = loader().load("strait.yaml", text).unwrap_or_else(|errors| panic!("{errors}"));
     let group = &only(&snapshot).view.levels(None)[0];
     assert_eq!(group.parts().count(), 0);
-    assert!(group.part(None, || 0).is_none());
+    assert!(group.part(None, HealthStatus::Healthy, || 0).is_none());
 }
 
 #[test]

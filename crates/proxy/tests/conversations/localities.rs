@@ -79,6 +79,20 @@ fn a_locality_with_a_weight_of_zero_gets_nothing_and_no_idle_connection_is_taken
 }
 
 #[test]
+fn degraded_endpoints_are_chosen_by_locality_too() {
+    let config = config("{ weights: { eu/a: 0, eu/b: 1 } }", "");
+    hold(&config.replace(", locality: eu", ", health: degraded, locality: eu"), |talk| {
+        if talk.variant() == Variant::Moving {
+            return talk.leave_out();
+        }
+        talk.keeps_counts();
+        assert_eq!(asked(talk, 6), BTreeMap::from([(9002, 6)]));
+        let counted = talk.counted("strait_upstream_choices_total");
+        assert_eq!(counted, BTreeMap::from([("web degraded".to_owned(), 6)]));
+    });
+}
+
+#[test]
 fn where_the_only_endpoint_of_a_locality_fails_another_locality_is_tried() {
     hold(&config("{ weights: { eu/a: 0, eu/b: 1 } }", ""), |talk| {
         let client = talk.client();

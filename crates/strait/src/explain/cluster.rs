@@ -163,7 +163,7 @@ fn describe_localities(
     if group.parts().next().is_none() {
         return;
     }
-    let Some((parts, others)) = group.part_shares(own) else {
+    let Some((parts, others)) = group.part_shares(own, HealthStatus::Healthy) else {
         let why = match own {
             None => "this process has no `locality`",
             Some(_) => "too few endpoints are available here, or in total",
@@ -220,8 +220,8 @@ fn share_of(
         HealthStatus::Unhealthy => 0.0,
     };
     let any = part_of(cluster, group, endpoint, eligible);
-    let by_locality = !shares.is_panicking && endpoint.status() == HealthStatus::Healthy;
-    let Some((parts, others)) = group.part_shares(own).filter(|_| by_locality) else {
+    let by_locality = group.part_shares(own, endpoint.status());
+    let Some((parts, others)) = by_locality.filter(|_| !shares.is_panicking) else {
         return of_group * any;
     };
     let found = parts.iter().find(|(part, _)| part.group.inner(place).is_some());

@@ -70,10 +70,10 @@ impl Pools {
             (..) => Some(ChoiceKind::Failover),
         };
         if cluster.localities.is_some()
-            && kind.is_none()
+            && !is_panicking
             && let Some(choice) = self.choose_locality(among, ask, random, now)
         {
-            return Some(choice);
+            return Some(Choice { kind: kind.or(choice.kind), ..choice });
         }
         let choice = match self.choose_among(among, ask, random, now) {
             // The last one was ejected, and what follows of that is not counted yet.
@@ -127,7 +127,12 @@ impl Pools {
         random: &mut Random,
         now: Time,
     ) -> Option<Choice<'c>> {
-        let part = among.group.part(ask.locality, || random.next())?;
+        let status = match among.eligible {
+            Eligible::Only(status) => status,
+            // Nothing is known of their health.
+            Eligible::All => HealthStatus::Healthy,
+        };
+        let part = among.group.part(ask.locality, status, || random.next())?;
         let of_part = Among { group: &part.group, ..among };
         let choice = self.choose_among(of_part, ask, random, now)?;
         let kind = kind_of(part, ask.locality);
