@@ -414,7 +414,7 @@ fn startup<F>(
             file::WorkerCount::Exactly(count) => Some(count),
         },
         pins_workers: options.pin,
-        handover: handover(&file.handover, &site.key("handover"), context.findings),
+        handover: handover(&file.handover, &site.key("handover"), context),
         state: state_folder(file.state.as_deref(), &site.key("state"), context.findings),
     };
     let Some(former) = context.former else { return asked };
@@ -453,14 +453,20 @@ fn refuse_mode(site: &Site<'_>, findings: &mut Findings<'_>) {
     site.error(findings, Problem::new(rule, "remove this, or listen on `unix:/run/…`"));
 }
 
-fn handover(
+fn handover<F>(
     file: &file::Handover,
     site: &Site<'_>,
-    findings: &mut Findings<'_>,
+    context: &mut Context<'_, '_, F>,
 ) -> HandoverOptions {
-    if file.socket.as_ref().is_some_and(|path| !path.starts_with('/')) {
-        let hint = "write the whole path, such as /run/strait/handover/strait.sock";
-        site.key("socket").error(findings, Problem::new("the socket's path begins with /", hint));
+    if let Some(path) = file.socket.as_deref() {
+        let site = site.key("socket");
+        if path.starts_with('/') {
+            context.files.warn_of_open_folder(path, &site, context.findings);
+        } else {
+            let hint = "write the whole path, such as /run/strait/handover/strait.sock";
+            let problem = Problem::new("the socket's path begins with /", hint);
+            site.error(context.findings, problem);
+        }
     }
     HandoverOptions {
         socket: file.socket.as_deref().map(|path| FilePath::new(path).into()),

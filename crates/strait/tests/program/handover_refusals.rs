@@ -281,6 +281,16 @@ fn a_folder_that_others_may_enter_is_refused_by_both_sides() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
         assert!(error.contains("others may enter it (mode 755): chmod 700"), "{error}");
     }
+    let check = |more: &[&str]| self::strait(&[&["check", "-c", file], more].concat());
+    let (checked, denied) = (check(&[]), check(&["--deny-warnings"]));
+    let error = text(&checked.stderr);
+    assert_eq!((checked.status.code(), denied.status.code()), (Some(0), Some(1)), "{error}");
+    assert!(
+        error.contains("handover.socket") && error.contains("mode is 0755: run `chmod 700"),
+        "{error}"
+    );
+    fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(text(&check(&["--deny-warnings"]).stderr), "");
     assert_eq!(get(strait.listener, "/").status, 200);
     assert_eq!(strait.metric("strait_generation"), 0.0);
 }
