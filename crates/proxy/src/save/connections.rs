@@ -221,18 +221,22 @@ impl Cx {
             return Default::default();
         };
         let transport = cluster.transport_of(upstream.endpoint);
-        let Some(transport) = transport.filter(|it| it.id == upstream.transport) else {
-            return (cluster.name.to_string(), FORMER_TRANSPORT.to_vec());
-        };
+        let transport = transport.filter(|it| it.id == upstream.transport);
         let place = cluster.place_of(upstream.endpoint);
         let found = place.and_then(|place| cluster.endpoints.get(place));
-        let mut endpoint =
-            Text::of_address(found.map(|endpoint| &endpoint.address)).as_bytes().to_vec();
+        let mut endpoint = match transport {
+            Some(_) => {
+                Text::of_address(found.map(|endpoint| &endpoint.address)).as_bytes().to_vec()
+            }
+            None => FORMER_TRANSPORT.to_vec(),
+        };
+        let name = transport.map_or("", |transport| &*transport.name);
         let has_priority = upstream.priority != Priority::Default;
-        if !transport.name.is_empty() || has_priority {
+        if !name.is_empty() || has_priority {
             endpoint.push(SEPARATOR);
-            endpoint.extend_from_slice(transport.name.as_bytes());
+            endpoint.extend_from_slice(name.as_bytes());
         }
+        // Whatever the connection may carry, it counts there.
         if has_priority {
             endpoint.push(SEPARATOR);
             endpoint.extend_from_slice(upstream.priority.word().as_bytes());
