@@ -634,6 +634,9 @@ impl Configurations {
         }
         let mut preconnects = self.random.split("preconnects", 0);
         let preconnect = preconnects.chance(300).then(|| *preconnects.pick(&["1.2", "1.5", "3"]));
+        // A transport of its own, if all in plaintext: connections to these endpoints are none to the others.
+        let mut transports = self.random.split("transports", 0);
+        let transport = transports.chance(300).then(|| transports.below(2));
         let mut ages = self.random.split("ages", 0);
         if ages.chance(300) {
             let requests = ages.between(1, 20);
@@ -649,6 +652,12 @@ impl Configurations {
         }
         if let Some(preconnect) = preconnect {
             let _ = writeln!(text, "    preconnect: {preconnect}");
+        }
+        if let Some(version) = transport {
+            let _ = writeln!(
+                text,
+                "    transports: [{{ name: other, match: {{ version: v{version} }} }}]"
+            );
         }
     }
 
