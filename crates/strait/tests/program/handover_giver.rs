@@ -78,15 +78,15 @@ impl Giver {
     /// The same, once both have compared what they are configured to do.
     fn compared(&self) -> Taking {
         let taking = self.start();
-        taking.say(&Self::welcome(), &[]);
+        taking.say(&Message::Welcome(Self::welcome()), &[]);
         taking.say(&Message::Parts { parts: Vec::new(), is_last: true }, &[]);
         let differences = receive(&taking.line).expect("differences");
         assert!(matches!(Message::decode(&differences), Ok(Some(Message::Differences { .. }))));
         taking
     }
 
-    fn welcome() -> Message {
-        Message::Welcome(Welcome {
+    fn welcome() -> Welcome {
+        Welcome {
             version: handover::VERSION,
             program: "test".to_owned(),
             form: FORM,
@@ -94,7 +94,7 @@ impl Giver {
             generation: 0,
             probation_ms: 0,
             lists_connections: false,
-        })
+        }
     }
 
     /// Gives `taking` the listening sockets, and waits until it serves.
@@ -179,24 +179,8 @@ fn a_new_process_takes_no_descriptors_that_are_missing_too_many_or_no_listening_
 #[test]
 fn a_new_process_ends_where_the_running_one_says_something_else_or_nothing() {
     let giver = Giver::new();
-    let other_version = Message::Welcome(Welcome {
-        version: 9_999,
-        program: "test".to_owned(),
-        form: FORM,
-        descriptors: 10,
-        generation: 0,
-        probation_ms: 0,
-        lists_connections: false,
-    });
-    let many = Message::Welcome(Welcome {
-        version: handover::VERSION,
-        program: "test".to_owned(),
-        form: FORM,
-        descriptors: u64::MAX,
-        generation: 0,
-        probation_ms: 0,
-        lists_connections: false,
-    });
+    let other_version = Message::Welcome(Welcome { version: 9_999, ..Giver::welcome() });
+    let many = Message::Welcome(Welcome { descriptors: u64::MAX, ..Giver::welcome() });
     for (frame, reason) in [
         (Some(b"x".to_vec()), "cannot take over"),
         (Some(b"\x7f\xff garbage".to_vec()), "cannot take over"),
