@@ -5,10 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, sync_channel};
 
+use std::time::Duration;
+
 use config::checks::CheckTask;
 use config::memory::MemoryPressure;
 use config::snapshot::ListenerId;
 use proxy::save::{Differing, RestoreError};
+use proxy::time::Time;
 use proxy::{BuiltFilter, ConnKey, ExchangeKey, Snapshot};
 
 use crate::moving::Moving;
@@ -22,6 +25,10 @@ pub const REPORTS_MAX: usize = 4096;
 
 /// Reports of a turn that are sent together at its end, unless there are more.
 const REPORTS_TOGETHER: usize = 64;
+
+/// How long a report that is not urgent waits for others. Checks begin many at a time, and their answers come one by one: to wake
+/// control for each would cost more than the check.
+const LINGER: Duration = Duration::from_millis(5);
 
 /// A message from control to a worker.
 #[derive(Debug)]
@@ -237,8 +244,10 @@ pub struct Mailbox<L, S> {
     messages: Receiver<Message<L, S>>,
     reports: Arc<dyn ReportQueue>,
     worker: u32,
-    /// Reports of this turn, and those that did not fit: oldest first, and none may be lost.
+    /// Reports of this turn, those that wait for others, and those that did not fit: oldest first, and none may be lost.
     unsent: std::collections::VecDeque<ReportBody>,
+    /// When they are sent, if none of them is urgent.
+    flush_at: Option<Time>,
 }
 
 /// Reports the end of a worker, from the thread that runs it, after all reports of the worker.
@@ -313,7 +322,13 @@ impl<L, S> Mailboxes<L, S> {
         for worker in 0..workers {
             let (sender, messages) = sync_channel(MESSAGES_MAX);
             let reports = Arc::clone(queue);
-            mailboxes.push(Mailbox { messages, reports, worker, unsent: Default::default() });
+            mailboxes.push(Mailbox {
+                messages,
+                reports,
+                worker,
+                unsent: Default::default(),
+                flush_at: None,
+            });
             postboxes.push(Postbox(sender));
         }
         Self { mailboxes, postboxes }
@@ -339,25 +354,45 @@ impl<L, S> Mailbox<L, S> {
     /// Sends a report to control, with the others of this turn: each may wake control, which reads several at a time.
     /// One that does not fit waits here: these are few, and none may be lost.
     pub(crate) fn report(&mut self, body: ReportBody) {
+        self.flush_at = None;
+        self.queue(body);
+    }
+
+    /// The same for what is not urgent: it waits a little for others.
+    pub(crate) fn report_later(&mut self, body: ReportBody, now: Time) {
+        if self.unsent.is_empty() {
+            self.flush_at = Some(now + LINGER);
+        }
+        self.queue(body);
+    }
+
+    fn queue(&mut self, body: ReportBody) {
         self.unsent.push_back(body);
         if self.unsent.len() >= REPORTS_TOGETHER {
             self.flush();
         }
     }
 
-    /// Sends what waits, as far as there is room. To be called at the end of a turn.
-    pub(crate) fn flush(&mut self) {
+    /// When [`Mailbox::end_turn`] has something to send even if nothing is reported until then.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.flush_at
+    }
+
+    /// Sends what waits, unless all of it may wait for more, as far as there is room.
+    pub(crate) fn end_turn(&mut self, now: Time) {
+        if !self.unsent.is_empty() && self.flush_at.is_none_or(|at| at <= now) {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        self.flush_at = None;
         while let Some(body) = self.unsent.pop_front() {
             let report = Report { worker: self.worker, body };
             if let Err(report) = self.reports.try_send(report) {
                 return self.unsent.push_front(report.body);
             }
         }
-    }
-
-    /// Whether a report waits to be sent.
-    pub(crate) fn has_unsent(&self) -> bool {
-        !self.unsent.is_empty()
     }
 
     /// Waits until all reports are sent. For a worker that has nothing else to do.
@@ -369,6 +404,8 @@ impl<L, S> Mailbox<L, S> {
 
 #[cfg(test)]
 mod tests {
+    use config::checks::CheckResult;
+
     use super::*;
 
     #[test]
@@ -391,5 +428,51 @@ mod tests {
         let [.., ReportBody::Drained { cut_off: 3 }, ReportBody::Stopped] = sent.as_slice() else {
             panic!("{:?}", sent.last());
         };
+    }
+
+    #[test]
+    fn passed_checks_wait_for_others_and_go_with_what_is_urgent() {
+        let (Mailboxes { mut mailboxes, .. }, reports) = Mailboxes::<(), ()>::new(1);
+        let mut mailbox = mailboxes.pop().unwrap();
+        let passed = |number| ReportBody::Checked { number, result: CheckResult::Passed };
+        let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
+        let sent = || reports.try_iter().count();
+
+        mailbox.report_later(passed(1), at(10));
+        mailbox.report_later(passed(2), at(12));
+        mailbox.end_turn(at(12));
+        assert_eq!((sent(), mailbox.deadline()), (0, Some(at(15))));
+        mailbox.end_turn(at(15));
+        assert_eq!((sent(), mailbox.deadline()), (2, None));
+
+        mailbox.report_later(passed(3), at(20));
+        mailbox.report(ReportBody::OutOfDescriptors);
+        mailbox.report_later(passed(4), at(20));
+        mailbox.end_turn(at(20));
+        assert_eq!((sent(), mailbox.deadline()), (3, None));
+
+        for number in 0..REPORTS_TOGETHER as u64 {
+            mailbox.report_later(passed(number), at(30));
+        }
+        assert_eq!((sent(), mailbox.deadline()), (REPORTS_TOGETHER, None));
+
+        mailbox.report_later(passed(5), at(40));
+        mailbox.finish();
+        assert_eq!(sent(), 1);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_sent_again_in_the_next_turn() {
+        let (Mailboxes { mut mailboxes, .. }, reports) = Mailboxes::<(), ()>::new(1);
+        let mut mailbox = mailboxes.pop().unwrap();
+        let passed = |number| ReportBody::Checked { number, result: CheckResult::Passed };
+        let now = Time::from_nanos(0);
+        let count = REPORTS_MAX as u64 + 1;
+        (0..count).for_each(|number| mailbox.report_later(passed(number), now));
+        mailbox.end_turn(now + LINGER);
+        assert_eq!(reports.try_iter().count(), REPORTS_MAX);
+        mailbox.report_later(passed(count), now + LINGER);
+        mailbox.end_turn(now + LINGER);
+        assert_eq!(reports.try_iter().count(), 2);
     }
 }

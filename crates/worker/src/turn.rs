@@ -16,6 +16,7 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::checks::CheckResult;
 use config::snapshot::ListenerId;
 use proxy::time::Time;
 use proxy::{ConnKey, ConnectFailure, Op, Proxy, SLICES_MAX};
@@ -232,9 +233,7 @@ impl<W: World> Worker<W> {
             // From here, where all that a turn calls begins.
             self.proxy.wipe_stacks();
         }
-        if self.mailbox.has_unsent() {
-            self.mailbox.flush();
-        }
+        self.mailbox.end_turn(self.now);
         self.busy += self.world.now().nanos_since(self.now);
         self.proxy.tell_busy(self.busy);
         Ok(self.state != State::Stopped)
@@ -257,7 +256,9 @@ impl<W: World> Worker<W> {
         }
         let resumes = self.listeners.iter().filter_map(|listening| listening.paused_until);
         let signatures = self.proxy.signatures_deadline();
-        resumes.chain(self.proxy.next_deadline()).chain(signatures).chain([self.upkeep_at]).min()
+        let reports = self.mailbox.deadline();
+        let others = signatures.into_iter().chain(reports).chain([self.upkeep_at]);
+        resumes.chain(self.proxy.next_deadline()).chain(others).min()
     }
 
     fn on_event(&mut self, event: Event) {
@@ -420,6 +421,9 @@ impl<W: World> Worker<W> {
                 }
                 Op::OutlierFound { cluster, endpoint, kind } => {
                     self.mailbox.report(ReportBody::OutlierFound { cluster, endpoint, kind });
+                }
+                Op::Checked { number, result: result @ CheckResult::Passed } => {
+                    self.mailbox.report_later(ReportBody::Checked { number, result }, self.now);
                 }
                 Op::Checked { number, result } => {
                     self.mailbox.report(ReportBody::Checked { number, result });

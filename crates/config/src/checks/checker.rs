@@ -274,8 +274,9 @@ impl Checker {
     }
 
     fn set_due(&mut self, id: TargetId, due: Duration) {
+        let targets = self.targets.count();
         let Some(target) = self.targets.get_mut(id) else { return };
-        let due = target.on_tick(due);
+        let due = target.on_tick(due, targets);
         if let Some(former) = target.due.replace(due) {
             self.due.remove(former, id);
         }

@@ -16,9 +16,19 @@ use crate::address::Address;
 use crate::snapshot::{ClusterId, EndpointId};
 
 /// Due times are whole multiples of a tick, so that checks begin several at a time: of this one before the first check, and
-/// then of a hundredth of the interval within these bounds. A thread that wakes for one check costs more than the check.
-const TICK: Duration = Duration::from_millis(10);
-const TICK_MAX: Duration = Duration::from_millis(50);
+/// then of one that follows from the interval. A thread that wakes for one check costs more than the check, and what it runs and
+/// reads has left the caches since the last.
+const TICK_FIRST: Duration = Duration::from_millis(10);
+
+/// Later ticks of an interval: at least as many, ...
+const TICKS: u32 = 50;
+
+/// ... each with this many checks at most where all targets have the same interval, as requests wait while they begin, ...
+const CHECKS_OF_TICK: u32 = 128;
+
+/// ... within these bounds.
+const TICK_MIN: Duration = Duration::from_millis(1);
+const TICK_MAX: Duration = Duration::from_millis(100);
 
 /// Bytes of the reason for a failure that are kept.
 const REASON_BYTES_MAX: usize = 160;
@@ -217,11 +227,14 @@ impl Target {
         }
     }
 
-    /// When something is due that is to be at `at`: at its tick, or behind it.
-    pub(super) fn on_tick(&self, at: Duration) -> Moment {
+    /// When something is due that is to be at `at`: at its tick, or behind it. There are `targets` in all.
+    pub(super) fn on_tick(&self, at: Duration, targets: u32) -> Moment {
         let tick = match self.began {
-            None => TICK,
-            Some(_) => (self.interval(false) / 100).clamp(TICK, TICK_MAX),
+            None => TICK_FIRST,
+            Some(_) => {
+                let ticks = TICKS.max(targets / CHECKS_OF_TICK);
+                (self.interval(false) / ticks).clamp(TICK_MIN, TICK_MAX)
+            }
         };
         let (at, tick) = (at.as_nanos(), tick.as_nanos());
         let nanos = u64::try_from(at.div_ceil(tick) * tick).unwrap_or(u64::MAX);
@@ -308,6 +321,10 @@ impl Targets {
         let is_it = |asked: &Asked| asked.is(host.map(|host| &**host), fingerprint);
         let new = || Asked { host: host.cloned(), fingerprint, pace: Arc::clone(pace) };
         self.asked.share(is_it, new)
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        u32::try_from(self.by_key.len()).unwrap_or(u32::MAX)
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &Target> {
@@ -607,6 +624,22 @@ mod tests {
         assert_eq!(popped, [2, 3].map(|id| Some(TargetId(id))));
         assert_eq!((due.pop(at(7)), due.first()), (None, Some(at(8))));
         assert_eq!((due.pop(at(8)), due.first()), (Some(TargetId(5)), None));
+    }
+
+    #[test]
+    fn checks_begin_several_at_a_time_and_in_many_parts_of_the_interval() {
+        let at = |micros| Duration::from_micros(micros);
+        let tick_of = |target: &Target, targets| Duration::from(target.on_tick(at(1), targets));
+        let mut target = target(1);
+        assert_eq!(tick_of(&target, 1), at(10_000), "before its first check");
+        target.began = Some((Duration::ZERO.into(), 1));
+        // Of one second.
+        assert_eq!(tick_of(&target, 1), at(20_000));
+        assert_eq!(tick_of(&target, 6_000), at(20_000));
+        assert_eq!(tick_of(&target, 12_800), at(10_000));
+        assert_eq!(tick_of(&target, 1_000_000), at(1_000));
+        assert_eq!(Duration::from(target.on_tick(at(20_000), 1)), at(20_000), "it is one");
+        assert_eq!(Duration::from(target.on_tick(at(20_001), 1)), at(40_000));
     }
 
     #[test]
