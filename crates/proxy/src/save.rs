@@ -19,6 +19,7 @@ mod routes;
 mod saving;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use config::snapshot::Id;
@@ -101,7 +102,11 @@ pub enum RestoreError {
 #[derive(Debug, Default)]
 struct Group {
     connections: Vec<SavedEnd>,
-    exchanges: Vec<SavedExchange>,
+    #[expect(
+        clippy::vec_box,
+        reason = "each has 1 KiB, and a list of thousands would copy them as it grows"
+    )]
+    exchanges: Vec<Box<SavedExchange>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -162,47 +167,47 @@ impl Group {
     }
 }
 
-impl Listen {
-    /// Whether everything is there that the group speaks of.
-    fn check(&self, group: &Group, cx: &Cx) -> Result<(), RestoreError> {
+impl Group {
+    /// Whether an exchange is what it may be, and its sides are what it says they are.
+    fn check_exchange(&self, saved: &SavedExchange, cx: &Cx) -> Result<(), RestoreError> {
         let end = |side: SavedSide| {
-            let end = group.connections.get(side.connection as usize);
+            let end = self.connections.get(side.connection as usize);
             end.filter(|end| end.has_slot(side.slot))
         };
-        for saved in &group.exchanges {
-            let needs_upstream =
-                matches!(saved.stage, SavedStage::Attempting | SavedStage::Responding);
-            let has_downstream = match (saved.downstream, &saved.detached) {
-                (Some(side), None) => matches!(end(side), Some(SavedEnd::Downstream(_))),
-                (None, Some(_)) if cx.snapshot.listeners.is_empty() => {
-                    return Err(RestoreError::NoListener);
-                }
-                (None, Some(_)) => true,
-                _ => false,
-            };
-            let is_whole = has_downstream
-                && saved.upstream.is_some() == needs_upstream
-                && saved
-                    .upstream
-                    .is_none_or(|side| matches!(end(side), Some(SavedEnd::Upstream(_))));
-            if !is_whole {
-                return Err(RestoreError::Damaged);
+        let needs_upstream = matches!(saved.stage, SavedStage::Attempting | SavedStage::Responding);
+        let has_downstream = match (saved.downstream, &saved.detached) {
+            (Some(side), None) => matches!(end(side), Some(SavedEnd::Downstream(_))),
+            (None, Some(_)) if cx.snapshot.listeners.is_empty() => {
+                return Err(RestoreError::NoListener);
             }
-        }
-        if group.connections.is_empty() || !group.is_consistent() || !group.has_whole_copies() {
-            return Err(RestoreError::Damaged);
-        }
-        for end in &group.connections {
-            end.check_protocol(&cx.snapshot.protocols)?;
-            match end {
-                SavedEnd::Downstream(saved) => {
-                    self.listener_named(&saved.listener, cx)?;
-                    saved.check_differing(&cx.differing)?;
-                }
-                SavedEnd::Upstream(saved) => saved.check_differing(&cx.differing)?,
+            (None, Some(_)) => true,
+            _ => false,
+        };
+        let is_whole = has_downstream
+            && saved.upstream.is_some() == needs_upstream
+            && saved.upstream.is_none_or(|side| matches!(end(side), Some(SavedEnd::Upstream(_))));
+        if is_whole { Ok(()) } else { Err(RestoreError::Damaged) }
+    }
+
+    /// Whether all that was read goes together.
+    fn check(&self) -> Result<(), RestoreError> {
+        let goes_together =
+            !self.connections.is_empty() && self.is_consistent() && self.has_whole_copies();
+        if goes_together { Ok(()) } else { Err(RestoreError::Damaged) }
+    }
+}
+
+impl Listen {
+    /// Whether everything is there that a connection speaks of.
+    fn check(&self, end: &SavedEnd, cx: &Cx) -> Result<(), RestoreError> {
+        end.check_protocol(&cx.snapshot.protocols)?;
+        match end {
+            SavedEnd::Downstream(saved) => {
+                self.listener_named(&saved.listener, cx)?;
+                saved.check_differing(&cx.differing)
             }
+            SavedEnd::Upstream(saved) => saved.check_differing(&cx.differing),
         }
-        Ok(())
     }
 
     pub(crate) fn listener_named(&self, name: &str, cx: &Cx) -> Result<ListenerKey, RestoreError> {
@@ -240,9 +245,9 @@ impl Places {
             return false;
         }
         let place = u32::try_from(self.others.len() + 1).unwrap_or(u32::MAX);
-        let before = self.others.len();
-        self.others.entry(key).or_insert(place);
-        self.others.len() > before
+        let Entry::Vacant(entry) = self.others.entry(key) else { return false };
+        entry.insert(place);
+        true
     }
 
     fn of(&self, key: u64) -> Option<u32> {

@@ -13,6 +13,7 @@ use config::snapshot::ListenerId;
 use proxy::save::{Differing, RestoreError};
 use proxy::time::Time;
 use proxy::{BuiltFilter, ConnKey, ExchangeKey, Snapshot};
+use zeroize::Zeroizing;
 
 use crate::moving::Moving;
 
@@ -174,6 +175,8 @@ pub struct Taken<S> {
     /// What the connections are named by now, in the order in which they were saved; or why the worker cannot go on
     /// with them, and they.
     pub result: Result<Vec<ConnKey>, (RestoreError, Moving<S>)>,
+    /// The saved state, once it is of no use: to overwrite that of a large group takes longer than a worker has.
+    pub used: Zeroizing<Vec<u8>>,
 }
 
 /// Asks a worker what was done for its clients' connections since it was asked last.

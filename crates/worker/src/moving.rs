@@ -15,8 +15,8 @@ use crate::sockets::Flags;
 use crate::turn::Worker;
 use crate::world::World;
 
-/// How long a worker gives or takes connections in a turn: others wait meanwhile.
-const MOVING_TIME_MAX: Duration = Duration::from_millis(1);
+/// How long a worker gives or takes connections in a turn: others wait meanwhile, for as long as some requests take.
+const MOVING_TIME_MAX: Duration = Duration::from_micros(200);
 
 /// Connections or exchanges between two looks at the clock.
 const STRIDE: usize = 8;
@@ -26,6 +26,33 @@ const SLOTS_MAX: u32 = 4096;
 
 /// Slots whose connections are looked at together: about as many as a batch takes.
 const SLOTS_PART: u32 = 64;
+
+/// Connections that a worker goes on with, and the bytes that it has read them from.
+struct Restored {
+    keys: Vec<ConnKey>,
+    used: Zeroizing<Vec<u8>>,
+}
+
+/// The messages of a turn that move connections.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    count: usize,
+    /// When there are enough of them; of time, if one has begun.
+    until: Option<Time>,
+}
+
+impl Moves {
+    /// One begins.
+    pub(crate) fn begin(&mut self, world: &mut impl World) {
+        self.count += 1;
+        self.until.get_or_insert_with(|| world.now() + MOVING_TIME_MAX);
+    }
+
+    /// Whether others have waited for them for long enough.
+    pub(crate) fn are_enough(&self, world: &mut impl World, count_max: usize) -> bool {
+        self.until.is_some_and(|until| self.count >= count_max || world.now() >= until)
+    }
+}
 
 /// A saved group of connections that belong together.
 #[derive(Debug)]
@@ -237,15 +264,19 @@ impl<W: World> Worker<W> {
     fn answer_take(
         &mut self,
         answer: Option<TakeAnswer<W::Socket>>,
-        result: Result<Vec<ConnKey>, (RestoreError, Moving<W::Socket>)>,
+        result: Result<Restored, (RestoreError, Moving<W::Socket>)>,
     ) {
         // What was given in vain was saved here a moment ago.
         let Some(TakeAnswer { origin, number, reply }) = answer else { return };
+        let (result, used) = match result {
+            Ok(Restored { keys, used }) => (Ok(keys), used),
+            Err(error) => (Err(error), Zeroizing::default()),
+        };
         if let (Origin::Returned, Ok(keys)) = (origin, &result) {
             self.returned.extend(keys.iter().map(|key| key.to_bits()));
         }
         // Who asked may be gone; what was taken goes on.
-        let _ = reply.send(Taken { number, result });
+        let _ = reply.send(Taken { number, result, used });
     }
 
     /// Whether a large group is being saved or restored.
@@ -341,7 +372,8 @@ impl<W: World> Worker<W> {
             }
         }
         if restoring.is_placed() && begun == restoring.keys().len() {
-            self.answer_take(answer, Ok(restoring.into_keys()));
+            let restored = Restored { keys: restoring.into_keys(), used: moving.bytes };
+            self.answer_take(answer, Ok(restored));
         } else {
             self.under_way = Some(UnderWay::Restoring { restoring, moving, begun, answer });
         }
@@ -441,7 +473,7 @@ impl<W: World> Worker<W> {
     fn restore_keys(
         &mut self,
         moving: Moving<W::Socket>,
-    ) -> Result<Vec<ConnKey>, (RestoreError, Moving<W::Socket>)> {
+    ) -> Result<Restored, (RestoreError, Moving<W::Socket>)> {
         let now = self.world.now();
         let keys = match self.proxy.restore(&moving.bytes, now) {
             Ok(keys) => keys,
@@ -455,7 +487,7 @@ impl<W: World> Worker<W> {
         }
         self.proxy.on_restored(&keys, now);
         self.perform();
-        Ok(keys)
+        Ok(Restored { keys, used: moving.bytes })
     }
 }
 

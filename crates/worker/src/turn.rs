@@ -25,7 +25,7 @@ use telemetry::cause::Cause;
 use self::listening::ACCEPTS_MAX;
 use self::reading::SPLICE_BYTES;
 use crate::mailbox::{Mailbox, Message, ReportBody};
-use crate::moving::UnderWay;
+use crate::moving::{Moves, UnderWay};
 use crate::sockets::{Flags, Sockets};
 use crate::world::{ConnectError, ConnectState, Event, Ready, World};
 
@@ -78,6 +78,8 @@ pub struct Worker<W: World> {
     pub(crate) has_given: bool,
     /// A large group that leaves or arrives.
     pub(crate) under_way: Option<UnderWay<W::Socket>>,
+    /// Whether messages wait for the next turn, as this one has moved connections for long enough.
+    mail_waits: bool,
     /// The keys of connections that came back from another process and stay, as bits.
     pub(crate) returned: BTreeSet<u64>,
     /// Whether another process has some of the sockets, too: to close one is no end to its peer then.
@@ -142,6 +144,7 @@ impl<W: World> Worker<W> {
             mailbox,
             has_given: false,
             under_way: None,
+            mail_waits: false,
             returned: BTreeSet::new(),
             shares_sockets: false,
             events: Vec::new(),
@@ -215,7 +218,7 @@ impl<W: World> Worker<W> {
         self.perform();
         self.proxy.on_signatures(had_nothing_to_do, self.now);
         self.perform();
-        if self.under_way.is_some() {
+        if self.has_more_to_move() {
             self.move_on();
             // It may have been reported while the group was under way.
             self.open_mail();
@@ -224,8 +227,7 @@ impl<W: World> Worker<W> {
         if self.upkeep_at <= self.now {
             self.upkeep();
         }
-        let has_more = self.under_way.is_some();
-        if self.state == State::Draining && !has_more && self.proxy.is_drained() {
+        if self.state == State::Draining && !self.has_more_to_move() && self.proxy.is_drained() {
             self.mailbox.report(ReportBody::Drained { cut_off: self.proxy.cut_off() });
             self.state = State::Stopped;
         }
@@ -251,7 +253,7 @@ impl<W: World> Worker<W> {
 
     /// When the next turn has something to do even if nothing happens.
     pub fn next_deadline(&self) -> Option<Time> {
-        if !self.again.is_empty() || self.proxy.has_held() || self.under_way.is_some() {
+        if !self.again.is_empty() || self.proxy.has_held() || self.has_more_to_move() {
             return Some(Time::from_nanos(0));
         }
         let resumes = self.listeners.iter().filter_map(|listening| listening.paused_until);
@@ -259,6 +261,10 @@ impl<W: World> Worker<W> {
         let reports = self.mailbox.deadline();
         let others = signatures.into_iter().chain(reports).chain([self.upkeep_at]);
         resumes.chain(self.proxy.next_deadline()).chain(others).min()
+    }
+
+    const fn has_more_to_move(&self) -> bool {
+        self.under_way.is_some() || self.mail_waits
     }
 
     fn on_event(&mut self, event: Event) {
@@ -483,9 +489,14 @@ impl<W: World> Worker<W> {
     fn open_mail(&mut self) {
         self.proxy.on_woken(self.now);
         self.perform();
+        let mut moves = Moves::default();
+        self.mail_waits = false;
         while self.under_way.is_none()
             && let Some(message) = self.mailbox.next()
         {
+            if let Message::Give(_) | Message::Take(_) = &message {
+                moves.begin(&mut self.world);
+            }
             match message {
                 Message::Snapshot { snapshot, listeners } => {
                     for id in &snapshot.changes.listeners_removed {
@@ -529,6 +540,10 @@ impl<W: World> Worker<W> {
                 Message::Stop => self.state = State::Stopped,
             }
             self.perform();
+            self.mail_waits = moves.are_enough(&mut self.world, self.settings.group_part_max);
+            if self.mail_waits {
+                break;
+            }
         }
     }
 

@@ -42,7 +42,7 @@ enum State {
     },
     Placing {
         ends: IntoIter<SavedEnd>,
-        exchanges: IntoIter<SavedExchange>,
+        exchanges: IntoIter<Box<SavedExchange>>,
     },
     Placed,
 }
@@ -150,7 +150,9 @@ impl Proxy {
         exchanges: Option<usize>,
     ) -> Result<State, RestoreError> {
         if ends > 0 {
-            group.connections.push(restoring.read(bytes)?);
+            let end = restoring.read(bytes)?;
+            self.listen.check(&end, &self.cx)?;
+            group.connections.push(end);
             return Ok(State::Reading { group, ends: ends - 1, exchanges });
         }
         let left = match exchanges {
@@ -158,10 +160,12 @@ impl Proxy {
             None => restoring.count(bytes)?,
         };
         if let Some(left) = left.checked_sub(1) {
-            group.exchanges.push(restoring.read(bytes)?);
+            let exchange: Box<SavedExchange> = restoring.read(bytes)?;
+            group.check_exchange(&exchange, &self.cx)?;
+            group.exchanges.push(exchange);
             return Ok(State::Reading { group, ends, exchanges: Some(left) });
         }
-        self.listen.check(&group, &self.cx)?;
+        group.check()?;
         let (ends, exchanges) = (group.connections.into_iter(), group.exchanges.into_iter());
         Ok(State::Placing { ends, exchanges })
     }
@@ -170,7 +174,7 @@ impl Proxy {
         &mut self,
         restoring: &mut Restoring,
         mut ends: IntoIter<SavedEnd>,
-        mut exchanges: IntoIter<SavedExchange>,
+        mut exchanges: IntoIter<Box<SavedExchange>>,
         now: Time,
     ) -> Result<State, RestoreError> {
         self.cx.is_placing = true;
@@ -192,7 +196,7 @@ impl Proxy {
             });
         } else if let Some(mut saved) = exchanges.next() {
             restoring.copies.push(std::mem::take(&mut saved.copies));
-            restoring.exchanges.push(self.restore_exchange(saved, &restoring.keys, now));
+            restoring.exchanges.push(self.restore_exchange(*saved, &restoring.keys, now));
         } else {
             self.exchanges.join_copies(&restoring.exchanges, &restoring.copies, &mut self.cx);
             let keys = restoring.keys.iter();

@@ -3,6 +3,7 @@
 //! In between it is paused. No event reaches it: its keys are stale, its timers are gone, and no pool has its connections. Most of
 //! the work is to encode it (to copy buffers, to look up names and keys), and that is bounded for each step.
 
+use std::collections::VecDeque;
 use std::vec::IntoIter;
 
 use postcard::ser_flavors::Flavor;
@@ -43,9 +44,13 @@ impl Saving {
         &self.connections
     }
 
-    /// Whether all of it is encoded.
+    /// Whether all of it is encoded, and the bytes are together.
     #[must_use]
     pub fn is_encoded(&self) -> bool {
+        self.has_all_entries() && self.written.is_joined()
+    }
+
+    fn has_all_entries(&self) -> bool {
         self.ends.len() == 0 && self.exchanges.len() == 0
     }
 
@@ -57,11 +62,13 @@ impl Saving {
 }
 
 /// What is encoded, in order. There are keys in it: where a vector grows by itself, it leaves a copy behind.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Written {
-    /// What does not grow any more, so that no step copies all of a large group.
-    pieces: Vec<Zeroizing<Vec<u8>>>,
+    /// What does not grow any more, so that no step copies all of a large group. It is overwritten as it goes.
+    pieces: VecDeque<Zeroizing<Vec<u8>>>,
     last: Zeroizing<Vec<u8>>,
+    /// All of it, with room for what is not there yet, once there is no more to come.
+    joined: Option<Zeroizing<Vec<u8>>>,
 }
 
 impl Written {
@@ -71,9 +78,16 @@ impl Written {
     /// From here on another piece is begun with the next entry.
     const PIECE: usize = 64 << 10;
 
+    /// The form goes in front.
+    fn begin() -> Self {
+        let mut last = Zeroizing::new(Vec::with_capacity(Self::ROOM));
+        last.extend_from_slice(&VERSION.to_be_bytes());
+        Self { pieces: VecDeque::new(), last, joined: None }
+    }
+
     fn begin_entry(&mut self) {
         if self.last.len() >= Self::PIECE {
-            self.pieces.push(std::mem::take(&mut self.last));
+            self.pieces.push_back(std::mem::take(&mut self.last));
         }
     }
 
@@ -87,14 +101,27 @@ impl Written {
         }
     }
 
-    /// All of it behind `version`, and with nothing behind it.
-    fn into_bytes(self, version: [u8; 2]) -> Vec<u8> {
-        let pieces = || self.pieces.iter().chain([&self.last]);
-        let len = pieces().map(|piece| piece.len()).sum::<usize>();
-        let mut bytes = Vec::with_capacity(version.len() + len);
-        bytes.extend_from_slice(&version);
-        pieces().for_each(|piece| bytes.extend_from_slice(piece));
-        bytes
+    /// Whether there is nothing for [`Written::join`] to do.
+    fn is_joined(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Puts the next piece where all of it will be, with nothing behind it.
+    fn join(&mut self) {
+        let Some(piece) = self.pieces.pop_front() else { return };
+        let left = self.pieces.iter().chain([&self.last]);
+        let len = piece.len() + left.map(|piece| piece.len()).sum::<usize>();
+        let joined = self.joined.get_or_insert_with(|| Zeroizing::new(Vec::with_capacity(len)));
+        joined.extend_from_slice(&piece);
+    }
+
+    /// All of it.
+    fn into_bytes(mut self) -> Vec<u8> {
+        self.pieces.push_back(std::mem::take(&mut self.last));
+        while !self.is_joined() {
+            self.join();
+        }
+        self.joined.as_deref_mut().map(std::mem::take).unwrap_or_default()
     }
 }
 
@@ -153,9 +180,10 @@ impl Proxy {
         pools.sort_unstable();
         pools.dedup();
         let held = self.hold(&companions);
-        let exchanges = companions.exchanges.iter();
-        let exchanges: Vec<_> =
-            exchanges.filter_map(|key| self.take_exchange(*key, &companions, now)).collect();
+        let mut exchanges = Vec::with_capacity(companions.exchanges.len());
+        for key in &companions.exchanges {
+            exchanges.extend(self.take_exchange(*key, &companions, now));
+        }
         let may_begin = exchanges.iter().any(TakenExchange::may_begin);
         let mut ends = Vec::with_capacity(companions.connections.len());
         for key in &companions.connections {
@@ -177,7 +205,7 @@ impl Proxy {
             may_begin,
             ends: ends.into_iter(),
             exchanges: exchanges.into_iter(),
-            written: Written::default(),
+            written: Written::begin(),
             began: now,
         };
         let total = saving.ends.len();
@@ -259,6 +287,8 @@ impl Proxy {
                 let saved = self.cx.write_exchange(exchange, now);
                 saving.write(&saved);
             } else {
+                // A piece has many entries.
+                saving.written.join();
                 break;
             }
         }
@@ -266,12 +296,42 @@ impl Proxy {
 
     /// The bytes of a group, all of which is encoded.
     pub fn finish_save(&mut self, saving: Saving) -> Saved {
-        debug_assert!(saving.is_encoded(), "what is left would be lost");
+        debug_assert!(saving.has_all_entries(), "what is left would be lost");
         if self.cx.has_former_snapshots() {
             self.cx.retire_former();
         }
         let Saving { connections, held, pools, may_begin, written, .. } = saving;
-        let bytes = written.into_bytes(VERSION.to_be_bytes());
+        let bytes = written.into_bytes();
         Saved { bytes, connections, held, pools, may_begin }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_come_together_in_their_order_whether_in_steps_or_at_once() {
+        let entry = |number: u8| vec![number; 3_000];
+        let written = || {
+            let mut written = Written::begin();
+            for number in 0..100 {
+                written.begin_entry();
+                (&mut written).try_extend(&entry(number)).unwrap();
+            }
+            written
+        };
+        let whole = [VERSION.to_be_bytes().to_vec(), (0..100).flat_map(entry).collect()].concat();
+        let mut in_steps = written();
+        let mut steps = 0;
+        while !in_steps.is_joined() {
+            in_steps.join();
+            steps += 1;
+        }
+        assert_eq!(
+            (steps, in_steps.joined.as_ref().map(|it| it.capacity())),
+            (4, Some(whole.len()))
+        );
+        assert!(in_steps.into_bytes() == whole && written().into_bytes() == whole);
     }
 }

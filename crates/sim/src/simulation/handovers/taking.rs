@@ -98,7 +98,7 @@ impl Simulation {
         while let Some(taking) = it.taking.front_mut() {
             let refused = &mut taking.refused;
             taking.answers.retain(|answer| match answer.try_recv() {
-                Ok(Taken { number, result }) => {
+                Ok(Taken { number, result, .. }) => {
                     if let Err((error, _)) = result {
                         let group = u32::try_from(number).expect("a group's number");
                         refused.push(Refused { group, reason: error.to_string() });
