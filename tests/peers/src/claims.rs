@@ -2,6 +2,7 @@
 
 mod curl;
 mod envoy;
+mod failures;
 mod go;
 mod grpc;
 mod h2spec;
@@ -34,7 +35,10 @@ pub(crate) fn if_asked() -> Vec<&'static Claim> {
 
 /// Those that want the machine for themselves, as they look at how much is served and how fast.
 pub(crate) fn alone() -> Vec<&'static Claim> {
-    [load::CLAIMS, operations::CLAIMS, slow::CLAIMS].into_iter().flatten().collect()
+    [load::CLAIMS, operations::CLAIMS, failures::CLAIMS, slow::CLAIMS]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Those that do not mind others beside them. Many wait more than they work.

@@ -31,6 +31,8 @@ pub(crate) enum Peer {
     /// The client of gRPC's interoperability tests.
     GrpcClient,
     GrpcStreams,
+    /// A server of gRPC's health checking protocol, by its Go library.
+    GrpcHealth,
     /// Its server.
     GrpcServer,
     /// Load, with exact counts.
@@ -79,6 +81,8 @@ pub(crate) enum Peer {
     SystemdSocketActivate,
     /// The same, with more of them, in a shell script.
     Testssl,
+    /// Spoils connections.
+    Toxiproxy,
     Unbound,
     /// Gives a process file systems of its own.
     Unshare,
@@ -101,7 +105,7 @@ enum Source {
 impl Peer {
     /// In the order in which they are installed. What only claims need that are tried by name is not
     /// among them.
-    const ALL: [Self; 39] = [
+    const ALL: [Self; 41] = [
         Self::CargoDeb,
         Self::Certutil,
         Self::Chromium,
@@ -135,8 +139,10 @@ impl Peer {
         Self::GoServer,
         Self::GrpcClient,
         Self::GrpcStreams,
+        Self::GrpcHealth,
         Self::GrpcServer,
         Self::H2spec,
+        Self::Toxiproxy,
         Self::Envoy,
         Self::Hypercorn,
         Self::Sslyze,
@@ -158,6 +164,7 @@ impl Peer {
             Self::GoServer => "h2server",
             Self::GrpcClient => "grpc-interop-client",
             Self::GrpcStreams => "streams",
+            Self::GrpcHealth => "health",
             Self::GrpcServer => "grpc-interop-server",
             Self::H2load => "h2load",
             Self::H2spec => "h2spec",
@@ -181,6 +188,7 @@ impl Peer {
             Self::SystemdAnalyze => "systemd-analyze",
             Self::SystemdSocketActivate => "systemd-socket-activate",
             Self::Testssl => "testssl",
+            Self::Toxiproxy => "toxiproxy",
             Self::Unbound => "unbound",
             Self::Unshare => "unshare",
             Self::WebSocketSuite => "kosoku",
@@ -228,6 +236,7 @@ impl Peer {
             Self::GoServer => Source::GoModule("./h2server"),
             Self::GrpcClient => Source::GoModule("google.golang.org/grpc/interop/client"),
             Self::GrpcStreams => Source::GoModule("./streams"),
+            Self::GrpcHealth => Source::GoModule("./health"),
             Self::GrpcServer => Source::GoModule("google.golang.org/grpc/interop/server"),
             Self::H2load | Self::Nghttp => Source::Debian("nghttp2-client"),
             Self::H2spec => Source::GoModule("github.com/summerwind/h2spec/cmd/h2spec"),
@@ -248,6 +257,7 @@ impl Peer {
             Self::Strace => Source::Debian("strace"),
             Self::SystemdAnalyze | Self::SystemdSocketActivate => Source::Debian("systemd"),
             Self::Testssl => Source::Debian("testssl.sh"),
+            Self::Toxiproxy => Source::GoModule("github.com/Shopify/toxiproxy/v2/cmd/server"),
             Self::Envoy | Self::Hypercorn | Self::Sslyze | Self::WebSocketSuite => {
                 Source::PythonEnvironment
             }

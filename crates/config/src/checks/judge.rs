@@ -1,6 +1,7 @@
 //! Whether an answer to a check is the expected one, and if not, why.
 
 use memchr::memmem;
+use wire::grpc::Status;
 use wire::grpc::health::{ServingStatus, decode_response};
 
 use super::Probe;
@@ -48,7 +49,7 @@ impl Probe {
                     Ok(other) => Err(format!("the service answered {}", other.as_str())),
                     Err(error) => Err(error.to_string()),
                 },
-                (200, Some(code)) => Err(format!("grpc-status {code}")),
+                (200, Some(code)) => Err(refused(code)),
                 (200, None) => Err("the answer has no grpc-status".to_owned()),
                 (status, _) => Err(format!("status {status} is no answer of gRPC")),
             },
@@ -69,6 +70,18 @@ impl Probe {
             None => false,
         })
     }
+}
+
+/// What a status of gRPC other than OK says of the service that was asked for (`grpc.health.v1`).
+fn refused(code: u8) -> String {
+    let status = Status::ALL.into_iter().find(|status| status.code() == code);
+    let name = status.map_or("not a status of gRPC", Status::name);
+    let meaning = match status {
+        Some(Status::NotFound) => ": the server does not know the service that is asked for",
+        Some(Status::Unimplemented) => ": the server does not implement grpc.health.v1.Health",
+        _ => "",
+    };
+    format!("grpc-status {code} ({name}){meaning}")
 }
 
 #[cfg(test)]
@@ -105,7 +118,16 @@ mod tests {
             (200, Some(0), &serving[..], Ok(())),
             (200, Some(0), &not_serving, Err("the service answered NOT_SERVING")),
             (200, Some(0), &[], Err("the answer has no whole message")),
-            (200, Some(12), &[], Err("grpc-status 12")),
+            (
+                200,
+                Some(12),
+                &[],
+                Err(
+                    "grpc-status 12 (UNIMPLEMENTED): the server does not implement grpc.health.v1.Health",
+                ),
+            ),
+            (200, Some(14), &[], Err("grpc-status 14 (UNAVAILABLE)")),
+            (200, Some(77), &[], Err("grpc-status 77 (not a status of gRPC)")),
             (200, None, &serving, Err("the answer has no grpc-status")),
             (404, None, &[], Err("status 404 is no answer of gRPC")),
         ] {

@@ -36,7 +36,7 @@ const DEGRADED: &[u8] = b"x-envoy-degraded";
 impl CheckRun {
     /// Why it failed, as far as its exchange knows.
     fn reason(&self, exchange: &Exchange, cause: Cause) -> String {
-        let timeout = self.timeout();
+        let (timeout, stamps) = (self.timeout(), &exchange.record.stamps);
         let detail = exchange.record.cause_detail.as_ref().map_or(&[][..], Detail::as_bytes);
         match cause {
             Cause::RequestTimeout if exchange.progress.has_response => {
@@ -45,10 +45,11 @@ impl CheckRun {
             Cause::RequestTimeout if exchange.progress.attempts == 0 => {
                 format!("no stream of a connection was free for {timeout:?}")
             }
-            Cause::RequestTimeout if exchange.record.stamps.connected.is_set() => {
+            // A connection that was kept has no stamp of its own.
+            Cause::RequestTimeout if stamps.connected.is_set() || stamps.written.is_set() => {
                 format!("no answer after {timeout:?}")
             }
-            Cause::RequestTimeout => format!("no answer, or no connection, after {timeout:?}"),
+            Cause::RequestTimeout => format!("no connection after {timeout:?}"),
             _ if detail.is_empty() => cause.as_str().to_owned(),
             _ => format!("{}: {}", cause.as_str(), String::from_utf8_lossy(detail)),
         }

@@ -457,7 +457,13 @@ fn a_call_of_the_health_service_has_to_answer_serving() {
             "HTTP/1.1 200 OK\r\ncontent-type: application/grpc\r\ngrpc-status: 12\r\n\r\n",
             true,
         );
-        assert_eq!(talk.checked(), [failed(3, "grpc-status 12")]);
+        assert_eq!(
+            talk.checked(),
+            [failed(
+                3,
+                "grpc-status 12 (UNIMPLEMENTED): the server does not implement grpc.health.v1.Health"
+            )]
+        );
         talk.checks(4, 0, 0);
         upstream.hears(talk);
         upstream.answers(talk, 7, "HTTP/1.1 404 Not Found\r\n\r\n", true);

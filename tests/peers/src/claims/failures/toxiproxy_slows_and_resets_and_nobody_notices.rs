@@ -1,0 +1,80 @@
+//! Of two endpoints, one is behind toxiproxy, which delays, resets and swallows what passes, while wrk runs: not one error, and
+//! the endpoint is unhealthy as long as that lasts.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::{becomes_healthy, becomes_unhealthy, expect_no_error_of_wrk};
+use crate::claim::Claim;
+use crate::lab::Lab;
+use crate::origin::Origin;
+use crate::peer::Peer;
+use crate::ports;
+use crate::process::Process;
+use crate::strait::{Strait, local};
+
+pub(super) const CLAIM: Claim =
+    Claim { module: module_path!(), needs: &[Peer::Toxiproxy, Peer::Wrk, Peer::Curl], holds };
+
+/// What is done to bytes on their way back, and what checks say of it.
+const TOXICS: [(&str, &str, &str); 3] = [
+    ("latency", "{\"latency\": 2000}", "no answer"),
+    ("reset_peer", "{\"timeout\": 0}", "ECONNRESET"),
+    ("timeout", "{\"timeout\": 0}", "no answer"),
+];
+
+fn holds(lab: &Lab) -> Result<()> {
+    let origin = Origin::start()?;
+    let (api, through) = (local(ports::free()?), local(ports::free()?));
+    let program = Peer::Toxiproxy.program().context("toxiproxy")?;
+    let port = api.port().to_string();
+    let mut toxiproxy =
+        Process::start(lab.folder(), program, &["-host", "127.0.0.1", "-port", &port])?;
+    toxiproxy.ready(|| TcpStream::connect(api).is_ok())?;
+    let post = |path: &str, body: &str| {
+        lab.curl(&["-sf", "-X", "POST", "-d", body, &format!("http://{api}{path}")])
+    };
+    let upstream = origin.address();
+    post(
+        "/proxies",
+        &format!(
+            "{{\"name\": \"api\", \"listen\": \"{through}\", \"upstream\": \"{upstream}\", \"enabled\": true}}"
+        ),
+    )?;
+    let config = format!(
+        "listeners: [{{ name: edge, address: \"LISTEN\", routes: all }}]
+routes:
+  - name: all
+    rules:
+      - match: {{ prefix: / }}
+        cluster: api
+        retry: {{ on: [gateway_error, reset, connect_failure], attempts_max: 4, try_timeout: 500ms, elsewhere: previous_endpoints }}
+clusters:
+  - name: api
+    endpoints: [\"{upstream}\", \"{through}\"]
+    retry_budget: {{ share: 100%, at_least: 100 }}
+    checks: [{{ http: {{ path: /bytes/10 }}, interval: 200ms, interval_quiet: 200ms, timeout: 500ms, healthy: 1, unhealthy: 2 }}]
+"
+    );
+    let strait = Strait::configured(lab, &config)?;
+    becomes_healthy(&strait, through)?;
+    let url = strait.url("/bytes/100");
+    let mut wrk = Process::start(lab.folder(), "wrk", &["-t1", "-c16", "-d20s", &url])?;
+    for (kind, attributes, reason) in TOXICS {
+        let toxic = format!(
+            "{{\"name\": \"toxic\", \"type\": \"{kind}\", \"stream\": \"downstream\", \"attributes\": {attributes}}}"
+        );
+        post("/proxies/api/toxics", &toxic)?;
+        becomes_unhealthy(&strait, through, reason)?;
+        let gone = format!("http://{api}/proxies/api/toxics/toxic");
+        lab.curl(&["-sf", "-X", "DELETE", &gone])?;
+        becomes_healthy(&strait, through)?;
+    }
+    ensure!(wrk.is_running(), "wrk ended before the last change");
+    ensure!(wrk.wait(Duration::from_secs(40))?.success(), "{}", wrk.output());
+    expect_no_error_of_wrk(&wrk.output())?;
+    ensure!(origin.connections() > 0, "nobody was asked");
+    Ok(())
+}
