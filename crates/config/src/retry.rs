@@ -110,7 +110,7 @@ fn reset_max() -> Period {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Elsewhere {
-    /// To an endpoint that no attempt of the request has used, if a random choice finds one.
+    /// To an endpoint that no attempt of the request has used: of the same locality and priority, else of others.
     PreviousEndpoints,
 }
 

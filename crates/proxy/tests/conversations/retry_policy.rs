@@ -547,6 +547,50 @@ fn attempts_go_to_endpoints_that_none_went_to() {
 }
 
 #[test]
+fn attempts_go_to_the_next_priority_once_all_of_one_were_tried() {
+    let all = "['127.0.0.1:9000', '127.0.0.1:9001', { address: '127.0.0.1:9002', priority: 1 }]";
+    let retry = "{ on: [5xx], elsewhere: previous_endpoints, attempts_max: 3, backoff: { base: 10ms, max: 10ms } }";
+    let config = config(retry).replace("['127.0.0.1:9000', '127.0.0.1:9001']", all);
+    for balance in ["random", "round_robin", "least_request"] {
+        let config = format!("{config}    balance: {balance}\n");
+        hold(&config, |talk| {
+            if talk.variant() == Variant::Moving {
+                // What was tried is forgotten on the way.
+                return talk.leave_out();
+            }
+            let client = talk.client();
+            talk.says(client, GET);
+            let mut met = Vec::new();
+            for _ in 0..3 {
+                let upstream = next(talk);
+                met.push(format!("{:?}", talk.address(upstream)));
+                talk.says(upstream, EMPTY);
+            }
+            assert!(met.last().is_some_and(|last| last.contains("9002")), "{met:?}");
+            talk.hears(client, EMPTY);
+        });
+    }
+}
+
+#[test]
+fn attempts_go_to_another_locality_once_all_of_one_were_tried() {
+    let all = "[{ address: '127.0.0.1:9000', locality: eu/a }, { address: '127.0.0.1:9001', locality: eu/b }]\n    localities: { weights: { eu/a: 1, eu/b: 0 } }";
+    let retry = "{ on: [5xx], elsewhere: previous_endpoints, attempts_max: 2, backoff: { base: 10ms, max: 10ms } }";
+    let config = config(retry).replace("['127.0.0.1:9000', '127.0.0.1:9001']", all);
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        for port in ["9000", "9001"] {
+            let upstream = next(talk);
+            let address = format!("{:?}", talk.address(upstream));
+            assert!(address.contains(port), "{address}");
+            talk.says(upstream, EMPTY);
+        }
+        talk.hears(client, EMPTY);
+    });
+}
+
+#[test]
 fn upstreams_learn_which_attempt_they_get() {
     let config = config("{ on: [5xx], attempt_count: true, backoff: { base: 10ms, max: 10ms } }");
     for sent in ["", "X-Envoy-Attempt-Count: 77\r\n"] {

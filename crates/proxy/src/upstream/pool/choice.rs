@@ -97,7 +97,8 @@ impl Pools {
         }
     }
 
-    /// This choice, or another one: the first whose endpoint was not tried.
+    /// This choice, or another one: the first whose endpoint was not tried. Where a priority or locality has none of these, it
+    /// comes from another locality, then from a later priority.
     #[cold]
     pub(super) fn choose_untried<'c>(
         &mut self,
@@ -113,6 +114,24 @@ impl Pools {
             }
             let Some(next) = self.choose(ask, random, now) else { break };
             choice = next;
+        }
+        // A hash keeps its endpoint.
+        if ask.cluster.balancer.is_by_hash() {
+            return choice;
+        }
+        let cluster = ask.cluster;
+        for (place, group) in cluster.view.levels(ask.subset).iter().enumerate() {
+            let among = Among { cluster, group, eligible: Eligible::Only(HealthStatus::Healthy) };
+            for _ in 0..UNTRIED_DRAWS_MAX {
+                match self.choose_among(among, ask, random, now) {
+                    Some(next) if !ask.tried.contains(&next.endpoint.id) => {
+                        let kind = (place > 0).then_some(ChoiceKind::Failover);
+                        return Choice { kind, ..next };
+                    }
+                    Some(_) => {}
+                    None => break,
+                }
+            }
         }
         choice
     }
