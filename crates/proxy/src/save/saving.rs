@@ -109,9 +109,10 @@ impl Written {
     /// Puts the next piece where all of it will be, with nothing behind it.
     fn join(&mut self) {
         let Some(piece) = self.pieces.pop_front() else { return };
-        let left = self.pieces.iter().chain([&self.last]);
-        let len = piece.len() + left.map(|piece| piece.len()).sum::<usize>();
-        let joined = self.joined.get_or_insert_with(|| Zeroizing::new(Vec::with_capacity(len)));
+        let joined = self.joined.get_or_insert_with(|| {
+            let all = self.pieces.iter().chain([&self.last, &piece]);
+            Zeroizing::new(Vec::with_capacity(all.map(|piece| piece.len()).sum()))
+        });
         joined.extend_from_slice(&piece);
     }
 

@@ -18,6 +18,33 @@ pub(super) const CLAIMS: &[Claim] = &[
     toxiproxy_slows_and_resets_and_nobody_notices::CLAIM,
 ];
 
+/// Forwards everything to these endpoints, with checks, and as many retries as may be.
+fn forwarding_to(endpoints: &[SocketAddr]) -> String {
+    let endpoints: Vec<String> = endpoints.iter().map(|address| format!("\"{address}\"")).collect();
+    format!(
+        "listeners: [{{ name: edge, address: \"LISTEN\", routes: all }}]
+routes:
+  - name: all
+    rules:
+      - match: {{ prefix: / }}
+        cluster: api
+        retry:
+          on: [gateway_error, reset, connect_failure]
+          attempts_max: 5
+          try_timeout: 500ms
+          elsewhere: previous_endpoints
+          backoff: {{ base: 5ms, max: 50ms }}
+clusters:
+  - name: api
+    endpoints: [{}]
+    connect_timeout: 500ms
+    retry_budget: {{ share: 100%, at_least: 100 }}
+    checks: [{{ http: {{ path: / }}, interval: 200ms, interval_quiet: 200ms, timeout: 500ms, healthy: 1, unhealthy: 1 }}]
+",
+        endpoints.join(", ")
+    )
+}
+
 /// What the checks of the cluster at `place` say of an endpoint, and why it is unhealthy if it is.
 fn checked(strait: &Strait, place: usize, endpoint: SocketAddr) -> Result<(String, String)> {
     let clusters: serde_json::Value = serde_json::from_str(&strait.admin("/clusters")?.text())?;

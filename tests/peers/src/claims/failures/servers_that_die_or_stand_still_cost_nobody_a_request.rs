@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 
-use super::{becomes_healthy, becomes_unhealthy, expect_no_error_of_wrk};
+use super::{becomes_healthy, becomes_unhealthy, expect_no_error_of_wrk, forwarding_to};
 use crate::claim::Claim;
 use crate::lab::Lab;
 use crate::nginx::Nginx;
@@ -72,31 +72,8 @@ fn holds(lab: &Lab) -> Result<()> {
     for server in &servers {
         running.push(server.start(lab)?);
     }
-    let endpoints: Vec<String> =
-        servers.iter().map(|server| format!("\"{}\"", server.address)).collect();
-    let config = format!(
-        "listeners: [{{ name: edge, address: \"LISTEN\", routes: all }}]
-routes:
-  - name: all
-    rules:
-      - match: {{ prefix: / }}
-        cluster: api
-        retry:
-          on: [gateway_error, reset, connect_failure]
-          attempts_max: 5
-          try_timeout: 500ms
-          elsewhere: previous_endpoints
-          backoff: {{ base: 5ms, max: 50ms }}
-clusters:
-  - name: api
-    endpoints: [{}]
-    connect_timeout: 500ms
-    retry_budget: {{ share: 100%, at_least: 100 }}
-    checks: [{{ http: {{ path: / }}, interval: 200ms, interval_quiet: 200ms, timeout: 500ms, healthy: 1, unhealthy: 1 }}]
-",
-        endpoints.join(", ")
-    );
-    let strait = Strait::configured(lab, &config)?;
+    let addresses = servers.each_ref().map(|server| server.address);
+    let strait = Strait::configured(lab, &forwarding_to(&addresses))?;
     for server in &servers {
         becomes_healthy(&strait, server.address)?;
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{becomes_healthy, becomes_unhealthy, expect_no_error_of_wrk};
+use super::{becomes_healthy, becomes_unhealthy, expect_no_error_of_wrk, forwarding_to};
 use crate::claim::Claim;
 use crate::lab::Lab;
 use crate::nginx::Nginx;
@@ -47,22 +47,7 @@ fn holds(lab: &Lab) -> Result<()> {
             "{{\"name\": \"api\", \"listen\": \"{through}\", \"upstream\": \"{upstream}\", \"enabled\": true}}"
         ),
     )?;
-    let config = format!(
-        "listeners: [{{ name: edge, address: \"LISTEN\", routes: all }}]
-routes:
-  - name: all
-    rules:
-      - match: {{ prefix: / }}
-        cluster: api
-        retry: {{ on: [gateway_error, reset, connect_failure], attempts_max: 4, try_timeout: 500ms, elsewhere: previous_endpoints }}
-clusters:
-  - name: api
-    endpoints: [\"{upstream}\", \"{through}\"]
-    retry_budget: {{ share: 100%, at_least: 100 }}
-    checks: [{{ http: {{ path: / }}, interval: 200ms, interval_quiet: 200ms, timeout: 500ms, healthy: 1, unhealthy: 2 }}]
-"
-    );
-    let strait = Strait::configured(lab, &config)?;
+    let strait = Strait::configured(lab, &forwarding_to(&[upstream, through]))?;
     becomes_healthy(&strait, through)?;
     let url = strait.url("/");
     let mut wrk = Process::start(lab.folder(), "wrk", &["-t1", "-c16", "-d20s", &url])?;
