@@ -3,11 +3,12 @@
 //! Words and meanings are those of Envoy's `health_checks`, with these differences. The first check of an endpoint decides
 //! at once, either way, unless it took too long. A status that is not expected counts as one failure, and decides nothing at once. Times vary by chance by up to a tenth.
 //! An endpoint that has not been asked yet gets requests where its cluster is as new as itself, and none where it joined
-//! others that serve.
+//! others that serve. With `initial_check_timeout`, a new cluster waits for all of them, as in Envoy.
 
 mod checker;
 mod judge;
 mod targets;
+mod warming;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ pub use self::checker::{
     HealthChange, HealthWord, RememberedCheck, Unfit,
 };
 pub use self::judge::ANSWER_BYTES_MAX;
+pub use self::warming::Warmed;
 use crate::defaults;
 use crate::file::access_log::Status;
 use crate::findings::Problem;

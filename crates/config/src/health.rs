@@ -196,6 +196,31 @@ impl Availability {
     }
 }
 
+/// Whether a new cluster waits for the first checks of its endpoints, and with it all its requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Warming(SharedCell<AtomicBool>);
+
+impl Warming {
+    /// A new one, or that of `former`; none if the cluster does not ask for it.
+    pub(crate) fn new(is_asked: bool, former: Option<&Self>) -> Self {
+        Self(SharedCell::new(is_asked, former.map(|former| &former.0)))
+    }
+
+    /// It waits from here on, or does not any more.
+    pub(crate) fn set(&self, waits: bool) {
+        if let Some(cell) = self.0.get() {
+            cell.store(waits, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it waits.
+    #[must_use]
+    #[inline]
+    pub fn waits(&self) -> bool {
+        self.0.get().is_some_and(|waits| waits.load(Ordering::Relaxed))
+    }
+}
+
 /// Whether a cluster with checks has had a request: until then its endpoints are checked less often.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Activity(SharedCell<AtomicBool>);

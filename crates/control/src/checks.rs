@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::checks::{
-    CheckEvent, CheckResult, CheckTask, Checked, Checker, HealthChange, RememberedCheck,
+    CheckEvent, CheckResult, CheckTask, Checked, Checker, HealthChange, RememberedCheck, Warmed,
 };
 use config::snapshot::{ClusterId, EndpointId, Snapshot};
 use serde_json::{Value, json};
@@ -32,8 +32,30 @@ pub(crate) struct Checks {
 
 impl Checks {
     /// A configuration is in effect, or about to be.
-    pub(crate) fn on_snapshot<F>(&mut self, snapshot: &Snapshot<F>) -> Checked {
-        self.checker.on_snapshot(snapshot, now(), random)
+    pub(crate) fn on_snapshot<F>(&mut self, snapshot: &Snapshot<F>, is_adopted: bool) -> Checked {
+        let checked = match is_adopted {
+            true => self.checker.on_adopted_snapshot(snapshot, now(), random),
+            false => self.checker.on_snapshot(snapshot, now(), random),
+        };
+        log_warmed(&checked.warmed);
+        checked
+    }
+
+    /// Clusters that wait for the first checks of their endpoints.
+    pub(crate) fn warming(&self) -> impl ExactSizeIterator<Item = &Arc<str>> {
+        self.checker.warming()
+    }
+
+    /// When [`Checks::end_late_warming`] has something to do, as time from now.
+    pub(crate) fn next_late_warming_in(&self) -> Option<Duration> {
+        self.checker.next_late_warming().map(|until| until.saturating_sub(now()))
+    }
+
+    /// Has clusters serve that have waited long enough.
+    pub(crate) fn end_late_warming(&mut self) -> Checked {
+        let checked = self.checker.end_late_warming(now());
+        log_warmed(&checked.warmed);
+        checked
     }
 
     /// When [`Checks::poll`] has something to do, as time from now.
@@ -71,6 +93,7 @@ impl Checks {
             collector.check_counted(CheckCounted { cluster, has_passed });
         }
         self.log(&checked.events);
+        log_warmed(&checked.warmed);
         checked
     }
 
@@ -82,6 +105,7 @@ impl Checks {
     ) -> Checked {
         let checked = self.checker.on_failed_itself(snapshot, endpoint, SAID_SO, now());
         self.log(&checked.events);
+        log_warmed(&checked.warmed);
         checked
     }
 
@@ -151,6 +175,30 @@ fn read(one: &Value) -> Option<RememberedCheck> {
         reason: one["reason"].as_str().map(Into::into),
         lasted: Duration::from_millis(one["lasted_ms"].as_u64()?),
     })
+}
+
+/// One line for each cluster that is new, which are few, or many once.
+fn log_warmed(warmed: &[Warmed]) {
+    for Warmed { cluster, endpoints, passed, unchecked, after, .. } in warmed {
+        let cluster = &**cluster;
+        match unchecked {
+            0 => tracing::info!(
+                cluster,
+                endpoints,
+                passed,
+                ?after,
+                "cluster serves: each of its endpoints has been checked"
+            ),
+            _ => tracing::warn!(
+                cluster,
+                endpoints,
+                passed,
+                unchecked,
+                ?after,
+                "cluster serves before each of its endpoints has been checked: initial_check_timeout is over"
+            ),
+        }
+    }
 }
 
 fn log(event: &CheckEvent) {

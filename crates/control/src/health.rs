@@ -1,6 +1,7 @@
 //! What is known of the health of endpoints: by their checks, and by how attempts end.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use config::checks::{CheckResult, CheckTask, Checked};
@@ -19,6 +20,10 @@ pub(crate) struct Health {
     outliers: Outliers,
     /// Large clusters whose endpoints are to be counted again.
     recounts: BTreeSet<ClusterId>,
+    /// Clusters that waited for the first checks of their endpoints, and whose requests workers do not serve yet.
+    warmed: Vec<ClusterId>,
+    /// Whether none of the clusters that the process began with waits any more.
+    has_started: bool,
 }
 
 /// Endpoints of a cluster that are counted again at each change; those of larger ones are at each upkeep.
@@ -36,9 +41,40 @@ pub(crate) struct Described {
 impl Health {
     /// A configuration is about to be in effect.
     pub(crate) fn on_snapshot<F>(&mut self, snapshot: &Snapshot<F>) {
-        let checked = self.checks.on_snapshot(snapshot);
+        self.take_up(snapshot, false);
+    }
+
+    /// The same for the first one of a process that takes another's place: no cluster is new.
+    pub(crate) fn on_adopted_snapshot<F>(&mut self, snapshot: &Snapshot<F>) {
+        self.take_up(snapshot, true);
+    }
+
+    fn take_up<F>(&mut self, snapshot: &Snapshot<F>, is_adopted: bool) {
+        let checked = self.checks.on_snapshot(snapshot, is_adopted);
         self.outliers.on_snapshot(snapshot);
         self.outliers.on_checked(snapshot, &checked);
+        self.note_warmed(&checked);
+        self.has_started |= self.checks.warming().len() == 0;
+    }
+
+    fn note_warmed(&mut self, checked: &Checked) {
+        self.warmed.extend(checked.warmed.iter().map(|warmed| warmed.id));
+    }
+
+    /// Takes the clusters that have warmed, for the workers.
+    pub(crate) fn take_warmed(&mut self) -> Vec<ClusterId> {
+        self.has_started |= self.checks.warming().len() == 0;
+        std::mem::take(&mut self.warmed)
+    }
+
+    /// Whether none of the clusters that the process began with waits for the first checks of its endpoints.
+    pub(crate) const fn has_started(&self) -> bool {
+        self.has_started
+    }
+
+    /// Clusters that wait for the first checks of their endpoints.
+    pub(crate) fn warming(&self) -> impl ExactSizeIterator<Item = &Arc<str>> {
+        self.checks.warming()
     }
 
     /// A worker saw an endpoint reach a bound.
@@ -73,6 +109,7 @@ impl Health {
     }
 
     fn after<F>(&mut self, snapshot: &Snapshot<F>, mut checked: Checked) {
+        self.note_warmed(&checked);
         // Where thousands of endpoints fail together, one count of them is for all.
         let is_large = |id: &ClusterId| {
             snapshot.cluster(*id).is_some_and(|it| it.endpoints.len() > RECOUNTED_MAX)
@@ -87,7 +124,8 @@ impl Health {
     /// When [`Health::on_due`] has something to do, as time from now; with checks or without.
     pub(crate) fn next_in(&self, checks: bool) -> Option<Duration> {
         let checks = self.checks.next_in().filter(|_| checks);
-        self.outliers.next_in().into_iter().chain(checks).min()
+        let late_warming = self.checks.next_late_warming_in();
+        self.outliers.next_in().into_iter().chain(checks).chain(late_warming).min()
     }
 
     /// A time of ejection or an interval is over, or checks are due. Returns these, by worker, if there are to be any.
@@ -98,6 +136,8 @@ impl Health {
         collector: &mut Collector,
     ) -> BTreeMap<u32, Vec<CheckTask>> {
         self.outliers.on_deadlines(snapshot, collector);
+        let late = self.checks.end_late_warming();
+        self.after(snapshot, late);
         workers.map(|workers| self.checks.poll(workers)).unwrap_or_default()
     }
 

@@ -128,6 +128,7 @@ impl Outliers {
             unhealthy: count(unhealthy(cluster.id)),
             degraded: u64::from(cluster.view.degraded()),
             is_panicking: cluster.is_panicking(),
+            is_warming: cluster.warming.waits(),
         });
         collector.health_of_clusters(described.collect());
     }

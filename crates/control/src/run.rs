@@ -468,6 +468,7 @@ impl<W: Workers> Running<W> {
                 self.listing.forget_unwanted();
             }
         }
+        self.tell_warmed();
     }
 
     /// Tells workers how near the process is to its bound on memory, and gives back what is free.
@@ -502,6 +503,14 @@ impl<W: Workers> Running<W> {
     fn makes_checks(&self) -> bool {
         matches!(self.state, State::Starting | State::Ready | State::Leaving)
             && self.handing == Handing::None
+    }
+
+    /// Has workers serve the requests of clusters whose endpoints have been checked.
+    fn tell_warmed(&mut self) {
+        let warmed = self.health.take_warmed();
+        if !warmed.is_empty() {
+            self.workers.warmed(&warmed.into());
+        }
     }
 
     fn on_health_due(&mut self) {

@@ -10,7 +10,7 @@ use config::checks::CheckTask;
 use config::memory::MemoryPressure;
 #[cfg(doc)]
 use config::reports::ReportBody;
-use config::snapshot::{Address, ListenerId, Snapshot};
+use config::snapshot::{Address, ClusterId, ListenerId, Snapshot};
 
 use crate::admin::{ExplainRequest, ExplainStep};
 #[cfg(doc)]
@@ -53,6 +53,9 @@ pub trait Workers: Send + 'static {
 
     /// Has `worker` find out how endpoints are; each task is answered by [`ReportBody::Checked`].
     fn check(&mut self, worker: u32, tasks: Box<[CheckTask]>);
+
+    /// Tells all workers that clusters which waited for the first checks of their endpoints serve.
+    fn warmed(&mut self, clusters: &Arc<[ClusterId]>);
 
     /// Tells all workers how near the process is to its bound on memory.
     fn set_memory(&mut self, memory: MemoryPressure);

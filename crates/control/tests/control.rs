@@ -173,6 +173,10 @@ impl Workers for Notebook {
         self.note(format!("{asker} on {worker}: {}", String::from_utf8_lossy(&payload)));
     }
 
+    fn warmed(&mut self, clusters: &Arc<[ClusterId]>) {
+        self.note(format!("{} clusters warmed", clusters.len()));
+    }
+
     fn set_memory(&mut self, memory: MemoryPressure) {
         self.note(format!("memory is {:?}, {} to go", memory.level, memory.excess_bytes));
     }

@@ -14,6 +14,7 @@ mod settle;
 use std::io::IoSlice;
 use std::sync::Arc;
 
+use config::snapshot::ClusterId;
 use telemetry::Emitter;
 use telemetry::cause::Cause;
 use wire::buffer::Buffer;
@@ -288,6 +289,12 @@ impl Proxy {
             }
         }
         self.cx.retire_former();
+        self.settle(now);
+    }
+
+    /// Clusters that waited for the first checks of their endpoints serve.
+    pub fn on_warmed(&mut self, clusters: &[ClusterId], now: Time) {
+        clusters.iter().for_each(|cluster| self.serve_cluster(*cluster, now));
         self.settle(now);
     }
 

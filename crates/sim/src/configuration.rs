@@ -692,6 +692,11 @@ impl Configurations {
             "    checks:\n      - {{ {probe}, interval: {interval}ms, interval_quiet: 2s, timeout: {timeout}ms, \
              healthy: {healthy}, unhealthy: {unhealthy}, reuse: {reuse} }}"
         );
+        let mut random = random.split("warming", 0);
+        if random.chance(400) {
+            let wait = random.between(1, 3_000);
+            let _ = writeln!(text, "    initial_check_timeout: {wait}ms");
+        }
     }
 
     fn outlier(&mut self, text: &mut String) {

@@ -19,7 +19,7 @@ use crate::moves::Moves;
 use crate::secrecy::CoreDumps;
 use config::checks::CheckTask;
 use config::memory::MemoryPressure;
-use config::snapshot::{Address, Listener as ListenerConfig, ListenerId};
+use config::snapshot::{Address, ClusterId, Listener as ListenerConfig, ListenerId};
 use control::{BindFailure, Bound, ExplainRequest, ExplainStep, Report, Workers};
 use io::Socket;
 use io::packets::Packets;
@@ -341,6 +341,10 @@ impl Workers for DataPath {
 
     fn check(&mut self, worker: u32, tasks: Box<[CheckTask]>) {
         self.post(worker, Message::Check(tasks));
+    }
+
+    fn warmed(&mut self, clusters: &Arc<[ClusterId]>) {
+        self.tell_all(|| Message::Warmed(Arc::clone(clusters)));
     }
 
     fn set_memory(&mut self, memory: MemoryPressure) {

@@ -734,8 +734,14 @@ fn what_is_configured_has_metrics_before_it_has_traffic() {
     let (mut emitters, mut busy) = workers(1);
     for collector in [&mut collector, &mut busy] {
         let cluster = "api".into();
-        let health =
-            HealthOfCluster { cluster, unhealthy: 3, degraded: 1, ejected: 2, is_panicking: true };
+        let health = HealthOfCluster {
+            cluster,
+            unhealthy: 3,
+            degraded: 1,
+            ejected: 2,
+            is_panicking: true,
+            is_warming: true,
+        };
         collector.health_of_clusters(vec![health]);
         let cluster = "web".into();
         let left = BreakersOfCluster {
@@ -779,6 +785,7 @@ fn what_is_configured_has_metrics_before_it_has_traffic() {
         "strait_upstream_ejections_total{cluster=\"api\",reason=\"success_rate\"} 0",
         "strait_upstream_ejections_denied_total{cluster=\"api\",reason=\"errors_5xx\"} 0",
         "strait_upstream_panic{cluster=\"api\"} 1",
+        "strait_upstream_warming{cluster=\"api\"} 1",
         "strait_upstream_concurrency_limit{cluster=\"web\"} 12",
         "strait_upstream_min_rtt_seconds{cluster=\"web\"} 0",
         "strait_source_failures_total{source=\"dns\",kind=\"assignment\",reason=\"servfail\"} 0",

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use config::checks::CheckTask;
 use config::memory::MemoryPressure;
-use config::snapshot::ListenerId;
+use config::snapshot::{ClusterId, ListenerId};
 use proxy::save::{Differing, RestoreError};
 use proxy::time::Time;
 use proxy::{BuiltFilter, ConnKey, ExchangeKey, Snapshot};
@@ -49,6 +49,8 @@ pub enum Message<L, S> {
     },
     /// Find out how endpoints are; each is answered by [`ReportBody::Checked`].
     Check(Box<[CheckTask]>),
+    /// These clusters waited for the first checks of their endpoints, and serve.
+    Warmed(Arc<[ClusterId]>),
     /// How near the process is to its bound on memory.
     Memory(MemoryPressure),
     /// Describe some connections: a part of them at a time, so that no turn gets long.

@@ -518,6 +518,7 @@ impl<W: World> Worker<W> {
                 Message::Check(tasks) => {
                     tasks.iter().for_each(|task| self.proxy.on_check(*task, self.now));
                 }
+                Message::Warmed(clusters) => self.proxy.on_warmed(&clusters, self.now),
                 Message::Memory(memory) => self.proxy.set_memory(memory, self.now),
                 Message::Describe { first, request } => {
                     let connections = self.proxy.describe(first, DESCRIBED_MAX, self.now);

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::tunnels::opens_tunnels;
 use super::{
@@ -16,7 +17,7 @@ use crate::file;
 use crate::file::cluster::{Endpoints, EndpointsFile, Protocol, ProxyProtocol};
 use crate::file::listener::{OneOrSeveral, OriginalDestination};
 use crate::findings::{Findings, Problem};
-use crate::health::Activity;
+use crate::health::{Activity, Warming};
 use crate::map::Map;
 use crate::outlier::Outlier;
 use crate::preconnect::Preconnect;
@@ -126,6 +127,7 @@ pub(super) fn cluster<F>(
     let outlier = outlier(file, site, context.findings);
     let source = resolved::cluster(file, &transports);
     let checks = checks::checks(&source, site, context.findings);
+    let initial_check_timeout = initial_check_timeout(file, site, context.findings);
     let has_health = outlier.is_some() || !checks.is_empty();
     let former_breakers = match former {
         Some(former) => Some(&former.breakers),
@@ -169,6 +171,11 @@ pub(super) fn cluster<F>(
         localities,
         slow_start: slow_start(file, balancer, site, context.findings),
         activity: Activity::new(!checks.is_empty(), former.map(|former| &former.activity)),
+        initial_check_timeout,
+        warming: Warming::new(
+            initial_check_timeout.is_some(),
+            former.map(|former| &former.warming),
+        ),
         checks,
         outlier,
         panic: file.panic,
@@ -222,6 +229,21 @@ fn connections_per_endpoint_max(
         site.key("connections_per_endpoint_max").error(findings, Problem::new(rule, hint));
     }
     Some(max)
+}
+
+/// How long a new cluster waits for the first checks of its endpoints.
+fn initial_check_timeout(
+    file: &file::Cluster,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> Option<Duration> {
+    let timeout = file.initial_check_timeout?;
+    if file.checks.is_empty() {
+        let rule = "the cluster has no `checks`, so there is nothing to wait for";
+        let hint = "add `checks`, or remove this";
+        site.key_error(findings, "initial_check_timeout", Problem::new(rule, hint));
+    }
+    Some(timeout.0)
 }
 
 /// What an endpoint gets that came lately.

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use super::HealthCheck;
 use super::targets::{Due, OfEndpoint, Recent, Target, TargetId, Targets, User, Watched, part};
+use super::warming::{Warmed, WarmingClusters};
 use crate::address::Address;
 use crate::health::{EndpointHealth, HealthStatus};
 use crate::map::Map;
@@ -129,6 +130,8 @@ pub struct Checked {
     pub passed: Vec<(ClusterId, EndpointId)>,
     /// Clusters for which the result counts.
     pub counted: Vec<Arc<str>>,
+    /// Clusters that waited for it, and serve now.
+    pub warmed: Vec<Warmed>,
 }
 
 /// What checks say of an endpoint, for display.
@@ -170,6 +173,8 @@ pub struct Checker {
     number_last: u64,
     /// Targets that came with this configuration so far.
     first_count: u32,
+    /// Clusters that wait for the first checks of their endpoints.
+    warming: WarmingClusters,
 }
 
 /// Names what is asked of this endpoint, whose transport may be one of several of its cluster.
@@ -186,6 +191,27 @@ impl Checker {
         &mut self,
         snapshot: &Snapshot<F>,
         now: Duration,
+        random: impl FnMut() -> u64,
+    ) -> Checked {
+        self.take_up(snapshot, true, now, random)
+    }
+
+    /// The same for the first configuration of a process that goes on with what another knew ([`Checker::adopt`]): no cluster
+    /// of it is new.
+    pub fn on_adopted_snapshot<F>(
+        &mut self,
+        snapshot: &Snapshot<F>,
+        now: Duration,
+        random: impl FnMut() -> u64,
+    ) -> Checked {
+        self.take_up(snapshot, false, now, random)
+    }
+
+    fn take_up<F>(
+        &mut self,
+        snapshot: &Snapshot<F>,
+        may_warm: bool,
+        now: Duration,
         mut random: impl FnMut() -> u64,
     ) -> Checked {
         let mut checked = Checked::default();
@@ -197,9 +223,13 @@ impl Checker {
         for id in changes.clusters_added.iter().chain(&changes.clusters_changed) {
             match snapshot.cluster(*id) {
                 Some(cluster) if !cluster.checks.is_empty() => {
-                    self.watch(cluster, now, &mut random);
+                    // One that gets checks only now serves already.
+                    let is_new =
+                        self.clusters.contains_key(id) || changes.clusters_added.contains(id);
+                    self.watch(cluster, may_warm && is_new, now, &mut random);
                     self.settle_cluster(cluster);
                     checked.changed.insert(*id);
+                    self.look_at_warming(*id, now, &mut checked);
                 }
                 _ if self.clusters.contains_key(id) => {
                     self.forget(*id);
@@ -215,9 +245,24 @@ impl Checker {
     }
 
     /// Takes over what a cluster asks of its endpoints.
-    fn watch(&mut self, cluster: &Cluster, now: Duration, random: &mut impl FnMut() -> u64) {
+    fn watch(
+        &mut self,
+        cluster: &Cluster,
+        may_warm: bool,
+        now: Duration,
+        random: &mut impl FnMut() -> u64,
+    ) {
         let former = self.clusters.remove(&cluster.id).unwrap_or_default();
-        let serves = cluster.endpoints.iter().any(|endpoint| former.has(endpoint.id));
+        let has_former = cluster.endpoints.iter().any(|endpoint| former.has(endpoint.id));
+        let waits_already = self.warming.has(cluster.id);
+        match cluster.initial_check_timeout {
+            Some(timeout) if waits_already || (may_warm && !has_former) => {
+                self.warming.begin(cluster, timeout, now);
+            }
+            Some(_) => {}
+            None => drop(self.warming.end(cluster.id)),
+        }
+        let joins = has_former || self.warming.has(cluster.id);
         let is_quiet = !cluster.activity.is_used();
         let mut endpoints = Vec::with_capacity(cluster.endpoints.len());
         for endpoint in &cluster.endpoints {
@@ -230,7 +275,7 @@ impl Checker {
             let targets: Vec<TargetId> = targets.collect();
             // What failed a check that is another now waits for the verdict of that.
             let before = former.find(id);
-            let waits = before.map_or(serves, |before| !self.is_fit(before));
+            let waits = before.map_or(joins, |before| !self.is_fit(before));
             endpoints.push((OfEndpoint { id, waits }, targets));
         }
         let watched = Watched::new(endpoints, is_quiet);
@@ -307,6 +352,7 @@ impl Checker {
     }
 
     fn forget(&mut self, id: ClusterId) {
+        self.warming.end(id);
         let Some(gone) = self.clusters.remove(&id) else { return };
         for (endpoint, targets) in gone.iter() {
             targets.iter().for_each(|target| self.leave(*target, (id, endpoint.id)));
@@ -316,6 +362,57 @@ impl Checker {
     fn number(&mut self) -> u64 {
         self.number_last += 1;
         self.number_last
+    }
+
+    /// If the endpoints of a cluster that waits for it have all been checked, it serves.
+    fn look_at_warming(&mut self, id: ClusterId, now: Duration, checked: &mut Checked) {
+        let Some(watched) = self.clusters.get_mut(&id).filter(|_| self.warming.has(id)) else {
+            return;
+        };
+        if watched.is_checked(&self.targets) {
+            self.end_warming(id, now, checked);
+        }
+    }
+
+    fn end_warming(&mut self, id: ClusterId, now: Duration, checked: &mut Checked) {
+        let Some(ended) = self.warming.end(id) else { return };
+        let endpoints = self.clusters.get(&id).into_iter().flat_map(Watched::iter);
+        let mut warmed = Warmed {
+            id,
+            cluster: ended.name,
+            endpoints: 0,
+            passed: 0,
+            unchecked: 0,
+            after: now.saturating_sub(ended.began),
+        };
+        for (endpoint, targets) in endpoints {
+            let has_result = |id: &TargetId| self.targets.get(*id).is_some_and(Target::has_result);
+            warmed.endpoints += 1;
+            warmed.passed += usize::from(self.is_fit((endpoint, targets)));
+            warmed.unchecked += usize::from(!targets.iter().all(has_result));
+        }
+        checked.changed.insert(id);
+        checked.warmed.push(warmed);
+    }
+
+    /// Has clusters serve that have waited long enough for the first checks of their endpoints.
+    pub fn end_late_warming(&mut self, now: Duration) -> Checked {
+        let mut checked = Checked::default();
+        while let Some((_, id)) = self.warming.first().filter(|(until, _)| *until <= now) {
+            self.end_warming(id, now, &mut checked);
+        }
+        checked
+    }
+
+    /// When [`Checker::end_late_warming`] has something to do.
+    #[must_use]
+    pub fn next_late_warming(&self) -> Option<Duration> {
+        self.warming.first().map(|(until, _)| until)
+    }
+
+    /// The clusters that wait for the first checks of their endpoints.
+    pub fn warming(&self) -> impl ExactSizeIterator<Item = &Arc<str>> {
+        self.warming.names()
     }
 
     /// When [`Checker::poll`] has something to do.
@@ -415,6 +512,7 @@ impl Checker {
             if may_be_ejected && self.is_fit_endpoint(user.cluster, user.endpoint) {
                 checked.passed.push((user.cluster, user.endpoint));
             }
+            self.look_at_warming(user.cluster, now, &mut checked);
         }
         checked
     }
@@ -430,10 +528,12 @@ impl Checker {
         let place = cluster.place_of(endpoint);
         let Some(endpoint) = place.and_then(|place| cluster.endpoints.get(place)) else { return };
         let waited = self.waits(cluster.id, endpoint.id);
-        if !self.settle_endpoint(cluster.id, endpoint) {
+        if self.settle_endpoint(cluster.id, endpoint) {
+            checked.changed.insert(cluster.id);
+        } else if !waited || self.waits(cluster.id, endpoint.id) {
+            // Where one has waited until now, the log does not have its reason yet.
             return;
         }
-        checked.changed.insert(cluster.id);
         let change = match endpoint.health.get().map(EndpointHealth::checked) {
             // It joins the others.
             None | Some(HealthStatus::Healthy) if waited => return,
@@ -485,9 +585,10 @@ impl Checker {
         }
         let unfit = Unfit { reason: reason.into(), failures: 1 };
         for ((cluster, endpoint), after) in users {
-            if let Some(cluster) = snapshot.cluster(cluster) {
-                self.settle_user(cluster, endpoint, (&unfit, after), &mut checked);
+            if let Some(found) = snapshot.cluster(cluster) {
+                self.settle_user(found, endpoint, (&unfit, after), &mut checked);
             }
+            self.look_at_warming(cluster, now, &mut checked);
         }
         checked
     }

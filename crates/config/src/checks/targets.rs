@@ -149,6 +149,11 @@ impl Target {
         std::iter::once(&self.first).chain(others)
     }
 
+    /// Whether a check has ended, however it did.
+    pub(super) const fn has_result(&self) -> bool {
+        self.is_healthy.is_some() || self.failures > 0
+    }
+
     pub(super) fn pace(&self) -> &Pace {
         &self.asked.pace
     }
@@ -466,13 +471,15 @@ pub(super) struct Watched {
     targets: Box<[TargetId]>,
     /// Whether it has had no request yet.
     pub(super) is_quiet: bool,
+    /// So many of its targets have had a result, as far as was looked.
+    checked: usize,
 }
 
 /// An endpoint of a cluster with checks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OfEndpoint {
     pub(super) id: EndpointId,
-    /// Whether it joined others that serve, and gets no request before all its checks have passed.
+    /// Whether it gets no request before all its checks have passed: it joined others that serve, or a cluster that warms.
     pub(super) waits: bool,
 }
 
@@ -484,7 +491,16 @@ impl Watched {
             targets: endpoints.iter().flat_map(|(_, targets)| targets).copied().collect(),
             endpoints: endpoints.into_iter().map(|(endpoint, _)| endpoint).collect(),
             is_quiet,
+            checked: 0,
         }
+    }
+
+    /// Whether all its targets have had a result. Looks no further than at the first that has had none, and at each once.
+    pub(super) fn is_checked(&mut self, targets: &Targets) -> bool {
+        let has_result = |id: &TargetId| targets.get(*id).is_some_and(Target::has_result);
+        let rest = self.targets.get(self.checked..).unwrap_or_default();
+        self.checked += rest.iter().take_while(|id| has_result(id)).count();
+        self.checked >= self.targets.len()
     }
 
     fn place(&self, id: EndpointId) -> Option<usize> {

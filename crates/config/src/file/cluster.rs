@@ -70,6 +70,13 @@ pub struct Cluster {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub checks: Vec<Check>,
+    /// With `checks`, how long a new cluster waits for the first check of each of its endpoints, at most. Until then its
+    /// requests wait in the queue (`pending_max`, `timeouts.pending`), and `/ready` of a process that starts answers 503. An
+    /// endpoint gets no request before it has passed. Absent: a new cluster does not wait, and its endpoints get requests
+    /// before their first check.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1h"))]
+    pub initial_check_timeout: Option<Period>,
     /// Outlier detection: ejects endpoints for a while if their attempts fail. Absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outlier: Option<Outlier>,

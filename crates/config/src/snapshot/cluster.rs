@@ -17,7 +17,7 @@ use crate::breakers::{Breakers, EndpointConnections};
 use crate::checks::HealthCheck;
 use crate::file;
 use crate::file::delivered::{Locality, ReportedHealth};
-use crate::health::{Activity, HealthCell, HealthStatus};
+use crate::health::{Activity, HealthCell, HealthStatus, Warming};
 use crate::locality::LocalityRule;
 use crate::matching::Percent;
 use crate::outlier::Outlier;
@@ -55,6 +55,10 @@ pub struct Cluster {
     pub checks: Arc<[HealthCheck]>,
     /// Whether it has had a request, where it has checks.
     pub activity: Activity,
+    /// How long it waits for the first checks of its endpoints when it is new, if it does.
+    pub initial_check_timeout: Option<Duration>,
+    /// Whether it waits for them, if it asks for that.
+    pub warming: Warming,
     /// When its endpoints are ejected, if they are.
     pub outlier: Option<Outlier>,
     /// All endpoints get requests where fewer than this share of them may be chosen.
@@ -196,7 +200,7 @@ impl Cluster {
     /// Whether requests may meet endpoints that are ejected or unfit, since too few others are left.
     #[must_use]
     pub fn is_panicking(&self) -> bool {
-        self.view.is_panicking(self.panic)
+        !self.warming.waits() && self.view.is_panicking(self.panic)
     }
 
     /// The place of the endpoint with this id among its endpoints, found by bisection.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use config::checks::{
     CHECKS_UNDER_WAY_MAX, CheckResult, CheckTask, Checked, Checker, FailureWeight, HealthChange,
-    RememberedCheck, Unfit,
+    RememberedCheck, Unfit, Warmed,
 };
 use config::health::HealthStatus;
 use config::outlier::{Detector, OutlierKind};
@@ -452,4 +452,137 @@ proptest! {
         }
         prop_assert!(checker.next_deadline().is_some());
     }
+}
+
+const WARMING: &str =
+    "checks: [{ tcp: {}, interval: 5s, healthy: 2, unhealthy: 3 }], initial_check_timeout: 2s";
+
+/// All that is due by `now`, by the port of the endpoint.
+fn due(checker: &mut Checker, snapshot: &Loaded, now: Duration) -> BTreeMap<String, u64> {
+    let tasks = checker.poll(now).into_iter().map(|task| {
+        let cluster = snapshot.cluster(task.cluster).expect("it is checked");
+        let place = cluster.place_of(task.endpoint).expect("it is checked");
+        (cluster.endpoints[place].address.to_string(), task.number)
+    });
+    tasks.collect()
+}
+
+#[test]
+fn a_new_cluster_waits_until_each_endpoint_has_been_checked() {
+    let snapshot = snapshot(&[("web", &[9000, 9001, 9002], WARMING), ("other", &[9000], CHECKS)]);
+    let (web, other) = (find(&snapshot, "web"), find(&snapshot, "other"));
+    let (mut checker, began) = (Checker::default(), SECOND);
+    checker.on_snapshot(&snapshot, began, || 0);
+    assert!(web.warming.waits() && !other.warming.waits());
+    assert!(!web.is_panicking(), "no request meets any of its endpoints");
+    assert_eq!(checker.warming().map(|name| &**name).collect::<Vec<_>>(), ["web"]);
+    let now = began + SECOND / 10;
+    let tasks = due(&mut checker, &snapshot, now);
+    let mut say = |port: u16, result: CheckResult| {
+        let number = tasks[&format!("127.0.0.1:{port}")];
+        checker.on_result(&snapshot, (number, result), (now, HALF))
+    };
+    let checked = say(9000, CheckResult::Passed);
+    assert!(web.warming.waits() && checked.warmed.is_empty());
+    let checked = say(9001, failed("refused"));
+    let [event] = &checked.events[..] else { panic!("{checked:?}") };
+    assert!(matches!(&event.change, HealthChange::Unhealthy(unfit) if &*unfit.reason == "refused"));
+    assert!(web.warming.waits(), "one is left");
+    let late = CheckResult::Failed { reason: "no answer".into(), weight: FailureWeight::Late };
+    let checked = say(9002, late);
+    assert!(!web.warming.waits());
+    let expected = Warmed {
+        id: web.id,
+        cluster: "web".into(),
+        endpoints: 3,
+        passed: 1,
+        unchecked: 0,
+        after: SECOND / 10,
+    };
+    assert_eq!(checked.warmed, [expected]);
+    assert!(checked.changed.contains(&web.id), "who may be chosen is counted again");
+    assert_eq!(unfit(web), [1, 2], "none gets requests that has not passed");
+    assert_eq!(checker.next_late_warming(), None);
+}
+
+#[test]
+fn a_new_cluster_waits_no_longer_than_it_may() {
+    let snapshot = snapshot(&[("web", &[9000, 9001], WARMING)]);
+    let web = find(&snapshot, "web");
+    let mut checker = Checker::default();
+    checker.on_snapshot(&snapshot, SECOND, || 0);
+    let tasks = due(&mut checker, &snapshot, SECOND * 2);
+    let passed = (tasks["127.0.0.1:9000"], CheckResult::Passed);
+    checker.on_result(&snapshot, passed, (SECOND * 2, HALF));
+    let until = checker.next_late_warming().expect("one waits");
+    assert_eq!(until, SECOND * 3);
+    assert!(checker.end_late_warming(until - Duration::from_nanos(1)).warmed.is_empty());
+    let late = checker.end_late_warming(until);
+    let [warmed] = &late.warmed[..] else { panic!("{late:?}") };
+    assert_eq!((warmed.endpoints, warmed.passed, warmed.unchecked), (2, 1, 1));
+    assert!(late.changed.contains(&web.id));
+    assert!(!web.warming.waits());
+    assert_eq!(unfit(web), [1]);
+}
+
+#[test]
+fn only_a_cluster_that_does_not_serve_yet_waits() {
+    let mut loader = loader();
+    let mut load = |ports: &[u16], options: &str| {
+        loader.load("strait.yaml", &text(&[("web", ports, options)])).expect("it is right")
+    };
+    let waits = |snapshot: &Loaded| find(snapshot, "web").warming.waits();
+    let (mut checker, mut now) = (Checker::default(), SECOND);
+    let unchecked = load(&[9000], "panic: 10");
+    checker.on_snapshot(&unchecked, now, || 0);
+    let serves = load(&[9000], WARMING);
+    checker.on_snapshot(&serves, now, || 0);
+    assert!(!waits(&serves), "it has served without checks");
+    round(&mut checker, &serves, &mut now, |_| CheckResult::Passed);
+    let joined = load(&[9000, 9001], WARMING);
+    checker.on_snapshot(&joined, now, || 0);
+    assert!(!waits(&joined));
+    assert_eq!(unfit(find(&joined, "web")), [1], "the new one waits alone");
+    // None of these was there before.
+    let replaced = load(&[9002, 9003], WARMING);
+    checker.on_snapshot(&replaced, now, || 0);
+    assert!(waits(&replaced));
+    // One that joins prolongs nothing, and is waited for.
+    let until = checker.next_late_warming();
+    let larger = load(&[9002, 9003, 9004], WARMING);
+    checker.on_snapshot(&larger, now + SECOND, || 0);
+    assert!(waits(&larger) && waits(&replaced), "old and new configurations have one cell");
+    assert_eq!(checker.next_late_warming(), until);
+    let tasks = due(&mut checker, &larger, now + SECOND);
+    assert_eq!(tasks.len(), 3);
+    // Without the option nothing is waited for.
+    let without = load(&[9002, 9003, 9004], CHECKS);
+    checker.on_snapshot(&without, now + SECOND, || 0);
+    assert!(!waits(&without) && !waits(&larger));
+    assert_eq!(checker.next_late_warming(), None);
+}
+
+#[test]
+fn a_cluster_that_is_gone_is_not_waited_for() {
+    let mut loader = loader();
+    let mut load = |clusters: &[(&str, &[u16], &str)]| {
+        loader.load("strait.yaml", &text(clusters)).expect("it is right")
+    };
+    let mut checker = Checker::default();
+    let both = load(&[("web", &[9000], CHECKS), ("other", &[9001], WARMING)]);
+    checker.on_snapshot(&both, SECOND, || 0);
+    assert!(find(&both, "other").warming.waits());
+    let one = load(&[("web", &[9000], CHECKS)]);
+    checker.on_snapshot(&one, SECOND, || 0);
+    assert!(!find(&both, "other").warming.waits());
+    assert_eq!((checker.warming().len(), checker.next_late_warming()), (0, None));
+}
+
+#[test]
+fn a_process_that_goes_on_for_another_waits_for_no_cluster() {
+    let snapshot = snapshot(&[("web", &[9000], WARMING)]);
+    let mut checker = Checker::default();
+    checker.on_adopted_snapshot(&snapshot, SECOND, || 0);
+    assert!(!find(&snapshot, "web").warming.waits());
+    assert_eq!(unfit(find(&snapshot, "web")), [] as [usize; 0]);
 }

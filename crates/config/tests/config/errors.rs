@@ -1484,6 +1484,14 @@ fn hashes_and_balancers_that_cannot_choose() {
         ),
         (
             cluster,
+            "  - name: api\n    ^initial_check_timeout: 3s\n",
+            "clusters[0].initial_check_timeout",
+            "\"initial_check_timeout\"",
+            "nothing to wait for",
+            "add `checks`",
+        ),
+        (
+            cluster,
             "  - name: api\n    balance: ring_hash\n    ^slow_start: { window: 1s }\n",
             "clusters[0].slow_start",
             "\"slow_start\"",

@@ -380,6 +380,7 @@ clusters:
         tls: { server_name: mesh.example.com, ca: ca.pem, certificate: { chain: client.pem, key: client.key } }
       - { name: plain }
     checks: [{ grpc: { service: shop.Cart, host: cart.internal } }]
+    initial_check_timeout: 5s
     balance: { peak_ewma: { decay: 5s } }
     localities: { weights: { eu/a: 2 } }
   - name: onward

@@ -202,6 +202,7 @@ fn cluster_json(cluster: &Cluster, endpoints: Option<Vec<Value>>, totals: &Clust
         "name": cluster.name,
         "endpoints": endpoints,
         "panic": cluster.is_panicking(),
+        "warming": cluster.warming.waits(),
         "original_destination": cluster.original_destination.is_some(),
         "connections": {
             "active": totals.connections_active,

@@ -231,6 +231,12 @@ impl<W: Workers> Running<W> {
         let is_succeeded = matches!(self.handing, Handing::Given(_));
         let reason = match self.state {
             _ if is_succeeded => "ready".to_owned(),
+            State::Ready if !self.health.has_started() => match self.health.warming().len() {
+                1 => "warming: 1 cluster waits for the first checks of its endpoints".into(),
+                count => format!(
+                    "warming: {count} clusters wait for the first checks of their endpoints"
+                ),
+            },
             State::Ready => "ready".to_owned(),
             State::Starting => {
                 let (started, count) = (self.started, self.workers.count());
@@ -248,12 +254,18 @@ impl<W: Workers> Running<W> {
         }
         let waits = config.warming.held().iter();
         lines.extend(waits.map(|name| format!("a later configuration waits for {name}")));
+        let warming = self.health.warming();
+        lines.extend(
+            warming
+                .map(|name| format!("cluster {name} waits for the first checks of its endpoints")),
+        );
         for (file, (at, _)) in &config.endpoints_refused {
             lines.push(format!("endpoints of {file} are refused since {}", clock::rfc3339(*at)));
         }
         lines.extend(self.kept.lines());
         lines.extend(config.dns.troubles());
-        Readiness { is_ready: self.state == State::Ready || is_succeeded, reason, lines }
+        let serves = self.state == State::Ready && self.health.has_started();
+        Readiness { is_ready: serves || is_succeeded, reason, lines }
     }
 
     /// Says which endpoints are reported: as many as the configuration lets be, of those that it has now.

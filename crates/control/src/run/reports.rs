@@ -24,7 +24,15 @@ impl<W: Workers> Running<W> {
                 self.started += 1;
                 if self.started == self.workers.count() && self.state == State::Starting {
                     self.state = State::Ready;
-                    tracing::info!(workers = self.started, "ready");
+                    let workers = self.started;
+                    match self.health.warming().len() {
+                        0 => tracing::info!(workers, "ready"),
+                        warming => tracing::info!(
+                            workers,
+                            warming,
+                            "ready, except for clusters that wait for the first checks of their endpoints"
+                        ),
+                    }
                     self.is_reloading = false;
                     self.service_manager.ready(&self.status());
                     if self.handing != Handing::Taking {

@@ -103,7 +103,10 @@ impl<W: Workers> Running<W> {
             memory.note_freed();
         }
         let mut health = Health::default();
-        health.on_snapshot(&snapshot);
+        match parts.is_taking_over {
+            true => health.on_adopted_snapshot(&snapshot),
+            false => health.on_snapshot(&snapshot),
+        }
         let mut running = Self {
             workers,
             state: State::Starting,

@@ -42,7 +42,14 @@ impl Exchange {
             ),
             Wait::Backoff => return None,
             Wait::Connection | Wait::Pause => {
-                ("timeouts.pending of the cluster", cluster.map(|it| it.pending))
+                let is_warming = self.cluster().is_some_and(|cluster| cluster.warming.waits());
+                let option = match is_warming {
+                    true => {
+                        "timeouts.pending of the cluster, whose initial_check_timeout is longer"
+                    }
+                    false => "timeouts.pending of the cluster",
+                };
+                (option, cluster.map(|it| it.pending))
             }
             Wait::RequestWrite => {
                 ("timeouts.request_write of the cluster", cluster.map(|it| it.request_write))
@@ -137,6 +144,11 @@ impl Exchange {
                 let (cluster, key) = (self.cluster()?, self.key_of_bounds());
                 let Bounds { connections_max, pending_max, .. } =
                     cluster.bounds_of(self.priority());
+                if cluster.warming.waits() {
+                    return Some(Detail::of(&format_args!(
+                        "{key}pending_max of the cluster: {pending_max}, whose endpoints are checked first"
+                    )));
+                }
                 Some(match cluster.per_endpoint_max(self.priority()) {
                     None => Detail::of(&format_args!(
                         "{key}connections_max of the cluster: {connections_max}, and {key}pending_max: {pending_max}"

@@ -182,6 +182,8 @@ pub(crate) enum Acquired {
     },
     /// A place in the queue, although connections are free: they are kept for other clients.
     Reserved,
+    /// The same, until the endpoints of a new cluster have been checked.
+    Warming,
     /// The same, until an endpoint may be connected to again at this time.
     Pause(Time),
     /// Nothing: the queue is full.
@@ -314,6 +316,11 @@ impl Pools {
             let has_place = self.takes_place(ask.pool());
             let acquired = if has_place { Acquired::Reserved } else { Acquired::Overflow };
             return (acquired, None);
+        }
+        if ask.newest.warming.waits() {
+            let has_place = self.pool_or_new(ask.followed(), || random.next()).is_some()
+                && self.takes_place(ask.pool());
+            return (if has_place { Acquired::Warming } else { Acquired::Overflow }, None);
         }
         if let Some(endpoint) = ask.cluster.original_destination {
             return (self.acquire_to(endpoint, ask, random, now, connections), None);

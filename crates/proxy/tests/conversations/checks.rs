@@ -470,3 +470,56 @@ fn a_call_of_the_health_service_has_to_answer_serving() {
         assert_eq!(talk.checked(), [failed(4, "status 404 is no answer of gRPC")]);
     });
 }
+
+#[test]
+fn requests_to_a_new_cluster_wait_for_the_first_checks_of_its_endpoints() {
+    let config = config("{ http: { path: /healthz } }")
+        .replace("    checks:", "    pending_max: 2\n    initial_check_timeout: 1m\n    checks:");
+    hold_here(&config, |talk| {
+        let checker = talk.warms();
+        let clients = [(); 3].map(|()| talk.client());
+        for client in &clients {
+            talk.says(*client, GET);
+        }
+        assert!(talk.heard(clients[2]).starts_with("HTTP/1.1 503 "), "the queue has two places");
+        let why = "pending_max of the cluster: 2, whose endpoints are checked first";
+        assert!(talk.log().contains(why));
+        assert!(!talk.is_connecting(), "no request meets an endpoint");
+        // A check does.
+        talk.checks(1, 0, 0);
+        let checked = talk.upstream();
+        talk.says(checked, OK);
+        assert_eq!(talk.checked(), [passed(1)]);
+        assert!(!talk.is_connecting());
+        talk.has_warmed(checker);
+        for client in &clients[..2] {
+            let upstream = talk.upstream();
+            talk.hears(upstream, GET);
+            talk.says(upstream, OK);
+            talk.hears(*client, OK);
+        }
+    });
+}
+
+#[test]
+fn a_request_waits_no_longer_for_first_checks_than_for_a_connection() {
+    let config = config("{ tcp: {} }").replace(
+        "    checks:",
+        "    timeouts: { pending: 2s }\n    initial_check_timeout: 1m\n    checks:",
+    );
+    hold_here(&config, |talk| {
+        let checker = talk.warms();
+        let client = talk.client();
+        talk.says(client, GET);
+        talk.passes(Duration::from_secs(1));
+        // One that connects elsewhere has others look for room here.
+        let other = talk.client();
+        talk.says(other, GET);
+        talk.breaks(other);
+        talk.passes(Duration::from_millis(1_100));
+        assert!(talk.heard(client).starts_with("HTTP/1.1 503 "));
+        let bound = "timeouts.pending of the cluster, whose initial_check_timeout is longer: 2s";
+        assert!(talk.log().contains(bound));
+        talk.has_warmed(checker);
+    });
+}

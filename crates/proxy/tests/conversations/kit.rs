@@ -16,7 +16,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::checks::{CheckResult, CheckTask};
+use config::checks::{CheckResult, CheckTask, Checker};
 use config::memory::MemoryPressure;
 use config::outlier::{Detector, Event, Happened};
 use config::snapshot::{Address, EndpointId};
@@ -451,6 +451,21 @@ impl<'s> Talk<'s> {
         let endpoint = cluster.endpoints[endpoint].id;
         let task = CheckTask { number, cluster: cluster.id, endpoint, check };
         self.proxy.on_check(task, self.now);
+        self.settle();
+    }
+
+    /// Clusters that ask for it are new, and wait for the first checks of their endpoints.
+    pub(crate) fn warms(&self) -> Checker {
+        let mut checker = Checker::default();
+        checker.on_snapshot(&self.snapshot, Duration::ZERO, || 0);
+        checker
+    }
+
+    /// They wait no longer.
+    pub(crate) fn has_warmed(&mut self, mut checker: Checker) {
+        let warmed = checker.end_late_warming(Duration::MAX).warmed;
+        let warmed: Vec<_> = warmed.into_iter().map(|warmed| warmed.id).collect();
+        self.proxy.on_warmed(&warmed, self.now);
         self.settle();
     }
 

@@ -20,17 +20,29 @@ impl Simulation {
         self.after_checks(&checked);
     }
 
+    /// The same in a process that goes on with the connections of another.
+    pub(super) fn check_in_adopted(&mut self, snapshot: &Arc<Snapshot>) {
+        let now = self.since_start();
+        let random = &mut self.checks_random;
+        let checked = self.checker.on_adopted_snapshot(snapshot, now, || random.next());
+        self.after_checks(&checked);
+    }
+
     /// Some endpoints are due, or were when this was planned.
     pub(super) fn on_checks_due(&mut self) {
-        if self.is_draining || self.is_silent {
-            return;
+        let now = self.since_start();
+        let late = self.checker.end_late_warming(now);
+        if !late.warmed.is_empty() {
+            self.after_checks(&late);
+        }
+        if !self.makes_checks() {
+            return self.plan_checks();
         }
         if self.handover.is_some() {
             // None begins while connections move.
             let later = self.now() + Duration::from_millis(10);
             return self.errand(later, Errand::Checks);
         }
-        let now = self.since_start();
         for task in self.checker.poll(now) {
             let workers = u32::try_from(self.process.len()).expect("few workers");
             let place = usize::try_from(task.endpoint.0.slot % workers).expect("few workers");
@@ -90,11 +102,21 @@ impl Simulation {
         for cluster in checked.changed.iter().filter_map(|id| snapshot.cluster(*id)) {
             self.detector.recount(cluster);
         }
+        if !checked.warmed.is_empty() {
+            let warmed: Arc<[ClusterId]> = checked.warmed.iter().map(|warmed| warmed.id).collect();
+            self.post_all(|_| Message::Warmed(Arc::clone(&warmed)));
+        }
         self.plan_checks();
     }
 
+    const fn makes_checks(&self) -> bool {
+        !self.is_draining && !self.is_silent
+    }
+
     fn plan_checks(&mut self) {
-        if let Some(due) = self.checker.next_deadline() {
+        let due = self.checker.next_deadline().filter(|_| self.makes_checks());
+        let late_warming = self.checker.next_late_warming();
+        if let Some(due) = due.into_iter().chain(late_warming).min() {
             let due = Time::from_nanos(0) + due;
             self.errand(due.max(self.now()), Errand::Checks);
         }

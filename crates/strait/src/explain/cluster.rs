@@ -103,6 +103,12 @@ fn describe_cluster(
         });
         story.endpoint(endpoint.id, endpoint_text(endpoint, percent));
     }
+    if cluster.warming.waits() {
+        story.line(
+            "warming",
+            "requests wait until each endpoint has been checked once, up to initial_check_timeout",
+        );
+    }
     if cluster.is_panicking() {
         story.line(
             "panic",

@@ -1,7 +1,7 @@
 //! Health checks, as an operator sees them.
 
 use crate::handover::{Successors, upgraded, with_handover};
-use crate::kit::{Client, Scratch, Strait, get, text, until};
+use crate::kit::{Client, Scratch, Service, Strait, get, text, until};
 
 fn config(workers: u32, endpoints: &[String], checks: &str) -> String {
     format!(
@@ -78,6 +78,50 @@ fn an_endpoint_that_dies_gets_no_requests_and_gets_them_again_when_it_is_back() 
     until("the return", || (state(&strait, 2).0 == "healthy").then_some(()));
     strait.wait_for_log("endpoint healthy");
     until("a request there", || (get(strait.listener, "/").text() == "three").then_some(()));
+}
+
+#[test]
+fn a_new_cluster_waits_for_the_first_checks_of_its_endpoints() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    // A service that answers checks late, and one that is not there.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let endpoints = [service.address.to_string(), gone.to_string()];
+    let checks = "{ http: { path: /gate }, timeout: 1h }";
+    let scratch = Scratch::new();
+    let config = config(2, &endpoints, checks) + "    panic: 0\n    initial_check_timeout: 1h\n";
+    let config = with_handover(&scratch, &config, "probation: 1m");
+    let mut strait = Strait::run_in(scratch, &config);
+    service.wait_at_gate();
+    let event = strait.wait_for_entry("endpoint unhealthy");
+    assert_eq!(event["reason"], "connect_failed: ECONNREFUSED");
+    let ready = get(strait.admin, "/ready?verbose");
+    let words = ready.text();
+    assert_eq!(ready.status, 503, "{words}");
+    assert!(words.starts_with("warming: 1 cluster waits for the first checks"), "{words}");
+    assert!(words.contains("\ncluster web waits for the first checks of its endpoints\n"));
+    let shown = strait.admin_json("/clusters")["clusters"][0].clone();
+    assert_eq!((&shown["warming"], &shown["panic"]), (&true.into(), &false.into()));
+    let admin = strait.admin.to_string();
+    let explained = crate::kit::strait(&["explain", "--admin", &admin, "GET", "http://localhost/"]);
+    let explained = text(&explained.stdout);
+    assert!(explained.contains("warming   requests wait until"), "{explained}");
+    let mut clients = [(); 8].map(|()| Client::connect(strait.listener));
+    clients.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n"));
+    until("all wait", || {
+        let shown = strait.admin_json("/clusters")["clusters"][0].clone();
+        (shown["exchanges"]["pending"] == 8).then_some(())
+    });
+    service.open_gate();
+    for client in &mut clients {
+        assert_eq!(client.receive().status, 200);
+    }
+    let event = strait.wait_for_entry("cluster serves");
+    assert_eq!((&event["endpoints"], &event["passed"]), (&2.into(), &1.into()), "{event}");
+    assert_eq!(get(strait.admin, "/ready").status, 200);
+    // Another process goes on with what this one knows.
+    upgraded(&strait, &mut successors);
+    assert_eq!(get(strait.admin, "/ready").text(), "ready\n");
+    assert_eq!(get(strait.listener, "/").status, 200);
 }
 
 #[test]

@@ -285,4 +285,6 @@ pub struct HealthOfCluster {
     pub ejected: u64,
     /// Whether all of them get requests, since too few are left.
     pub is_panicking: bool,
+    /// Whether it waits for the first checks of its endpoints.
+    pub is_warming: bool,
 }

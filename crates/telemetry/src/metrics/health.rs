@@ -20,6 +20,7 @@ struct OfCluster {
     degraded: u64,
     ejected: u64,
     is_panicking: bool,
+    is_warming: bool,
     /// By reason.
     counts: [u64; EJECTION_REASONS.len()],
     denied: [u64; EJECTION_REASONS.len()],
@@ -53,9 +54,19 @@ impl Health {
     pub(crate) fn set_clusters(&mut self, clusters: Vec<HealthOfCluster>) {
         let mut former = std::mem::take(&mut self.clusters);
         let clusters = clusters.into_iter().map(
-            |HealthOfCluster { cluster, unhealthy, degraded, ejected, is_panicking }| {
+            |HealthOfCluster {
+                 cluster,
+                 unhealthy,
+                 degraded,
+                 ejected,
+                 is_panicking,
+                 is_warming,
+             }| {
                 let before = former.remove(&cluster).unwrap_or_default();
-                (cluster, OfCluster { unhealthy, degraded, ejected, is_panicking, ..before })
+                (
+                    cluster,
+                    OfCluster { unhealthy, degraded, ejected, is_panicking, is_warming, ..before },
+                )
             },
         );
         self.clusters = clusters.collect();
@@ -204,6 +215,17 @@ pub(super) static FAMILIES: &[Family] = &[
         samples: |view, out| {
             for (cluster, it) in &view.control.health.clusters {
                 out.number(&[cluster], u64::from(it.is_panicking));
+            }
+        },
+    },
+    Family {
+        name: "strait_upstream_warming",
+        kind: MetricType::Gauge,
+        help: "1 while the requests of a new cluster wait for the first checks of its endpoints                (`initial_check_timeout`); otherwise 0.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for (cluster, it) in &view.control.health.clusters {
+                out.number(&[cluster], u64::from(it.is_warming));
             }
         },
     },

@@ -188,7 +188,7 @@ impl Proxy {
                     self.want(id);
                 }
             }
-            Acquired::Reserved => {
+            Acquired::Reserved | Acquired::Warming => {
                 self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
             }
             Acquired::Pause(until) => {

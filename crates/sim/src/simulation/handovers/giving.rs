@@ -122,7 +122,7 @@ impl Simulation {
         });
         self.note_bounds(&snapshot);
         self.detect_in(&snapshot);
-        self.check_in(&snapshot);
+        self.check_in_adopted(&snapshot);
         self.read_log();
         self.name(&snapshot);
     }
