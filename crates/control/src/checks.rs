@@ -28,6 +28,8 @@ const SAID_SO: &str = "the endpoint reported failure: x-envoy-immediate-health-c
 pub(crate) struct Checks {
     checker: Checker,
     pace: Pace,
+    /// The same for clusters that have warmed: those of a start leave the lines of endpoints room.
+    pace_of_warming: Pace,
 }
 
 impl Checks {
@@ -37,7 +39,7 @@ impl Checks {
             true => self.checker.on_adopted_snapshot(snapshot, now(), random),
             false => self.checker.on_snapshot(snapshot, now(), random),
         };
-        log_warmed(&checked.warmed);
+        self.log(&checked);
         checked
     }
 
@@ -54,7 +56,7 @@ impl Checks {
     /// Has clusters serve that have waited long enough.
     pub(crate) fn end_late_warming(&mut self) -> Checked {
         let checked = self.checker.end_late_warming(now());
-        log_warmed(&checked.warmed);
+        self.log(&checked);
         checked
     }
 
@@ -92,8 +94,7 @@ impl Checks {
             let cluster = Arc::clone(cluster);
             collector.check_counted(CheckCounted { cluster, has_passed });
         }
-        self.log(&checked.events);
-        log_warmed(&checked.warmed);
+        self.log(&checked);
         checked
     }
 
@@ -104,14 +105,14 @@ impl Checks {
         endpoint: (ClusterId, EndpointId),
     ) -> Checked {
         let checked = self.checker.on_failed_itself(snapshot, endpoint, SAID_SO, now());
-        self.log(&checked.events);
-        log_warmed(&checked.warmed);
+        self.log(&checked);
         checked
     }
 
     /// Some time has passed.
     pub(crate) fn on_upkeep<F>(&mut self, snapshot: &Snapshot<F>) {
         self.pace.end_second();
+        self.pace_of_warming.end_second();
         self.checker.look_at_activity(snapshot, now(), random);
     }
 
@@ -154,8 +155,9 @@ impl Checks {
         self.checker.adopt(snapshot, &remembered, now())
     }
 
-    fn log(&mut self, events: &[CheckEvent]) {
-        events.iter().for_each(|event| self.pace.log(|| log(event)));
+    fn log(&mut self, checked: &Checked) {
+        checked.events.iter().for_each(|event| self.pace.log(|| log(event)));
+        checked.warmed.iter().for_each(|warmed| self.pace_of_warming.log(|| log_warmed(warmed)));
     }
 }
 
@@ -177,27 +179,25 @@ fn read(one: &Value) -> Option<RememberedCheck> {
     })
 }
 
-/// One line for each cluster that is new, which are few, or many once.
-fn log_warmed(warmed: &[Warmed]) {
-    for Warmed { cluster, endpoints, passed, unchecked, after, .. } in warmed {
-        let cluster = &**cluster;
-        match unchecked {
-            0 => tracing::info!(
-                cluster,
-                endpoints,
-                passed,
-                ?after,
-                "cluster serves: each of its endpoints has been checked"
-            ),
-            _ => tracing::warn!(
-                cluster,
-                endpoints,
-                passed,
-                unchecked,
-                ?after,
-                "cluster serves before each of its endpoints has been checked: initial_check_timeout is over"
-            ),
-        }
+fn log_warmed(warmed: &Warmed) {
+    let Warmed { cluster, endpoints, passed, unchecked, after, .. } = warmed;
+    let cluster = &**cluster;
+    match unchecked {
+        0 => tracing::info!(
+            cluster,
+            endpoints,
+            passed,
+            ?after,
+            "cluster serves: each of its endpoints has been checked"
+        ),
+        _ => tracing::warn!(
+            cluster,
+            endpoints,
+            passed,
+            unchecked,
+            ?after,
+            "cluster serves before each of its endpoints has been checked: initial_check_timeout is over"
+        ),
     }
 }
 
