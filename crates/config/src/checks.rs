@@ -8,7 +8,6 @@
 mod checker;
 mod judge;
 mod targets;
-mod warming;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,10 +23,9 @@ use serde::{Deserialize, Serialize};
 
 pub use self::checker::{
     CHECKS_UNDER_WAY_MAX, CheckEvent, CheckResult, CheckTask, Checked, Checker, FailureWeight,
-    HealthChange, HealthWord, RememberedCheck, Unfit,
+    HealthChange, HealthWord, RememberedCheck, Unfit, Warmed,
 };
 pub use self::judge::ANSWER_BYTES_MAX;
-pub use self::warming::Warmed;
 use crate::defaults;
 use crate::file::access_log::Status;
 use crate::findings::Problem;

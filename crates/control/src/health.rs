@@ -39,14 +39,16 @@ pub(crate) struct Described {
 }
 
 impl Health {
+    /// With the first configuration of the process. Where that takes another's place, no cluster is new.
+    pub(crate) fn start<F>(snapshot: &Snapshot<F>, is_taking_over: bool) -> Self {
+        let mut health = Self::default();
+        health.take_up(snapshot, is_taking_over);
+        health
+    }
+
     /// A configuration is about to be in effect.
     pub(crate) fn on_snapshot<F>(&mut self, snapshot: &Snapshot<F>) {
         self.take_up(snapshot, false);
-    }
-
-    /// The same for the first one of a process that takes another's place: no cluster is new.
-    pub(crate) fn on_adopted_snapshot<F>(&mut self, snapshot: &Snapshot<F>) {
-        self.take_up(snapshot, true);
     }
 
     fn take_up<F>(&mut self, snapshot: &Snapshot<F>, is_adopted: bool) {

@@ -11,13 +11,16 @@
 //!
 //! A state machine without a clock: `now` is the time since any fixed moment.
 
+mod warming;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::warming::Warmed;
+use self::warming::WarmingClusters;
 use super::HealthCheck;
 use super::targets::{Due, OfEndpoint, Recent, Target, TargetId, Targets, User, Watched, part};
-use super::warming::{Warmed, WarmingClusters};
 use crate::address::Address;
 use crate::health::{EndpointHealth, HealthStatus};
 use crate::map::Map;
@@ -260,7 +263,7 @@ impl Checker {
                 self.warming.begin(cluster, timeout, now);
             }
             Some(_) => {}
-            None => drop(self.warming.end(cluster.id)),
+            None => self.warming.end(cluster.id),
         }
         let joins = has_former || self.warming.has(cluster.id);
         let is_quiet = !cluster.activity.is_used();
@@ -362,57 +365,6 @@ impl Checker {
     fn number(&mut self) -> u64 {
         self.number_last += 1;
         self.number_last
-    }
-
-    /// If the endpoints of a cluster that waits for it have all been checked, it serves.
-    fn look_at_warming(&mut self, id: ClusterId, now: Duration, checked: &mut Checked) {
-        let Some(watched) = self.clusters.get_mut(&id).filter(|_| self.warming.has(id)) else {
-            return;
-        };
-        if watched.is_checked(&self.targets) {
-            self.end_warming(id, now, checked);
-        }
-    }
-
-    fn end_warming(&mut self, id: ClusterId, now: Duration, checked: &mut Checked) {
-        let Some(ended) = self.warming.end(id) else { return };
-        let endpoints = self.clusters.get(&id).into_iter().flat_map(Watched::iter);
-        let mut warmed = Warmed {
-            id,
-            cluster: ended.name,
-            endpoints: 0,
-            passed: 0,
-            unchecked: 0,
-            after: now.saturating_sub(ended.began),
-        };
-        for (endpoint, targets) in endpoints {
-            let has_result = |id: &TargetId| self.targets.get(*id).is_some_and(Target::has_result);
-            warmed.endpoints += 1;
-            warmed.passed += usize::from(self.is_fit((endpoint, targets)));
-            warmed.unchecked += usize::from(!targets.iter().all(has_result));
-        }
-        checked.changed.insert(id);
-        checked.warmed.push(warmed);
-    }
-
-    /// Has clusters serve that have waited long enough for the first checks of their endpoints.
-    pub fn end_late_warming(&mut self, now: Duration) -> Checked {
-        let mut checked = Checked::default();
-        while let Some((_, id)) = self.warming.first().filter(|(until, _)| *until <= now) {
-            self.end_warming(id, now, &mut checked);
-        }
-        checked
-    }
-
-    /// When [`Checker::end_late_warming`] has something to do.
-    #[must_use]
-    pub fn next_late_warming(&self) -> Option<Duration> {
-        self.warming.first().map(|(until, _)| until)
-    }
-
-    /// The clusters that wait for the first checks of their endpoints.
-    pub fn warming(&self) -> impl ExactSizeIterator<Item = &Arc<str>> {
-        self.warming.names()
     }
 
     /// When [`Checker::poll`] has something to do.

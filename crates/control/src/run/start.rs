@@ -102,11 +102,7 @@ impl<W: Workers> Running<W> {
         if duration >= LONG_BUILD {
             memory.note_freed();
         }
-        let mut health = Health::default();
-        match parts.is_taking_over {
-            true => health.on_adopted_snapshot(&snapshot),
-            false => health.on_snapshot(&snapshot),
-        }
+        let health = Health::start(&snapshot, parts.is_taking_over);
         let mut running = Self {
             workers,
             state: State::Starting,

@@ -58,6 +58,7 @@ fn the_configuration_and_the_clusters_have_the_keys_that_are_documented() {
             "name",
             "endpoints",
             "panic",
+            "warming",
             "original_destination",
             connections,
             exchanges,
