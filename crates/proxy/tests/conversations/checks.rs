@@ -523,3 +523,43 @@ fn a_request_waits_no_longer_for_first_checks_than_for_a_connection() {
         talk.has_warmed(checker);
     });
 }
+
+#[test]
+fn checks_of_an_endpoint_that_is_new_wait_for_nothing() {
+    let config = config_http2("{ http: { path: /one } }, { http: { path: /two } }")
+        .replace("checks:", "initial_check_timeout: 1m, checks:");
+    hold_here(&config, |talk| {
+        let checker = talk.warms();
+        let clients = [(); 3].map(|()| talk.client());
+        for client in &clients {
+            talk.says(*client, GET);
+        }
+        // What the endpoint takes at a time is not known when the second one is asked for.
+        talk.checks(1, 0, 0);
+        talk.checks(2, 0, 1);
+        assert_eq!(talk.proxy().load().waiting, clients.len(), "only requests wait");
+        let mut connections = [(); 2].map(|()| Speaker::upstream(talk));
+        for (path, connection) in ["/one", "/two"].into_iter().zip(&mut connections) {
+            connection.greet(talk);
+            let heard = connection.hears(talk);
+            assert!(heard.contains(&format!("GET {path};")), "{heard}");
+            connection.answers(talk, 1, "HTTP/1.1 200 OK\r\n\r\n", true);
+        }
+        assert_eq!(talk.checked(), [passed(1), passed(2)]);
+        // One of the connections is kept, and takes both from now on.
+        talk.checks(3, 0, 0);
+        talk.checks(4, 0, 1);
+        assert!(!talk.is_connecting());
+        let heard = connections.each_mut().map(|connection| connection.hears(talk));
+        let both = |heard: &String| heard.contains("GET /one;") && heard.contains("GET /two;");
+        assert_eq!(heard.iter().filter(|heard| both(heard)).count(), 1, "{heard:?}");
+        talk.has_warmed(checker);
+        let mut upstream = Speaker::upstream(talk);
+        upstream.greet(talk);
+        upstream.hears(talk);
+        for (client, stream) in clients.iter().zip([1, 3, 5]) {
+            upstream.answers(talk, stream, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", true);
+            assert!(talk.heard(*client).starts_with("HTTP/1.1 200"));
+        }
+    });
+}

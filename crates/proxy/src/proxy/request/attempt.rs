@@ -270,6 +270,10 @@ impl Proxy {
     pub(crate) fn serve_waiting(&mut self, id: PoolId, now: Time) {
         let PoolId { cluster, priority } = id;
         let newest = self.cx.snapshot.cluster(cluster);
+        if newest.is_some_and(|it| it.warming.waits()) {
+            // All of them, which may be a thousand, would wait again. No check waits here.
+            return;
+        }
         if newest.is_some_and(|it| self.upstream.pools.can_serve(Pool::new(it, priority))) {
             // Those for which there is no connection say so again.
             self.upstream.pools.end_wanting(id);

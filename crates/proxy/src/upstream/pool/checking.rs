@@ -1,8 +1,8 @@
 //! Connections for health checks: those of an endpoint, apart from those for requests.
 //!
 //! A check goes to its endpoint whatever is known of it, so no bound of the cluster counts its connection, no request
-//! meets one, and none makes room for another. An endpoint keeps one at most for each port that is checked, from check to
-//! check.
+//! meets one, none makes room for another, and no check waits in the queue. An endpoint keeps one at most for each port
+//! that is checked, from check to check.
 
 use config::snapshot::{Address, EndpointId};
 use telemetry::cause::Cause;
@@ -10,6 +10,7 @@ use telemetry::cause::Cause;
 use super::{Acquired, Ask, Pools, Sharing};
 use crate::connection::Connection;
 use crate::connection::check_target::CheckTarget;
+use crate::connection::codec::multiplex::Multiplex;
 use crate::connection::connections::Connections;
 use crate::keys::ConnKey;
 use crate::tools::random::Random;
@@ -53,7 +54,16 @@ impl Pools {
         }
         match sharing {
             Sharing::Personal => Acquired::Open(place),
-            Sharing::Together => Acquired::Shared(key, place),
+            Sharing::Together => {
+                // One goes before anything is known of the peer. Another would have to wait in the queue for what that
+                // says, behind requests that may wait for this check.
+                let takes_more = |it: &Multiplex| it.has_peer_settings() || it.streams.is_empty();
+                let multiplex = connections.get(key).and_then(Connection::multiplex);
+                match multiplex.is_some_and(takes_more) {
+                    true => Acquired::Shared(key, place),
+                    false => Acquired::Open(place),
+                }
+            }
             Sharing::InTurn => {
                 self.checked.remove(&target);
                 Acquired::Idle(key, place)
