@@ -213,6 +213,11 @@ impl Warming {
         }
     }
 
+    /// Whether both are the same one, or none.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.0.is_same(&other.0)
+    }
+
     /// Whether it waits.
     #[must_use]
     #[inline]

@@ -48,14 +48,14 @@ impl Checks {
         self.checker.warming()
     }
 
-    /// When [`Checks::end_late_warming`] has something to do, as time from now.
+    /// When [`Checks::end_warming`] has something to do, as time from now.
     pub(crate) fn next_late_warming_in(&self) -> Option<Duration> {
         self.checker.next_late_warming().map(|until| until.saturating_sub(now()))
     }
 
-    /// Has clusters serve that have waited long enough.
-    pub(crate) fn end_late_warming(&mut self) -> Checked {
-        let checked = self.checker.end_late_warming(now());
+    /// Has clusters serve that have waited long enough, or all of them.
+    pub(crate) fn end_warming(&mut self, all: bool) -> Checked {
+        let checked = self.checker.end_late_warming(if all { Duration::MAX } else { now() });
         self.log(&checked);
         checked
     }
@@ -196,7 +196,7 @@ fn log_warmed(warmed: &Warmed) {
             passed,
             unchecked,
             ?after,
-            "cluster serves before each of its endpoints has been checked: initial_check_timeout is over"
+            "cluster serves before each of its endpoints has been checked: initial_check_timeout is over, or the process drains"
         ),
     }
 }

@@ -138,9 +138,15 @@ impl Health {
         collector: &mut Collector,
     ) -> BTreeMap<u32, Vec<CheckTask>> {
         self.outliers.on_deadlines(snapshot, collector);
-        let late = self.checks.end_late_warming();
+        let late = self.checks.end_warming(false);
         self.after(snapshot, late);
         workers.map(|workers| self.checks.poll(workers)).unwrap_or_default()
+    }
+
+    /// No checks are made any more: no cluster waits for them.
+    pub(crate) fn on_drain<F>(&mut self, snapshot: &Snapshot<F>) {
+        let ended = self.checks.end_warming(true);
+        self.after(snapshot, ended);
     }
 
     /// Some time has passed.

@@ -586,3 +586,23 @@ fn a_process_that_goes_on_for_another_waits_for_no_cluster() {
     assert!(!find(&snapshot, "web").warming.waits());
     assert_eq!(unfit(find(&snapshot, "web")), [] as [usize; 0]);
 }
+
+#[test]
+fn a_configuration_that_was_never_in_effect_leaves_no_cluster_waiting() {
+    let mut loader = loader();
+    let mut load = |options: &str| {
+        loader.load("strait.yaml", &text(&[("web", &[9000], options)])).expect("it is right")
+    };
+    let mut checker = Checker::default();
+    let first = load(WARMING);
+    checker.on_snapshot(&first, SECOND, || 0);
+    load(CHECKS);
+    let third = load(&WARMING.replace("5s", "4s"));
+    checker.on_snapshot(&third, SECOND, || 0);
+    let waits = |snapshot: &Loaded| find(snapshot, "web").warming.waits();
+    assert!(waits(&third));
+    let until = checker.next_late_warming().expect("it waits");
+    assert_eq!(until, SECOND * 3, "no longer than from the first on");
+    assert_eq!(checker.end_late_warming(until).warmed.len(), 1);
+    assert!(!waits(&third) && !waits(&first));
+}

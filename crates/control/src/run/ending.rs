@@ -73,6 +73,7 @@ impl<W: Workers> Running<W> {
             "draining: accepting no new connections, finishing active exchanges"
         );
         self.state = State::Draining;
+        self.health.on_drain(&self.config.snapshot);
         self.config.dns.stop();
         self.service_manager.forget_workers();
         self.service_manager.stopping(timeout.saturating_add(END_MAX), "draining");

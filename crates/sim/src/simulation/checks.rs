@@ -31,10 +31,7 @@ impl Simulation {
     /// Some endpoints are due, or were when this was planned.
     pub(super) fn on_checks_due(&mut self) {
         let now = self.since_start();
-        let late = self.checker.end_late_warming(now);
-        if !late.warmed.is_empty() {
-            self.after_checks(&late);
-        }
+        self.end_warming(now);
         if !self.makes_checks() {
             return self.plan_checks();
         }
@@ -50,6 +47,14 @@ impl Simulation {
             self.begin_check(worker, task);
         }
         self.plan_checks();
+    }
+
+    /// Has clusters serve that have waited until then for the first checks of their endpoints.
+    pub(super) fn end_warming(&mut self, until: Duration) {
+        let late = self.checker.end_late_warming(until);
+        if !late.warmed.is_empty() {
+            self.after_checks(&late);
+        }
     }
 
     fn begin_check(&mut self, worker: usize, task: CheckTask) {

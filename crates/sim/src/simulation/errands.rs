@@ -108,6 +108,7 @@ impl Simulation {
                 self.is_draining = true;
                 self.listeners_of.clear();
                 self.post_all(|_| Message::Drain);
+                self.end_warming(Duration::MAX);
             }
             Errand::Memory(memory) => self.post_all(|_| Message::Memory(memory)),
             Errand::Answer { worker, exchange, payload } => {

@@ -125,6 +125,23 @@ fn a_new_cluster_waits_for_the_first_checks_of_its_endpoints() {
 }
 
 #[test]
+fn a_process_that_drains_waits_for_no_first_checks() {
+    let service = Service::start("one");
+    let checks = "{ http: { path: /gate }, timeout: 1h }";
+    let config = config(2, &[service.address.to_string()], checks);
+    let strait = Strait::run(&(config + "    initial_check_timeout: 1h\n"));
+    service.wait_at_gate();
+    let mut client = Client::connect(strait.listener);
+    client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n");
+    until("it waits", || {
+        let shown = strait.admin_json("/clusters")["clusters"][0].clone();
+        (shown["exchanges"]["pending"] == 1).then_some(())
+    });
+    strait.signal(rustix::process::Signal::TERM);
+    assert_eq!(client.receive().status, 200);
+}
+
+#[test]
 fn an_endpoint_that_answers_nothing_is_found_out_and_held_by_none() {
     let stuck = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let good = service("127.0.0.1:0", "good");

@@ -221,7 +221,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_warming",
         kind: MetricType::Gauge,
-        help: "1 while the requests of a new cluster wait for the first checks of its endpoints                (`initial_check_timeout`); otherwise 0.",
+        help: "1 while the requests of a new cluster wait for the first checks of its endpoints \
+               (`initial_check_timeout`); otherwise 0.",
         labels: &["cluster"],
         samples: |view, out| {
             for (cluster, it) in &view.control.health.clusters {

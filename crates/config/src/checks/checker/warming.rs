@@ -49,10 +49,16 @@ impl WarmingClusters {
     pub(super) fn begin(&mut self, cluster: &Cluster, timeout: Duration, now: Duration) {
         let (name, cell) = (Arc::clone(&cluster.name), cluster.warming.clone());
         cell.set(true);
-        let until = now.saturating_add(timeout);
-        let new = WarmingCluster { name, began: now, until, cell };
-        let known = self.clusters.entry(cluster.id).or_insert(new);
-        self.by_end.insert((known.until, cluster.id));
+        let (mut began, mut until) = (now, now.saturating_add(timeout));
+        if let Some(former) = self.clusters.remove(&cluster.id) {
+            (began, until) = (former.began, former.until);
+            // The cells differ where a configuration in between did not ask for it, and never was in effect.
+            if !former.cell.is_same(&cell) {
+                former.cell.set(false);
+            }
+        }
+        self.clusters.insert(cluster.id, WarmingCluster { name, began, until, cell });
+        self.by_end.insert((until, cluster.id));
     }
 
     pub(super) fn has(&self, id: ClusterId) -> bool {
@@ -113,7 +119,8 @@ impl Checker {
         checked.warmed.push(warmed);
     }
 
-    /// Has clusters serve that have waited long enough for the first checks of their endpoints.
+    /// Has clusters serve that have waited long enough for the first checks of their endpoints: all of them, where no more
+    /// checks are to come.
     pub fn end_late_warming(&mut self, now: Duration) -> Checked {
         let mut checked = Checked::default();
         while let Some((_, id)) = self.warming.first().filter(|(until, _)| *until <= now) {
