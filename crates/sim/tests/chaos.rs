@@ -175,6 +175,8 @@ fn seeds_that_failed_once_pass() {
         1_090_863_235_156,
         // A connection of high priority that was moved counted for the default one.
         773_216,
+        // A request that its listener had refused counted there once it was moved.
+        8_812_596,
     ];
     assert_eq!(run_all(seeds, Scenario::of).len(), seeds.len());
 }

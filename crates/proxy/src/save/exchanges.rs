@@ -375,6 +375,12 @@ impl Proxy {
         self.cx.timers.set_owner(timer, TimerOwner::Exchange(key).into());
         self.cx.timers.arm(timer, first);
         self.connections.join_exchange(key, downstream, upstream);
+        // Of one that is over but for its response the bound may have refused it, so that it never counted.
+        if !matches!(saved.stage, SavedStage::Finishing)
+            && let Some(exchange) = self.exchanges.get_mut(key)
+        {
+            exchange.hold_listener_request(self.cx.share.member());
+        }
         self.count_restored(key, saved.asked_retries, upstream.is_some());
         if let Some(upstream) = upstream {
             self.bound_kept_request(key, upstream);
@@ -406,7 +412,6 @@ impl Proxy {
         if exchange.detached.is_none() {
             self.cx.emitter.came(exchange.relocated());
         }
-        exchange.hold_listener_request(self.cx.share.member());
         if let Some(asked) = asked {
             exchange.ask_for_retries(asked);
         }

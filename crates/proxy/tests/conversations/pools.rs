@@ -27,6 +27,30 @@ fn the_process_takes_a_bounded_number_of_downstream_connections() {
 }
 
 #[test]
+fn a_request_that_was_refused_counts_nowhere_until_its_client_reads_that() {
+    let config = CONFIG.replace("    routes: all", "    requests_max: 1\n    routes: all");
+    hold(&config, |talk| {
+        let clients = [(); 2].map(|()| talk.client());
+        talk.says(clients[0], GET);
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
+        talk.takes(clients[1], 0);
+        talk.says(clients[1], GET);
+        for _ in 0..2 {
+            talk.says(upstream, OK);
+            talk.hears(clients[0], OK);
+            talk.says(clients[0], GET);
+            talk.hears(upstream, GET);
+        }
+        talk.takes(clients[1], 1000);
+        let rest = ["\r\nx-envoy-overloaded: true\r\n"];
+        talk.hears_about(clients[1], "HTTP/1.1 503 Service Unavailable\r\n", &rest);
+        talk.says(upstream, OK);
+        talk.hears(clients[0], OK);
+    });
+}
+
+#[test]
 fn a_listener_has_a_bounded_number_of_requests_under_way() {
     let config = CONFIG.replace("    routes: all", "    requests_max: 2\n    routes: all");
     hold(&config, |talk| {
