@@ -19,15 +19,19 @@ pub fn resource<F>(snapshot: &Snapshot<F>, wanted: &ResourceName) -> Result<Json
     let found = match wanted.kind {
         ResourceKind::Listener => {
             let found = snapshot.listeners.iter().find(|it| *it.name == *name);
-            found.map(|it| (effective::listener_shown(it), Vec::new()))
+            found.map(|it| (effective::listener_shown(snapshot, it), Vec::new()))
         }
         ResourceKind::Route => {
             let found = snapshot.route_tables.iter().find(|(_, it)| *it.name == *name);
-            found.map(|(_, it)| (effective::table_shown(it), users_of_table(snapshot, it.id)))
+            found.map(|(_, it)| {
+                (effective::table_shown(snapshot, it), users_of_table(snapshot, it.id))
+            })
         }
         ResourceKind::Cluster => {
             let found = snapshot.clusters.iter().find(|(_, it)| *it.name == *name);
-            found.map(|(_, it)| (effective::cluster_shown(it), users_of_cluster(snapshot, it.id)))
+            found.map(|(_, it)| {
+                (effective::cluster_shown(snapshot, it), users_of_cluster(snapshot, it.id))
+            })
         }
         ResourceKind::Assignment => {
             let found = snapshot.clusters.iter().find(|(_, it)| *it.name == *name);

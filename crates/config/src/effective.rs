@@ -3,7 +3,7 @@
 //! What comes out is itself a configuration (a test loads it), but for what is masked. Route
 //! tables and clusters stand in the order of their ids, which for a first load is that of the file.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
@@ -31,7 +31,7 @@ pub struct Effective<'s, F>(pub &'s Snapshot<F>);
 impl<F> Serialize for Effective<'_, F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut shown = json(&*self.0.source);
-        redact(&mut shown, SHAPE.as_ref());
+        redact(&mut shown, Some(&self.0.shape));
         let mut sections = shown.as_object_mut().map(std::mem::take).unwrap_or_default();
         for kind in ResourceKind::IN_FILE {
             sections.insert(kind.section().into(), Json::Null);
@@ -54,15 +54,12 @@ impl<F> Serialize for Section<'_, F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(snapshot, kind) = self;
         match kind {
-            ResourceKind::Listener => {
-                serializer.collect_seq(snapshot.listeners.iter().map(|it| listener_shown(it)))
-            }
-            ResourceKind::Route => {
-                serializer.collect_seq(snapshot.route_tables.iter().map(|(_, it)| table_shown(it)))
-            }
-            ResourceKind::Cluster => {
-                serializer.collect_seq(snapshot.clusters.iter().map(|(_, it)| cluster_shown(it)))
-            }
+            ResourceKind::Listener => serializer
+                .collect_seq(snapshot.listeners.iter().map(|it| listener_shown(snapshot, it))),
+            ResourceKind::Route => serializer
+                .collect_seq(snapshot.route_tables.iter().map(|(_, it)| table_shown(snapshot, it))),
+            ResourceKind::Cluster => serializer
+                .collect_seq(snapshot.clusters.iter().map(|(_, it)| cluster_shown(snapshot, it))),
             ResourceKind::Assignment | ResourceKind::Secret => {
                 serializer.collect_seq(std::iter::empty::<Json>())
             }
@@ -71,18 +68,18 @@ impl<F> Serialize for Section<'_, F> {
 }
 
 /// A listener as [`effective`] has it.
-pub(crate) fn listener_shown<F>(entry: &Listener<F>) -> Json {
-    entry_shown("listeners", json(&*listener(entry)))
+pub(crate) fn listener_shown<F>(snapshot: &Snapshot<F>, entry: &Listener<F>) -> Json {
+    entry_shown(snapshot, "listeners", json(&*listener(entry)))
 }
 
 /// A route table as [`effective`] has it.
-pub(crate) fn table_shown(entry: &RouteTable) -> Json {
-    entry_shown("routes", json(&*entry.source))
+pub(crate) fn table_shown<F>(snapshot: &Snapshot<F>, entry: &RouteTable) -> Json {
+    entry_shown(snapshot, "routes", json(&*entry.source))
 }
 
 /// A cluster as [`effective`] has it.
-pub(crate) fn cluster_shown(entry: &Cluster) -> Json {
-    entry_shown("clusters", json(&*entry.source))
+pub(crate) fn cluster_shown<F>(snapshot: &Snapshot<F>, entry: &Cluster) -> Json {
+    entry_shown(snapshot, "clusters", json(&*entry.source))
 }
 
 /// The endpoints that a source has assigned to a cluster, as they serve: those that are not healthy have no weight.
@@ -104,9 +101,9 @@ pub(crate) fn assignment_shown(cluster: &Cluster) -> Json {
 }
 
 /// An entry of a section, with its secrets masked.
-fn entry_shown(section: &str, entry: Json) -> Json {
+fn entry_shown<F>(snapshot: &Snapshot<F>, section: &str, entry: Json) -> Json {
     let mut shown = json!({ section: [entry] });
-    redact(&mut shown, SHAPE.as_ref());
+    redact(&mut shown, Some(&snapshot.shape));
     shown.get_mut(section).and_then(|list| list.get_mut(0)).map(Json::take).unwrap_or_default()
 }
 
@@ -140,12 +137,6 @@ pub fn effective_yaml<F>(snapshot: &Snapshot<F>) -> String {
     }
     yaml
 }
-
-/// The shape of a file, for the secrets marked in it. Filters have masked theirs already.
-static SHAPE: LazyLock<Option<Shape>> = LazyLock::new(|| {
-    let schema = crate::schema::compiled(&crate::filters::FilterKinds::<()>::new());
-    Shape::new(&schema, "").ok()
-});
 
 /// Masks what the shape marks as secret, and what stands under a name that says so. Names of filters
 /// say nothing of the kind.

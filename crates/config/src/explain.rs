@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use crate::effective::table_shown;
 use crate::matching::{Asked, Searches};
-use crate::snapshot::{RouteTable, Rule};
+use crate::snapshot::{RouteTable, Rule, Snapshot};
 
 /// What became of one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +51,13 @@ impl fmt::Display for Mismatch {
 /// The edits of header fields that a request gets which the rule at this place has taken, and its response, in their order and
 /// as they are written. `shares`: the places among the weights of the clusters that it may go to.
 #[must_use]
-pub fn edits(table: &RouteTable, rule: usize, shares: &[u32]) -> Vec<String> {
-    let shown = table_shown(table);
+pub fn edits<F>(
+    snapshot: &Snapshot<F>,
+    table: &RouteTable,
+    rule: usize,
+    shares: &[u32],
+) -> Vec<String> {
+    let shown = table_shown(snapshot, table);
     let rule = shown.get("rules").and_then(|rules| rules.get(rule));
     let clusters = rule.and_then(|rule| rule.get("clusters"));
     let shares = shares.iter().filter_map(|share| {

@@ -44,7 +44,7 @@ const EMPTY_HINT: &str =
 #[derive(Debug)]
 pub struct Loader<F> {
     kinds: FilterKinds<F>,
-    shape: Shape,
+    shape: Arc<Shape>,
     list_shape: ListShape,
     store: Store<F>,
     endpoint_files: EndpointFiles,
@@ -221,15 +221,13 @@ impl<F> Loader<F> {
     /// If the schema of a configuration is not one that this crate understands, which depends on
     /// nothing but the types in it.
     pub fn new(kinds: FilterKinds<F>) -> Result<Self, SchemaError> {
-        let compiled = compiled(&kinds);
-        let shape = Shape::new(&compiled, "")?;
-        let shapes = Shapes::new(&compiled)?;
+        let shape = Arc::new(Shape::new(&compiled(&kinds), "")?);
         Ok(Self {
             kinds,
-            shape,
-            shapes,
+            shapes: Shapes::new(Arc::clone(&shape)),
             list_shape: ListShape::new()?,
-            store: Store::default(),
+            store: Store::new(Arc::clone(&shape)),
+            shape,
             endpoint_files: EndpointFiles::default(),
             answers: Answers::default(),
             name_users: NameUsers::default(),

@@ -154,7 +154,7 @@ pub(crate) fn schema_of<T: JsonSchema>() -> Json {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
     });
-    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    let mut schema = Json::from(settings.into_generator().into_root_schema_for::<T>());
     without_nulls(&mut schema);
     schema
 }
@@ -201,6 +201,15 @@ fn collapse(object: &mut JsonMap<String, Json>) {
 }
 
 impl Shape {
+    /// What may stand in the list under this key.
+    pub(crate) fn items(&self, key: &str) -> Option<&Self> {
+        let ShapeKind::Object(object) = &self.kind else { return None };
+        match &object.fields.iter().find(|field| field.name == key)?.shape.kind {
+            ShapeKind::List { items, .. } => Some(items),
+            _ => None,
+        }
+    }
+
     /// Compiles a schema that [`schema_of`] has made.
     pub(crate) fn new(schema: &Json, path: &str) -> Result<Self, SchemaError> {
         let text = |key: &str| schema.get(key).and_then(Json::as_str).unwrap_or_default();

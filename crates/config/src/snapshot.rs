@@ -30,6 +30,7 @@ use crate::metrics::Metrics;
 use crate::origins::{Origins, ResourceName};
 use crate::protocols::Protocols;
 use crate::runtime::Runtime;
+use crate::shape::Shape;
 
 pub use crate::address::Address;
 pub use crate::dns::{DnsAnswer, DnsFamily, DnsMode, DnsName, Resolved};
@@ -102,6 +103,8 @@ pub struct Snapshot<F> {
     pub locality: Option<LocalityKey>,
     /// What the sections were built from, all but those that are lists.
     pub source: Arc<file::File>,
+    /// What may stand in a file, which says what of `source` is secret.
+    pub(crate) shape: Arc<Shape>,
     /// The values that rules ask for and operators may change.
     pub runtime: Arc<Runtime>,
     /// Where its resources come from.

@@ -21,6 +21,7 @@ use crate::map::Map;
 use crate::origins::{Origins, ResourceKind};
 use crate::resource::{self, Assignment};
 use crate::runtime::Runtime;
+use crate::shape::Shape;
 use crate::snapshot::{
     Address, Changes, Cluster, ClusterId, Description, Endpoint, EndpointId, EndpointsFrom, Id,
     Listener, ListenerBounds, ListenerId, RouteTable, RouteTableId, Slots, Snapshot, TransportId,
@@ -39,6 +40,8 @@ pub(crate) struct Store<F> {
     pub(crate) is_on_demand: bool,
     /// The endpoints that operators drain.
     pub(crate) drained: Drained,
+    /// What may stand in a file.
+    shape: Arc<Shape>,
 }
 
 /// What changes of the resources of other sources, each made with the ids of a draft.
@@ -76,13 +79,13 @@ pub(crate) struct Linked<F> {
     transports_gone: Vec<TransportId>,
 }
 
-impl<F> Default for Store<F> {
-    fn default() -> Self {
-        Self { ids: Ids::default(), latest: None, is_on_demand: false, drained: Drained::default() }
-    }
-}
-
 impl<F> Store<F> {
+    /// A store before the first snapshot. `shape`: what may stand in a file.
+    pub(crate) fn new(shape: Arc<Shape>) -> Self {
+        let (ids, drained) = (Ids::default(), Drained::default());
+        Self { ids, latest: None, is_on_demand: false, drained, shape }
+    }
+
     /// The latest snapshot, if there is one.
     pub(crate) const fn latest(&self) -> Option<&Arc<Snapshot<F>>> {
         self.latest.as_ref()
@@ -142,6 +145,7 @@ impl<F> Store<F> {
             rebalance: parts.rebalance,
             locality: parts.locality,
             source: parts.source,
+            shape: Arc::clone(&self.shape),
             changes,
         };
         Linked { snapshot: Arc::new(snapshot), taken, transports_gone }
@@ -272,6 +276,7 @@ impl<F> Store<F> {
             rebalance: former.rebalance,
             locality: former.locality,
             source: Arc::clone(&former.source),
+            shape: Arc::clone(&former.shape),
             origins: Arc::clone(&former.origins),
             changes,
         })

@@ -1,8 +1,11 @@
 //! Texts of delivered resources to the types of the file, with what such a resource may not say: files, hosts and
 //! variables are those of this machine, and not for others to name.
 
+use std::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
+
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde_json::Value as Json;
 use zeroize::Zeroizing;
 
 use super::armor;
@@ -12,7 +15,7 @@ use crate::file;
 use crate::file::cluster::Endpoints;
 use crate::file::delivered::{Assignment, RouteConfig, Secret};
 use crate::file::tls::CertificateFiles;
-use crate::findings::{Findings, Path, Problem};
+use crate::findings::{Findings, Path, Position, Problem};
 use crate::origins::{ResourceKind, ResourceName};
 use crate::resource::{self, SecretPart};
 use crate::shape::{self, SchemaError, Shape, schema_of};
@@ -25,27 +28,47 @@ const EMPTY_HINT: &str = "write `{ name: web, endpoints: [\"10.0.0.1:80\"] }`, f
 const OCSP_LABEL: &str = "OCSP RESPONSE";
 const TICKET_KEY_LABEL: &str = "TICKET KEY";
 
-/// What may stand in a resource of each kind.
+/// What may stand in a resource of each kind. Made when the first of a kind arrives: that takes longer than the rest of a start where
+/// there are no sources.
 #[derive(Debug)]
 pub(crate) struct Shapes {
-    assignment: Shape,
-    cluster: Shape,
-    listener: Shape,
-    routes: Shape,
-    secret: Shape,
+    file: Arc<Shape>,
+    assignment: ShapeOf<Assignment>,
+    cluster: ShapeOf<file::Cluster>,
+    routes: ShapeOf<RouteConfig>,
+    secret: ShapeOf<Secret>,
 }
 
 impl Shapes {
-    /// `file` is the schema of a file.
-    pub(crate) fn new(file: &Json) -> Result<Self, SchemaError> {
-        let listener = file.pointer("/properties/listeners/items").unwrap_or(&Json::Null);
-        Ok(Self {
-            assignment: Shape::new(&schema_of::<Assignment>(), "")?,
-            cluster: Shape::new(&schema_of::<file::Cluster>(), "")?,
-            listener: Shape::new(listener, "")?,
-            routes: Shape::new(&schema_of::<RouteConfig>(), "")?,
-            secret: Shape::new(&schema_of::<Secret>(), "")?,
-        })
+    /// `file` is the shape of a file, which has a listener's in it.
+    pub(crate) fn new(file: Arc<Shape>) -> Self {
+        let (assignment, cluster) = (ShapeOf::default(), ShapeOf::default());
+        let (routes, secret) = (ShapeOf::default(), ShapeOf::default());
+        Self { file, assignment, cluster, routes, secret }
+    }
+}
+
+/// The shape of a type, once it was asked for.
+#[derive(Debug)]
+struct ShapeOf<T>(OnceLock<Result<Shape, SchemaError>>, PhantomData<fn() -> T>);
+
+impl<T> Default for ShapeOf<T> {
+    fn default() -> Self {
+        Self(OnceLock::new(), PhantomData)
+    }
+}
+
+impl<T: JsonSchema + DeserializeOwned> ShapeOf<T> {
+    /// [`read`], of this type.
+    fn read(&self, name: &str, text: &str, findings: &mut Findings<'_>) -> Option<(Node, T)> {
+        match self.0.get_or_init(|| Shape::new(&schema_of::<T>(), "")) {
+            Ok(shape) => read(shape, name, text, findings),
+            Err(error) => {
+                let problem = Problem::new(error.to_string(), "this is a defect: please report it");
+                findings.error(Position::default(), Path::Root, "", problem);
+                None
+            }
+        }
     }
 }
 
@@ -87,7 +110,7 @@ pub(crate) fn cluster(
     text: &str,
     findings: &mut Findings<'_>,
 ) -> Option<(Node, file::Cluster)> {
-    let (root, file) = read::<file::Cluster>(&shapes.cluster, name, text, findings)?;
+    let (root, file) = shapes.cluster.read(name, text, findings)?;
     let hint = "let the source deliver addresses";
     let site = Site::root(&root);
     match &file.endpoints {
@@ -115,7 +138,7 @@ pub(crate) fn assignment(
     text: &str,
     findings: &mut Findings<'_>,
 ) -> Option<(Node, Assignment)> {
-    read(&shapes.assignment, name, text, findings)
+    shapes.assignment.read(name, text, findings)
 }
 
 pub(crate) fn listener(
@@ -124,7 +147,7 @@ pub(crate) fn listener(
     text: &str,
     findings: &mut Findings<'_>,
 ) -> Option<(Node, file::Listener)> {
-    read(&shapes.listener, name, text, findings)
+    read(shapes.file.items("listeners")?, name, text, findings)
 }
 
 pub(crate) fn routes(
@@ -133,7 +156,7 @@ pub(crate) fn routes(
     text: &str,
     findings: &mut Findings<'_>,
 ) -> Option<(Node, RouteConfig)> {
-    let (root, file) = read::<RouteConfig>(&shapes.routes, name, text, findings)?;
+    let (root, file) = shapes.routes.read(name, text, findings)?;
     let hosts = Site::root(&root);
     let hosts = hosts.key("virtual_hosts");
     for (host, site) in file.virtual_hosts.iter().zip(hosts.items()) {
@@ -159,7 +182,7 @@ pub(crate) fn secret(
     findings: &mut Findings<'_>,
 ) -> Option<resource::Secret> {
     let masked = Masked::new(text);
-    let (root, file) = read::<Secret>(&shapes.secret, name, &masked.text, findings)?;
+    let (root, file) = shapes.secret.read(name, &masked.text, findings)?;
     if file.chain.is_some() != file.key.is_some() {
         let rule = "a certificate and its key belong together";
         Site::root(&root).error(findings, Problem::new(rule, "add the other of `chain` and `key`"));

@@ -219,8 +219,8 @@ fn describe_rules(
 
 /// Describes what the rule that a request meets makes of it.
 fn describe_met(story: &mut Story, snapshot: &Snapshot, met: Found<'_>, asked: &Asked<'_>) {
-    let Found { table, place, rule } = met;
-    describe_edits(story, table, place, rule, asked);
+    describe_edits(story, snapshot, met, asked);
+    let Found { rule, .. } = met;
     if let Action::Forward(forward) = &rule.action {
         describe_forward(story, snapshot, forward, asked.head, asked);
     }
@@ -238,13 +238,8 @@ fn describe_fraction(story: &mut Story, rule: &Rule) {
 }
 
 /// Describes how header fields of the request and of its response are edited.
-fn describe_edits(
-    story: &mut Story,
-    table: &RouteTable,
-    place: usize,
-    rule: &Rule,
-    asked: &Asked<'_>,
-) {
+fn describe_edits(story: &mut Story, snapshot: &Snapshot, met: Found<'_>, asked: &Asked<'_>) {
+    let Found { table, place, rule } = met;
     if !table.has_edits {
         return;
     }
@@ -261,7 +256,7 @@ fn describe_edits(
         }
         _ => Vec::new(),
     };
-    for line in config::explain::edits(table, place, &shares) {
+    for line in config::explain::edits(snapshot, table, place, &shares) {
         story.line("headers", line);
     }
 }
