@@ -57,6 +57,9 @@ pub use taker::{ReceivedGroup, Taker, TakerAction};
 pub const BATCH_GROUPS_MAX: u32 = 64;
 /// Batches that are not acknowledged, at most.
 pub const BATCHES_MAX: usize = 4;
+/// Groups in a batch from one worker, at most, while workers also serve connections that do not move: these wait for as long as a
+/// worker gives or takes so many, and other processes of a machine for as long as both processes are at work.
+pub const PACED_GROUPS_MAX: u32 = 16;
 /// Groups that move first, to be served before others follow.
 pub const PROBE_GROUPS_MAX: u32 = 32;
 /// Bytes of a group, at most.

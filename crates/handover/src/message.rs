@@ -102,6 +102,9 @@ pub enum Message {
     Alive,
     /// From a taker, before [`Message::Serving`]: it reads [`Message::Pack`].
     ReadsPacks,
+    /// From a taker, before [`Message::Taken`]: its workers also serve connections, for whose sake the next batch is to be small, and to
+    /// come after a pause.
+    Busy,
     /// To a process that has taken over, from the one before: its probation is over, and the service manager knows it as the main
     /// process of the service.
     MainProcess,
@@ -404,7 +407,8 @@ impl Message {
             | Self::EndRest
             | Self::Alive
             | Self::MainProcess
-            | Self::ReadsPacks => frame::encode(kind, &()),
+            | Self::ReadsPacks
+            | Self::Busy => frame::encode(kind, &()),
             Self::Resources { bytes } => frame::encode(kind, bytes),
             Self::ListConnections { request, worker, slot } => {
                 frame::encode(kind, &(request, worker, slot))
@@ -450,6 +454,7 @@ impl Message {
             END_REST => Self::EndRest,
             ALIVE => Self::Alive,
             READS_PACKS => Self::ReadsPacks,
+            BUSY => Self::Busy,
             MAIN_PROCESS => Self::MainProcess,
             LIST_CONNECTIONS => frame::body(body)
                 .map(|(request, worker, slot)| Self::ListConnections { request, worker, slot })?,
@@ -482,6 +487,7 @@ impl Message {
             Self::EndRest => END_REST,
             Self::Alive => ALIVE,
             Self::ReadsPacks => READS_PACKS,
+            Self::Busy => BUSY,
             Self::Pack { .. } => 15,
             Self::MainProcess => MAIN_PROCESS,
             Self::ListConnections { .. } => LIST_CONNECTIONS,
@@ -512,6 +518,7 @@ impl Message {
             Self::EndRest => "EndRest",
             Self::Alive => "Alive",
             Self::ReadsPacks => "ReadsPacks",
+            Self::Busy => "Busy",
             Self::Pack { .. } => "Pack",
             Self::MainProcess => "MainProcess",
             Self::ListConnections { .. } => "ListConnections",
@@ -550,6 +557,7 @@ const RESOURCES: u16 = IGNORABLE + 7;
 // A process of an earlier version does not say that it lists its connections, and is not asked.
 const LIST_CONNECTIONS: u16 = IGNORABLE + 8;
 const CONNECTIONS: u16 = IGNORABLE + 9;
+const BUSY: u16 = IGNORABLE + 10;
 
 /// The body of a hello. What later versions add stands behind it.
 fn hello(body: &[u8]) -> Result<Hello, FrameError> {

@@ -476,14 +476,17 @@ impl Taker {
         Ok(())
     }
 
-    /// What became of a batch, as [`TakerAction::Take`] asked.
-    pub fn taken(&mut self, batch: u32, mut refused: Vec<Refused>, now: u64) {
+    /// What became of a batch, as [`TakerAction::Take`] asked, and whether workers of this process serve others meanwhile.
+    pub fn taken(&mut self, batch: u32, mut refused: Vec<Refused>, is_busy: bool, now: u64) {
         if self.taking.front() != Some(&batch) {
             return;
         }
         self.taking.pop_front();
         for refused in &mut refused {
             refused.reason = shortened(mem::take(&mut refused.reason));
+        }
+        if is_busy {
+            self.send(&Message::Busy);
         }
         self.send(&Message::Taken { batch, refused });
         self.wait_for_more(now);

@@ -1,8 +1,10 @@
 //! Both sides facing each other, over a connection that does what no socket should.
 
+use std::time::Duration;
+
 use handover::{
-    FRAME_BYTES_MAX, Failure, FrameError, Giver, GiverAction, Hello, ListedConnections, Message,
-    Part, PartKind, PeerLife, Phase, Purpose, Taker, TakerAction, Welcome,
+    Deadlines, FRAME_BYTES_MAX, Failure, FrameError, Giver, GiverAction, Hello, ListedConnections,
+    Message, Part, PartKind, PeerLife, Phase, Purpose, Taker, TakerAction, Welcome,
 };
 
 #[path = "checks/conversation.rs"]
@@ -102,6 +104,70 @@ fn the_first_batch_is_small_and_no_more_than_four_are_under_way() {
         assert!(pair.deliver());
     }
     assert_eq!((batch_ends(&pair), pair.movable.len()), (4, 968 - 4 * 64));
+}
+
+/// Both sides while connections move and workers of a side also serve others, until so many groups are left.
+fn until_left(pair: &mut Pair, left: usize) {
+    while pair.movable.len() > left {
+        if !pair.deliver() {
+            pair.now = pair.giver.next_deadline().expect("it goes on");
+            pair.giver.on_time(pair.now);
+        }
+    }
+}
+
+#[test]
+fn batches_are_small_and_come_after_a_pause_while_workers_of_either_side_serve_others() {
+    for is_busy in [(true, false), (false, true), (true, true)] {
+        let mut pair = Pair::new(1000);
+        while pair.giver.phase() < Phase::Connections {
+            assert!(pair.deliver());
+        }
+        pair.is_busy = is_busy;
+        // The first batches are under way by then, and one tells that the workers are busy.
+        until_left(&mut pair, 600);
+        while pair.deliver() {}
+        let (began, before) = (pair.now, pair.movable.len());
+        for batch in 1..=10 {
+            pair.now += 499_999;
+            pair.giver.on_time(pair.now);
+            assert!(!pair.deliver(), "a pause of half a millisecond: {is_busy:?}");
+            pair.now += 1;
+            assert_eq!(pair.giver.next_deadline(), Some(pair.now));
+            pair.giver.on_time(pair.now);
+            while pair.deliver() {}
+            assert_eq!(before - pair.movable.len(), batch * 16, "{is_busy:?}");
+        }
+        assert_eq!(pair.now - began, 10 * SECOND / 2000);
+        // Nothing else is served any more: the rest goes at once.
+        pair.is_busy = (false, false);
+        pair.now += SECOND / 2000;
+        pair.giver.on_time(pair.now);
+        while pair.deliver() {}
+        assert!(pair.movable.is_empty());
+        pair.run_out();
+        assert_eq!(pair.giver_ends, [GiverAction::Committed, GiverAction::Finish]);
+        assert_eq!((pair.served.len(), &*pair.returned), (999, &[2][..]));
+    }
+}
+
+#[test]
+fn batches_are_paced_for_a_quarter_of_the_deadline_at_most() {
+    let mut pair = Pair::new(1000);
+    let deadlines = Deadlines { total: Duration::from_millis(40), ..Deadlines::default() };
+    pair.giver = Giver::new("1.0.0", 11, 40, 0, deadlines, 0);
+    pair.is_busy = (true, true);
+    while pair.giver.phase() < Phase::Connections {
+        assert!(pair.deliver());
+    }
+    let began = pair.now;
+    until_left(&mut pair, 0);
+    // 16 groups after each pause, then all others: nothing else here takes time.
+    assert_eq!((pair.now - began) / 1_000_000, 10);
+    // 32, then 20 batches, then those of 64.
+    assert_eq!(pair.collected, 1 + 20 + (1000 - 32 - 20 * 16_u32).div_ceil(64));
+    pair.run_out();
+    assert_eq!(pair.giver_ends, [GiverAction::Committed, GiverAction::Finish]);
 }
 
 /// Every frame of a conversation meets every fault. The giver ends in one way; where it takes everything
@@ -335,7 +401,7 @@ fn what_was_not_sent_when_the_attempt_failed_is_not_sent() {
     // An acknowledged batch makes room for the next one.
     pair.giver.on_frame(&Message::Taken { batch: 1, refused: vec![] }.encode(), 0, pair.now);
     let groups = pair.movable.split_off(pair.movable.len() - 20);
-    pair.giver.give(groups, 0, pair.now);
+    pair.giver.give(groups, 0, false, pair.now);
     while !matches!(pair.giver.poll(), Some(GiverAction::SendPack(..))) {}
     pair.giver.fail(Failure::Own("it does not read".to_owned()));
     let frames: Vec<_> = std::iter::from_fn(|| pair.giver.poll())
@@ -388,7 +454,7 @@ fn a_taker_that_is_stopped_while_connections_are_waited_for_is_noticed_after_fou
         let mut last = None;
         while let Some(action) = giver.poll() {
             if let GiverAction::Collect { .. } = action {
-                giver.give(Vec::new(), 1, now);
+                giver.give(Vec::new(), 1, false, now);
             }
             last = Some(action);
         }

@@ -129,6 +129,8 @@ pub struct Given<S> {
     pub too_large: u32,
     /// Why the one that was asked for is not given.
     pub kept: Option<Kept>,
+    /// Whether connections of this worker were served a moment ago: they wait while others move.
+    pub is_busy: bool,
 }
 
 /// Why a connection is not given away.

@@ -21,6 +21,9 @@ const MOVING_TIME_MAX: Duration = Duration::from_micros(200);
 /// Connections or exchanges between two looks at the clock.
 const STRIDE: usize = 8;
 
+/// How long a worker counts as busy after an event of a socket, ns: as long as a few batches take to move.
+const BUSY_FOR: u64 = 5_000_000;
+
 /// Slots that are looked at for one message.
 const SLOTS_MAX: u32 = 4096;
 
@@ -139,7 +142,7 @@ impl<W: World> Worker<W> {
         }
     }
 
-    const fn no_groups(&self) -> Given<W::Socket> {
+    fn no_groups(&self) -> Given<W::Socket> {
         Given {
             worker: self.mailbox.worker(),
             groups: Vec::new(),
@@ -148,7 +151,13 @@ impl<W: World> Worker<W> {
             staying: 0,
             too_large: 0,
             kept: None,
+            is_busy: self.is_busy(),
         }
+    }
+
+    /// Whether connections were served, or new ones accepted, a moment ago.
+    fn is_busy(&self) -> bool {
+        self.served_at.is_some_and(|at| self.now.nanos_since(at) < BUSY_FOR)
     }
 
     /// What can move of the connections from a slot on, for a moment at most. A large group is the last of them.

@@ -91,7 +91,9 @@ pub struct Worker<W: World> {
     scratch: Box<[u8]>,
     pub(crate) settings: Settings,
     /// When this turn began.
-    now: Time,
+    pub(crate) now: Time,
+    /// When the last turn began in which a socket had an event.
+    pub(crate) served_at: Option<Time>,
     upkeep_at: Time,
     upkeeps: u32,
     turns: u64,
@@ -152,6 +154,7 @@ impl<W: World> Worker<W> {
             scratch: vec![0; SPLICE_BYTES].into_boxed_slice(),
             settings,
             now,
+            served_at: None,
             upkeep_at: now,
             upkeeps: 0,
             turns: 0,
@@ -269,8 +272,12 @@ impl<W: World> Worker<W> {
 
     fn on_event(&mut self, event: Event) {
         match event {
-            Event::Socket { key, ready } => self.on_ready(key, ready),
+            Event::Socket { key, ready } => {
+                self.served_at = Some(self.now);
+                self.on_ready(key, ready);
+            }
             Event::Accept(token) => {
+                self.served_at = Some(self.now);
                 // A new connection may take the place of one that is still to be closed.
                 self.perform();
                 self.accept(token as usize, ACCEPTS_MAX);

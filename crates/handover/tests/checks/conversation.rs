@@ -36,6 +36,8 @@ pub(crate) struct Pair {
     pub(crate) begun: Vec<u64>,
     /// How often the giver asked for groups.
     pub(crate) collected: u32,
+    /// Whether workers of the giver, and of the taker, also serve others.
+    pub(crate) is_busy: (bool, bool),
     /// Numbers of groups that the taker refuses.
     pub(crate) refuses: Vec<u32>,
     /// How the giver ended.
@@ -66,6 +68,7 @@ impl Pair {
             beginning: 0,
             begun: Vec::new(),
             collected: 0,
+            is_busy: (false, false),
             refuses: vec![2],
             giver_ends: Vec::new(),
             taker_ends: Vec::new(),
@@ -111,12 +114,12 @@ impl Pair {
                 let sockets = (0..300).map(|n| SocketKey::Listener("edge".to_owned(), n));
                 self.giver.listen(sockets.chain([SocketKey::Admin]).collect());
             }
-            GiverAction::Collect { groups_max, .. } => {
-                assert!(groups_max <= BATCH_GROUPS_MAX);
-                let keep = self.movable.len().saturating_sub(groups_max as usize);
+            GiverAction::Collect { groups_max, of_worker_max, .. } => {
+                assert!(groups_max <= BATCH_GROUPS_MAX && of_worker_max <= groups_max);
+                let keep = self.movable.len().saturating_sub(of_worker_max as usize);
                 let groups = self.movable.split_off(keep);
                 self.collected += 1;
-                self.giver.give(groups, self.pending, self.now);
+                self.giver.give(groups, self.pending, self.is_busy.0, self.now);
             }
             GiverAction::TakeBack(refused) => self.returned.push(refused.group),
             GiverAction::Summarize => {
@@ -160,7 +163,7 @@ impl Pair {
                 let refused = refused
                     .into_iter()
                     .map(|it| handover::Refused { group: it.group, reason: "ä".repeat(3000) });
-                self.taker.taken(batch, refused.collect(), self.now);
+                self.taker.taken(batch, refused.collect(), self.is_busy.1, self.now);
             }
             TakerAction::Commit { .. } => {
                 self.taker.committed();

@@ -72,6 +72,7 @@ struct Collecting {
     groups: Vec<GivenGroup>,
     groups_max: u32,
     is_probe: bool,
+    is_busy: bool,
 }
 
 /// A batch that the new process's workers have.

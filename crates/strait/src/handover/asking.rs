@@ -127,7 +127,16 @@ mod tests {
             may_begin: false,
         };
         let groups = groups.iter().map(moving).collect();
-        Given { worker, groups, next: None, pending: 0, staying: 0, too_large: 0, kept: None }
+        Given {
+            worker,
+            groups,
+            next: None,
+            pending: 0,
+            staying: 0,
+            too_large: 0,
+            kept: None,
+            is_busy: false,
+        }
     }
 
     #[test]

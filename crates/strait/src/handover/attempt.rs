@@ -35,6 +35,9 @@ const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a worker may take to answer that was asked for the next batch, once there is none.
 const AHEAD_TIMEOUT: Duration = Duration::from_millis(100);
 
+/// Sockets that are closed before other threads have their turn.
+const CLOSES_MAX: usize = 64;
+
 /// Why connections stay that too many others belong to.
 const TOO_LARGE: &str = "the group has more connections than can move together";
 
@@ -68,6 +71,15 @@ impl Cursors {
     }
 }
 
+/// How many groups to ask workers for.
+#[derive(Clone, Copy)]
+struct Shares {
+    groups_max: u32,
+    of_worker_max: u32,
+    /// Whether for those of the next batch, too.
+    is_ahead: bool,
+}
+
 /// One attempt.
 pub(super) struct Attempt<'g> {
     giving: &'g Giving,
@@ -86,6 +98,8 @@ pub(super) struct Attempt<'g> {
     /// Workers that were asked for the next batch, while this one is on its way.
     ahead: Option<Asked>,
     cursors: Cursors,
+    /// Whether a worker that gave connections also serves others.
+    is_busy: bool,
     /// Connections that could not move in this round.
     pending: u32,
     /// Connections that do not move since too many others belong to them: those of this round, and of the last.
@@ -125,6 +139,7 @@ impl<'g> Attempt<'g> {
             given: AllGiven::default(),
             ahead: None,
             cursors: Cursors::new(giving.contacts.count()),
+            is_busy: false,
             pending: 0,
             too_large: 0,
             too_large_before: 0,
@@ -211,7 +226,9 @@ impl<'g> Attempt<'g> {
                 self.is_accepting = false;
                 self.giving.contacts.deliver_to_all(|| Mail::StopAccepting);
             }
-            GiverAction::Collect { groups_max, is_probe } => self.collect(groups_max, is_probe),
+            GiverAction::Collect { groups_max, of_worker_max, is_ahead, is_probe } => {
+                self.collect(Shares { groups_max, of_worker_max, is_ahead }, is_probe);
+            }
             GiverAction::TakeBack(refused) => {
                 Left::add(&mut self.left, &refused.reason, 1);
                 if let Some(given) = self.given.remove(refused.group) {
@@ -378,14 +395,15 @@ impl<'g> Attempt<'g> {
     }
 
     /// Takes the next groups out of the workers.
-    fn collect(&mut self, groups_max: u32, is_probe: bool) {
+    fn collect(&mut self, shares: Shares, is_probe: bool) {
         let mut groups = Vec::new();
-        while groups.is_empty() && self.ask_workers(groups_max, is_probe, &mut groups) {}
+        self.is_busy = false;
+        while groups.is_empty() && self.ask_workers(shares, &mut groups) {}
         // Idle ones all went; then those that carry something.
         if groups.is_empty() && !is_probe && self.cursors.only_idle {
             self.pending = 0;
             self.cursors.begin_again(false);
-            while groups.is_empty() && self.ask_workers(groups_max, is_probe, &mut groups) {}
+            while groups.is_empty() && self.ask_workers(shares, &mut groups) {}
         }
         let pending = std::mem::take(&mut self.pending);
         if groups.is_empty() {
@@ -394,20 +412,15 @@ impl<'g> Attempt<'g> {
         } else {
             self.pending = pending;
         }
-        self.giver.give(groups, pending, now());
+        self.giver.give(groups, pending, self.is_busy, now());
     }
 
     /// Hears what each worker gives that has more; says whether one had. They give the next batch while this one is written down and
     /// sent: to wait for the one before the other took a quarter of the time of a handover.
-    fn ask_workers(
-        &mut self,
-        groups_max: u32,
-        is_probe: bool,
-        groups: &mut Vec<GivenGroup>,
-    ) -> bool {
+    fn ask_workers(&mut self, shares: Shares, groups: &mut Vec<GivenGroup>) -> bool {
         let (mut asked, mut result) = match self.ahead.take() {
             Some(ahead) => (ahead, Ok(true)),
-            None => self.ask_all(groups_max),
+            None => self.ask_all(shares),
         };
         let mut answers = Vec::new();
         while result.is_ok() {
@@ -424,8 +437,8 @@ impl<'g> Attempt<'g> {
         }
         match result {
             Err(Silent) => self.on_silent(asked),
-            Ok(_) if !is_probe && answers.iter().any(|given| !given.groups.is_empty()) => {
-                match self.ask_all(groups_max) {
+            Ok(_) if shares.is_ahead && answers.iter().any(|given| !given.groups.is_empty()) => {
+                match self.ask_all(shares) {
                     (ahead, Ok(true)) => self.ahead = Some(ahead),
                     (_, Ok(false)) => {}
                     (ahead, Err(Silent)) => self.on_silent(ahead),
@@ -452,11 +465,13 @@ impl<'g> Attempt<'g> {
     }
 
     /// Asks each worker that has more; says whether one has.
-    fn ask_all(&self, groups_max: u32) -> (Asked, Result<bool, Silent>) {
+    fn ask_all(&self, shares: Shares) -> (Asked, Result<bool, Silent>) {
+        let Shares { groups_max, of_worker_max, .. } = shares;
         let (mut asked, mut was_asked) = (Asked::none(), false);
         let workers = self.cursors.next.iter().flatten().count();
         // Each gives a part, so that none stands still for all of a batch.
         let share = groups_max.div_ceil(u32::try_from(workers.max(1)).unwrap_or(1)).max(1);
+        let share = share.min(of_worker_max);
         let mut room = groups_max;
         for (worker, next) in self.cursors.next.iter().enumerate() {
             let Some(first) = *next else { continue };
@@ -478,6 +493,7 @@ impl<'g> Attempt<'g> {
 
     fn note_given(&mut self, given: Given<Socket>, groups: &mut Vec<GivenGroup>) {
         let worker = given.worker as usize;
+        self.is_busy |= given.is_busy;
         self.pending += given.pending;
         self.too_large += given.too_large;
         for moving in given.groups {
@@ -515,7 +531,13 @@ impl<'g> Attempt<'g> {
         let pid = self.line.peer.pid;
         // Before the last handles close, or the files of unix sockets would go with this process.
         io::own_socket_files(false);
-        drop(self.given.take_all());
+        for (place, given) in self.given.take_all().enumerate() {
+            drop(given);
+            // Thousands of sockets take milliseconds, for which a worker that was woken on this processor would wait.
+            if place % CLOSES_MAX == CLOSES_MAX - 1 {
+                std::thread::yield_now();
+            }
+        }
         self.begun = None;
         let former = self.giving.contacts.former();
         former.send(&Message::Succeeded);

@@ -388,12 +388,12 @@ impl Taking {
                     TakerAction::Send(frame) => self.send(&frame),
                     TakerAction::Take { batch, groups } => {
                         let count = groups.len() as u64;
-                        let refused = self.take(groups, contacts, &mut next);
+                        let (refused, is_busy) = self.take(groups, contacts, &mut next);
                         self.moved += count.saturating_sub(refused.len() as u64);
                         for refused in &refused {
                             Left::add(&mut self.left, &refused.reason, 1);
                         }
-                        self.taker.taken(batch, refused, now());
+                        self.taker.taken(batch, refused, is_busy, now());
                     }
                     TakerAction::Commit { states, is_alone } => {
                         // Before it is the process, which may be asked to end at once.
@@ -463,12 +463,13 @@ impl Taking {
         }
     }
 
+    /// Has the workers take groups. Says which they refuse, and whether a worker also serves others.
     fn take(
         &mut self,
         groups: Vec<ReceivedGroup>,
         contacts: &Contacts,
         next: &mut usize,
-    ) -> Vec<Refused> {
+    ) -> (Vec<Refused>, bool) {
         let mut refused = Vec::new();
         let (reply, answers) = channel();
         let (mut asked, mut workers) = (0, BTreeSet::new());
@@ -494,9 +495,9 @@ impl Taking {
             }
         }
         drop(reply);
-        let in_order = has_answered(contacts, &workers);
+        let is_busy = have_taken(contacts, &workers);
         for _ in 0..asked {
-            let wait = if in_order { Duration::ZERO } else { WORKER_TIMEOUT };
+            let wait = if is_busy.is_some() { Duration::ZERO } else { WORKER_TIMEOUT };
             let Ok(taken) = answers.recv_timeout(wait) else {
                 self.taker.fail(Failure::Own("a worker does not answer".to_owned()));
                 break;
@@ -506,7 +507,7 @@ impl Taking {
                 refused.push(Refused { group, reason: error.to_string() });
             }
         }
-        refused
+        (refused, is_busy.unwrap_or(false))
     }
 
     fn commit(&self, summary: Summary, is_alone: bool, control: &Sender<HandoverStep<DataPath>>) {
@@ -569,15 +570,21 @@ fn are_running(contacts: &Contacts) -> bool {
 }
 
 /// Wakes these workers, and waits until they have read what they were sent: mail is read in its order. One wake and one answer
-/// for all groups of a batch, which cost more than the groups otherwise.
-fn has_answered(contacts: &Contacts, workers: &BTreeSet<usize>) -> bool {
+/// for all groups of a batch, which cost more than the groups otherwise. Says whether one of them also serves others; none if one
+/// does not answer.
+fn have_taken(contacts: &Contacts, workers: &BTreeSet<usize>) -> Option<bool> {
     let (reply, answers) = channel();
     let is_asked = workers.iter().all(|worker| {
         let nothing = Mail::Give(Give { wanted: NOTHING, reply: reply.clone() });
         contacts.post(*worker, nothing).is_ok()
     });
     drop(reply);
-    is_asked && workers.iter().all(|_| answers.recv_timeout(WORKER_TIMEOUT).is_ok())
+    if !is_asked {
+        return None;
+    }
+    let answer = |_| answers.recv_timeout(WORKER_TIMEOUT).ok();
+    let given: Option<Vec<_>> = workers.iter().map(answer).collect();
+    Some(given?.iter().any(|given| given.is_busy))
 }
 
 /// A group with its sockets.

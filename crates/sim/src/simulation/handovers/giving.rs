@@ -61,9 +61,10 @@ impl Simulation {
                 it.unaware.extend(workers.clone());
                 workers.for_each(|number| self.post(number, Message::StopAccepting));
             }
-            GiverAction::Collect { groups_max, is_probe } => {
+            GiverAction::Collect { groups_max, is_probe, .. } => {
                 let (answers, groups) = (Vec::new(), Vec::new());
-                it.collecting = Some(Collecting { answers, groups, groups_max, is_probe });
+                let is_busy = false;
+                it.collecting = Some(Collecting { answers, groups, groups_max, is_probe, is_busy });
                 self.ask_workers();
             }
             GiverAction::TakeBack(refused) => {
@@ -284,11 +285,12 @@ impl Simulation {
             self.begin_again(false);
             return self.ask_workers();
         }
-        let Some(Collecting { groups, is_probe, .. }) = it.collecting.take() else { return };
+        let Some(collecting) = it.collecting.take() else { return };
+        let Collecting { groups, is_probe, is_busy, .. } = collecting;
         let pending = it.pending;
         if let Some(giver) = &mut it.giver {
             let is_empty = groups.is_empty();
-            giver.give(groups, pending, now);
+            giver.give(groups, pending, is_busy, now);
             if is_empty {
                 self.begin_again(is_probe);
             }
@@ -310,6 +312,9 @@ impl Simulation {
             it.given.insert(group, GivenAway { worker, moving, traffic, is_sent: false });
         }
         let Some(it) = self.handover.as_deref_mut() else { return };
+        if let Some(collecting) = &mut it.collecting {
+            collecting.is_busy |= given.is_busy;
+        }
         it.pending += given.pending;
         match given.next {
             Some(next) => it.next.insert(worker, next),

@@ -113,7 +113,8 @@ impl Simulation {
             }
             let Some(Taking { batch, refused, .. }) = it.taking.pop_front() else { return };
             if let Some(taker) = &mut it.taker {
-                taker.taken(batch, refused, now);
+                let is_busy = it.random.chance(500);
+                taker.taken(batch, refused, is_busy, now);
             }
         }
     }
