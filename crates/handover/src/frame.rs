@@ -7,7 +7,7 @@
 use postcard::ser_flavors::Size;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use zeroize::Zeroizing;
+use wiped::Wiped;
 
 /// Bytes of a frame, at most.
 pub const FRAME_BYTES_MAX: usize = 64 << 10;
@@ -36,14 +36,14 @@ pub enum FrameError {
 }
 
 /// The frame of a kind and a body.
-pub(crate) fn encode(kind: u16, body: &impl Serialize) -> Zeroizing<Vec<u8>> {
+pub(crate) fn encode(kind: u16, body: &impl Serialize) -> Wiped {
     let kind = kind.to_be_bytes();
     let len = postcard::serialize_with_flavor(body, Size::default()).unwrap_or_default();
     // It may have keys in it: where a vector grows, it leaves a copy behind.
     let mut frame = Vec::with_capacity(kind.len() + len);
     frame.extend_from_slice(&kind);
     let frame = postcard::to_extend(body, frame).expect("memory is the only thing it needs");
-    Zeroizing::new(frame)
+    Wiped::from(frame)
 }
 
 /// The kind of a frame, and its body.

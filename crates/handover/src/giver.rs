@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use zeroize::{Zeroize as _, Zeroizing};
+use wiped::{Wiped, wipe};
 
 use crate::deadlines::{Deadlines, Phase, later};
 use crate::failure::Failure;
@@ -44,15 +44,15 @@ pub enum GiverAction {
     /// Log and report that a phase began.
     Enter(Phase),
     /// Send a frame without descriptors.
-    Send(Zeroizing<Vec<u8>>),
+    Send(Wiped),
     /// Send a frame with the file of what sources have delivered.
-    SendResources(Zeroizing<Vec<u8>>),
+    SendResources(Wiped),
     /// Send a frame with the listening sockets of these keys.
-    SendListening(Zeroizing<Vec<u8>>, Vec<SocketKey>),
+    SendListening(Wiped, Vec<SocketKey>),
     /// Send a frame with `count` sockets of a group, from the one at `first` on.
     SendSockets {
         /// The frame.
-        frame: Zeroizing<Vec<u8>>,
+        frame: Wiped,
         /// The group.
         group: u32,
         /// The first socket.
@@ -61,7 +61,7 @@ pub enum GiverAction {
         count: u32,
     },
     /// Send a frame with all sockets of these groups, in their order.
-    SendPack(Zeroizing<Vec<u8>>, Vec<u32>),
+    SendPack(Wiped, Vec<u32>),
     /// Say what this process is configured to do, by [`Giver::describe`].
     Describe,
     /// The taker differs there, and goes on. Its connections stay where they are.
@@ -633,7 +633,7 @@ impl Giver {
     }
 
     /// What the process knows, by topic, as [`GiverAction::Summarize`] asked.
-    pub fn commit(&mut self, states: &[(String, Zeroizing<Vec<u8>>)], now: u64) {
+    pub fn commit(&mut self, states: &[(String, Wiped)], now: u64) {
         if self.state != State::Summarizing {
             return;
         }
@@ -650,7 +650,7 @@ impl Giver {
     }
 
     /// Newer values of what the process knows, while this process still has connections.
-    pub fn update(&mut self, states: &[(String, Zeroizing<Vec<u8>>)]) {
+    pub fn update(&mut self, states: &[(String, Wiped)]) {
         if matches!(self.state, State::Probation | State::Leaving) {
             self.send_states(states);
         }
@@ -663,7 +663,7 @@ impl Giver {
         }
     }
 
-    fn send_states(&mut self, states: &[(String, Zeroizing<Vec<u8>>)]) {
+    fn send_states(&mut self, states: &[(String, Wiped)]) {
         for (topic, bytes) in states {
             let bytes_total = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             let mut rest = bytes.as_slice();
@@ -673,7 +673,7 @@ impl Giver {
                 let mut message = Message::State { topic, bytes_total, bytes };
                 self.send(&message);
                 if let Message::State { bytes, .. } = &mut message {
-                    bytes.zeroize();
+                    wipe(bytes);
                 }
                 rest = behind;
                 if rest.is_empty() {

@@ -1,7 +1,7 @@
 //! What is said, as types; [`Message::encode`] and [`Message::decode`] are inverses.
 
 use serde::{Deserialize, Serialize};
-use zeroize::Zeroizing;
+use wiped::Wiped;
 
 use crate::frame::{self, FrameError, IGNORABLE};
 use crate::pieces::PIECE_BYTES_MAX;
@@ -383,7 +383,7 @@ impl Left {
 impl Message {
     /// The frame.
     #[must_use]
-    pub fn encode(&self) -> Zeroizing<Vec<u8>> {
+    pub fn encode(&self) -> Wiped {
         let kind = self.kind();
         match self {
             Self::Hello(hello) => frame::encode(kind, &(hello, hello.reads_resources)),
@@ -580,7 +580,7 @@ fn welcome(body: &[u8]) -> Result<Welcome, FrameError> {
 
 impl Piece {
     /// The frame.
-    pub(crate) fn encode(&self) -> Zeroizing<Vec<u8>> {
+    pub(crate) fn encode(&self) -> Wiped {
         frame::encode(PIECE, self)
     }
 }

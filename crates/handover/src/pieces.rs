@@ -1,6 +1,6 @@
 //! What is larger than a frame, cut into frames; and what is smaller, several in one.
 
-use zeroize::{Zeroize as _, Zeroizing};
+use wiped::{Wiped, wipe};
 
 use crate::frame::{DESCRIPTORS_MAX, FRAME_BYTES_MAX};
 use crate::message::{Message, Packed, Piece};
@@ -17,7 +17,7 @@ pub struct GivenGroup {
     /// A number that no other group of this handover has.
     pub group: u32,
     /// What is written of it.
-    pub bytes: Zeroizing<Vec<u8>>,
+    pub bytes: Wiped,
     /// How many sockets go with it.
     pub sockets: u32,
 }
@@ -26,9 +26,9 @@ pub struct GivenGroup {
 #[derive(Debug)]
 pub(crate) enum GroupFrame {
     /// These groups as a whole, with all their sockets.
-    Several(Zeroizing<Vec<u8>>, Vec<u32>),
+    Several(Wiped, Vec<u32>),
     /// A piece of a group, with `count` sockets from the one at `first` on.
-    OfOne { frame: Zeroizing<Vec<u8>>, group: u32, first: u32, count: u32 },
+    OfOne { frame: Wiped, group: u32, first: u32, count: u32 },
 }
 
 /// The frames of groups: where `packs` are read, as many groups in a frame as it holds, as most have one socket and some fifty
@@ -65,7 +65,7 @@ fn add_pieces(batch: u32, group: &GivenGroup, frames: &mut Vec<GroupFrame>) {
             bytes: piece.to_vec(),
         };
         let frame = message.encode();
-        message.bytes.zeroize();
+        wipe(&mut message.bytes);
         frames.push(GroupFrame::OfOne { frame, group: group.group, first, count });
         (bytes, first) = (rest, first + count);
         if bytes.is_empty() && first == group.sockets {
@@ -107,7 +107,7 @@ impl Pack {
         let mut message = Message::Pack { batch, groups: self.groups };
         let frame = message.encode();
         if let Message::Pack { groups, .. } = &mut message {
-            groups.iter_mut().for_each(|packed| packed.bytes.zeroize());
+            groups.iter_mut().for_each(|packed| wipe(&mut packed.bytes));
         }
         Some(GroupFrame::Several(frame, numbers))
     }

@@ -15,7 +15,7 @@
 use postcard::ser_flavors::Size;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use zeroize::{Zeroize as _, Zeroizing};
+use wiped::{Wiped, wipe};
 
 use crate::{GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, PARTS_MAX, Part, STATE_BYTES_MAX};
 
@@ -186,14 +186,14 @@ pub struct StoredGroup {
 
 impl Drop for StoredGroup {
     fn drop(&mut self) {
-        self.bytes.zeroize();
+        wipe(&mut self.bytes);
     }
 }
 
 impl StoredConnections {
     /// The file.
     #[must_use]
-    pub fn encode(&self) -> Zeroizing<Vec<u8>> {
+    pub fn encode(&self) -> Wiped {
         encode(self)
     }
 
@@ -229,14 +229,14 @@ pub struct StoredStates(pub Vec<(String, Vec<u8>)>);
 
 impl Drop for StoredStates {
     fn drop(&mut self) {
-        self.0.iter_mut().for_each(|(_, bytes)| bytes.zeroize());
+        self.0.iter_mut().for_each(|(_, bytes)| wipe(bytes));
     }
 }
 
 impl StoredStates {
     /// The file.
     #[must_use]
-    pub fn encode(&self) -> Zeroizing<Vec<u8>> {
+    pub fn encode(&self) -> Wiped {
         encode(self)
     }
 
@@ -265,7 +265,7 @@ impl StoredStates {
 /// Magic, version, checksum, and a body in postcard's encoding.
 const HEADER_LEN: usize = MAGIC.len() + 2 + 8;
 
-fn encode(body: &impl Serialize) -> Zeroizing<Vec<u8>> {
+fn encode(body: &impl Serialize) -> Wiped {
     let len = postcard::serialize_with_flavor(body, Size::default()).unwrap_or_default();
     // It has keys in it: where a vector grows, it leaves a copy behind.
     let mut file = Vec::with_capacity(HEADER_LEN + len);
@@ -277,7 +277,7 @@ fn encode(body: &impl Serialize) -> Zeroizing<Vec<u8>> {
     if let Some(place) = file.get_mut(HEADER_LEN - 8..HEADER_LEN) {
         place.copy_from_slice(&sum.to_be_bytes());
     }
-    Zeroizing::new(file)
+    Wiped::from(file)
 }
 
 fn decode<T: DeserializeOwned>(file: &[u8]) -> Result<T, StoredError> {

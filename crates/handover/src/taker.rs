@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 
-use zeroize::{Zeroize as _, Zeroizing};
+use wiped::{Wiped, wipe};
 
 use crate::deadlines::{Deadlines, Phase, later};
 use crate::failure::Failure;
@@ -34,7 +34,7 @@ pub enum TakerAction {
     /// Log and report that a phase began.
     Enter(Phase),
     /// Send a frame.
-    Send(Zeroizing<Vec<u8>>),
+    Send(Wiped),
     /// The giver says who it is.
     Welcomed(Welcome),
     /// Begin with what sources have delivered to the giver, and say so by [`Taker::begun`]: the next descriptor is a file of so
@@ -55,7 +55,7 @@ pub enum TakerAction {
     /// Take over what the giver knew, and say so by [`Taker::committed`].
     Commit {
         /// By topic.
-        states: BTreeMap<String, Zeroizing<Vec<u8>>>,
+        states: BTreeMap<String, Wiped>,
         /// Whether the giver ended before it said all.
         is_alone: bool,
     },
@@ -64,7 +64,7 @@ pub enum TakerAction {
         /// What.
         topic: String,
         /// The newer value.
-        bytes: Zeroizing<Vec<u8>>,
+        bytes: Wiped,
     },
     /// Probation is over, and the service manager knows this process as the main one of its service.
     IsMainProcess,
@@ -84,7 +84,7 @@ pub struct ReceivedGroup {
     /// Its number.
     pub group: u32,
     /// What is written of it.
-    pub bytes: Zeroizing<Vec<u8>>,
+    pub bytes: Wiped,
     /// How many descriptors of those that came are its own.
     pub sockets: u32,
 }
@@ -117,7 +117,7 @@ pub struct Taker {
     /// Batches that the caller has, oldest first, with how many groups each has.
     taking: VecDeque<u32>,
     /// What is known of each topic, and how much of it is to come.
-    states: BTreeMap<String, (Zeroizing<Vec<u8>>, u32)>,
+    states: BTreeMap<String, (Wiped, u32)>,
     actions: VecDeque<TakerAction>,
 }
 
@@ -141,7 +141,7 @@ enum State {
 struct Coming {
     /// The first piece, without its bytes.
     piece: Piece,
-    bytes: Zeroizing<Vec<u8>>,
+    bytes: Wiped,
     sockets: u32,
 }
 
@@ -620,7 +620,7 @@ impl Coming {
     }
 
     fn new(mut piece: Piece) -> Self {
-        let bytes = Zeroizing::new(mem::take(&mut piece.bytes));
+        let bytes = Wiped::from(mem::take(&mut piece.bytes));
         Self { sockets: piece.sockets, piece, bytes }
     }
 
@@ -632,13 +632,13 @@ impl Coming {
 }
 
 /// Appends bytes that may have keys in them, and leaves no copy behind.
-fn append(held: &mut Zeroizing<Vec<u8>>, mut more: Vec<u8>) {
+fn append(held: &mut Wiped, mut more: Vec<u8>) {
     let len = held.len().saturating_add(more.len());
     if len > held.capacity() {
-        let mut larger = Zeroizing::new(Vec::with_capacity(len.next_power_of_two()));
+        let mut larger = Wiped::with_capacity(len.next_power_of_two());
         larger.extend_from_slice(held);
         *held = larger;
     }
     held.extend_from_slice(&more);
-    more.zeroize();
+    wipe(&mut more);
 }

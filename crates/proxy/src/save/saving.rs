@@ -9,7 +9,7 @@ use std::vec::IntoIter;
 use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 use telemetry::cause::Cause;
-use zeroize::Zeroizing;
+use wiped::Wiped;
 
 use super::connections::TakenEnd;
 use super::exchanges::TakenExchange;
@@ -65,40 +65,52 @@ impl Saving {
 #[derive(Debug)]
 struct Written {
     /// What does not grow any more, so that no step copies all of a large group. It is overwritten as it goes.
-    pieces: VecDeque<Zeroizing<Vec<u8>>>,
-    last: Zeroizing<Vec<u8>>,
+    pieces: VecDeque<Wiped>,
+    last: Wiped,
     /// All of it, with room for what is not there yet, once there is no more to come.
-    joined: Option<Zeroizing<Vec<u8>>>,
+    joined: Option<Wiped>,
 }
 
 impl Written {
     /// Enough for an idle connection of TLS.
     const ROOM: usize = 512;
 
+    /// As much as most entries have.
+    const ENTRY: usize = 4 << 10;
+
     /// From here on another piece is begun with the next entry.
     const PIECE: usize = 64 << 10;
 
     /// The form goes in front.
     fn begin() -> Self {
-        let mut last = Zeroizing::new(Vec::with_capacity(Self::ROOM));
+        let mut last = Wiped::with_capacity(Self::ROOM);
         last.extend_from_slice(&VERSION.to_be_bytes());
         Self { pieces: VecDeque::new(), last, joined: None }
     }
 
     fn begin_entry(&mut self) {
         if self.last.len() >= Self::PIECE {
-            self.pieces.push_back(std::mem::take(&mut self.last));
+            // Room for all of it at once: each time that it grew, what it had would be copied, and overwritten where it was.
+            let next = Wiped::with_capacity(Self::PIECE + Self::ENTRY);
+            self.pieces.push_back(std::mem::replace(&mut self.last, next));
         }
     }
 
+    #[inline]
     fn make_room(&mut self, more: usize) {
-        let needed = self.last.len() + more;
-        if needed > self.last.capacity() {
-            let room = needed.max(self.last.capacity() * 2).max(Self::ROOM);
-            let mut larger = Zeroizing::new(Vec::with_capacity(room));
-            larger.extend_from_slice(&self.last);
-            self.last = larger;
+        if more > self.last.capacity() - self.last.len() {
+            self.grow(more);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, more: usize) {
+        let needed = self.last.len() + more;
+        let room = needed.max(self.last.capacity() * 2).max(Self::ROOM);
+        let mut larger = Wiped::with_capacity(room);
+        larger.extend_from_slice(&self.last);
+        self.last = larger;
     }
 
     /// Whether there is nothing for [`Written::join`] to do.
@@ -111,7 +123,7 @@ impl Written {
         let Some(piece) = self.pieces.pop_front() else { return };
         let joined = self.joined.get_or_insert_with(|| {
             let all = self.pieces.iter().chain([&self.last, &piece]);
-            Zeroizing::new(Vec::with_capacity(all.map(|piece| piece.len()).sum()))
+            Wiped::with_capacity(all.map(|piece| piece.len()).sum())
         });
         joined.extend_from_slice(&piece);
     }

@@ -16,8 +16,8 @@ use control::{Begun, HandoverNews, HandoverResult, HandoverStep, Summary};
 use io::Socket;
 use io::packets::ProcessHandle;
 use tokio::sync::oneshot;
+use wiped::Wiped;
 use worker::{Given, Message as Mail, Origin, Wanted};
-use zeroize::Zeroizing;
 
 use super::asking::{Asked, Silent, put_back};
 use super::giving::{End, Giving, UpgradeClient, reap};
@@ -514,16 +514,16 @@ impl<'g> Attempt<'g> {
     }
 
     /// What else goes along when the other process becomes the process.
-    fn whole_state(&self) -> Option<Vec<(String, Zeroizing<Vec<u8>>)>> {
+    fn whole_state(&self) -> Option<Vec<(String, Wiped)>> {
         let Summary { totals, health, .. } = self.summary()?;
         let sessions = &self.giving.sessions;
         Some(vec![
             (TOTALS.to_owned(), totals.into()),
             (HEALTH.to_owned(), health.into()),
             (SLOW.to_owned(), slow(&self.giving.control).into()),
-            (TICKET_KEYS.to_owned(), sessions.ring.write()),
+            (TICKET_KEYS.to_owned(), sessions.ring.write().into()),
             // From here on this process has no memory of them, whatever comes.
-            (EARLY_SESSIONS.to_owned(), sessions.early.give()),
+            (EARLY_SESSIONS.to_owned(), sessions.early.give().into()),
         ])
     }
 

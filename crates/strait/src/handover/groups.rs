@@ -3,8 +3,8 @@
 
 use io::packets::shut;
 use io::{Socket, Traffic};
+use wiped::Wiped;
 use worker::Moving;
-use zeroize::Zeroizing;
 
 /// A group that was given away, until the other process is the process.
 #[derive(Debug)]
@@ -86,11 +86,11 @@ impl GivenAway {
 
     /// The bytes of the group, with what says which of its connections have a socket in front: their number
     /// in four bytes, and a byte for each.
-    pub(crate) fn envelope(&self) -> Zeroizing<Vec<u8>> {
+    pub(crate) fn envelope(&self) -> Wiped {
         let Moving { bytes: group, sockets, .. } = &self.moving;
         let count = u32::try_from(sockets.len()).unwrap_or(u32::MAX).to_be_bytes();
         let len = count.len() + sockets.len() + group.len();
-        let mut bytes = Zeroizing::new(Vec::with_capacity(len));
+        let mut bytes = Wiped::with_capacity(len);
         bytes.extend(count);
         bytes.extend(sockets.iter().map(|socket| u8::from(socket.is_some())));
         bytes.extend_from_slice(group);
@@ -126,9 +126,7 @@ impl GivenAway {
 }
 
 /// Takes an envelope apart: the connections' bytes, and which of them have a socket.
-pub(crate) fn open_envelope(
-    mut bytes: Zeroizing<Vec<u8>>,
-) -> Option<(Zeroizing<Vec<u8>>, Vec<bool>)> {
+pub(crate) fn open_envelope(mut bytes: Wiped) -> Option<(Wiped, Vec<bool>)> {
     let count = u32::from_be_bytes(*bytes.first_chunk()?);
     let end = usize::try_from(count).ok()?.checked_add(4)?;
     let has_socket = bytes.get(4..end)?.iter().map(|byte| *byte != 0).collect();

@@ -5,7 +5,7 @@ use ::handover::{Giver, GiverAction, Message};
 use control::{HandoverStep, Summary};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
-use zeroize::Zeroizing;
+use wiped::Wiped;
 
 use super::TOTALS;
 use super::line::{Incoming, Line, now};
@@ -46,7 +46,7 @@ impl Leaving {
             if at >= update_at && !self.line.is_full() {
                 update_at = at.saturating_add(UPDATE_INTERVAL);
                 let Some(summary) = summary(control, self.is_return) else { return };
-                self.giver.update(&[(TOTALS.to_owned(), Zeroizing::new(summary.totals))]);
+                self.giver.update(&[(TOTALS.to_owned(), Wiped::from(summary.totals))]);
             }
             self.listing.go_on(&mut self.giver, &self.line);
             match self.line.receive(self.listing.next_look()) {

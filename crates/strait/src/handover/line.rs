@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ::handover::{FRAME_BYTES_MAX, Message};
 use io::packets::{PacketError, Packets, Peer, ProcessHandle, Received};
-use zeroize::{Zeroize as _, Zeroizing};
+use wiped::{Wiped, wipe};
 
 /// How long a frame may wait for room in the socket.
 const SEND_TIMEOUT: Duration = Duration::from_secs(2);
@@ -30,14 +30,14 @@ pub(crate) struct Line {
     pub(crate) descriptors: VecDeque<OwnedFd>,
     /// Frames that wait for room in the socket, once this process may not wait for the other one: the rest of one report, and what is
     /// said once.
-    queued: VecDeque<Zeroizing<Vec<u8>>>,
+    queued: VecDeque<Wiped>,
 }
 
 /// What came.
 #[derive(Debug)]
 pub(crate) enum Incoming {
     /// A frame, with so many descriptors.
-    Frame(Zeroizing<Vec<u8>>, usize),
+    Frame(Wiped, usize),
     /// The other side's end.
     End,
     /// Nothing for a moment.
@@ -74,7 +74,7 @@ impl Line {
 
     /// Sends a frame as soon as there is room in the socket, behind those that wait. The other process may be stopped, and this one
     /// does not wait for it.
-    pub(crate) fn queue(&mut self, frame: Zeroizing<Vec<u8>>) {
+    pub(crate) fn queue(&mut self, frame: Wiped) {
         self.queued.push_back(frame);
         self.flush();
     }
@@ -105,7 +105,7 @@ impl Line {
                 self.descriptors.extend(descriptors);
                 let frame = self.buffer.get(..length).unwrap_or_default().to_vec().into();
                 // Keys of connections were in it.
-                self.buffer.get_mut(..length).unwrap_or_default().zeroize();
+                wipe(self.buffer.get_mut(..length).unwrap_or_default());
                 Ok(Incoming::Frame(frame, count))
             }
             Received::End => Ok(Incoming::End),

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 
 use ::io::sealed;
 use control::DeliveredResources;
-use zeroize::Zeroizing;
+use wiped::Wiped;
 
 /// Bytes of the file: what a source may deliver.
 const RESOURCES_FILE_BYTES_MAX: u64 = 256 << 20;
@@ -45,7 +45,7 @@ pub(super) fn read(file: OwnedFd, bytes: u64) -> Result<DeliveredResources, Stri
         return Err(format!("the file has {len} bytes, and {bytes} were announced"));
     }
     let len = usize::try_from(len).map_err(|error| error.to_string())?;
-    let mut bytes = Zeroizing::new(vec![0; len]);
+    let mut bytes = Wiped::from(vec![0; len]);
     sealed::read_sealed(&file, &mut bytes).map_err(|error| error.to_string())?;
     DeliveredResources::decode(&bytes).map_err(|error| error.to_string())
 }

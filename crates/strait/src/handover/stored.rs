@@ -21,8 +21,8 @@ use proxy::Snapshot;
 use proxy::save::{Differing, VERSION as FORM};
 use tls::ProcessSessions;
 use tokio::sync::mpsc::Sender;
+use wiped::Wiped;
 use worker::{Message as Mail, Moving, Origin, Take};
-use zeroize::Zeroizing;
 
 use super::taking::{differences, differing, moving, report};
 use super::{EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, parts};
@@ -146,7 +146,7 @@ impl Stored {
         contacts.deliver_to_all(|| Mail::Differing(Arc::clone(&differing)));
         let mut sockets = sockets.into_iter();
         let groups = std::mem::take(&mut connections.groups).into_iter().map(|mut group| {
-            let bytes = Zeroizing::new(std::mem::take(&mut group.bytes));
+            let bytes = Wiped::from(std::mem::take(&mut group.bytes));
             moving(bytes, sockets.by_ref().take(group.sockets as usize).collect())
         });
         let mut restoring = Restoring { contacts, next: 0, moved: 0, left: Vec::new() };
@@ -231,10 +231,10 @@ impl Content {
     }
 }
 
-fn read_file(file: OwnedFd) -> Result<Zeroizing<Vec<u8>>, NotRead> {
+fn read_file(file: OwnedFd) -> Result<Wiped, NotRead> {
     let file = File::from(file);
     let len = sealed_len(&file, STORED_FILE_BYTES_MAX)?;
-    let mut bytes = Zeroizing::new(vec![0; usize::try_from(len).unwrap_or(usize::MAX)]);
+    let mut bytes = Wiped::from(vec![0; usize::try_from(len).unwrap_or(usize::MAX)]);
     read_sealed(&file, &mut bytes)?;
     Ok(bytes)
 }

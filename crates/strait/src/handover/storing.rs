@@ -21,8 +21,8 @@ use config::Agreed;
 use control::{StoredCounts, Storer, Summary};
 use proxy::save::VERSION as FORM;
 use tls::ProcessSessions;
+use wiped::Wiped;
 use worker::{Given, Message as Mail, Moving, Origin, Wanted};
-use zeroize::Zeroizing;
 
 use super::asking::{Asked, Silent, put_back};
 use super::groups::GivenAway;
@@ -57,12 +57,12 @@ pub(crate) struct Storing {
     sessions: ProcessSessions,
     queue: Option<Queue>,
     /// Sessions for early data: once given they are nowhere else.
-    early: Zeroizing<Vec<u8>>,
+    early: Wiped,
 }
 
 impl Storing {
     pub(crate) fn new(contacts: Contacts, sessions: ProcessSessions) -> Self {
-        Self { contacts, sessions, queue: None, early: Zeroizing::default() }
+        Self { contacts, sessions, queue: None, early: Wiped::default() }
     }
 
     fn store_all(
@@ -83,7 +83,7 @@ impl Storing {
         match result {
             Ok(counts) => {
                 // Now the connections are the next process's: their sockets here close without a word.
-                self.early = self.sessions.early.give();
+                self.early = self.sessions.early.give().into();
                 queue.add_states(self.states(summary));
                 Ok(counts)
             }

@@ -25,8 +25,8 @@ use proxy::save::{Differing, Held, VERSION as FORM};
 use tls::ProcessSessions;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
+use wiped::Wiped;
 use worker::{Give, Message as Mail, Moving, Origin, Take, Wanted};
-use zeroize::Zeroizing;
 
 use super::groups::open_envelope;
 use super::line::{Incoming, Line, ends, now};
@@ -588,10 +588,7 @@ fn have_taken(contacts: &Contacts, workers: &BTreeSet<usize>) -> Option<bool> {
 }
 
 /// A group with its sockets.
-pub(super) fn moving(
-    envelope: Zeroizing<Vec<u8>>,
-    descriptors: Vec<OwnedFd>,
-) -> Option<Moving<Socket>> {
+pub(super) fn moving(envelope: Wiped, descriptors: Vec<OwnedFd>) -> Option<Moving<Socket>> {
     let (bytes, has_socket) = open_envelope(envelope)?;
     let is_complete = has_socket.iter().filter(|has| **has).count() == descriptors.len();
     let mut descriptors = descriptors.into_iter();

@@ -5,8 +5,8 @@ use std::sync::mpsc::{TryRecvError, channel};
 use std::time::Duration;
 
 use ::handover::{GivenGroup, GiverAction, PeerLife, SocketKey};
+use wiped::Wiped;
 use worker::{Give, Given, Message, Moving, Origin, Take, Wanted};
-use zeroize::Zeroizing;
 
 use super::{Collecting, Control, GivenAway, later};
 use crate::simulation::Simulation;
@@ -324,7 +324,7 @@ impl Simulation {
 }
 
 /// As `strait::handover::groups` has it: which connections have a socket, then the group.
-fn envelope(moving: &Moving<SimSocket>) -> Zeroizing<Vec<u8>> {
+fn envelope(moving: &Moving<SimSocket>) -> Wiped {
     let count = u32::try_from(moving.sockets.len()).expect("few").to_be_bytes();
     let mut bytes = count.to_vec();
     bytes.extend(moving.sockets.iter().map(|socket| u8::from(socket.is_some())));
