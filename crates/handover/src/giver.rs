@@ -585,7 +585,7 @@ impl Giver {
         }
         match phase {
             Phase::Probe => {
-                self.enter(State::Moving(Phase::Connections));
+                self.begin_connections(now);
                 self.collect();
             }
             _ if pending > 0 && now < self.remaining_until => {
@@ -601,6 +601,11 @@ impl Giver {
                 self.actions.push_back(GiverAction::Summarize);
             }
         }
+    }
+
+    fn begin_connections(&mut self, now: u64) {
+        self.enter(State::Moving(Phase::Connections));
+        self.pace.until = Some(later(now, PACED_TIME_MAX.min(self.deadlines.total / 4)));
     }
 
     fn on_taken(&mut self, batch: u32, refused: Vec<Refused>, now: u64) -> Result<(), Failure> {
@@ -619,9 +624,7 @@ impl Giver {
         let groups = u32::try_from(left.len()).unwrap_or(u32::MAX);
         self.actions.push_back(GiverAction::Taken { groups });
         if self.state == State::Moving(Phase::Probe) {
-            self.enter(State::Moving(Phase::Connections));
-            let most = PACED_TIME_MAX.min(self.deadlines.total / 4);
-            self.pace.until = Some(later(now, most));
+            self.begin_connections(now);
         }
         self.pace.on_taken(now);
         // Each batch has its time from when those before it were acknowledged.

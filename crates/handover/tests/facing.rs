@@ -152,6 +152,19 @@ fn batches_are_small_and_come_after_a_pause_while_workers_of_either_side_serve_o
 }
 
 #[test]
+fn batches_are_paced_where_no_idle_connection_went_before() {
+    let mut pair = Pair::new(1000);
+    pair.has_none_idle = true;
+    pair.is_busy = (true, true);
+    while pair.giver.phase() < Phase::Connections {
+        assert!(pair.deliver());
+    }
+    let began = pair.now;
+    until_left(&mut pair, 0);
+    assert!(pair.now - began > SECOND / 50, "{} ns", pair.now - began);
+}
+
+#[test]
 fn batches_are_paced_for_a_quarter_of_the_deadline_at_most() {
     let mut pair = Pair::new(1000);
     let deadlines = Deadlines { total: Duration::from_millis(40), ..Deadlines::default() };

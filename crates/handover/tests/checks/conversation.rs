@@ -26,6 +26,8 @@ pub(crate) struct Pair {
     pub(crate) to_giver: VecDeque<(Vec<u8>, usize)>,
     /// Groups of the giver that can move.
     pub(crate) movable: Vec<GivenGroup>,
+    /// Whether all of these carry something.
+    pub(crate) has_none_idle: bool,
     /// Connections that cannot move yet.
     pub(crate) pending: u32,
     /// Bytes of what sources have delivered to the giver, if they have.
@@ -63,6 +65,7 @@ impl Pair {
             to_taker: VecDeque::new(),
             to_giver: VecDeque::new(),
             movable: (0..groups).rev().map(group).collect(),
+            has_none_idle: false,
             pending: 0,
             resources: None,
             beginning: 0,
@@ -114,9 +117,10 @@ impl Pair {
                 let sockets = (0..300).map(|n| SocketKey::Listener("edge".to_owned(), n));
                 self.giver.listen(sockets.chain([SocketKey::Admin]).collect());
             }
-            GiverAction::Collect { groups_max, of_worker_max, .. } => {
+            GiverAction::Collect { groups_max, of_worker_max, is_probe, .. } => {
                 assert!(groups_max <= BATCH_GROUPS_MAX && of_worker_max <= groups_max);
-                let keep = self.movable.len().saturating_sub(of_worker_max as usize);
+                let most = if is_probe && self.has_none_idle { 0 } else { of_worker_max as usize };
+                let keep = self.movable.len().saturating_sub(most);
                 let groups = self.movable.split_off(keep);
                 self.collected += 1;
                 self.giver.give(groups, self.pending, self.is_busy.0, self.now);
