@@ -21,22 +21,13 @@ use crate::message::{
     Difference, Hello, ListedConnections, Message, Part, Purpose, Refused, SocketKey, VERSION,
     Welcome,
 };
+use crate::pace::{Collect, Pace};
 use crate::pieces::{self, GivenGroup, GroupFrame, PIECE_BYTES_MAX, cut, shortened};
 use crate::silence::{ALIVE_INTERVAL, Silence};
-use crate::{
-    BATCH_GROUPS_MAX, BATCHES_MAX, GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, LISTENING_MAX,
-    PACED_GROUPS_MAX, PARTS_MAX, PROBE_GROUPS_MAX, STATE_BYTES_MAX,
-};
+use crate::{GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, LISTENING_MAX, PARTS_MAX, STATE_BYTES_MAX};
 
 /// Between two attempts to move what could not move before.
 const REST_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Between a batch and the next while workers also serve connections that do not move, in which both processes leave the processors
-/// to them and to their clients: some three times as long as such a batch takes.
-const PACE_INTERVAL: Duration = Duration::from_micros(500);
-
-/// How long batches may be paced: 100,000 connections take about as long. A quarter of the whole deadline, where that is less.
-const PACED_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What the giver's caller is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,16 +64,7 @@ pub enum GiverAction {
     /// The taker accepts: this process stops to.
     StopAccepting,
     /// Take connections out of the workers and name them, by [`Giver::give`].
-    Collect {
-        /// Groups, at most.
-        groups_max: u32,
-        /// The same, of one worker.
-        of_worker_max: u32,
-        /// Whether workers may give what the next batch takes, too.
-        is_ahead: bool,
-        /// Whether to take only connections that carry nothing.
-        is_probe: bool,
-    },
+    Collect(Collect),
     /// The taker does not take this group: it goes on here.
     TakeBack(Refused),
     /// The taker has these groups, and serves them.
@@ -208,39 +190,6 @@ enum State {
     Ended,
 }
 
-/// Whether batches are small and come after pauses, as workers of either process also serve connections that do not move.
-#[derive(Debug, Default)]
-struct Pace {
-    /// Whether this process's workers do, as they said last.
-    is_giver_busy: bool,
-    /// Whether the taker's do, as it said of the last batch.
-    is_taker_busy: bool,
-    /// Until when that matters, once connections move.
-    until: Option<u64>,
-    /// When the next batch is collected.
-    rests_until: Option<u64>,
-    is_on: bool,
-}
-
-impl Pace {
-    /// The taker has a batch.
-    fn on_taken(&mut self, now: u64) {
-        let is_taker_busy = std::mem::take(&mut self.is_taker_busy);
-        let is_in_time = self.until.is_some_and(|until| now < until);
-        self.is_on = is_in_time && (is_taker_busy || self.is_giver_busy);
-        self.rests_until = self.is_on.then(|| later(now, PACE_INTERVAL));
-    }
-
-    /// Whether a pause is over.
-    fn on_time(&mut self, now: u64) -> bool {
-        let is_over = self.rests_until.is_some_and(|until| until <= now);
-        if is_over {
-            self.rests_until = None;
-        }
-        is_over
-    }
-}
-
 #[derive(Debug)]
 struct Batch {
     number: u32,
@@ -322,7 +271,8 @@ impl Giver {
         let batches = self.under_way.iter().map(|batch| batch.deadline);
         let total = (self.state != State::Probation).then_some(self.total_at);
         let alive = matches!(self.state, State::Moving(_)).then_some(self.alive_at);
-        let looks = [total, alive, self.again_at, self.pace.rests_until, self.silence.next_look()];
+        let looks =
+            [total, alive, self.again_at, self.pace.rests_until(), self.silence.next_look()];
         batches.chain(looks.into_iter().flatten()).chain([self.deadline]).min()
     }
 
@@ -529,18 +479,13 @@ impl Giver {
 
     fn collect(&mut self) {
         let State::Moving(phase) = self.state else { return };
-        let is_probe = phase == Phase::Probe;
-        let is_ahead = !is_probe && !self.pace.is_on;
-        let batches_max = if is_ahead { BATCHES_MAX } else { 1 };
-        let waits = self.again_at.is_some() || self.pace.rests_until.is_some();
-        if self.is_collecting || self.under_way.len() >= batches_max || waits {
+        if self.is_collecting || self.again_at.is_some() {
             return;
         }
-        self.is_collecting = true;
-        let groups_max = if is_probe { PROBE_GROUPS_MAX } else { BATCH_GROUPS_MAX };
-        let of_worker_max = if self.pace.is_on { PACED_GROUPS_MAX } else { groups_max };
-        let collect = GiverAction::Collect { groups_max, of_worker_max, is_ahead, is_probe };
-        self.actions.push_back(collect);
+        if let Some(collect) = self.pace.next(phase == Phase::Probe, self.under_way.len()) {
+            self.is_collecting = true;
+            self.actions.push_back(GiverAction::Collect(collect));
+        }
     }
 
     /// The next groups, as [`GiverAction::Collect`] asked. None at all says that nothing can move now; `pending` connections may be able
@@ -605,7 +550,7 @@ impl Giver {
 
     fn begin_connections(&mut self, now: u64) {
         self.enter(State::Moving(Phase::Connections));
-        self.pace.until = Some(later(now, PACED_TIME_MAX.min(self.deadlines.total / 4)));
+        self.pace.begin(self.deadlines.total, now);
     }
 
     fn on_taken(&mut self, batch: u32, refused: Vec<Refused>, now: u64) -> Result<(), Failure> {

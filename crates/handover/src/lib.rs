@@ -33,6 +33,7 @@ mod frame;
 mod giver;
 mod message;
 mod octets;
+mod pace;
 mod pieces;
 mod silence;
 mod stored;
@@ -46,6 +47,7 @@ pub use message::{
     Difference, Hello, Left, ListedConnections, Message, Packed, Part, PartKind, Piece, Purpose,
     Refused, SocketKey, UpgradeRequest, VERSION, Welcome,
 };
+pub use pace::Collect;
 pub use pieces::GivenGroup;
 pub use stored::{
     STORED_FILE_BYTES_MAX, STORED_PACKET_BYTES_MAX, STORED_SOCKETS_MAX, StoredConnections,

@@ -15,7 +15,7 @@
 use postcard::ser_flavors::Size;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use wiped::{Wiped, wipe};
+use wiped::Wiped;
 
 use crate::{GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, PARTS_MAX, Part, STATE_BYTES_MAX};
 
@@ -186,7 +186,7 @@ pub struct StoredGroup {
 
 impl Drop for StoredGroup {
     fn drop(&mut self) {
-        wipe(&mut self.bytes);
+        drop(Wiped::from(std::mem::take(&mut self.bytes)));
     }
 }
 
@@ -229,7 +229,7 @@ pub struct StoredStates(pub Vec<(String, Vec<u8>)>);
 
 impl Drop for StoredStates {
     fn drop(&mut self) {
-        self.0.iter_mut().for_each(|(_, bytes)| wipe(bytes));
+        self.0.drain(..).for_each(|(_, bytes)| drop(Wiped::from(bytes)));
     }
 }
 

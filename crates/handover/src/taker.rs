@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 
-use wiped::{Wiped, wipe};
+use wiped::Wiped;
 
 use crate::deadlines::{Deadlines, Phase, later};
 use crate::failure::Failure;
@@ -632,7 +632,8 @@ impl Coming {
 }
 
 /// Appends bytes that may have keys in them, and leaves no copy behind.
-fn append(held: &mut Wiped, mut more: Vec<u8>) {
+fn append(held: &mut Wiped, more: Vec<u8>) {
+    let more = Wiped::from(more);
     let len = held.len().saturating_add(more.len());
     if len > held.capacity() {
         let mut larger = Wiped::with_capacity(len.next_power_of_two());
@@ -640,5 +641,4 @@ fn append(held: &mut Wiped, mut more: Vec<u8>) {
         *held = larger;
     }
     held.extend_from_slice(&more);
-    wipe(&mut more);
 }

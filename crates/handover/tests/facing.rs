@@ -466,7 +466,7 @@ fn a_taker_that_is_stopped_while_connections_are_waited_for_is_noticed_after_fou
         giver.on_time(now);
         let mut last = None;
         while let Some(action) = giver.poll() {
-            if let GiverAction::Collect { .. } = action {
+            if let GiverAction::Collect(_) = action {
                 giver.give(Vec::new(), 1, false, now);
             }
             last = Some(action);

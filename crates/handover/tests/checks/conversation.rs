@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use handover::{
-    BATCH_GROUPS_MAX, BATCHES_MAX, Deadlines, FRAME_BYTES_MAX, Failure, GivenGroup, Giver,
+    BATCH_GROUPS_MAX, BATCHES_MAX, Collect, Deadlines, FRAME_BYTES_MAX, Failure, GivenGroup, Giver,
     GiverAction, ListedConnections, Part, PartKind, Phase, SocketKey, Taker, TakerAction,
 };
 
@@ -117,7 +117,7 @@ impl Pair {
                 let sockets = (0..300).map(|n| SocketKey::Listener("edge".to_owned(), n));
                 self.giver.listen(sockets.chain([SocketKey::Admin]).collect());
             }
-            GiverAction::Collect { groups_max, of_worker_max, is_probe, .. } => {
+            GiverAction::Collect(Collect { groups_max, of_worker_max, is_probe, .. }) => {
                 assert!(groups_max <= BATCH_GROUPS_MAX && of_worker_max <= groups_max);
                 let most = if is_probe && self.has_none_idle { 0 } else { of_worker_max as usize };
                 let keep = self.movable.len().saturating_sub(most);

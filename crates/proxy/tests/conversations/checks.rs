@@ -471,16 +471,20 @@ fn a_call_of_the_health_service_has_to_answer_serving() {
     });
 }
 
+/// Three clients with a request each.
+fn three_ask(talk: &mut Talk<'_>) -> [Peer; 3] {
+    let clients = [(); 3].map(|()| talk.client());
+    clients.iter().for_each(|client| talk.says(*client, GET));
+    clients
+}
+
 #[test]
 fn requests_to_a_new_cluster_wait_for_the_first_checks_of_its_endpoints() {
     let config = config("{ http: { path: /healthz } }")
         .replace("    checks:", "    pending_max: 2\n    initial_check_timeout: 1m\n    checks:");
     hold_here(&config, |talk| {
         let checker = talk.warms();
-        let clients = [(); 3].map(|()| talk.client());
-        for client in &clients {
-            talk.says(*client, GET);
-        }
+        let clients = three_ask(talk);
         assert!(talk.heard(clients[2]).starts_with("HTTP/1.1 503 "), "the queue has two places");
         let why = "pending_max of the cluster: 2, whose endpoints are checked first";
         assert!(talk.log().contains(why));
@@ -530,10 +534,7 @@ fn checks_of_an_endpoint_that_is_new_wait_for_nothing() {
         .replace("checks:", "initial_check_timeout: 1m, checks:");
     hold_here(&config, |talk| {
         let checker = talk.warms();
-        let clients = [(); 3].map(|()| talk.client());
-        for client in &clients {
-            talk.says(*client, GET);
-        }
+        let clients = three_ask(talk);
         // What the endpoint takes at a time is not known when the second one is asked for.
         talk.checks(1, 0, 0);
         talk.checks(2, 0, 1);

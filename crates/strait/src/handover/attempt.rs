@@ -9,8 +9,8 @@ use std::process::Child;
 use std::time::Duration;
 
 use ::handover::{
-    Failure, GROUP_SOCKETS_MAX, GivenGroup, Giver, GiverAction, Left, Message, PeerLife, Phase,
-    SocketKey,
+    Collect, Failure, GROUP_SOCKETS_MAX, GivenGroup, Giver, GiverAction, Left, Message, PeerLife,
+    Phase, SocketKey,
 };
 use control::{Begun, HandoverNews, HandoverResult, HandoverStep, Summary};
 use io::Socket;
@@ -69,15 +69,6 @@ impl Cursors {
             }
         }
     }
-}
-
-/// How many groups to ask workers for.
-#[derive(Clone, Copy)]
-struct Shares {
-    groups_max: u32,
-    of_worker_max: u32,
-    /// Whether for those of the next batch, too.
-    is_ahead: bool,
 }
 
 /// One attempt.
@@ -226,9 +217,7 @@ impl<'g> Attempt<'g> {
                 self.is_accepting = false;
                 self.giving.contacts.deliver_to_all(|| Mail::StopAccepting);
             }
-            GiverAction::Collect { groups_max, of_worker_max, is_ahead, is_probe } => {
-                self.collect(Shares { groups_max, of_worker_max, is_ahead }, is_probe);
-            }
+            GiverAction::Collect(collect) => self.collect(collect),
             GiverAction::TakeBack(refused) => {
                 Left::add(&mut self.left, &refused.reason, 1);
                 if let Some(given) = self.given.remove(refused.group) {
@@ -395,15 +384,16 @@ impl<'g> Attempt<'g> {
     }
 
     /// Takes the next groups out of the workers.
-    fn collect(&mut self, shares: Shares, is_probe: bool) {
+    fn collect(&mut self, wanted: Collect) {
+        let is_probe = wanted.is_probe;
         let mut groups = Vec::new();
         self.is_busy = false;
-        while groups.is_empty() && self.ask_workers(shares, &mut groups) {}
+        while groups.is_empty() && self.ask_workers(wanted, &mut groups) {}
         // Idle ones all went; then those that carry something.
         if groups.is_empty() && !is_probe && self.cursors.only_idle {
             self.pending = 0;
             self.cursors.begin_again(false);
-            while groups.is_empty() && self.ask_workers(shares, &mut groups) {}
+            while groups.is_empty() && self.ask_workers(wanted, &mut groups) {}
         }
         let pending = std::mem::take(&mut self.pending);
         if groups.is_empty() {
@@ -417,10 +407,10 @@ impl<'g> Attempt<'g> {
 
     /// Hears what each worker gives that has more; says whether one had. They give the next batch while this one is written down and
     /// sent: to wait for the one before the other took a quarter of the time of a handover.
-    fn ask_workers(&mut self, shares: Shares, groups: &mut Vec<GivenGroup>) -> bool {
+    fn ask_workers(&mut self, wanted: Collect, groups: &mut Vec<GivenGroup>) -> bool {
         let (mut asked, mut result) = match self.ahead.take() {
             Some(ahead) => (ahead, Ok(true)),
-            None => self.ask_all(shares),
+            None => self.ask_all(wanted),
         };
         let mut answers = Vec::new();
         while result.is_ok() {
@@ -437,8 +427,8 @@ impl<'g> Attempt<'g> {
         }
         match result {
             Err(Silent) => self.on_silent(asked),
-            Ok(_) if shares.is_ahead && answers.iter().any(|given| !given.groups.is_empty()) => {
-                match self.ask_all(shares) {
+            Ok(_) if wanted.is_ahead && answers.iter().any(|given| !given.groups.is_empty()) => {
+                match self.ask_all(wanted) {
                     (ahead, Ok(true)) => self.ahead = Some(ahead),
                     (_, Ok(false)) => {}
                     (ahead, Err(Silent)) => self.on_silent(ahead),
@@ -465,8 +455,8 @@ impl<'g> Attempt<'g> {
     }
 
     /// Asks each worker that has more; says whether one has.
-    fn ask_all(&self, shares: Shares) -> (Asked, Result<bool, Silent>) {
-        let Shares { groups_max, of_worker_max, .. } = shares;
+    fn ask_all(&self, collect: Collect) -> (Asked, Result<bool, Silent>) {
+        let Collect { groups_max, of_worker_max, .. } = collect;
         let (mut asked, mut was_asked) = (Asked::none(), false);
         let workers = self.cursors.next.iter().flatten().count();
         // Each gives a part, so that none stands still for all of a batch.

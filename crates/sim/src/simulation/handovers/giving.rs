@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::mpsc::{TryRecvError, channel};
 use std::time::Duration;
 
-use ::handover::{GivenGroup, GiverAction, PeerLife, SocketKey};
+use ::handover::{Collect, GivenGroup, GiverAction, PeerLife, SocketKey};
 use wiped::Wiped;
 use worker::{Give, Given, Message, Moving, Origin, Take, Wanted};
 
@@ -61,7 +61,7 @@ impl Simulation {
                 it.unaware.extend(workers.clone());
                 workers.for_each(|number| self.post(number, Message::StopAccepting));
             }
-            GiverAction::Collect { groups_max, is_probe, .. } => {
+            GiverAction::Collect(Collect { groups_max, is_probe, .. }) => {
                 let (answers, groups) = (Vec::new(), Vec::new());
                 let is_busy = false;
                 it.collecting = Some(Collecting { answers, groups, groups_max, is_probe, is_busy });
