@@ -46,6 +46,41 @@ pub(crate) fn encode(kind: u16, body: &impl Serialize) -> Wiped {
     Wiped::from(frame)
 }
 
+/// A frame that is written value by value, in the same encoding.
+pub(crate) struct FrameWriter(Wiped);
+
+impl FrameWriter {
+    /// A frame of a kind, with room for what is to come: it may have keys in it, and where a vector grows, it leaves a copy
+    /// behind.
+    pub(crate) fn new(kind: u16, bytes_max: usize) -> Self {
+        let mut frame = Wiped::with_capacity(size_of_val(&kind) + bytes_max);
+        frame.extend_from_slice(&kind.to_be_bytes());
+        Self(frame)
+    }
+
+    /// A number: seven bits in each byte, the lowest first, and the eighth where more follow.
+    pub(crate) fn number(&mut self, mut number: u32) {
+        loop {
+            let [low, ..] = number.to_le_bytes();
+            number >>= 7;
+            let is_last = number == 0;
+            self.0.push(if is_last { low & 0x7f } else { low | 0x80 });
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// Bytes, whose length went before.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn finish(self) -> Wiped {
+        self.0
+    }
+}
+
 /// The kind of a frame, and its body.
 pub(crate) fn split(frame: &[u8]) -> Result<(u16, &[u8]), FrameError> {
     if frame.len() > FRAME_BYTES_MAX {

@@ -22,7 +22,9 @@ use crate::message::{
     Welcome,
 };
 use crate::pace::{Collect, Pace};
-use crate::pieces::{self, GivenGroup, GroupFrame, PIECE_BYTES_MAX, cut, shortened};
+use crate::pieces::{
+    self, GivenGroup, GroupFrame, GroupPack, GroupPiece, PIECE_BYTES_MAX, cut, shortened,
+};
 use crate::silence::{ALIVE_INTERVAL, Silence};
 use crate::{GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, LISTENING_MAX, PARTS_MAX, STATE_BYTES_MAX};
 
@@ -40,19 +42,10 @@ pub enum GiverAction {
     SendResources(Wiped),
     /// Send a frame with the listening sockets of these keys.
     SendListening(Wiped, Vec<SocketKey>),
-    /// Send a frame with `count` sockets of a group, from the one at `first` on.
-    SendSockets {
-        /// The frame.
-        frame: Wiped,
-        /// The group.
-        group: u32,
-        /// The first socket.
-        first: u32,
-        /// How many.
-        count: u32,
-    },
-    /// Send a frame with all sockets of these groups, in their order.
-    SendPack(Wiped, Vec<u32>),
+    /// Send the frame of this piece of a group, with its sockets.
+    SendPiece(GroupPiece),
+    /// Send the frame of these groups, with all their sockets.
+    SendPack(GroupPack),
     /// Say what this process is configured to do, by [`Giver::describe`].
     Describe,
     /// The taker differs there, and goes on. Its connections stay where they are.
@@ -124,10 +117,8 @@ pub enum PeerLife {
 impl From<GroupFrame> for GiverAction {
     fn from(frame: GroupFrame) -> Self {
         match frame {
-            GroupFrame::Several(frame, groups) => Self::SendPack(frame, groups),
-            GroupFrame::OfOne { frame, group, first, count } => {
-                Self::SendSockets { frame, group, first, count }
-            }
+            GroupFrame::Several(pack) => Self::SendPack(pack),
+            GroupFrame::OfOne(piece) => Self::SendPiece(piece),
         }
     }
 }
@@ -497,12 +488,11 @@ impl Giver {
         if groups.is_empty() {
             return self.on_nothing(phase, pending, now);
         }
-        let is_too_large = |group: &GivenGroup| {
-            group.bytes.len() > GROUP_BYTES_MAX as usize || group.sockets > GROUP_SOCKETS_MAX
-        };
+        let is_too_large =
+            |group: &GivenGroup| group.bytes > GROUP_BYTES_MAX || group.sockets > GROUP_SOCKETS_MAX;
         let (too_large, groups): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_too_large);
         for GivenGroup { group, bytes, .. } in too_large {
-            let reason = format!("its group has {} bytes or too many connections", bytes.len());
+            let reason = format!("its group has {bytes} bytes or too many connections");
             self.actions.push_back(GiverAction::TakeBack(Refused { group, reason }));
         }
         if groups.is_empty() {
@@ -516,7 +506,7 @@ impl Giver {
             deadline: later(now, self.deadlines.batch),
         };
         let count = u32::try_from(groups.len()).unwrap_or(u32::MAX);
-        let frames = pieces::of_groups(number, groups, self.reads_packs);
+        let frames = pieces::of_groups(number, &groups, self.reads_packs);
         self.actions.extend(frames.into_iter().map(GiverAction::from));
         self.send(&Message::BatchEnd { batch: number, groups: count });
         self.under_way.push_back(batch);
@@ -719,8 +709,8 @@ impl Giver {
                 action,
                 GiverAction::Send(_)
                     | GiverAction::SendListening(..)
-                    | GiverAction::SendSockets { .. }
-                    | GiverAction::SendPack(..)
+                    | GiverAction::SendPiece(_)
+                    | GiverAction::SendPack(_)
             )
         };
         self.actions.retain(|action| !is_frame(action));

@@ -48,7 +48,7 @@ pub use message::{
     Refused, SocketKey, UpgradeRequest, VERSION, Welcome,
 };
 pub use pace::Collect;
-pub use pieces::GivenGroup;
+pub use pieces::{GivenGroup, GroupPack, GroupPiece};
 pub use stored::{
     STORED_FILE_BYTES_MAX, STORED_PACKET_BYTES_MAX, STORED_SOCKETS_MAX, StoredConnections,
     StoredError, StoredGroup, StoredPacket, StoredQueue, StoredStates,

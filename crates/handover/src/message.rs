@@ -394,7 +394,7 @@ impl Message {
             }
             Self::Sockets { keys, is_last } => frame::encode(kind, &(keys, is_last)),
             Self::Serving | Self::Commit | Self::Committed => frame::encode(kind, &()),
-            Self::Piece(piece) => piece.encode(),
+            Self::Piece(piece) => frame::encode(kind, piece),
             Self::Pack { batch, groups } => frame::encode(kind, &(batch, groups)),
             Self::BatchEnd { batch, groups } => frame::encode(kind, &(batch, groups)),
             Self::Taken { batch, refused } => frame::encode(kind, &(batch, refused)),
@@ -446,7 +446,7 @@ impl Message {
             12 => Self::Committed,
             13 => Self::GiveUp { reason: frame::body(body)? },
             14 => frame::body(body).map(|(is_done, text)| Self::Outcome { is_done, text })?,
-            15 => frame::body(body).map(|(batch, groups)| Self::Pack { batch, groups })?,
+            PACK => frame::body(body).map(|(batch, groups)| Self::Pack { batch, groups })?,
             RESOURCES => Self::Resources { bytes: frame::body(body)? },
             PROGRESS => Self::Progress { text: frame::body(body)? },
             TAKE_BACK => Self::TakeBack { reason: frame::body(body)? },
@@ -488,7 +488,7 @@ impl Message {
             Self::Alive => ALIVE,
             Self::ReadsPacks => READS_PACKS,
             Self::Busy => BUSY,
-            Self::Pack { .. } => 15,
+            Self::Pack { .. } => PACK,
             Self::MainProcess => MAIN_PROCESS,
             Self::ListConnections { .. } => LIST_CONNECTIONS,
             Self::Connections(_) => CONNECTIONS,
@@ -542,7 +542,8 @@ impl Message {
     }
 }
 
-const PIECE: u16 = 7;
+pub(crate) const PIECE: u16 = 7;
+pub(crate) const PACK: u16 = 15;
 const PROGRESS: u16 = IGNORABLE;
 // A process that does not know these goes on as if there were none: nothing is given back, or ended early; a stopped process is
 // not noticed in its probation, new listeners are stored later, and each group has a frame of its own.
@@ -575,12 +576,5 @@ fn welcome(body: &[u8]) -> Result<Welcome, FrameError> {
         Ok((welcome, lists_connections)) => Ok(Welcome { lists_connections, ..welcome }),
         // Of a version before this one.
         Err(_) => frame::body(body),
-    }
-}
-
-impl Piece {
-    /// The frame.
-    pub(crate) fn encode(&self) -> Wiped {
-        frame::encode(PIECE, self)
     }
 }

@@ -1,9 +1,12 @@
 //! What is larger than a frame, cut into frames; and what is smaller, several in one.
+//!
+//! The bytes of groups stay with the caller, which may want them back. A frame is made of them when it is sent, so that a large
+//! group is never there a second time.
 
-use wiped::{Wiped, wipe};
+use wiped::Wiped;
 
-use crate::frame::{DESCRIPTORS_MAX, FRAME_BYTES_MAX};
-use crate::message::{Message, Packed, Piece};
+use crate::frame::{DESCRIPTORS_MAX, FRAME_BYTES_MAX, FrameWriter};
+use crate::message::{PACK, PIECE};
 
 /// Bytes of a frame that are left for names and numbers around a piece of a group.
 const ENVELOPE_BYTES_MAX: usize = 1024;
@@ -12,104 +15,148 @@ const ENVELOPE_BYTES_MAX: usize = 1024;
 pub(crate) const PIECE_BYTES_MAX: usize = FRAME_BYTES_MAX - ENVELOPE_BYTES_MAX;
 
 /// A group to be moved.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GivenGroup {
     /// A number that no other group of this handover has.
     pub group: u32,
-    /// What is written of it.
-    pub bytes: Wiped,
+    /// How many bytes are written of it.
+    pub bytes: u32,
     /// How many sockets go with it.
     pub sockets: u32,
 }
 
-/// A frame with a group, a piece of one, or several.
-#[derive(Debug)]
-pub(crate) enum GroupFrame {
-    /// These groups as a whole, with all their sockets.
-    Several(Wiped, Vec<u32>),
-    /// A piece of a group, with `count` sockets from the one at `first` on.
-    OfOne { frame: Wiped, group: u32, first: u32, count: u32 },
+/// A part of a group, in a frame of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupPiece {
+    batch: u32,
+    group: GivenGroup,
+    from: u32,
+    len: u32,
+    /// The first of its sockets.
+    pub first_socket: u32,
+    /// How many sockets go with it.
+    pub sockets: u32,
 }
 
-/// The frames of groups: where `packs` are read, as many groups in a frame as it holds, as most have one socket and some fifty
-/// bytes.
-pub(crate) fn of_groups(batch: u32, groups: Vec<GivenGroup>, packs: bool) -> Vec<GroupFrame> {
-    let (mut frames, mut pack) = (Vec::new(), Pack::default());
-    for group in groups {
-        if !packs || !Pack::default().has_room(&group) {
-            add_pieces(batch, &group, &mut frames);
-            continue;
-        }
-        if !pack.has_room(&group) {
-            frames.extend(std::mem::take(&mut pack).into_frame(batch));
-        }
-        pack.add(group);
+impl GroupPiece {
+    /// The number of the group.
+    #[must_use]
+    pub const fn group(&self) -> u32 {
+        self.group.group
     }
-    frames.extend(pack.into_frame(batch));
-    frames
-}
 
-fn add_pieces(batch: u32, group: &GivenGroup, frames: &mut Vec<GroupFrame>) {
-    let bytes_total = u32::try_from(group.bytes.len()).unwrap_or(u32::MAX);
-    let (mut bytes, mut first) = (group.bytes.as_slice(), 0);
-    loop {
-        let (piece, rest) = bytes.split_at(bytes.len().min(PIECE_BYTES_MAX));
-        let most = u32::try_from(DESCRIPTORS_MAX).unwrap_or(u32::MAX);
-        let count = (group.sockets - first).min(most);
-        let mut message = Piece {
-            batch,
-            group: group.group,
-            bytes_total,
-            sockets_total: group.sockets,
-            sockets: count,
-            bytes: piece.to_vec(),
-        };
-        let frame = message.encode();
-        wipe(&mut message.bytes);
-        frames.push(GroupFrame::OfOne { frame, group: group.group, first, count });
-        (bytes, first) = (rest, first + count);
-        if bytes.is_empty() && first == group.sockets {
-            return;
+    /// The frame. `parts` are all bytes of the group, in as many parts as they are kept in.
+    #[must_use]
+    pub fn frame<'b>(&self, parts: impl Iterator<Item = &'b [u8]>) -> Wiped {
+        let Self { batch, group: GivenGroup { group, bytes, sockets }, len, .. } = *self;
+        let mut frame = FrameWriter::new(PIECE, ENVELOPE_BYTES_MAX + len as usize);
+        for number in [batch, group, bytes, sockets, self.sockets, len] {
+            frame.number(number);
         }
+        let (mut before, mut left) = (self.from as usize, len as usize);
+        for part in parts {
+            let skipped = before.min(part.len());
+            let end = part.len().min(skipped.saturating_add(left));
+            frame.bytes(part.get(skipped..end).unwrap_or_default());
+            (before, left) = (before - skipped, left - (end - skipped));
+        }
+        frame.finish()
     }
 }
 
 /// Groups that go in one frame.
-#[derive(Debug, Default)]
-struct Pack {
-    groups: Vec<Packed>,
-    bytes: usize,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupPack {
+    batch: u32,
+    groups: Vec<GivenGroup>,
+    /// Of all of them, with the numbers around them, at most.
+    bytes_max: usize,
+    /// Of all of them.
     sockets: usize,
 }
 
-impl Pack {
+impl GroupPack {
     /// Beside its bytes, no group takes more of a frame.
     const NUMBERS_BYTES_MAX: usize = 16;
 
-    fn has_room(&self, group: &GivenGroup) -> bool {
-        let bytes = self.bytes + group.bytes.len() + Self::NUMBERS_BYTES_MAX;
+    const fn of(batch: u32) -> Self {
+        Self { batch, groups: Vec::new(), bytes_max: 0, sockets: 0 }
+    }
+
+    /// The numbers of the groups: all their sockets go with it, in this order.
+    pub fn groups(&self) -> impl Iterator<Item = u32> {
+        self.groups.iter().map(|given| given.group)
+    }
+
+    const fn has_room(&self, group: &GivenGroup) -> bool {
+        let bytes = self.bytes_max + group.bytes as usize + Self::NUMBERS_BYTES_MAX;
         bytes <= PIECE_BYTES_MAX && self.sockets + group.sockets as usize <= DESCRIPTORS_MAX
     }
 
-    fn add(&mut self, mut group: GivenGroup) {
-        self.bytes += group.bytes.len() + Self::NUMBERS_BYTES_MAX;
+    fn add(&mut self, group: GivenGroup) {
+        self.bytes_max += group.bytes as usize + Self::NUMBERS_BYTES_MAX;
         self.sockets += group.sockets as usize;
-        let bytes = std::mem::take(&mut *group.bytes);
-        self.groups.push(Packed { group: group.group, sockets: group.sockets, bytes });
+        self.groups.push(group);
     }
 
-    /// The frame; none for no groups.
-    fn into_frame(self, batch: u32) -> Option<GroupFrame> {
-        if self.groups.is_empty() {
-            return None;
+    /// The frame. `parts_of` gives all bytes of a group, in as many parts as they are kept in.
+    #[must_use]
+    pub fn frame<'b, P: Iterator<Item = &'b [u8]>>(&self, parts_of: impl Fn(u32) -> P) -> Wiped {
+        let mut frame = FrameWriter::new(PACK, ENVELOPE_BYTES_MAX + self.bytes_max);
+        frame.number(self.batch);
+        frame.number(u32::try_from(self.groups.len()).unwrap_or(u32::MAX));
+        for GivenGroup { group, bytes, sockets } in &self.groups {
+            for number in [*group, *sockets, *bytes] {
+                frame.number(number);
+            }
+            parts_of(*group).for_each(|part| frame.bytes(part));
         }
-        let numbers = self.groups.iter().map(|packed| packed.group).collect();
-        let mut message = Message::Pack { batch, groups: self.groups };
-        let frame = message.encode();
-        if let Message::Pack { groups, .. } = &mut message {
-            groups.iter_mut().for_each(|packed| wipe(&mut packed.bytes));
+        frame.finish()
+    }
+}
+
+/// A frame with a group, a piece of one, or several.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum GroupFrame {
+    /// These groups as a whole, with all their sockets.
+    Several(GroupPack),
+    /// A piece of a group, with some of its sockets.
+    OfOne(GroupPiece),
+}
+
+/// The frames of groups: where `packs` are read, as many groups in a frame as it holds, as most have one socket and some fifty
+/// bytes.
+pub(crate) fn of_groups(batch: u32, groups: &[GivenGroup], packs: bool) -> Vec<GroupFrame> {
+    let (mut frames, mut pack) = (Vec::new(), GroupPack::of(batch));
+    for group in groups {
+        if !packs || !GroupPack::of(batch).has_room(group) {
+            add_pieces(batch, *group, &mut frames);
+            continue;
         }
-        Some(GroupFrame::Several(frame, numbers))
+        if !pack.has_room(group) {
+            frames.push(GroupFrame::Several(std::mem::replace(&mut pack, GroupPack::of(batch))));
+        }
+        pack.add(*group);
+    }
+    if !pack.groups.is_empty() {
+        frames.push(GroupFrame::Several(pack));
+    }
+    frames
+}
+
+fn add_pieces(batch: u32, group: GivenGroup, frames: &mut Vec<GroupFrame>) {
+    let bytes_max = u32::try_from(PIECE_BYTES_MAX).unwrap_or(u32::MAX);
+    let sockets_max = u32::try_from(DESCRIPTORS_MAX).unwrap_or(u32::MAX);
+    let (mut from, mut first_socket) = (0, 0);
+    loop {
+        let len = (group.bytes - from).min(bytes_max);
+        let sockets = (group.sockets - first_socket).min(sockets_max);
+        let piece = GroupPiece { batch, group, from, len, first_socket, sockets };
+        frames.push(GroupFrame::OfOne(piece));
+        (from, first_socket) = (from + len, first_socket + sockets);
+        if from == group.bytes && first_socket == group.sockets {
+            return;
+        }
     }
 }
 
@@ -147,4 +194,43 @@ pub(crate) fn cut<T>(
     }
     let count = parts.len();
     parts.into_iter().enumerate().map(|(place, part)| (part, place + 1 == count)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Message, Packed, Piece};
+
+    #[test]
+    fn frames_of_groups_say_what_the_messages_do() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(150_000).collect();
+        let group = |group, bytes, sockets| GivenGroup { group, bytes, sockets };
+        let groups = [group(7, 150_000, 300), group(300, 0, 1), group(70_000, 200, 0)];
+        let frames = of_groups(9, &groups, true);
+        let (mut first_socket, mut got) = (0, Vec::new());
+        for (frame, cut) in frames.iter().zip([1, 50_000, 64_000]) {
+            let GroupFrame::OfOne(piece) = frame else { panic!("{frame:?}") };
+            let frame = piece.frame(bytes.chunks(cut));
+            let Ok(Some(Message::Piece(decoded))) = Message::decode(&frame) else { panic!() };
+            assert_eq!((piece.group(), piece.first_socket), (7, first_socket));
+            first_socket += piece.sockets;
+            let Piece { batch, group, bytes_total, sockets_total, sockets, bytes } = decoded;
+            assert_eq!((batch, group, bytes_total, sockets_total), (9, 7, 150_000, 300));
+            assert_eq!((sockets, frame.len() <= FRAME_BYTES_MAX), (piece.sockets, true));
+            got.extend(bytes);
+        }
+        assert!(got == bytes && first_socket == 300);
+        let [_, _, _, GroupFrame::Several(pack)] = &frames[..] else { panic!("{frames:?}") };
+        assert_eq!(pack.groups().collect::<Vec<_>>(), [300, 70_000]);
+        let of = |group| bytes.get(..if group == 300 { 0 } else { 200 }).unwrap_or_default();
+        let frame = pack.frame(|group| of(group).chunks(90));
+        let packed = |group, sockets| Packed { group, sockets, bytes: of(group).to_vec() };
+        let groups = vec![packed(300, 1), packed(70_000, 0)];
+        assert_eq!(Message::decode(&frame), Ok(Some(Message::Pack { batch: 9, groups })));
+        assert_eq!(of_groups(9, &groups_of_one(), false).len(), 1);
+    }
+
+    fn groups_of_one() -> [GivenGroup; 1] {
+        [GivenGroup { group: 1, bytes: 10, sockets: 1 }]
+    }
 }

@@ -509,7 +509,7 @@ impl Taker {
         else {
             return Err(self.out_of_turn("State"));
         };
-        append(held, bytes);
+        append(held, bytes, left);
         *to_come = left;
         if self.state == State::Done && left == 0 {
             let bytes = mem::take(held);
@@ -625,18 +625,25 @@ impl Coming {
     }
 
     fn and(mut self, next: Piece) -> Self {
-        append(&mut self.bytes, next.bytes);
+        let so_far = self.bytes.len().saturating_add(next.bytes.len());
+        let so_far = u32::try_from(so_far).unwrap_or(u32::MAX);
+        append(&mut self.bytes, next.bytes, self.piece.bytes_total.saturating_sub(so_far));
         self.sockets = self.sockets.saturating_add(next.sockets);
         self
     }
 }
 
-/// Appends bytes that may have keys in them, and leaves no copy behind.
-fn append(held: &mut Wiped, more: Vec<u8>) {
+/// How many times as much room there is made as there is need for.
+const ROOM: usize = 4;
+
+/// Appends bytes that may have keys in them, and leaves no copy behind. `to_come` is said to follow: it is believed so far that a
+/// large group is copied for a third, and that who lies costs as many times what it sends.
+fn append(held: &mut Wiped, more: Vec<u8>, to_come: u32) {
     let more = Wiped::from(more);
     let len = held.len().saturating_add(more.len());
     if len > held.capacity() {
-        let mut larger = Wiped::with_capacity(len.next_power_of_two());
+        let all = len.saturating_add(to_come as usize);
+        let mut larger = Wiped::with_capacity(all.min(len.saturating_mul(ROOM)));
         larger.extend_from_slice(held);
         *held = larger;
     }

@@ -415,12 +415,12 @@ fn what_was_not_sent_when_the_attempt_failed_is_not_sent() {
     pair.giver.on_frame(&Message::Taken { batch: 1, refused: vec![] }.encode(), 0, pair.now);
     let groups = pair.movable.split_off(pair.movable.len() - 20);
     pair.giver.give(groups, 0, false, pair.now);
-    while !matches!(pair.giver.poll(), Some(GiverAction::SendPack(..))) {}
+    while !matches!(pair.giver.poll(), Some(GiverAction::SendPack(_))) {}
     pair.giver.fail(Failure::Own("it does not read".to_owned()));
     let frames: Vec<_> = std::iter::from_fn(|| pair.giver.poll())
         .filter_map(|action| match action {
             GiverAction::Send(frame) | GiverAction::SendListening(frame, _) => Some(frame),
-            GiverAction::SendSockets { frame, .. } | GiverAction::SendPack(frame, _) => Some(frame),
+            GiverAction::SendPiece(_) | GiverAction::SendPack(_) => panic!("{action:?}"),
             _ => None,
         })
         .collect();

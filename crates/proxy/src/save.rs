@@ -25,6 +25,7 @@ use std::sync::Arc;
 use config::snapshot::Id;
 use serde::{Deserialize, Serialize};
 use telemetry::cause::Cause;
+use wiped::Pieces;
 
 use self::connections::{SavedDownstream, SavedUpstream};
 use self::exchanges::{SavedExchange, SavedStage};
@@ -53,7 +54,7 @@ const GONE: Id = Id { slot: u32::MAX, generation: u32::MAX };
 #[derive(Debug)]
 pub struct Saved {
     /// Everything but the sockets.
-    pub bytes: Vec<u8>,
+    pub bytes: Pieces,
     /// The connections whose sockets go with it, in the order in which [`Proxy::restore`] names
     /// their successors. The keys are stale.
     pub connections: Vec<ConnKey>,
@@ -422,7 +423,7 @@ impl Proxy {
     /// # Errors
     ///
     /// [`RestoreError`]; nothing was taken up then.
-    pub fn restore(&mut self, bytes: &[u8], now: Time) -> Result<Vec<ConnKey>, RestoreError> {
+    pub fn restore(&mut self, bytes: &Pieces, now: Time) -> Result<Vec<ConnKey>, RestoreError> {
         let mut restoring = self.begin_restore(bytes)?;
         self.restore_part(&mut restoring, bytes, usize::MAX, now)?;
         Ok(restoring.into_keys())

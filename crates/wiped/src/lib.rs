@@ -72,6 +72,84 @@ impl Drop for Wiped {
     }
 }
 
+/// Bytes in pieces, each as it was written: megabytes are neither copied as more come, nor to be in one place.
+#[derive(Clone, Debug, Default)]
+pub struct Pieces {
+    first: Wiped,
+    /// Most have none.
+    more: Option<Box<More>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct More {
+    /// Where the bytes begin in the first piece.
+    start: usize,
+    others: Vec<Wiped>,
+}
+
+impl Pieces {
+    /// Bytes that are moved rather than remembered where they begin.
+    const MOVED_MAX: usize = 4 << 10;
+
+    /// The bytes behind the first `start`.
+    #[must_use]
+    pub fn behind(start: usize, mut bytes: Wiped) -> Self {
+        if bytes.len() > Self::MOVED_MAX {
+            return Self { first: bytes, more: Some(Box::new(More { start, others: Vec::new() })) };
+        }
+        let start = start.min(bytes.len());
+        bytes.drain(..start);
+        Self { first: bytes, more: None }
+    }
+
+    /// Adds a piece.
+    pub fn push(&mut self, piece: Wiped) {
+        if self.first.is_empty() {
+            self.first = piece;
+        } else {
+            self.more.get_or_insert_default().others.push(piece);
+        }
+    }
+
+    fn others(&self) -> &[Wiped] {
+        self.more.as_ref().map(|more| more.others.as_slice()).unwrap_or_default()
+    }
+
+    /// A piece, counted from 0.
+    #[must_use]
+    pub fn get(&self, place: usize) -> Option<&[u8]> {
+        match place.checked_sub(1) {
+            None => self.first.get(self.more.as_ref().map_or(0, |more| more.start)..),
+            Some(place) => self.others().get(place).map(|piece| piece.as_slice()),
+        }
+    }
+
+    /// The pieces.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..=self.others().len()).filter_map(|place| self.get(place))
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub fn bytes_len(&self) -> usize {
+        self.iter().map(<[u8]>::len).sum()
+    }
+
+    /// The bytes in one place.
+    #[must_use]
+    pub fn join(&self) -> Wiped {
+        let mut joined = Wiped::with_capacity(self.bytes_len());
+        self.iter().for_each(|piece| joined.extend_from_slice(piece));
+        joined
+    }
+}
+
+impl From<Vec<u8>> for Pieces {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { first: bytes.into(), more: None }
+    }
+}
+
 /// Overwrites bytes that go on to be used.
 pub fn wipe(bytes: &mut [u8]) {
     bytes.fill(0);
@@ -85,6 +163,27 @@ mod tests {
     #[test]
     fn a_log_has_the_length_alone() {
         assert_eq!(format!("{:?}", Wiped::from(b"secret".to_vec())), "Wiped(6 bytes)");
+    }
+
+    #[test]
+    fn pieces_are_the_bytes_in_their_order() {
+        let mut pieces = Pieces::default();
+        assert_eq!((pieces.bytes_len(), pieces.join().as_slice()), (0, &b""[..]));
+        for piece in ["one", " and", " two"] {
+            pieces.push(piece.as_bytes().to_vec().into());
+        }
+        assert_eq!((pieces.bytes_len(), pieces.join().as_slice()), (11, &b"one and two"[..]));
+        assert_eq!(pieces.get(1), Some(&b" and"[..]));
+        assert_eq!(pieces.get(3), None);
+        for len in [4, 40_000] {
+            let bytes = [&b"head"[..], &vec![7; len]].concat();
+            let mut behind = Pieces::behind(4, bytes.into());
+            behind.push(b"tail".to_vec().into());
+            let expected = [&vec![7; len][..], b"tail"].concat();
+            assert!(*behind.join() == expected && behind.get(0) == expected.get(..len), "{len}");
+            assert_eq!((behind.bytes_len(), behind.get(1)), (len + 4, Some(&b"tail"[..])));
+        }
+        assert_eq!(Pieces::behind(9, b"head".to_vec().into()).bytes_len(), 0);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use config::snapshot::{ClusterId, ListenerId};
 use proxy::save::{Differing, RestoreError};
 use proxy::time::Time;
 use proxy::{BuiltFilter, ConnKey, ExchangeKey, Snapshot};
-use wiped::Wiped;
+use wiped::Pieces;
 
 use crate::moving::Moving;
 
@@ -179,7 +179,7 @@ pub struct Taken<S> {
     /// with them, and they.
     pub result: Result<Vec<ConnKey>, (RestoreError, Moving<S>)>,
     /// The saved state, once it is of no use: to overwrite that of a large group takes longer than a worker has.
-    pub used: Wiped,
+    pub used: Pieces,
 }
 
 /// Asks a worker what was done for its clients' connections since it was asked last.

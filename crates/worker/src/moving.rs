@@ -8,7 +8,7 @@ use std::time::Duration;
 use proxy::ConnKey;
 use proxy::save::{Held, Movable, RestoreError, Restoring, Saved, Saving};
 use proxy::time::Time;
-use wiped::Wiped;
+use wiped::Pieces;
 
 use crate::mailbox::{Give, Given, Kept, Origin, Take, Taken, Wanted, Weigh, Weighed, Work};
 use crate::sockets::Flags;
@@ -37,7 +37,7 @@ const SLOTS_PART: u32 = 64;
 /// Connections that a worker goes on with, and the bytes that it has read them from.
 struct Restored {
     keys: Vec<ConnKey>,
-    used: Wiped,
+    used: Pieces,
 }
 
 /// The messages of a turn that move connections.
@@ -68,7 +68,7 @@ impl Moves {
 #[derive(Debug)]
 pub struct Moving<S> {
     /// The saved state, without the sockets.
-    pub bytes: Wiped,
+    pub bytes: Pieces,
     /// The sockets, in the order in which [`Worker::restore`] wants them back. None for a
     /// connection that has no socket yet.
     pub sockets: Vec<Option<S>>,
@@ -82,23 +82,31 @@ pub struct Moving<S> {
 /// configuration comes, no drain begins, and nothing else moves.
 #[derive(Debug)]
 pub(crate) enum UnderWay<S> {
-    Saving {
-        saving: Saving,
-        sockets: Vec<Option<S>>,
-        /// How many sockets are not watched any more.
-        unwatched: usize,
-        given: Given<S>,
-        reply: Sender<Given<S>>,
-    },
-    Restoring {
-        restoring: Restoring,
-        /// Its sockets are taken out as their connections are placed.
-        moving: Moving<S>,
-        /// How many connections are at work.
-        begun: usize,
-        /// None of one that was given in vain.
-        answer: Option<TakeAnswer<S>>,
-    },
+    Saving(LargeSave<S>),
+    Restoring(LargeRestore<S>),
+}
+
+/// A large group that leaves.
+#[derive(Debug)]
+pub(crate) struct LargeSave<S> {
+    saving: Saving,
+    sockets: Vec<Option<S>>,
+    /// How many sockets are not watched any more.
+    unwatched: usize,
+    given: Given<S>,
+    reply: Sender<Given<S>>,
+}
+
+/// A large group that arrives.
+#[derive(Debug)]
+pub(crate) struct LargeRestore<S> {
+    restoring: Restoring,
+    /// Its sockets are taken out as their connections are placed.
+    moving: Moving<S>,
+    /// How many connections are at work.
+    begun: usize,
+    /// None of one that was given in vain.
+    answer: Option<TakeAnswer<S>>,
 }
 
 /// Who waits for what becomes of a [`Take`].
@@ -133,9 +141,9 @@ impl<W: World> Worker<W> {
         match large {
             None => self.answer_give(given, &give.reply),
             Some((saving, sockets)) => {
-                let reply = give.reply;
-                let under_way = UnderWay::Saving { saving, sockets, unwatched: 0, given, reply };
-                self.under_way = Some(under_way);
+                let (reply, unwatched) = (give.reply, 0);
+                let save = LargeSave { saving, sockets, unwatched, given, reply };
+                self.under_way = Some(UnderWay::Saving(save));
             }
         }
     }
@@ -266,8 +274,8 @@ impl<W: World> Worker<W> {
         if self.is_large(moving.sockets.len()) && self.under_way.is_none() && !self.is_draining() {
             match self.proxy.begin_restore(&moving.bytes) {
                 Ok(restoring) => {
-                    let under_way = UnderWay::Restoring { restoring, moving, begun: 0, answer };
-                    self.under_way = Some(under_way);
+                    let restore = LargeRestore { restoring, moving, begun: 0, answer };
+                    self.under_way = Some(UnderWay::Restoring(restore));
                 }
                 Err(error) => self.answer_take(answer, Err((error, moving))),
             }
@@ -286,7 +294,7 @@ impl<W: World> Worker<W> {
         let Some(TakeAnswer { origin, number, reply }) = answer else { return };
         let (result, used) = match result {
             Ok(Restored { keys, used }) => (Ok(keys), used),
-            Err(error) => (Err(error), Wiped::default()),
+            Err(error) => (Err(error), Pieces::default()),
         };
         if let (Origin::Returned, Ok(keys)) = (origin, &result) {
             self.returned.extend(keys.iter().map(|key| key.to_bits()));
@@ -314,67 +322,53 @@ impl<W: World> Worker<W> {
     pub(crate) fn move_on(&mut self) {
         match self.under_way.take() {
             None => {}
-            Some(UnderWay::Saving { saving, sockets, unwatched, given, reply }) => {
-                self.continue_save(saving, sockets, unwatched, given, reply);
-            }
-            Some(UnderWay::Restoring { restoring, moving, begun, answer }) => {
-                self.continue_restore(restoring, moving, begun, answer);
-            }
+            Some(UnderWay::Saving(save)) => self.continue_save(save),
+            Some(UnderWay::Restoring(restore)) => self.continue_restore(restore),
         }
         self.perform();
     }
 
-    fn continue_save(
-        &mut self,
-        mut saving: Saving,
-        sockets: Vec<Option<W::Socket>>,
-        mut unwatched: usize,
-        mut given: Given<W::Socket>,
-        reply: Sender<Given<W::Socket>>,
-    ) {
+    fn continue_save(&mut self, mut save: LargeSave<W::Socket>) {
         let until = self.world.now() + MOVING_TIME_MAX;
+        let total = save.sockets.len();
         for stride in self.strides() {
-            for socket in sockets.iter().skip(unwatched).take(stride).flatten() {
+            for socket in save.sockets.iter().skip(save.unwatched).take(stride).flatten() {
                 self.world.unwatch(socket);
             }
-            unwatched = (unwatched + stride).min(sockets.len());
-            self.proxy.save_part(&mut saving, stride);
+            save.unwatched = (save.unwatched + stride).min(total);
+            self.proxy.save_part(&mut save.saving, stride);
             if self.world.now() >= until {
                 break;
             }
         }
-        if !saving.is_encoded() || unwatched < sockets.len() {
-            let under_way = UnderWay::Saving { saving, sockets, unwatched, given, reply };
-            self.under_way = Some(under_way);
+        if !save.saving.is_encoded() || save.unwatched < total {
+            self.under_way = Some(UnderWay::Saving(save));
             return;
         }
+        let LargeSave { saving, sockets, mut given, reply, .. } = save;
         let saved = self.proxy.finish_save(saving);
         given.groups.push(moving(saved, sockets));
         self.has_given = true;
         self.answer_give(given, &reply);
     }
 
-    fn continue_restore(
-        &mut self,
-        mut restoring: Restoring,
-        mut moving: Moving<W::Socket>,
-        mut begun: usize,
-        answer: Option<TakeAnswer<W::Socket>>,
-    ) {
+    fn continue_restore(&mut self, mut restore: LargeRestore<W::Socket>) {
         let now = self.world.now();
         let until = now + MOVING_TIME_MAX;
         grow_heap();
+        let LargeRestore { restoring, moving, begun, .. } = &mut restore;
         for stride in self.strides() {
             if restoring.is_placed() {
-                let last = (begun + stride).min(restoring.keys().len());
-                let keys = restoring.keys().get(begun..last).unwrap_or_default();
+                let last = (*begun + stride).min(restoring.keys().len());
+                let keys = restoring.keys().get(*begun..last).unwrap_or_default();
                 keys.iter().for_each(|key| self.begin_watching(*key, now));
                 self.proxy.on_restored(keys, now);
-                begun = last;
+                *begun = last;
             } else {
                 let before = restoring.keys().len();
-                let part = self.proxy.restore_part(&mut restoring, &moving.bytes, stride, now);
+                let part = self.proxy.restore_part(restoring, &moving.bytes, stride, now);
                 if let Err(error) = part {
+                    let LargeRestore { moving, answer, .. } = restore;
                     return self.answer_take(answer, Err((error, moving)));
                 }
                 let placed = restoring.keys().iter().zip(&mut moving.sockets).skip(before);
@@ -388,11 +382,12 @@ impl<W: World> Worker<W> {
                 break;
             }
         }
-        if restoring.is_placed() && begun == restoring.keys().len() {
+        if restoring.is_placed() && *begun == restoring.keys().len() {
+            let LargeRestore { restoring, moving, answer, .. } = restore;
             let restored = Restored { keys: restoring.into_keys(), used: moving.bytes };
             self.answer_take(answer, Ok(restored));
         } else {
-            self.under_way = Some(UnderWay::Restoring { restoring, moving, begun, answer });
+            self.under_way = Some(UnderWay::Restoring(restore));
         }
     }
 
@@ -516,7 +511,7 @@ fn grow_heap() {
 
 fn moving<S>(saved: Saved, sockets: Vec<Option<S>>) -> Moving<S> {
     let Saved { bytes, held, may_begin, .. } = saved;
-    Moving { bytes: Wiped::from(bytes), sockets, held, may_begin }
+    Moving { bytes, sockets, held, may_begin }
 }
 
 /// A group that is out of the worker's tables, with its sockets.

@@ -15,6 +15,9 @@ use handover::{
 
 const FORM: u16 = 11;
 
+/// What each group has of it.
+static BYTES: [u8; 150_000] = [7; 150_000];
+
 /// Both sides, each with a caller that does what it is asked.
 #[derive(Debug)]
 pub(crate) struct Pair {
@@ -55,8 +58,8 @@ impl Pair {
         let deadlines = Deadlines::default();
         let group = |group: u32| {
             // Some in several pieces, and with more sockets than a packet takes.
-            let bytes = vec![7; if group == 3 { 150_000 } else { 40 + group as usize }];
-            GivenGroup { group, bytes: bytes.into(), sockets: if group == 5 { 600 } else { 2 } }
+            let bytes = if group == 3 { 150_000 } else { 40 + group };
+            GivenGroup { group, bytes, sockets: if group == 5 { 600 } else { 2 } }
         };
         Self {
             giver: Giver::new("1.0.0", FORM, 40, 0, deadlines, 0),
@@ -95,9 +98,15 @@ impl Pair {
             GiverAction::Send(frame) => Some((frame.clone(), 0)),
             GiverAction::SendResources(frame) => Some((frame.clone(), 1)),
             GiverAction::SendListening(frame, keys) => Some((frame.clone(), keys.len())),
-            GiverAction::SendSockets { frame, count, .. } => Some((frame.clone(), *count as usize)),
-            // As many as `Pair::new` gives each.
-            GiverAction::SendPack(frame, groups) => Some((frame.clone(), groups.len() * 2)),
+            GiverAction::SendPiece(piece) => {
+                Some((piece.frame(BYTES.chunks(BYTES.len() / 2)), piece.sockets as usize))
+            }
+            GiverAction::SendPack(pack) => {
+                // As many as `Pair::new` gives each.
+                let bytes =
+                    |group: u32| BYTES.get(..40 + group as usize).unwrap_or_default().chunks(30);
+                Some((pack.frame(bytes), pack.groups().count() * 2))
+            }
             _ => None,
         };
         if let Some((frame, descriptors)) = sent {

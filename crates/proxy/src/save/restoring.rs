@@ -8,6 +8,7 @@ use std::time::Duration;
 use std::vec::IntoIter;
 
 use serde::de::DeserializeOwned;
+use wiped::Pieces;
 
 use super::exchanges::SavedExchange;
 use super::{Group, RestoreError, SavedEnd, VERSION};
@@ -25,8 +26,11 @@ const ROOM_MAX: usize = 4;
 #[derive(Debug)]
 pub struct Restoring {
     state: State,
-    /// Bytes that were read.
+    /// The piece that is being read, and bytes of it that were.
+    piece: usize,
     read: usize,
+    /// Bytes of all pieces that are to come.
+    left: usize,
     keys: Vec<ConnKey>,
     exchanges: Vec<Option<ExchangeKey>>,
     copies: Vec<Vec<u32>>,
@@ -72,17 +76,25 @@ impl Restoring {
         !matches!(self.state, State::Reading { .. })
     }
 
-    fn read<T: DeserializeOwned>(&mut self, bytes: &[u8]) -> Result<T, RestoreError> {
-        let left = bytes.get(self.read..).ok_or(RestoreError::Damaged)?;
+    /// The next entry, which is in one piece.
+    fn read<T: DeserializeOwned>(&mut self, bytes: &Pieces) -> Result<T, RestoreError> {
+        let left = loop {
+            let piece = bytes.get(self.piece).ok_or(RestoreError::Damaged)?;
+            match piece.get(self.read..) {
+                Some(left) if !left.is_empty() => break left,
+                _ => (self.piece, self.read) = (self.piece + 1, 0),
+            }
+        };
         let (value, behind) = postcard::take_from_bytes(left).map_err(|_| RestoreError::Damaged)?;
-        self.read = bytes.len() - behind.len();
+        let read = left.len() - behind.len();
+        (self.read, self.left) = (self.read + read, self.left - read);
         Ok(value)
     }
 
-    fn count(&mut self, bytes: &[u8]) -> Result<usize, RestoreError> {
+    fn count(&mut self, bytes: &Pieces) -> Result<usize, RestoreError> {
         let count: usize = self.read(bytes)?;
         // Each takes a byte at least.
-        if count > bytes.len() - self.read { Err(RestoreError::Damaged) } else { Ok(count) }
+        if count > self.left { Err(RestoreError::Damaged) } else { Ok(count) }
     }
 }
 
@@ -92,15 +104,17 @@ impl Proxy {
     /// # Errors
     ///
     /// It is not that.
-    pub fn begin_restore(&self, bytes: &[u8]) -> Result<Restoring, RestoreError> {
-        let (version, _) = bytes.split_first_chunk().ok_or(RestoreError::Damaged)?;
+    pub fn begin_restore(&self, bytes: &Pieces) -> Result<Restoring, RestoreError> {
+        let version = bytes.get(0).and_then(<[u8]>::first_chunk).ok_or(RestoreError::Damaged)?;
         let version = u16::from_be_bytes(*version);
         if version != VERSION {
             return Err(RestoreError::Version(version));
         }
         let mut restoring = Restoring {
             state: State::Placed,
+            piece: 0,
             read: size_of_val(&version),
+            left: bytes.bytes_len() - size_of_val(&version),
             keys: Vec::new(),
             exchanges: Vec::new(),
             copies: Vec::new(),
@@ -122,7 +136,7 @@ impl Proxy {
     pub fn restore_part(
         &mut self,
         restoring: &mut Restoring,
-        bytes: &[u8],
+        bytes: &Pieces,
         entries_max: usize,
         now: Time,
     ) -> Result<(), RestoreError> {
@@ -144,7 +158,7 @@ impl Proxy {
     fn read_entry(
         &self,
         restoring: &mut Restoring,
-        bytes: &[u8],
+        bytes: &Pieces,
         mut group: Group,
         ends: usize,
         exchanges: Option<usize>,
@@ -225,5 +239,41 @@ impl Connections {
         if let Some(connection) = self.get(key) {
             cx.timers.arm(connection.timer, now + POSTPONED);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn restoring(bytes: &Pieces) -> Restoring {
+        Restoring {
+            state: State::Placed,
+            piece: 0,
+            read: 0,
+            left: bytes.bytes_len(),
+            keys: Vec::new(),
+            exchanges: Vec::new(),
+            copies: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn entries_are_read_from_one_piece_after_the_other_and_from_one_each() {
+        let mut bytes = Pieces::from(vec![5, 2]);
+        bytes.push(vec![7].into());
+        let mut whole = restoring(&bytes);
+        assert_eq!(
+            [whole.read(&bytes), whole.read(&bytes), whole.read(&bytes)],
+            [5u8, 2, 7].map(Ok)
+        );
+        assert_eq!((whole.read::<u8>(&bytes), whole.left), (Err(RestoreError::Damaged), 0));
+        // A number of more than one byte, of which the rest is in the next piece.
+        let mut bytes = Pieces::from(vec![0x80]);
+        bytes.push(vec![1, 1].into());
+        assert_eq!(restoring(&bytes).read::<u32>(&bytes), Err(RestoreError::Damaged));
+        // There cannot be more entries than bytes.
+        let bytes = Pieces::from(vec![2, 0]);
+        assert_eq!(restoring(&bytes).count(&bytes), Err(RestoreError::Damaged));
     }
 }

@@ -3,13 +3,12 @@
 //! In between it is paused. No event reaches it: its keys are stale, its timers are gone, and no pool has its connections. Most of
 //! the work is to encode it (to copy buffers, to look up names and keys), and that is bounded for each step.
 
-use std::collections::VecDeque;
 use std::vec::IntoIter;
 
 use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 use telemetry::cause::Cause;
-use wiped::Wiped;
+use wiped::{Pieces, Wiped};
 
 use super::connections::TakenEnd;
 use super::exchanges::TakenExchange;
@@ -44,13 +43,9 @@ impl Saving {
         &self.connections
     }
 
-    /// Whether all of it is encoded, and the bytes are together.
+    /// Whether all of it is encoded.
     #[must_use]
     pub fn is_encoded(&self) -> bool {
-        self.has_all_entries() && self.written.is_joined()
-    }
-
-    fn has_all_entries(&self) -> bool {
         self.ends.len() == 0 && self.exchanges.len() == 0
     }
 
@@ -64,11 +59,9 @@ impl Saving {
 /// What is encoded, in order. There are keys in it: where a vector grows by itself, it leaves a copy behind.
 #[derive(Debug)]
 struct Written {
-    /// What does not grow any more, so that no step copies all of a large group. It is overwritten as it goes.
-    pieces: VecDeque<Wiped>,
+    /// What does not grow any more, so that nothing copies all of a large group. No entry is in two of them.
+    pieces: Pieces,
     last: Wiped,
-    /// All of it, with room for what is not there yet, once there is no more to come.
-    joined: Option<Wiped>,
 }
 
 impl Written {
@@ -85,14 +78,14 @@ impl Written {
     fn begin() -> Self {
         let mut last = Wiped::with_capacity(Self::ROOM);
         last.extend_from_slice(&VERSION.to_be_bytes());
-        Self { pieces: VecDeque::new(), last, joined: None }
+        Self { pieces: Pieces::default(), last }
     }
 
     fn begin_entry(&mut self) {
         if self.last.len() >= Self::PIECE {
             // Room for all of it at once: each time that it grew, what it had would be copied, and overwritten where it was.
             let next = Wiped::with_capacity(Self::PIECE + Self::ENTRY);
-            self.pieces.push_back(std::mem::replace(&mut self.last, next));
+            self.pieces.push(std::mem::replace(&mut self.last, next));
         }
     }
 
@@ -113,28 +106,10 @@ impl Written {
         self.last = larger;
     }
 
-    /// Whether there is nothing for [`Written::join`] to do.
-    fn is_joined(&self) -> bool {
-        self.pieces.is_empty()
-    }
-
-    /// Puts the next piece where all of it will be, with nothing behind it.
-    fn join(&mut self) {
-        let Some(piece) = self.pieces.pop_front() else { return };
-        let joined = self.joined.get_or_insert_with(|| {
-            let all = self.pieces.iter().chain([&self.last, &piece]);
-            Wiped::with_capacity(all.map(|piece| piece.len()).sum())
-        });
-        joined.extend_from_slice(&piece);
-    }
-
     /// All of it.
-    fn into_bytes(mut self) -> Vec<u8> {
-        self.pieces.push_back(std::mem::take(&mut self.last));
-        while !self.is_joined() {
-            self.join();
-        }
-        self.joined.as_deref_mut().map(std::mem::take).unwrap_or_default()
+    fn into_pieces(mut self) -> Pieces {
+        self.pieces.push(self.last);
+        self.pieces
     }
 }
 
@@ -300,8 +275,6 @@ impl Proxy {
                 let saved = self.cx.write_exchange(exchange, now);
                 saving.write(&saved);
             } else {
-                // A piece has many entries.
-                saving.written.join();
                 break;
             }
         }
@@ -309,13 +282,12 @@ impl Proxy {
 
     /// The bytes of a group, all of which is encoded.
     pub fn finish_save(&mut self, saving: Saving) -> Saved {
-        debug_assert!(saving.has_all_entries(), "what is left would be lost");
+        debug_assert!(saving.is_encoded(), "what is left would be lost");
         if self.cx.has_former_snapshots() {
             self.cx.retire_former();
         }
         let Saving { connections, held, pools, may_begin, written, .. } = saving;
-        let bytes = written.into_bytes();
-        Saved { bytes, connections, held, pools, may_begin }
+        Saved { bytes: written.into_pieces(), connections, held, pools, may_begin }
     }
 }
 
@@ -324,27 +296,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_come_together_in_their_order_whether_in_steps_or_at_once() {
+    fn pieces_have_whole_entries_in_their_order() {
         let entry = |number: u8| vec![number; 3_000];
-        let written = || {
-            let mut written = Written::begin();
-            for number in 0..100 {
-                written.begin_entry();
-                (&mut written).try_extend(&entry(number)).unwrap();
-            }
-            written
-        };
-        let whole = [VERSION.to_be_bytes().to_vec(), (0..100).flat_map(entry).collect()].concat();
-        let mut in_steps = written();
-        let mut steps = 0;
-        while !in_steps.is_joined() {
-            in_steps.join();
-            steps += 1;
+        let mut written = Written::begin();
+        for number in 0..100 {
+            written.begin_entry();
+            (&mut written).try_extend(&entry(number)).unwrap();
         }
-        assert_eq!(
-            (steps, in_steps.joined.as_ref().map(|it| it.capacity())),
-            (4, Some(whole.len()))
-        );
-        assert!(in_steps.into_bytes() == whole && written().into_bytes() == whole);
+        let whole = [VERSION.to_be_bytes().to_vec(), (0..100).flat_map(entry).collect()].concat();
+        let pieces = written.into_pieces();
+        assert!(*pieces.join() == whole);
+        let lens: Vec<_> = pieces.iter().map(<[u8]>::len).collect();
+        assert_eq!(lens, [66_002, 66_000, 66_000, 66_000, 36_000]);
     }
 }

@@ -757,12 +757,12 @@ impl<'s> Talk<'s> {
         }
         self.proxy.on_restored(&keys, self.now);
         self.settle();
-        saved.bytes
+        saved.bytes.join().into_vec()
     }
 
     /// Takes up what was written down elsewhere, with a peer for each connection.
     pub(crate) fn takes_up(&mut self, bytes: &[u8]) -> Result<Vec<Peer>, RestoreError> {
-        let keys = self.proxy.restore(bytes, self.now)?;
+        let keys = self.restores(bytes)?;
         let mut peers = Vec::new();
         for key in &keys {
             let mut state = PeerState::new(Some(*key), None);
@@ -777,7 +777,7 @@ impl<'s> Talk<'s> {
 
     /// Takes up what was written down elsewhere.
     pub(crate) fn restores(&mut self, bytes: &[u8]) -> Result<Vec<ConnKey>, RestoreError> {
-        self.proxy.restore(bytes, self.now)
+        self.proxy.restore(&bytes.to_vec().into(), self.now)
     }
 
     /// The proxy itself, for what no peer can notice.

@@ -60,6 +60,8 @@ struct Frame {
 #[derive(Debug)]
 struct GivenAway {
     worker: usize,
+    /// What goes in front of its bytes.
+    head: Vec<u8>,
     moving: Moving<SimSocket>,
     traffic: Vec<Option<(u64, u64)>>,
     is_sent: bool,

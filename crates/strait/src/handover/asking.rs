@@ -154,7 +154,7 @@ mod tests {
         workers[2].send(given(2, &[b"just"])).expect("the asker has not given up");
         let (into, returned) = channel();
         asked.return_late_by(move |worker, moving| {
-            into.send((worker, moving.bytes.to_vec())).expect("the test listens");
+            into.send((worker, moving.bytes.join().into_vec())).expect("the test listens");
         });
         workers[1].send(given(1, &[b"late", b"later"])).expect("the answer is waited for");
         drop(workers);

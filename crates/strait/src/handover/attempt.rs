@@ -9,8 +9,8 @@ use std::process::Child;
 use std::time::Duration;
 
 use ::handover::{
-    Collect, Failure, GROUP_SOCKETS_MAX, GivenGroup, Giver, GiverAction, Left, Message, PeerLife,
-    Phase, SocketKey,
+    Collect, Failure, GROUP_SOCKETS_MAX, GivenGroup, Giver, GiverAction, GroupPack, GroupPiece,
+    Left, Message, PeerLife, Phase, SocketKey,
 };
 use control::{Begun, HandoverNews, HandoverResult, HandoverStep, Summary};
 use io::Socket;
@@ -199,10 +199,8 @@ impl<'g> Attempt<'g> {
                 }
             }
             GiverAction::SendListening(frame, keys) => self.send_listening(&frame, &keys),
-            GiverAction::SendSockets { frame, group, first, count } => {
-                self.send_sockets(&frame, group, first, count);
-            }
-            GiverAction::SendPack(frame, groups) => self.send_pack(&frame, &groups),
+            GiverAction::SendPiece(piece) => self.send_piece(&piece),
+            GiverAction::SendPack(pack) => self.send_pack(&pack),
             GiverAction::Describe => self.describe(),
             GiverAction::Compared(differences) => {
                 for it in differences {
@@ -331,24 +329,25 @@ impl<'g> Attempt<'g> {
         }
     }
 
-    fn send_sockets(&mut self, frame: &[u8], group: u32, first: u32, count: u32) {
-        let Some(given) = self.given.get_mut(group) else { return };
-        given.is_sent = true;
-        let sockets: Vec<_> =
-            given.sockets().skip(first as usize).take(count as usize).map(AsFd::as_fd).collect();
-        let sent = self.line.send(frame, &sockets);
+    fn send_piece(&mut self, piece: &GroupPiece) {
+        let Some(given) = self.given.get_mut(piece.group()) else { return };
+        let (first, count) = (piece.first_socket as usize, piece.sockets as usize);
+        given.note_sent(first + count);
+        let sockets: Vec<_> = given.sockets().skip(first).take(count).map(AsFd::as_fd).collect();
+        let sent = self.line.send(&piece.frame(given.parts()), &sockets);
         self.note_sent(sent);
     }
 
-    fn send_pack(&mut self, frame: &[u8], groups: &[u32]) {
-        for group in groups {
-            if let Some(given) = self.given.get_mut(*group) {
-                given.is_sent = true;
+    fn send_pack(&mut self, pack: &GroupPack) {
+        for group in pack.groups() {
+            if let Some(given) = self.given.get_mut(group) {
+                given.note_sent(usize::MAX);
             }
         }
-        let given = groups.iter().filter_map(|group| self.given.get(*group));
+        let given = pack.groups().filter_map(|group| self.given.get(group));
         let sockets: Vec<_> = given.flat_map(GivenAway::sockets).map(AsFd::as_fd).collect();
-        let sent = self.line.send(frame, &sockets);
+        let parts = |group| self.given.get(group).into_iter().flat_map(GivenAway::parts);
+        let sent = self.line.send(&pack.frame(parts), &sockets);
         self.note_sent(sent);
     }
 
@@ -489,7 +488,7 @@ impl<'g> Attempt<'g> {
         for moving in given.groups {
             let given = GivenAway::new(worker, moving);
             let sockets = u32::try_from(given.sockets().count()).unwrap_or(u32::MAX);
-            let bytes = given.envelope();
+            let bytes = u32::try_from(given.bytes_len()).unwrap_or(u32::MAX);
             groups.push(GivenGroup { group: self.given.add(given), bytes, sockets });
         }
     }
@@ -521,8 +520,9 @@ impl<'g> Attempt<'g> {
         let pid = self.line.peer.pid;
         // Before the last handles close, or the files of unix sockets would go with this process.
         io::own_socket_files(false);
-        for (place, given) in self.given.take_all().enumerate() {
-            drop(given);
+        let given = self.given.take_all().map(GivenAway::into_moving);
+        for (place, socket) in given.flat_map(|moving| moving.sockets).flatten().enumerate() {
+            drop(socket);
             // Thousands of sockets take milliseconds, for which a worker that was woken on this processor would wait.
             if place % CLOSES_MAX == CLOSES_MAX - 1 {
                 std::thread::yield_now();

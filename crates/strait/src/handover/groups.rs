@@ -3,7 +3,7 @@
 
 use io::packets::shut;
 use io::{Socket, Traffic};
-use wiped::Wiped;
+use wiped::{Pieces, Wiped};
 use worker::Moving;
 
 /// A group that was given away, until the other process is the process.
@@ -11,28 +11,17 @@ use worker::Moving;
 pub(crate) struct GivenAway {
     /// The worker that it came from.
     pub(crate) worker: usize,
+    /// Which of its connections have a socket: their number in four bytes, and a byte for each. It goes in front of the group's
+    /// bytes.
+    head: Vec<u8>,
     moving: Moving<Socket>,
-    /// What had been moved over each socket when it left its worker.
-    traffic: Traffics,
-    /// Whether the other process may have it.
-    pub(crate) is_sent: bool,
-}
-
-/// What had been moved over each socket of a group; none where the kernel does not count. Most groups have one, and nothing is
-/// allocated for it.
-#[derive(Debug)]
-enum Traffics {
-    OfOne(Option<Traffic>),
-    OfSeveral(Vec<Option<Traffic>>),
-}
-
-impl Traffics {
-    fn as_slice(&self) -> &[Option<Traffic>] {
-        match self {
-            Self::OfOne(traffic) => std::slice::from_ref(traffic),
-            Self::OfSeveral(traffic) => traffic,
-        }
-    }
+    /// Whether the other process may have it, and how many of its sockets.
+    is_sent: bool,
+    sockets_sent: usize,
+    /// What had been moved over each of these before it was sent; none where the kernel does not count. The first is apart, since most
+    /// groups have one: nothing is allocated for it.
+    first: Option<Traffic>,
+    others: Vec<Option<Traffic>>,
 }
 
 /// The groups that were given away, by their numbers, which begin with 0 and leave none out.
@@ -71,12 +60,25 @@ impl AllGiven {
 
 impl GivenAway {
     pub(crate) fn new(worker: usize, moving: Moving<Socket>) -> Self {
-        let traffic = |socket: &Option<Socket>| socket.as_ref().and_then(|it| Traffic::of(it).ok());
-        let traffic = match &*moving.sockets {
-            [socket] => Traffics::OfOne(traffic(socket)),
-            sockets => Traffics::OfSeveral(sockets.iter().map(traffic).collect()),
-        };
-        Self { worker, moving, traffic, is_sent: false }
+        let count = u32::try_from(moving.sockets.len()).unwrap_or(u32::MAX).to_be_bytes();
+        let mut head = Vec::with_capacity(count.len() + moving.sockets.len());
+        head.extend(count);
+        head.extend(moving.sockets.iter().map(|socket| u8::from(socket.is_some())));
+        let (is_sent, sockets_sent, first, others) = (false, 0, None, Vec::new());
+        Self { worker, head, moving, is_sent, sockets_sent, first, others }
+    }
+
+    /// Notes that the other process is about to have so many of the sockets, with those that it has already. Nothing has used them
+    /// since they left their worker: what was moved over them is as it was then.
+    pub(crate) fn note_sent(&mut self, sockets: usize) {
+        self.is_sent = true;
+        let sent = self.moving.sockets.iter().flatten().take(sockets).skip(self.sockets_sent);
+        let mut traffic = sent.map(|socket| Traffic::of(socket).ok());
+        if self.sockets_sent == 0 {
+            self.first = traffic.next().flatten();
+        }
+        self.others.extend(traffic);
+        self.sockets_sent = self.sockets_sent.max(sockets);
     }
 
     /// The sockets that there are.
@@ -84,16 +86,20 @@ impl GivenAway {
         self.moving.sockets.iter().flatten()
     }
 
-    /// The bytes of the group, with what says which of its connections have a socket in front: their number
-    /// in four bytes, and a byte for each.
+    /// The bytes that the other process gets, in parts.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(self.head.as_slice()).chain(self.moving.bytes.iter())
+    }
+
+    /// How many these are.
+    pub(crate) fn bytes_len(&self) -> usize {
+        self.parts().map(<[u8]>::len).sum()
+    }
+
+    /// The same in one place.
     pub(crate) fn envelope(&self) -> Wiped {
-        let Moving { bytes: group, sockets, .. } = &self.moving;
-        let count = u32::try_from(sockets.len()).unwrap_or(u32::MAX).to_be_bytes();
-        let len = count.len() + sockets.len() + group.len();
-        let mut bytes = Wiped::with_capacity(len);
-        bytes.extend(count);
-        bytes.extend(sockets.iter().map(|socket| u8::from(socket.is_some())));
-        bytes.extend_from_slice(group);
+        let mut bytes = Wiped::with_capacity(self.bytes_len());
+        self.parts().for_each(|part| bytes.extend_from_slice(part));
         bytes
     }
 
@@ -101,15 +107,12 @@ impl GivenAway {
     /// them, and no request of it can have been sent on a connection that is not among them. If it may still run, it must not
     /// have it.
     pub(crate) fn is_untouched(&self, is_over: bool) -> bool {
-        !self.is_sent
-            || is_over
-                && !self.moving.may_begin
-                && self.moving.sockets.iter().zip(self.traffic.as_slice()).all(
-                    |(socket, before)| {
-                        let Some(socket) = socket else { return true };
-                        before.is_some() && Traffic::of(socket).ok() == *before
-                    },
-                )
+        let sent = self.sockets().take(self.sockets_sent);
+        let before = std::iter::once(&self.first).chain(&self.others);
+        let is_as_before = |(socket, before): (&Socket, &Option<Traffic>)| {
+            before.is_some() && Traffic::of(socket).ok() == *before
+        };
+        !self.is_sent || is_over && !self.moving.may_begin && sent.zip(before).all(is_as_before)
     }
 
     pub(crate) fn into_moving(self) -> Moving<Socket> {
@@ -126,12 +129,11 @@ impl GivenAway {
 }
 
 /// Takes an envelope apart: the connections' bytes, and which of them have a socket.
-pub(crate) fn open_envelope(mut bytes: Wiped) -> Option<(Wiped, Vec<bool>)> {
+pub(crate) fn open_envelope(bytes: Wiped) -> Option<(Pieces, Vec<bool>)> {
     let count = u32::from_be_bytes(*bytes.first_chunk()?);
     let end = usize::try_from(count).ok()?.checked_add(4)?;
     let has_socket = bytes.get(4..end)?.iter().map(|byte| *byte != 0).collect();
-    bytes.drain(..end);
-    Some((bytes, has_socket))
+    Some((Pieces::behind(end, bytes), has_socket))
 }
 
 #[cfg(test)]
@@ -153,8 +155,9 @@ mod tests {
         for (worker, number) in (10..15).zip(0..) {
             assert_eq!(all.add(GivenAway::new(worker, group())), number);
         }
-        all.get_mut(3).unwrap().is_sent = true;
-        assert_eq!(all.remove(3).map(|given| (given.worker, given.is_sent)), Some((13, true)));
+        all.get_mut(3).unwrap().note_sent(1);
+        let removed = all.remove(3).map(|given| (given.worker, given.is_sent, given.sockets_sent));
+        assert_eq!(removed, Some((13, true, 1)));
         assert!(all.remove(3).is_none() && all.get(3).is_none() && all.get_mut(u32::MAX).is_none());
         assert_eq!(all.add(GivenAway::new(15, group())), 5, "a number is used once");
         assert_eq!(all.get(4).map(|given| given.worker), Some(14));
@@ -173,16 +176,20 @@ mod tests {
             held: Held::default(),
             may_begin: true,
         };
-        let given = GivenAway::new(0, moving);
+        let mut given = GivenAway::new(0, moving);
         let envelope = given.envelope();
-        let opened = open_envelope(envelope.clone()).unwrap();
-        assert_eq!(opened, (b"state".to_vec().into(), vec![false, true, false]));
+        assert_eq!((envelope.len(), given.bytes_len()), (12, 12));
+        let (bytes, has_socket) = open_envelope(envelope.clone()).unwrap();
+        assert_eq!((&**bytes.join(), has_socket), (&b"state"[..], vec![false, true, false]));
         for end in 0..7 {
-            assert_eq!(open_envelope(envelope[..end].to_vec().into()), None, "{end}");
+            assert!(open_envelope(envelope[..end].to_vec().into()).is_none(), "{end}");
         }
-        assert_eq!(open_envelope(vec![255, 255, 255, 255, 1].into()), None);
+        assert!(open_envelope(vec![255, 255, 255, 255, 1].into()).is_none());
         assert!(given.is_untouched(false), "it was not sent");
-        let given = GivenAway { is_sent: true, traffic: Traffics::OfOne(None), ..given };
+        given.note_sent(0);
         assert!(!given.is_untouched(true), "its request may be on its way to a service");
+        let mut given = GivenAway::new(0, group());
+        given.note_sent(1);
+        assert!(!given.is_untouched(true), "the kernel does not count here");
     }
 }

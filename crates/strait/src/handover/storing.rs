@@ -273,7 +273,8 @@ impl Collecting<'_> {
 
     fn note_group(&mut self, worker: usize, moving: Moving<Socket>) {
         let sockets = moving.sockets.iter().flatten().count() as u64;
-        let is_too_large = moving.bytes.len() + 4 + moving.sockets.len() > GROUP_BYTES_MAX as usize;
+        let bytes = moving.bytes.bytes_len() + 4 + moving.sockets.len();
+        let is_too_large = bytes > GROUP_BYTES_MAX as usize;
         if self.sockets + sockets > STORED_SOCKETS_MAX || is_too_large {
             // It is not asked for once more, and drains.
             self.staying += 1;

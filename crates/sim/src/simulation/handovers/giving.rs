@@ -5,7 +5,6 @@ use std::sync::mpsc::{TryRecvError, channel};
 use std::time::Duration;
 
 use ::handover::{Collect, GivenGroup, GiverAction, PeerLife, SocketKey};
-use wiped::Wiped;
 use worker::{Give, Given, Message, Moving, Origin, Take, Wanted};
 
 use super::{Collecting, Control, GivenAway, later};
@@ -31,20 +30,23 @@ impl Simulation {
             GiverAction::SendListening(frame, keys) => {
                 self.send(true, &frame, keys.len(), Vec::new());
             }
-            GiverAction::SendSockets { frame, group, first, count } => {
-                let Some(given) = it.given.get_mut(&group) else { return };
+            GiverAction::SendPiece(piece) => {
+                let Some(given) = it.given.get_mut(&piece.group()) else { return };
                 given.is_sent = true;
+                let count = piece.sockets as usize;
                 let sockets = given.moving.sockets.iter().flatten().map(SimSocket::duplicate);
-                let sockets = sockets.skip(first as usize).take(count as usize).collect();
-                self.send(true, &frame, count as usize, sockets);
+                let sockets = sockets.skip(piece.first_socket as usize).take(count).collect();
+                let frame = piece.frame(given.parts());
+                self.send(true, &frame, count, sockets);
             }
-            GiverAction::SendPack(frame, groups) => {
+            GiverAction::SendPack(pack) => {
                 let mut sockets = Vec::new();
-                for group in groups {
+                for group in pack.groups() {
                     let Some(given) = it.given.get_mut(&group) else { return };
                     given.is_sent = true;
                     sockets.extend(given.moving.sockets.iter().flatten().map(SimSocket::duplicate));
                 }
+                let frame = pack.frame(|group| it.given[&group].parts());
                 self.send(true, &frame, sockets.len(), sockets);
             }
             // Nothing is handed on so: the taker's loader hears the same from the source.
@@ -305,11 +307,13 @@ impl Simulation {
             let group = it.group_next;
             it.group_next += 1;
             let sockets = u32::try_from(moving.sockets.iter().flatten().count()).expect("few");
-            let bytes = envelope(&moving);
+            let given = GivenAway { worker, head: head(&moving), moving, traffic, is_sent: false };
+            let bytes = given.parts().map(<[u8]>::len).sum::<usize>();
+            let bytes = u32::try_from(bytes).expect("few");
             if let Some(collecting) = &mut it.collecting {
                 collecting.groups.push(GivenGroup { group, bytes, sockets });
             }
-            it.given.insert(group, GivenAway { worker, moving, traffic, is_sent: false });
+            it.given.insert(group, given);
         }
         let Some(it) = self.handover.as_deref_mut() else { return };
         if let Some(collecting) = &mut it.collecting {
@@ -323,11 +327,16 @@ impl Simulation {
     }
 }
 
-/// As `strait::handover::groups` has it: which connections have a socket, then the group.
-fn envelope(moving: &Moving<SimSocket>) -> Wiped {
+impl GivenAway {
+    fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(self.head.as_slice()).chain(self.moving.bytes.iter())
+    }
+}
+
+/// As `strait::handover::groups` has it: which connections have a socket. The group follows.
+fn head(moving: &Moving<SimSocket>) -> Vec<u8> {
     let count = u32::try_from(moving.sockets.len()).expect("few").to_be_bytes();
-    let mut bytes = count.to_vec();
-    bytes.extend(moving.sockets.iter().map(|socket| u8::from(socket.is_some())));
-    bytes.extend_from_slice(&moving.bytes);
-    bytes.into()
+    let mut head = count.to_vec();
+    head.extend(moving.sockets.iter().map(|socket| u8::from(socket.is_some())));
+    head
 }
