@@ -5,6 +5,14 @@ use std::time::Duration;
 
 use super::{EndId, Happening, Moment, Network, Owner, Phase};
 
+/// After so many bytes for each that there is room for, a socket has room for one more, as kernels give more to what is used: through one
+/// of a byte, a transfer would take more events than a seed has time for.
+const BYTES_FOR_ROOM: u64 = 4 << 10;
+
+fn room_after(bytes: u64) -> usize {
+    usize::try_from(bytes / BYTES_FOR_ROOM).unwrap_or(usize::MAX)
+}
+
 impl Network {
     /// Reads; 0 is the other's end.
     ///
@@ -45,6 +53,7 @@ impl Network {
             *place = byte;
         }
         end.read_total += length as u64;
+        end.inbox_max = end.inbox_max.max(room_after(end.read_total));
         let is_of_peer = matches!(end.owner, Owner::Peer(_));
         let (room, other, read_total) = (end.room(), end.other, end.read_total);
         if is_of_peer {
@@ -99,6 +108,7 @@ impl Network {
             left -= taken.len();
         }
         end.written_total += length as u64;
+        end.outbox_max = end.outbox_max.max(room_after(end.written_total));
         self.move_on(id);
         Ok(length)
     }
