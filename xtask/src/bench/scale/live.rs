@@ -71,7 +71,7 @@ impl Process {
         let file = programs.file();
         fs::write(&file, text(listen, admin))?;
         programs.replace_endpoints(0)?;
-        programs.replace_all_endpoints(0)?;
+        programs.replace_all_endpoints(&programs.scratch, 0)?;
         let arguments = ["run", "-c", file.to_str().context("a path")?];
         let child = Self::start(programs, &programs.strait, &arguments)?;
         let mut process = Self { child, listen, admin };
@@ -199,19 +199,23 @@ impl Programs {
         self.replace(&self.scratch.join(ENDPOINTS_FILE), &endpoints(number))
     }
 
-    /// Gives all clusters with a file other endpoints.
-    fn replace_all_endpoints(&self, number: usize) -> Result<()> {
+    /// Gives all clusters with a file other endpoints, if their files are in this folder.
+    fn replace_all_endpoints(&self, folder: &Path, number: usize) -> Result<()> {
         for cluster in 0..FILES {
-            let path = self.scratch.join(file_of(cluster));
-            self.replace(&path, &endpoints_of(cluster, number))?;
+            self.replace(&folder.join(file_of(cluster)), &endpoints_of(cluster, number))?;
         }
         Ok(())
     }
 
     fn replace(&self, path: &Path, text: &str) -> Result<()> {
-        let part = self.scratch.join("part");
+        let part = path.with_file_name("part");
         fs::write(&part, text)?;
         Ok(fs::rename(part, path)?)
+    }
+
+    /// A folder for files that no configuration names.
+    fn elsewhere(&self) -> PathBuf {
+        self.scratch.join("elsewhere")
     }
 
     /// Starts `upstream`, and says where it listens.
@@ -466,7 +470,7 @@ fn pages(programs: &Programs, process: &Process) -> Result<Vec<Row>> {
     let is_over = AtomicBool::new(false);
     let before = process.histograms()?;
     let asked = thread::scope(|scope| {
-        let writing = scope.spawn(|| write_often(programs, &is_over));
+        let writing = scope.spawn(|| write_often(programs, &programs.scratch, &is_over));
         let ask = || -> Result<u32> {
             let mut count = 0;
             for page in PAGES.iter().cycle() {
@@ -516,7 +520,10 @@ fn under_load(programs: &Programs, rounds: u32, seconds: u32) -> Result<Vec<Row>
     };
     let half = number(&full, "requests") / number(&full, "seconds").max(1.0) / 2.0;
     let rate = format!("{half:.0}").parse::<u32>()?;
-    let mut ratios = Vec::new();
+    let elsewhere = programs.elsewhere();
+    fs::create_dir_all(&elsewhere).context("making a folder that nothing watches")?;
+    // To what it is while nothing is written, to what it is while the same is written elsewhere; and of that to nothing.
+    let (mut ratios, mut own, mut written) = (Vec::new(), Vec::new(), Vec::new());
     let mut noise = Vec::new();
     let (mut errors, mut changed, mut taken) = (0.0, 0, 0.0);
     // Of the builder and of control; a worker's is in that of its requests.
@@ -525,31 +532,39 @@ fn under_load(programs: &Programs, rounds: u32, seconds: u32) -> Result<Vec<Row>
         Ok([process.cpu_us(BUILDER)?, process.cpu_us(None)?])
     };
     let mut quiet = programs.load(process.listen, seconds, Some(rate))?;
-    for _ in 0..rounds {
+    let load_while_writing = |folder: &Path| -> Result<(usize, serde_json::Value)> {
         let is_over = AtomicBool::new(false);
-        let (version, before) = (process.version()?, times(&process)?);
-        let (count, under) = thread::scope(|scope| {
-            let writing = scope.spawn(|| write_often(programs, &is_over));
-            let under = programs.load(process.listen, seconds, Some(rate));
+        thread::scope(|scope| {
+            let writing = scope.spawn(|| write_often(programs, folder, &is_over));
+            let load = programs.load(process.listen, seconds, Some(rate));
             is_over.store(true, Ordering::Relaxed);
-            let count = writing.join().unwrap_or_else(|_| bail!("the writer failed"));
-            (count, under)
-        });
-        let under = under?;
-        changed += count?;
+            let count = writing.join().unwrap_or_else(|_| bail!("the writer failed"))?;
+            Ok((count, load?))
+        })
+    };
+    for _ in 0..rounds {
+        let (version, before) = (process.version()?, times(&process)?);
+        let (count, under) = load_while_writing(&programs.scratch)?;
+        changed += count;
         for ((used, after), before) in used.iter_mut().zip(times(&process)?).zip(before) {
             *used += after - before;
         }
         let now = process.version()?;
         taken += now - version;
+        // The writer needs processors, too, and is no part of what is measured.
+        let (_, beside) = load_while_writing(&elsewhere)?;
         // Before and after: what these two differ by is the machine's.
         let after = programs.load(process.listen, seconds, Some(rate))?;
-        let [before_p99, under_p99, after_p99] =
-            [&quiet, &under, &after].map(|it| (number(it, "p99_ns") / 1e6).max(0.001));
+        let [before_p99, under_p99, beside_p99, after_p99] =
+            [&quiet, &under, &beside, &after].map(|it| (number(it, "p99_ns") / 1e6).max(0.001));
         say::line(format_args!(
-            "p99 {before_p99:.3} ms, while endpoints change {under_p99:.3} ms, then {after_p99:.3} ms"
+            "p99 {before_p99:.3} ms, while endpoints change {under_p99:.3} ms, while other files do {beside_p99:.3} ms, then \
+             {after_p99:.3} ms"
         ));
-        ratios.push(under_p99 / f64::midpoint(before_p99, after_p99));
+        let calm = f64::midpoint(before_p99, after_p99);
+        ratios.push(under_p99 / calm);
+        own.push(under_p99 / beside_p99);
+        written.push(beside_p99 / calm);
         noise.push(before_p99.max(after_p99) / before_p99.min(after_p99));
         errors += number(&under, "errors") + number(&under, "unanswered");
         quiet = after;
@@ -569,6 +584,8 @@ fn under_load(programs: &Programs, rounds: u32, seconds: u32) -> Result<Vec<Row>
         Row::new("an endpoint among them, the builder", "us", builder, None),
         Row::new("an endpoint among them, control", "us", control, None),
         Row::new("p99 of a client under them to none before and after", "x", median, Some(1.2)),
+        Row::new("the same to as many files that nothing watches", "x", median_of(&mut own), None),
+        Row::new("p99 beside these files to none", "x", median_of(&mut written), None),
         Row::new(
             "p99 with none to none, the larger to the smaller",
             "x",
@@ -584,13 +601,13 @@ fn median_of(values: &mut [f64]) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// Writes all endpoints that have files, each another, four times a second: what is written within 100 ms is read together,
+/// Writes all endpoints that have files into a folder, each another, four times a second: what is written within 100 ms is read together,
 /// and here each of these is taken up. Returns how many endpoints.
-fn write_often(programs: &Programs, is_over: &AtomicBool) -> Result<usize> {
+fn write_often(programs: &Programs, folder: &Path, is_over: &AtomicBool) -> Result<usize> {
     let (began, mut count) = (now(), 0);
     while !is_over.load(Ordering::Relaxed) {
         count += 1;
-        programs.replace_all_endpoints(count)?;
+        programs.replace_all_endpoints(folder, count)?;
         let due = Duration::from_millis(250) * u32::try_from(count)?;
         pause(due.saturating_sub(began.elapsed()));
     }
