@@ -225,12 +225,10 @@ mod tests {
         let of = |group| bytes.get(..if group == 300 { 0 } else { 200 }).unwrap_or_default();
         let frame = pack.frame(|group| of(group).chunks(90));
         let packed = |group, sockets| Packed { group, sockets, bytes: of(group).to_vec() };
-        let groups = vec![packed(300, 1), packed(70_000, 0)];
-        assert_eq!(Message::decode(&frame), Ok(Some(Message::Pack { batch: 9, groups })));
-        assert_eq!(of_groups(9, &groups_of_one(), false).len(), 1);
-    }
-
-    fn groups_of_one() -> [GivenGroup; 1] {
-        [GivenGroup { group: 1, bytes: 10, sockets: 1 }]
+        let message = Message::Pack { batch: 9, groups: vec![packed(300, 1), packed(70_000, 0)] };
+        assert_eq!(Message::decode(&frame), Ok(Some(message)));
+        // A taker that does not read packs gets each group in a frame of its own.
+        let frames = of_groups(9, &groups[1..], false);
+        assert!(matches!(&frames[..], [GroupFrame::OfOne(_), GroupFrame::OfOne(_)]), "{frames:?}");
     }
 }
