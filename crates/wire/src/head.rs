@@ -11,6 +11,8 @@
 mod fields;
 mod known;
 pub mod lookalike;
+mod method;
+mod rpc;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -20,10 +22,12 @@ use serde::{Deserialize, Serialize};
 pub use fields::HeadIndex;
 pub(crate) use fields::{FieldEntry, Place, Span, Spelling};
 pub use known::Known;
+pub use method::{Method, Version};
+pub use rpc::Rpc;
+pub(crate) use rpc::RpcFacts;
 
 use crate::host::{Authority, around_root_dot};
 use crate::octets;
-use crate::rpc::Asked;
 
 /// The head of a request.
 pub type RequestHead<'b> = Head<'b, Request>;
@@ -359,91 +363,6 @@ impl RequestHead<'_> {
     }
 }
 
-/// What the head of a call of RPC says beside its fields.
-impl RequestHead<'_> {
-    /// What is called, if it is a call of RPC. Then [`Head::path`](RequestHead::path) is
-    /// `/service/method`, the method of HTTP is [`Method::Other`], and there is no host.
-    #[must_use]
-    pub fn rpc(&self) -> Option<Rpc<'_>> {
-        let facts = &self.index.rpc;
-        facts.is_rpc.then(|| Rpc {
-            facts,
-            service: self.bytes(facts.service),
-            method: self.bytes(facts.method),
-            version: self.bytes(facts.version),
-            group: self.bytes(facts.group),
-        })
-    }
-}
-
-/// What a call of RPC says beside its fields.
-#[derive(Clone, Copy, Debug)]
-pub struct Rpc<'h> {
-    facts: &'h RpcFacts,
-    service: &'h [u8],
-    method: &'h [u8],
-    version: &'h [u8],
-    group: &'h [u8],
-}
-
-impl<'h> Rpc<'h> {
-    /// The name of the service.
-    #[must_use]
-    pub const fn service(&self) -> &'h [u8] {
-        self.service
-    }
-
-    /// The method of it.
-    #[must_use]
-    pub const fn method(&self) -> &'h [u8] {
-        self.method
-    }
-
-    /// The version of the service; empty if there is none.
-    #[must_use]
-    pub const fn version(&self) -> &'h [u8] {
-        self.version
-    }
-
-    /// The group of the service; empty if there is none.
-    #[must_use]
-    pub const fn group(&self) -> &'h [u8] {
-        self.group
-    }
-
-    /// How long its client waits, in ms; 0 if that is not said.
-    #[must_use]
-    pub const fn timeout_millis(&self) -> u32 {
-        self.facts.timeout_millis
-    }
-
-    /// Whether there will be no answer.
-    #[must_use]
-    pub const fn is_one_way(&self) -> bool {
-        self.facts.is_one_way
-    }
-
-    /// What its answer has to agree with.
-    #[must_use]
-    pub const fn asked(&self) -> Asked {
-        self.facts.asked
-    }
-}
-
-impl ResponseHead<'_> {
-    /// The status of the response in its RPC protocol's own numbers, if it is of one.
-    #[must_use]
-    pub fn rpc_code(&self) -> Option<u16> {
-        self.index.rpc.is_rpc.then_some(self.index.rpc.code)
-    }
-
-    /// What its frame looked like: [`Asked::form`].
-    #[must_use]
-    pub fn rpc_form(&self) -> u64 {
-        self.index.rpc.asked.form
-    }
-}
-
 impl<'b> ResponseHead<'b> {
     /// A head without a block, of a response that the caller makes from parts. Among `fields`, those that
     /// the encoder writes itself ([`Head::set`]) have no place.
@@ -522,76 +441,6 @@ impl<K> fmt::Debug for Head<'_, K> {
     }
 }
 
-/// A version of HTTP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Version {
-    /// HTTP/1.0
-    Http10,
-    /// HTTP/1.1
-    #[default]
-    Http11,
-    /// HTTP/2. Its heads are kept as those of HTTP/1.1, which they become when they go on as such.
-    Http2,
-}
-
-/// A request method that the proxy distinguishes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Method {
-    /// `GET`
-    #[default]
-    Get,
-    /// `HEAD`
-    Head,
-    /// `POST`
-    Post,
-    /// `PUT`
-    Put,
-    /// `DELETE`
-    Delete,
-    /// `CONNECT`
-    Connect,
-    /// `OPTIONS`
-    Options,
-    /// `TRACE`
-    Trace,
-    /// `PATCH`
-    Patch,
-    /// Any other token.
-    Other,
-}
-
-impl Method {
-    /// The method called `bytes`. Methods are compared with their case (RFC 9110, section 9.1).
-    #[must_use]
-    #[inline]
-    pub fn from_bytes(bytes: &[u8]) -> Self {
-        match bytes {
-            b"GET" => Self::Get,
-            b"HEAD" => Self::Head,
-            b"POST" => Self::Post,
-            b"PUT" => Self::Put,
-            b"DELETE" => Self::Delete,
-            b"CONNECT" => Self::Connect,
-            b"OPTIONS" => Self::Options,
-            b"TRACE" => Self::Trace,
-            b"PATCH" => Self::Patch,
-            _ => Self::Other,
-        }
-    }
-
-    /// Whether it asks for no change (RFC 9110, section 9.2.1).
-    #[must_use]
-    pub fn is_safe(self) -> bool {
-        matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
-    }
-
-    /// Whether asking twice is the same as asking once (RFC 9110, section 9.2.2).
-    #[must_use]
-    pub fn is_idempotent(self) -> bool {
-        self.is_safe() || matches!(self, Self::Put | Self::Delete)
-    }
-}
-
 /// How the end of a body is found (RFC 9112, section 6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Framing {
@@ -624,21 +473,6 @@ pub(crate) struct RequestFacts {
     pub(crate) is_target_secret: bool,
     /// Where the request line ends in the block, if it can be forwarded as it is.
     pub(crate) line_end: Option<u32>,
-}
-
-/// Properties of a call of RPC. Those of one that is none are old: only `is_rpc` is reset.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct RpcFacts {
-    pub(crate) is_rpc: bool,
-    pub(crate) is_one_way: bool,
-    /// The status of a response.
-    pub(crate) code: u16,
-    pub(crate) timeout_millis: u32,
-    pub(crate) asked: Asked,
-    pub(crate) service: Span,
-    pub(crate) method: Span,
-    pub(crate) version: Span,
-    pub(crate) group: Span,
 }
 
 /// Properties of a response, from its status line and fields.
