@@ -167,6 +167,35 @@ mod tests {
     }
 
     #[test]
+    fn a_group_is_touched_once_a_socket_that_was_sent_is_used() {
+        use std::io::{Read as _, Write as _};
+        use std::net::{TcpListener, TcpStream};
+
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let pair = || {
+            let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (peer, listener.accept().unwrap().0)
+        };
+        let mut pairs = [pair(), pair()];
+        let socket = |stream: &TcpStream| {
+            Some(Socket::from(std::os::fd::OwnedFd::from(stream.try_clone().unwrap())))
+        };
+        // Without a socket between them, which is not counted.
+        let sockets = vec![socket(&pairs[0].1), None, socket(&pairs[1].1)];
+        let mut given = GivenAway::new(0, Moving { sockets, ..group() });
+        given.note_sent(1);
+        assert!(given.is_untouched(true) && !given.is_untouched(false));
+        // The other process does not have it yet, and what its client sends is no use of it either.
+        pairs[1].1.write_all(b"!").unwrap();
+        pairs.iter_mut().for_each(|(peer, _)| peer.write_all(b"request").unwrap());
+        assert!(given.is_untouched(true));
+        given.note_sent(2);
+        assert!(given.is_untouched(true), "what it had written counts from then on");
+        assert_eq!(pairs[1].1.read(&mut [0; 3]).unwrap(), 3);
+        assert!(!given.is_untouched(true));
+    }
+
+    #[test]
     fn an_envelope_says_which_connections_have_a_socket() {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let socket = Socket::from(std::os::fd::OwnedFd::from(one));
