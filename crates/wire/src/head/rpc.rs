@@ -7,7 +7,7 @@ use crate::rpc::Asked;
 
 impl RequestHead<'_> {
     /// What is called, if it is a call of RPC. Then [`Head::path`](RequestHead::path) is
-    /// `/service/method`, the method of HTTP is [`Method::Other`], and there is no host.
+    /// `/service/method`, the method of HTTP is [`Method::Other`](super::Method::Other), and there is no host.
     #[must_use]
     pub fn rpc(&self) -> Option<Rpc<'_>> {
         let facts = &self.index.rpc;
