@@ -4,6 +4,8 @@
 //! The one takes each out of its epoll and sends it (`SCM_RIGHTS`) in batches of 64, of which four are under way; the other,
 //! which it has started (`--receive yes`, with one end of the pair as its input), puts each into its own epoll and acknowledges
 //! the batch, upon which the first closes its own handles. Nothing else goes along.
+//!
+//! With `--wait yes` it prints `ready` once the sockets are connected, and begins when it has read a line.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +26,7 @@ const UNDER_WAY_MAX: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> io::Result<()> {
-    let arguments = Arguments::read(std::env::args().skip(1), &["connections", "receive"])?;
+    let arguments = Arguments::read(std::env::args().skip(1), &["connections", "receive", "wait"])?;
     ::io::limits::raise_open_files()?;
     let count = arguments.require::<usize>("connections")?;
     if arguments.find::<String>("receive")?.is_some() {
@@ -36,6 +38,10 @@ fn main() -> io::Result<()> {
     let from = Poller::new()?;
     for (token, socket) in (0..).zip(&sockets) {
         from.add(socket, token)?;
+    }
+    if arguments.find::<String>("wait")?.is_some() {
+        writeln!(io::stdout(), "ready")?;
+        io::stdin().read_line(&mut String::new())?;
     }
     let (giver, taker) = Packets::pair()?;
     let mut command = Command::new(std::env::current_exe()?);

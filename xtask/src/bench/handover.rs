@@ -3,7 +3,8 @@
 //!
 //! Each round starts a process, opens connections with one request each, and runs `strait upgrade`. The time is that between
 //! the phases `probe` and `commit`, which the running process reports in milliseconds. Then the same happens while another client's
-//! 64 connections are busy for a second, and their answers are compared with those of a second before.
+//! 64 connections are busy for a second, and their answers are compared with those of a second before. Two seconds of the same load in
+//! which nothing happens, and one in which `pass` passes as many bare sockets, say how much of that is the machine's.
 //!
 //! The same once more while a group of some 9,000 connections moves, which stands still meanwhile.
 //!
@@ -13,7 +14,7 @@
 //! What moves between workers (`rebalance`) has no figures: that wants four cores, and this machine's two would measure the clients.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Lines};
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -131,101 +132,154 @@ pub(crate) fn run(at: &Surroundings, options: &Options) -> Result<()> {
     };
     make_certificate(at, &programs.scratch)?;
     let load_before = fs::read_to_string("/proc/loadavg").context("/proc/loadavg")?;
-    let (mut bare, mut plain, mut secure) = (Vec::new(), Vec::new(), Vec::new());
-    let mut busy = Vec::new();
-    let mut groups = Vec::new();
-    let (mut idle_with, mut idle_without) = (Vec::new(), Vec::new());
+    let mut samples = Samples::default();
     for round in 1..=options.rounds {
-        bare.push(pass(at, &programs)?);
-        plain.push(hand_over(&programs, false)?);
-        secure.push(hand_over(&programs, true)?);
-        busy.push(while_busy(&programs)?);
-        groups.push(while_a_group_moves(&programs)?);
-        idle_with.push(idle_bytes(&programs, true)?);
-        idle_without.push(idle_bytes(&programs, false)?);
+        samples.add_round(at, &programs)?;
         say::line(format_args!("round {round} of {}", options.rounds));
     }
-    let of = |samples: &[Sample], value: fn(&Sample) -> f64| {
-        median(samples.iter().map(value)).context("no round")
-    };
-    let floor = median(bare).context("no round")?;
-    let nanos = |samples| of(samples, |sample| sample.nanos_each);
-    let (plain_each, secure_each) = (nanos(&plain)?, nanos(&secure)?);
-    let counter = Counter::build(at)?;
-    let instructions = |case| counter.count(case, Counted::Operation);
-    let exchange = instructions("exchange-handover")? / instructions("exchange-get")?;
-    let idle_with = median(idle_with).context("no round")?;
-    let more_bytes = idle_with - median(idle_without).context("no round")?;
-    let rows = [
-        Row::new("bare pass of 9,000 sockets, each", "ns", floor, None),
-        Row::new("idle connection of HTTP/1.1", "ns", plain_each, None),
-        Row::new("idle connection of TLS 1.3", "ns", secure_each, None),
-        Row::new(
-            "idle connection of HTTP/1.1, to the bare pass",
-            "x",
-            plain_each / floor,
-            Some(2.0),
-        ),
-        Row::new(
-            "idle connection of TLS 1.3, to the bare pass",
-            "x",
-            secure_each / floor,
-            Some(2.5),
-        ),
-        Row::new(
-            "memory of the new process with 9,000 connections of TLS 1.3, to the old one's",
-            "x",
-            of(&secure, |sample| sample.rss_share)?,
-            Some(1.1),
-        ),
-        Row::new(
-            "p99 of 64 busy connections in the second of a handover, to the second before",
-            "x",
-            median(busy.iter().map(|sample| sample.p99)).context("no round")?,
-            Some(1.5),
-        ),
-        Row::new(
-            "longest answer of the same, to the second before",
-            "x",
-            median(busy.iter().map(|sample| sample.longest)).context("no round")?,
-            Some(2.0),
-        ),
-        Row::new(
-            "longest answer of the same",
-            "ms",
-            median(busy.iter().map(|sample| sample.longest_ms)).context("no round")?,
-            None,
-        ),
-        Row::new(
-            "p99 of the same while a group of 9,000 clients moves, to the second before",
-            "x",
-            median(groups.iter().map(|(busy, _)| busy.p99)).context("no round")?,
-            Some(2.0),
-        ),
-        Row::new(
-            "longest answer of the same, to the second before",
-            "x",
-            median(groups.iter().map(|(busy, _)| busy.longest)).context("no round")?,
-            Some(2.0),
-        ),
-        Row::new(
-            "how long the group is silent, at most",
-            "ms",
-            median(groups.iter().map(|(_, silence)| *silence)).context("no round")?,
-            Some(500.0),
-        ),
-        Row::new(
-            "instructions of an exchange with the option `handover`, to those without",
-            "x",
-            exchange,
-            Some(1.01),
-        ),
-        Row::new("idle connection of HTTP/1.1 with the option", "bytes", idle_with, None),
-        // Memory is resident in pages, some of which are none of a connection's.
-        Row::new("more than without the option", "bytes", more_bytes, Some(1.0)),
-    ];
     let intro = "9,000 connections with one request each, one worker; medians of the rounds.";
-    rows::publish(at, options, &load_before, intro, &rows)
+    rows::publish(at, options, &load_before, intro, &samples.rows(at)?)
+}
+
+/// What the rounds have measured.
+#[derive(Default)]
+struct Samples {
+    bare: Vec<f64>,
+    plain: Vec<Sample>,
+    secure: Vec<Sample>,
+    undisturbed: Vec<Busy>,
+    beside_pass: Vec<Busy>,
+    busy: Vec<Busy>,
+    groups: Vec<(Busy, f64)>,
+    idle_with: Vec<f64>,
+    idle_without: Vec<f64>,
+}
+
+impl Samples {
+    fn add_round(&mut self, at: &Surroundings, programs: &Programs) -> Result<()> {
+        self.bare.push(pass(at, programs)?);
+        self.plain.push(hand_over(programs, false)?);
+        self.secure.push(hand_over(programs, true)?);
+        self.undisturbed.push(while_nothing(programs)?);
+        self.beside_pass.push(while_sockets_pass(programs)?);
+        self.busy.push(while_busy(programs)?);
+        self.groups.push(while_a_group_moves(programs)?);
+        self.idle_with.push(idle_bytes(programs, true)?);
+        self.idle_without.push(idle_bytes(programs, false)?);
+        Ok(())
+    }
+
+    fn rows(&self, at: &Surroundings) -> Result<Vec<Row>> {
+        let mut rows = Vec::from(self.idle_rows()?);
+        rows.extend(self.busy_rows()?);
+        let counter = Counter::build(at)?;
+        let instructions = |case| counter.count(case, Counted::Operation);
+        let exchange = instructions("exchange-handover")? / instructions("exchange-get")?;
+        let with = of(&self.idle_with, |bytes| *bytes)?;
+        let more_bytes = with - of(&self.idle_without, |bytes| *bytes)?;
+        rows.extend([
+            Row::new(
+                "instructions of an exchange with the option `handover`, to those without",
+                "x",
+                exchange,
+                Some(1.01),
+            ),
+            Row::new("idle connection of HTTP/1.1 with the option", "bytes", with, None),
+            // Memory is resident in pages, some of which are none of a connection's.
+            Row::new("more than without the option", "bytes", more_bytes, Some(1.0)),
+        ]);
+        Ok(rows)
+    }
+
+    fn idle_rows(&self) -> Result<[Row; 6]> {
+        let floor = of(&self.bare, |nanos| *nanos)?;
+        let nanos = |samples: &[Sample]| of(samples, |sample| sample.nanos_each);
+        let (plain, secure) = (nanos(&self.plain)?, nanos(&self.secure)?);
+        Ok([
+            Row::new("bare pass of 9,000 sockets, each", "ns", floor, None),
+            Row::new("idle connection of HTTP/1.1", "ns", plain, None),
+            Row::new("idle connection of TLS 1.3", "ns", secure, None),
+            Row::new(
+                "idle connection of HTTP/1.1, to the bare pass",
+                "x",
+                plain / floor,
+                Some(2.0),
+            ),
+            Row::new(
+                "idle connection of TLS 1.3, to the bare pass",
+                "x",
+                secure / floor,
+                Some(2.5),
+            ),
+            Row::new(
+                "memory of the new process with 9,000 connections of TLS 1.3, to the old one's",
+                "x",
+                of(&self.secure, |sample| sample.rss_share)?,
+                Some(1.1),
+            ),
+        ])
+    }
+
+    fn busy_rows(&self) -> Result<[Row; 9]> {
+        let p99 = |samples: &[Busy]| of(samples, |sample| sample.p99);
+        let longest = |samples: &[Busy]| of(samples, |sample| sample.longest);
+        Ok([
+            Row::new(
+                "p99 of 64 busy connections in the second of a handover, to the second before",
+                "x",
+                p99(&self.busy)?,
+                Some(1.5),
+            ),
+            Row::new("the same where nothing happens", "x", p99(&self.undisturbed)?, None),
+            Row::new(
+                "the same beside a bare pass of 9,000 sockets",
+                "x",
+                p99(&self.beside_pass)?,
+                None,
+            ),
+            Row::new(
+                "longest answer of the busy connections, to the second before",
+                "x",
+                longest(&self.busy)?,
+                Some(2.0),
+            ),
+            Row::new(
+                "the same beside a bare pass of 9,000 sockets",
+                "x",
+                longest(&self.beside_pass)?,
+                None,
+            ),
+            Row::new(
+                "longest answer of the busy connections",
+                "ms",
+                of(&self.busy, |sample| sample.longest_ms)?,
+                None,
+            ),
+            Row::new(
+                "p99 of the same while a group of 9,000 clients moves, to the second before",
+                "x",
+                of(&self.groups, |(busy, _)| busy.p99)?,
+                Some(2.0),
+            ),
+            Row::new(
+                "longest answer of the same, to the second before",
+                "x",
+                of(&self.groups, |(busy, _)| busy.longest)?,
+                Some(2.0),
+            ),
+            Row::new(
+                "how long the group is silent, at most",
+                "ms",
+                of(&self.groups, |(_, silence)| *silence)?,
+                Some(500.0),
+            ),
+        ])
+    }
+}
+
+/// The median of what the rounds have measured.
+fn of<T>(samples: &[T], value: impl Fn(&T) -> f64) -> Result<f64> {
+    median(samples.iter().map(value)).context("no round")
 }
 
 /// Nanoseconds for each socket.
@@ -362,11 +416,44 @@ fn while_a_group_moves(programs: &Programs) -> Result<(Busy, f64)> {
     Ok((busy, moving_ms(&text)?))
 }
 
+/// How busy connections fare in a second in which nothing else happens.
+fn while_nothing(programs: &Programs) -> Result<Busy> {
+    let process = Process::start(programs, &Wanted::default())?;
+    Ok(busy_while(programs, &process, || Ok(()))?.0)
+}
+
+/// The same beside a bare pass of as many sockets as move otherwise.
+fn while_sockets_pass(programs: &Programs) -> Result<Busy> {
+    let process = Process::start(programs, &Wanted::default())?;
+    let mut pass = Command::new(&programs.pass);
+    pass.args(["--connections", &CONNECTIONS.to_string(), "--wait", "yes"]);
+    let mut pass = Running(pass.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
+    let mut lines = lines_of(&mut pass)?;
+    let mut line = || lines.next().context("pass has ended")?.context("what pass prints");
+    ensure!(line()? == "ready", "pass is not ready");
+    let mut input = pass.0.stdin.take().context("stdin was piped")?;
+    let passing = || {
+        input.write_all(b"\n")?;
+        line()
+    };
+    Ok(busy_while(programs, &process, passing)?.0)
+}
+
 /// How others fare while the process is replaced, what was printed, and the new one.
 fn busy_while_replaced(
     programs: &Programs,
     process: &Process,
 ) -> Result<(Busy, String, Successor)> {
+    let (busy, (text, new)) = busy_while(programs, process, || replace(programs, process))?;
+    Ok((busy, text, new))
+}
+
+/// How busy connections to the process fare in a second in which something happens, to the second before.
+fn busy_while<T>(
+    programs: &Programs,
+    process: &Process,
+    happens: impl FnOnce() -> Result<T>,
+) -> Result<(Busy, T)> {
     let load = || {
         let mut load = Command::new(&programs.load);
         load.args(["--target", &process.listen.to_string(), "--connections", "64"]);
@@ -383,10 +470,10 @@ fn busy_while_replaced(
     let (p99_before, longest_before) = latencies(load()?)?;
     let running = load()?;
     pause(AMID_LOAD);
-    let (text, new) = replace(programs, process)?;
+    let what = happens()?;
     let (p99, longest) = latencies(running)?;
     let (p99, longest_ms) = (p99 / p99_before, longest / 1e6);
-    Ok((Busy { p99, longest: longest / longest_before, longest_ms }, text, new))
+    Ok((Busy { p99, longest: longest / longest_before, longest_ms }, what))
 }
 
 /// What a process is configured to do.
