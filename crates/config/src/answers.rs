@@ -63,8 +63,8 @@ pub(crate) fn assignment(from: &EndpointsFrom, answers: &Answers) -> Assignment 
         EndpointsFrom::Addresses | EndpointsFrom::File(_) | EndpointsFrom::Assignment => {}
         EndpointsFrom::Dns(name) => {
             of(name).iter().for_each(|resolved| {
-                let weight = resolved.weight.get();
-                add(endpoint(resolved, weight, &Traits::default()));
+                let traits = Traits { priority: resolved.priority, ..Traits::default() };
+                add(endpoint(resolved, resolved.weight.get(), &traits));
             });
         }
         EndpointsFrom::Names(listed) => {

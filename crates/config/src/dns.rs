@@ -48,8 +48,8 @@ pub enum DnsMode {
     Strict,
     /// New connections use the first address. Connections to previous addresses stay in use until they close.
     Logical,
-    /// The name has SRV records: each address of each target is an endpoint, with the port and weight of the record.
-    /// Only the lowest priority that has addresses is used.
+    /// The name has SRV records: each address of each target is an endpoint, with the port, weight and priority of the
+    /// record.
     Srv,
 }
 
@@ -139,6 +139,8 @@ pub struct Resolved {
     pub address: SocketAddr,
     /// Its share of the requests; 1 unless the answer says more.
     pub weight: NonZeroU16,
+    /// How many priorities of the answer go before its own; 0 unless there are SRV records.
+    pub priority: u8,
     /// The host whose address it is: what its certificate is for.
     pub host: Arc<str>,
 }

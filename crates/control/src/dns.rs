@@ -15,24 +15,29 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::snapshot::{DnsAnswer, DnsName, Resolvers};
+use config::snapshot::{DnsAnswer, DnsFamily, DnsMode, DnsName, Resolvers};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
 
 pub use self::message::records_of_dns_answer;
 
-use self::failure::Failure;
+use self::failure::{Absence, Failure};
 use self::round::{Found, resolve};
 use self::system::{Paths, System};
 use crate::clock;
 use crate::last_good::{Age, KeptAnswer, LastGood, NameKey};
 
-/// Rounds that run at a time, each with two sockets or, in mode `srv`, some more.
+/// Rounds that run at a time, each with two sockets or, in mode `srv`, some more: of names that were answered last time or
+/// are new, and as many of others, which may wait for servers that are silent.
 const ROUNDS_AT_ONCE: usize = 64;
+
+/// How long a round may be one of the first kind.
+const PROMPT_MAX: Duration = Duration::from_millis(300);
 
 /// How long one round may take, whatever servers and aliases there are.
 const ROUND_MAX: Duration = Duration::from_secs(60);
@@ -49,9 +54,23 @@ pub(crate) struct Dns {
     system: Arc<System>,
     resolvers: Resolvers,
     names: BTreeMap<Arc<DnsName>, Followed>,
-    rounds: Arc<Semaphore>,
+    rounds: Arc<Rounds>,
     reports: mpsc::Sender<DnsReport>,
     lines: Lines,
+}
+
+/// Room for rounds.
+#[derive(Debug)]
+struct Rounds {
+    prompt: Semaphore,
+    slow: Semaphore,
+}
+
+impl Default for Rounds {
+    fn default() -> Self {
+        let [prompt, slow] = [(); 2].map(|()| Semaphore::new(ROUNDS_AT_ONCE));
+        Self { prompt, slow }
+    }
 }
 
 /// What came of one round.
@@ -93,6 +112,10 @@ pub(crate) struct Status {
     next_at: u64,
     /// Why it could not be asked for since when, wall-clock time, ns; and how often in a row.
     failure: Option<(Failure, u64, u32)>,
+    /// The same of a part of the answer, whose former addresses stay.
+    partial: Option<(Failure, u64, u32)>,
+    /// Why the answer has no addresses, and since when, wall-clock time, ns.
+    absence: Option<(Absence, u64)>,
 }
 
 /// Names, with what is known of them.
@@ -107,9 +130,18 @@ impl DnsReport {
         &self.name
     }
 
-    /// Why there was no answer, if there was none.
+    /// Why there was no answer, or not all of one.
     pub(crate) fn failure(&self) -> Option<&'static str> {
-        self.result.as_ref().err().map(Failure::word)
+        let failure = match &self.result {
+            Ok(found) => found.failure.as_ref(),
+            Err(failure) => Some(failure),
+        };
+        failure.map(Failure::word)
+    }
+
+    /// Whether there was an answer.
+    pub(crate) const fn is_answer(&self) -> bool {
+        self.result.is_ok()
     }
 }
 
@@ -122,27 +154,51 @@ impl Dns {
     fn with_paths(resolvers: Resolvers, paths: Paths) -> (Self, mpsc::Receiver<DnsReport>) {
         let (reports, received) = mpsc::channel(REPORTS_MAX);
         let system = Arc::new(System::new(resolvers.clone(), paths));
-        let rounds = Arc::new(Semaphore::new(ROUNDS_AT_ONCE));
         let (names, lines) = (BTreeMap::new(), Lines::default());
-        (Self { system, resolvers, names, rounds, reports, lines }, received)
+        (Self { system, resolvers, names, rounds: Arc::default(), reports, lines }, received)
     }
 
-    /// Follows these names and no others. Returns those that are followed no more.
+    /// Follows these names and no others. Returns those that are followed no more, and those that begin with what is known
+    /// of the same host with other options.
     pub(crate) fn follow(&mut self, names: &BTreeSet<Arc<DnsName>>) -> Vec<Change> {
-        let mut gone = Vec::new();
+        let new = names.iter().filter(|name| !self.names.contains_key(*name));
+        let new: Vec<_> =
+            new.map(|name| (name, self.known_of_host(name).unwrap_or_default())).collect();
+        let mut changes = Vec::new();
         self.names.retain(|name, _| {
             let stays = names.contains(name);
             if !stays {
-                gone.push((Arc::clone(name), None));
+                changes.push((Arc::clone(name), None));
             }
             stays
         });
-        for name in names {
-            if !self.names.contains_key(name) {
-                self.start(Arc::clone(name), Status::default(), Duration::ZERO);
-            }
+        for (name, status) in new {
+            let answer = status.answer.clone();
+            changes.extend(answer.map(|answer| (Arc::clone(name), Some(answer))));
+            self.start(Arc::clone(name), status, Duration::ZERO);
         }
-        gone
+        changes
+    }
+
+    /// What is known of a host and port that are followed with other options, as far as `name` wants it.
+    fn known_of_host(&self, name: &DnsName) -> Option<Status> {
+        let first = DnsName {
+            host: Arc::clone(&name.host),
+            port: name.port,
+            mode: DnsMode::Strict,
+            family: DnsFamily::All,
+            ttl_min: Duration::ZERO,
+            ttl_max: Duration::ZERO,
+        };
+        let of_host = self.names.range::<DnsName, _>(&first..);
+        let of_host = of_host.take_while(|(it, _)| it.host == name.host && it.port == name.port);
+        let known =
+            of_host.filter(|(it, _)| (it.mode == DnsMode::Srv) == (name.mode == DnsMode::Srv));
+        let wanted = known.filter_map(|(it, followed)| {
+            let status = followed.status.of(name)?;
+            Some((it.family == name.family, status))
+        });
+        wanted.max_by_key(|(is_same, status)| (*is_same, status.answered_at)).map(|(_, it)| it)
     }
 
     /// Goes on with names of which something is known already.
@@ -265,13 +321,15 @@ impl Dns {
         self.names.get(name)?.status.kept()
     }
 
+    /// What all names stand for, as far as they have addresses.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = (NameKey, KeptAnswer)> {
+        self.names.iter().filter_map(|(name, followed)| followed.status.kept_as(name))
+    }
+
     /// Why a name has no answer yet.
     pub(crate) fn reason(&self, name: &DnsName) -> String {
         let failure = self.names.get(name).and_then(|followed| followed.status.failure.as_ref());
-        match failure {
-            Some((failure, ..)) => failure.to_string(),
-            None => Failure::Timeout.to_string(),
-        }
+        failure.map_or_else(|| "no answer yet".to_owned(), |(failure, ..)| failure.to_string())
     }
 
     /// The names that are followed.
@@ -281,23 +339,20 @@ impl Dns {
 
     /// How many names are in which state.
     pub(crate) fn states(&self) -> BTreeMap<&'static str, u64> {
-        let states = ["fresh", "stale", "restored", "failed", "waiting"].map(|it| (it, 0));
-        let mut states = BTreeMap::from(states);
+        let mut states = BTreeMap::from(Status::STATES.map(|it| (it, 0)));
         for followed in self.names.values() {
             *states.entry(followed.status.state()).or_default() += 1;
         }
         states
     }
 
-    /// The names without an answer, or whose last question failed, and why, a line each.
+    /// The names without an answer or addresses, or whose last question failed, and why, a line each.
     pub(crate) fn troubles(&self) -> Vec<String> {
         let names = self.names.iter().filter(|(_, it)| it.status.state() != "fresh");
         let lines = names.map(|(name, followed)| {
-            let reason = match &followed.status.failure {
-                Some((failure, ..)) => failure.to_string(),
-                None => "not answered yet".to_owned(),
-            };
             let status = &followed.status;
+            let reason =
+                status.trouble().map_or_else(|| "no answer yet".to_owned(), |it| it.message);
             if status.is_restored {
                 let age = Age::of(status.answered_at);
                 return format!("host name {name}: restored, answered {age}, {reason}");
@@ -320,17 +375,46 @@ impl Status {
         self.answer.is_some()
     }
 
+    /// What another process was answered.
+    pub(crate) fn restored(kept: &KeptAnswer) -> Self {
+        let answer = Some(Arc::clone(&kept.endpoints));
+        Self { answer, answered_at: kept.at, is_restored: true, ..Self::default() }
+    }
+
+    /// What `name` stands for, if it has addresses.
+    pub(crate) fn kept_as(&self, name: &DnsName) -> Option<(NameKey, KeptAnswer)> {
+        let answer = self.kept().filter(|answer| !answer.endpoints.is_empty())?;
+        Some((NameKey::from(name), answer))
+    }
+
     /// What it stands for.
     pub(crate) fn kept(&self) -> Option<KeptAnswer> {
         Some(KeptAnswer { endpoints: Arc::clone(self.answer.as_ref()?), at: self.answered_at })
     }
 
+    /// The same for a name of the same host and port; none if nothing of it goes with that one's options.
+    fn of(&self, name: &DnsName) -> Option<Self> {
+        let mut endpoints = self.answer.as_ref()?.to_vec();
+        endpoints.retain(|it| match it.address {
+            SocketAddr::V4(_) => name.family.asks_v4(),
+            SocketAddr::V6(_) => name.family.asks_v6(),
+        });
+        if name.mode == DnsMode::Logical {
+            endpoints.truncate(1);
+        }
+        let answer = Some(endpoints.into()).filter(|it: &DnsAnswer| !it.is_empty())?;
+        Some(Self { answer: Some(answer), ..self.clone() })
+    }
+
     fn on_found(&mut self, name: &DnsName, found: Found, lines: &mut Lines) -> Option<DnsAnswer> {
-        let Found { endpoints, dropped, .. } = found;
+        let Found { endpoints, dropped, absence, failure, .. } = found;
+        self.note_partial(name, failure, lines);
+        let since = self.absence.filter(|(known, _)| Some(*known) == absence).map(|(_, at)| at);
+        self.absence = absence.map(|it| (it, since.unwrap_or_else(clock::wall_ns)));
         let (is_restored, had_failed) =
             (std::mem::take(&mut self.is_restored), self.failure.take().is_some());
         if is_restored && lines.has_room() {
-            tracing::info!(%name, "DNS answers: addresses from `state` are replaced");
+            tracing::info!(%name, "DNS answers: addresses of the former process are replaced");
         } else if had_failed && lines.has_room() {
             tracing::info!(%name, "DNS answers again");
         }
@@ -347,11 +431,27 @@ impl Status {
             return None;
         }
         if endpoints.is_empty() && lines.has_room() {
-            tracing::warn!(%name, "DNS has no addresses for this name: its clusters get no endpoints from it");
+            let reason = absence.map_or_else(String::new, |it| it.to_string());
+            tracing::warn!(%name, reason, "DNS has no addresses for this name: its clusters get no endpoints from it");
         }
         let answer: DnsAnswer = endpoints.into();
         self.answer = Some(Arc::clone(&answer));
         Some(answer)
+    }
+
+    /// Takes note of what failed of an answer that has other parts.
+    fn note_partial(&mut self, name: &DnsName, failure: Option<Failure>, lines: &mut Lines) {
+        let Some(failure) = failure else {
+            self.partial = None;
+            return;
+        };
+        let former = self.partial.take().filter(|(known, ..)| known.word() == failure.word());
+        if former.is_none() && lines.has_room() {
+            tracing::warn!(%name, reason = %failure, "DNS answered in part: for the other part, the last addresses stay");
+        }
+        let (since, count) =
+            former.map_or_else(|| (clock::wall_ns(), 0), |(_, at, count)| (at, count));
+        self.partial = Some((failure, since, count.saturating_add(1)));
     }
 
     fn on_failure(&mut self, name: &DnsName, failure: Failure, lines: &mut Lines) {
@@ -375,14 +475,35 @@ impl Status {
         }
     }
 
-    const fn state(&self) -> &'static str {
+    const STATES: [&str; 7] =
+        ["fresh", "partial", "empty", "stale", "restored", "failed", "waiting"];
+
+    fn state(&self) -> &'static str {
         match (&self.answer, &self.failure) {
             (Some(_), _) if self.is_restored => "restored",
             (None, None) => "waiting",
             (None, Some(_)) => "failed",
             (Some(_), Some(_)) => "stale",
+            (Some(_), None) if self.partial.is_some() => "partial",
+            (Some(answer), None) if answer.is_empty() => "empty",
             (Some(_), None) => "fresh",
         }
+    }
+
+    /// Why the state is no better.
+    fn trouble(&self) -> Option<Trouble> {
+        let failure = self.failure.as_ref().or(self.partial.as_ref());
+        let failed = failure.map(|(failure, since, count)| Trouble {
+            reason: failure.word(),
+            message: failure.to_string(),
+            since: *since,
+            count: Some(*count),
+        });
+        failed.or_else(|| {
+            let (absence, since) = self.absence?;
+            let (reason, message) = (absence.word(), absence.to_string());
+            Some(Trouble { reason, message, since, count: None })
+        })
     }
 
     /// For the admin interface.
@@ -390,7 +511,7 @@ impl Status {
         let endpoints = self.answer.as_ref().map(|answer| {
             answer
                 .iter()
-                .map(|it| json!({ "address": it.address, "weight": it.weight, "host": it.host }))
+                .map(|it| json!({ "address": it.address, "weight": it.weight, "priority": it.priority, "host": it.host }))
         });
         json!({
             "name": name.to_string(),
@@ -401,14 +522,24 @@ impl Status {
             "addresses_dropped": self.dropped,
             "answered_at": self.answer.as_ref().map(|_| clock::rfc3339(self.answered_at)),
             "next_in_seconds": self.next_at.saturating_sub(now) / 1_000_000_000,
-            "last_error": self.failure.as_ref().map(|(failure, since, count)| json!({
-                "reason": failure.word(),
-                "message": failure.to_string(),
-                "since": clock::rfc3339(*since),
-                "count": count,
+            "last_error": self.trouble().map(|it| json!({
+                "reason": it.reason,
+                "message": it.message,
+                "since": clock::rfc3339(it.since),
+                "count": it.count,
             })),
         })
     }
+}
+
+/// What is wrong with a name.
+struct Trouble {
+    reason: &'static str,
+    message: String,
+    /// Wall-clock time, ns.
+    since: u64,
+    /// How often in a row; none if that is no matter.
+    count: Option<u32>,
 }
 
 /// Lines of the log within some time: a server that is gone concerns every name.
@@ -451,7 +582,7 @@ impl Lines {
 struct Asking {
     name: Arc<DnsName>,
     system: Arc<System>,
-    rounds: Arc<Semaphore>,
+    rounds: Arc<Rounds>,
     reports: mpsc::Sender<DnsReport>,
     former: Option<DnsAnswer>,
     task: u64,
@@ -462,12 +593,15 @@ impl Asking {
         let mut failures = 0u32;
         tokio::time::sleep(wait).await;
         loop {
-            let result = self.round().await;
+            let result = self.round(failures > 0).await;
             let wait = match &result {
                 Ok(found) => {
                     failures = 0;
                     self.former = Some(found.endpoints.as_slice().into());
-                    schedule::until_next(&self.name, found.ttl, random())
+                    {
+                        let is_empty = found.endpoints.is_empty();
+                        schedule::until_next(&self.name, found.ttl, is_empty, random())
+                    }
                 }
                 Err(_) => {
                     failures = failures.saturating_add(1);
@@ -482,14 +616,34 @@ impl Asking {
         }
     }
 
-    async fn round(&self) -> Result<Found, Failure> {
-        // It is never closed.
-        let _round = self.rounds.acquire().await;
+    /// `has_failed`: the round before did. A round that takes long goes on among others that do, or, where these have no
+    /// room, begins anew once they have: names whose servers are silent keep no others waiting.
+    async fn round(&self, has_failed: bool) -> Result<Found, Failure> {
         let former = self.former.as_deref().unwrap_or_default();
         // In a place of its own: the task is small while it sleeps.
-        let round = Box::pin(resolve(&self.system, &self.name, former));
-        tokio::time::timeout(ROUND_MAX, round).await.unwrap_or(Err(Failure::Timeout))
+        let resolve = || Box::pin(resolve(&self.system, &self.name, former));
+        // The semaphores are never closed.
+        if !has_failed {
+            let prompt = self.rounds.prompt.acquire().await;
+            let mut round = resolve();
+            if let Ok(result) = tokio::time::timeout(PROMPT_MAX, &mut round).await {
+                return result;
+            }
+            let slow = self.rounds.slow.try_acquire();
+            drop(prompt);
+            if slow.is_ok() {
+                return within_round(round).await;
+            }
+        }
+        let _slow = self.rounds.slow.acquire().await;
+        within_round(resolve()).await
     }
+}
+
+async fn within_round(
+    round: impl Future<Output = Result<Found, Failure>>,
+) -> Result<Found, Failure> {
+    tokio::time::timeout(ROUND_MAX, round).await.unwrap_or(Err(Failure::Timeout))
 }
 
 fn random() -> u64 {

@@ -161,8 +161,8 @@ pub struct Begun<W: Workers> {
     pub admin: Option<OwnedFd>,
     /// Another on the one for what scrapers and probes ask for.
     pub metrics: Option<OwnedFd>,
-    /// What sources have delivered, if there are any.
-    pub delivered: Option<DeliveredResources>,
+    /// What sources have delivered, and what host names stand for.
+    pub delivered: DeliveredResources,
 }
 
 impl<W: Workers> fmt::Debug for Begun<W> {

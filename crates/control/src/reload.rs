@@ -17,13 +17,14 @@ use telemetry::Names;
 use tls::ProcessSessions;
 
 use crate::clock;
-use crate::dns::{Change, Known};
+use crate::dns::{Change, Known, Status};
 use crate::expiry::Expiry;
 use crate::files::{EndpointFiles, Files, Seen, Stamp, State, is_starved};
 use crate::last_good::{DeliveredResources, Divided, LastGood, Resumed, ResumedPart};
 use crate::log_output::{LogOutput, OpenError};
 use crate::names::names_after;
 use crate::source::{RestoredPart, Source};
+use crate::warming::listed;
 use crate::workers::BindFailure;
 
 /// Where the configuration comes from, with what was made of it so far.
@@ -184,7 +185,8 @@ impl<F> Candidate<F> {
     }
 
     /// The host names among its endpoints.
-    pub(crate) fn host_names(&self) -> BTreeSet<Arc<DnsName>> {
+    #[must_use]
+    pub fn host_names(&self) -> BTreeSet<Arc<DnsName>> {
         self.prepared.names().into_iter().flatten().cloned().collect()
     }
 
@@ -462,7 +464,7 @@ impl<F> ConfigFile<F> {
 
     /// The candidate of the file that was loaded last, together with what sources had delivered to another process: what served
     /// there serves here from the beginning. Each resource is accepted or refused by itself, as if its source had
-    /// delivered it.
+    /// delivered it. Host names that DNS has not answered for stand for what they stood for there, until it does.
     ///
     /// # Errors
     ///
@@ -475,12 +477,12 @@ impl<F> ConfigFile<F> {
         let began = clock::monotonic_ns();
         let Divided { mut parts, .. } = delivered.divide(&self.sources);
         if parts.is_empty() {
-            return Ok(candidate);
+            return self.with_answers(candidate, &delivered);
         }
         self.loader.order_sources(self.sources.iter().map(|source| Arc::from(*source)).collect());
         let text = std::mem::take(&mut candidate.text);
         self.known = self.keep(candidate).known;
-        let mut resumed = Resumed { delivered, ..Resumed::default() };
+        let mut resumed = Resumed { delivered: delivered.clone(), ..Resumed::default() };
         for part in [RestoredPart::Serving, RestoredPart::Later] {
             for source in self.sources.clone() {
                 let Some(restored) = parts.get_mut(source) else { continue };
@@ -503,11 +505,39 @@ impl<F> ConfigFile<F> {
         }
         let waiting = self.loader.waiting();
         resumed.waits = waiting.map(|(name, names)| (name.clone(), names.to_vec())).collect();
-        let mut candidate = self.build(text, began)?;
+        let candidate = self.build(text, began)?;
+        let mut candidate = self.with_answers(candidate, &delivered)?;
         // No worker has any of it.
         candidate.prepared.begin();
         self.resumed = resumed;
         Ok(candidate)
+    }
+
+    /// The candidate with what another process was answered for names that have no answer.
+    fn with_answers(
+        &mut self,
+        mut candidate: Candidate<F>,
+        delivered: &DeliveredResources,
+    ) -> Result<Candidate<F>, Refused> {
+        let began = clock::monotonic_ns();
+        let unanswered = candidate.unanswered().iter();
+        let found = unanswered.filter_map(|name| Some((name, delivered.answer(name)?)));
+        let mut changes = Vec::new();
+        for (name, kept) in found {
+            self.known.insert(Arc::clone(name), Status::restored(kept));
+            changes.push((Arc::clone(name), Some(Arc::clone(&kept.endpoints))));
+        }
+        if changes.is_empty() {
+            return Ok(candidate);
+        }
+        let names: Vec<_> = changes.iter().map(|(name, _)| Arc::clone(name)).collect();
+        tracing::warn!(
+            "DNS does not answer: the old process's addresses are used until it does: {}",
+            listed(&names)
+        );
+        drop(self.load_answers(changes));
+        let text = std::mem::take(&mut candidate.text);
+        self.build(text, began)
     }
 
     /// What the process began with of another one, once.

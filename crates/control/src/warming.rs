@@ -125,7 +125,8 @@ impl Warming {
     }
 }
 
-fn listed(names: &[Arc<DnsName>]) -> String {
+/// Some of these names, and how many more there are.
+pub(crate) fn listed(names: &[Arc<DnsName>]) -> String {
     let shown: Vec<String> = names.iter().take(NAMES_MAX).map(ToString::to_string).collect();
     match names.len().saturating_sub(NAMES_MAX) {
         0 => shown.join(", "),

@@ -1675,7 +1675,7 @@ fn a_process_begins_with_what_sources_delivered_to_the_one_whose_place_it_takes(
         let (reply, begun) = tokio::sync::oneshot::channel();
         giver.running.steps.blocking_send(HandoverStep::Begin(reply)).unwrap();
         let begun = begun.blocking_recv().unwrap().unwrap();
-        begun.delivered.unwrap().encode().unwrap()
+        begun.delivered.encode().unwrap()
     };
     let bytes = begin();
     assert!(String::from_utf8_lossy(&bytes).contains("PRIVATE KEY"), "keys go along");
@@ -1730,7 +1730,7 @@ fn a_process_begins_with_what_sources_delivered_to_the_one_whose_place_it_takes(
     let (reply, begun) = tokio::sync::oneshot::channel();
     taker.steps.blocking_send(HandoverStep::Begin(reply)).unwrap();
     let begun = begun.blocking_recv().unwrap().unwrap();
-    assert_eq!(begun.delivered.unwrap().len(), 3);
+    assert_eq!(begun.delivered.len(), 3);
     assert_eq!(giver.running.end(), Outcome::Replaced(4711));
     taker.steps.blocking_send(HandoverStep::RolledBack).unwrap();
     assert_eq!(taker.end(), Outcome::Drained);

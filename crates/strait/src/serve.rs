@@ -377,7 +377,7 @@ struct Begun<'a> {
 
 impl Beginning for Begun<'_> {
     fn reads_resources(&self) -> bool {
-        self.has_sources
+        self.has_sources || self.candidate.as_ref().is_ok_and(|it| !it.host_names().is_empty())
     }
 
     fn begin_with(&mut self, delivered: DeliveredResources) -> Result<(), String> {

@@ -47,6 +47,7 @@ fn answer(host: &str, addresses: &[&str]) -> DnsAnswer {
     let resolved = |text: &&str| Resolved {
         address: text.parse::<SocketAddr>().unwrap(),
         weight: NonZeroU16::MIN,
+        priority: 0,
         host: host.into(),
     };
     addresses.iter().map(resolved).collect()

@@ -27,6 +27,48 @@ pub(crate) enum Failure {
     NoServer(String),
 }
 
+/// Why a name that was answered for has no endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Absence {
+    /// NXDOMAIN.
+    NoName,
+    /// It has no records of the kinds that were asked for.
+    NoRecords,
+    /// Its SRV record says that there is no such service (RFC 2782: a dot for a target).
+    NoService,
+    /// No target of its SRV records has an address.
+    NoTarget,
+    /// It has addresses, and a service can have none of them.
+    NoneUsable,
+}
+
+impl Absence {
+    /// A word for it, which pages have.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::NoName => "nxdomain",
+            Self::NoRecords => "no_records",
+            Self::NoService => "no_service",
+            Self::NoTarget => "no_target",
+            Self::NoneUsable => "none_usable",
+        }
+    }
+}
+
+impl fmt::Display for Absence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoName => "the name does not exist (NXDOMAIN)",
+            Self::NoRecords => "the name exists, but has no records of the queried types",
+            Self::NoService => "the SRV record says that the service is not available (target `.`)",
+            Self::NoTarget => "no target of the SRV records has an address",
+            Self::NoneUsable => {
+                "no address can be used: 0.0.0.0, ::, multicast, link-local, or port 0"
+            }
+        })
+    }
+}
+
 impl Failure {
     /// A word for it, which metrics and pages have.
     pub(crate) const fn word(&self) -> &'static str {

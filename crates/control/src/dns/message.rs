@@ -9,7 +9,7 @@ use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode}
 use hickory_proto::rr::rdata::SRV;
 use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
 
-use super::failure::Failure;
+use super::failure::{Absence, Failure};
 
 /// Bytes of a datagram that answers may have: what passes everywhere without fragments (DNS flag day 2020).
 const DATAGRAM_BYTES_MAX: u16 = 1232;
@@ -34,7 +34,7 @@ pub(super) enum Reply {
     Alias(Name, u32),
     /// The name does not exist, or has none of these records; and for how many seconds that holds, if it is
     /// known.
-    Nothing(Option<u32>),
+    Nothing(Absence, Option<u32>),
     /// The answer did not fit.
     Truncated,
 }
@@ -63,7 +63,11 @@ impl Question {
         if !has_id {
             return Err(NotOurs);
         }
-        let Ok(message) = Message::from_vec(bytes) else { return Ok(Err(Failure::Malformed)) };
+        let Ok(message) = Message::from_vec(bytes) else {
+            // Cut within a record, perhaps: what there is of it does not count (RFC 2181, section 9).
+            let result = if is_cut(bytes) { Ok(Reply::Truncated) } else { Err(Failure::Malformed) };
+            return Ok(result);
+        };
         if !self.is_answered_by(&message) {
             return Err(NotOurs);
         }
@@ -136,12 +140,26 @@ impl Question {
             RData::SOA(soa) => Some(record.ttl.min(soa.minimum)),
             _ => None,
         });
+        // Records of other names alone do not say that this one has none.
+        let is_beside = seen.is_empty()
+            && !message.answers.is_empty()
+            && !message.answers.iter().any(|it| it.name == self.name);
+        if is_beside && !is_missing && soa.is_none() {
+            return Err(Failure::Malformed);
+        }
         if seen.is_empty() || is_missing || soa.is_some() {
-            let ttl = soa.map(|soa| ttl.min(soa));
-            return Ok(Reply::Nothing(ttl));
+            let absence = if is_missing { Absence::NoName } else { Absence::NoRecords };
+            return Ok(Reply::Nothing(absence, soa.map(|soa| ttl.min(soa))));
         }
         Ok(Reply::Alias(name.clone(), ttl))
     }
+}
+
+/// Whether the header is that of a response that did not fit (RFC 1035, section 4.1.1: QR and TC).
+fn is_cut(bytes: &[u8]) -> bool {
+    const HEADER_LEN: usize = 12;
+    let flags = bytes.first_chunk::<HEADER_LEN>().map(|header| header[2]);
+    flags.is_some_and(|flags| flags & 0x80 != 0 && flags & 0x02 != 0)
 }
 
 fn is_response(message: &Message) -> bool {
@@ -172,6 +190,6 @@ pub fn records_of_dns_answer(bytes: &[u8]) -> Option<usize> {
     let id = u16::from_be_bytes(*message.first_chunk()?);
     match question.read(id, message).ok()?.ok()? {
         Reply::Records(records, _) => Some(records.len()),
-        Reply::Alias(..) | Reply::Nothing(_) | Reply::Truncated => Some(0),
+        Reply::Alias(..) | Reply::Nothing(..) | Reply::Truncated => Some(0),
     }
 }

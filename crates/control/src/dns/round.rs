@@ -11,7 +11,7 @@ use hickory_proto::rr::rdata::SRV;
 use hickory_proto::rr::{RData, RecordType};
 use tokio::task::JoinSet;
 
-use super::failure::Failure;
+use super::failure::{Absence, Failure};
 use super::message::srv;
 use super::stub::Records;
 use super::system::{Asking, System};
@@ -19,8 +19,8 @@ use super::system::{Asking, System};
 /// Addresses of a name that are used.
 pub(super) const ADDRESSES_MAX: usize = 4096;
 
-/// Targets of SRV records that are asked for.
-const TARGETS_MAX: usize = 256;
+/// Targets of SRV records that are asked for: about as many as an answer has room for.
+pub(super) const TARGETS_MAX: usize = 1024;
 
 /// Targets that are asked for at a time.
 const TARGETS_AT_ONCE: usize = 16;
@@ -34,6 +34,10 @@ pub(crate) struct Found {
     pub(super) ttl: Option<u32>,
     /// Addresses that are not used: too many, or none that a service can have.
     pub(crate) dropped: usize,
+    /// Why there are no endpoints, if there are none.
+    pub(crate) absence: Option<Absence>,
+    /// Why a part of the answer is missing, in place of which former endpoints are used.
+    pub(crate) failure: Option<Failure>,
 }
 
 /// Addresses of a host.
@@ -42,6 +46,9 @@ struct Addresses {
     all: Vec<IpAddr>,
     ttl: Option<u32>,
     dropped: usize,
+    absence: Option<Absence>,
+    /// Why one family's are not known.
+    failure: Option<Failure>,
 }
 
 /// Resolves a name. `former` are its endpoints so far, of which those stay whose part of the answer is missing.
@@ -62,7 +69,7 @@ async fn host(
     port: NonZeroU16,
     former: &[Resolved],
 ) -> Result<Found, Failure> {
-    let Addresses { mut all, ttl, mut dropped } =
+    let Addresses { mut all, ttl, mut dropped, absence, failure } =
         addresses(system, &name.host, name.family, former).await?;
     if name.mode == DnsMode::Logical {
         all.truncate(1);
@@ -75,9 +82,10 @@ async fn host(
     let endpoints = all.into_iter().map(|ip| Resolved {
         address: SocketAddr::new(ip, port.get()),
         weight: NonZeroU16::MIN,
+        priority: 0,
         host: Arc::clone(&host),
     });
-    Ok(Found { endpoints: endpoints.collect(), ttl, dropped })
+    Ok(Found { endpoints: endpoints.collect(), ttl, dropped, absence, failure })
 }
 
 /// The addresses of a host, from this machine or by asking.
@@ -91,7 +99,7 @@ async fn addresses(
         return Ok(usable(all, family, None));
     }
     let asking = system.asking()?;
-    let mut ttl: Option<u32> = None;
+    let mut none = Addresses::default();
     for name in asking.candidates(host) {
         let asked = |kind| asking.servers.look_up(&name, kind);
         let (v4, v6) = tokio::join!(
@@ -101,21 +109,25 @@ async fn addresses(
         let (records, failure) = join(v4, v6, former);
         if !records.data.is_empty() {
             let all = records.data.iter().filter_map(RData::ip_addr).collect();
-            return Ok(usable(all, family, records.ttl));
+            return Ok(Addresses { failure, ..usable(all, family, records.ttl) });
         }
         // Another candidate would be another host, whose addresses must not stand in for one that a server
         // failed to look up.
         if let Some(failure) = failure {
             return Err(failure);
         }
-        ttl = least(ttl, records.ttl);
+        none.ttl = least(none.ttl, records.ttl);
+        // One of them that exists says more than others that do not.
+        if none.absence != Some(Absence::NoRecords) {
+            none.absence = records.absence;
+        }
     }
-    Ok(Addresses { ttl, ..Addresses::default() })
+    Ok(none)
 }
 
 /// No records, for as long as anything else holds.
 fn nothing() -> Records {
-    Records { data: Vec::new(), ttl: Some(u32::MAX) }
+    Records { data: Vec::new(), absence: None, ttl: Some(u32::MAX) }
 }
 
 /// Both families of a host. Where one failed, its former addresses stay beside those that the other has; there
@@ -141,6 +153,7 @@ fn join(
                 (true, true) | (false, false) => least(v4.ttl, v6.ttl),
             };
             v4.data.extend(v6.data);
+            v4.absence = v4.absence.or(v6.absence);
             (v4, None)
         }
         (Ok(found), Err(failure)) | (Err(failure), Ok(found)) if found.data.is_empty() => {
@@ -168,10 +181,12 @@ fn least(a: Option<u32>, b: Option<u32>) -> Option<u32> {
 /// Those of a family that a service can have, each once.
 fn usable(all: Vec<IpAddr>, family: DnsFamily, ttl: Option<u32>) -> Addresses {
     let asked = all.len();
-    let mut seen = BTreeSet::new();
-    let mut all: Vec<IpAddr> =
-        all.into_iter().filter(|ip| can_be_of_service(*ip) && seen.insert(*ip)).collect();
+    let mut all = all;
+    all.retain(|ip| can_be_of_service(*ip));
     let dropped = asked - all.len();
+    let absence = (all.is_empty() && dropped > 0).then_some(Absence::NoneUsable);
+    let mut seen = BTreeSet::new();
+    all.retain(|ip| seen.insert(*ip));
     let has = |all: &[IpAddr], is_v4: bool| all.iter().any(|ip| ip.is_ipv4() == is_v4);
     let only = match family {
         DnsFamily::All => None,
@@ -183,7 +198,7 @@ fn usable(all: Vec<IpAddr>, family: DnsFamily, ttl: Option<u32>) -> Addresses {
     if let Some(is_v4) = only {
         all.retain(|ip| ip.is_ipv4() == is_v4);
     }
-    Addresses { all, ttl, dropped }
+    Addresses { all, ttl, dropped, absence, failure: None }
 }
 
 /// Whether a service can have this address: it is one machine's, and it can be reached without knowing the
@@ -197,49 +212,85 @@ fn can_be_of_service(ip: IpAddr) -> bool {
     }
 }
 
-/// The endpoints that SRV records name: of the lowest priority that has any.
+/// The endpoints that SRV records name, of all priorities.
 async fn services(
     system: &Arc<System>,
     name: &DnsName,
     former: &[Resolved],
 ) -> Result<Found, Failure> {
     let records = service_records(&system.asking()?, &name.host).await?;
-    let mut found = Found { ttl: records.ttl, ..Found::default() };
-    let mut by_priority: BTreeMap<u16, Vec<SRV>> = BTreeMap::new();
+    let mut found = Found { ttl: records.ttl, absence: records.absence, ..Found::default() };
+    let mut used: Vec<SRV> = Vec::new();
     for record in records.data.iter().filter_map(srv) {
         // A dot alone says that there is no such service (RFC 2782).
         if record.target.is_root() {
-            continue;
-        }
-        if record.port == 0 || host_name(&record.target.to_ascii()).is_err() {
+            found.absence = Some(Absence::NoService);
+        } else if record.port == 0 || host_name(&record.target.to_ascii()).is_err() {
             found.dropped += 1;
-            continue;
+            found.absence = Some(Absence::NoneUsable);
+        } else {
+            used.push(record.clone());
         }
-        by_priority.entry(record.priority).or_default().push(record.clone());
     }
-    for records in by_priority.into_values() {
-        let used = records.len().min(TARGETS_MAX);
-        found.dropped += records.len() - used;
-        let records = records.into_iter().take(used).collect();
-        let (targets, failure) = targets(system, name.family, records, former).await;
-        for (_, addresses) in &targets {
-            found.dropped += addresses.dropped;
-            found.ttl = least(found.ttl, addresses.ttl);
-        }
-        found.endpoints = weigh(&targets);
-        if !found.endpoints.is_empty() {
-            break;
-        }
-        // Whether these serve is not known, so that no later ones are asked to.
-        if let Some(failure) = failure {
+    // Whatever the order of the answer is, the same ones are used.
+    let place = |record: &SRV| (record.priority, record.target.to_lowercase(), record.port);
+    used.sort_by_cached_key(|record| (place(record), record.weight));
+    used.dedup_by_key(|record| place(record));
+    found.dropped += used.len().saturating_sub(TARGETS_MAX);
+    used.truncate(TARGETS_MAX);
+    if used.is_empty() {
+        return Ok(found);
+    }
+    let (targets, failure) = targets(system, name.family, used, former).await;
+    for (_, addresses) in &targets {
+        found.dropped += addresses.dropped;
+        found.ttl = least(found.ttl, addresses.ttl);
+    }
+    found.failure = failure;
+    found.endpoints = in_priorities(&targets);
+    if found.endpoints.is_empty() {
+        if let Some(failure) = found.failure {
             return Err(failure);
         }
+        found.absence = Some(Absence::NoTarget);
+        return Ok(found);
     }
-    found.endpoints.sort_unstable_by_key(|endpoint| endpoint.address);
-    found.endpoints.dedup_by_key(|endpoint| endpoint.address);
+    found.absence = None;
     found.dropped += found.endpoints.len().saturating_sub(ADDRESSES_MAX);
     found.endpoints.truncate(ADDRESSES_MAX);
+    found.endpoints.sort_unstable_by_key(|endpoint| endpoint.address);
     Ok(found)
+}
+
+/// The endpoints of all targets, those of the first priority first. Priorities of which no target has an address do not
+/// count. An address is one endpoint, of the first priority that has it, with the weights of all its targets there.
+fn in_priorities(targets: &[(SRV, Addresses)]) -> Vec<Resolved> {
+    let mut by_priority: BTreeMap<u16, Vec<&(SRV, Addresses)>> = BTreeMap::new();
+    for target in targets.iter().filter(|(_, addresses)| !addresses.all.is_empty()) {
+        by_priority.entry(target.0.priority).or_default().push(target);
+    }
+    let (mut endpoints, mut taken) = (Vec::new(), BTreeSet::new());
+    let mut priority = 0;
+    for targets in by_priority.into_values() {
+        let mut of_priority = weigh(&targets);
+        of_priority.retain(|endpoint| !taken.contains(&endpoint.address));
+        of_priority.sort_unstable_by(|a, b| (a.address, &a.host).cmp(&(b.address, &b.host)));
+        of_priority.dedup_by(|next, first| {
+            let is_same = next.address == first.address;
+            if is_same {
+                first.weight = first.weight.saturating_add(next.weight.get());
+            }
+            is_same
+        });
+        if of_priority.is_empty() {
+            continue;
+        }
+        taken.extend(of_priority.iter().map(|endpoint| endpoint.address));
+        let with_priority = of_priority.into_iter().map(|it| Resolved { priority, ..it });
+        endpoints.extend(with_priority);
+        priority = priority.saturating_add(1);
+    }
+    endpoints
 }
 
 async fn service_records(asking: &Asking, host: &str) -> Result<Records, Failure> {
@@ -249,6 +300,9 @@ async fn service_records(asking: &Asking, host: &str) -> Result<Records, Failure
         records.ttl = least(records.ttl, next.ttl);
         if !next.data.is_empty() {
             return Ok(next);
+        }
+        if records.absence != Some(Absence::NoRecords) {
+            records.absence = next.absence;
         }
     }
     Ok(records)
@@ -282,7 +336,10 @@ async fn targets(
         }
         match asked.join_next().await {
             None => return (found, failure),
-            Some(Ok((record, _, Ok(addresses)))) => found.push((record, addresses)),
+            Some(Ok((record, _, Ok(mut addresses)))) => {
+                failure = failure.or_else(|| addresses.failure.take());
+                found.push((record, addresses));
+            }
             Some(Ok((record, former, Err(reason)))) => {
                 failure = Some(reason);
                 let all = former.iter().map(|it| it.address.ip()).collect();
@@ -294,10 +351,10 @@ async fn targets(
     }
 }
 
-/// The endpoints of targets. The addresses of a target share its weight; a weight of 0 is the smallest there is.
-fn weigh(targets: &[(SRV, Addresses)]) -> Vec<Resolved> {
-    let has_some = targets.iter().filter(|(_, addresses)| !addresses.all.is_empty());
-    let parts: Vec<(f64, &SRV, &[IpAddr])> = has_some
+/// The endpoints of targets that have addresses. Those of a target share its weight; a weight of 0 is the smallest there is.
+fn weigh(targets: &[&(SRV, Addresses)]) -> Vec<Resolved> {
+    let parts: Vec<(f64, &SRV, &[IpAddr])> = targets
+        .iter()
         .map(|(record, addresses)| {
             let count = u32::try_from(addresses.all.len()).unwrap_or(u32::MAX);
             let weight = f64::from(record.weight.max(1));
@@ -319,6 +376,7 @@ fn weigh(targets: &[(SRV, Addresses)]) -> Vec<Resolved> {
         addresses.iter().map(move |ip| Resolved {
             address: SocketAddr::new(*ip, record.port),
             weight,
+            priority: 0,
             host: Arc::clone(&host),
         })
     });

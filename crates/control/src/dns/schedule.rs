@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use config::snapshot::DnsName;
 
-/// How long an answer without a time to live of its own is used: that a name does not exist, or what
-/// `/etc/hosts` says. Envoy's `dns_refresh_rate`.
+/// How long an answer without a time to live of its own is used, such as what `/etc/hosts` says; and one without endpoints
+/// at most, so that a name that comes back is found soon. Envoy's `dns_refresh_rate`.
 const TTL: Duration = Duration::from_secs(5);
 
 /// The first wait after a failure; each further one is twice as long.
@@ -14,10 +14,16 @@ const BACK_OFF_MIN: Duration = Duration::from_millis(250);
 /// The longest wait after a failure.
 const BACK_OFF_MAX: Duration = Duration::from_secs(30);
 
-/// How long an answer with this time to live (seconds) is used. Up to a tenth less, by `random`, so that names
+/// How long an answer with this time to live (seconds) is used; `is_empty` if there are no endpoints in it. Up to a tenth less, by `random`, so that names
 /// that were asked for together are not asked for together ever after.
-pub(super) fn until_next(name: &DnsName, ttl: Option<u32>, random: u64) -> Duration {
+pub(super) fn until_next(
+    name: &DnsName,
+    ttl: Option<u32>,
+    is_empty: bool,
+    random: u64,
+) -> Duration {
     let ttl = ttl.map_or(TTL, |seconds| Duration::from_secs(seconds.into()));
+    let ttl = if is_empty { ttl.min(TTL) } else { ttl };
     let ttl = ttl.min(name.ttl_max).max(name.ttl_min);
     less_up_to(ttl, 10, random).max(name.ttl_min)
 }
@@ -63,12 +69,15 @@ mod tests {
             (Some(i32::MAX.cast_unsigned()), 270, 300),
             (Some(u32::MAX), 270, 300),
         ] {
-            let waits = [0, u64::MAX].map(|random| until_next(&name, ttl, random));
+            let waits = [0, u64::MAX].map(|random| until_next(&name, ttl, false, random));
             let expected = [longest, shortest].map(Duration::from_secs);
             assert_eq!(waits, expected, "{ttl:?}");
         }
-        assert_eq!(until_next(&name, None, 0), TTL);
-        let halfway = until_next(&name, Some(100), 1 << 63);
+        assert_eq!(until_next(&name, None, false, 0), TTL);
+        // That a name does not exist holds for less than its zone says.
+        assert_eq!(until_next(&name, Some(3600), true, 0), TTL);
+        assert_eq!(until_next(&name, Some(1), true, 0), name.ttl_min);
+        let halfway = until_next(&name, Some(100), false, 1 << 63);
         assert!((94..96).contains(&halfway.as_secs()), "{halfway:?}");
     }
 

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{Instant, timeout_at};
 
-use super::failure::Failure;
+use super::failure::{Absence, Failure};
 use super::message::{ALIASES_MAX, NotOurs, Question, Reply};
 
 /// Bytes of a datagram that are read: more than is asked for, as servers may send.
@@ -36,6 +36,8 @@ pub(super) struct Servers {
 pub(super) struct Records {
     /// None, if the name does not exist or has no such records.
     pub(super) data: Vec<RData>,
+    /// Why there are none, if that was said.
+    pub(super) absence: Option<Absence>,
     /// For how many seconds that holds, if it is known.
     pub(super) ttl: Option<u32>,
 }
@@ -49,10 +51,11 @@ impl Servers {
         loop {
             match self.ask(&question).await? {
                 Reply::Records(data, holds) => {
-                    return Ok(Records { data, ttl: Some(ttl.min(holds)) });
+                    return Ok(Records { data, absence: None, ttl: Some(ttl.min(holds)) });
                 }
-                Reply::Nothing(holds) => {
-                    return Ok(Records { data: Vec::new(), ttl: holds.map(|it| ttl.min(it)) });
+                Reply::Nothing(absence, holds) => {
+                    let ttl = holds.map(|it| ttl.min(it));
+                    return Ok(Records { data: Vec::new(), absence: Some(absence), ttl });
                 }
                 Reply::Alias(target, holds) => {
                     ttl = ttl.min(holds);

@@ -8,6 +8,7 @@ use hickory_proto::rr::rdata::SRV;
 use hickory_proto::rr::{Name, RData, RecordType};
 
 use self::server::{DnsServer, Says, address, alias, service};
+use super::round::TARGETS_MAX;
 use super::*;
 
 #[path = "../../tests/dns/server.rs"]
@@ -48,9 +49,12 @@ fn system(servers: &[&DnsServer]) -> Arc<System> {
     Arc::new(System::new(resolvers(servers), nowhere()))
 }
 
-/// `ADDRESS*WEIGHT` of each endpoint, and for how many seconds that holds.
+/// `ADDRESS*WEIGHT` of each endpoint, with ` PRIORITY` if that is not the first, and for how many seconds that holds.
 fn shown(found: &Found) -> (Vec<String>, Option<u32>) {
-    let endpoints = found.endpoints.iter().map(|it| format!("{}*{}", it.address, it.weight));
+    let endpoints = found.endpoints.iter().map(|it| match it.priority {
+        0 => format!("{}*{}", it.address, it.weight),
+        priority => format!("{}*{} {priority}", it.address, it.weight),
+    });
     (endpoints.collect(), found.ttl)
 }
 
@@ -110,6 +114,9 @@ async fn what_does_not_exist_is_empty_and_what_fails_is_a_failure() {
         let found = resolve(&system(&[&server]), &strict(host), &[]).await.unwrap();
         // The time to live of that is in the SOA record (RFC 2308).
         assert_eq!(shown(&found), (vec![], Some(1)), "{host}");
+        let is_missing = host == "missing.test";
+        let absence = if is_missing { Absence::NoName } else { Absence::NoRecords };
+        assert_eq!((found.absence, found.failure), (Some(absence), None), "{host}");
     }
     for (code, failure) in [
         (ResponseCode::ServFail, Failure::ServFail),
@@ -155,6 +162,10 @@ async fn an_answer_that_does_not_fit_comes_over_tcp() {
     server.set("big.test", RecordType::A, Says::TruncatedUnlessTcp(many(1000)));
     server.set("big.test", RecordType::AAAA, Says::Records(Vec::new()));
     assert_eq!(addresses_of(&server, &strict("big.test")).await.unwrap().len(), 1000);
+    // One that is cut within a record, which no part of it can be read from.
+    let all = many(1000).into_iter().map(|ip| ("big.test".to_owned(), 60, address(ip)));
+    server.set("big.test", RecordType::A, Says::Records(all.collect()));
+    assert_eq!(addresses_of(&server, &strict("big.test")).await.unwrap().len(), 1000);
     // What comes byte by byte is taken, as long as it comes in time.
     server.set("big.test", RecordType::A, Says::Dripping(many(1), Duration::from_millis(1)));
     assert_eq!(addresses_of(&server, &strict("big.test")).await.unwrap().len(), 1);
@@ -173,11 +184,9 @@ async fn no_more_addresses_are_used_than_there_may_be() {
     let six = (0..300u128).map(|n| IpAddr::V6((0x2001_0db8 << 96 | n << 1 | 1).into()));
     let six = six.map(|ip| ("a.test".to_owned(), 60, address(ip)));
     server.set("a.test", RecordType::AAAA, Says::Records(six.collect()));
-    // Over UDP it does not fit into a datagram, which the server does not know.
     let servers = Resolvers { timeout: Some(Duration::from_secs(5)), ..resolvers(&[&server]) };
     let system = System::new(servers, nowhere());
-    let mut asking = system.asking().unwrap();
-    asking.servers.is_tcp = true;
+    let asking = system.asking().unwrap();
     let records = asking.servers.look_up(&server::name("a.test"), RecordType::A).await.unwrap();
     assert_eq!(records.data.len(), 2_000);
     let records = asking.servers.look_up(&server::name("a.test"), RecordType::AAAA).await.unwrap();
@@ -214,7 +223,22 @@ async fn addresses_that_no_service_has_are_left_out() {
     server.set_addresses("odd.test", 30, &odd);
     let found = resolve(&system(&[&server]), &strict("odd.test"), &[]).await.unwrap();
     assert_eq!(shown(&found).0, ["10.0.0.1:80*1"]);
-    assert_eq!(found.dropped, 9);
+    assert_eq!((found.dropped, found.absence), (9, None));
+    // What occurs twice is no address that cannot be used.
+    server.set_addresses("odd.test", 30, &["10.0.0.1", "10.0.0.1"]);
+    let found = resolve(&system(&[&server]), &strict("odd.test"), &[]).await.unwrap();
+    assert_eq!((found.endpoints.len(), found.dropped), (1, 0));
+    server.set_addresses("odd.test", 30, &["0.0.0.0"]);
+    let found = resolve(&system(&[&server]), &strict("odd.test"), &[]).await.unwrap();
+    assert_eq!((found.dropped, found.absence), (1, Some(Absence::NoneUsable)));
+}
+
+#[tokio::test]
+async fn an_answer_with_records_of_other_names_alone_says_nothing() {
+    let server = DnsServer::start();
+    let of_other = vec![("other.test".to_owned(), 60, address([10, 0, 0, 1].into()))];
+    server.set_all("api.test", &Says::Records(of_other));
+    assert_eq!(addresses_of(&server, &strict("api.test")).await, Err(Failure::Malformed));
 }
 
 #[tokio::test]
@@ -323,6 +347,7 @@ async fn a_family_that_fails_keeps_its_former_addresses_beside_the_others() {
     server.set("api.test", RecordType::AAAA, Says::Code(ResponseCode::ServFail));
     let found = resolve(&system, &name, &former).await.unwrap();
     assert_eq!(shown(&found).0, ["10.0.0.2:80*1", "[2001:db8::1]:80*1"]);
+    assert_eq!(found.failure, Some(Failure::ServFail));
     // At first it has none, and the others serve.
     let found = resolve(&system, &name, &[]).await.unwrap();
     assert_eq!(shown(&found).0, ["10.0.0.2:80*1"]);
@@ -358,6 +383,7 @@ async fn records_of_services_have_priorities_ports_and_weights() {
                 "10.0.0.1:80*10".to_owned(),
                 "10.0.0.2:81*10".to_owned(),
                 "10.0.0.3:81*10".to_owned(),
+                "10.0.1.1:82*1 1".to_owned(),
             ],
             Some(30)
         )
@@ -372,15 +398,24 @@ async fn records_of_services_have_priorities_ports_and_weights() {
     set(&[(1, 0, 80, "a.test")]);
     assert_eq!(shown(&found(&[]).await.unwrap()).0, ["10.0.0.1:80*1"]);
 
-    // The next priority serves where one has no addresses.
+    // A priority without addresses does not count.
     set(&[(1, 1, 80, "gone.test"), (2, 1, 82, "backup.test")]);
     assert_eq!(shown(&found(&[]).await.unwrap()).0, ["10.0.1.1:82*1"]);
-    // But not where it is not known whether it has: a target that fails keeps its former addresses.
+    // A target that fails keeps its former addresses.
     set(&[(1, 10, 80, "a.test"), (2, 1, 82, "backup.test")]);
     let former = found(&[]).await.unwrap().endpoints;
     server.set_all("a.test", &Says::Code(ResponseCode::ServFail));
-    assert_eq!(shown(&found(&former).await.unwrap()).0, ["10.0.0.1:80*10"]);
+    let partial = found(&former).await.unwrap();
+    assert_eq!(shown(&partial).0, ["10.0.0.1:80*10", "10.0.1.1:82*1 1"]);
+    assert_eq!(partial.failure, Some(Failure::ServFail));
+    // Without any the next priority serves.
+    assert_eq!(shown(&found(&[]).await.unwrap()).0, ["10.0.1.1:82*1"]);
+    set(&[(1, 10, 80, "a.test")]);
     assert_eq!(found(&[]).await, Err(Failure::ServFail));
+    set(&[(1, 10, 80, "gone.test")]);
+    assert_eq!(found(&[]).await.unwrap().absence, Some(Absence::NoTarget));
+    set(&[(1, 1, 80, ".")]);
+    assert_eq!(found(&[]).await.unwrap().absence, Some(Absence::NoService));
 
     // Targets that are no hosts, ports that are none, and the dot that says that there is no such service.
     let odd = Name::from_labels([&b"a\x07b"[..], b"test"]).unwrap();
@@ -393,6 +428,56 @@ async fn records_of_services_have_priorities_ports_and_weights() {
     assert_eq!((shown(&nothing).0.len(), nothing.dropped), (0, 3));
     server.remove(name);
     assert_eq!(shown(&found(&[]).await.unwrap()), (vec![], Some(1)));
+}
+
+#[tokio::test]
+async fn endpoints_of_services_do_not_depend_on_the_order_of_an_answer() {
+    let server = DnsServer::start();
+    let name = "_http._tcp.api.test";
+    let mut records: Vec<_> = (0..20u16)
+        .flat_map(|n| {
+            let target = format!("t{n}.test");
+            server.set_addresses(&target, 30, &["10.0.0.1", &format!("10.0.1.{n}")]);
+            // The same port of the same address, by different names; and a target twice.
+            let record = |weight| (name.to_owned(), 40, service(1, weight, 80, &target));
+            [record(n + 1), record(n + 2)]
+        })
+        .collect();
+    let mut found = Vec::new();
+    for _ in 0..4 {
+        server.set(name, RecordType::SRV, Says::Records(records.clone()));
+        records.rotate_left(7);
+        found.push(resolve(&system(&[&server]), &srv(name), &[]).await.unwrap().endpoints);
+    }
+    assert_eq!(found[0].len(), 21);
+    assert!(found.iter().all(|it| *it == found[0]), "{found:?}");
+    // All that lead to one address have their weights there: 1 to 20, halved, in proportion to the others.
+    assert_eq!((&*found[0][0].host, found[0][0].weight.get()), ("t0.test", 65_535));
+}
+
+#[tokio::test]
+async fn of_more_targets_than_are_used_the_same_ones_are() {
+    let records = |order: fn(usize) -> usize| {
+        let targets = (0..TARGETS_MAX + 10).map(order).map(|n| format!("t{n:05}.test"));
+        let all = targets.map(|it| ("s.test".to_owned(), 40, service(1, 1, 80, &it)));
+        Says::Records(all.collect())
+    };
+    let server = DnsServer::start();
+    let hosts = std::env::temp_dir().join(format!("strait-dns-targets-{}", std::process::id()));
+    let lines =
+        (0..TARGETS_MAX + 10).map(|n| format!("10.0.{}.{} t{n:05}.test\n", n / 250, n % 250 + 1));
+    std::fs::write(&hosts, lines.collect::<String>()).unwrap();
+    let paths = Paths { hosts: hosts.clone(), ..nowhere() };
+    let servers = Resolvers { timeout: Some(Duration::from_secs(10)), ..resolvers(&[&server]) };
+    let system = Arc::new(System::new(servers, paths));
+    let mut found = Vec::new();
+    for order in [|n| n, |n| TARGETS_MAX + 9 - n] as [fn(usize) -> usize; 2] {
+        server.set("s.test", RecordType::SRV, records(order));
+        found.push(resolve(&system, &srv("s.test"), &[]).await.unwrap());
+    }
+    assert_eq!((found[0].endpoints.len(), found[0].dropped), (TARGETS_MAX, 10));
+    assert_eq!(found[0], found[1]);
+    std::fs::remove_file(&hosts).unwrap();
 }
 
 #[tokio::test]
@@ -518,4 +603,84 @@ async fn a_name_is_followed_through_changes_failures_and_its_end() {
     dns.set_resolvers(&resolvers(&[&other]));
     assert_eq!(texts(&next_change(&mut dns, &mut reports).await), ["10.0.0.3:80"]);
     assert_eq!(dns.follow(&BTreeSet::new()), [(name, None)]);
+}
+
+#[tokio::test]
+async fn another_option_of_a_name_does_not_lose_its_addresses_while_no_server_answers() {
+    let server = DnsServer::start();
+    let (mut dns, mut reports) = Dns::with_paths(resolvers(&[&server]), nowhere());
+    let known = Arc::new(strict("api.test"));
+    server.set_addresses("api.test", 300, &["10.0.0.1", "10.0.0.2", "2001:db8::1"]);
+    assert_eq!(dns.follow(&BTreeSet::from([Arc::clone(&known)])), []);
+    next_change(&mut dns, &mut reports).await;
+    server.set_all("api.test", &Says::Silence);
+
+    for (name, expected) in [
+        (
+            DnsName { ttl_max: Duration::from_secs(60), ..strict("api.test") },
+            &["10.0.0.1:80", "10.0.0.2:80", "[2001:db8::1]:80"][..],
+        ),
+        (DnsName { family: DnsFamily::V4, ..strict("api.test") }, &["10.0.0.1:80", "10.0.0.2:80"]),
+        (
+            DnsName { mode: DnsMode::Logical, family: DnsFamily::V6, ..strict("api.test") },
+            &["[2001:db8::1]:80"],
+        ),
+    ] {
+        let name = Arc::new(name);
+        // Beside the name as it was, and then in place of it.
+        let changes = dns.follow(&BTreeSet::from([Arc::clone(&known), Arc::clone(&name)]));
+        let [change] = changes.as_slice() else { panic!("{changes:?}") };
+        assert_eq!(change.0, name);
+        assert_eq!(texts(change), expected);
+        assert!(dns.is_answered(&name));
+        assert_eq!(dns.follow(&BTreeSet::from([Arc::clone(&known)])), [(name, None)]);
+    }
+    // Another port is another name.
+    let other = Arc::new(DnsName { port: NonZeroU16::new(81), ..strict("api.test") });
+    assert_eq!(dns.follow(&BTreeSet::from([other])), [(known, None)]);
+}
+
+#[tokio::test]
+async fn names_of_which_nothing_is_heard_keep_no_others_waiting() {
+    let server = DnsServer::start();
+    let servers = Resolvers { timeout: Some(Duration::from_secs(20)), ..resolvers(&[&server]) };
+    let (mut dns, mut reports) = Dns::with_paths(servers, nowhere());
+    let silent: Vec<_> = (0..4 * ROUNDS_AT_ONCE).map(|n| format!("a{n}.test")).collect();
+    silent.iter().for_each(|name| server.set_all(name, &Says::Silence));
+    server.set_addresses("web.test", 300, &["10.0.0.1"]);
+    let mut names: BTreeSet<_> = silent.iter().map(|name| Arc::new(strict(name))).collect();
+    let web = Arc::new(strict("web.test"));
+    names.insert(Arc::clone(&web));
+    dns.follow(&names);
+    // In less time than one of them takes.
+    let (name, _) = next_change(&mut dns, &mut reports).await;
+    assert_eq!(name, web);
+    assert_eq!(dns.reason(&Arc::new(strict("a0.test"))), "no answer yet");
+}
+
+#[tokio::test]
+async fn states_say_that_an_answer_is_empty_or_partial_and_why() {
+    let server = DnsServer::start();
+    let name = Arc::new(DnsName { ttl_min: Duration::from_millis(50), ..strict("api.test") });
+    let (mut dns, mut reports) = Dns::with_paths(resolvers(&[&server]), nowhere());
+    dns.follow(&BTreeSet::from([Arc::clone(&name)]));
+    let mut shown = async |dns: &mut Dns, state: &str| loop {
+        let report = tokio::time::timeout(Duration::from_secs(20), reports.recv());
+        dns.on_report(report.await.unwrap().unwrap());
+        let (name, status) = dns.describe().remove(0);
+        let shown = status.to_json(&name, clock::monotonic_ns());
+        if shown["state"] == state {
+            assert_eq!(dns.states()[state], 1);
+            return (shown["last_error"].clone(), dns.troubles());
+        }
+    };
+    let (error, lines) = shown(&mut dns, "empty").await;
+    assert_eq!(error["message"], "the name does not exist (NXDOMAIN)");
+    assert_eq!(lines, ["host name api.test:80: empty, the name does not exist (NXDOMAIN)"]);
+    server.set_addresses("api.test", 0, &["10.0.0.1", "2001:db8::1"]);
+    assert_eq!(shown(&mut dns, "fresh").await, (Value::Null, vec![]));
+    server.set("api.test", RecordType::AAAA, Says::Code(ResponseCode::ServFail));
+    let (error, lines) = shown(&mut dns, "partial").await;
+    assert_eq!((&error["reason"], &error["count"]), (&json!("servfail"), &json!(1)));
+    assert_eq!(lines, ["host name api.test:80: partial, the DNS server failed (SERVFAIL)"]);
 }

@@ -1,17 +1,19 @@
-//! What sources have delivered to a process, for the one that takes its place: the resources of the file in the folder
-//! `state`, in the same form, with keys.
+//! What sources have delivered to a process, for the one that takes its place: what the file in the folder `state` has, in the
+//! same form, with keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use config::snapshot::DnsName;
 use config::{ResourceName, Update, Verdict};
 use zeroize::Zeroizing;
 
 use super::form::{decode, encode};
-use super::{Change, KeptResource, LastGood, ResourceKey, Serves};
+use super::{Change, KeptAnswer, KeptResource, LastGood, NameKey, ResourceKey, Serves};
 use crate::source::{Restored, RestoredPart};
 
-/// Resources of sources, each in the version that serves and the one that was accepted last. Clones share them.
+/// Resources of sources, each in the version that serves and the one that was accepted last, and what host names stand for.
+/// Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveredResources(Arc<LastGood>);
 
@@ -24,8 +26,8 @@ impl DeliveredResources {
     /// What another process reads with [`Self::decode`]; none if there are no resources.
     #[must_use]
     pub fn encode(&self) -> Option<Zeroizing<Vec<u8>>> {
-        let LastGood { resources, serving, .. } = &*self.0;
-        if resources.is_empty() && serving.is_empty() {
+        let LastGood { resources, serving, answers } = &*self.0;
+        if resources.is_empty() && serving.is_empty() && answers.is_empty() {
             return None;
         }
         encode(&self.0).ok()
@@ -37,9 +39,7 @@ impl DeliveredResources {
     ///
     /// [`DeliveredError`], also if a single byte is another.
     pub fn decode(bytes: &[u8]) -> Result<Self, DeliveredError> {
-        let mut last_good = decode(bytes).map_err(|wrong| DeliveredError(wrong.to_string()))?;
-        // Names are asked for by each process itself.
-        last_good.answers.clear();
+        let last_good = decode(bytes).map_err(|wrong| DeliveredError(wrong.to_string()))?;
         Ok(Self(Arc::new(last_good)))
     }
 
@@ -49,10 +49,27 @@ impl DeliveredResources {
         self.0.resources.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no resources.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.resources.is_empty() && self.0.serving.is_empty()
+    }
+
+    /// The same with what host names stand for.
+    pub(crate) fn with_answers(
+        mut self,
+        answers: impl Iterator<Item = (NameKey, KeptAnswer)>,
+    ) -> Self {
+        let mut answers = answers.peekable();
+        if answers.peek().is_some() {
+            Arc::make_mut(&mut self.0).answers.extend(answers);
+        }
+        self
+    }
+
+    /// What a host name stood for.
+    pub(crate) fn answer(&self, name: &DnsName) -> Option<&KeptAnswer> {
+        self.0.answer(name)
     }
 
     /// Takes note of a change.
@@ -156,7 +173,11 @@ impl ResumedPart {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU16;
+    use std::time::Duration;
+
     use config::ResourceKind;
+    use config::snapshot::{DnsFamily, DnsMode};
 
     use super::*;
 
@@ -192,6 +213,20 @@ mod tests {
         let mut again = DeliveredResources::default();
         changes.into_iter().for_each(|change| again.note(change));
         assert_eq!(again.0, shared.0);
+        let name = DnsName {
+            host: "web.test".into(),
+            port: NonZeroU16::new(80),
+            mode: DnsMode::Strict,
+            family: DnsFamily::All,
+            ttl_min: Duration::ZERO,
+            ttl_max: Duration::ZERO,
+        };
+        let answer = KeptAnswer { endpoints: [].into(), at: 7 };
+        let answers = [(NameKey::from(&name), answer.clone())];
+        let alone = DeliveredResources::default().with_answers(answers.into_iter());
+        let read = DeliveredResources::decode(&alone.encode().unwrap()).unwrap();
+        assert!(read.is_empty());
+        assert_eq!(read.answer(&name), Some(&answer));
         let mut bytes = shared.encode().unwrap();
         bytes.pop();
         let error = DeliveredResources::decode(&bytes).unwrap_err();

@@ -1,7 +1,7 @@
 //! The file: a line with the version of the form and a checksum, then JSON.
 //!
 //! ```text
-//! strait state 2 53c5b8d1bd2c5bd9
+//! strait state 3 53c5b8d1bd2c5bd9
 //! {"answers":[…],"resources":[…],"serving":[…]}
 //! ```
 //!
@@ -22,9 +22,12 @@ use zeroize::Zeroizing;
 use super::{KeptAnswer, KeptResource, LastGood, NameKey, ResourceKey};
 
 /// Changes with every change of what is written below.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
-/// The oldest that is read: in it nothing serves in place of what was accepted last.
+/// What is written where no endpoint has a priority, so that a process of a former version still reads it.
+const VERSION_WITHOUT_PRIORITIES: u32 = 2;
+
+/// The oldest that is read: in it endpoints have no priority, and nothing serves in place of what was accepted last.
 const VERSION_MIN: u32 = 1;
 
 /// What the first line begins with.
@@ -81,6 +84,8 @@ struct Answer<'a> {
 struct Endpoint<'a> {
     address: SocketAddr,
     weight: NonZeroU16,
+    #[serde(default, skip_serializing_if = "is_first")]
+    priority: u8,
     host: Cow<'a, str>,
 }
 
@@ -95,6 +100,11 @@ struct Resource<'a> {
     content: Cow<'a, str>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form of what serde calls")]
+const fn is_first(priority: &u8) -> bool {
+    *priority == 0
+}
+
 /// The file.
 ///
 /// # Errors
@@ -104,6 +114,7 @@ pub(super) fn encode(kept: &LastGood) -> serde_json::Result<Zeroizing<Vec<u8>>> 
     let endpoint = |it: &'_ Resolved| Endpoint {
         address: it.address,
         weight: it.weight,
+        priority: it.priority,
         host: Cow::Owned(it.host.to_string()),
     };
     let answers = kept.answers.iter().map(|(key, answer)| Answer {
@@ -125,7 +136,10 @@ pub(super) fn encode(kept: &LastGood) -> serde_json::Result<Zeroizing<Vec<u8>>> 
     serde_json::to_writer(&mut len, &content)?;
     let mut text = Zeroizing::new(Vec::with_capacity(len.0));
     serde_json::to_writer(&mut *text, &content)?;
-    let line = first_line(VERSION, &text);
+    let mut endpoints = kept.answers.values().flat_map(|answer| &*answer.endpoints);
+    let has_priorities = endpoints.any(|it| it.priority > 0);
+    let version = if has_priorities { VERSION } else { VERSION_WITHOUT_PRIORITIES };
+    let line = first_line(version, &text);
     let mut file = Zeroizing::new(Vec::with_capacity(line.len() + text.len()));
     file.extend_from_slice(line.as_bytes());
     file.extend_from_slice(&text);
@@ -196,10 +210,8 @@ fn answer(answer: Answer<'_>) -> Option<(NameKey, KeptAnswer)> {
         return None;
     }
     let key = NameKey { host: host.into(), port, mode, family };
-    let endpoints = endpoints.into_iter().map(|Endpoint { address, weight, host }| Resolved {
-        address,
-        weight,
-        host: host.into(),
+    let endpoints = endpoints.into_iter().map(|Endpoint { address, weight, priority, host }| {
+        Resolved { address, weight, priority, host: host.into() }
     });
     Some((key, KeptAnswer { endpoints: endpoints.collect(), at }))
 }
@@ -228,6 +240,7 @@ mod tests {
         let resolved = |address: &str, weight| Resolved {
             address: address.parse().unwrap(),
             weight: NonZeroU16::new(weight).unwrap(),
+            priority: 1,
             host: "a.test".into(),
         };
         let answer = |endpoints: Vec<_>, at| KeptAnswer { endpoints: endpoints.into(), at };
@@ -261,8 +274,10 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_again() {
-        for kept in [LastGood::default(), some()] {
-            assert_eq!(decode(&encode(&kept).unwrap()), Ok(kept));
+        for (kept, version) in [(LastGood::default(), 2), (some(), 3)] {
+            let file = encode(&kept).unwrap();
+            assert!(file.starts_with(format!("{BEGIN}{version} ").as_bytes()));
+            assert_eq!(decode(&file), Ok(kept));
         }
     }
 
@@ -287,16 +302,21 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_version_before_is_read() {
+    fn files_of_versions_before_are_read() {
         let content = r#"{"answers":[],"resources":[]}"#;
         let file = first_line(VERSION_MIN, content.as_bytes()) + content;
         assert_eq!(decode(file.as_bytes()), Ok(LastGood::default()));
+        let content = r#"{"answers":[{"host":"a","port":80,"mode":"strict","family":"all","at":1,"endpoints":[{"address":"10.0.0.1:80","weight":2,"host":"a"}]}],"resources":[],"serving":[]}"#;
+        let file = first_line(VERSION_WITHOUT_PRIORITIES, content.as_bytes()) + content;
+        let answers = decode(file.as_bytes()).unwrap().answers;
+        let endpoints: Vec<_> = answers.values().flat_map(|it| it.endpoints.to_vec()).collect();
+        assert_eq!(endpoints.iter().map(|it| it.priority).collect::<Vec<_>>(), [0]);
     }
 
     #[test]
     fn another_version_is_named_whatever_follows() {
-        for file in ["strait state 3 \n", "strait state 3 sha256:00 zstd\n\0\u{1}"] {
-            assert_eq!(decode(file.as_bytes()), Err(Wrong::Version(3)));
+        for file in ["strait state 4 \n", "strait state 4 sha256:00 zstd\n\0\u{1}"] {
+            assert_eq!(decode(file.as_bytes()), Err(Wrong::Version(4)));
         }
         assert_eq!(decode(b"strait state 4294967296 0\n"), Err(Wrong::Damaged));
     }

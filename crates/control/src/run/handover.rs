@@ -263,7 +263,7 @@ impl<W: Workers> Running<W> {
             handles,
             admin: self.admin_handles.handle(false),
             metrics: self.admin_handles.handle(true),
-            delivered: self.kept.delivered(),
+            delivered: self.kept.delivered().with_answers(self.config.dns.answers()),
         })
     }
 

@@ -81,10 +81,7 @@ impl Kept {
         let mut kept = Self { restores, delivered, origin: "`state`", ..Self::default() };
         let Some(folder) = &startup.state else { return kept };
         let mut first = LastGood::default();
-        first.answers.extend(known.iter().filter_map(|(name, status)| {
-            let answer = status.kept().filter(|answer| !answer.endpoints.is_empty());
-            Some((NameKey::from(&**name), answer?))
-        }));
+        first.answers.extend(known.iter().filter_map(|(name, it)| it.kept_as(name)));
         match Keeper::start(Arc::clone(folder), first, is_held) {
             Ok(keeper) => kept.keeper = Some(keeper),
             Err(error) => {
@@ -157,9 +154,9 @@ impl Kept {
         }
     }
 
-    /// What sources have delivered, for a process that takes this one's place; none if none is to.
-    pub(super) fn delivered(&self) -> Option<DeliveredResources> {
-        self.delivered.clone()
+    /// What sources have delivered, for a process that takes this one's place.
+    pub(super) fn delivered(&self) -> DeliveredResources {
+        self.delivered.clone().unwrap_or_default()
     }
 
     /// A part of what the folder had of a source was checked.
@@ -401,8 +398,15 @@ impl Kept {
 impl<W: Workers> Running<W> {
     /// Takes note of what DNS said of a name.
     pub(super) fn on_resolved(&mut self, report: DnsReport) {
-        self.count_answer(SourceKind::Dns, ResourceKind::Assignment, report.failure());
-        let (name, is_answered) = (Arc::clone(report.name()), report.failure().is_none());
+        let (name, is_answered) = (Arc::clone(report.name()), report.is_answer());
+        let mut count =
+            |failure| self.count_answer(SourceKind::Dns, ResourceKind::Assignment, failure);
+        if is_answered {
+            count(None);
+        }
+        if let Some(failure) = report.failure() {
+            count(Some(failure));
+        }
         let change = self.config.dns.on_report(report);
         if is_answered {
             self.keep_answer(&name, change.is_some());
@@ -427,7 +431,7 @@ impl<W: Workers> Running<W> {
         self.hold_kept();
     }
 
-    fn keep_answer(&self, name: &DnsName, is_other: bool) {
+    pub(super) fn keep_answer(&self, name: &DnsName, is_other: bool) {
         let Some(keeper) = &self.kept.keeper else { return };
         if let Some(answer) = self.config.dns.answer(name) {
             keeper.note([Change::Answer(NameKey::from(name), Some(answer))], is_other);

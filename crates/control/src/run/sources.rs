@@ -33,9 +33,12 @@ impl<W: Workers> Running<W> {
 
     /// Has these names asked for and no others.
     pub(super) fn follow_names(&mut self, names: &BTreeSet<Arc<DnsName>>) {
-        let gone = self.config.dns.follow(names);
-        self.forget_answers(&gone);
-        self.note_answers(gone);
+        let changes = self.config.dns.follow(names);
+        self.forget_answers(&changes);
+        for (name, _) in changes.iter().filter(|(_, answer)| answer.is_some()) {
+            self.keep_answer(name, true);
+        }
+        self.note_answers(changes);
     }
 
     /// Takes note of what names stand for.

@@ -12,6 +12,9 @@ use hickory_proto::op::{Message, MessageType, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA, CNAME, SOA, SRV};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
+/// More of an answer is cut off over UDP, wherever that is.
+const DATAGRAM_BYTES_MAX: usize = 1232;
+
 /// What it says to a question.
 #[derive(Clone)]
 #[allow(
@@ -185,7 +188,13 @@ impl DnsServer {
                 return change(&answer);
             }
         }
-        vec![answer.to_vec().unwrap()]
+        let mut bytes = answer.to_vec().unwrap();
+        if !is_tcp && bytes.len() > DATAGRAM_BYTES_MAX {
+            answer.metadata.truncation = true;
+            bytes = answer.to_vec().unwrap();
+            bytes.truncate(DATAGRAM_BYTES_MAX);
+        }
+        vec![bytes]
     }
 }
 

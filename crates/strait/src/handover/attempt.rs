@@ -357,7 +357,7 @@ impl<'g> Attempt<'g> {
         match begun.blocking_recv() {
             Ok(Ok(begun)) => {
                 let parts = parts(&begun.snapshot);
-                let delivered = begun.delivered.as_ref().filter(|_| self.giver.reads_resources());
+                let delivered = Some(&begun.delivered).filter(|_| self.giver.reads_resources());
                 let sealed = delivered.and_then(resources::seal);
                 self.begun = Some(begun);
                 let bytes = sealed.as_ref().map(|(_, bytes)| *bytes);

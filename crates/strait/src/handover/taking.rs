@@ -259,10 +259,12 @@ impl Taking {
         let read = file.map(|file| resources::read(file, bytes));
         let result = match read {
             Some(Ok(delivered)) => {
-                tracing::info!(
-                    resources = delivered.len(),
-                    "handover: sources had delivered to the old process"
-                );
+                if !delivered.is_empty() {
+                    tracing::info!(
+                        resources = delivered.len(),
+                        "handover: sources had delivered to the old process"
+                    );
+                }
                 beginning.begin_with(delivered)
             }
             Some(Err(reason)) => Err(reason),

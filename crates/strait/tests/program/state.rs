@@ -11,7 +11,7 @@ use rustix::process::{Resource, Rlimit, Signal, prlimit};
 
 use crate::dns_server::{DnsServer, Says};
 use crate::handover::{Successors, ended_with, process, upgrade, upgraded, with_handover};
-use crate::kit::{Scratch, Service, Strait, claim_port, forward_to, get, text, until};
+use crate::kit::{Client, Scratch, Service, Strait, claim_port, forward_to, get, text, until};
 
 const FILE: &str = "last-good";
 
@@ -127,12 +127,12 @@ fn a_file_that_is_damaged_or_of_another_version_is_as_none_and_is_replaced() {
     let good = fs::read(names.file()).unwrap();
     let mut damaged = good.clone();
     *damaged.last_mut().unwrap() ^= 1;
-    let other = String::from_utf8(good.clone()).unwrap().replacen("state 2 ", "state 3 ", 1);
+    let other = String::from_utf8(good.clone()).unwrap().replacen("state 2 ", "state 4 ", 1);
     for (content, reason) in [
         (damaged, "the file is damaged"),
         (good[..good.len() / 2].to_vec(), "the file is damaged"),
         (Vec::new(), "the file is damaged"),
-        (other.into_bytes(), "the file has the form 3, and this program reads the form 2"),
+        (other.into_bytes(), "the file has the form 4, and this program reads the form 3"),
     ] {
         fs::write(names.file(), content).unwrap();
         let strait = names.run();
@@ -233,5 +233,32 @@ fn a_process_that_takes_over_while_dns_is_silent_has_what_the_other_one_learnt_l
     });
     until("the service that DNS names again", || {
         get(strait.listener, "/").text().starts_with("one\n").then_some(())
+    });
+}
+
+#[test]
+fn without_a_folder_a_process_that_takes_over_while_dns_is_silent_has_the_addresses_too() {
+    let (names, mut successors) = (Names::start(), Successors::default());
+    let scratch = Scratch::new();
+    let config = names.config(&scratch.path("state"));
+    let (_, config) = config.split_once('\n').unwrap();
+    let config = config.replacen("timeout: 100ms", "timeout: 100ms, initial_fetch_timeout: 1s", 1);
+    let config = with_handover(&scratch, &config, "probation: 0s");
+    let mut strait = Strait::run_in(scratch, &config);
+    let mut client = Client::connect(strait.listener);
+    assert!(client.get("/").text().starts_with("one\n"));
+    names.dns.set_all("api.test", &Says::Silence);
+    upgraded(&strait, &mut successors);
+    assert!(strait.wait_for_end().success());
+    // From the first request on, of connections that have moved as well.
+    assert!(client.get("/").text().starts_with("one\n"));
+    assert!(get(strait.listener, "/").text().starts_with("one\n"));
+    assert_eq!(strait.config()["host_names"][0]["state"], "restored");
+    // And so does the next.
+    upgraded(&strait, &mut successors);
+    assert!(client.get("/").text().starts_with("one\n"));
+    names.dns.set_addresses("api.test", 0, &["127.0.0.2"]);
+    until("the service that DNS names then", || {
+        get(strait.listener, "/").text().starts_with("two\n").then_some(())
     });
 }

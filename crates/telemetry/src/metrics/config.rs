@@ -215,10 +215,12 @@ const STATES: [&str; 3] = ["active", "warming", "refused"];
 /// The kinds of resources.
 const KINDS: [&str; 4] = ["listener", "route", "cluster", "assignment"];
 /// How what sources give may stand.
-const RESOURCE_STATES: [(SourceKind, &str); 7] = [
+const RESOURCE_STATES: [(SourceKind, &str); 9] = [
     (SourceKind::File, "good"),
     (SourceKind::File, "refused"),
     (SourceKind::Dns, "fresh"),
+    (SourceKind::Dns, "partial"),
+    (SourceKind::Dns, "empty"),
     (SourceKind::Dns, "stale"),
     (SourceKind::Dns, "restored"),
     (SourceKind::Dns, "failed"),
