@@ -4,8 +4,8 @@
 //! (`runtime: { canary: 5 }`), the admin interface may put another over that, and a rule has its own `percent` where neither
 //! does. What stands in the file is part of the tables that ask for it, as everything else is. What the admin
 //! interface puts over it is a cell that all snapshots share: workers read it, with one relaxed load, when they look at the
-//! rule, so that it counts for the next request and makes no snapshot. It lasts until it is taken back, the process ends,
-//! or no rule asks for the name any more.
+//! rule, so that it counts for the next request and makes no snapshot. It lasts until it is taken back, the process ends
+//! without a handover, or no rule asks for the name any more.
 
 use std::collections::BTreeMap;
 use std::fmt;

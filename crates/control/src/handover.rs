@@ -48,6 +48,11 @@ pub enum HandoverStep<W: Workers> {
     Finish(oneshot::Sender<()>),
     /// That is to be over now: two newer processes exist.
     EndRest,
+    /// What the process knows of endpoints whose place this one takes, which accepts already.
+    Learned {
+        /// As [`Summary::health`].
+        health: Vec<u8>,
+    },
     /// This process has taken the place of another.
     TakenOver {
         /// What it has counted, and knew.
@@ -117,6 +122,7 @@ impl<W: Workers> fmt::Debug for HandoverStep<W> {
             Self::BeginReturn(_) => "BeginReturn",
             Self::Finish(_) => "Finish",
             Self::EndRest => "EndRest",
+            Self::Learned { .. } => "Learned",
             Self::TakenOver { .. } => "TakenOver",
             Self::Restored { .. } => "Restored",
             Self::News(_) => "News",

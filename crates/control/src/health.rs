@@ -174,8 +174,14 @@ impl Health {
         self.outliers.ejections()
     }
 
-    /// Writes it down for the process that takes this one's place, with the endpoints that operators drain.
-    pub(crate) fn write<F>(&self, snapshot: &Snapshot<F>, drained: Value) -> Vec<u8> {
+    /// Writes it down for the process that takes this one's place, with the endpoints that operators drain, and the values that they
+    /// have put over those of the file.
+    pub(crate) fn write<F>(
+        &self,
+        snapshot: &Snapshot<F>,
+        drained: Value,
+        runtime: Value,
+    ) -> Vec<u8> {
         let (ejections, [unhealthy, degraded]) =
             (self.outliers.write(snapshot), self.checks.write());
         let all = json!({
@@ -183,6 +189,7 @@ impl Health {
             "unhealthy": unhealthy,
             "degraded": degraded,
             "drained": drained,
+            "runtime": runtime,
         });
         all.to_string().into_bytes()
     }

@@ -31,6 +31,9 @@ use crate::{GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, LISTENING_MAX, PARTS_MAX, STATE_
 /// Between two attempts to move what could not move before.
 const REST_INTERVAL: Duration = Duration::from_millis(20);
 
+/// How old what the taker knows of this process's counts may be where this one ends all of a sudden.
+const INFORM_INTERVAL: Duration = Duration::from_millis(100);
+
 /// What the giver's caller is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GiverAction {
@@ -54,8 +57,11 @@ pub enum GiverAction {
     Checked,
     /// Name the listening sockets, by [`Giver::listen`].
     Listen,
-    /// The taker accepts: this process stops to.
-    StopAccepting,
+    /// The taker accepts: this process stops to, but for these listeners, whose sockets the taker does not use.
+    StopAccepting {
+        /// Their names.
+        but: Vec<String>,
+    },
     /// Take connections out of the workers and name them, by [`Giver::give`].
     Collect(Collect),
     /// The taker does not take this group: it goes on here.
@@ -64,6 +70,12 @@ pub enum GiverAction {
     Taken {
         /// How many.
         groups: u32,
+    },
+    /// Write down, by [`Giver::inform`], what the process knows and may say before it is certain that the taker becomes the
+    /// process: counts alone, or, the first time, also what the taker needs to serve as this one did.
+    Inform {
+        /// Whether it is the first time.
+        is_first: bool,
     },
     /// Write down what the process knows, by [`Giver::commit`].
     Summarize,
@@ -152,6 +164,8 @@ pub struct Giver {
     is_check: bool,
     reads_packs: bool,
     reads_resources: bool,
+    /// Listeners whose sockets the taker does not use.
+    unused: Vec<String>,
     silence: Silence,
     /// Whether the taker was to be ended for its silence.
     is_given_up: bool,
@@ -159,6 +173,8 @@ pub struct Giver {
     is_standing_in: bool,
     /// When the taker, which waits, hears from this process next.
     alive_at: u64,
+    /// When it hears next what this process knows.
+    inform_at: u64,
     actions: VecDeque<GiverAction>,
 }
 
@@ -214,10 +230,12 @@ impl Giver {
             is_check: false,
             reads_packs: false,
             reads_resources: false,
+            unused: Vec::new(),
             silence: Silence::default(),
             is_given_up: false,
             is_standing_in: false,
             alive_at: 0,
+            inform_at: 0,
             actions: VecDeque::from([GiverAction::Enter(Phase::Hello)]),
         }
     }
@@ -261,7 +279,8 @@ impl Giver {
         }
         let batches = self.under_way.iter().map(|batch| batch.deadline);
         let total = (self.state != State::Probation).then_some(self.total_at);
-        let alive = matches!(self.state, State::Moving(_)).then_some(self.alive_at);
+        let said = self.alive_at.min(self.inform_at);
+        let alive = matches!(self.state, State::Moving(_)).then_some(said);
         let looks =
             [total, alive, self.again_at, self.pace.rests_until(), self.silence.next_look()];
         batches.chain(looks.into_iter().flatten()).chain([self.deadline]).min()
@@ -293,6 +312,7 @@ impl Giver {
                 self.reads_packs = true;
                 Ok(())
             }
+            Ok(Some(Message::Unused { listeners })) => self.on_unused(listeners),
             Ok(Some(Message::Busy)) => {
                 self.pace.is_taker_busy = true;
                 Ok(())
@@ -317,7 +337,10 @@ impl Giver {
                 self.on_differences(differences, is_last, now)
             }
             (State::Serving, Message::Serving) => {
-                self.actions.push_back(GiverAction::StopAccepting);
+                let but = std::mem::take(&mut self.unused);
+                self.actions.push_back(GiverAction::StopAccepting { but });
+                self.actions.push_back(GiverAction::Inform { is_first: true });
+                self.inform_at = later(now, INFORM_INTERVAL);
                 self.alive_at = now;
                 self.enter(State::Moving(Phase::Probe));
                 self.deadline = u64::MAX;
@@ -398,6 +421,17 @@ impl Giver {
         self.enter(State::Describing);
         self.deadline = later(now, self.deadlines.config);
         self.actions.push_back(GiverAction::Describe);
+        Ok(())
+    }
+
+    fn on_unused(&mut self, listeners: Vec<String>) -> Result<(), Failure> {
+        if self.state != State::Serving {
+            return Err(Failure::OutOfTurn { phase: self.phase(), message: "Unused" });
+        }
+        self.unused.extend(listeners);
+        if self.unused.len() > LISTENING_MAX {
+            return Err(Failure::OverBound { what: "listeners", max: LISTENING_MAX });
+        }
         Ok(())
     }
 
@@ -570,6 +604,15 @@ impl Giver {
         Ok(())
     }
 
+    /// What the process knows, by topic, as [`GiverAction::Inform`] asked.
+    pub fn inform(&mut self, states: &[(String, Wiped)]) {
+        // One that is too large ends the handover at its commit.
+        let is_sent = |(_, bytes): &&(String, Wiped)| bytes.len() <= STATE_BYTES_MAX as usize;
+        if matches!(self.state, State::Moving(_)) {
+            self.send_states(states.iter().filter(is_sent));
+        }
+    }
+
     /// What the process knows, by topic, as [`GiverAction::Summarize`] asked.
     pub fn commit(&mut self, states: &[(String, Wiped)], now: u64) {
         if self.state != State::Summarizing {
@@ -601,7 +644,7 @@ impl Giver {
         }
     }
 
-    fn send_states(&mut self, states: &[(String, Wiped)]) {
+    fn send_states<'s>(&mut self, states: impl IntoIterator<Item = &'s (String, Wiped)>) {
         for (topic, bytes) in states {
             let bytes_total = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             let mut rest = bytes.as_slice();
@@ -666,9 +709,15 @@ impl Giver {
             _ if self.deadline <= now || self.total_at <= now || is_late => {
                 self.fail(Failure::Silent(self.phase()));
             }
-            State::Moving(_) if self.alive_at <= now => {
-                self.send(&Message::Alive);
-                self.alive_at = later(now, ALIVE_INTERVAL);
+            State::Moving(_) => {
+                if self.alive_at <= now {
+                    self.send(&Message::Alive);
+                    self.alive_at = later(now, ALIVE_INTERVAL);
+                }
+                if self.inform_at <= now {
+                    self.actions.push_back(GiverAction::Inform { is_first: false });
+                    self.inform_at = later(now, INFORM_INTERVAL);
+                }
             }
             _ => {}
         }

@@ -102,6 +102,12 @@ pub enum Message {
     Alive,
     /// From a taker, before [`Message::Serving`]: it reads [`Message::Pack`].
     ReadsPacks,
+    /// From a taker, before [`Message::Serving`]: it uses no socket of these listeners, such as one that its configuration does not
+    /// have, or has at another address.
+    Unused {
+        /// Their names.
+        listeners: Vec<String>,
+    },
     /// From a taker, before [`Message::Taken`]: its workers also serve connections, for whose sake the next batch is to be small, and to
     /// come after a pause.
     Busy,
@@ -409,6 +415,7 @@ impl Message {
             | Self::MainProcess
             | Self::ReadsPacks
             | Self::Busy => frame::encode(kind, &()),
+            Self::Unused { listeners } => frame::encode(kind, listeners),
             Self::Resources { bytes } => frame::encode(kind, bytes),
             Self::ListConnections { request, worker, slot } => {
                 frame::encode(kind, &(request, worker, slot))
@@ -454,6 +461,7 @@ impl Message {
             END_REST => Self::EndRest,
             ALIVE => Self::Alive,
             READS_PACKS => Self::ReadsPacks,
+            UNUSED => Self::Unused { listeners: frame::body(body)? },
             BUSY => Self::Busy,
             MAIN_PROCESS => Self::MainProcess,
             LIST_CONNECTIONS => frame::body(body)
@@ -487,6 +495,7 @@ impl Message {
             Self::EndRest => END_REST,
             Self::Alive => ALIVE,
             Self::ReadsPacks => READS_PACKS,
+            Self::Unused { .. } => UNUSED,
             Self::Busy => BUSY,
             Self::Pack { .. } => PACK,
             Self::MainProcess => MAIN_PROCESS,
@@ -518,6 +527,7 @@ impl Message {
             Self::EndRest => "EndRest",
             Self::Alive => "Alive",
             Self::ReadsPacks => "ReadsPacks",
+            Self::Unused { .. } => "Unused",
             Self::Busy => "Busy",
             Self::Pack { .. } => "Pack",
             Self::MainProcess => "MainProcess",
@@ -559,6 +569,7 @@ const RESOURCES: u16 = IGNORABLE + 7;
 const LIST_CONNECTIONS: u16 = IGNORABLE + 8;
 const CONNECTIONS: u16 = IGNORABLE + 9;
 const BUSY: u16 = IGNORABLE + 10;
+const UNUSED: u16 = IGNORABLE + 11;
 
 /// The body of a hello. What later versions add stands behind it.
 fn hello(body: &[u8]) -> Result<Hello, FrameError> {

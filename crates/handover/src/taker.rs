@@ -7,7 +7,7 @@
 //! From `Taking` on, the end of the giver makes this process go on alone ([`TakerAction::Commit`] with
 //! what it has); before, it has nothing to go on with ([`TakerAction::Stop`]).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 
 use wiped::Wiped;
@@ -52,6 +52,9 @@ pub enum TakerAction {
         /// Its groups.
         groups: Vec<ReceivedGroup>,
     },
+    /// The giver has said what it knows of this topic, for the first time: [`Taker::state`] has it. This process accepts already,
+    /// and is not the process yet.
+    Learned(String),
     /// Take over what the giver knew, and say so by [`Taker::committed`].
     Commit {
         /// By topic.
@@ -118,6 +121,8 @@ pub struct Taker {
     taking: VecDeque<u32>,
     /// What is known of each topic, and how much of it is to come.
     states: BTreeMap<String, (Wiped, u32)>,
+    /// Those that the caller knows of.
+    learned: BTreeSet<String>,
     actions: VecDeque<TakerAction>,
 }
 
@@ -212,6 +217,7 @@ impl Taker {
             batch: 0,
             taking: VecDeque::new(),
             states: BTreeMap::new(),
+            learned: BTreeSet::new(),
             actions: VecDeque::from([TakerAction::Enter(Phase::Hello), TakerAction::Send(frame)]),
         }
     }
@@ -398,6 +404,16 @@ impl Taker {
         Ok(())
     }
 
+    /// This process uses no socket of these listeners, as turned out when it listened. To be said before [`Taker::serving`].
+    pub fn unused(&mut self, listeners: Vec<String>) {
+        if self.state != State::Opening || listeners.is_empty() {
+            return;
+        }
+        for (listeners, _) in cut(listeners, String::len, usize::MAX) {
+            self.send(&Message::Unused { listeners });
+        }
+    }
+
     /// This process accepts, as [`TakerAction::Listen`] asked.
     pub fn serving(&mut self, now: u64) {
         if self.state != State::Opening {
@@ -514,8 +530,17 @@ impl Taker {
         if self.state == State::Done && left == 0 {
             let bytes = mem::take(held);
             self.actions.push_back(TakerAction::Update { topic, bytes });
+        } else if left == 0 && self.learned.insert(topic.clone()) {
+            self.actions.push_back(TakerAction::Learned(topic));
         }
         Ok(())
+    }
+
+    /// What the giver knows of a topic, as far as it has said it, before its place is taken.
+    #[must_use]
+    pub fn state(&self, topic: &str) -> Option<&[u8]> {
+        let (bytes, to_come) = self.states.get(topic)?;
+        (*to_come == 0).then_some(bytes.as_slice())
     }
 
     const fn is_between_batches(&self) -> bool {

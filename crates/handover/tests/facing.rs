@@ -286,6 +286,35 @@ fn a_taker_whose_giver_ends_goes_on_once_it_serves_and_not_before() {
 }
 
 #[test]
+fn a_taker_knows_what_the_giver_knew_a_moment_ago_wherever_that_one_ends() {
+    let mut pair = Pair::new(200);
+    // A handshake that does not end, say.
+    pair.pending = 1;
+    while pair.giver.phase() < Phase::Probe || !pair.to_taker.is_empty() {
+        assert!(pair.deliver());
+    }
+    assert_eq!(pair.learned, ["counters", "health"]);
+    while pair.giver.phase() < Phase::Remaining {
+        assert!(pair.deliver());
+    }
+    let (informed, began) = (pair.informed, pair.now);
+    while pair.now < began + SECOND {
+        pair.now += 10_000_000;
+        pair.giver.on_time(pair.now);
+        pair.taker.on_time(pair.now);
+        while pair.deliver() {}
+    }
+    assert!((9..=11).contains(&(pair.informed - informed)), "{}", pair.informed);
+    assert_eq!(pair.learned.len(), 2, "each topic once");
+    pair.taker.on_closed(pair.now);
+    pair.act();
+    let [TakerAction::Commit { states, is_alone: true }] = &*pair.taker_ends else {
+        panic!("{:?}", pair.taker_ends);
+    };
+    assert_eq!((states["counters"].len(), states["health"].len()), (1_000, 10));
+}
+
+#[test]
 fn a_taker_that_ends_in_probation_makes_the_giver_accept_again() {
     let mut pair = Pair::new(10);
     while pair.giver.phase() < Phase::Probation {

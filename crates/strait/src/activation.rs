@@ -5,6 +5,7 @@
 //! configuration has no use for is an error at the start: its connections would wait for ever. Those that a former process
 //! left with the service manager (`handover.fd_store`) go by the names of its listeners, as in a handover.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 
@@ -127,6 +128,19 @@ impl Activation {
         let found = self.taken.iter().find(by_name);
         let found = found.or_else(|| self.taken.iter().find(|(_, sockets)| is_there(sockets)));
         found.map(|(_, sockets)| &**sockets)
+    }
+
+    /// The listeners of the former process of whose sockets none is for a listener of `snapshot`.
+    pub(crate) fn unused(&self, snapshot: &Snapshot) -> Vec<String> {
+        let listeners = snapshot.listeners.iter();
+        let places = listeners.flat_map(|it| it.addresses.iter().map(move |address| (it, address)));
+        let used = places.filter_map(|(listener, address)| self.taken(listener, address));
+        let used: BTreeSet<_> = used.map(<[Inherited]>::as_ptr).collect();
+        let is_used = |sockets: &[Inherited]| used.contains(&sockets.as_ptr());
+        let of_used = self.taken.iter().filter(|(_, sockets)| is_used(sockets));
+        let used_names: BTreeSet<_> = of_used.map(|(name, _)| name).collect();
+        let names: BTreeSet<_> = self.taken.iter().map(|(name, _)| name).collect();
+        names.difference(&used_names).map(|name| (*name).clone()).collect()
     }
 
     /// Closes its handles on sockets of a former process, which listeners have taken, and says of which listeners there were

@@ -241,6 +241,12 @@ impl DataPath {
         &self.activation
     }
 
+    /// The listeners of a former process of whose sockets none is for a listener of `snapshot`. To be asked before
+    /// [`Self::let_go`].
+    pub(crate) fn unused(&self, snapshot: &Snapshot) -> Vec<String> {
+        self.activation.unused(snapshot)
+    }
+
     /// Closes its handles on sockets of a former process, once listeners have theirs, and says of which listeners there were
     /// any.
     pub(crate) fn let_go(&mut self) -> Vec<String> {

@@ -130,6 +130,9 @@ pub(crate) fn serve(
         .map_err(|failures| Failure::Config(Refused::Unbindable(failures)))
         .inspect_err(|failure| give_up(&mut taking, failure))?;
     let is_gone = |name: &String| !snapshot.listeners.iter().any(|it| *it.name == **name);
+    if let Some(taking) = &mut taking {
+        taking.unused = data_path.unused(&snapshot);
+    }
     let mut listeners_gone = data_path.let_go();
     listeners_gone.retain(|name| !is_stored || is_gone(name));
     let mut first = config.keep(candidate);

@@ -300,6 +300,15 @@ impl Collector {
         self.add_up_carried();
     }
 
+    /// The processes before this one have ended, and with them what was open there and did not come here: it is not open any more.
+    /// For a process that has given nothing away that still is.
+    pub fn lose_former(&mut self) {
+        self.poll();
+        let lost = self.readings.former.not_in(&self.readings.away());
+        self.carried.lost.add(&lost);
+        self.add_up_carried();
+    }
+
     fn add_up_carried(&mut self) {
         let CarriedTotals { before, behind, returned, lost } = &self.carried;
         let mut sum = before.clone();

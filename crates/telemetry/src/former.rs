@@ -115,6 +115,25 @@ impl Former {
         left
     }
 
+    /// What was open in these processes and is not in this one, which `away` is of: as what ended. What came here left there, and is
+    /// less than none of what left here.
+    pub(crate) fn not_in(&self, away: &Self) -> Self {
+        let mut lost = Self::default();
+        for (family, series) in &self.families {
+            for (labels, value) in series {
+                let Value::Level(up, down) = value else { continue };
+                let here = away.families.get(family).and_then(|series| series.get(labels));
+                let here = if let Some(Value::Level(_, away)) = here { *away } else { 0 };
+                let open = up.wrapping_sub(*down).wrapping_add(here);
+                if i64::try_from(open).is_ok_and(|open| open > 0) {
+                    let into = lost.families.entry(family.clone()).or_default();
+                    into.insert(labels.clone(), Value::Level(0, open));
+                }
+            }
+        }
+        lost
+    }
+
     /// All that a process has counted, with what those before it had.
     pub(crate) fn write(&self, view: &View<'_>) -> String {
         let mut text = String::new();

@@ -69,7 +69,10 @@ pub enum Message<L, S> {
     /// Where the process that connections come from is configured otherwise.
     Differing(Arc<Differing>),
     /// Another process accepts from the same sockets: leave that to it, and keep them.
-    StopAccepting,
+    StopAccepting {
+        /// Listeners from whose sockets it does not.
+        but: Arc<[ListenerId]>,
+    },
     /// Accept again.
     AcceptAgain,
     /// Another process has let go of the sockets that were taken.

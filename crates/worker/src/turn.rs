@@ -101,8 +101,8 @@ pub struct Worker<W: World> {
     busy: u64,
     events_total: u64,
     state: State,
-    /// Whether new connections are taken: not while another process does.
-    is_accepting: bool,
+    /// If another process takes new connections: the listeners from whose sockets it does not, and this one does.
+    accepts_only: Option<Arc<[ListenerId]>>,
 }
 
 /// One listening socket of a worker.
@@ -161,7 +161,7 @@ impl<W: World> Worker<W> {
             busy: 0,
             events_total: 0,
             state: State::Running,
-            is_accepting: true,
+            accepts_only: None,
         };
         for (id, listener) in listeners {
             worker.add_listener(id, listener)?;
@@ -538,7 +538,7 @@ impl<W: World> Worker<W> {
                 Message::Take(take) => self.take(take),
                 Message::Weigh(weigh) => self.weigh(&weigh),
                 Message::Differing(differing) => self.proxy.set_differing(differing),
-                Message::StopAccepting => self.stop_accepting(),
+                Message::StopAccepting { but } => self.stop_accepting(but),
                 Message::AcceptAgain => self.accept_again(),
                 Message::SocketsAreOwn => {
                     self.shares_sockets = false;
@@ -566,7 +566,7 @@ impl<W: World> Worker<W> {
         self.state = State::Draining;
         let ids: Vec<_> = self.listener_places.keys().copied().collect();
         for id in ids {
-            if self.is_accepting {
+            if self.accepts(id) {
                 self.empty_queue(id);
             }
             self.close_listener(id);

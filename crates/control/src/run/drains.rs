@@ -139,7 +139,9 @@ impl<W: Workers> Running<W> {
     /// Hands over to the builder which endpoints are drained, once it has time. Nothing is changed during a handover.
     pub(super) fn hand_drains(&mut self) {
         let InEffect { drains, builder, .. } = &mut self.config;
-        let is_busy = builder.is_busy() || self.handing != Handing::None;
+        // A new process serves already, and drains as the old one did.
+        let is_handing = !matches!(self.handing, Handing::None | Handing::Taking);
+        let is_busy = builder.is_busy() || is_handing;
         if (drains.changes.is_empty() && drains.waiting.is_empty()) || is_busy {
             return;
         }

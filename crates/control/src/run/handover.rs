@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use config::snapshot::Address;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use telemetry::events::{HandoverEnded, HandoverFailed};
 use tokio::sync::{mpsc, oneshot};
 
@@ -155,6 +155,7 @@ impl<W: Workers> Running<W> {
                 let _ = reply.send(());
             }
             HandoverStep::EndRest => self.end_rest(),
+            HandoverStep::Learned { health } => self.adopt_health(&health),
             HandoverStep::TakenOver { summary, generation, is_return, reply } => {
                 self.collector.set_generation(generation);
                 self.handover_report.generation = generation;
@@ -176,6 +177,10 @@ impl<W: Workers> Running<W> {
             HandoverStep::FormerStays(process) => self.listing.begin(process),
             HandoverStep::FormerEnded(pid) => {
                 self.listing.end(pid);
+                // One that has handed over in its turn does not know what of it is open elsewhere.
+                if self.handing == Handing::None {
+                    self.collector.lose_former();
+                }
                 self.store_listeners();
             }
             HandoverStep::List { worker, slot, reply } => self.list(worker, slot, reply),
@@ -420,6 +425,25 @@ impl<W: Workers> Running<W> {
             self.config.drains.adopt(drained);
         }
         self.hand_drains();
+        if let Some(over) = written.get("runtime").and_then(Value::as_object) {
+            self.adopt_runtime(over);
+        }
+    }
+
+    /// Puts the values over those of the file that operators had put over them in a former process.
+    fn adopt_runtime(&self, over: &Map<String, Value>) {
+        let runtime = &self.config.snapshot.runtime;
+        for used in runtime.iter() {
+            let name = used.cell.name();
+            let value = over.get(name).and_then(|it| serde_json::from_value(it.clone()).ok());
+            if value != used.cell.get() {
+                // It is used: it is one of these.
+                let _ = runtime.put_over(&[(name.to_owned(), value)]);
+            }
+        }
+        for name in over.keys().filter(|name| !runtime.iter().any(|it| it.cell.name() == **name)) {
+            tracing::warn!("runtime {name}: no rule uses it any more, and its override is dropped");
+        }
     }
 
     fn take_over(&mut self, summary: &Summary, is_return: bool) {

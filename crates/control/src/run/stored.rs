@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use config::file::FdStore;
 use config::snapshot::{ListenerId, Snapshot};
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::handover::Handing;
@@ -201,7 +202,10 @@ impl<W: Workers> Running<W> {
         let readings = self.collector.readings();
         let totals = if is_own { readings.write_own_totals() } else { readings.write_totals() };
         let drained = self.config.drains.write();
-        let health = self.health.write(&self.config.snapshot, drained);
+        let snapshot = &self.config.snapshot;
+        let over = snapshot.runtime.iter().filter_map(|it| Some((it.cell.name(), it.cell.get()?)));
+        let over = over.map(|(name, value)| (name.to_owned(), json!(value))).collect();
+        let health = self.health.write(snapshot, drained, Value::Object(over));
         Summary { totals, health, slow: Vec::new() }
     }
 }

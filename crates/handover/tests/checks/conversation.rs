@@ -41,6 +41,9 @@ pub(crate) struct Pair {
     pub(crate) begun: Vec<u64>,
     /// How often the giver asked for groups.
     pub(crate) collected: u32,
+    /// How often it said what it knows, before the end; and what the taker learned of that.
+    pub(crate) informed: u32,
+    pub(crate) learned: Vec<String>,
     /// Whether workers of the giver, and of the taker, also serve others.
     pub(crate) is_busy: (bool, bool),
     /// Numbers of groups that the taker refuses.
@@ -74,6 +77,8 @@ impl Pair {
             beginning: 0,
             begun: Vec::new(),
             collected: 0,
+            informed: 0,
+            learned: Vec::new(),
             is_busy: (false, false),
             refuses: vec![2],
             giver_ends: Vec::new(),
@@ -135,6 +140,14 @@ impl Pair {
                 self.giver.give(groups, self.pending, self.is_busy.0, self.now);
             }
             GiverAction::TakeBack(refused) => self.returned.push(refused.group),
+            GiverAction::Inform { is_first } => {
+                self.informed += 1;
+                let mut states = vec![("counters".to_owned(), vec![0; 1_000].into())];
+                if is_first {
+                    states.push(("health".to_owned(), vec![2; 10].into()));
+                }
+                self.giver.inform(&states);
+            }
             GiverAction::Summarize => {
                 let states = [("counters".to_owned(), vec![1; 100_000].into())];
                 self.giver.commit(&states, self.now);
@@ -177,6 +190,10 @@ impl Pair {
                     .into_iter()
                     .map(|it| handover::Refused { group: it.group, reason: "ä".repeat(3000) });
                 self.taker.taken(batch, refused.collect(), self.is_busy.1, self.now);
+            }
+            TakerAction::Learned(topic) => {
+                assert!(self.taker.state(&topic).is_some());
+                self.learned.push(topic);
             }
             TakerAction::Commit { .. } => {
                 self.taker.committed();

@@ -6,12 +6,14 @@
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::handover::{
     Collect, Failure, GROUP_SOCKETS_MAX, GivenGroup, Giver, GiverAction, GroupPack, GroupPiece,
     Left, Message, PeerLife, Phase, SocketKey,
 };
+use config::snapshot::ListenerId;
 use control::{Begun, HandoverNews, HandoverResult, HandoverStep, Summary};
 use io::Socket;
 use io::packets::ProcessHandle;
@@ -100,6 +102,8 @@ pub(super) struct Attempt<'g> {
     /// Groups that the other process has.
     moved: u64,
     is_accepting: bool,
+    /// Listeners from whose sockets only this process accepts.
+    unused: Arc<[ListenerId]>,
     began: u64,
     update_at: u64,
     /// What the other process asked for and has not got yet.
@@ -137,6 +141,7 @@ impl<'g> Attempt<'g> {
             left: Vec::new(),
             moved: 0,
             is_accepting: true,
+            unused: [].into(),
             began,
             update_at: 0,
             listing: Listing::default(),
@@ -211,10 +216,7 @@ impl<'g> Attempt<'g> {
             }
             GiverAction::Checked => return Some(self.on_checked()),
             GiverAction::Listen => self.listen(),
-            GiverAction::StopAccepting => {
-                self.is_accepting = false;
-                self.giving.contacts.deliver_to_all(|| Mail::StopAccepting);
-            }
+            GiverAction::StopAccepting { but } => self.stop_accepting(&but),
             GiverAction::Collect(collect) => self.collect(collect),
             GiverAction::TakeBack(refused) => {
                 Left::add(&mut self.left, &refused.reason, 1);
@@ -223,6 +225,7 @@ impl<'g> Attempt<'g> {
                 }
             }
             GiverAction::Taken { groups } => self.moved += u64::from(groups),
+            GiverAction::Inform { is_first } => self.inform(is_first),
             GiverAction::Summarize => match self.whole_state() {
                 Some(states) => self.giver.commit(&states, now()),
                 None => self.giver.fail(Failure::Own("control does not answer".to_owned())),
@@ -502,6 +505,30 @@ impl<'g> Attempt<'g> {
         summary(&self.giving.control, self.is_return)
     }
 
+    /// Leaves new connections to the other process, but those of listeners whose sockets it does not use: they are served here until
+    /// the probation is over.
+    fn stop_accepting(&mut self, but: &[String]) {
+        let snapshot = self.begun.as_ref().map(|begun| &begun.snapshot);
+        let listeners = snapshot.into_iter().flat_map(|snapshot| snapshot.listeners.iter());
+        let unused = listeners.filter(|listener| but.iter().any(|name| **name == *listener.name));
+        self.unused = unused.map(|listener| listener.id).collect();
+        self.is_accepting = false;
+        let but = &self.unused;
+        self.giving.contacts.deliver_to_all(|| Mail::StopAccepting { but: Arc::clone(but) });
+    }
+
+    /// Says what this process knows, while it is not certain that the other one becomes the process: that one serves already, and
+    /// goes on alone if this one ends.
+    fn inform(&mut self, is_first: bool) {
+        let Some(Summary { totals, health, .. }) = self.summary() else { return };
+        let mut states = vec![(TOTALS.to_owned(), Wiped::from(totals))];
+        if is_first {
+            states.push((HEALTH.to_owned(), health.into()));
+            states.push((TICKET_KEYS.to_owned(), self.giving.sessions.ring.write().into()));
+        }
+        self.giver.inform(&states);
+    }
+
     /// What else goes along when the other process becomes the process.
     fn whole_state(&self) -> Option<Vec<(String, Wiped)>> {
         let Summary { totals, health, .. } = self.summary()?;
@@ -671,7 +698,8 @@ impl<'g> Attempt<'g> {
     fn stand_back(&self) {
         let pid = self.line.peer.pid;
         tracing::warn!(pid, "the new process runs again: this one accepts no more connections");
-        self.giving.contacts.deliver_to_all(|| Mail::StopAccepting);
+        let but = &self.unused;
+        self.giving.contacts.deliver_to_all(|| Mail::StopAccepting { but: Arc::clone(but) });
         self.step(HandoverStep::StandBack);
     }
 

@@ -73,7 +73,7 @@ impl Storing {
         generation: u64,
     ) -> Result<StoredCounts, String> {
         queue.check_kept()?;
-        self.contacts.deliver_to_all(|| Mail::StopAccepting);
+        self.contacts.deliver_to_all(|| Mail::StopAccepting { but: [].into() });
         let collected = collect(&self.contacts);
         let result = collected.result.and_then(|counts| {
             let parts = agreed.into_iter().map(part).collect();

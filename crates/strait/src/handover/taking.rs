@@ -63,6 +63,8 @@ pub(crate) struct Taking {
     pub(crate) generation: u64,
     /// Where other processes connect to, from COMMIT on.
     pub(crate) listener: Option<PacketListener>,
+    /// Listeners of the other process of whose sockets this one uses none.
+    pub(crate) unused: Vec<String>,
     /// How long the former process stands by after COMMIT.
     pub(crate) probation: Duration,
     /// Whether the other process had taken this one's place, and gives it back.
@@ -191,6 +193,7 @@ impl Taking {
             left: Vec::new(),
             generation: 0,
             listener: None,
+            unused: Vec::new(),
             probation: Duration::ZERO,
             is_return,
             process,
@@ -378,6 +381,7 @@ impl Taking {
             news(HandoverNews::Phase(phase, *after_ms));
         }
         if are_running(contacts) {
+            self.taker.unused(mem::take(&mut self.unused));
             self.taker.serving(now());
         } else {
             self.taker.fail(Failure::Own("a worker did not start in time".to_owned()));
@@ -396,6 +400,17 @@ impl Taking {
                             Left::add(&mut self.left, &refused.reason, 1);
                         }
                         self.taker.taken(batch, refused, is_busy, now());
+                    }
+                    TakerAction::Learned(topic) => {
+                        let state = self.taker.state(&topic).unwrap_or_default();
+                        match &*topic {
+                            HEALTH => {
+                                let step = HandoverStep::Learned { health: state.to_vec() };
+                                let _ = control.blocking_send(step);
+                            }
+                            TICKET_KEYS => sessions.ring.adopt(state),
+                            _ => {}
+                        }
                     }
                     TakerAction::Commit { states, is_alone } => {
                         // Before it is the process, which may be asked to end at once.

@@ -1,7 +1,8 @@
 //! One process takes another's place, on real sockets: who notices, and what comes of failures.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -480,7 +481,7 @@ fn a_new_process_that_is_asked_to_end_is_not_stood_in_for() {
     upgraded(&strait, &mut successors);
     kill_process(process(successors.0[0]), Signal::TERM).unwrap();
     assert_eq!(strait.wait_for_end().code(), Some(0));
-    until("the listener's end", || std::net::TcpStream::connect(strait.listener).err().map(drop));
+    until("the listener's end", || TcpStream::connect(strait.listener).err().map(drop));
 }
 
 #[test]
@@ -604,4 +605,37 @@ fn the_files_of_unix_sockets_stay_for_the_new_process() {
     assert_eq!((answers(&path).as_str(), get(beside, "/").status), ("200", 200));
     kill_process(process(successors.0[0]), Signal::TERM).unwrap();
     until("the file's end", || (!path.exists()).then_some(()));
+}
+
+#[test]
+fn a_listener_that_the_new_process_does_not_have_is_served_by_the_old_one_until_that_ends() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let (gone, moved, to) = (claim_port(), claim_port(), claim_port());
+    let edge = "  - { name: edge,";
+    let listeners = |more: &str| {
+        let config = forward_to(service.address);
+        config.replacen(edge, &format!("{more}{edge}"), 1)
+    };
+    let listener = |name: &str, port: u16| {
+        format!("  - {{ name: {name}, address: '127.0.0.1:{port}', routes: all }}\n")
+    };
+    let scratch = Scratch::new();
+    let before = listeners(&format!("{}{}", listener("gone", gone), listener("moved", moved)));
+    let before = with_handover(&scratch, &before, "probation: 2s");
+    let after = with_handover(&scratch, &listeners(&listener("moved", to)), "probation: 2s");
+    let mut strait = Strait::run_in(scratch, &before);
+    strait.write("after.yaml", &after);
+    upgraded_to(&strait, "after.yaml", &mut successors);
+    let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+    for port in [gone, moved, to] {
+        let mut client = Client::connect(at(port));
+        assert_eq!(client.get("/").status, 200, "port {port}");
+    }
+    assert_eq!(get(strait.listener, "/").status, 200);
+    strait.wait_for_end();
+    for port in [gone, moved] {
+        let error = TcpStream::connect(at(port)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "port {port}");
+    }
+    assert_eq!(get(at(to), "/").status, 200);
 }

@@ -176,6 +176,70 @@ fn an_old_process_that_is_stopped_once_the_new_one_serves_is_ended_and_the_new_o
 }
 
 #[test]
+fn a_new_process_serves_as_the_old_one_did_before_it_is_the_process_and_knows_its_counts_if_that_one_is_killed()
+ {
+    let (one, other) = (Service::start("one"), Service::start("other"));
+    let (scratch, mut successors) = (certificates(), Successors::default());
+    let config = over_tls(&scratch, &one)
+        .replace(&format!("'{}'", one.address), &format!("'{}', '{}'", one.address, other.address));
+    let rule = "{ match: { prefix: /half, fraction: { percent: 100, runtime: canary } }, respond: { status: 204 } }, ";
+    let config = config.replacen("rules: [", &format!("rules: [{rule}"), 1);
+    let config = with_handover(&scratch, &config, "probation: 1m");
+    let mut strait = Strait::run_in(scratch, &config);
+    let context = tls_client::context(Version::Tls13);
+    let mut kept = TlsClient::connect(strait.listener, &context);
+    for _ in 0..50 {
+        assert!(kept.get("/").starts_with("HTTP/1.1 200 OK"));
+    }
+    let drain = format!("/clusters/service/endpoints/{}?health=drain", one.address);
+    for path in [&*drain, "/runtime?canary=0"] {
+        let answer = Client::connect(strait.admin).request("POST", path);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    // A handshake that does not end keeps the handover back before its last phase.
+    let mut begun = TcpStream::connect(strait.listener).unwrap();
+    begun.write_all(&[22]).unwrap();
+    let file = strait.path("strait.yaml");
+    let mut upgrade = Command::new(env!("CARGO_BIN_EXE_strait"))
+        .args(["upgrade", "-c", file.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(upgrade.stdout.take().unwrap()).lines();
+    let _ = lines.find(|line| line.as_ref().unwrap().starts_with("remaining after"));
+    let pid = |stat: String| stat.split(' ').next().and_then(|pid| pid.parse::<u32>().ok());
+    successors.0.extend(strait.children().into_iter().filter_map(pid));
+    until("what the old process knew", || {
+        let mut client = TlsClient::connect(strait.listener, &context);
+        client.get("/").contains("other\n").then_some(())
+    });
+    for _ in 0..20 {
+        let mut client = TlsClient::connect(strait.listener, &context);
+        assert!(client.is_resumed, "the old process's tickets are valid");
+        assert!(client.get("/").contains("other\n"), "the other one is drained");
+        assert!(client.get("/half").starts_with("HTTP/1.1 200 OK"), "as the operator said");
+    }
+    // It ends all of a sudden.
+    kill_process(process(strait.pid()), Signal::KILL).unwrap();
+    strait.wait_for_end();
+    let _ = upgrade.wait();
+    until("the admin interface", || {
+        get(strait.admin, "/handover").text().contains("completed").then_some(())
+    });
+    let count = || strait.metric("strait_exchanges_finished_total");
+    until("the counts of both", || (count() >= 90.0).then_some(()));
+    assert!(kept.get("/").starts_with("HTTP/1.1 200 OK"));
+    // What ended with the old process is not open any more.
+    until("the connections of this one alone", || {
+        (strait.metric("strait_downstream_connections_active") == 1.0).then_some(())
+    });
+    let shown = get(strait.admin, "/config").text();
+    let canary = shown.split("canary").nth(1).unwrap();
+    assert!(canary.split('}').next().unwrap().contains("admin"), "{canary}");
+}
+
+#[test]
 fn an_old_process_stands_in_for_one_that_is_stopped_and_that_it_cannot_end() {
     // Neither process has an id for the other.
     let Some(both) = InNamespaces::hand_over("probation: 3s") else { return };

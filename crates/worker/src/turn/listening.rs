@@ -4,6 +4,7 @@
 //! event may be meant for the former one.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use config::snapshot::ListenerId;
@@ -41,7 +42,7 @@ impl<W: World> Worker<W> {
 
     /// Accepts up to `count` connections.
     pub(super) fn accept(&mut self, index: usize, count: usize) {
-        if !self.is_accepting {
+        if !self.listeners.get(index).is_some_and(|listening| self.accepts(listening.id)) {
             return;
         }
         for _ in 0..count {
@@ -107,23 +108,29 @@ impl<W: World> Worker<W> {
         }
     }
 
-    /// Leaves new connections to another process, which has the same sockets.
-    pub(super) fn stop_accepting(&mut self) {
-        self.is_accepting = false;
-        for listening in &mut self.listeners {
+    /// Whether this process accepts from sockets of this listener.
+    pub(super) fn accepts(&self, id: ListenerId) -> bool {
+        self.accepts_only.as_ref().is_none_or(|only| only.contains(&id))
+    }
+
+    /// Leaves new connections to another process, which has the same sockets, but for these listeners.
+    pub(super) fn stop_accepting(&mut self, but: Arc<[ListenerId]>) {
+        for listening in self.listeners.iter_mut().filter(|it| !but.contains(&it.id)) {
             listening.paused_until = None;
             if let Some(socket) = &listening.socket {
                 self.world.unwatch_listener(socket);
             }
         }
+        self.accepts_only = Some(but);
     }
 
     pub(super) fn accept_again(&mut self) {
-        if std::mem::replace(&mut self.is_accepting, true) {
-            return;
-        }
+        let Some(only) = self.accepts_only.take() else { return };
         self.returned.clear();
         for (index, listening) in (0u32..).zip(&mut self.listeners) {
+            if only.contains(&listening.id) {
+                continue;
+            }
             if let Some(socket) = &listening.socket
                 && self.world.watch_listener(socket, index).is_err()
             {

@@ -57,11 +57,11 @@ impl Simulation {
                 let key = |number| SocketKey::Listener("all".to_owned(), number);
                 giver.listen((0..count).map(key).collect());
             }
-            GiverAction::StopAccepting => {
+            GiverAction::StopAccepting { .. } => {
                 it.is_accepting = false;
                 let workers = it.from.clone();
                 it.unaware.extend(workers.clone());
-                workers.for_each(|number| self.post(number, Message::StopAccepting));
+                workers.for_each(|number| self.post(number, Message::StopAccepting { but: [].into() }));
             }
             GiverAction::Collect(Collect { groups_max, is_probe, .. }) => {
                 let (answers, groups) = (Vec::new(), Vec::new());
@@ -73,6 +73,9 @@ impl Simulation {
                 if let Some(given) = it.given.remove(&refused.group) {
                     self.return_group(given);
                 }
+            }
+            GiverAction::Inform { .. } => {
+                giver.inform(&[("totals".to_owned(), vec![7; 1_000].into())]);
             }
             GiverAction::Summarize => {
                 giver.commit(&[("totals".to_owned(), vec![7; 100_000].into())], now);

@@ -61,6 +61,7 @@ impl Simulation {
             TakerAction::Enter(_)
             | TakerAction::Welcomed(_)
             | TakerAction::Begin(_)
+            | TakerAction::Learned(_)
             | TakerAction::Update { .. }
             | TakerAction::IsMainProcess
             | TakerAction::EndSilent
