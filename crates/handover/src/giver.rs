@@ -152,10 +152,11 @@ pub struct Giver {
     state: State,
     /// When the state is over unless something comes.
     deadline: u64,
-    /// When the whole attempt is over.
+    /// When the attempt is over unless COMMIT was reached.
     total_at: u64,
     /// When to try again to move what could not.
     again_at: Option<u64>,
+    /// When COMMIT comes although connections cannot move yet.
     remaining_until: u64,
     under_way: VecDeque<Batch>,
     batch_next: u32,
@@ -278,7 +279,7 @@ impl Giver {
             return None;
         }
         let batches = self.under_way.iter().map(|batch| batch.deadline);
-        let total = (self.state != State::Probation).then_some(self.total_at);
+        let total = self.is_before_commit().then_some(self.total_at);
         let said = self.alive_at.min(self.inform_at);
         let alive = matches!(self.state, State::Moving(_)).then_some(said);
         let looks =
@@ -552,16 +553,15 @@ impl Giver {
             // What is refused comes back, and is no reason to begin anew.
             return;
         }
+        let remaining_until = self.remaining_until.min(self.remaining_until(now));
         match phase {
             Phase::Probe => {
                 self.begin_connections(now);
                 self.collect();
             }
-            _ if pending > 0 && now < self.remaining_until => {
-                if phase != Phase::Remaining {
-                    self.enter(State::Moving(Phase::Remaining));
-                    self.remaining_until = later(now, self.deadlines.remaining);
-                }
+            _ if pending > 0 && now < remaining_until => {
+                self.enter(State::Moving(Phase::Remaining));
+                self.remaining_until = remaining_until;
                 self.again_at = Some(later(now, REST_INTERVAL));
             }
             _ => {
@@ -570,6 +570,25 @@ impl Giver {
                 self.actions.push_back(GiverAction::Summarize);
             }
         }
+    }
+
+    /// Until when connections are waited for that cannot move yet: a client that stays in its handshake is no reason to fail.
+    fn remaining_until(&self, now: u64) -> u64 {
+        let commit = self.deadlines.commit.min(self.deadlines.total / 2);
+        let commit = u64::try_from(commit.as_nanos()).unwrap_or(u64::MAX);
+        later(now, self.deadlines.remaining).min(self.total_at.saturating_sub(commit))
+    }
+
+    /// Whether the deadline of the whole attempt counts: COMMIT has its own.
+    const fn is_before_commit(&self) -> bool {
+        !matches!(
+            self.state,
+            State::Summarizing
+                | State::Committing
+                | State::Probation
+                | State::Leaving
+                | State::Ended
+        )
     }
 
     fn begin_connections(&mut self, now: u64) {
@@ -706,7 +725,10 @@ impl Giver {
                 }
             }
             State::Probation => {}
-            _ if self.deadline <= now || self.total_at <= now || is_late => {
+            _ if self.deadline <= now
+                || self.is_before_commit() && self.total_at <= now
+                || is_late =>
+            {
                 self.fail(Failure::Silent(self.phase()));
             }
             State::Moving(_) => {

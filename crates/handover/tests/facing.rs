@@ -406,6 +406,31 @@ fn connections_that_cannot_move_yet_are_waited_for_and_not_for_ever() {
 }
 
 #[test]
+fn connections_that_cannot_move_yet_fail_no_handover_with_a_short_deadline() {
+    // COMMIT has five seconds, or half of the whole time where that is less.
+    for (total, waits) in [(1, SECOND / 2), (8, 4 * SECOND), (12, 7 * SECOND), (15, 10 * SECOND)] {
+        let mut pair = Pair::new(10);
+        let deadlines = Deadlines { total: Duration::from_secs(total), ..Deadlines::default() };
+        pair.giver = Giver::new("1.0.0", 11, 40, 0, deadlines, 0);
+        pair.pending = 1;
+        while pair.giver.phase() < Phase::Commit {
+            if !pair.deliver() {
+                pair.now = pair.giver.next_deadline().expect("it goes on");
+                pair.taker.on_time(pair.now);
+                pair.giver.on_time(pair.now);
+            }
+        }
+        assert!((waits..waits + SECOND / 20).contains(&pair.now), "{total} s: {} ns", pair.now);
+        // The new process has its time for COMMIT, also where that is beyond the deadline.
+        pair.now += 4 * SECOND;
+        pair.giver.on_time(pair.now);
+        pair.run_out();
+        let ends = [GiverAction::Committed, GiverAction::Finish];
+        assert_eq!((&*pair.giver_ends, pair.served.len()), (&ends[..], 9), "{total} s");
+    }
+}
+
+#[test]
 fn a_silent_peer_ends_the_attempt_within_the_deadline_of_its_phase() {
     for (phase, seconds) in [
         (Phase::Hello, 2),

@@ -18,7 +18,8 @@ pub struct Handover {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 2, max = 107))]
     pub socket: Option<String>,
-    /// Time until the other process must have everything that can move. Beyond it, this process takes everything back.
+    /// Time until the other process must have everything that can move. Beyond it, this process takes everything back. TLS
+    /// handshakes are waited for until 5 s before it (half of it, if that is less), and 10 s at most.
     #[schemars(extend("x-maximum" = "1h"))]
     pub timeout: Timeout,
     /// How long this process keeps the listening sockets afterwards. If the other process ends in this time, this one

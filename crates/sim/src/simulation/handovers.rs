@@ -169,7 +169,10 @@ impl Simulation {
         let is_to_stop = matches!(fault, Some((HandoverFault::TakerStops, _)));
         let probation = random.span(Duration::from_secs(2))
             + if is_to_stop { NOTICED_WITHIN } else { Duration::ZERO };
-        let deadlines = Deadlines { probation, ..Deadlines::default() };
+        // A short one must not fail for connections that cannot move: they stay.
+        let totals = [Duration::from_secs(60), Duration::from_secs(4)];
+        let total = *random.split("total", 0).pick(&totals);
+        let deadlines = Deadlines { probation, total, ..Deadlines::default() };
         let now = self.now().as_nanos();
         self.handover = Some(Box::new(Handover {
             giver: Some(Giver::new("sim", FORM, 9, 0, deadlines, now)),
