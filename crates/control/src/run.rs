@@ -7,6 +7,7 @@
 //! step leaves the former configuration serving.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,8 +116,8 @@ pub struct Parts<W: Workers> {
     pub handover: mpsc::Receiver<HandoverStep<W>>,
     /// Whether this process takes the place of another, which says when.
     pub is_taking_over: bool,
-    /// Whether another may take its place.
-    pub hands_over: bool,
+    /// Open as long as another may take its place, if one may. Closed once this process begins to end.
+    pub hands_over: Option<OwnedFd>,
     /// Whether this is the first process of its PID namespace, which gets the signals that are meant for the one that
     /// serves.
     pub is_init: bool,
@@ -248,6 +249,8 @@ struct Running<W: Workers> {
     admin_released: Vec<Server>,
     admin_handles: AdminHandles,
     handing: Handing,
+    /// Open as long as another process may take this one's place.
+    hands_over: Option<OwnedFd>,
     /// Who is to begin a handover once the configuration that is being read is in effect.
     begin_waits: Option<oneshot::Sender<Result<Begun<W>, String>>>,
     answerers: Answerers,

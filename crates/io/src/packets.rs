@@ -9,7 +9,7 @@ use std::fs::{self, DirBuilder};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -87,11 +87,16 @@ impl PacketListener {
     ///
     /// # Errors
     ///
-    /// `AddrInUse` if a process listens there, and what the kernel refused.
+    /// `AddrInUse` if a process listens there, `AlreadyExists` if something stands there that is no socket, and what the kernel
+    /// refused.
     pub fn bind(path: &Path) -> io::Result<Self> {
         let address = SocketAddrUnix::new(path)?;
         match Packets::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                // The kernel says the same of any other file.
+                if !fs::symlink_metadata(path)?.file_type().is_socket() {
+                    return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is no socket"));
+                }
                 fs::remove_file(path)?;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -121,13 +126,13 @@ impl PacketListener {
         let _ = rustix::net::listen(&self.fd, BACKLOG);
     }
 
-    /// Waits for a connection, for `timeout` at most.
+    /// Waits for a connection, for `timeout` at most, or until `end` is over.
     ///
     /// # Errors
     ///
     /// Out of descriptors.
-    pub fn accept(&self, timeout: Duration) -> io::Result<Option<Packets>> {
-        if !wait(self.fd.as_fd(), PollFlags::IN, timeout)? {
+    pub fn accept(&self, timeout: Duration, end: &Barrier) -> io::Result<Option<Packets>> {
+        if !wait_for_any(&[self.fd.as_fd(), end.fd.as_fd()], PollFlags::IN, timeout)? {
             return Ok(None);
         }
         match retry_on_intr(|| rustix::net::accept_with(&self.fd, SOCKET_FLAGS)) {
@@ -239,6 +244,12 @@ impl Packets {
         }
     }
 
+    /// Says that nothing more is sent: the other side reads what was sent, and then the end.
+    pub fn finish(&self) {
+        // Fails if the other side is gone already.
+        let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Write);
+    }
+
     /// Waits for a packet, for `timeout` at most.
     ///
     /// # Errors
@@ -253,7 +264,11 @@ impl Packets {
         let mut with = RecvAncillaryBuffer::new(&mut space);
         let mut slices = [IoSliceMut::new(buffer)];
         let flags = RecvFlags::CMSG_CLOEXEC;
-        let received = rustix::net::recvmsg(&self.fd, &mut slices, &mut with, flags);
+        let mut received = rustix::net::recvmsg(&self.fd, &mut slices, &mut with, flags);
+        if matches!(received, Err(Errno::CONNRESET)) {
+            // The other side closed without having read everything. What it sent before, such as why, comes behind this error.
+            received = rustix::net::recvmsg(&self.fd, &mut slices, &mut with, flags);
+        }
         let received = match received {
             Ok(received) => received,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(Received::Nothing),
@@ -445,7 +460,16 @@ impl Barrier {
 
 /// Waits until `fd` is ready, and says whether it is.
 fn wait(fd: BorrowedFd<'_>, flags: PollFlags, timeout: Duration) -> io::Result<bool> {
-    let mut fds = [PollFd::new(&fd, flags)];
+    wait_for_any(&[fd], flags, timeout)
+}
+
+/// Waits until one of these is ready, and says whether one is.
+fn wait_for_any<const N: usize>(
+    fds: &[BorrowedFd<'_>; N],
+    flags: PollFlags,
+    timeout: Duration,
+) -> io::Result<bool> {
+    let mut fds = fds.each_ref().map(|fd| PollFd::new(fd, flags));
     let timeout = Timespec {
         tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
@@ -494,6 +518,36 @@ mod tests {
                 .send(b"x", &[], Duration::ZERO)
                 .unwrap_or_else(|error| panic!("{sent}: {error}"));
         }
+    }
+
+    #[test]
+    fn what_was_sent_before_a_close_is_read_although_the_other_side_did_not_read_everything() {
+        let (one, other) = Packets::pair().unwrap();
+        one.send(b"unread", &[], Duration::ZERO).unwrap();
+        other.send(b"why", &[], Duration::ZERO).unwrap();
+        drop(other);
+        let mut buffer = [0; 8];
+        let received = one.receive(&mut buffer, Duration::ZERO).unwrap();
+        assert!(matches!(received, Received::Packet(3, _)) && buffer.starts_with(b"why"));
+        let end = one.receive(&mut buffer, Duration::ZERO).unwrap();
+        assert!(matches!(end, Received::End));
+    }
+
+    #[test]
+    fn only_a_socket_that_no_process_listens_on_is_replaced() {
+        let folder = std::env::temp_dir().join(format!("strait-packets-{}", std::process::id()));
+        let path = folder.join("strait.sock");
+        private_folder(&path).unwrap();
+        fs::write(&path, "precious").unwrap();
+        let error = PacketListener::bind(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+        fs::remove_file(&path).unwrap();
+        let listener = PacketListener::bind(&path).unwrap();
+        assert_eq!(PacketListener::bind(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(listener);
+        drop(PacketListener::bind(&path).unwrap());
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -11,6 +11,8 @@ mod groups;
 mod leaving;
 mod line;
 mod listing;
+pub(crate) mod refused;
+mod requester;
 mod resources;
 pub(crate) mod start_command;
 pub(crate) mod stored;

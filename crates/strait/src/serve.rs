@@ -3,7 +3,7 @@
 //! Order: configuration, descriptors, sockets, then threads. Whatever can fail has failed before
 //! the first connection is accepted.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::CString;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ use control::{
     HandoverStep, LogWriter, Outcome, Parts, Refused, ServiceManager, Source, WarmingError,
     Workers,
 };
-use io::packets::PacketListener;
+use io::packets::{Barrier, PacketListener};
 use proxy::Snapshot;
 use proxy::filter::Filter;
 use telemetry::{Collector, Emitter, LOG_QUEUE_BYTES, LogReader};
@@ -167,14 +167,19 @@ pub(crate) fn serve(
     let options = snapshot.startup.handover.clone();
     let (contacts, sessions) = (data_path.contacts(), config.sessions());
     let storer = Box::new(Storing::new(contacts.clone(), sessions.clone()));
-    match (&handover_path, stored) {
+    let hands_over = match (&handover_path, stored) {
         (Some(path), stored) => {
-            let thread = HandoverThread { options, contacts, steps, sessions };
+            let (ending, hands_over) = io::packets::barrier().map_err(start)?;
+            let thread = HandoverThread { options, contacts, steps, sessions, ending };
             thread.start(path, taking.take().map(|taking| *taking), stored)?;
+            Some(hands_over)
         }
-        (None, Some(stored)) => spawn("strait-stored", move || stored.restore(&contacts, &steps)),
-        (None, None) => {}
-    }
+        (None, Some(stored)) => {
+            spawn("strait-stored", move || stored.restore(&contacts, &steps));
+            None
+        }
+        (None, None) => None,
+    };
     drop(snapshot);
     let control = Control::new(Parts {
         sources,
@@ -191,7 +196,7 @@ pub(crate) fn serve(
         service_manager: service_manager(),
         handover,
         is_taking_over,
-        hands_over: handover_path.is_some(),
+        hands_over,
         is_init,
         listeners_gone,
         storer,
@@ -402,6 +407,8 @@ struct HandoverThread {
     contacts: Contacts,
     steps: mpsc::Sender<HandoverStep<DataPath>>,
     sessions: ProcessSessions,
+    /// Is over once the process is ending.
+    ending: Barrier,
 }
 
 impl HandoverThread {
@@ -436,6 +443,9 @@ impl HandoverThread {
                 std::io::ErrorKind::AddrInUse => {
                     "another process has it: start with --take-over to take its place, or give this process another socket"
                 }
+                std::io::ErrorKind::AlreadyExists => {
+                    "remove it, or give this process another socket"
+                }
                 _ => "see the option handover.socket",
             };
             Failure::Start(format!("handover: cannot listen at {at}: {error}; {hint}"))
@@ -466,9 +476,8 @@ impl HandoverThread {
             spawn("strait-former", move || taken.follow(&contacts, &steps));
         }
         let Some(listener) = listener else { return };
-        let Self { options, contacts, steps: control, sessions } = self;
+        let Self { options, contacts, steps: control, sessions, ending } = self;
         let start = StartCommand::of_this_process();
-        let refusal_logged_at = Cell::default();
         Giving {
             listener,
             path,
@@ -478,7 +487,10 @@ impl HandoverThread {
             start,
             generation,
             sessions,
-            refusal_logged_at,
+            refusal_logged_at: Cell::default(),
+            failure_logged_at: Cell::default(),
+            refused: RefCell::default(),
+            ending,
         }
         .run();
     }

@@ -40,6 +40,7 @@ impl<W: Workers> Running<W> {
     }
 
     pub(super) fn stop_now(&mut self) {
+        self.hands_over = None;
         self.state = State::Stopping;
         self.service_manager.status("stopping at once");
         self.workers.stop();
@@ -47,6 +48,8 @@ impl<W: Workers> Running<W> {
 
     /// Begins the end: says that the process is not ready, and drains after `limits.drain_delay`.
     pub(super) fn leave(&mut self) {
+        // A process that starts from now on begins as the first one does.
+        self.hands_over = None;
         let limits = &self.config.snapshot.limits;
         let (delay, timeout) = (limits.drain_delay, limits.drain_timeout);
         if delay.is_zero() {
@@ -67,6 +70,7 @@ impl<W: Workers> Running<W> {
     }
 
     pub(super) fn drain(&mut self) {
+        self.hands_over = None;
         let timeout = self.config.snapshot.limits.drain_timeout;
         tracing::info!(
             ?timeout,

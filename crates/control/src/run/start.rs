@@ -77,7 +77,7 @@ impl<W: Workers> Running<W> {
             Demands::new(on_demand.map(|it| it.name()).collect(), &snapshot.clusters_on_demand);
         let demanded = demands.followed(&wanted).collect();
         let (deliveries, delivered, restores) = Deliveries::start(parts.sources, wanted, demanded);
-        let (hands_over, is_held) = (parts.hands_over, parts.is_taking_over);
+        let (hands_over, is_held) = (parts.hands_over.is_some(), parts.is_taking_over);
         let mut kept = Kept::start(&snapshot.startup, &known, restores, hands_over, is_held);
         kept.resume(&resumed, deliveries.wanted());
         // One that takes another's place reads what that one leaves when it has done so.
@@ -139,6 +139,7 @@ impl<W: Workers> Running<W> {
             admin_released: Vec::new(),
             admin_handles,
             handing: if parts.is_taking_over { Handing::Taking } else { Handing::None },
+            hands_over: parts.hands_over,
             begin_waits: None,
             answerers: parts.answerers,
             answering: JoinSet::new(),

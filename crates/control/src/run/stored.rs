@@ -118,6 +118,7 @@ impl<W: Workers> Running<W> {
         if !is_wanted || self.state != State::Ready || self.handing != Handing::None {
             return self.end();
         }
+        self.hands_over = None;
         self.state = State::Storing;
         self.service_manager.forget_workers();
         self.service_manager.stopping(STORING_MAX, "storing connections");

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ::io::packets::{
     FolderError, PACKET_DESCRIPTORS_MAX, PacketError, PacketListener, Packets, ProcessHandle,
-    Received, check_private_folder, own_user, private_folder,
+    Received, barrier, check_private_folder, own_user, private_folder,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -158,11 +158,14 @@ fn each_side_knows_the_others_process_and_user() {
     private_folder(&path).unwrap();
     let listener = PacketListener::bind(&path).unwrap();
     let client = Packets::connect(&path).unwrap();
-    let server = listener.accept(LONG).unwrap().unwrap();
+    let (end, open) = barrier().unwrap();
+    let server = listener.accept(LONG, &end).unwrap().unwrap();
     for peer in [client.peer().unwrap(), server.peer().unwrap()] {
         assert_eq!((peer.pid, peer.uid), (std::process::id(), own_user()));
     }
-    assert!(listener.accept(SHORT).unwrap().is_none());
+    assert!(listener.accept(SHORT, &end).unwrap().is_none());
+    drop(open);
+    assert!(listener.accept(LONG, &end).unwrap().is_none(), "the end is not waited for");
     let taken = PacketListener::bind(&path).unwrap_err();
     assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
     drop(listener);

@@ -22,12 +22,13 @@ use wiped::Wiped;
 use worker::{Given, Message as Mail, Origin, Wanted};
 
 use super::asking::{Asked, Silent, put_back};
-use super::giving::{End, Giving, UpgradeClient, reap};
+use super::giving::{End, Giving};
 use super::giving_back::NotReturned;
 use super::groups::{AllGiven, GivenAway};
 use super::leaving::{Leaving, UPDATE_INTERVAL, slow, summary};
-use super::line::{Incoming, Line, ends, now};
+use super::line::{FLUSH_INTERVAL, Incoming, Line, ends, now};
 use super::listing::Listing;
+use super::requester::{Requester, reap};
 use super::{EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, parts, resources};
 use crate::data_path::DataPath;
 
@@ -78,7 +79,7 @@ pub(super) struct Attempt<'g> {
     giving: &'g Giving,
     line: Line,
     process: Option<ProcessHandle>,
-    asked: Option<UpgradeClient>,
+    asked: Option<Requester>,
     /// The process at the other end, once it is the process, if this one started it.
     child: Option<Child>,
     /// Whether this process gives back what it got.
@@ -115,7 +116,7 @@ impl<'g> Attempt<'g> {
     pub(super) fn new(
         giving: &'g Giving,
         line: Line,
-        asked: Option<UpgradeClient>,
+        asked: Option<Requester>,
         is_return: bool,
         giver: Giver,
         began: u64,
@@ -160,7 +161,8 @@ impl<'g> Attempt<'g> {
                 return End::Over(Some(Box::new(Leaving { line, giver, is_return, listing })));
             }
             self.turn_others_away();
-            let next = self.giver.next_deadline().into_iter().chain(self.listing.next_look()).min();
+            let next = self.giver.next_deadline().into_iter().chain(self.listing.next_look());
+            let next = next.chain(self.look_at_requester()).min();
             let incoming = self.line.receive(next);
             let at = now();
             match incoming {
@@ -178,12 +180,19 @@ impl<'g> Attempt<'g> {
         }
     }
 
+    /// Sends the command that asked what waits for room, and says when to do so again.
+    fn look_at_requester(&mut self) -> Option<u64> {
+        let asked = self.asked.as_mut()?;
+        asked.look();
+        asked.is_full().then(|| now().saturating_add(nanos(FLUSH_INTERVAL)))
+    }
+
     /// Says that this process is busy with one that takes over; from COMMIT on, that one answers.
     fn turn_others_away(&self) {
         if self.giver.phase() >= Phase::Commit {
             return;
         }
-        let other = self.giving.listener.accept(Duration::ZERO).ok().flatten();
+        let other = self.giving.accept(Duration::ZERO);
         if let Some(Ok(other)) = other.map(Line::new) {
             let reason = format!("process {} is taking over already", self.line.peer.pid);
             self.giving.refuse(&other, "busy", reason);
@@ -208,11 +217,11 @@ impl<'g> Attempt<'g> {
             GiverAction::SendPack(pack) => self.send_pack(&pack),
             GiverAction::Describe => self.describe(),
             GiverAction::Compared(differences) => {
-                for it in differences {
+                self.tell(differences.into_iter().map(|it| {
                     let kind = it.kind.as_str();
                     let what = if it.is_missing { "is missing" } else { "differs" };
-                    self.tell(&format!("{kind} {} {what}: its connections stay", it.name));
-                }
+                    format!("{kind} {} {what}: its connections stay", it.name)
+                }));
             }
             GiverAction::Checked => return Some(self.on_checked()),
             GiverAction::Listen => self.listen(),
@@ -270,17 +279,16 @@ impl<'g> Attempt<'g> {
         }
     }
 
-    fn enter(&self, phase: Phase) {
+    fn enter(&mut self, phase: Phase) {
         let ms = now().saturating_sub(self.began) / 1_000_000;
         tracing::info!(%phase, ms, pid = self.line.peer.pid, "handover");
         self.news(HandoverNews::Phase(phase.as_str(), ms));
-        self.tell(&format!("{phase} after {ms} ms"));
+        self.tell([format!("{phase} after {ms} ms")]);
     }
 
-    fn tell(&self, text: &str) {
-        if let Some(asked) = &self.asked {
-            // Who asked may be gone; the handover goes on.
-            let _ = asked.line.send_message(&Message::Progress { text: text.to_owned() });
+    fn tell(&mut self, lines: impl IntoIterator<Item = String>) {
+        if let Some(asked) = &mut self.asked {
+            asked.report(lines);
         }
     }
 
@@ -568,17 +576,15 @@ impl<'g> Attempt<'g> {
         let ms = now().saturating_sub(self.began) / 1_000_000;
         let left: u32 = self.left.iter().map(|left| left.count).sum();
         tracing::info!(pid, ms, groups = self.moved, left, "handed over");
-        for Left { reason, count } in &self.left {
-            self.tell(&format!("{count} stay: {reason}"));
-        }
+        let stay = |Left { reason, count }: &Left| format!("{count} stay: {reason}");
+        let lines: Vec<_> = self.left.iter().map(stay).collect();
+        self.tell(lines);
         let text = format!(
             "process {pid} serves: {} groups of connections moved, {left} stay and drain",
             self.moved
         );
         if let Some(asked) = self.asked.take() {
-            // Who asked may be gone.
-            let _ = asked.line.send_message(&Message::Outcome { is_done: true, text });
-            self.child = asked.child;
+            self.child = asked.conclude(true, text);
         }
     }
 
@@ -623,10 +629,10 @@ impl<'g> Attempt<'g> {
             if let Some(status) = status {
                 reason = format!("{reason} ({status})");
             }
-            asked.finish(
-                false,
-                format!("{reason}; {returned} groups continue, {ended} were closed"),
-            );
+            if returned + ended > 0 {
+                reason = format!("{reason}; {returned} groups continue, {ended} were closed");
+            }
+            asked.finish(false, reason);
         }
         End::Back
     }

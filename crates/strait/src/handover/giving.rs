@@ -4,24 +4,25 @@
 //! connection's sockets and bytes until the other process is the process. What comes back goes to the worker that it
 //! came from.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
-use std::process::Child;
 use std::time::Duration;
 
 use ::handover::{Deadlines, Giver, Message, Purpose, UpgradeRequest};
 use config::snapshot::HandoverOptions;
 use control::{HandoverNews, HandoverStep};
-use io::packets::{PacketError, PacketListener, ProcessHandle};
+use io::packets::{Barrier, PacketError, PacketListener, Packets};
 use proxy::save::VERSION as FORM;
 use tls::ProcessSessions;
 use tokio::sync::mpsc::Sender;
 
 use super::attempt::{Attempt, nanos};
+use super::is_allowed;
 use super::leaving::Leaving;
-use super::line::{Incoming, KILL_TIMEOUT, Line, now};
+use super::line::{Incoming, Line, now};
+use super::refused::RefusedPeers;
+use super::requester::Requester;
 use super::start_command::StartCommand;
-use super::{is_allowed, spawn};
 use crate::VERSION;
 use crate::data_path::{Contacts, DataPath};
 
@@ -30,6 +31,15 @@ const HELLO_TIMEOUT: u64 = 2_000_000_000;
 
 /// Refusals in between are counted, and not logged.
 const REFUSAL_LOG_INTERVAL: u64 = 1_000_000_000;
+
+/// How long the thread waits for a process at a time.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// Rest after a failed accept, which is most likely for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Between two lines of the log about processes that cannot be accepted.
+const ACCEPT_LOG_INTERVAL: u64 = 10_000_000_000;
 
 /// What the thread works with.
 #[derive(Debug)]
@@ -49,42 +59,11 @@ pub(crate) struct Giving {
     pub(crate) sessions: ProcessSessions,
     /// When a refusal was logged last.
     pub(crate) refusal_logged_at: Cell<u64>,
-}
-
-/// Who asked for an upgrade, and the process that was started for it, if one was.
-pub(super) struct UpgradeClient {
-    pub(super) line: Line,
-    pub(super) child: Option<Child>,
-}
-
-impl UpgradeClient {
-    /// Says how it ended, and waits for the end of a process that is not the next one.
-    pub(super) fn finish(self, is_done: bool, text: String) {
-        // Who asked may be gone.
-        let _ = self.line.send_message(&Message::Outcome { is_done, text });
-        end(self.child);
-    }
-}
-
-/// Waits for the end of a process that did not become the next one: it has a moment to say why, and is killed then, since
-/// one that stands still would do so for ever.
-fn end(child: Option<Child>) {
-    let Some(mut child) = child else { return };
-    spawn("reap", move || {
-        let process = ProcessHandle::open(child.id());
-        if !process.and_then(|process| process.wait(KILL_TIMEOUT)).unwrap_or(true) {
-            // It was started by this process, which therefore may end it.
-            let _ = child.kill();
-        }
-        drop(child.wait());
-    });
-}
-
-/// Waits for the end of a process that is not the next one, which may take a while: one that ended and is not waited for
-/// stays in the process table.
-pub(super) fn reap(child: Option<Child>) {
-    let Some(mut child) = child else { return };
-    spawn("reap", move || drop(child.wait()));
+    /// When a failed accept was.
+    pub(crate) failure_logged_at: Cell<u64>,
+    pub(crate) refused: RefCell<RefusedPeers>,
+    /// Is over once this process is ending, and nothing can be handed over any more.
+    pub(crate) ending: Barrier,
 }
 
 /// How an attempt ended.
@@ -100,15 +79,9 @@ pub(super) enum End {
 impl Giving {
     /// Serves one process after the other, until one has taken this one's place.
     pub(crate) fn run(mut self) {
-        loop {
-            let packets = match self.listener.accept(Duration::from_secs(3600)) {
-                Ok(Some(packets)) => packets,
-                Ok(None) => continue,
-                Err(error) => {
-                    tracing::error!("handover: cannot accept a connection: {error}");
-                    return;
-                }
-            };
+        // A process that starts meanwhile finds none here, and listens itself.
+        while !self.is_ending() {
+            let Some(packets) = self.accept(ACCEPT_TIMEOUT) else { continue };
             let Ok(mut line) = Line::new(packets) else { continue };
             let Some((frame, purpose)) = self.hear(&mut line) else { continue };
             let end = match purpose {
@@ -135,6 +108,30 @@ impl Giving {
                 }
             }
         }
+    }
+
+    /// Whether this process is ending.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.wait(Duration::ZERO).unwrap_or(false)
+    }
+
+    /// The next process that connects, for so long at most, or until this process is ending. A failure passes: it is logged now and
+    /// then, and a caller that waits rests.
+    pub(super) fn accept(&self, timeout: Duration) -> Option<Packets> {
+        let timeout = self.refused.borrow_mut().look(timeout);
+        let error = match self.listener.accept(timeout, &self.ending) {
+            Ok(packets) => return packets,
+            Err(error) => error,
+        };
+        let at = now();
+        if at >= self.failure_logged_at.get() {
+            self.failure_logged_at.set(at.saturating_add(ACCEPT_LOG_INTERVAL));
+            tracing::error!("handover: cannot accept a connection: {error}");
+        }
+        if !timeout.is_zero() {
+            let _ = self.ending.wait(ACCEPT_PAUSE);
+        }
+        None
     }
 
     /// The first frame of a process that may ask, and what it wants.
@@ -195,6 +192,9 @@ impl Giving {
         let news = HandoverStep::News(HandoverNews::Failed(cause));
         let _ = self.control.blocking_send(news);
         line.refuse(reason);
+        if let Ok(packets) = line.try_clone() {
+            self.refused.borrow_mut().add(packets);
+        }
     }
 
     /// Starts the new process, and gives when it asks.
@@ -204,19 +204,20 @@ impl Giving {
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
-                return self.tell_outcome(&line, format!("{program} cannot be started: {error}"));
+                let requester = Requester::new(line, None);
+                return Self::conclude(requester, format!("{program} cannot be started: {error}"));
             }
         };
         tracing::info!(pid = child.id(), program, "upgrade: started the new process");
+        let mut requester = Requester::new(line, None);
         let until = now().saturating_add(nanos(self.options.timeout));
-        while now() < until {
+        while now() < until && !self.is_ending() {
+            requester.look();
             if let Ok(Some(status)) = child.try_wait() {
                 let reason = format!("the new process ended before it took over ({status})");
-                return self.tell_outcome(&line, reason);
+                return Self::conclude(requester, reason);
             }
-            let Ok(Some(packets)) = self.listener.accept(Duration::from_millis(50)) else {
-                continue;
-            };
+            let Some(packets) = self.accept(Duration::from_millis(50)) else { continue };
             let Ok(mut taker) = Line::new(packets) else { continue };
             if taker.peer.pid != child.id() {
                 let reason = format!("process {} is taking over already", child.id());
@@ -224,25 +225,29 @@ impl Giving {
                 continue;
             }
             let Some((frame, Purpose::Take { .. })) = self.hear(&mut taker) else { continue };
-            let asked = UpgradeClient { line, child: Some(child) };
-            return self.give(taker, &frame, Some(asked));
+            requester.child = Some(child);
+            return self.give(taker, &frame, Some(requester));
         }
         // It was started by this process, which therefore may end it.
         let _ = child.kill();
         let _ = child.wait();
-        let reason = "the new process did not ask to take over in time, and was ended".to_owned();
-        self.tell_outcome(&line, reason)
+        let reason = if self.is_ending() {
+            "this process is ending, and has ended the new one".to_owned()
+        } else {
+            "the new process did not ask to take over in time, and was ended".to_owned()
+        };
+        Self::conclude(requester, reason)
     }
 
-    pub(super) fn tell_outcome(&self, line: &Line, reason: String) -> End {
+    /// Nothing is handed over, for this reason.
+    pub(super) fn conclude(requester: Requester, reason: String) -> End {
         tracing::error!("upgrade: {reason}; this process continues");
-        // Who asked may be gone.
-        let _ = line.send_message(&Message::Outcome { is_done: false, text: reason });
+        requester.finish(false, reason);
         End::Back
     }
 
     /// Hands over to the process at the other end.
-    pub(super) fn give(&self, line: Line, hello: &[u8], asked: Option<UpgradeClient>) -> End {
+    pub(super) fn give(&self, line: Line, hello: &[u8], asked: Option<Requester>) -> End {
         let began = now();
         let purpose = match Message::decode(hello) {
             Ok(Some(Message::Hello(hello))) => Some(hello.purpose),

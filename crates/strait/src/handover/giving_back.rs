@@ -15,8 +15,9 @@ use io::packets::{Packets, ProcessHandle};
 use tokio::sync::oneshot;
 use worker::{Give, Message as Mail, Wanted};
 
-use super::giving::{End, Giving, UpgradeClient};
+use super::giving::{End, Giving};
 use super::line::{Incoming, Line, now};
+use super::requester::Requester;
 use super::taking::{Asked, Taking};
 use super::{is_allowed, spawn};
 use crate::VERSION;
@@ -46,19 +47,18 @@ impl Giving {
     /// Gives everything back to the process whose place this one took, if that still stands by.
     pub(super) fn give_back(&self, line: Line, reason: String) -> End {
         tracing::warn!("giving everything back to the old process: {reason}");
+        let requester = Requester::new(line, None);
         if !self.contacts.former().send(&Message::TakeBack { reason }) {
             let reason = "there is no old process that could take back".to_owned();
-            return self.tell_outcome(&line, reason);
+            return Self::conclude(requester, reason);
         }
         let until = now().saturating_add(CONNECT_TIMEOUT);
-        while now() < until {
-            let Ok(Some(packets)) = self.listener.accept(Duration::from_millis(50)) else {
-                continue;
-            };
+        while now() < until && !self.is_ending() {
+            let Some(packets) = self.accept(Duration::from_millis(50)) else { continue };
             let Ok(mut former) = Line::new(packets) else { continue };
             match self.hear(&mut former) {
                 Some((frame, Purpose::TakeBack { .. })) => {
-                    return self.give(former, &frame, Some(UpgradeClient { line, child: None }));
+                    return self.give(former, &frame, Some(requester));
                 }
                 Some(_) => {
                     let reason = "this process is giving back to the old one".to_owned();
@@ -68,7 +68,7 @@ impl Giving {
             }
         }
         let reason = "the old process does not take back: its probation is over".to_owned();
-        self.tell_outcome(&line, reason)
+        Self::conclude(requester, reason)
     }
 
     /// Takes everything back from the process that has taken this one's place, and says how many handovers led to it then.

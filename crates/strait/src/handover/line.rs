@@ -15,7 +15,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(2);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The same while frames wait for room.
-const FLUSH_INTERVAL: Duration = Duration::from_millis(2);
+pub(super) const FLUSH_INTERVAL: Duration = Duration::from_millis(2);
 
 /// How long a process may take to end once it was killed.
 pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -70,6 +70,7 @@ impl Line {
         let frame = Message::GiveUp { reason }.encode();
         // It may be gone.
         let _ = self.packets.send(&frame, &[], Duration::ZERO);
+        self.packets.finish();
     }
 
     /// Sends a frame as soon as there is room in the socket, behind those that wait. The other process may be stopped, and this one
@@ -84,7 +85,8 @@ impl Line {
         !self.queued.is_empty()
     }
 
-    fn flush(&mut self) {
+    /// Sends what waits and has room.
+    pub(crate) fn flush(&mut self) {
         while let Some(frame) = self.queued.front() {
             match self.packets.send(frame, &[], Duration::ZERO) {
                 Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return,

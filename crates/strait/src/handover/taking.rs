@@ -249,6 +249,10 @@ impl Taking {
                     _ => {}
                 }
             }
+            if let Some(Failure::Closed(Phase::Hello)) = stopped {
+                let reason = "the process that listened there has closed its socket, or ended";
+                return Ok(Asked::NoProcess(reason.to_owned()));
+            }
             if let Some(failure) = stopped {
                 return Err(start(&format!("this process cannot take over: {failure}")));
             }

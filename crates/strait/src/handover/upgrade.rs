@@ -1,12 +1,16 @@
 //! `strait upgrade`: has the running process start another and hand over to it.
 
-use std::io::Write as _;
+use std::cell::Cell;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use ::handover::{Hello, Message, Purpose, UpgradeRequest};
 use config::snapshot::HandoverOptions;
 use control::ConfigFile;
-use io::packets::Packets;
+use io::packets::{Packets, ProcessHandle, own_user};
 
 use super::line::{Incoming, Line, now};
 use super::{is_allowed, socket_path};
@@ -20,8 +24,11 @@ const CONFIG: &str = "/etc/strait/strait.yaml";
 /// Where the package's service listens, whose unit names the folder to it.
 const SOCKET: &str = "/run/strait/handover/strait.sock";
 
-/// How long the running process may be silent: a new process reads its configuration meanwhile.
+/// How long the running process may be silent. One of an earlier version is, while the new process reads its configuration.
 const SILENCE_NS: u64 = 70_000_000_000;
+
+/// How long the end of a process may take that has closed its connection to this one.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs the command.
 pub(crate) fn upgrade(upgrade: &Upgrade) -> Result<(), Failure> {
@@ -46,8 +53,17 @@ pub(crate) fn upgrade(upgrade: &Upgrade) -> Result<(), Failure> {
         Purpose::Upgrade(request)
     };
     let hello = Message::Hello(Hello::new(VERSION, purpose));
-    line.send_message(&hello)?;
-    listen(&mut line)
+    // A process that refuses this one may have closed the connection already: it has sent why.
+    if let Err(error) = line.send_message(&hello)
+        && !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+    {
+        return Err(Failure::Ended(format!("the running process does not listen: {error}")));
+    }
+    let process = ProcessHandle::open(line.peer.pid).ok();
+    let printer = Printer::start(std::io::stdout());
+    let result = listen(&mut line, process.as_ref(), &printer);
+    printer.finish();
+    result
 }
 
 /// The file that says where the running process is found: the one that is given, or the usual one.
@@ -63,50 +79,136 @@ fn file_of_running<'p>(given: Option<&'p Path>, usual: &'p Path) -> Result<&'p P
 
 fn connect(path: &Path, options: &HandoverOptions) -> Result<Line, Failure> {
     let at = path.display();
-    let ended = |error: std::io::Error| {
-        Failure::Ended(format!("no running process is found at {at}: {error}"))
-    };
-    let line = Packets::connect(path).and_then(Line::new).map_err(ended)?;
-    if is_allowed(line.peer.uid, options) {
+    let line = Packets::connect(path).and_then(Line::new).map_err(|error| {
+        let hint = match error.kind() {
+            ErrorKind::PermissionDenied => ": run this as the user of the process, or as root",
+            _ => "",
+        };
+        Failure::Ended(format!("no running process is found at {at}: {error}{hint}"))
+    })?;
+    let user = line.peer.uid;
+    if is_allowed(user, options) || own_user() == 0 && owner_of_folder(path) == Some(user) {
         Ok(line)
     } else {
-        Err(Failure::Ended(format!("another user's process listens at {at}")))
+        Err(Failure::Ended(format!(
+            "another user's process listens at {at}: run this as its user (sudo -u '#{user}' strait upgrade)"
+        )))
     }
 }
 
-/// Prints what the running process says, until it says how it ended.
-fn listen(line: &mut Line) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+/// The user who alone can put a socket there.
+fn owner_of_folder(path: &Path) -> Option<u32> {
+    let owner = Cell::new(None);
+    let is_private = io::packets::check_private_folder(path, |user| {
+        owner.set(Some(user));
+        true
+    });
+    owner.get().filter(|_| is_private.is_ok())
+}
+
+/// Prints what the running process says, until it says how it ended. That alone decides, whatever becomes of the output.
+fn listen(
+    line: &mut Line,
+    process: Option<&ProcessHandle>,
+    printer: &Printer,
+) -> Result<(), Failure> {
+    let ended = |reason: &str| Err(Failure::Ended(reason.to_owned()));
     let mut until = now().saturating_add(SILENCE_NS);
     while now() < until {
         let frame = match line.receive(Some(until)) {
             Ok(Incoming::Frame(frame, _)) => frame,
             Ok(Incoming::Nothing) => continue,
             Ok(Incoming::End) => {
-                return Err(Failure::Ended("the running process ended".to_owned()));
+                let has_ended = process.is_some_and(|it| it.wait(END_TIMEOUT).unwrap_or(false));
+                return ended(if has_ended {
+                    "the running process ended"
+                } else {
+                    "the running process closed the connection and did not say how this ended: see its log and /handover"
+                });
             }
-            Err(error) => return Err(Failure::Ended(error.to_string())),
+            Err(error) => return ended(&error.to_string()),
         };
         until = now().saturating_add(SILENCE_NS);
         match Message::decode(&frame) {
-            Ok(Some(Message::Progress { text })) => writeln!(out, "{text}")?,
+            Ok(Some(Message::Progress { text })) => printer.print(text),
             Ok(Some(Message::Outcome { is_done: true, text })) => {
-                writeln!(out, "{text}")?;
+                printer.print(text);
                 return Ok(());
             }
             Ok(Some(Message::Outcome { text, .. } | Message::GiveUp { reason: text })) => {
-                return Err(Failure::Ended(format!("{text}; the running process continues")));
+                return ended(&format!("{text}; the running process continues"));
             }
-            // Of a later version.
+            // A sign that it is at it, or a message of a later version.
             _ => {}
         }
     }
-    Err(Failure::Ended("the running process is silent".to_owned()))
+    ended("the running process is silent")
+}
+
+/// Prints on a thread of its own: the running process must not wait for a reader of the output.
+struct Printer {
+    lines: Sender<String>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Printer {
+    fn start(mut to: impl Write + Send + 'static) -> Self {
+        let (lines, printed) = channel::<String>();
+        let print = move || {
+            for line in printed {
+                // A failed write is no reason to end: the status says how the upgrade ended.
+                if writeln!(to, "{line}").and_then(|()| to.flush()).is_err() {
+                    return;
+                }
+            }
+        };
+        Self { lines, thread: thread::Builder::new().spawn(print).ok() }
+    }
+
+    fn print(&self, line: String) {
+        // The thread has ended if nothing can be written.
+        let _ = self.lines.send(line);
+    }
+
+    /// Waits until everything is printed that can be.
+    fn finish(self) {
+        drop(self.lines);
+        if let Some(thread) = self.thread {
+            let _ = thread.join();
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_written_is_no_failure_and_nothing_waits_for_it() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+                Err(ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let (ours, theirs) = Packets::pair().unwrap();
+        let mut line = Line::new(ours).unwrap();
+        let theirs = Line::new(theirs).unwrap();
+        for _ in 0..10 {
+            theirs.send_message(&Message::Progress { text: "line".to_owned() }).unwrap();
+        }
+        theirs.send_message(&Message::Outcome { is_done: true, text: "done".to_owned() }).unwrap();
+        let printer = Printer::start(Full);
+        assert!(listen(&mut line, None, &printer).is_ok());
+        printer.finish();
+        drop(theirs);
+        let printer = Printer::start(Vec::new());
+        let error = listen(&mut line, None, &printer).unwrap_err().to_string();
+        assert!(error.contains("closed the connection"), "{error}");
+    }
 
     #[test]
     fn without_a_file_the_error_says_how_to_name_one() {

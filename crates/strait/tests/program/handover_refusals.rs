@@ -28,14 +28,14 @@ fn run(service: &Service) -> Strait {
 }
 
 /// A connection to the socket for handovers.
-fn connect(path: &Path) -> OwnedFd {
+pub(crate) fn connect(path: &Path) -> OwnedFd {
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
     rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
     socket
 }
 
-fn send(socket: &OwnedFd, bytes: &[u8], descriptors: usize) {
+pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], descriptors: usize) {
     send_with(socket, bytes, &vec![socket.as_fd(); descriptors]);
 }
 

@@ -20,6 +20,7 @@ mod endpoints;
 mod explain_live;
 mod handover;
 mod handover_back;
+mod handover_command;
 mod handover_early_data;
 mod handover_giver;
 mod handover_listing;
