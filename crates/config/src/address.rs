@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::findings::Problem;
 
 /// Bytes of a unix socket's path, without the final NUL (`sun_path`, unix(7)).
-const UNIX_PATH_BYTES_MAX: usize = 107;
+pub(crate) const UNIX_PATH_BYTES_MAX: usize = 107;
 
 /// How an address is written, for JSON Schema.
 pub(crate) const ADDRESS_PATTERN: &str = r"^(unix:/.+|\[[0-9A-Fa-f:.]+\]:[0-9]+|[0-9.]+:[0-9]+)$";

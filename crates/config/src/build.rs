@@ -51,6 +51,7 @@ pub(crate) use runtime::Values;
 
 use ::tls::ProcessSessions;
 
+use crate::address::UNIX_PATH_BYTES_MAX;
 use crate::answers::NameReads;
 use crate::drained::Drained;
 use crate::endpoint_files::EndpointReads;
@@ -458,22 +459,43 @@ fn handover<F>(
     site: &Site<'_>,
     context: &mut Context<'_, '_, F>,
 ) -> HandoverOptions {
-    if let Some(path) = file.socket.as_deref() {
-        let site = site.key("socket");
-        if path.starts_with('/') {
-            context.files.warn_of_open_folder(path, &site, context.findings);
-        } else {
-            let hint = "write the whole path, such as /run/strait/handover/strait.sock";
-            let problem = Problem::new("the socket's path begins with /", hint);
-            site.error(context.findings, problem);
-        }
+    if check_handover_socket(file, site, context.findings)
+        && let Some(path) = file.socket.as_deref()
+    {
+        context.files.warn_of_handover_folder(path, &site.key("socket"), context.findings);
     }
-    HandoverOptions {
-        socket: file.socket.as_deref().map(|path| FilePath::new(path).into()),
-        timeout: file.timeout.into(),
-        probation: file.probation.0,
-        users: file.users.as_slice().into(),
-        fd_store: file.fd_store,
+    file.into()
+}
+
+/// Whether the path of the socket for handovers, if there is one, is a whole one, and fits the address of a socket.
+pub(crate) fn check_handover_socket(
+    file: &file::Handover,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> bool {
+    let Some(path) = file.socket.as_deref() else { return true };
+    let problem = if !path.starts_with('/') {
+        let hint = "write the whole path, such as /run/strait/handover/strait.sock";
+        Problem::new("the socket's path begins with /", hint)
+    } else if path.len() > UNIX_PATH_BYTES_MAX {
+        let rule = format!("the path of a socket has at most {UNIX_PATH_BYTES_MAX} bytes");
+        Problem::new(rule, "choose a folder with a shorter path, such as /run/strait/handover")
+    } else {
+        return true;
+    };
+    site.key("socket").error(findings, problem);
+    false
+}
+
+impl From<&file::Handover> for HandoverOptions {
+    fn from(file: &file::Handover) -> Self {
+        Self {
+            socket: file.socket.as_deref().map(|path| FilePath::new(path).into()),
+            timeout: file.timeout.into(),
+            probation: file.probation.0,
+            users: file.users.as_slice().into(),
+            fd_store: file.fd_store,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! This crate opens no file and reads no clock, so that a test, a simulation and a fuzzer can say
 //! what there is. The control path has the real ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -44,6 +44,12 @@ pub trait Outside {
     /// What the file at `path` is called in reports.
     fn name(&self, path: &Path) -> String {
         path.display().to_string()
+    }
+
+    /// Whether a symbolic link stands at `path`.
+    fn is_link(&self, path: &Path) -> bool {
+        let _ = path;
+        false
     }
 
     /// The permission bits of the file at `path`, as chmod(1) has them; none where there are none.
@@ -93,6 +99,7 @@ pub struct NotText;
 pub struct Memory {
     files: BTreeMap<PathBuf, Vec<u8>>,
     modes: BTreeMap<PathBuf, u32>,
+    links: BTreeSet<PathBuf>,
     variables: BTreeMap<String, String>,
     /// PEM.
     trusted: Vec<u8>,
@@ -106,6 +113,7 @@ impl Memory {
         Self {
             files: BTreeMap::new(),
             modes: BTreeMap::new(),
+            links: BTreeSet::new(),
             variables: BTreeMap::new(),
             trusted: Vec::new(),
             now,
@@ -120,6 +128,11 @@ impl Memory {
     /// Gives the file at `path` these permissions.
     pub fn set_mode(&mut self, path: impl Into<PathBuf>, mode: u32) {
         self.modes.insert(path.into(), mode);
+    }
+
+    /// Puts a symbolic link at `path`.
+    pub fn link(&mut self, path: impl Into<PathBuf>) {
+        self.links.insert(path.into());
     }
 
     /// Sets a variable of the environment.
@@ -148,6 +161,10 @@ impl Outside for Memory {
             path.parent() == pattern.parent() && crate::wildcard::fits_path(pattern, path)
         };
         Ok(self.files.keys().filter(is_meant).cloned().collect())
+    }
+
+    fn is_link(&self, path: &Path) -> bool {
+        self.links.contains(path)
     }
 
     fn mode(&self, path: &Path) -> Option<u32> {

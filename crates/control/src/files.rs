@@ -170,6 +170,10 @@ impl Outside for Files {
         found.map(|value| value.into_string().map_err(|_| NotText)).transpose()
     }
 
+    fn is_link(&self, path: &Path) -> bool {
+        std::fs::symlink_metadata(self.folder.join(path)).is_ok_and(|found| found.is_symlink())
+    }
+
     fn mode(&self, path: &Path) -> Option<u32> {
         std::fs::metadata(self.folder.join(path)).ok().map(|found| found.mode())
     }

@@ -58,7 +58,7 @@ pub use log_output::{LogOutput, OpenError};
 pub use log_writer::LogWriter;
 pub use moves::{ConnectionId, ConnectionWork, Moved, Mover, NotMoved};
 pub use questions::Answerers;
-pub use reload::{Accepted, Candidate, ConfigFile, Refused, read_text};
+pub use reload::{Accepted, Candidate, ConfigFile, Refused, handover_options, read_text};
 pub use run::{Control, Outcome, Parts};
 pub use service_manager::{STORED_CONNECTIONS, ServiceManager, stored_listener};
 pub use source::Source;

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::drained::DrainChange;
-use config::snapshot::{DnsName, Listener, Snapshot};
+use config::snapshot::{DnsName, HandoverOptions, Listener, Snapshot};
 use config::{
-    EndpointsOutcome, Errors, FILE_BYTES_MAX, Finding, Loader, NamesChanged, Prepared,
-    PreparedEndpoints, PreparedUpdates, ResourceName, Unbound, Update, Verdict,
+    EndpointsOutcome, Errors, FILE_BYTES_MAX, Finding, HandoverReader, Loader, NamesChanged,
+    Prepared, PreparedEndpoints, PreparedUpdates, ResourceName, Unbound, Update, Verdict,
 };
 use telemetry::Names;
 use tls::ProcessSessions;
@@ -247,6 +247,17 @@ pub enum Refused {
     Unbindable(Vec<BindFailure>),
 }
 
+/// The options of handovers in the file at `path`, whatever is wrong with other sections.
+///
+/// # Errors
+///
+/// What is wrong with them, or if the file cannot be read.
+pub fn handover_options(reader: &HandoverReader, path: &Path) -> Result<HandoverOptions, Refused> {
+    let text = text_of(path, read(path))?;
+    let name = path.display().to_string();
+    reader.read(&name, &text, &Files::beside(path)).map_err(Refused::Invalid)
+}
+
 impl<F> ConfigFile<F> {
     /// The configuration in the file at `path`.
     #[must_use]
@@ -284,7 +295,8 @@ impl<F> ConfigFile<F> {
     }
 
     /// The file, if there is one.
-    pub(crate) fn path(&self) -> Option<&Path> {
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 

@@ -169,6 +169,15 @@ pub(crate) fn shortened(mut reason: String) -> String {
     reason
 }
 
+/// Bytes of the reason with which a side gives up, at most: a file with mistakes has several lines.
+const GIVE_UP_BYTES_MAX: usize = 8 * 1024;
+
+/// A reason that goes alone.
+pub(crate) fn shortened_alone(mut reason: String) -> String {
+    reason.truncate(reason.floor_char_boundary(GIVE_UP_BYTES_MAX));
+    reason
+}
+
 /// Cuts a list so that each part fits a frame, and says which is the last. A list without entries is one
 /// empty part.
 pub(crate) fn cut<T>(

@@ -18,7 +18,7 @@ use crate::message::{
     Difference, Hello, ListedConnections, Message, Packed, Part, Piece, Purpose, Refused,
     SocketKey, VERSION, Welcome,
 };
-use crate::pieces::{cut, shortened};
+use crate::pieces::{cut, shortened, shortened_alone};
 use crate::silence::{ALIVE_INTERVAL, Silence};
 use crate::{
     BATCH_GROUPS_MAX, BATCHES_MAX, GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, LISTENING_MAX, PARTS_MAX,
@@ -613,7 +613,7 @@ impl Taker {
                 self.actions.push_back(TakerAction::Finished);
             }
             _ => {
-                let reason = shortened(failure.to_string());
+                let reason = shortened_alone(failure.to_string());
                 self.stop(failure);
                 self.send(&Message::GiveUp { reason });
             }

@@ -77,7 +77,12 @@ pub(crate) fn serve(
     came: impl FnOnce(&Came) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     config.expect_sources(&sources);
-    let (candidate, early) = load(&mut config, &activation, take_over.is_some())?;
+    let loaded = load(&mut config, &activation, take_over.is_some());
+    let (candidate, early) = loaded.inspect_err(|failure| {
+        if let (Some(take_over), Some(file)) = (take_over, config.path()) {
+            handover::taking::refuse(file, take_over == TakeOver::Check, failure);
+        }
+    })?;
     let snapshot = Arc::clone(candidate.snapshot());
     activation.check_use(&snapshot)?;
     core_dumps.on_snapshot(&snapshot);

@@ -194,20 +194,28 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// A process does not start where other users may enter the folder of its handovers. Who owns that is not looked at: a file may
-    /// be checked by another user. One that is missing is made at the start.
-    pub(crate) fn warn_of_open_folder(
+    /// A process does not start where other users may enter the folder of its handovers, or where that is no folder itself. Who owns
+    /// it is not looked at: a file may be checked by another user. One that is missing is made at the start.
+    pub(crate) fn warn_of_handover_folder(
         &self,
         socket: &str,
         site: &Site<'_>,
         findings: &mut Findings<'_>,
     ) {
         let Some(folder) = FilePath::new(socket).parent() else { return };
-        let Some(mode) = self.outside.mode(folder).filter(|mode| mode & 0o077 != 0) else { return };
-        let rule = "other users may enter the socket's folder, so that no process starts with it";
-        let hint =
-            format!("its mode is {:04o}: run `chmod 700 {}`", mode & 0o7777, folder.display());
-        site.warning(findings, Problem::new(rule, hint));
+        let problem = if self.outside.is_link(folder) {
+            let rule = "the socket's folder is a symbolic link, so that no process starts with it";
+            Problem::new(rule, "write the path of the folder itself")
+        } else if let Some(mode) = self.outside.mode(folder).filter(|mode| mode & 0o077 != 0) {
+            let rule =
+                "other users may enter the socket's folder, so that no process starts with it";
+            let mode = mode & 0o7777;
+            let hint = format!("its mode is {mode:04o}: run `chmod 700 {}`", folder.display());
+            Problem::new(rule, hint)
+        } else {
+            return;
+        };
+        site.warning(findings, problem);
     }
 
     fn warn_of_ends(&self, roots: &Roots, site: &Site<'_>, findings: &mut Findings<'_>) {

@@ -13,6 +13,7 @@ use ::handover::{
     Deadlines, Difference, Failure, Left, ListedConnections, Part, PartKind, Phase, ReceivedGroup,
     Refused, SocketKey, Taker, TakerAction, Welcome,
 };
+use config::HandoverReader;
 use config::snapshot::HandoverOptions;
 use control::{
     DeliveredResources, HandoverNews, HandoverResult, HandoverStep, OldProcess, Summary,
@@ -30,12 +31,17 @@ use worker::{Give, Message as Mail, Moving, Origin, Take, Wanted};
 
 use super::groups::open_envelope;
 use super::line::{Incoming, Line, ends, now};
-use super::{EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, is_allowed, parts, resources};
+use super::{
+    EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, is_allowed, parts, resources, socket_path,
+};
 use crate::data_path::{Contacts, DataPath};
 use crate::{Failure as StartFailure, VERSION};
 
 /// How long a worker may take to answer.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long the running process may take to read why this one gives up, ns.
+const READ_TIMEOUT: u64 = 2_000_000_000;
 
 /// What a worker is asked for to see that it works, and has read what came before.
 const NOTHING: Wanted =
@@ -175,6 +181,29 @@ pub(crate) fn ask(
     Taking::new(line, taker, process, false).receive_sockets(beginning, is_check)
 }
 
+/// Has the running process know that this one does not take its place, since its configuration in `file` is refused. The section that
+/// says where that process is may still be right.
+pub(crate) fn refuse(file: &Path, is_check: bool, failure: &StartFailure) {
+    let Ok(reader) = HandoverReader::new() else { return };
+    let Ok(options) = control::handover_options(&reader, file) else { return };
+    let Some(path) = socket_path(&options, |name| std::env::var_os(name)) else { return };
+    let Ok(line) = Packets::connect(&path).and_then(Line::new) else { return };
+    if !is_allowed(line.peer.uid, &options) {
+        return;
+    }
+    let (descriptors, deadlines) = (io::limits::open_files_max(), deadlines(&options));
+    let taker = Taker::new(VERSION, vec![FORM], descriptors, is_check, deadlines, now());
+    let mut taking = Taking::new(line, taker, None, false);
+    taking.say_why(&failure.to_string());
+    // What is not read when a process closes its end takes along what it sent.
+    let until = now().saturating_add(READ_TIMEOUT);
+    while now() < until {
+        if matches!(taking.line.receive(Some(until)), Ok(Incoming::End) | Err(_)) {
+            return;
+        }
+    }
+}
+
 fn deadlines(options: &HandoverOptions) -> Deadlines {
     Deadlines { total: options.timeout, ..Deadlines::default() }
 }
@@ -286,6 +315,10 @@ impl Taking {
 
     /// Tells the other process why this one ends before any of its workers accepted.
     pub(crate) fn give_up(mut self, reason: &str) {
+        self.say_why(reason);
+    }
+
+    fn say_why(&mut self, reason: &str) {
         self.taker.fail(Failure::Own(reason.to_owned()));
         while let Some(action) = self.taker.poll() {
             if let TakerAction::Send(frame) = action {

@@ -8,14 +8,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ::handover::{Hello, Message, Purpose, UpgradeRequest};
+use config::HandoverReader;
 use config::snapshot::HandoverOptions;
-use control::ConfigFile;
 use io::packets::{Packets, ProcessHandle, own_user};
 
 use super::line::{Incoming, Line, now};
 use super::{is_allowed, socket_path};
 use crate::arguments::Upgrade;
-use crate::filter_list::loader;
 use crate::{Failure, VERSION};
 
 /// The file of a process of which nothing else is said.
@@ -33,8 +32,9 @@ const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// Runs the command.
 pub(crate) fn upgrade(upgrade: &Upgrade) -> Result<(), Failure> {
     let file = file_of_running(upgrade.config.as_deref(), Path::new(CONFIG))?;
-    let candidate = ConfigFile::new(file, loader()?).load().map_err(Failure::Config)?;
-    let options = candidate.snapshot().startup.handover.clone();
+    // What is wrong elsewhere in the file, or new in a later version, is for the new process to report.
+    let reader = HandoverReader::new().map_err(Failure::Filters)?;
+    let options = control::handover_options(&reader, file).map_err(Failure::Config)?;
     let path = socket_path(&options, |name| std::env::var_os(name));
     let path = path.unwrap_or_else(|| PathBuf::from(SOCKET));
     let whole = |path: &PathBuf| {

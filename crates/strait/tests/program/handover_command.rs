@@ -11,7 +11,9 @@ use handover::{Hello, Message, Purpose, UpgradeRequest};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Signal, geteuid};
 
-use crate::handover::{Successors, ended_with, over_tls, upgrade, upgraded, with_handover};
+use crate::handover::{
+    Successors, ended_with, over_tls, upgrade, upgraded, upgraded_to, with_handover,
+};
 use crate::handover_refusals::{connect, receive, send};
 use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, strait, text, until};
 use crate::tls::certificates;
@@ -288,4 +290,35 @@ fn root_upgrades_the_process_of_another_user_and_others_hear_how_to() {
     upgraded(&strait, &mut successors);
     let uid = fs::metadata(format!("/proc/{}", successors.0[0])).unwrap().uid();
     assert_eq!(uid, OTHER_USER);
+}
+
+#[test]
+fn what_is_wrong_elsewhere_in_the_file_is_reported_by_the_new_process_and_does_not_hinder_a_return()
+{
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let strait = run(&service, "probation: 1m");
+    let good = fs::read_to_string(strait.path("strait.yaml")).unwrap();
+    let bad = format!("{good}of_a_later_version: 3\n");
+    strait.write("new.yaml", &bad);
+    let new = strait.path("new.yaml");
+    let new = new.to_str().unwrap();
+    for more in [&[][..], &["--check"]] {
+        let output = self::strait(&[&["upgrade", "-c", new], more].concat());
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        let said = "the other process gave up: the configuration is refused";
+        assert!(error.contains(said) && error.contains("of_a_later_version"), "{error}");
+        assert!(error.contains("the running process continues"), "{error}");
+    }
+    // What finds the running process is reported by the command itself.
+    strait.write("lost.yaml", &good.replace("handover: { socket: ", "handover: { socket: ./"));
+    let lost = strait.path("lost.yaml");
+    let output = self::strait(&["upgrade", "-c", lost.to_str().unwrap()]);
+    let error = text(&output.stderr);
+    assert!(error.contains("handover.socket") && error.contains("begins with /"), "{error}");
+    upgraded_to(&strait, "strait.yaml", &mut successors);
+    strait.write("strait.yaml", &bad);
+    let output = upgrade(&strait, &["--back"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(get(strait.listener, "/").status, 200);
 }

@@ -5,7 +5,7 @@ use std::fs::{self, OpenOptions, Permissions};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -293,4 +293,38 @@ fn a_folder_that_others_may_enter_is_refused_by_both_sides() {
     assert_eq!(text(&check(&["--deny-warnings"]).stderr), "");
     assert_eq!(get(strait.listener, "/").status, 200);
     assert_eq!(strait.metric("strait_generation"), 0.0);
+}
+
+#[test]
+fn a_check_finds_what_no_process_starts_with() {
+    let (service, scratch) = (Service::start("one"), Scratch::new());
+    let (folder, link) = (scratch.path("folder"), scratch.path("link"));
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
+    symlink(&folder, &link).unwrap();
+    let long = format!("/run/{}/strait.sock", "x".repeat(100));
+    let linked = link.join("strait.sock");
+    for (socket, says) in [
+        (long.as_str(), "the path of a socket has at most 107 bytes"),
+        (linked.to_str().unwrap(), "the socket's folder is a symbolic link"),
+    ] {
+        let config = format!("handover: {{ socket: {socket} }}\n{}", forward_to(service.address));
+        let file = scratch.write("strait.yaml", &config);
+        let output = strait(&["check", "--deny-warnings", "-c", &file]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains(says), "{error}");
+        assert_eq!(strait(&["run", "-c", &file]).status.code(), Some(1));
+    }
+    // A file that is no socket stays.
+    let file = folder.join("strait.sock");
+    fs::write(&file, "precious").unwrap();
+    let config =
+        format!("handover: {{ socket: {} }}\n{}", file.display(), forward_to(service.address));
+    let config = scratch.write("strait.yaml", &config);
+    let output = strait(&["run", "-c", &config]);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("it is no socket; remove it, or give this process"), "{error}");
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
 }
