@@ -3,7 +3,8 @@
 //! A file outlives the process that bound it. It is stale when a connection to it is refused; only
 //! then is it replaced. The owner removes its file when the last listener is dropped, but only the
 //! very file it made: a successor may have put its own in the same place by then. While two processes have the
-//! same listening sockets, as in a handover, the file is of one of them ([`own_socket_files`]).
+//! same listening sockets, as in a handover, the file is of one of them ([`own_socket_files`]); the other removes it if no process
+//! listens there any more.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -11,7 +12,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+
 use crate::listener::at;
+use crate::socket::SOCKET_FLAGS;
 use crate::{Address, BindError, ConnectOptions, Socket};
 
 /// Whether socket files are this process's own.
@@ -67,11 +72,24 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if ARE_OWN.load(Ordering::Relaxed) && self.is_in_place() {
+        // Another process's file stays behind where that does not have this listener.
+        let is_own = || ARE_OWN.load(Ordering::Relaxed) || !is_listened_at(&self.path);
+        if self.is_in_place() && is_own() {
             // A file that stays behind is stale, and its next user replaces it.
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Whether a process has the socket of the file at `path`. It sees no connection by that: the kernel looks at the kind of the socket
+/// first, and that of this one is another.
+fn is_listened_at(path: &Path) -> bool {
+    let probe = || {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let socket = rustix::net::socket_with(family, kind, SOCKET_FLAGS, None)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
+    };
+    !matches!(probe(), Err(Errno::CONNREFUSED))
 }
 
 /// Whether there is a socket file at `path` to which connecting is refused. False if there is no

@@ -27,6 +27,7 @@ impl StartCommand {
         } else {
             in_search_path(&program).unwrap_or(program)
         };
+        let program = if program.is_file() { program } else { own_program(program) };
         Self { program, arguments: arguments.collect() }
     }
 
@@ -62,6 +63,11 @@ impl StartCommand {
         command.stdin(Stdio::null());
         command
     }
+}
+
+/// The file that this process runs, for a name that is no path of a program (`exec -a`).
+fn own_program(name: PathBuf) -> PathBuf {
+    std::env::current_exe().unwrap_or(name)
 }
 
 pub(super) fn in_search_path(name: &std::path::Path) -> Option<PathBuf> {

@@ -322,3 +322,35 @@ fn what_is_wrong_elsewhere_in_the_file_is_reported_by_the_new_process_and_does_n
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_eq!(get(strait.listener, "/").status, 200);
 }
+
+#[test]
+fn a_process_under_another_name_is_replaced() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let folder = Scratch::new();
+    let config = with_handover(&folder, &forward_to(service.address), "probation: 0s");
+    if Command::new("bash").arg("--version").output().is_err() {
+        return println!("skipped: bash cannot be run");
+    }
+    let script = "exec bash -c 'exec -a strait-main \"$0\" \"$@\"' \"$0\" \"$@\"";
+    let strait = Strait::run_by(script, Stdio::null(), &[], &config);
+    upgraded(&strait, &mut successors);
+}
+
+#[test]
+fn the_file_of_a_unix_listener_that_the_new_process_does_not_have_is_removed() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let scratch = Scratch::new();
+    let path = scratch.path("edge.sock");
+    let plain = with_handover(&scratch, &forward_to(service.address), "probation: 0s");
+    let unix = format!(
+        "routes: all }}\n  - {{ name: local, address: 'unix:{}', routes: all }}",
+        path.display()
+    );
+    let mut strait = Strait::run_in(scratch, &plain.replace("routes: all }", &unix));
+    let config = fs::read_to_string(strait.path("strait.yaml")).unwrap();
+    strait.write("other.yaml", &config.replace(&unix, "routes: all }"));
+    assert!(path.exists());
+    upgraded_to(&strait, "other.yaml", &mut successors);
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+    assert!(!path.exists());
+}
