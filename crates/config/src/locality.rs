@@ -79,7 +79,8 @@ pub struct LocalityKey(u64);
 
 impl LocalityKey {
     /// That of endpoints of which it is not known where they are.
-    pub(crate) fn unknown() -> Self {
+    #[must_use]
+    pub fn unknown() -> Self {
         Locality::default().key()
     }
 }

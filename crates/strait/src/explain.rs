@@ -10,6 +10,7 @@ mod listener;
 mod live;
 mod request;
 mod rules;
+mod shares;
 mod tls;
 mod trial;
 
@@ -99,7 +100,7 @@ pub(crate) fn steps(
     }?;
     let request = Request { from: asked.from, ..request };
     let (listener, why) = choose_listener(snapshot, asked.listener.as_deref(), &request)?;
-    let mut story = Story { steps: Vec::new(), knowledge, asks_dns: false };
+    let mut story = Story { steps: Vec::new(), endpoints: 0, knowledge, asks_dns: false };
     story.line("listener", format!("{} ({}), {why}", listener.name, addresses_text(listener)));
     if let Some((seen, chain)) = describe_chain(&mut story, listener, &request) {
         let mut client = client_of(seen, &request, certificate.as_ref());
@@ -161,6 +162,8 @@ fn describe_request(
 #[derive(Debug)]
 struct Story {
     steps: Vec<ExplainStep>,
+    /// How many of them are about an endpoint.
+    endpoints: usize,
     knowledge: Knowledge,
     /// Whether the request goes where DNS says, which was not asked.
     asks_dns: bool,
@@ -174,6 +177,7 @@ impl Story {
     /// A step about an endpoint.
     fn endpoint(&mut self, id: EndpointId, text: String) {
         let endpoint = Some(id);
+        self.endpoints += 1;
         self.steps.push(ExplainStep { endpoint, ..ExplainStep::new("endpoint", text) });
     }
 }

@@ -21,9 +21,6 @@ use crate::names::label;
 /// Endpoints whose counters are read in one turn of control.
 const ENDPOINTS_A_TURN_MAX: usize = 500;
 
-/// Endpoints whose counters are shown. More are only named.
-const ENDPOINTS_MAX: usize = 5_000;
-
 /// Header fields of a request.
 const HEADERS_MAX: usize = 100;
 
@@ -122,8 +119,8 @@ pub(super) async fn page(request: ExplainRequest, queries: &mpsc::Sender<Query>)
         Ok(steps) => steps,
         Err(hint) => return Some(Answer::text(400, hint + "\n")),
     };
-    let mut about: Vec<_> =
-        steps.iter_mut().filter(|it| it.endpoint.is_some()).take(ENDPOINTS_MAX).collect();
+    // The data path bounds how many there are.
+    let mut about: Vec<_> = steps.iter_mut().filter(|it| it.endpoint.is_some()).collect();
     for piece in about.chunks_mut(ENDPOINTS_A_TURN_MAX) {
         let ids = piece.iter().filter_map(|step| Some(label(step.endpoint?.0))).collect();
         let (reply, totals) = oneshot::channel();

@@ -358,7 +358,7 @@ impl Pages {
                 }
             }
             Asked::Explain(request) => {
-                let answer = in_time(explain::page(request, &self.queries), CONTROL_SILENT).await;
+                let answer = in_time(explain::page(request, &self.queries), EXPLAIN_SILENT).await;
                 response(answer.unwrap_or_else(|answer| answer))
             }
             Asked::Move(process, connection, to) => {
@@ -390,6 +390,10 @@ impl Pages {
 
 /// To a request that control does not answer within [`PAGE_TIMEOUT`].
 const CONTROL_SILENT: &str = "the control thread did not answer in 5 s: try again\n";
+
+/// The same of an explanation, which is found on a thread of its own.
+const EXPLAIN_SILENT: &str = "the explanation takes longer than 5 s: try again when the process is less busy, \
+    or run strait explain -c FILE\n";
 
 /// The same of the log writer, which has the slow requests.
 const LOG_WRITER_SILENT: &str = "the access log's writer did not answer in 5 s: try again\n";
@@ -591,6 +595,7 @@ mod tests {
         for (request, silent) in [
             ("GET /config", "the control thread"),
             ("GET /slow", "the access log's writer"),
+            ("GET /explain?url=/", "the explanation takes longer"),
             ("POST /connections/move?connection=0.0.0&to=1", "the move takes longer"),
         ] {
             // The receiver stays, and with it what was asked.

@@ -153,6 +153,10 @@ impl<W: Workers> Running<W> {
         let about_process = self.explain_process();
         let (snapshot, ejections) = (Arc::clone(&self.config.snapshot), self.health.ejections());
         tokio::task::spawn_blocking(move || {
+            if reply.is_closed() {
+                // The client is gone, or was answered that this takes too long.
+                return;
+            }
             let steps = W::explain(&snapshot, &request);
             let _ = reply.send(steps.map(|mut steps| {
                 add_ejections(&mut steps, &ejections);

@@ -7,12 +7,18 @@ use config::matching::{Asked, Searches};
 use config::priority::Priority;
 use config::snapshot::{Cluster, ClusterId, Endpoint, Forward};
 use config::targets::Target;
-use config::view::{self, Group, GroupShares};
 use proxy::Snapshot;
 use proxy::route;
 use wire::head::RequestHead;
 
+use super::shares::Shares;
 use super::{Knowledge, Story};
+
+/// Endpoints that one explanation lists.
+const ENDPOINTS_SHOWN_MAX: usize = 1_000;
+
+/// Endpoints of a priority that are named in its line, and localities that have a line.
+const NAMES_SHOWN_MAX: usize = 100;
 
 /// Describes where a request goes that a rule has taken, and as what.
 pub(super) fn describe_forward(
@@ -94,14 +100,14 @@ fn describe_cluster(
         story.asks_dns = story.knowledge == Knowledge::OfFile;
     }
     let subset = forward.subset.as_ref().and_then(|it| it.hash(asked, &mut Searches::default()));
-    let levels = cluster.view.levels(subset);
-    let parts: Vec<_> = levels.iter().zip(view::parts(levels, cluster.panic)).collect();
-    for (place, endpoint) in cluster.endpoints.iter().enumerate() {
-        let found = parts.iter().find(|(group, _)| group.inner(place).is_some());
-        let percent = found.map_or(0.0, |(group, shares)| {
-            100.0 * share_of(cluster, group, (place, endpoint), *shares, snapshot.locality)
-        });
+    let shares = Shares::new(cluster, subset, snapshot.locality);
+    let room = ENDPOINTS_SHOWN_MAX.saturating_sub(story.endpoints);
+    for (place, endpoint) in cluster.endpoints.iter().enumerate().take(room) {
+        let percent = 100.0 * shares.of(place, endpoint);
         story.endpoint(endpoint.id, endpoint_text(endpoint, percent));
+    }
+    if let more @ 1.. = cluster.endpoints.len().saturating_sub(room) {
+        story.line("endpoint", format!("{more} more of {}", cluster.name));
     }
     if cluster.warming.waits() {
         story.line(
@@ -142,12 +148,16 @@ fn describe_subset(story: &mut Story, forward: &Forward, cluster: &Cluster, aske
     }
     let is_split = levels.len() > 1 || levels.iter().any(|group| !group.is_whole());
     for group in levels.iter().filter(|_| is_split) {
-        let endpoints = (0..group.len()).filter_map(|at| cluster.endpoints.get(group.place(at)?));
+        let shown = group.len().min(NAMES_SHOWN_MAX);
+        let endpoints = (0..shown).filter_map(|at| cluster.endpoints.get(group.place(at)?));
         let mut texts: Vec<String> = Vec::new();
         let mut priority = 0;
         for endpoint in endpoints {
             priority = endpoint.priority;
             texts.push(endpoint.address.to_string());
+        }
+        if let more @ 1.. = group.len() - shown {
+            texts.push(format!("{more} more"));
         }
         story.line("priority", format!("{priority}: {}", texts.join(", ")));
     }
@@ -176,12 +186,16 @@ fn describe_localities(
         };
         return story.line("locality", format!("any: {why}"));
     };
-    for (part, share) in parts {
+    let more = parts.len().saturating_sub(NAMES_SHOWN_MAX);
+    for (part, share) in parts.into_iter().take(NAMES_SHOWN_MAX) {
         let endpoint = part.group.place(0).and_then(|place| cluster.endpoints.get(place));
         let locality = endpoint.and_then(|endpoint| endpoint.locality());
         let name = locality.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
         let here = if own == Some(part.key) { ", of this process" } else { "" };
         story.line("locality", format!("{name}{here} ({:.1} % of requests)", share * 100.0));
+    }
+    if more > 0 {
+        story.line("locality", format!("{more} more"));
     }
     if others > 0.0 {
         story.line("locality", format!("any ({:.1} % of requests)", others * 100.0));
@@ -208,45 +222,6 @@ fn describe_hash(story: &mut Story, forward: &Forward, cluster: &Cluster, asked:
         }
     };
     story.line("hash", words);
-}
-
-/// What part of all requests an endpoint gets, by locality where that counts.
-fn share_of(
-    cluster: &Cluster,
-    group: &Group,
-    (place, endpoint): (usize, &Endpoint),
-    shares: GroupShares,
-    own: Option<LocalityKey>,
-) -> f64 {
-    let eligible = |it: &Endpoint| shares.is_panicking || it.status() == endpoint.status();
-    let of_group = match endpoint.status() {
-        _ if shares.is_panicking => shares.healthy + shares.degraded,
-        HealthStatus::Healthy => shares.healthy,
-        HealthStatus::Degraded => shares.degraded,
-        HealthStatus::Unhealthy => 0.0,
-    };
-    let any = part_of(cluster, group, endpoint, eligible);
-    let by_locality = group.part_shares(own, endpoint.status());
-    let Some((parts, others)) = by_locality.filter(|_| !shares.is_panicking) else {
-        return of_group * any;
-    };
-    let found = parts.iter().find(|(part, _)| part.group.inner(place).is_some());
-    let of_part = found
-        .map_or(0.0, |(part, share)| share * part_of(cluster, &part.group, endpoint, eligible));
-    of_group * (of_part + others * any)
-}
-
-/// What part of the requests for endpoints that are meant one of a group gets.
-fn part_of(
-    cluster: &Cluster,
-    group: &Group,
-    endpoint: &Endpoint,
-    is_meant: impl Fn(&Endpoint) -> bool,
-) -> f64 {
-    let weight = |it: &Endpoint| if is_meant(it) { u64::from(it.weight) } else { 0 };
-    let members = (0..group.len()).filter_map(|at| cluster.endpoints.get(group.place(at)?));
-    let all: u64 = members.map(weight).sum();
-    weight(endpoint) as f64 / all.max(1) as f64
 }
 
 /// An endpoint, with its share of the requests like this one.

@@ -6,7 +6,7 @@ use std::process::Output;
 use std::thread;
 
 use crate::kit::{
-    Client, Scratch, Service, Strait, claim_port, forward_to, get, strait, text, until,
+    Client, Scratch, Service, Strait, claim_port, forward_to, get, strait, text, until, with_admin,
 };
 
 fn ask(admin: &str, arguments: &[&str]) -> Output {
@@ -65,6 +65,30 @@ fn a_process_answers_with_what_it_knows_at_run_time() {
             .contains("config    a later one was refused at 2")
             .then_some(())
     });
+}
+
+#[test]
+fn a_cluster_of_a_hundred_thousand_endpoints_is_explained_and_not_all_of_them_are_listed() {
+    let count = 100_000;
+    let scratch = Scratch::new();
+    let endpoints = (0..count).map(|at: u32| {
+        let [_, high, middle, low] = at.to_be_bytes();
+        let locality = if at < 10 { "eu/a" } else { "eu/b" };
+        format!("- {{ address: '10.{high}.{middle}.{low}:80', locality: {locality} }}\n")
+    });
+    scratch.write("endpoints.yaml", &endpoints.collect::<String>());
+    let file = with_admin(&forward_to(([127, 0, 0, 1], 1).into())).replace(
+        "endpoints: ['127.0.0.1:1']",
+        "endpoints: { file: endpoints.yaml }, localities: { weights: { eu/b: 9 } }",
+    );
+    let file = scratch.write("strait.yaml", &file);
+    let process = Strait::start(scratch, &["run", "-c", &file]);
+    let story = story_of(&process.admin.to_string(), &["GET", "/"]);
+    let lines: Vec<_> = story.lines().filter(|line| line.starts_with("endpoint  ")).collect();
+    assert_eq!(lines.len(), 1_001, "{story}");
+    assert_eq!(lines[0], "endpoint  10.0.0.0:80 (weight 1, 1.0 % of requests)");
+    assert_eq!(lines[1_000], "endpoint  99000 more of service");
+    assert!(story.contains("outcome   forwarded to cluster service, this time 10."), "{story}");
 }
 
 /// An endpoint that speaks HTTP/2 and goes away from each connection before it processes anything.
