@@ -92,6 +92,17 @@ impl Locality {
         let Self { region, zone, subzone } = self;
         LocalityKey(xxh64(format!("{region}\0{zone}\0{subzone}").as_bytes(), 0))
     }
+
+    /// Whether its parts are texts that pages and logs can have in a line.
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        let Self { region, zone, subzone } = self;
+        if [region, zone, subzone].iter().any(|part| part.contains(char::is_control)) {
+            let rule = "a locality contains no control characters";
+            let hint = "remove the line break or the control character";
+            return Err(Problem::new(rule, hint));
+        }
+        Ok(())
+    }
 }
 
 impl FromStr for Locality {
@@ -107,7 +118,9 @@ impl FromStr for Locality {
             return Err(Problem::new(rule, "write REGION, REGION/ZONE or REGION/ZONE/SUBZONE"));
         }
         let [region, zone, subzone] = [region, zone, subzone].map(Option::unwrap_or_default);
-        Ok(Self { region, zone, subzone })
+        let locality = Self { region, zone, subzone };
+        locality.check()?;
+        Ok(locality)
     }
 }
 

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use super::endpoints;
 use crate::endpoint_files::check_bounds;
 use crate::file::cluster::{Endpoint as FileEndpoint, WeightedEndpoint};
-use crate::file::delivered::{AssignedEndpoint, Assignment as FileAssignment};
+use crate::file::delivered::{AssignedEndpoint, Assignment as FileAssignment, Locality};
 use crate::findings::{Findings, Problem};
-use crate::map::Map;
 use crate::resource::{Assignment, Endpoint};
 use crate::snapshot::{Cluster, EndpointsFrom, Traits};
 use crate::tree::Site;
@@ -75,7 +74,6 @@ pub(crate) fn assignment(
     if let Err(problem) = check_bounds(&assignment) {
         site.error(findings, problem);
     }
-    check_priorities(&file.endpoints, &site, findings);
     assignment
 }
 
@@ -112,25 +110,9 @@ fn check(entry: &AssignedEndpoint, site: &Site<'_>, findings: &mut Findings<'_>)
         }
         Some(_) => {}
     }
-}
-
-/// Requests go from one priority to the next: none in between is left out.
-fn check_priorities(entries: &[AssignedEndpoint], site: &Site<'_>, findings: &mut Findings<'_>) {
-    let mut first: Map<u8, usize> = Map::default();
-    for (entry, place) in entries.iter().zip(0..) {
-        let priority = match entry {
-            AssignedEndpoint::Address(_) => 0,
-            AssignedEndpoint::Described(it) => it.priority,
-        };
-        first.entry(priority).or_insert(place);
-    }
-    let Some(missing) = (0..=u8::MAX).find(|it| !first.contains_key(it)) else { return };
-    let beyond = first.iter().filter(|(priority, _)| **priority > missing);
-    let Some((priority, place)) = beyond.min_by_key(|(priority, _)| **priority) else { return };
-    let rule = format!("priority {missing} has no endpoints, and {priority} has some");
-    let problem =
-        Problem::new(rule, format!("write {missing}, or add endpoints of priority {missing}"));
-    if let Some(site) = site.items().nth(*place) {
-        site.key("priority").error(findings, problem);
+    if let AssignedEndpoint::Described(it) = entry
+        && let Some(Err(problem)) = it.locality.as_ref().map(Locality::check)
+    {
+        site.key("locality").error(findings, problem);
     }
 }

@@ -1,5 +1,7 @@
 //! Endpoints, as the text or a file of their own lists them, or names that stand for them.
 
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use super::localities;
@@ -55,7 +57,7 @@ pub(crate) fn lower(
         let problem = Problem::new("every request for this cluster gets 503", "add an endpoint");
         site.warning(findings, problem);
     }
-    let mut lines: Map<&EndpointAddress, u32> = Map::default();
+    let mut lines: Map<Cow<'_, EndpointAddress>, u32> = Map::default();
     let mut listed = Vec::with_capacity(entries.len());
     for (entry, site) in entries.iter().zip(site.items()) {
         let address = entry.address();
@@ -70,7 +72,7 @@ pub(crate) fn lower(
             at.error(findings, unix_needs_name());
             continue;
         }
-        if let Some(line) = lines.insert(address, at.at().line) {
+        if let Some(line) = lines.insert(canonical(address), at.at().line) {
             let rule = "each endpoint of a cluster has its own address";
             let line = findings.line_name(line);
             let hint = format!("{line} has it already; use a weight to give it more requests");
@@ -87,6 +89,7 @@ pub(crate) fn lower(
             }
         });
     }
+    check_priorities(entries, site, findings);
     if !listed.is_empty() && listed.iter().all(|endpoint| endpoint.weight() == 0) {
         let rule =
             "every request for this cluster gets 503: all of its endpoints have a weight of 0";
@@ -97,6 +100,13 @@ pub(crate) fn lower(
 
 fn traits(file: &WeightedEndpoint, site: &Site<'_>, findings: &mut Findings<'_>) -> Traits {
     let metadata = (!file.metadata.is_empty()).then(|| Arc::new(file.metadata.clone()));
+    for (key, value) in &file.metadata {
+        if has_control(key) || has_control(value) {
+            let rule = "metadata contains no control characters";
+            let hint = "remove the line break or the control character";
+            site.key("metadata").key(key).error(findings, Problem::new(rule, hint));
+        }
+    }
     let locality = localities::own(file.locality.as_deref(), &site.key("locality"), findings);
     Traits { priority: file.priority, metadata, locality, health: file.health }
 }
@@ -192,14 +202,63 @@ pub(crate) fn lower_dns(
     }
 }
 
-/// Port 0 names no endpoint.
-fn check_reachable(address: &Address) -> Result<(), Problem> {
-    match address {
-        Address::Tcp(address) if address.port() == 0 => {
-            Err(Problem::new("nothing can be reached at port 0", "write the endpoint's port"))
+/// The same address as the kernel connects to: IPv4 addresses that are mapped into IPv6 are those of IPv4.
+fn canonical(address: &EndpointAddress) -> Cow<'_, EndpointAddress> {
+    match address.address() {
+        Some(Address::Tcp(SocketAddr::V6(v6))) if v6.ip().to_ipv4_mapped().is_some() => {
+            let address = SocketAddr::new(v6.ip().to_canonical(), v6.port());
+            Cow::Owned(EndpointAddress::Address(Address::Tcp(address)))
         }
-        Address::Tcp(_) | Address::Unix(_) => Ok(()),
+        _ => Cow::Borrowed(address),
     }
+}
+
+/// Port 0 names no endpoint, and neither do addresses that are of no machine or of several.
+fn check_reachable(address: &Address) -> Result<(), Problem> {
+    let Address::Tcp(address) = address else { return Ok(()) };
+    let port = address.port();
+    if port == 0 {
+        return Err(Problem::new("nothing can be reached at port 0", "write the endpoint's port"));
+    }
+    match address.ip().to_canonical() {
+        ip if ip.is_unspecified() => {
+            let rule = "this is every address of a machine, to listen on, and no endpoint";
+            let own = if ip.is_ipv4() { "127.0.0.1" } else { "[::1]" };
+            let hint = format!("write {own}:{port} for this machine, or the endpoint's address");
+            Err(Problem::new(rule, hint))
+        }
+        ip if ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) => {
+            let rule = "nothing accepts TCP connections at a multicast or broadcast address";
+            Err(Problem::new(rule, "write the endpoint's own address"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Requests go from one priority to the next: none in between is left out.
+fn check_priorities(entries: &[FileEndpoint], site: &Site<'_>, findings: &mut Findings<'_>) {
+    let is_cut = |site: Site<'_>| site.is_cut("priority");
+    if entries.len() < site.node().items().len() || site.items().any(is_cut) {
+        // What is missing may be in an entry that is refused.
+        return;
+    }
+    let mut first: Map<u8, usize> = Map::default();
+    for (entry, place) in entries.iter().zip(0..) {
+        first.entry(entry.priority()).or_insert(place);
+    }
+    let Some(missing) = (0..=u8::MAX).find(|it| !first.contains_key(it)) else { return };
+    let beyond = first.iter().filter(|(priority, _)| **priority > missing);
+    let Some((priority, place)) = beyond.min_by_key(|(priority, _)| **priority) else { return };
+    let rule = format!("priority {missing} has no endpoints, and {priority} has some");
+    let hint = format!("write {missing}, or add endpoints of priority {missing}");
+    if let Some(site) = site.items().nth(*place) {
+        site.key("priority").error(findings, Problem::new(rule, hint));
+    }
+}
+
+/// Whether a text could begin another line of a log, or hide in it.
+pub(super) fn has_control(text: &str) -> bool {
+    text.chars().any(char::is_control)
 }
 
 /// What is wrong with TLS to a socket of the file system.

@@ -308,6 +308,13 @@ impl Endpoint {
         }
     }
 
+    pub(crate) fn priority(&self) -> u8 {
+        match self {
+            Self::Address(_) => 0,
+            Self::Weighted(weighted) => weighted.priority,
+        }
+    }
+
     /// Leaves out what is the default anyway: two that mean the same are equal then.
     pub(crate) fn shorten(&mut self) {
         if let Self::Weighted(weighted) = self {
@@ -348,7 +355,7 @@ pub struct WeightedEndpoint {
     #[serde(default = "weight")]
     pub weight: u16,
     /// Requests go to the available endpoints with the lowest number. Others get requests only if there are none, or
-    /// after an attempt at the only one failed.
+    /// after an attempt at the only one failed. Numbers begin at 0, and none is skipped.
     #[serde(default)]
     pub priority: u8,
     /// Its location for `localities`: a region, a zone in it, and a part of that zone, such as `eu/a`.

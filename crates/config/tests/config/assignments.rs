@@ -180,6 +180,22 @@ fn each_mistake_of_an_assignment_is_refused_by_its_rule_and_the_one_before_stays
             "[0].priority",
             "priority 0 has no endpoints, and 1 has some",
         ),
+        (
+            "'10.0.0.1:80', '[::ffff:10.0.0.1]:80'",
+            "[1]",
+            "each endpoint of a cluster has its own address",
+        ),
+        ("'0.0.0.0:80'", "[0]", "every address of a machine"),
+        (
+            "{ address: '10.0.0.1:80', locality: { region: eu, zone: \"a\\nb\" } }",
+            "[0].locality",
+            "a locality contains no control characters",
+        ),
+        (
+            "{ address: '10.0.0.1:80', metadata: { unit: \"a\\tb\" } }",
+            "[0].metadata.unit",
+            "metadata contains no control characters",
+        ),
         (&heavy, "", "come to at most 4294967295"),
         (&long, "", "at most 100000 endpoints"),
     ] {

@@ -161,6 +161,19 @@ fn a_mistake_keeps_the_last_good_list_and_is_told_with_its_place() {
     for (content, expected) in [
         (Some("- 10.0.0.1:80\n- 10.0.0.1:80\n"), "a.yaml:2:3: [1]: \"10.0.0.1:80\": each endpoint"),
         (Some("- 10.0.0.1:0\n"), "a.yaml:1:3: [0]: \"10.0.0.1:0\": nothing can be reached"),
+        (
+            Some("- 10.0.0.1:80\n- '[::ffff:10.0.0.1]:80'\n"),
+            "a.yaml:2:3: [1]: \"[::ffff:10.0.0.1]:80\": each endpoint",
+        ),
+        (Some("- '[::]:80'\n"), "a.yaml:1:3: [0]: \"[::]:80\": this is every address"),
+        (
+            Some("- 10.0.0.1:80\n- { address: 10.0.0.2:80, priority: 2 }\n"),
+            "a.yaml:2:37: [1].priority: 2: priority 1 has no endpoints, and 2 has some",
+        ),
+        (
+            Some("- { address: 10.0.0.1:80, locality: \"eu\\u0007\" }\n"),
+            "a locality contains no control characters",
+        ),
         (Some("- { address: 10.0.0.1:80, weight: -1 }\n"), "a.yaml:1:35: [0].weight"),
         (Some("- 10.0.0.1\n- example.com:80\n"), "a.yaml:2:3: [1]"),
         (Some("endpoints: []\n"), "a.yaml:1:1"),

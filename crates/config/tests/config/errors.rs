@@ -488,6 +488,54 @@ fn durations_sizes_and_addresses() {
             "endpoint's port",
         ),
         (
+            "127.0.0.1:9000",
+            "^0.0.0.0:9000",
+            "clusters[0].endpoints[0]",
+            "\"0.0.0.0:9000\"",
+            "every address of a machine",
+            "write 127.0.0.1:9000 for this machine",
+        ),
+        (
+            "127.0.0.1:9001",
+            "^'[::]:9001'",
+            "clusters[1].endpoints[0].address",
+            "\"[::]:9001\"",
+            "every address of a machine",
+            "write [::1]:9001 for this machine",
+        ),
+        (
+            "127.0.0.1:9000",
+            "^'[::ffff:0.0.0.0]:9000'",
+            "clusters[0].endpoints[0]",
+            "\"[::ffff:0.0.0.0]:9000\"",
+            "every address of a machine",
+            "write 127.0.0.1:9000 for this machine",
+        ),
+        (
+            "127.0.0.1:9000",
+            "^224.0.0.1:9000",
+            "clusters[0].endpoints[0]",
+            "\"224.0.0.1:9000\"",
+            "multicast",
+            "the endpoint's own address",
+        ),
+        (
+            "127.0.0.1:9000",
+            "^'[ff02::1]:9000'",
+            "clusters[0].endpoints[0]",
+            "\"[ff02::1]:9000\"",
+            "multicast",
+            "the endpoint's own address",
+        ),
+        (
+            "127.0.0.1:9000",
+            "^255.255.255.255:9000",
+            "clusters[0].endpoints[0]",
+            "\"255.255.255.255:9000\"",
+            "broadcast",
+            "the endpoint's own address",
+        ),
+        (
             "    address: 127.0.0.1:81\n",
             "    address: ^\"::1\"\n",
             "listeners[1].address",
@@ -634,6 +682,14 @@ fn names_that_nobody_has_or_that_two_have() {
             "[127.0.0.1:9000, ^127.0.0.1:9000]",
             "clusters[0].endpoints[1]",
             "\"127.0.0.1:9000\"",
+            "its own address",
+            "use a weight",
+        ),
+        (
+            "[127.0.0.1:9000]",
+            "[127.0.0.1:9000, ^'[::ffff:127.0.0.1]:9000']",
+            "clusters[0].endpoints[1]",
+            "\"[::ffff:127.0.0.1]:9000\"",
             "its own address",
             "use a weight",
         ),
@@ -2595,6 +2651,53 @@ fn what_looks_like_a_mistake_is_a_warning() {
     let mut loader = loader();
     loader.load("f", "listeners: []").unwrap();
     assert_eq!(loader.warnings()[0].path, "listeners");
+}
+
+#[test]
+fn priorities_of_a_list_begin_at_0_and_none_is_skipped_and_its_texts_are_lines() {
+    check(&[
+        (
+            "weight: 1",
+            "priority: ^1",
+            "clusters[1].endpoints[0].priority",
+            "1",
+            "priority 0 has no endpoints, and 1 has some",
+            "write 0, or add endpoints of priority 0",
+        ),
+        (
+            "weight: 1 }",
+            "weight: 1 }, { address: 127.0.0.1:9002, priority: ^2 }",
+            "clusters[1].endpoints[1].priority",
+            "2",
+            "priority 1 has no endpoints, and 2 has some",
+            "write 1, or add endpoints of priority 1",
+        ),
+        // One that is refused may be what is missing.
+        (
+            "weight: 1 }",
+            "weight: 1 }, { address: ^7, priority: 1 }, { address: 127.0.0.1:9002, priority: 2 }",
+            "clusters[1].endpoints[1].address",
+            "7",
+            "",
+            "",
+        ),
+        (
+            "weight: 1",
+            "locality: ^\"eu/a\\u001b[31m\"",
+            "clusters[1].endpoints[0].locality",
+            "\"eu/a\\u{1b}[31m\"",
+            "a locality contains no control characters",
+            "remove",
+        ),
+        (
+            "weight: 1",
+            "metadata: { unit: ^\"a\\nb\" }",
+            "clusters[1].endpoints[0].metadata.unit",
+            "\"a\\nb\"",
+            "metadata contains no control characters",
+            "remove",
+        ),
+    ]);
 }
 
 #[test]

@@ -310,7 +310,7 @@ routes:
     rules: []
 clusters:
   - name: all
-    endpoints: ["unix:/run/app.sock", { address: "[::1]:9000", weight: 65535, priority: 2, locality: eu/a/1, health: degraded, host: one.internal, metadata: { version: v2, unit: t } }, 10.0.0.1:80]
+    endpoints: ["unix:/run/app.sock", { address: "[::1]:9000", weight: 65535, priority: 1, locality: eu/a/1, health: degraded, host: one.internal, metadata: { version: v2, unit: t } }, 10.0.0.1:80]
     subsets: { by: [[version], [version, unit]], fallback: default, default: { version: v2 } }
     tls:
       server_name: API.example.com
