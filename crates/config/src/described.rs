@@ -16,6 +16,7 @@ use crate::snapshot::{
 /// There is none of this name; the names that are near.
 pub fn resource<F>(snapshot: &Snapshot<F>, wanted: &ResourceName) -> Result<Json, String> {
     let name = &*wanted.name;
+    let mut origin_of_endpoints = None;
     let found = match wanted.kind {
         ResourceKind::Listener => {
             let found = snapshot.listeners.iter().find(|it| *it.name == *name);
@@ -35,13 +36,17 @@ pub fn resource<F>(snapshot: &Snapshot<F>, wanted: &ResourceName) -> Result<Json
         }
         ResourceKind::Assignment => {
             let found = snapshot.clusters.iter().find(|(_, it)| *it.name == *name);
-            let found = found.filter(|(_, it)| it.endpoints_from == EndpointsFrom::Assignment);
-            found.map(|(_, it)| (effective::assignment_shown(it), vec![format!("cluster/{name}")]))
+            let found = found.filter(|(_, it)| it.endpoints_from.is_apart());
+            found.map(|(_, it)| {
+                origin_of_endpoints = endpoints_origin(&it.endpoints_from);
+                (effective::assignment_shown(it), vec![format!("cluster/{name}")])
+            })
         }
         ResourceKind::Secret => None,
     };
     let Some((shown, users)) = found else { return Err(missing(snapshot, wanted)) };
     let (version, origin) = snapshot.origins.find(wanted.kind, name).unzip();
+    let origin = origin.or(origin_of_endpoints);
     Ok(json!({
         "resource": wanted.to_string(),
         "origin": origin,
@@ -51,7 +56,30 @@ pub fn resource<F>(snapshot: &Snapshot<F>, wanted: &ResourceName) -> Result<Json
     }))
 }
 
+/// Where the file has the endpoints of a cluster from; none if another source delivers them.
+fn endpoints_origin(from: &EndpointsFrom) -> Option<Json> {
+    match from {
+        EndpointsFrom::File(file) => Some(json!({ "file": file })),
+        EndpointsFrom::Dns(_) | EndpointsFrom::Names(_) => {
+            let names: Vec<_> = from.names().map(ToString::to_string).collect();
+            Some(json!({ "dns": names }))
+        }
+        EndpointsFrom::Addresses | EndpointsFrom::Assignment => None,
+    }
+}
+
 fn missing<F>(snapshot: &Snapshot<F>, wanted: &ResourceName) -> String {
+    if wanted.kind == ResourceKind::Assignment {
+        let name = &wanted.name;
+        let mut clusters = snapshot.clusters.iter().map(|(_, it)| it);
+        if clusters.any(|it| *it.name == **name && it.original_destination.is_none()) {
+            return format!("cluster {name} lists its endpoints itself; ask for cluster/{name}");
+        }
+        let apart = snapshot.clusters.iter().filter(|(_, it)| it.endpoints_from.is_apart());
+        let known: Vec<&str> = apart.map(|(_, it)| &*it.name).collect();
+        let hint = nearest::hint(name, known, "there is none");
+        return format!("no assignment has this name; {hint}");
+    }
     let known = snapshot.origins.names(wanted.kind);
     let hint = nearest::hint(&wanted.name, known, "there is none");
     format!("no {} has this name; {hint}", wanted.kind.word())

@@ -49,6 +49,17 @@ pub(crate) struct Accepted {
     pub(crate) users: Vec<ClusterId>,
 }
 
+/// What came of one file of endpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointsOutcome {
+    /// The file, as the text names it.
+    pub file: Arc<str>,
+    /// Whether it has another content than before, which is good.
+    pub is_new: bool,
+    /// Why it is refused, so that its last good list stays; none if it is good.
+    pub refused: Option<Errors>,
+}
+
 /// The files that the configuration names, by their names there.
 pub(crate) type EndpointFiles = Map<Arc<str>, Accepted>;
 
@@ -63,6 +74,8 @@ enum Refused {
 /// What came of a file in one load of the text.
 enum Read {
     Good(Accepted),
+    /// The same, and as it was before.
+    Same(Accepted),
     /// It is refused, and the endpoints of before stay.
     Kept(Accepted, Errors),
     Refused(Problem),
@@ -203,7 +216,7 @@ impl<'a> EndpointReads<'a> {
             self.read.insert(Arc::from(path), read);
         }
         match self.read.get_mut(path) {
-            Some(Read::Good(accepted) | Read::Kept(accepted, _)) => {
+            Some(Read::Good(accepted) | Read::Same(accepted) | Read::Kept(accepted, _)) => {
                 accepted.users.push(user);
                 Arc::clone(&accepted.assignment)
             }
@@ -220,9 +233,13 @@ impl<'a> EndpointReads<'a> {
             self.former.get(path).map(|former| Accepted { users: Vec::new(), ..former.clone() });
         // Whether each of the clusters allows sockets of the file system is looked at there.
         match (self.reader.read(path, former.as_ref(), &|_| true), former) {
-            (Ok(Some(accepted)), _) | (Ok(None), Some(accepted)) => {
+            (Ok(Some(accepted)), _) => {
                 findings.absorb_warnings(&accepted.warnings);
                 Read::Good(accepted)
+            }
+            (Ok(None), Some(accepted)) => {
+                findings.absorb_warnings(&accepted.warnings);
+                Read::Same(accepted)
             }
             (Err(refused), Some(former)) => Read::Kept(former, self.reader.errors(path, refused)),
             (Err(Refused::Unreadable(problem)), None) => Read::Refused(problem),
@@ -234,22 +251,22 @@ impl<'a> EndpointReads<'a> {
         }
     }
 
-    /// The files that were read, and those of them that are refused, of which the endpoints of before stay.
-    pub(crate) fn into_files(self) -> (EndpointFiles, Vec<(Arc<str>, Errors)>) {
+    /// The files that were read, and what came of each. Of those that are refused the endpoints of before stay.
+    pub(crate) fn into_files(self) -> (EndpointFiles, Vec<EndpointsOutcome>) {
         let mut files = EndpointFiles::default();
-        let mut refused = Vec::new();
-        for (path, read) in self.read {
-            match read {
-                Read::Good(accepted) => drop(files.insert(path, accepted)),
-                Read::Kept(accepted, errors) => {
-                    refused.push((Arc::clone(&path), errors));
-                    files.insert(path, accepted);
-                }
-                Read::Refused(_) | Read::Reported => {}
-            }
+        let mut outcomes = Vec::new();
+        for (file, read) in self.read {
+            let (accepted, is_new, refused) = match read {
+                Read::Good(accepted) => (accepted, true, None),
+                Read::Same(accepted) => (accepted, false, None),
+                Read::Kept(accepted, errors) => (accepted, false, Some(errors)),
+                Read::Refused(_) | Read::Reported => continue,
+            };
+            outcomes.push(EndpointsOutcome { file: Arc::clone(&file), is_new, refused });
+            files.insert(file, accepted);
         }
-        refused.sort_by(|(a, _), (b, _)| a.cmp(b));
-        (files, refused)
+        outcomes.sort_by(|a, b| a.file.cmp(&b.file));
+        (files, outcomes)
     }
 }
 

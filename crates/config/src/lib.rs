@@ -103,10 +103,11 @@ pub use delivered::{
 };
 pub use described::resource;
 pub use effective::{Effective, effective, effective_yaml};
+pub use endpoint_files::EndpointsOutcome;
 pub use filters::{FilterError, FilterKinds};
 pub use findings::{Errors, Finding, Problem};
 pub use handover_alone::HandoverReader;
-pub use load::{EndpointsOutcome, Loader, Prepared, PreparedEndpoints, PreparedUpdates};
+pub use load::{Loader, Prepared, PreparedEndpoints, PreparedUpdates};
 pub use origins::{Origins, ResourceKind, ResourceName};
 pub use outside::Outside;
 pub use reference::reference;

@@ -20,7 +20,9 @@ use crate::build::{self, Assignments, Context, Declared, Files, Parts, tunnels};
 use crate::delivered::{Delivered, Shapes, Unbound, Verdict};
 use crate::dns::{DnsAnswer, DnsName};
 use crate::drained::DrainChange;
-use crate::endpoint_files::{Accepted, EndpointFiles, EndpointReader, EndpointReads, ListShape};
+use crate::endpoint_files::{
+    Accepted, EndpointFiles, EndpointReader, EndpointReads, EndpointsOutcome, ListShape,
+};
 use crate::file::File;
 use crate::filters::FilterKinds;
 use crate::findings::{Errors, Finding, Findings, Path, Problem};
@@ -74,7 +76,8 @@ pub struct Loader<F> {
 pub struct Prepared<F> {
     linked: Linked<F>,
     warnings: Vec<Finding>,
-    endpoints_refused: Vec<EndpointsOutcome>,
+    /// Of the files of endpoints, if all of the text was read.
+    endpoints_read: Vec<EndpointsOutcome>,
     files: FilesRead,
     /// The host names among endpoints, and who has them, if all of the text was read.
     names: Option<NameUsers>,
@@ -99,15 +102,6 @@ enum FilesRead {
     Changed(Vec<(Arc<str>, Accepted)>),
 }
 
-/// What became of one file of endpoints.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EndpointsOutcome {
-    /// The file, as the text names it.
-    pub file: Arc<str>,
-    /// Why it is refused, so that its last good list stays; none if it is good.
-    pub refused: Option<Errors>,
-}
-
 /// What became of files of endpoints that were read by themselves.
 #[derive(Debug)]
 pub struct PreparedEndpoints<F> {
@@ -124,20 +118,10 @@ impl<F> Prepared<F> {
         &self.linked.snapshot
     }
 
-    /// The files of endpoints that are refused, and whose last good lists stay.
+    /// What came of each file of endpoints that the text names, if the text was read.
     #[must_use]
-    pub fn endpoints_refused(&self) -> &[EndpointsOutcome] {
-        &self.endpoints_refused
-    }
-
-    /// How many files of endpoints were read for it.
-    #[must_use]
-    pub fn endpoint_files(&self) -> u64 {
-        let count = match &self.files {
-            FilesRead::All(files) => files.len(),
-            FilesRead::Changed(files) => files.len(),
-        };
-        u64::try_from(count).unwrap_or(u64::MAX)
+    pub fn endpoints_read(&self) -> &[EndpointsOutcome] {
+        &self.endpoints_read
     }
 
     /// The host names that have no answer yet, so that they stand for no endpoints.
@@ -194,7 +178,7 @@ impl<F> Prepared<F> {
         Self {
             linked,
             warnings: Vec::new(),
-            endpoints_refused: Vec::new(),
+            endpoints_read: Vec::new(),
             files: FilesRead::Changed(Vec::new()),
             names: None,
             unanswered: Vec::new(),
@@ -288,8 +272,8 @@ impl<F> Loader<F> {
         let lowered = self.lower(text, outside, &mut findings);
         let warnings = findings.into_result()?;
         let lowered = lowered.expect("what stops the reading is reported as an error");
-        let Lowered { parts, taken, files, refused, names, digests, relinked, tunnelled } = lowered;
-        let refused = refused.into_iter();
+        let Lowered { parts, taken, files, outcomes, names, digests, relinked, tunnelled } =
+            lowered;
         let unanswered = names.keys().filter(|name| !self.answers.contains_key(*name));
         let mut unanswered: Vec<_> = unanswered.cloned().collect();
         unanswered.sort_unstable();
@@ -307,9 +291,7 @@ impl<F> Loader<F> {
             linked: self.store.link(parts, taken),
             entries: Some(digests.without(&warnings)),
             warnings,
-            endpoints_refused: refused
-                .map(|(file, errors)| EndpointsOutcome { file, refused: Some(errors) })
-                .collect(),
+            endpoints_read: outcomes,
             files: FilesRead::All(files),
             names: Some(names),
             unanswered,
@@ -330,14 +312,15 @@ impl<F> Loader<F> {
             let Some(former) = self.endpoint_files.get(file) else { continue };
             let allows_unix = |metadata: &Metadata| self.allow_unix(&former.users, metadata);
             let read = reader.read_again(file, former, &allows_unix);
-            let refused = match read {
+            let (is_new, refused) = match read {
                 Ok(accepted) => {
+                    let is_new = accepted.is_some();
                     changed.extend(accepted.map(|accepted| (Arc::clone(file), accepted)));
-                    None
+                    (is_new, None)
                 }
-                Err(errors) => Some(errors),
+                Err(errors) => (false, Some(errors)),
             };
-            outcomes.push(EndpointsOutcome { file: Arc::clone(file), refused });
+            outcomes.push(EndpointsOutcome { file: Arc::clone(file), is_new, refused });
         }
         let assigned = changed.iter().flat_map(|(_, accepted)| {
             let users = accepted.users.iter();
@@ -483,12 +466,12 @@ impl<F> Loader<F> {
         let declared = (&declared.0, &declared.1);
         let mut parts = build::parts(&file, &Site::root(&root), declared, &mut context);
         self.check_tunnels(&file, &Site::root(&root), context.findings);
-        let (files, refused) = context.endpoint_files.into_files();
+        let (files, outcomes) = context.endpoint_files.into_files();
         let names = context.names.into_users();
         let taken = context.ids.into_taken();
         let (relinked, taken) = self.add_delivered(&mut parts, taken, outside);
         let tunnelled = tunnels::tunnelled(file.routes.iter().map(AsRef::as_ref));
-        Some(Lowered { parts, taken, files, refused, names, digests, relinked, tunnelled })
+        Some(Lowered { parts, taken, files, outcomes, names, digests, relinked, tunnelled })
     }
 
     /// Refuses tunnels to clusters of HTTP/2, whether rules, clusters or both are of the file.
@@ -524,8 +507,8 @@ struct Lowered<F> {
     parts: Parts<F>,
     taken: TakenIds,
     files: EndpointFiles,
-    /// The files of endpoints that are refused.
-    refused: Vec<(Arc<str>, Errors)>,
+    /// What came of each of these.
+    outcomes: Vec<EndpointsOutcome>,
     names: NameUsers,
     digests: Digests,
     /// The clusters that its rules open tunnels to.

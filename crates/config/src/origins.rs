@@ -19,7 +19,7 @@ pub enum ResourceKind {
     Route,
     /// An entry of `clusters`.
     Cluster,
-    /// The endpoints of a cluster that are delivered apart from it.
+    /// The endpoints of a cluster that come from elsewhere than the cluster: a source, a file of their own, or DNS.
     Assignment,
     /// A certificate with its key, or the authorities that are trusted. The file names files instead.
     Secret,

@@ -147,13 +147,11 @@ impl<F> EndpointsCandidate<F> {
 #[derive(Debug)]
 pub(crate) struct TakenUp {
     pub(crate) warnings: Vec<Finding>,
-    /// The files of endpoints that are refused.
-    pub(crate) endpoints_refused: Vec<EndpointsOutcome>,
+    /// What came of each file of endpoints that it names.
+    pub(crate) endpoints_read: Vec<EndpointsOutcome>,
     pub(crate) log_output: Option<LogOutput>,
     pub(crate) names: Arc<Names>,
     pub(crate) expiry: Expiry,
-    /// How many files of endpoints it names.
-    pub(crate) endpoint_files: u64,
     /// What other sources may have.
     pub(crate) wanted: BTreeSet<ResourceName>,
     /// What became of resources of other sources.
@@ -199,11 +197,10 @@ impl<F> Candidate<F> {
     pub(crate) fn take_up(&mut self) -> TakenUp {
         TakenUp {
             warnings: self.prepared.warnings().to_vec(),
-            endpoints_refused: self.prepared.endpoints_refused().to_vec(),
+            endpoints_read: self.prepared.endpoints_read().to_vec(),
             log_output: self.log_output.take(),
             names: Arc::clone(&self.names),
             expiry: std::mem::take(&mut self.expiry),
-            endpoint_files: self.prepared.endpoint_files(),
             wanted: self.prepared.wanted().clone(),
             late: self.prepared.late().to_vec(),
             waits: self.prepared.waits(),
@@ -226,8 +223,8 @@ pub struct Accepted<F> {
     pub(crate) names: Arc<Names>,
     /// What other sources may have.
     pub(crate) wanted: BTreeSet<ResourceName>,
-    /// How many files of endpoints it names.
-    pub(crate) endpoint_files: u64,
+    /// What came of each file of endpoints that it names.
+    pub(crate) endpoints_read: Vec<EndpointsOutcome>,
     /// Its host names, with what is known of them.
     pub(crate) known: Known,
     /// Reading and building took this long, ns.
@@ -640,11 +637,11 @@ impl<F> ConfigFile<F> {
         }
         let Candidate { prepared, log_output, names, duration, .. } = candidate;
         let warnings = prepared.warnings().to_vec();
-        let endpoint_files = prepared.endpoint_files();
+        let endpoints_read = prepared.endpoints_read().to_vec();
         let wanted = prepared.wanted().clone();
         let snapshot = self.loader.keep(prepared);
         self.names = Arc::clone(&names);
-        Accepted { snapshot, warnings, log_output, names, wanted, endpoint_files, known, duration }
+        Accepted { snapshot, warnings, log_output, names, wanted, endpoints_read, known, duration }
     }
 }
 

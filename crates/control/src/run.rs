@@ -281,6 +281,18 @@ struct Running<W: Workers> {
     version: &'static str,
 }
 
+/// A file of endpoints whose list is in use.
+#[derive(Clone, Copy, Debug, Default)]
+struct EndpointFile {
+    /// When this list was read; wall-clock time, ns.
+    accepted_at: u64,
+    /// The version of the configuration that began to use it.
+    version: u64,
+}
+
+/// The files of endpoints that are refused since when (wall-clock time, ns), and why.
+type EndpointsRefused = BTreeMap<Arc<str>, (u64, Errors)>;
+
 /// The configuration in effect.
 struct InEffect<F> {
     builder: Builder<F>,
@@ -302,10 +314,10 @@ struct InEffect<F> {
     look_again_at: Option<u64>,
     /// Why a later one was refused, and when.
     refused: Option<(u64, Refused)>,
-    /// The files of endpoints that are refused since when, and why.
-    endpoints_refused: BTreeMap<Arc<str>, (u64, Errors)>,
-    /// How many files of endpoints it names.
-    endpoint_files: u64,
+    /// The files of endpoints that are refused since when, and why: the lists of before stay in use.
+    endpoints_refused: EndpointsRefused,
+    /// The files of endpoints that it names.
+    endpoint_files: BTreeMap<Arc<str>, EndpointFile>,
     dns: Dns,
     /// Its host names.
     host_names: BTreeSet<Arc<DnsName>>,

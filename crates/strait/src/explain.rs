@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use ::tls::{Certificate, PeerCertificate};
 use config::Outside as _;
-use config::snapshot::{EndpointId, Listener as ListenerConfig, ListenerProtocol};
+use config::snapshot::{ClusterId, EndpointId, Listener as ListenerConfig, ListenerProtocol};
 use control::{ExplainRequest, ExplainStep};
 use proxy::Snapshot;
 use proxy::filter::Filter;
@@ -172,6 +172,12 @@ struct Story {
 impl Story {
     fn line(&mut self, step: &str, text: impl Into<String>) {
         self.steps.push(ExplainStep::new(step, text));
+    }
+
+    /// A step about a cluster.
+    fn cluster(&mut self, id: ClusterId, text: String) {
+        let cluster = Some(id);
+        self.steps.push(ExplainStep { cluster, ..ExplainStep::new("cluster", text) });
     }
 
     /// A step about an endpoint.

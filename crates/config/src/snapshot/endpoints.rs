@@ -97,6 +97,12 @@ impl EndpointsFrom {
         }
     }
 
+    /// Whether they are an assignment: they come from elsewhere than the cluster, and change by themselves.
+    #[must_use]
+    pub const fn is_apart(&self) -> bool {
+        !matches!(self, Self::Addresses)
+    }
+
     /// The name whose address changes without the endpoint becoming another, if that is so: connections to
     /// former addresses stay in use.
     pub(crate) fn logical(&self) -> Option<(&str, Option<NonZeroU16>)> {

@@ -190,7 +190,7 @@ fn a_mistake_keeps_the_last_good_list_and_is_told_with_its_place() {
         // Read with the text, too.
         let prepared = loader.prepare("f", &text(&["a"]), &files).unwrap();
         assert_eq!(prepared.snapshot().changes, Changes::default());
-        let [refused] = prepared.endpoints_refused() else { panic!("{content:?}") };
+        let [refused] = prepared.endpoints_read() else { panic!("{content:?}") };
         assert!(refused.refused.as_ref().unwrap().to_string().contains(expected), "{content:?}");
         // Without a last good list, the text is refused.
         let error = fresh().load_with("f", &text(&["a"]), &files).unwrap_err();
@@ -198,6 +198,33 @@ fn a_mistake_keeps_the_last_good_list_and_is_told_with_its_place() {
         assert!(error.to_string().contains(place), "{error}");
     }
     assert!(Arc::ptr_eq(loader.snapshot_latest().unwrap(), &before));
+}
+
+#[test]
+fn of_each_file_it_is_known_whether_it_is_new_when_the_text_is_read_and_when_it_is() {
+    let mut loader = fresh();
+    let files = |b: &str| outside(&[("a.yaml", "- 10.0.0.1:80\n"), ("b.yaml", b)]);
+    let text = text(&["b", "a"]);
+    let outcomes = |read: &[config::EndpointsOutcome]| -> Vec<_> {
+        read.iter().map(|it| (it.file.to_string(), it.is_new, it.refused.is_some())).collect()
+    };
+    let of = |a: (bool, bool), b: (bool, bool)| {
+        [("a.yaml".to_owned(), a.0, a.1), ("b.yaml".to_owned(), b.0, b.1)]
+    };
+    let (fresh, same, refused) = ((true, false), (false, false), (false, true));
+    for (content, a, b) in [
+        ("- 10.0.0.2:80\n", fresh, fresh),
+        ("- 10.0.0.2:80\n", same, same),
+        ("- 10.0.0.3:80\n", same, fresh),
+        ("- 10.0.0.3:0\n", same, refused),
+    ] {
+        let prepared = loader.prepare("f", &text, &files(content)).unwrap();
+        assert_eq!(outcomes(prepared.endpoints_read()), of(a, b), "{content}");
+        loader.keep(prepared);
+    }
+    let names = ["a.yaml", "b.yaml"].map(Arc::from);
+    let read = loader.prepare_endpoints(&names, &files("- 10.0.0.4:80\n"));
+    assert_eq!(outcomes(&read.outcomes), of(same, fresh));
 }
 
 #[test]

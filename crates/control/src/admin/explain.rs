@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use std::collections::BTreeMap;
 
-use config::snapshot::EndpointId;
+use config::snapshot::{ClusterId, EndpointId};
 use serde::Serialize;
 use serde_json::Value;
 use telemetry::EndpointTotals;
@@ -65,13 +65,16 @@ pub struct ExplainStep {
     /// The endpoint that it is about.
     #[serde(skip)]
     pub endpoint: Option<EndpointId>,
+    /// The cluster that it is about.
+    #[serde(skip)]
+    pub cluster: Option<ClusterId>,
 }
 
 impl ExplainStep {
-    /// A step that is about no endpoint.
+    /// A step that is about no endpoint and no cluster.
     #[must_use]
     pub fn new(step: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { step: step.into(), text: text.into(), endpoint: None }
+        Self { step: step.into(), text: text.into(), endpoint: None, cluster: None }
     }
 }
 

@@ -172,6 +172,11 @@ impl Deliveries {
         self.refused.iter()
     }
 
+    /// How many resources of a kind sources have delivered.
+    pub(super) fn accepted_len(&self, kind: ResourceKind) -> usize {
+        self.accepted.keys().filter(|name| name.kind == kind).count()
+    }
+
     /// How many resources of a kind have a last version that is refused.
     pub(super) fn refused_len(&self, kind: ResourceKind) -> usize {
         self.refused.keys().filter(|name| name.kind == kind).count()

@@ -1,13 +1,13 @@
 //! The pages of the admin interface that control writes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
 
 use config::matching::Percent;
 use config::runtime::Runtime;
-use config::snapshot::{EndpointsFrom, Snapshot};
+use config::snapshot::{Cluster, Snapshot};
 use config::{Errors, ResourceKind, ResourceName};
 use serde_json::{Value, json};
 use telemetry::events::ConfigResources;
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use super::carried::Carried;
 use super::deliveries::AcceptedVersion;
 use super::handover::Handing;
-use super::{DESCRIBING_MAX, InEffect, Running, State};
+use super::{DESCRIBING_MAX, EndpointFile, EndpointsRefused, InEffect, Running, State};
 use crate::admin::{
     Answer, Content, ExplainRequest, ExplainStep, Explained, Listing, Page, PieceWriter, Query,
     Readiness, Rows, Server, add_ejections, index, pieces, write_config,
@@ -151,6 +151,7 @@ impl<W: Workers> Running<W> {
     /// Says which way a request would take now. What stands about the process comes first.
     fn explain(&self, request: ExplainRequest, reply: oneshot::Sender<Explained>) {
         let about_process = self.explain_process();
+        let refused = self.config.endpoints_refused.clone();
         let (snapshot, ejections) = (Arc::clone(&self.config.snapshot), self.health.ejections());
         tokio::task::spawn_blocking(move || {
             if reply.is_closed() {
@@ -160,6 +161,7 @@ impl<W: Workers> Running<W> {
             let steps = W::explain(&snapshot, &request);
             let _ = reply.send(steps.map(|mut steps| {
                 add_ejections(&mut steps, &ejections);
+                let steps = with_refusals(steps, &snapshot, &refused);
                 about_process.into_iter().chain(steps).collect()
             }));
         });
@@ -353,7 +355,7 @@ impl<F: Send + Sync + 'static> InEffect<F> {
     /// large.
     fn show(&self, workers: &[u64], reply: oneshot::Sender<Content>) {
         let described = self.describe(workers);
-        let refused = self.endpoints_refused.clone();
+        let (files, refused) = (self.endpoint_files.clone(), self.endpoints_refused.clone());
         let snapshot = Arc::clone(&self.snapshot);
         let (names, now) = (self.dns.describe(), clock::monotonic_ns());
         let waits_for: Vec<_> = self.warming.held().iter().map(ToString::to_string).collect();
@@ -362,7 +364,7 @@ impl<F: Send + Sync + 'static> InEffect<F> {
             let names: Vec<_> =
                 names.iter().map(|(name, status)| status.to_json(name, now)).collect();
             let sections = [
-                ("endpoints_files", endpoints_files(&snapshot, &refused)),
+                ("endpoints_files", endpoints_files(&snapshot, &files, &refused)),
                 ("host_names", json!(names)),
                 ("waits_for", json!(waits_for)),
                 ("runtime", runtime_json(&snapshot.runtime)),
@@ -405,22 +407,16 @@ impl<F: Send + Sync + 'static> InEffect<F> {
     /// How many resources are in which state.
     pub(super) fn resources(&self) -> Vec<ConfigResources> {
         let mut states = Vec::new();
-        for kind in [
-            ResourceKind::Listener,
-            ResourceKind::Route,
-            ResourceKind::Cluster,
-            ResourceKind::Assignment,
-        ] {
+        for kind in ResourceKind::ALL {
             let active = match kind {
                 ResourceKind::Listener => self.snapshot.listeners.len(),
                 ResourceKind::Route => self.snapshot.route_tables.iter().count(),
                 ResourceKind::Assignment => {
                     let clusters = self.snapshot.clusters.iter().map(|(_, it)| it);
-                    clusters.filter(|it| it.endpoints_from == EndpointsFrom::Assignment).count()
+                    clusters.filter(|it| it.endpoints_from.is_apart()).count()
                 }
-                ResourceKind::Cluster | ResourceKind::Secret => {
-                    self.snapshot.clusters.iter().count()
-                }
+                ResourceKind::Cluster => self.snapshot.clusters.iter().count(),
+                ResourceKind::Secret => self.deliveries.accepted_len(kind),
             };
             let mut warming = self.deliveries.warming(kind);
             if kind == ResourceKind::Cluster && !warming.is_empty() {
@@ -428,7 +424,11 @@ impl<F: Send + Sync + 'static> InEffect<F> {
                     warming.remove(&*cluster.name);
                 }
             }
-            let refused = self.deliveries.refused_len(kind);
+            let of_files = match kind {
+                ResourceKind::Assignment => self.assignments_refused(),
+                _ => 0,
+            };
+            let refused = self.deliveries.refused_len(kind) + of_files;
             let counts = [("active", active), ("warming", warming.len()), ("refused", refused)];
             states.extend(counts.map(|(state, count)| ConfigResources {
                 kind: kind.word(),
@@ -439,6 +439,15 @@ impl<F: Send + Sync + 'static> InEffect<F> {
         states
     }
 
+    /// How many clusters have endpoints of files that are refused.
+    fn assignments_refused(&self) -> usize {
+        if self.endpoints_refused.is_empty() {
+            return 0;
+        }
+        let files = self.snapshot.clusters.iter().filter_map(|(_, it)| it.endpoints_from.file());
+        files.filter(|file| self.endpoints_refused.contains_key(*file)).count()
+    }
+
     /// Writes the page about one resource of it.
     fn show_resource(&self, resource: ResourceName, reply: oneshot::Sender<Content>) {
         let snapshot = Arc::clone(&self.snapshot);
@@ -446,9 +455,23 @@ impl<F: Send + Sync + 'static> InEffect<F> {
         let is_wanted = self.deliveries.is_warming(&resource);
         let accepted = self.deliveries.accepted(&resource).cloned();
         let waits_for = self.deliveries.waits_for(&resource).to_vec();
+        let (files, files_refused) = (self.endpoint_files.clone(), self.endpoints_refused.clone());
         tokio::task::spawn_blocking(move || {
-            let found = config::resource(&snapshot, &resource);
+            let mut found = config::resource(&snapshot, &resource);
+            let file = endpoint_file(&snapshot, &resource);
+            let file_refused = file.and_then(|file| files_refused.get(file));
+            let known = file.and_then(|file| files.get(file));
+            if let (ResourceKind::Assignment, Some(known), Ok(found)) =
+                (resource.kind, known, &mut found)
+            {
+                found["version"] = json!(known.version);
+                found["accepted_at"] = json!(clock::rfc3339(known.accepted_at));
+            }
             let state = match (&refused, &found) {
+                // The cluster itself is as its text says.
+                _ if file_refused.is_some() && resource.kind == ResourceKind::Assignment => {
+                    "refused"
+                }
                 (Some(_), _) => "refused",
                 (None, Ok(_)) => "active",
                 // What it says is not shown, or nothing uses it.
@@ -461,9 +484,12 @@ impl<F: Send + Sync + 'static> InEffect<F> {
                 ("waits_for", json!(waits_for)),
                 (
                     "last_error",
-                    json!(refused.as_ref().map(|it| {
-                        json!({ "at": clock::rfc3339(it.at), "errors": it.errors.errors })
-                    })),
+                    json!(
+                        refused
+                            .as_ref()
+                            .map(|it| error_json(&(it.at, it.errors.clone())))
+                            .or_else(|| file_refused.map(error_json))
+                    ),
                 ),
             ];
             let about = about.map(|(name, value)| (name.to_owned(), value)).into_iter();
@@ -513,6 +539,42 @@ impl<F: Send + Sync + 'static> InEffect<F> {
     }
 }
 
+/// The file that has the endpoints of a cluster, if this is one, or its assignment.
+fn endpoint_file<'s, F>(
+    snapshot: &'s Snapshot<F>,
+    resource: &ResourceName,
+) -> Option<&'s Arc<str>> {
+    if !matches!(resource.kind, ResourceKind::Cluster | ResourceKind::Assignment) {
+        return None;
+    }
+    let mut clusters = snapshot.clusters.iter().map(|(_, cluster)| cluster);
+    clusters.find(|it| *it.name == *resource.name)?.endpoints_from.file()
+}
+
+/// When something was refused, and why.
+fn error_json((at, errors): &(u64, Errors)) -> Value {
+    json!({ "at": clock::rfc3339(*at), "errors": errors.errors })
+}
+
+/// Says behind each cluster whether the file of its endpoints is refused.
+fn with_refusals<F>(
+    steps: Vec<ExplainStep>,
+    snapshot: &Snapshot<F>,
+    refused: &EndpointsRefused,
+) -> Vec<ExplainStep> {
+    let about = |step: &ExplainStep| {
+        let file = snapshot.cluster(step.cluster?)?.endpoints_from.file()?;
+        let (at, errors) = refused.get(file)?;
+        let (at, count) = (clock::rfc3339(*at), errors.errors.len() + errors.more);
+        let text = format!(
+            "{file} is refused since {at}, mistakes: {count}; its previous list stays in use, see /config"
+        );
+        Some(ExplainStep::new("endpoints", text))
+    };
+    let steps = steps.into_iter().map(|step| (about(&step), step));
+    steps.flat_map(|(about, step)| [Some(step), about]).flatten().collect()
+}
+
 /// The values that rules ask for, and where they come from.
 fn runtime_json(runtime: &Runtime) -> Value {
     let values = runtime.iter().map(|used| {
@@ -522,18 +584,27 @@ fn runtime_json(runtime: &Runtime) -> Value {
     values.collect()
 }
 
-/// The files of endpoints, and why those of them are refused that are.
+/// The files of endpoints, since when their lists are in use, and why those of them are refused that are.
 fn endpoints_files<F>(
     snapshot: &Snapshot<F>,
-    refused: &BTreeMap<Arc<str>, (u64, Errors)>,
+    files: &BTreeMap<Arc<str>, EndpointFile>,
+    refused: &EndpointsRefused,
 ) -> Value {
-    let files = snapshot.clusters.iter().filter_map(|(_, cluster)| cluster.endpoints_from.file());
-    let files: BTreeSet<&Arc<str>> = files.collect();
-    let described = files.into_iter().map(|file| {
-        let refused = refused.get(file);
-        let refused = refused
-            .map(|(at, errors)| json!({ "at": clock::rfc3339(*at), "errors": errors.errors }));
-        json!({ "file": file, "last_error": refused })
+    let mut clusters: BTreeMap<&Arc<str>, Vec<&Cluster>> = BTreeMap::new();
+    for (_, cluster) in snapshot.clusters.iter() {
+        let Some(file) = cluster.endpoints_from.file() else { continue };
+        clusters.entry(file).or_default().push(cluster);
+    }
+    let described = clusters.into_iter().map(|(file, clusters)| {
+        let known = files.get(file).copied().unwrap_or_default();
+        json!({
+            "file": file,
+            "accepted_at": clock::rfc3339(known.accepted_at),
+            "version": known.version,
+            "endpoints": clusters.first().map_or(0, |cluster| cluster.endpoints.len()),
+            "clusters": clusters.iter().map(|cluster| &cluster.name).collect::<Vec<_>>(),
+            "last_error": refused.get(file).map(error_json),
+        })
     });
     described.collect()
 }

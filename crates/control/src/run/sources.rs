@@ -83,7 +83,8 @@ impl<W: Workers> Running<W> {
     /// Has the metrics say how files of endpoints and host names are.
     pub(super) fn describe_sources(&mut self) {
         let refused = u64::try_from(self.config.endpoints_refused.len()).unwrap_or(u64::MAX);
-        let good = self.config.endpoint_files.saturating_sub(refused);
+        let all = u64::try_from(self.config.endpoint_files.len()).unwrap_or(u64::MAX);
+        let good = all.saturating_sub(refused);
         let files = [("good", good), ("refused", refused)];
         let files = files.map(|it| (SourceKind::File, it));
         let names = self.config.dns.states().into_iter().map(|it| (SourceKind::Dns, it));

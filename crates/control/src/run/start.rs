@@ -71,7 +71,7 @@ impl<W: Workers> Running<W> {
         let loaded_at = clock::wall_ns();
         let (last_good, resumed) = (config.take_last_good(), config.take_resumed());
         let (builder, built) = Builder::start(config)?;
-        let Accepted { snapshot, warnings, known, wanted, endpoint_files, duration, .. } = first;
+        let Accepted { snapshot, warnings, known, wanted, endpoints_read, duration, .. } = first;
         let on_demand = parts.sources.iter().filter(|it| it.is_on_demand());
         let demands =
             Demands::new(on_demand.map(|it| it.name()).collect(), &snapshot.clusters_on_demand);
@@ -125,7 +125,7 @@ impl<W: Workers> Running<W> {
                 look_again_at: None,
                 refused: None,
                 endpoints_refused: BTreeMap::new(),
-                endpoint_files,
+                endpoint_files: BTreeMap::new(),
                 dns,
                 host_names,
                 answers: BTreeMap::new(),
@@ -162,6 +162,8 @@ impl<W: Workers> Running<W> {
             is_reloading: false,
             version: parts.version,
         };
+        let version = running.config.snapshot.version;
+        running.note_all_endpoints(endpoints_read, version);
         let Resumed { late, waits, parts: resumed, .. } = resumed;
         for ResumedPart { source, updates, verdicts, .. } in &resumed {
             running.config.deliveries.note_accepted(source, updates, verdicts);

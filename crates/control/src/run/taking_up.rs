@@ -3,6 +3,7 @@
 //! Sockets are bound first, since that can fail; names reach the metrics and the log before workers use them; the
 //! workers come last.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use config::snapshot::Snapshot;
@@ -77,8 +78,9 @@ impl<W: Workers> Running<W> {
             }
             return;
         }
+        let version = candidate.as_ref().map(|it| it.snapshot().version);
         for outcome in outcomes {
-            self.note_endpoints(outcome);
+            self.note_endpoints(outcome, version);
         }
         if let Some(candidate) = candidate
             && let Err(failures) = self.take_up_endpoints(candidate, is_dns).await
@@ -95,9 +97,16 @@ impl<W: Workers> Running<W> {
     }
 
     /// Remembers what became of a file of endpoints, and reports what is new of it.
-    fn note_endpoints(&mut self, EndpointsOutcome { file, refused }: EndpointsOutcome) {
+    /// `version` is that of the configuration with its endpoints, if they are others.
+    fn note_endpoints(&mut self, outcome: EndpointsOutcome, version: Option<u64>) {
+        let EndpointsOutcome { file, is_new, refused } = outcome;
         let failure = refused.as_ref().map(|_| "invalid");
         self.count_answer(SourceKind::File, ResourceKind::Assignment, failure);
+        let known = self.config.endpoint_files.entry(Arc::clone(&file)).or_default();
+        if is_new || known.accepted_at == 0 {
+            known.accepted_at = clock::wall_ns();
+            known.version = version.unwrap_or(known.version);
+        }
         let Some(errors) = refused else {
             if self.config.endpoints_refused.remove(&file).is_some() {
                 tracing::info!(%file, "endpoints are accepted again");
@@ -113,6 +122,16 @@ impl<W: Workers> Running<W> {
         let at = clock::wall_ns();
         self.collector.config_rejected(&ConfigRejected { errors: refused.count(), at });
         self.config.endpoints_refused.insert(file, (at, errors));
+    }
+
+    /// Remembers what came of all files of endpoints, which were read with the text that is this version.
+    pub(super) fn note_all_endpoints(&mut self, outcomes: Vec<EndpointsOutcome>, version: u64) {
+        let names: BTreeSet<_> = outcomes.iter().map(|it| Arc::clone(&it.file)).collect();
+        self.config.endpoint_files.retain(|file, _| names.contains(file));
+        self.config.endpoints_refused.retain(|file, _| names.contains(file));
+        for outcome in outcomes {
+            self.note_endpoints(outcome, Some(version));
+        }
     }
 
     /// Takes other endpoints up, or what sources have delivered. Nothing here follows the size of the configuration,
@@ -192,8 +211,8 @@ impl<W: Workers> Running<W> {
         };
         self.config.deliveries.on_file_taken();
         let taken_up = candidate.take_up();
-        let TakenUp { warnings, endpoints_refused, log_output, names, expiry, .. } = taken_up;
-        let TakenUp { host_names, wanted, endpoint_files, duration, late, waits, .. } = taken_up;
+        let TakenUp { warnings, endpoints_read, log_output, names, expiry, .. } = taken_up;
+        let TakenUp { host_names, wanted, duration, late, waits, .. } = taken_up;
         self.config.builder.keep(candidate);
         self.collector.set_names(Arc::clone(&names));
         self.log.set_names(names).await;
@@ -214,16 +233,12 @@ impl<W: Workers> Running<W> {
         self.follow_names(&host_names);
         self.want(&wanted);
         self.config.host_names = host_names;
-        self.config.endpoint_files = endpoint_files;
+        let version = snapshot.version;
         self.publish_done(snapshot, (duration, began), false);
         self.on_relinked(late, waits);
         warn(&warnings);
         self.config.warnings = warnings;
-        let is_refused = |file: &Arc<str>| endpoints_refused.iter().any(|it| it.file == *file);
-        self.config.endpoints_refused.retain(|file, _| is_refused(file));
-        for outcome in endpoints_refused {
-            self.note_endpoints(outcome);
-        }
+        self.note_all_endpoints(endpoints_read, version);
         if duration >= LONG_BUILD {
             self.memory.note_freed();
         }

@@ -85,7 +85,7 @@ fn describe_cluster(
 ) {
     let Some(cluster) = snapshot.cluster(id) else { return };
     let timeout = forward.timeout.map_or_else(|| "none".to_owned(), |bound| format!("{bound:?}"));
-    story.line("cluster", format!("{}, timeout {timeout}", cluster.name));
+    story.cluster(id, format!("{}, timeout {timeout}", cluster.name));
     if let Some(retry) = &forward.retry {
         story.line("retry", retry.to_string());
     }

@@ -70,6 +70,60 @@ fn a_mistake_in_a_file_of_endpoints_keeps_the_list_and_is_told_until_it_is_mende
 }
 
 #[test]
+fn the_first_load_of_a_file_counts_and_its_cluster_shows_why_the_next_one_is_refused() {
+    let one = Service::start("one");
+    let mut strait = run(&format!("- '{}'\n", one.address));
+    let file_source = |strait: &Strait| strait.admin_json("/sources")["sources"][0].clone();
+    let source = file_source(&strait);
+    // A file that was written a moment ago is read once more, without changes.
+    let accepted = source["accepted_total"].as_u64().unwrap();
+    assert!(source["name"] == "file" && accepted >= 1, "{source}");
+    assert!(source["last_accepted_at"].is_string() && source["age_seconds"].is_u64(), "{source}");
+    let file = strait.config()["endpoints_files"][0].clone();
+    assert!(file["accepted_at"].as_str().unwrap().starts_with("20"), "{file}");
+    assert_eq!((&file["version"], &file["endpoints"]), (&1.into(), &1.into()));
+    assert_eq!(file["clusters"][0], "service");
+    let assignment = |strait: &Strait| strait.admin_json("/config?resource=assignment/service");
+    let shown = assignment(&strait);
+    assert_eq!((&shown["state"], &shown["version"]), (&"active".into(), &1.into()), "{shown}");
+    assert_eq!(shown["origin"]["file"], "service.yaml");
+    assert_eq!(shown["referred_by"][0], "cluster/service");
+    assert_eq!(shown["effective"]["endpoints"][0]["address"], one.address.to_string());
+    let resources = |strait: &Strait, kind: &str, state: &str| {
+        let all = strait.admin_json("/sources")["resources"].clone();
+        let found =
+            all.as_array().unwrap().iter().find(|it| it["kind"] == kind && it["state"] == state);
+        found.unwrap()["count"].as_u64().unwrap()
+    };
+    assert_eq!(resources(&strait, "assignment", "active"), 1);
+    assert_eq!(resources(&strait, "assignment", "refused"), 0);
+    assert_eq!(resources(&strait, "secret", "active"), 0);
+
+    strait.write("service.yaml", "- 10.0.0.1:80\n- 10.0.0.1:80\n");
+    strait.wait_for_log("endpoints refused");
+    let shown = assignment(&strait);
+    assert_eq!((&shown["state"], &shown["version"]), (&"refused".into(), &1.into()), "{shown}");
+    assert_eq!(shown["last_error"]["errors"][0]["path"], "[1]");
+    let shown = strait.admin_json("/config?resource=cluster/service");
+    assert_eq!(shown["state"], "active");
+    assert_eq!(shown["last_error"]["errors"][0]["path"], "[1]");
+    assert_eq!(resources(&strait, "assignment", "active"), 1);
+    assert_eq!(resources(&strait, "assignment", "refused"), 1);
+    let story = get(strait.admin, "/explain?url=%2F").text();
+    assert!(story.contains("service.yaml is refused since 2"), "{story}");
+    assert!(story.contains("mistakes: 1; its previous list stays in use"), "{story}");
+
+    strait.write("service.yaml", "- 127.0.0.1:1\n");
+    strait.wait_for_version(2);
+    until("the mended file", || (assignment(&strait)["version"] == 2).then_some(()));
+    assert!(strait.admin_json("/config?resource=cluster/service")["last_error"].is_null());
+    assert!(file_source(&strait)["accepted_total"].as_u64().unwrap() > accepted);
+    let missing = get(strait.admin, "/config?resource=assignment/other");
+    assert_eq!(missing.status, 404);
+    assert!(missing.text().contains("known are: service"), "{}", missing.text());
+}
+
+#[test]
 fn a_change_of_endpoints_reads_no_configuration() {
     let scratch = Scratch::new();
     scratch.write("service.yaml", "- 127.0.0.1:1000\n");

@@ -40,7 +40,7 @@ pub struct MemoryBounded {
 /// How many resources of a kind are in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigResources {
-    /// `listener`, `route` or `cluster`.
+    /// `listener`, `route`, `cluster`, `assignment` or `secret`.
     pub kind: &'static str,
     /// A word of a closed set.
     pub state: &'static str,

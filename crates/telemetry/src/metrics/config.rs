@@ -213,7 +213,7 @@ const ENDPOINTS_KIND: &str = "assignment";
 /// How resources may stand.
 const STATES: [&str; 3] = ["active", "warming", "refused"];
 /// The kinds of resources.
-const KINDS: [&str; 4] = ["listener", "route", "cluster", "assignment"];
+const KINDS: [&str; 5] = ["listener", "route", "cluster", "assignment", "secret"];
 /// How what sources give may stand.
 const RESOURCE_STATES: [(SourceKind, &str); 9] = [
     (SourceKind::File, "good"),
@@ -377,10 +377,12 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_config_resources",
         kind: MetricType::Gauge,
-        help: "Listeners, route tables, clusters and their assignments (`kind`: `listener`, `route`, `cluster`, \
-               `assignment`) by state: `active`, in use; `warming`, named by a rule and not delivered by any \
-               source yet; `refused`, if the last update from a source other than the file was refused. A \
-               refused resource also counts as `active` if a previous version is in use.",
+        help: "Listeners, route tables, clusters, assignments and secrets (`kind`: `listener`, `route`, `cluster`, \
+               `assignment`, `secret`) by state: `active`, in use; `warming`, named by a rule and not delivered by \
+               any source yet; `refused`, if the last update from a source other than the file, or the endpoint \
+               file, was refused. A refused resource also counts as `active` if a previous version is in use. \
+               `assignment`: clusters whose endpoints come from a source, an endpoint file or DNS. `secret`: those \
+               that sources have delivered.",
         labels: &["kind", "state"],
         samples: |view, out| {
             let known = &view.control.resources;
