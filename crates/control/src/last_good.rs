@@ -33,6 +33,8 @@ pub(crate) struct LastGood {
     /// What serves in place of that, if anything does: a version before it, while it waits for something, or although it is
     /// gone.
     pub(crate) serving: BTreeMap<ResourceKey, Option<KeptResource>>,
+    /// Why there is nothing of a former process although it left something, if that is so.
+    pub(crate) unusable: Option<String>,
 }
 
 impl LastGood {
@@ -165,7 +167,7 @@ impl LastGood {
             Ok(found) => found.unwrap_or_default(),
             Err(unusable) => {
                 tracing::warn!("{unusable}");
-                Self::default()
+                Self { unusable: Some(unusable.to_string()), ..Self::default() }
             }
         }
     }

@@ -189,7 +189,13 @@ fn everything(emitter: &mut Emitter, collector: &mut Collector) {
     }
     let stale = SourceResources { source: SourceKind::Dns, state: "stale", count: 1 };
     collector.source_resources(vec![stale]);
-    collector.state_writes(StateWrites { written: 3, failed: 2, bytes: 400, at: 5_000_000_000 });
+    collector.state_writes(StateWrites {
+        written: 3,
+        failed: 2,
+        bytes: 400,
+        at: 5_000_000_000,
+        unusable: 1,
+    });
     collector.access_log_write_failed(&AccessLogWriteFailed { lines: 6 });
     let certificate = CertificateInUse {
         listener: "edge".into(),

@@ -26,7 +26,7 @@ impl DeliveredResources {
     /// What another process reads with [`Self::decode`]; none if there are no resources.
     #[must_use]
     pub fn encode(&self) -> Option<Zeroizing<Vec<u8>>> {
-        let LastGood { resources, serving, answers } = &*self.0;
+        let LastGood { resources, serving, answers, unusable: _ } = &*self.0;
         if resources.is_empty() && serving.is_empty() && answers.is_empty() {
             return None;
         }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::LastGood;
@@ -59,7 +60,16 @@ impl fmt::Display for Unusable {
         let hint = match &self.reason {
             Reason::Unreadable(error) => {
                 write!(f, "the file cannot be read: {error}")?;
-                "let the user of this process read it"
+                match Errno::from_io_error(error) {
+                    Some(Errno::LOOP) => {
+                        "it is a symbolic link, and those are not followed: remove it"
+                    }
+                    Some(Errno::NOTDIR) => "name a folder in `state`, and not a file",
+                    Some(Errno::ACCESS | Errno::PERM) => {
+                        "let the user of this process read it, and enter its folder"
+                    }
+                    _ => "see whether the disk is in order",
+                }
             }
             Reason::NotAFile => {
                 f.write_str("it is not a regular file")?;

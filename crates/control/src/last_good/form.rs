@@ -187,6 +187,7 @@ pub(super) fn decode(file: &[u8]) -> Result<LastGood, Wrong> {
         answers: answers.collect::<Option<_>>().ok_or(Wrong::Damaged)?,
         resources: resources.collect::<Option<_>>().ok_or(Wrong::Damaged)?,
         serving: serving.collect::<Option<_>>().ok_or(Wrong::Damaged)?,
+        unusable: None,
     })
 }
 
@@ -269,6 +270,7 @@ mod tests {
             ]
             .map(|(key, kept)| (key, Some(kept)))
             .into(),
+            unusable: None,
         }
     }
 

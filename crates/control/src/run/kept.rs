@@ -7,7 +7,7 @@ use config::snapshot::{DnsName, StartupOptions};
 use config::{ResourceKind, ResourceName, Update, Verdict};
 use serde_json::{Value, json};
 use telemetry::Collector;
-use telemetry::events::{SourceKind, SourceResources};
+use telemetry::events::{SourceKind, SourceResources, StateWrites};
 use tokio::sync::oneshot;
 
 use super::Running;
@@ -51,6 +51,8 @@ pub(super) struct Kept {
     /// What the folder had of sources that have said nothing yet and was refused: it stays in the file until they say what
     /// there is, since it may be accepted at the next start.
     refused: BTreeMap<&'static str, BTreeSet<ResourceName>>,
+    /// Why the file could not be used when it was read, if it could not.
+    unusable: Option<String>,
     /// Of what a version before the last one serves, with its source.
     formers: BTreeMap<ResourceName, (Arc<str>, Why)>,
 }
@@ -113,7 +115,8 @@ impl Kept {
     }
 
     /// Sends each source what the folder has of it, unless this process began with what another handed on.
-    pub(super) fn restore(&mut self, last_good: LastGood) {
+    pub(super) fn restore(&mut self, mut last_good: LastGood) {
+        self.unusable = last_good.unusable.take().or_else(|| self.unusable.take());
         let mut resumed = std::mem::take(&mut self.resumed);
         let mut parts = BTreeMap::new();
         if !self.is_resumed {
@@ -363,13 +366,21 @@ impl Kept {
             let failure = keeper.writes().1?;
             Some(format!("state {} cannot be written: {failure}", keeper.folder().display()))
         });
-        restored.chain(failure)
+        let unusable = self.unusable().map(|unusable| format!("state {unusable}"));
+        restored.chain(failure).chain(unusable)
     }
 
-    /// What came of writing.
+    /// Why the file is not used, until another one has taken its place.
+    fn unusable(&self) -> Option<&str> {
+        let is_replaced = self.keeper.as_ref().is_none_or(|keeper| keeper.writes().0.written > 0);
+        self.unusable.as_deref().filter(|_| !is_replaced)
+    }
+
+    /// What came of writing, and of reading.
     pub(super) fn count(&self, collector: &mut Collector) {
         if let Some(keeper) = &self.keeper {
-            collector.state_writes(keeper.writes().0);
+            let unusable = u64::from(self.unusable.is_some());
+            collector.state_writes(StateWrites { unusable, ..keeper.writes().0 });
         }
     }
 
@@ -383,7 +394,7 @@ impl Kept {
             "bytes": writes.bytes,
             "writes_total": writes.written,
             "failures_total": writes.failed,
-            "last_error": failure,
+            "last_error": failure.as_deref().or_else(|| self.unusable()),
         })
     }
 

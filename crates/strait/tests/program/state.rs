@@ -147,6 +147,34 @@ fn a_file_that_is_damaged_or_of_another_version_is_as_none_and_is_replaced() {
 }
 
 #[test]
+fn what_cannot_be_read_has_a_hint_that_helps_and_stands_on_the_pages_until_another_is_written() {
+    let names = Names::start();
+    let (link, file) = (names.scratch.path("link"), names.scratch.write("file", ""));
+    fs::create_dir(&link).unwrap();
+    std::os::unix::fs::symlink(&file, link.join("last-good")).unwrap();
+    let open = names.scratch.path("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    for (folder, hint, is_replaced) in [
+        (link, "it is a symbolic link, and those are not followed: remove it", true),
+        (file.into(), "name a folder in `state`, and not a file", false),
+        (open, "use a subfolder, which Strait creates for this process alone", false),
+    ] {
+        let strait = Strait::run(&names.config(&folder));
+        assert_eq!(strait.times_logged(hint), 1, "{}", strait.all_logged());
+        assert!((strait.metric("strait_state_read_failures_total") - 1.0).abs() < f64::EPSILON);
+        let state = || strait.admin_json("/sources")["state"].clone();
+        if is_replaced {
+            until("a file in its place", || state()["last_error"].is_null().then_some(()));
+            continue;
+        }
+        assert!(state()["last_error"].is_string(), "{}", state());
+        let ready = get(strait.admin, "/ready?verbose").text();
+        assert!(ready.contains(hint), "{ready}");
+    }
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_to_is_reported_and_everything_serves() {
     let names = Names::start();
     let file = names.scratch.write("file", "");

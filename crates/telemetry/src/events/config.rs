@@ -142,7 +142,7 @@ pub struct SourceResources {
     pub count: u64,
 }
 
-/// What came of writing what sources gave last to the folder `state`, since the process started.
+/// What came of writing what sources gave last to the folder `state`, and of reading it, since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateWrites {
     /// Files that were written.
@@ -153,6 +153,8 @@ pub struct StateWrites {
     pub bytes: u64,
     /// When that was; wall-clock time, ns since the Unix epoch, 0 for never.
     pub at: u64,
+    /// Files of former processes that could not be used.
+    pub unusable: u64,
 }
 
 /// A certificate is in use from a configuration on that was accepted.

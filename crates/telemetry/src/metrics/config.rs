@@ -497,6 +497,14 @@ pub(super) static FAMILIES: &[Family] = &[
         samples: |view, out| out.number(&[], view.control.state_writes.failed),
     },
     Family {
+        name: "strait_state_read_failures_total",
+        kind: MetricType::Counter,
+        help: "Number of times the file in the folder `state` could not be used when the process read it: it started \
+               without the last answers of sources. `state` of `/sources` has the reason.",
+        labels: &[],
+        samples: |view, out| out.number(&[], view.control.state_writes.unusable),
+    },
+    Family {
         name: "strait_state_bytes",
         kind: MetricType::Gauge,
         help: "Size of the file that was last written to the folder `state`.",
