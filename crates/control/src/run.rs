@@ -459,6 +459,7 @@ impl<W: Workers> Running<W> {
             Event::HealthDue => self.on_health_due(),
             Event::Upkeep => {
                 self.health.on_upkeep(&self.config.snapshot);
+                self.config.deliveries.end_second();
                 self.collector.poll();
                 self.workers.flush();
                 self.config.expiry.look();

@@ -14,6 +14,7 @@ use super::handover::Handing;
 use super::{Running, State};
 use crate::builder::Reading;
 use crate::clock;
+use crate::pace::Pace;
 use crate::reload::DeliveredUpdates;
 use crate::source::{Delivery, Following, RestoredPart, Restores, Source};
 use crate::workers::{BindFailure, Workers};
@@ -38,6 +39,10 @@ pub(super) struct Deliveries {
     refused: BTreeMap<ResourceName, Refusal>,
     /// Which source delivered what it has, and the version that was accepted last.
     accepted: BTreeMap<ResourceName, AcceptedVersion>,
+    /// Lines of the log about resources that are refused.
+    pace_of_refusals: Pace,
+    /// The others.
+    pace: Pace,
 }
 
 /// The version of a resource that was accepted last.
@@ -107,6 +112,8 @@ impl Deliveries {
             wanted,
             refused: BTreeMap::new(),
             accepted: BTreeMap::new(),
+            pace_of_refusals: Pace::about("refused resources, which `refused` of /sources has,"),
+            pace: Pace::about("resources of sources"),
         };
         (deliveries, delivered, restores)
     }
@@ -203,6 +210,12 @@ impl Deliveries {
         self.is_to_be_asked = true;
     }
 
+    /// Says how many lines were not logged of a second that is over.
+    pub(super) fn end_second(&mut self) {
+        self.pace_of_refusals.end_second();
+        self.pace.end_second();
+    }
+
     /// A configuration of the file counts.
     pub(super) fn on_file_taken(&mut self) {
         self.left_out.clear();
@@ -231,13 +244,13 @@ impl Deliveries {
         for (name, names) in waits {
             if names.is_empty() {
                 if self.waits.remove(&name).is_some() {
-                    tracing::info!("{name} no longer waits");
+                    self.pace.log(|| tracing::info!("{name} no longer waits"));
                 }
                 continue;
             }
             let is_same = |wait: &Wait| wait.names == names;
             if !self.waits.get(&name).is_some_and(is_same) {
-                tracing::info!("{name} waits for {}", listed(&names));
+                self.pace.log(|| tracing::info!("{name} waits for {}", listed(&names)));
                 let since = clock::monotonic_ns();
                 self.waits.insert(name, Wait { since, names, is_over: false });
             }
@@ -370,10 +383,14 @@ impl<W: Workers> Running<W> {
         self.count_answer(SourceKind::Named(source), verdict.name.kind, failure);
         if let Some(errors) = &verdict.refused {
             let name = &verdict.name;
-            tracing::error!(source, %name, "refused; the previous version stays in use:\n{errors}");
+            self.config.deliveries.pace_of_refusals.log(|| {
+                tracing::error!(source, %name, "refused; the previous version stays in use:\n{errors}");
+            });
         } else if is_late {
             let Verdict { name, version, .. } = verdict;
-            tracing::info!(source, %name, %version, "accepted again, because resources that it refers to have changed");
+            self.config.deliveries.pace.log(|| {
+                tracing::info!(source, %name, %version, "accepted again, because resources that it refers to have changed");
+            });
         }
     }
 
@@ -402,12 +419,14 @@ impl Deliveries {
                 continue;
             }
             wait.is_over = true;
-            let names = listed(&wait.names);
-            tracing::warn!(
-                ?timeout,
-                "{names} did not arrive within resolvers.initial_fetch_timeout: {name} serves without route \
-                 configurations and endpoints, but not without secrets"
-            );
+            self.pace_of_refusals.log(|| {
+                let names = listed(&wait.names);
+                tracing::warn!(
+                    ?timeout,
+                    "{names} did not arrive within resolvers.initial_fetch_timeout: {name} serves without route \
+                     configurations and endpoints, but not without secrets"
+                );
+            });
             late.insert(name.clone());
         }
         late
