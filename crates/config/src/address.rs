@@ -125,7 +125,7 @@ fn explain(text: &str) -> Problem {
     let is_ip = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
     if is_ip && port.parse::<u16>().is_err() {
         return Problem::new(
-            "a port is a number from 0 to 65535",
+            "a port is a number up to 65535",
             format!("write {host}:80, for instance"),
         );
     }

@@ -45,7 +45,7 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Show the load of a running process in the terminal: clusters, listeners, sources, slow requests.
     ///
-    /// Keys: 1 to 4 and tab select the view, / filters by name (* is a wildcard), s sorts by the next column, enter shows the endpoints of
+    /// Keys: 1 to 5 and tab select the view, / filters by name (* is a wildcard), s sorts by the next column, enter shows the endpoints of
     /// a cluster, esc goes back, q quits. It continues while the process restarts.
     Top(TopOptions),
     /// Print the JSON Schema of the configuration file, for editors.

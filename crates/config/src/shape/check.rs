@@ -28,12 +28,13 @@ pub(crate) fn check(
     }
     let found = match &shape.kind {
         ShapeKind::Either(shapes) => match choose(shapes, node) {
+            Err(problem) => Err(problem),
             // The word is one of several things that may stand here, and none of them is like this.
-            Some(Shape { kind: ShapeKind::Word(words), .. }) if is_no_word(words, node) => {
+            Ok(Some(Shape { kind: ShapeKind::Word(words), .. })) if is_no_word(words, node) => {
                 Err(expected(shape, node))
             }
-            Some(shape) => return check(node, shape, path, findings),
-            None => Err(expected(shape, node)),
+            Ok(Some(shape)) => return check(node, shape, path, findings),
+            Ok(None) => Err(expected(shape, node)),
         },
         ShapeKind::Object(object) => {
             let at = node.at;
@@ -190,7 +191,54 @@ fn unknown_key(key: &str, object: &Object, meant: &[(String, String)]) -> Proble
 }
 
 /// The alternative that `node` was meant to be, by what it looks like.
-fn choose<'a>(shapes: &'a [Shape], node: &Node) -> Option<&'a Shape> {
+///
+/// # Errors
+///
+/// It could be several kinds of maps, or none of them.
+fn choose<'a>(shapes: &'a [Shape], node: &Node) -> Result<Option<&'a Shape>, Problem> {
+    match choose_map(shapes, node) {
+        Some(chosen) => chosen.map(Some),
+        None => Ok(choose_kind(shapes, node)),
+    }
+}
+
+/// The same where there are several kinds of maps, each with a key that it alone requires; none elsewhere.
+fn choose_map<'a>(shapes: &'a [Shape], node: &Node) -> Option<Result<&'a Shape, Problem>> {
+    let Value::Map(entries) = &node.value else { return None };
+    let mut maps: Vec<(&str, &Object, &Shape)> = Vec::new();
+    for shape in shapes {
+        let ShapeKind::Object(object) = &shape.kind else { continue };
+        let mut required = object.fields.iter().filter(|field| field.is_required);
+        let (Some(field), None) = (required.next(), required.next()) else { return None };
+        maps.push((&*field.name, object, shape));
+    }
+    if maps.len() < 2 {
+        return None;
+    }
+    let stands = |name: &str| entries.iter().any(|entry| *entry.key == *name);
+    let (standing, others): (Vec<_>, Vec<_>) =
+        maps.iter().copied().partition(|(name, ..)| stands(name));
+    let hint = match standing.as_slice() {
+        [(.., shape)] => return Some(Ok(shape)),
+        [] => {
+            // One of its keys may be meant by one that stands.
+            let is_near = |object: &Object| {
+                let known = || object.fields.iter().map(|field| field.name.as_str());
+                entries.iter().any(|entry| nearest::nearest(&entry.key, known()).is_some())
+            };
+            if let Some((.., shape)) = others.iter().find(|(_, object, _)| is_near(object)) {
+                return Some(Ok(shape));
+            }
+            "add one of them"
+        }
+        _ => "keep one of them",
+    };
+    let names: Vec<_> = maps.iter().map(|(name, ..)| *name).collect();
+    let rule = format!("exactly one of `{}` must be present", names.join("`, `"));
+    Some(Err(Problem::new(rule, hint)))
+}
+
+fn choose_kind<'a>(shapes: &'a [Shape], node: &Node) -> Option<&'a Shape> {
     let fits = |shape: &&Shape| looks_like(&shape.kind, node);
     // A word is tried last where it is not spelt right, so that a mistake in it is reported as such. Of several kinds
     // of maps it is the one whose required keys stand.
@@ -236,7 +284,7 @@ fn looks_like(kind: &ShapeKind, node: &Node) -> bool {
         ShapeKind::Special(_) => {
             !matches!(node.scalar(), None | Some(Scalar::Null | Scalar::Bool(_)))
         }
-        ShapeKind::Either(shapes) => choose(shapes, node).is_some(),
+        ShapeKind::Either(shapes) => choose_kind(shapes, node).is_some(),
     }
 }
 

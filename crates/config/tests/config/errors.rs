@@ -2654,6 +2654,52 @@ fn what_looks_like_a_mistake_is_a_warning() {
 }
 
 #[test]
+fn endpoints_are_a_file_or_a_name_and_not_both() {
+    check(&[
+        (
+            "endpoints: [127.0.0.1:9000]",
+            "endpoints: ^{ dns: 'a.example:80', file: a.yaml }",
+            "clusters[0].endpoints",
+            "",
+            "exactly one of `file`, `dns` must be present",
+            "keep one of them",
+        ),
+        (
+            "endpoints: [127.0.0.1:9000]",
+            "endpoints: ^{}",
+            "clusters[0].endpoints",
+            "",
+            "exactly one of `file`, `dns` must be present",
+            "add one of them",
+        ),
+        (
+            "endpoints: [127.0.0.1:9000]",
+            "endpoints: ^{ address: 'a.example:80' }",
+            "clusters[0].endpoints",
+            "",
+            "exactly one of `file`, `dns` must be present",
+            "add one of them",
+        ),
+        (
+            "endpoints: [127.0.0.1:9000]",
+            "endpoints: { dns: 'a.example:80', ^mod: srv }",
+            "clusters[0].endpoints.mod",
+            "\"mod\"",
+            "unknown",
+            "did you mean `mode`?",
+        ),
+        (
+            "    address: 127.0.0.1:81\n",
+            "    address: ^127.0.0.1:65536\n",
+            "listeners[1].address",
+            "\"127.0.0.1:65536\"",
+            "a port is a number up to 65535",
+            "write 127.0.0.1:80, for instance",
+        ),
+    ]);
+}
+
+#[test]
 fn priorities_of_a_list_begin_at_0_and_none_is_skipped_and_its_texts_are_lines() {
     check(&[
         (

@@ -214,7 +214,7 @@ fn each_mistake_has_its_place_and_what_to_write() {
         ),
         ("{ dns: 'a:80', ttl_min: 0s }", "at least 100ms is needed here"),
         ("{ dns: 'a:80', mode: first }", "one of these words is needed here: strict, logical, srv"),
-        ("{ dns: 'a:80', file: a.yaml }", "this key is unknown"),
+        ("{ dns: 'a:80', file: a.yaml }", "exactly one of `file`, `dns` must be present"),
         ("{ dsn: 'a:80' }", "this key is unknown"),
         ("['api.internal']", "the port is missing; write api.internal:80"),
         ("['a.internal:80', 'A.internal:80']", "each endpoint of a cluster has its own address"),
