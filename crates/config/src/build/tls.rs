@@ -341,7 +341,10 @@ pub(super) fn cluster<F>(
             return None;
         }
     };
-    let serial = match reusable {
+    // What is renewed is for new handshakes.
+    let renewed = former
+        .filter(|former| source.is_renewal_of(&former.source) && former.server_name == server_name);
+    let serial = match renewed {
         Some(former) => former.serial,
         None => context.ids.cluster_tls_serial(),
     };

@@ -184,6 +184,28 @@ impl ClusterTlsSource {
             && *groups == other.groups
             && *alpn == other.alpn
     }
+
+    /// Whether connections of the one may go on with the other: that has at most renewed what the same files or secrets hold.
+    pub(crate) fn is_renewal_of(&self, former: &Self) -> bool {
+        let Self { roots, names, certificate, versions, cipher_suites, groups, alpn } = self;
+        let is_same_trust = match (roots, &former.roots) {
+            (None, None) => true,
+            (Some(a), Some(b)) => a.path == b.path && a.crl == b.crl,
+            _ => false,
+        };
+        let is_same_certificate = match (certificate, &former.certificate) {
+            (None, None) => true,
+            (Some(a), Some(b)) => a.chain == b.chain && a.key == b.key,
+            _ => false,
+        };
+        is_same_trust
+            && is_same_certificate
+            && *names == former.names
+            && *versions == former.versions
+            && *cipher_suites == former.cipher_suites
+            && *groups == former.groups
+            && *alpn == former.alpn
+    }
 }
 
 impl Signing {

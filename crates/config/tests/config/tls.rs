@@ -1015,11 +1015,12 @@ fn an_endpoint_stays_the_same_when_it_is_spoken_to_with_other_tls() {
     loader.outside.insert("client.key", file("site.key"));
     let renewed = load(&mut loader, SAMPLE);
     assert_eq!(only(&renewed).endpoints[0].id, endpoint);
-    let changes = Changes {
-        clusters_changed: vec![cluster],
-        transports_changed: vec![(cluster, endpoint)],
-        ..Changes::default()
+    assert_eq!(id(&renewed), id(&back), "open connections stay");
+    let context = |snapshot: &Loaded| {
+        Arc::clone(&only(snapshot).transports.own().tls.as_ref().unwrap().context)
     };
+    assert!(!Arc::ptr_eq(&context(&renewed), &context(&back)), "new ones have it");
+    let changes = Changes { clusters_changed: vec![cluster], ..Changes::default() };
     assert_eq!(renewed.changes, changes);
 }
 
