@@ -9,6 +9,7 @@ use std::time::Duration;
 use io::Socket;
 use worker::{Give, Given, Message as Mail, Moving, Origin, Take, Wanted};
 
+use super::line::now;
 use crate::data_path::Contacts;
 
 /// How long a worker may take to answer.
@@ -20,6 +21,8 @@ pub(crate) struct Asked {
     answers: Receiver<Given<Socket>>,
     /// Workers that have not answered.
     missing: BTreeSet<usize>,
+    /// When they were asked; monotonic time, ns.
+    pub(super) at: u64,
 }
 
 /// A worker takes no message, or has not answered in time.
@@ -29,7 +32,7 @@ pub(crate) struct Silent;
 impl Asked {
     pub(crate) fn none() -> Self {
         let (reply, answers) = channel();
-        Self { reply: Some(reply), answers, missing: BTreeSet::new() }
+        Self { reply: Some(reply), answers, missing: BTreeSet::new(), at: now() }
     }
 
     /// The workers that have not answered.
@@ -77,7 +80,7 @@ impl Asked {
     }
 
     fn return_late_by(self, put_back: impl Fn(usize, Moving<Socket>) + Send + 'static) {
-        let Self { reply, answers, missing } = self;
+        let Self { reply, answers, missing, at: _ } = self;
         drop(reply);
         if missing.is_empty() {
             return;

@@ -3,15 +3,15 @@
 //! `handover::Giver` says what is next; this sends it, asks control and the workers, and keeps sockets and bytes of what is on
 //! its way until the other process has acknowledged it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::handover::{
-    Collect, Failure, GROUP_SOCKETS_MAX, GivenGroup, Giver, GiverAction, GroupPack, GroupPiece,
-    Left, Message, PeerLife, Phase, SocketKey,
+    Collect, Failure, GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, GivenGroup, Giver, GiverAction,
+    GroupPack, GroupPiece, Left, Message, PeerLife, Phase, SocketKey,
 };
 use config::snapshot::ListenerId;
 use control::{Begun, HandoverNews, HandoverResult, HandoverStep, Summary};
@@ -91,6 +91,12 @@ pub(super) struct Attempt<'g> {
     given: AllGiven,
     /// Workers that were asked for the next batch, while this one is on its way.
     ahead: Option<Asked>,
+    /// When workers were asked for the groups that were taken out last, and for those of each batch under way: from then on these stand
+    /// still.
+    groups_asked_at: u64,
+    asked_at: VecDeque<u64>,
+    /// How long a connection stood still at most, ns.
+    silence: u64,
     cursors: Cursors,
     /// Whether a worker that gave connections also serves others.
     is_busy: bool,
@@ -134,6 +140,9 @@ impl<'g> Attempt<'g> {
             resources: None,
             given: AllGiven::default(),
             ahead: None,
+            groups_asked_at: 0,
+            asked_at: VecDeque::new(),
+            silence: 0,
             cursors: Cursors::new(giving.contacts.count()),
             is_busy: false,
             pending: 0,
@@ -233,7 +242,12 @@ impl<'g> Attempt<'g> {
                     self.take_back(given);
                 }
             }
-            GiverAction::Taken { groups } => self.moved += u64::from(groups),
+            GiverAction::Taken { groups } => {
+                self.moved += u64::from(groups);
+                let asked_at = self.asked_at.pop_front();
+                let silence = asked_at.map_or(0, |at| now().saturating_sub(at));
+                self.silence = self.silence.max(silence);
+            }
             GiverAction::Inform { is_first } => self.inform(is_first),
             GiverAction::Summarize => match self.whole_state() {
                 Some(states) => self.giver.commit(&states, now()),
@@ -412,6 +426,11 @@ impl<'g> Attempt<'g> {
         } else {
             self.pending = pending;
         }
+        // A batch without any is none.
+        let fits = |it: &GivenGroup| it.bytes <= GROUP_BYTES_MAX && it.sockets <= GROUP_SOCKETS_MAX;
+        if groups.iter().any(fits) {
+            self.asked_at.push_back(self.groups_asked_at);
+        }
         self.giver.give(groups, pending, self.is_busy, now());
     }
 
@@ -429,6 +448,9 @@ impl<'g> Attempt<'g> {
                 Ok(None) => break,
                 Err(silent) => result = Err(silent),
             }
+        }
+        if answers.iter().any(|given| !given.groups.is_empty()) {
+            self.groups_asked_at = asked.at;
         }
         for given in &answers {
             if let Some(next) = self.cursors.next.get_mut(given.worker as usize) {
@@ -575,9 +597,11 @@ impl<'g> Attempt<'g> {
         let _ = is_done.blocking_recv();
         let ms = now().saturating_sub(self.began) / 1_000_000;
         let left: u32 = self.left.iter().map(|left| left.count).sum();
-        tracing::info!(pid, ms, groups = self.moved, left, "handed over");
+        let silence_ms = self.silence / 1_000_000;
+        tracing::info!(pid, ms, groups = self.moved, left, silence_ms, "handed over");
         let stay = |Left { reason, count }: &Left| format!("{count} stay: {reason}");
-        let lines: Vec<_> = self.left.iter().map(stay).collect();
+        let silence = format!("no connection was silent for longer than {} ms", silence_ms + 1);
+        let lines: Vec<_> = self.left.iter().map(stay).chain([silence]).collect();
         self.tell(lines);
         let text = format!(
             "process {pid} serves: {} groups of connections moved, {left} stay and drain",
