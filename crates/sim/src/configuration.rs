@@ -551,6 +551,7 @@ impl Configurations {
     fn cluster(&mut self, name: &str, number: usize, text: &mut String) {
         let _ = write!(text, "  - name: {name}\n    endpoints:\n");
         let first = self.random.below(u64::from(ENDPOINTS));
+        let mut endpoints = String::new();
         for place in 0..ENDPOINTS {
             if u64::from(place) == first || self.random.chance(600) {
                 let weight = self.random.between(1, 3);
@@ -562,13 +563,18 @@ impl Configurations {
                     false => String::new(),
                 };
                 let _ = writeln!(
-                    text,
+                    endpoints,
                     "      - {{ address: {address}, {host}weight: {weight}, priority: {priority}, \
                      locality: eu/{}, metadata: {{ version: v{version} }} }}",
                     self.localities.pick(&["a", "b"]),
                 );
             }
         }
+        // Above a priority that has endpoints, none has to be empty.
+        if !endpoints.contains("priority: 0") {
+            endpoints = endpoints.replace("priority: 1", "priority: 0");
+        }
+        *text += &endpoints;
         let balance = *self.random.pick(&[
             "round_robin",
             "random",
