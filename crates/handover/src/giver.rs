@@ -34,6 +34,10 @@ const REST_INTERVAL: Duration = Duration::from_millis(20);
 /// How old what the taker knows of this process's counts may be where this one ends all of a sudden.
 const INFORM_INTERVAL: Duration = Duration::from_millis(100);
 
+/// How often the taker hears that without a word from it: one that stands still reads nothing, and this process must not wait for
+/// it.
+const UNHEARD_MAX: u32 = 3;
+
 /// What the giver's caller is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GiverAction {
@@ -176,6 +180,8 @@ pub struct Giver {
     alive_at: u64,
     /// When it hears next what this process knows.
     inform_at: u64,
+    /// How often it heard that since it said something.
+    unheard: u32,
     actions: VecDeque<GiverAction>,
 }
 
@@ -237,6 +243,7 @@ impl Giver {
             is_standing_in: false,
             alive_at: 0,
             inform_at: 0,
+            unheard: 0,
             actions: VecDeque::from([GiverAction::Enter(Phase::Hello)]),
         }
     }
@@ -280,7 +287,8 @@ impl Giver {
         }
         let batches = self.under_way.iter().map(|batch| batch.deadline);
         let total = self.is_before_commit().then_some(self.total_at);
-        let said = self.alive_at.min(self.inform_at);
+        let inform_at = if self.unheard < UNHEARD_MAX { self.inform_at } else { u64::MAX };
+        let said = self.alive_at.min(inform_at);
         let alive = matches!(self.state, State::Moving(_)).then_some(said);
         let looks =
             [total, alive, self.again_at, self.pace.rests_until(), self.silence.next_look()];
@@ -293,6 +301,7 @@ impl Giver {
             return;
         }
         self.silence.on_frame();
+        self.unheard = 0;
         self.is_given_up = false;
         if std::mem::take(&mut self.is_standing_in) {
             self.actions.push_back(GiverAction::StandBack);
@@ -736,7 +745,8 @@ impl Giver {
                     self.send(&Message::Alive);
                     self.alive_at = later(now, ALIVE_INTERVAL);
                 }
-                if self.inform_at <= now {
+                if self.inform_at <= now && self.unheard < UNHEARD_MAX {
+                    self.unheard += 1;
                     self.actions.push_back(GiverAction::Inform { is_first: false });
                     self.inform_at = later(now, INFORM_INTERVAL);
                 }
