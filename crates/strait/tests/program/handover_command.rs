@@ -250,7 +250,7 @@ fn while_a_process_drains_another_one_starts_and_can_be_replaced() {
         until("the second process", || {
             let log = fs::read_to_string(&log).unwrap();
             assert!(!log.contains("cannot start"), "{take_over:?}: {log}");
-            log.contains("listening").then_some(())
+            log.contains("ready workers=").then_some(())
         });
         upgraded(&strait, &mut successors);
         busy.send("2");
