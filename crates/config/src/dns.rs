@@ -95,6 +95,18 @@ impl DnsFamily {
     pub const fn asks_v6(self) -> bool {
         !matches!(self, Self::V4)
     }
+
+    /// Keeps what is used of addresses of both families.
+    pub fn select<T>(self, all: &mut Vec<T>, is_v4: impl Fn(&T) -> bool) {
+        let only_v4 = match self {
+            Self::All => return,
+            Self::V4 => true,
+            Self::V6 => false,
+            Self::PreferV4 => all.iter().any(&is_v4),
+            Self::PreferV6 => all.iter().all(&is_v4),
+        };
+        all.retain(|it| is_v4(it) == only_v4);
+    }
 }
 
 /// A name that is resolved, and how.

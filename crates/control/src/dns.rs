@@ -15,7 +15,6 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -395,10 +394,7 @@ impl Status {
     /// The same for a name of the same host and port; none if nothing of it goes with that one's options.
     fn of(&self, name: &DnsName) -> Option<Self> {
         let mut endpoints = self.answer.as_ref()?.to_vec();
-        endpoints.retain(|it| match it.address {
-            SocketAddr::V4(_) => name.family.asks_v4(),
-            SocketAddr::V6(_) => name.family.asks_v6(),
-        });
+        name.family.select(&mut endpoints, |it| it.address.is_ipv4());
         if name.mode == DnsMode::Logical {
             endpoints.truncate(1);
         }

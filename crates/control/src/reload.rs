@@ -541,7 +541,7 @@ impl<F> ConfigFile<F> {
         }
         let names: Vec<_> = changes.iter().map(|(name, _)| Arc::clone(name)).collect();
         tracing::warn!(
-            "DNS does not answer: the old process's addresses are used until it does: {}",
+            "the old process's addresses are used until DNS answers for these names: {}",
             listed(&names)
         );
         drop(self.load_answers(changes));

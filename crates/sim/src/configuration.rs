@@ -548,8 +548,8 @@ impl Configurations {
         };
     }
 
-    fn cluster(&mut self, name: &str, number: usize, text: &mut String) {
-        let _ = write!(text, "  - name: {name}\n    endpoints:\n");
+    /// Endpoints of the cluster with this number.
+    fn endpoints(&mut self, number: usize) -> String {
         let first = self.random.below(u64::from(ENDPOINTS));
         let mut endpoints = String::new();
         for place in 0..ENDPOINTS {
@@ -574,7 +574,12 @@ impl Configurations {
         if !endpoints.contains("priority: 0") {
             endpoints = endpoints.replace("priority: 1", "priority: 0");
         }
-        *text += &endpoints;
+        endpoints
+    }
+
+    fn cluster(&mut self, name: &str, number: usize, text: &mut String) {
+        let _ = write!(text, "  - name: {name}\n    endpoints:\n");
+        *text += &self.endpoints(number);
         let balance = *self.random.pick(&[
             "round_robin",
             "random",

@@ -187,17 +187,7 @@ fn usable(all: Vec<IpAddr>, family: DnsFamily, ttl: Option<u32>) -> Addresses {
     let absence = (all.is_empty() && dropped > 0).then_some(Absence::NoneUsable);
     let mut seen = BTreeSet::new();
     all.retain(|ip| seen.insert(*ip));
-    let has = |all: &[IpAddr], is_v4: bool| all.iter().any(|ip| ip.is_ipv4() == is_v4);
-    let only = match family {
-        DnsFamily::All => None,
-        DnsFamily::V4 => Some(true),
-        DnsFamily::V6 => Some(false),
-        DnsFamily::PreferV4 => Some(has(&all, true)),
-        DnsFamily::PreferV6 => Some(!has(&all, false)),
-    };
-    if let Some(is_v4) = only {
-        all.retain(|ip| ip.is_ipv4() == is_v4);
-    }
+    family.select(&mut all, IpAddr::is_ipv4);
     Addresses { all, ttl, dropped, absence, failure: None }
 }
 

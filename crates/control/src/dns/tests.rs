@@ -625,6 +625,7 @@ async fn another_option_of_a_name_does_not_lose_its_addresses_while_no_server_an
             DnsName { mode: DnsMode::Logical, family: DnsFamily::V6, ..strict("api.test") },
             &["[2001:db8::1]:80"],
         ),
+        (DnsName { family: DnsFamily::PreferV6, ..strict("api.test") }, &["[2001:db8::1]:80"]),
     ] {
         let name = Arc::new(name);
         // Beside the name as it was, and then in place of it.

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,28 @@ use crate::tls_client::{self, TlsClient};
 
 /// Four seconds of silence, and what a busy machine takes.
 const NOTICED_WITHIN: Duration = Duration::from_secs(8);
+
+/// A handshake that does not end: it keeps a handover back before its last phase.
+fn begin_handshake(strait: &Strait) -> TcpStream {
+    let mut begun = TcpStream::connect(strait.listener).unwrap();
+    begun.write_all(&[22]).unwrap();
+    begun
+}
+
+/// Runs `strait upgrade`, and waits until all that can move has moved.
+fn upgrade_until_remaining(strait: &Strait, more: &[&str]) -> Child {
+    let file = strait.path("strait.yaml");
+    let mut upgrade = Command::new(env!("CARGO_BIN_EXE_strait"))
+        .args(["upgrade", "-c", file.to_str().unwrap()])
+        .args(more)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(upgrade.stdout.take().unwrap()).lines();
+    let _ = lines.find(|line| line.as_ref().unwrap().starts_with("remaining after"));
+    upgrade
+}
 
 /// Stops a process, and waits until all of its threads stand still.
 fn stop(pid: u32) {
@@ -97,21 +119,11 @@ fn a_new_process_that_is_stopped_as_it_gives_back_is_ended_and_the_old_one_goes_
     let context = tls_client::context(Version::Tls13);
     let mut kept: Vec<_> = (0..10).map(|_| TlsClient::connect(strait.listener, &context)).collect();
     upgraded(&strait, &mut successors);
-    // A handshake that does not end keeps the handover back before its last phase.
-    let mut begun = TcpStream::connect(strait.listener).unwrap();
-    begun.write_all(&[22]).unwrap();
+    let _begun = begin_handshake(&strait);
     for client in &mut kept {
         assert!(client.get("/").starts_with("HTTP/1.1 200 OK"));
     }
-    let file = strait.path("strait.yaml");
-    let mut back = Command::new(env!("CARGO_BIN_EXE_strait"))
-        .args(["upgrade", "-c", file.to_str().unwrap(), "--back"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(back.stdout.take().unwrap()).lines();
-    let _ = lines.find(|line| line.as_ref().unwrap().starts_with("remaining after"));
+    let mut back = upgrade_until_remaining(&strait, &["--back"]);
     let began = Instant::now();
     stop(successors.0[0]);
     // What had moved by then goes on, and new connections are accepted by the old process.
@@ -137,21 +149,11 @@ fn an_old_process_that_is_stopped_once_the_new_one_serves_is_ended_and_the_new_o
     let mut strait = Strait::run_in(scratch, &config);
     let context = tls_client::context(Version::Tls13);
     let mut kept: Vec<_> = (0..10).map(|_| TlsClient::connect(strait.listener, &context)).collect();
-    // A handshake that does not end keeps the handover back before its last phase.
-    let mut begun = TcpStream::connect(strait.listener).unwrap();
-    begun.write_all(&[22]).unwrap();
+    let _begun = begin_handshake(&strait);
     for client in &mut kept {
         assert!(client.get("/").starts_with("HTTP/1.1 200 OK"));
     }
-    let file = strait.path("strait.yaml");
-    let mut upgrade = Command::new(env!("CARGO_BIN_EXE_strait"))
-        .args(["upgrade", "-c", file.to_str().unwrap()])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(upgrade.stdout.take().unwrap()).lines();
-    let _ = lines.find(|line| line.as_ref().unwrap().starts_with("remaining after"));
+    let mut upgrade = upgrade_until_remaining(&strait, &[]);
     let pid = |stat: String| stat.split(' ').next().and_then(|pid| pid.parse::<u32>().ok());
     successors.0.extend(strait.children().into_iter().filter_map(pid));
     let began = Instant::now();
@@ -196,18 +198,8 @@ fn a_new_process_serves_as_the_old_one_did_before_it_is_the_process_and_knows_it
         let answer = Client::connect(strait.admin).request("POST", path);
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
-    // A handshake that does not end keeps the handover back before its last phase.
-    let mut begun = TcpStream::connect(strait.listener).unwrap();
-    begun.write_all(&[22]).unwrap();
-    let file = strait.path("strait.yaml");
-    let mut upgrade = Command::new(env!("CARGO_BIN_EXE_strait"))
-        .args(["upgrade", "-c", file.to_str().unwrap()])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(upgrade.stdout.take().unwrap()).lines();
-    let _ = lines.find(|line| line.as_ref().unwrap().starts_with("remaining after"));
+    let _begun = begin_handshake(&strait);
+    let mut upgrade = upgrade_until_remaining(&strait, &[]);
     let pid = |stat: String| stat.split(' ').next().and_then(|pid| pid.parse::<u32>().ok());
     successors.0.extend(strait.children().into_iter().filter_map(pid));
     until("what the old process knew", || {
