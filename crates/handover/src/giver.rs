@@ -9,11 +9,14 @@
 //! From any state before `Probation` a failure leads to [`GiverAction::RollBack`], once. In `Leaving` this process ends what it
 //! still has, and hears from its taker whether others wait for that.
 
+mod action;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use wiped::{Wiped, wipe};
 
+pub use self::action::{GiverAction, PeerLife};
 use crate::deadlines::{Deadlines, Phase, later};
 use crate::failure::Failure;
 use crate::frame::DESCRIPTORS_MAX;
@@ -21,10 +24,8 @@ use crate::message::{
     Difference, Hello, ListedConnections, Message, Part, Purpose, Refused, SocketKey, VERSION,
     Welcome,
 };
-use crate::pace::{Collect, Pace};
-use crate::pieces::{
-    self, GivenGroup, GroupFrame, GroupPack, GroupPiece, PIECE_BYTES_MAX, cut, shortened,
-};
+use crate::pace::Pace;
+use crate::pieces::{self, GivenGroup, PIECE_BYTES_MAX, cut, shortened};
 use crate::silence::{ALIVE_INTERVAL, Silence};
 use crate::{GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, LISTENING_MAX, PARTS_MAX, STATE_BYTES_MAX};
 
@@ -37,107 +38,6 @@ const INFORM_INTERVAL: Duration = Duration::from_millis(100);
 /// How often the taker hears that without a word from it: one that stands still reads nothing, and this process must not wait for
 /// it.
 const UNHEARD_MAX: u32 = 3;
-
-/// What the giver's caller is to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GiverAction {
-    /// Log and report that a phase began.
-    Enter(Phase),
-    /// Send a frame without descriptors.
-    Send(Wiped),
-    /// Send a frame with the file of what sources have delivered.
-    SendResources(Wiped),
-    /// Send a frame with the listening sockets of these keys.
-    SendListening(Wiped, Vec<SocketKey>),
-    /// Send the frame of this piece of a group, with its sockets.
-    SendPiece(GroupPiece),
-    /// Send the frame of these groups, with all their sockets.
-    SendPack(GroupPack),
-    /// Say what this process is configured to do, by [`Giver::describe`].
-    Describe,
-    /// The taker differs there, and goes on. Its connections stay where they are.
-    Compared(Vec<Difference>),
-    /// The taker only wanted to compare: both are done, and nothing has changed.
-    Checked,
-    /// Name the listening sockets, by [`Giver::listen`].
-    Listen,
-    /// The taker accepts: this process stops to, but for these listeners, whose sockets the taker does not use.
-    StopAccepting {
-        /// Their names.
-        but: Vec<String>,
-    },
-    /// Take connections out of the workers and name them, by [`Giver::give`].
-    Collect(Collect),
-    /// The taker does not take this group: it goes on here.
-    TakeBack(Refused),
-    /// The taker has these groups, and serves them.
-    Taken {
-        /// How many.
-        groups: u32,
-    },
-    /// Write down, by [`Giver::inform`], what the process knows and may say before it is certain that the taker becomes the
-    /// process: counts alone, or, the first time, also what the taker needs to serve as this one did.
-    Inform {
-        /// Whether it is the first time.
-        is_first: bool,
-    },
-    /// Write down what the process knows, by [`Giver::commit`].
-    Summarize,
-    /// The taker is the process.
-    Committed,
-    /// The handover does not take place, or is over early in probation: everything is this process's
-    /// own again, once the other cannot use it any more.
-    RollBack {
-        /// Why.
-        failure: Failure,
-        /// Whether the other process may still use what it was given.
-        peer: PeerLife,
-    },
-    /// The taker ended in its probation: this process accepts again.
-    AcceptAgain,
-    /// The taker is silent in its probation: end it, then [`Giver::on_closed`].
-    EndSilent,
-    /// It is silent, and could not be ended: this process accepts, too, until it is heard again.
-    StandIn,
-    /// The taker that was silent runs again, and this process accepts no more: the probation goes on.
-    StandBack,
-    /// Probation is over: this process ends what it still has, and itself.
-    Finish,
-    /// The taker in its probation asks this process to take everything back, for this reason. It stays in its probation
-    /// until then.
-    BecomeTaker(String),
-    /// The taker has handed over in its turn: the process whose place this one took is to end what it still has.
-    EndFormer,
-    /// Two younger processes live: this one ends what it still has at once.
-    EndRest,
-    /// Name the connections that this process still has, from there on, by [`Giver::list`].
-    List {
-        /// A number for the answer.
-        request: u32,
-        /// The worker to begin with.
-        worker: u32,
-        /// The slot there.
-        slot: u32,
-    },
-}
-
-/// Whether the other process may still use what it was given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PeerLife {
-    /// It ended, or says that it uses nothing.
-    Over,
-    /// It has to be ended first.
-    InDoubt,
-}
-
-impl From<GroupFrame> for GiverAction {
-    fn from(frame: GroupFrame) -> Self {
-        match frame {
-            GroupFrame::Several(pack) => Self::SendPack(pack),
-            GroupFrame::OfOne(piece) => Self::SendPiece(piece),
-        }
-    }
-}
 
 /// What this process says in its welcome.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -172,19 +172,9 @@ pub(crate) fn serve(
     let options = snapshot.startup.handover.clone();
     let (contacts, sessions) = (data_path.contacts(), config.sessions());
     let storer = Box::new(Storing::new(contacts.clone(), sessions.clone()));
-    let hands_over = match (&handover_path, stored) {
-        (Some(path), stored) => {
-            let (ending, hands_over) = io::packets::barrier().map_err(start)?;
-            let thread = HandoverThread { options, contacts, steps, sessions, ending };
-            thread.start(path, taking.take().map(|taking| *taking), stored)?;
-            Some(hands_over)
-        }
-        (None, Some(stored)) => {
-            spawn("strait-stored", move || stored.restore(&contacts, &steps));
-            None
-        }
-        (None, None) => None,
-    };
+    let thread = HandoverThread { options, contacts, steps, sessions };
+    let taking = taking.take().map(|taking| *taking);
+    let hands_over = thread.start(handover_path.as_deref(), taking, stored)?;
     drop(snapshot);
     let control = Control::new(Parts {
         sources,
@@ -412,18 +402,25 @@ struct HandoverThread {
     contacts: Contacts,
     steps: mpsc::Sender<HandoverStep<DataPath>>,
     sessions: ProcessSessions,
-    /// Is over once the process is ending.
-    ending: Barrier,
 }
 
 impl HandoverThread {
+    /// Starts it, if other processes may connect to `path`: what has to be closed when this process begins to end. What was stored
+    /// is taken up in any case.
     fn start(
         self,
-        path: &Path,
+        path: Option<&Path>,
         taking: Option<Taking>,
         stored: Option<Stored>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<OwnedFd>, Failure> {
+        let Some(path) = path else {
+            if let Some(stored) = stored {
+                spawn("strait-stored", move || stored.restore(&self.contacts, &self.steps));
+            }
+            return Ok(None);
+        };
         let failed = |error: std::io::Error| Failure::Start(format!("handover: {error}"));
+        let (ending, hands_over) = io::packets::barrier().map_err(failed)?;
         let listener = match &taking {
             Some(_) => None,
             None => Some(self.bind(path)?),
@@ -432,10 +429,10 @@ impl HandoverThread {
             .name("strait-handover".to_owned())
             .spawn({
                 let path = path.to_owned();
-                move || self.work(path, listener, taking, stored)
+                move || self.work(path, listener, taking, stored, ending)
             })
             .map_err(failed)?;
-        Ok(())
+        Ok(Some(hands_over))
     }
 
     fn bind(&self, path: &Path) -> Result<PacketListener, Failure> {
@@ -463,6 +460,7 @@ impl HandoverThread {
         listener: Option<PacketListener>,
         taking: Option<Taking>,
         stored: Option<Stored>,
+        ending: Barrier,
     ) {
         let mut generation = stored.as_ref().map_or(0, |stored| stored.generation);
         if let Some(stored) = stored {
@@ -481,7 +479,7 @@ impl HandoverThread {
             spawn("strait-former", move || taken.follow(&contacts, &steps));
         }
         let Some(listener) = listener else { return };
-        let Self { options, contacts, steps: control, sessions, ending } = self;
+        let Self { options, contacts, steps: control, sessions } = self;
         let start = StartCommand::of_this_process();
         Giving {
             listener,

@@ -1,0 +1,110 @@
+//! What the old process's side has its caller do.
+
+use wiped::Wiped;
+
+use crate::deadlines::Phase;
+use crate::failure::Failure;
+use crate::message::{Difference, Refused, SocketKey};
+use crate::pace::Collect;
+use crate::pieces::{GroupFrame, GroupPack, GroupPiece};
+
+/// What the giver's caller is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GiverAction {
+    /// Log and report that a phase began.
+    Enter(Phase),
+    /// Send a frame without descriptors.
+    Send(Wiped),
+    /// Send a frame with the file of what sources have delivered.
+    SendResources(Wiped),
+    /// Send a frame with the listening sockets of these keys.
+    SendListening(Wiped, Vec<SocketKey>),
+    /// Send the frame of this piece of a group, with its sockets.
+    SendPiece(GroupPiece),
+    /// Send the frame of these groups, with all their sockets.
+    SendPack(GroupPack),
+    /// Say what this process is configured to do, by [`Giver::describe`](crate::Giver::describe).
+    Describe,
+    /// The taker differs there, and goes on. Its connections stay where they are.
+    Compared(Vec<Difference>),
+    /// The taker only wanted to compare: both are done, and nothing has changed.
+    Checked,
+    /// Name the listening sockets, by [`Giver::listen`](crate::Giver::listen).
+    Listen,
+    /// The taker accepts: this process stops to, but for these listeners, whose sockets the taker does not use.
+    StopAccepting {
+        /// Their names.
+        but: Vec<String>,
+    },
+    /// Take connections out of the workers and name them, by [`Giver::give`](crate::Giver::give).
+    Collect(Collect),
+    /// The taker does not take this group: it goes on here.
+    TakeBack(Refused),
+    /// The taker has these groups, and serves them.
+    Taken {
+        /// How many.
+        groups: u32,
+    },
+    /// Write down, by [`Giver::inform`](crate::Giver::inform), what the process knows and may say before it is certain that the taker becomes the
+    /// process: counts alone, or, the first time, also what the taker needs to serve as this one did.
+    Inform {
+        /// Whether it is the first time.
+        is_first: bool,
+    },
+    /// Write down what the process knows, by [`Giver::commit`](crate::Giver::commit).
+    Summarize,
+    /// The taker is the process.
+    Committed,
+    /// The handover does not take place, or is over early in probation: everything is this process's
+    /// own again, once the other cannot use it any more.
+    RollBack {
+        /// Why.
+        failure: Failure,
+        /// Whether the other process may still use what it was given.
+        peer: PeerLife,
+    },
+    /// The taker ended in its probation: this process accepts again.
+    AcceptAgain,
+    /// The taker is silent in its probation: end it, then [`Giver::on_closed`](crate::Giver::on_closed).
+    EndSilent,
+    /// It is silent, and could not be ended: this process accepts, too, until it is heard again.
+    StandIn,
+    /// The taker that was silent runs again, and this process accepts no more: the probation goes on.
+    StandBack,
+    /// Probation is over: this process ends what it still has, and itself.
+    Finish,
+    /// The taker in its probation asks this process to take everything back, for this reason. It stays in its probation
+    /// until then.
+    BecomeTaker(String),
+    /// The taker has handed over in its turn: the process whose place this one took is to end what it still has.
+    EndFormer,
+    /// Two younger processes live: this one ends what it still has at once.
+    EndRest,
+    /// Name the connections that this process still has, from there on, by [`Giver::list`](crate::Giver::list).
+    List {
+        /// A number for the answer.
+        request: u32,
+        /// The worker to begin with.
+        worker: u32,
+        /// The slot there.
+        slot: u32,
+    },
+}
+
+/// Whether the other process may still use what it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerLife {
+    /// It ended, or says that it uses nothing.
+    Over,
+    /// It has to be ended first.
+    InDoubt,
+}
+
+impl From<GroupFrame> for GiverAction {
+    fn from(frame: GroupFrame) -> Self {
+        match frame {
+            GroupFrame::Several(pack) => Self::SendPack(pack),
+            GroupFrame::OfOne(piece) => Self::SendPiece(piece),
+        }
+    }
+}
