@@ -67,6 +67,15 @@ pub struct MinRtt {
     pub buffer: Percent,
 }
 
+impl AdaptiveConcurrency {
+    /// How long it may take from one measurement to the next, ns.
+    fn interval_max(&self) -> u64 {
+        let factor = 1.0 + self.min_rtt.jitter.part();
+        let longest = self.min_rtt.interval.0.mul_f64(factor);
+        u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
 impl Default for AdaptiveConcurrency {
     fn default() -> Self {
         Self {
@@ -127,6 +136,17 @@ pub struct Controller {
     /// When the next limit is made.
     window_ends: AtomicU64,
     windows_at_least: AtomicU32,
+}
+
+/// What was measured, for the process that takes this one's place: to measure anew, it would let only a few requests through at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The limit.
+    pub limit: u32,
+    /// How long a response takes at least, ns.
+    pub min_rtt_ns: u64,
+    /// After which time that is measured again, ns.
+    pub measures_in_ns: u64,
 }
 
 /// A response, or a request that waited for one in vain.
@@ -380,6 +400,37 @@ impl Adaptive {
         self.policy.concurrency_max
     }
 
+    /// What was measured at this time of a clock that all workers have, ns; none before the first measurement has ended.
+    #[must_use]
+    pub fn measured(&self, now: u64) -> Option<Measured> {
+        let min_rtt_ns = self.min_rtt.load(Ordering::Relaxed);
+        let limit = match self.is_measuring() {
+            true => self.limit_before.load(Ordering::Relaxed),
+            false => self.limit(),
+        };
+        let measures_at = self.measures_at.load(Ordering::Acquire);
+        // A measurement that lasts is made anew.
+        let measures_in_ns = if measures_at == NEVER { 0 } else { measures_at.saturating_sub(now) };
+        (min_rtt_ns > 0).then_some(Measured { limit, min_rtt_ns, measures_in_ns })
+    }
+
+    /// Goes on with what another process has measured, unless this one has by now. `now` as in [`Self::measured`].
+    pub fn adopt(&self, measured: Measured, now: u64) {
+        let Measured { limit, min_rtt_ns, measures_in_ns } = measured;
+        if min_rtt_ns == 0 || self.min_rtt().is_some() {
+            return;
+        }
+        self.take(self.policy.percentile);
+        self.min_rtt.store(min_rtt_ns, Ordering::Relaxed);
+        let least = self.policy.min_rtt.concurrency.min(self.policy.concurrency_max);
+        self.limit.store(limit.clamp(least, self.policy.concurrency_max), Ordering::Relaxed);
+        let ends = now.saturating_add(nanos(self.policy.update_interval));
+        self.window_ends.store(ends.min(NEVER - 1), Ordering::Release);
+        let measures_at = now.saturating_add(measures_in_ns.min(self.policy.interval_max()));
+        self.measures_at.store(measures_at.min(NEVER - 1), Ordering::Release);
+        self.is_measuring.store(false, Ordering::Release);
+    }
+
     /// A response came, or a request waited for it too long. `random` is asked for where a measurement ends.
     pub fn observe(&self, sample: Sample, random: impl FnOnce() -> u64) {
         self.controller.observe(&self.policy, sample, random);
@@ -417,6 +468,46 @@ mod tests {
 
     fn adaptive(policy: AdaptiveConcurrency) -> Adaptive {
         Adaptive::new(policy, None)
+    }
+
+    #[test]
+    fn another_process_goes_on_with_what_was_measured() {
+        let policy = AdaptiveConcurrency::default();
+        let (old, new) = (adaptive(policy), adaptive(policy));
+        let sample = |ended| Sample { length: Duration::from_millis(8), ended };
+        assert_eq!(old.measured(MS), None);
+        old.limit_at(MS);
+        (0..policy.min_rtt.requests).for_each(|_| old.observe(sample(10 * MS), || 0));
+        let measured = old.measured(10 * MS).expect("it has measured");
+        assert_eq!(measured.measures_in_ns, 60_000 * MS);
+        let later = old.measured(1_010 * MS).expect("it has measured");
+        assert_eq!(later.measures_in_ns, 59_000 * MS);
+        // Its clock may be another.
+        new.adopt(Measured { limit: 40, ..later }, 5 * MS);
+        assert_eq!((new.limit_at(5 * MS), new.min_rtt()), (40, old.min_rtt()));
+        assert!(!new.is_measuring());
+        new.observe(sample(59_004 * MS), || 0);
+        assert!(!new.is_measuring());
+        new.observe(sample(59_006 * MS), || 0);
+        assert!(new.is_measuring());
+        // What this one has measured itself counts.
+        let before = old.limit();
+        old.adopt(Measured { limit: 7, min_rtt_ns: 1, measures_in_ns: 0 }, 10 * MS);
+        assert_eq!(old.limit(), before);
+        for (limit, within) in [(0, 3), (u32::MAX, 1_000)] {
+            let new = adaptive(policy);
+            let measured = Measured { limit, min_rtt_ns: u64::MAX, measures_in_ns: u64::MAX };
+            new.adopt(measured, u64::MAX);
+            assert_eq!(new.limit(), within);
+        }
+    }
+
+    #[test]
+    fn to_look_at_a_limit_ends_no_measurement() {
+        let adaptive = adaptive(AdaptiveConcurrency::default());
+        assert_eq!((adaptive.limit(), adaptive.measured(u64::MAX)), (3, None));
+        assert_eq!(adaptive.limit_at(100_000 * MS), 3);
+        assert!(adaptive.is_measuring());
     }
 
     /// An upstream that answers `room` requests at a time in `rtt`; more wait for others.

@@ -70,7 +70,7 @@ use crate::protocols::Protocols;
 use crate::runtime::Runtime;
 use crate::snapshot::{
     AccessLog, Address, Cluster, HandoverOptions, Http2Options, Limits, Listener, Ping, Resolvers,
-    RouteTable, RpcOptions, Snapshot, StartupOptions,
+    RouteTable, RpcOptions, Snapshot, StartupOptions, StateFolder,
 };
 use crate::tree::{Node, Site};
 use crate::units::Size;
@@ -416,11 +416,15 @@ fn startup<F>(
         },
         pins_workers: options.pin,
         handover: handover(&file.handover, &site.key("handover"), context),
-        state: state_folder(file.state.as_deref(), &site.key("state"), context.findings),
+        state: file
+            .state
+            .as_ref()
+            .map(|state| state_folder(state, &site.key("state"), context.findings)),
     };
     let Some(former) = context.former else { return asked };
     let mut warn = |site: &Site<'_>| {
-        let problem = Problem::new("a change of this requires a restart", "restart the process");
+        let rule = "a change of this requires a restart or an upgrade";
+        let problem = Problem::new(rule, "run `strait upgrade`, or restart the process");
         site.warning(context.findings, problem);
     };
     if asked.admin != former.startup.admin {
@@ -435,7 +439,8 @@ fn startup<F>(
     if asked.metrics != former.startup.metrics {
         warn(&site.key("admin").key("metrics"));
     }
-    if asked.handover != former.startup.handover {
+    let is_elsewhere = asked.handover.socket != former.startup.handover.socket;
+    if !is_elsewhere && asked.handover != former.startup.handover {
         warn(&site.key("handover"));
     }
     if asked.state != former.startup.state {
@@ -444,6 +449,12 @@ fn startup<F>(
     if (asked.workers, asked.pins_workers) != (former.startup.workers, former.startup.pins_workers)
     {
         warn(&site.key("workers"));
+    }
+    if is_elsewhere {
+        let rule =
+            "a change of this requires a restart: an upgrade does not find the process there";
+        let problem = Problem::new(rule, "restart the process");
+        site.key("handover").key("socket").warning(context.findings, problem);
     }
     former.startup.clone()
 }
@@ -462,7 +473,11 @@ fn handover<F>(
     if check_handover_socket(file, site, context.findings)
         && let Some(path) = file.socket.as_deref()
     {
-        context.files.warn_of_handover_folder(path, &site.key("socket"), context.findings);
+        context.files.warn_of_handover_folder(
+            (path, &file.users),
+            &site.key("socket"),
+            context.findings,
+        );
     }
     file.into()
 }
@@ -500,17 +515,19 @@ impl From<&file::Handover> for HandoverOptions {
 }
 
 /// The folder for what sources gave last, which must not depend on where the process was started.
-fn state_folder(
-    file: Option<&str>,
-    site: &Site<'_>,
-    findings: &mut Findings<'_>,
-) -> Option<Arc<FilePath>> {
-    let path = file?;
-    if !path.starts_with('/') {
-        let hint = "write the whole path, such as /var/lib/strait";
-        site.error(findings, Problem::new("the folder's path begins with /", hint));
+fn state_folder(file: &file::State, site: &Site<'_>, findings: &mut Findings<'_>) -> StateFolder {
+    let file::StateOptions { folder, keys } = file.options();
+    if !folder.starts_with('/') {
+        let problem = Problem::new(
+            "the folder's path begins with /",
+            "write the whole path, such as /var/lib/strait",
+        );
+        match file {
+            file::State::Folder(_) => site.error(findings, problem),
+            file::State::Options(_) => site.key("folder").error(findings, problem),
+        }
     }
-    Some(FilePath::new(path).into())
+    StateFolder { path: FilePath::new(&folder).into(), keeps_keys: keys }
 }
 
 /// The names of the admin interface. Each is a whole one: a pattern would let in names that others

@@ -98,8 +98,7 @@ pub struct File {
     /// respond. Each process needs its own folder, owned by its user with mode 0700; Strait creates the folder if it is
     /// missing. Absent: answers are not stored. A change requires a restart or an upgrade.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 2))]
-    pub state: Option<String>,
+    pub state: Option<State>,
     /// Limits of the process.
     #[serde(default)]
     pub limits: Limits,
@@ -131,6 +130,40 @@ pub struct Admin {
     /// machines. Absent: only `address` serves them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<Address>,
+}
+
+/// A folder, or a map.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum State {
+    /// The folder; private keys are not stored.
+    Folder(#[schemars(length(min = 2))] String),
+    /// The folder, and whether private keys are stored.
+    Options(StateOptions),
+}
+
+impl State {
+    /// The map that says the same.
+    pub(crate) fn options(&self) -> StateOptions {
+        match self {
+            Self::Folder(folder) => StateOptions { folder: folder.clone(), keys: false },
+            Self::Options(options) => options.clone(),
+        }
+    }
+}
+
+/// What is stored of the last valid answers of sources, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StateOptions {
+    /// The folder.
+    #[schemars(length(min = 2))]
+    pub folder: String,
+    /// Whether secrets with private keys are stored, unencrypted. Without them, a start without its sources does not
+    /// serve listeners and clusters that use such secrets. Users who can read the folder, or a backup of it, have the keys.
+    #[serde(default)]
+    #[schemars(extend("x-public" = true))]
+    pub keys: bool,
 }
 
 /// `auto`, a number, or a map.

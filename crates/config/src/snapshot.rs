@@ -159,7 +159,16 @@ pub struct StartupOptions {
     /// How another process takes this one's place.
     pub handover: HandoverOptions,
     /// The folder for the last good answers of sources, or none if they are not kept.
-    pub state: Option<Arc<Path>>,
+    pub state: Option<StateFolder>,
+}
+
+/// Where the last good answers of sources are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateFolder {
+    /// The folder.
+    pub path: Arc<Path>,
+    /// Whether secrets with private keys are among them.
+    pub keeps_keys: bool,
 }
 
 /// How another process takes this one's place.

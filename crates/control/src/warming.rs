@@ -174,7 +174,7 @@ impl<F: Send + Sync + 'static> ConfigFile<F> {
         admin: &EarlyAdmin<'_>,
     ) -> Result<Candidate<F>, WarmingError> {
         if let Some(folder) = &candidate.snapshot().startup.state {
-            self.set_last_good(LastGood::read(folder));
+            self.set_last_good(LastGood::read(&folder.path));
         }
         if candidate.unanswered().is_empty() {
             return Ok(candidate);

@@ -194,11 +194,11 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// A process does not start where other users may enter the folder of its handovers, or where that is no folder itself. Who owns
-    /// it is not looked at: a file may be checked by another user. One that is missing is made at the start.
+    /// A process does not start where other users have more access to the folder of its handovers than they need, or where that is no
+    /// folder itself. Who owns it is not looked at: a file may be checked by another user. One that is missing is made at the start.
     pub(crate) fn warn_of_handover_folder(
         &self,
-        socket: &str,
+        (socket, users): (&str, &[u32]),
         site: &Site<'_>,
         findings: &mut Findings<'_>,
     ) {
@@ -206,14 +206,25 @@ impl<'a> Files<'a> {
         let problem = if self.outside.is_link(folder) {
             let rule = "the socket's folder is a symbolic link, so that no process starts with it";
             Problem::new(rule, "write the path of the folder itself")
-        } else if let Some(mode) = self.outside.mode(folder).filter(|mode| mode & 0o077 != 0) {
-            let rule =
-                "other users may enter the socket's folder, so that no process starts with it";
-            let mode = mode & 0o7777;
-            let hint = format!("its mode is {mode:04o}: run `chmod 700 {}`", folder.display());
-            Problem::new(rule, hint)
         } else {
-            return;
+            let Some(mode) = self.outside.mode(folder) else { return };
+            let (rule, wanted) = match users {
+                [] if mode & 0o077 != 0 => (
+                    "other users may enter the socket's folder, so that no process starts with it",
+                    "700",
+                ),
+                [_, ..] if mode & 0o066 != 0 => (
+                    "other users may list or change the socket's folder, so that no process starts with it",
+                    "711",
+                ),
+                [_, ..] if mode & 0o011 == 0 => {
+                    ("the `users` cannot enter the socket's folder, unless they are root", "711")
+                }
+                _ => return,
+            };
+            let (mode, folder) = (mode & 0o7777, folder.display());
+            let hint = format!("its mode is {mode:04o}: run `chmod {wanted} {folder}`");
+            Problem::new(rule, hint)
         };
         site.warning(findings, problem);
     }

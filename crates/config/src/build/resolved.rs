@@ -23,7 +23,7 @@ pub(super) fn sections(file: &file::File, started: Option<&file::File>) -> Arc<f
         admin: started.admin.clone(),
         workers: file::Workers::Options(started.workers.options()),
         handover: started.handover.clone(),
-        state: started.state.clone(),
+        state: started.state.as_ref().map(|state| file::State::Options(state.options())),
         rebalance: file.rebalance,
         locality: file.locality.clone(),
         runtime: file.runtime.clone(),

@@ -13,7 +13,7 @@ use crate::units::Period;
 #[serde(default, deny_unknown_fields)]
 pub struct Handover {
     /// The socket that the other process connects to. Its folder must belong to the user of this process and have mode
-    /// 0700; Strait creates the folder if it is missing. Absent: `handover/strait.sock` in the folder of the
+    /// 0700 (with `users`: 0711, or 0710); Strait creates the folder if it is missing. A change requires a restart. Absent: `handover/strait.sock` in the folder of the
     /// environment variable `RUNTIME_DIRECTORY`, which systemd sets; without that, handovers are not possible.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 2, max = 107))]
@@ -26,7 +26,8 @@ pub struct Handover {
     /// accepts connections again.
     #[schemars(extend("x-maximum" = "1h"))]
     pub probation: Period,
-    /// Ids of users, besides root and the user of this process, whose processes may take over.
+    /// Ids of users, besides root and the user of this process, whose processes may take over. Any process that can reach the
+    /// folder of `socket` can then connect, and is refused if its user is not one of these.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<u32>,
     /// What systemd keeps for the next process, also after a crash or a restart. The unit needs

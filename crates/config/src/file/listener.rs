@@ -107,7 +107,7 @@ pub struct Listener {
     #[schemars(extend("x-minimum" = "64KiB"))]
     pub buffered_max: OrNone<Size>,
     /// Permissions of its unix socket, as for chmod(1). A program needs write permission to connect. Absent: `0660`. A
-    /// change requires a restart, or another path.
+    /// change requires a restart, an upgrade, or another path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<FileMode>,
     /// Length of the queue of connections that are not accepted yet. The kernel limits it to `net.core.somaxconn`.

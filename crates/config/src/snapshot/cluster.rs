@@ -191,6 +191,14 @@ impl Cluster {
         max.into_iter().chain(adaptive).min()
     }
 
+    /// The same to be shown: to look at it changes nothing.
+    #[must_use]
+    pub fn requests_limit(&self, priority: Priority) -> Option<u32> {
+        let max = self.bounds_of(priority).requests_max.map(NonZeroU32::get);
+        let adaptive = self.adaptive_of(priority).map(Adaptive::limit);
+        max.into_iter().chain(adaptive).min()
+    }
+
     /// Whether the health of its endpoints is known.
     #[must_use]
     pub fn has_health(&self) -> bool {

@@ -799,7 +799,15 @@ fn the_folder_for_state_does_not_depend_on_where_the_process_is_started() {
     let [found] = &found[..] else { panic!("{found:?}") };
     assert_eq!((found.path.as_str(), found.line, found.column), ("state", 1, 8));
     assert_eq!(found.hint, "write the whole path, such as /var/lib/strait");
-    assert_eq!(errors(&format!("state: /var/lib/strait\n{SAMPLE}")), []);
+    let found = errors(&format!("state: {{ keys: true, folder: lib }}\n{SAMPLE}"));
+    let [found] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((found.path.as_str(), found.line, found.column), ("state.folder", 1, 30));
+    let found = errors(&format!("state: {{ keys: true }}\n{SAMPLE}"));
+    let [found] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((found.path.as_str(), &*found.hint), ("state.folder", "add `folder: text`"));
+    for state in ["/var/lib/strait", "{ folder: /var/lib/strait, keys: true }"] {
+        assert_eq!(errors(&format!("state: {state}\n{SAMPLE}")), []);
+    }
 }
 
 #[test]

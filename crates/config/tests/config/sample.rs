@@ -393,7 +393,7 @@ clusters:
     endpoints: { dns: api.internal:8080, mode: logical, family: prefer_v4, ttl_min: 2s, ttl_max: 1m }
     balance: { ring_hash: { size_min: 100, size_max: 1000, load_max: 150 } }
 resolvers: { servers: [10.0.0.2], timeout: 1s, initial_fetch_timeout: 5s, on_demand_timeout: 3s }
-state: /var/lib/strait
+state: { folder: /var/lib/strait, keys: true }
 rebalance: off
 locality: eu/a
 handover: { socket: /run/strait/handover/strait.sock, timeout: 20s, probation: 0s, users: [33], fd_store: listeners }

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use config::snapshot::StateFolder;
 use config::{RESOURCES_MAX, ResourceKind, holds_key};
 use telemetry::events::StateWrites;
 use tokio::sync::oneshot;
@@ -97,13 +98,15 @@ impl Keeper {
     /// # Errors
     ///
     /// The system has no room for a thread.
-    pub(crate) fn start(folder: Arc<Path>, kept: LastGood, is_held: bool) -> io::Result<Self> {
+    pub(crate) fn start(folder: StateFolder, kept: LastGood, is_held: bool) -> io::Result<Self> {
+        let StateFolder { path: folder, keeps_keys } = folder;
         let since = Some(clock::monotonic_ns());
         let waiting = Waiting { since, is_held, ..Waiting::default() };
         let shared = Arc::new(Shared { waiting: Mutex::new(waiting), wake: Condvar::new() });
         let (ends, ended) = oneshot::channel();
         let writing = Writing {
             folder: Arc::clone(&folder),
+            keeps_keys,
             shared: Arc::clone(&shared),
             has_had_any: !kept.is_empty(),
             kept,
@@ -243,6 +246,8 @@ impl Shared {
 /// The thread's own.
 struct Writing {
     folder: Arc<Path>,
+    /// Whether private keys are among what is kept.
+    keeps_keys: bool,
     shared: Arc<Shared>,
     kept: LastGood,
     /// Whether there was anything to keep: until then the file of before is left alone, whatever is wrong with it.
@@ -325,7 +330,7 @@ impl Writing {
         let (answers, resources) =
             (std::mem::take(&mut waiting.answers), std::mem::take(&mut waiting.resources));
         drop(waiting);
-        apply(&mut self.kept, answers, resources);
+        apply(&mut self.kept, self.keeps_keys, answers, resources);
         self.has_had_any |= !self.kept.is_empty();
         if !self.has_had_any {
             shared.lock().is_urgent = false;
@@ -402,9 +407,11 @@ impl Writing {
     }
 }
 
-/// Takes changes up. Private keys are not kept, and answers without addresses neither: a start gains nothing by them.
+/// Takes changes up. Private keys are not kept unless they are asked for, and answers without addresses not at all: a start gains
+/// nothing by them.
 fn apply(
     kept: &mut LastGood,
+    keeps_keys: bool,
     answers: BTreeMap<NameKey, Option<KeptAnswer>>,
     resources: BTreeMap<ResourceKey, ResourceChange>,
 ) {
@@ -415,7 +422,7 @@ fn apply(
         }
     }
     for (key, mut change) in resources {
-        if key.name.kind == ResourceKind::Secret {
+        if key.name.kind == ResourceKind::Secret && !keeps_keys {
             change.retain(|secret| !holds_key(&secret.content));
         }
         kept.change(key, change);
@@ -434,6 +441,10 @@ mod tests {
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
+
+    fn without_keys(folder: &Arc<Path>) -> StateFolder {
+        StateFolder { path: Arc::clone(folder), keeps_keys: false }
+    }
 
     #[test]
     fn a_file_is_due_a_moment_after_a_change_and_later_for_times_alone() {
@@ -467,7 +478,7 @@ mod tests {
             let key = ResourceKey { source: "folder".into(), name };
             let resources = [(key, content)].into();
             let kept = LastGood { resources, ..LastGood::default() };
-            let keeper = Keeper::start(Arc::clone(&folder), kept, is_held).unwrap();
+            let keeper = Keeper::start(without_keys(&folder), kept, is_held).unwrap();
             keeper.hold(is_held_later);
             runtime.block_on(keeper.close());
             assert_eq!(folder.exists(), is_written, "{is_held} {is_held_later}");
@@ -510,7 +521,7 @@ mod tests {
             let kept = KeptResource { version: "1".into(), content: text.into(), at: 1 };
             Change::Resource(key.clone(), Some(kept), Serves::Last)
         };
-        let keeper = Keeper::start(Arc::clone(&folder), LastGood::default(), false).unwrap();
+        let keeper = Keeper::start(without_keys(&folder), LastGood::default(), false).unwrap();
         keeper.hurry();
         while keeper.is_hurrying() {
             std::thread::yield_now();
@@ -539,13 +550,13 @@ mod tests {
         let name = format!("strait-keeper-nothing-{}", std::process::id());
         let folder: Arc<Path> = std::env::temp_dir().join(name).into();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let keeper = Keeper::start(Arc::clone(&folder), LastGood::default(), false).unwrap();
+        let keeper = Keeper::start(without_keys(&folder), LastGood::default(), false).unwrap();
         runtime.block_on(keeper.close());
         assert!(!folder.exists());
     }
 
     #[test]
-    fn private_keys_are_not_kept_and_neither_are_versions_before_them() {
+    fn private_keys_are_kept_if_they_are_asked_for_alone_and_so_are_versions_before_them() {
         let key = |kind, name: &str| ResourceKey {
             source: "folder".into(),
             name: ResourceName::new(kind, name),
@@ -559,7 +570,7 @@ mod tests {
             let both = [(site.clone(), change(text)), (trust.clone(), change("ca: x"))];
             BTreeMap::from(both)
         };
-        apply(&mut kept, BTreeMap::new(), of("ca: y"));
+        apply(&mut kept, false, BTreeMap::new(), of("ca: y"));
         assert_eq!(kept.resources.len(), 2);
         for text in [
             "{ name: site, chain: x, key: y }",
@@ -568,7 +579,9 @@ mod tests {
             "{",
         ] {
             kept.resources.insert(site.clone(), content("ca: y"));
-            apply(&mut kept, BTreeMap::new(), of(text));
+            apply(&mut kept, true, BTreeMap::new(), of(text));
+            assert_eq!(&*kept.resources[&site].content, text);
+            apply(&mut kept, false, BTreeMap::new(), of(text));
             assert_eq!(kept.resources.keys().collect::<Vec<_>>(), [&trust], "{text}");
         }
     }

@@ -84,10 +84,10 @@ impl Kept {
         let Some(folder) = &startup.state else { return kept };
         let mut first = LastGood::default();
         first.answers.extend(known.iter().filter_map(|(name, it)| it.kept_as(name)));
-        match Keeper::start(Arc::clone(folder), first, is_held) {
+        match Keeper::start(folder.clone(), first, is_held) {
             Ok(keeper) => kept.keeper = Some(keeper),
             Err(error) => {
-                let folder = folder.display();
+                let folder = folder.path.display();
                 tracing::warn!(
                     "{folder}: answers of sources are not stored, because the thread cannot be started: {error}"
                 );

@@ -1,13 +1,13 @@
 //! The pages of the admin interface that control writes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
 
 use config::matching::Percent;
 use config::runtime::Runtime;
-use config::snapshot::{Cluster, Snapshot};
+use config::snapshot::{Cluster, EndpointsFrom, Snapshot};
 use config::{Errors, ResourceKind, ResourceName};
 use serde_json::{Value, json};
 use telemetry::events::ConfigResources;
@@ -456,9 +456,20 @@ impl<F: Send + Sync + 'static> InEffect<F> {
         let accepted = self.deliveries.accepted(&resource).cloned();
         let waits_for = self.deliveries.waits_for(&resource).to_vec();
         let (files, files_refused) = (self.endpoint_files.clone(), self.endpoints_refused.clone());
+        let host_names = self.dns.describe();
         tokio::task::spawn_blocking(move || {
             let mut found = config::resource(&snapshot, &resource);
-            let file = endpoint_file(&snapshot, &resource);
+            let from = endpoints_from(&snapshot, &resource);
+            if let (Some(from), Ok(found)) = (from, &mut found) {
+                let now = clock::monotonic_ns();
+                let names: BTreeSet<_> = from.names().collect();
+                let names = host_names.iter().filter(|(name, _)| names.contains(name));
+                let names: Vec<_> = names.map(|(name, status)| status.to_json(name, now)).collect();
+                if !names.is_empty() {
+                    found["host_names"] = json!(names);
+                }
+            }
+            let file = from.and_then(EndpointsFrom::file);
             let file_refused = file.and_then(|file| files_refused.get(file));
             let known = file.and_then(|file| files.get(file));
             if let (ResourceKind::Assignment, Some(known), Ok(found)) =
@@ -539,16 +550,16 @@ impl<F: Send + Sync + 'static> InEffect<F> {
     }
 }
 
-/// The file that has the endpoints of a cluster, if this is one, or its assignment.
-fn endpoint_file<'s, F>(
+/// Where the endpoints of a cluster come from, if this is one, or its assignment.
+fn endpoints_from<'s, F>(
     snapshot: &'s Snapshot<F>,
     resource: &ResourceName,
-) -> Option<&'s Arc<str>> {
+) -> Option<&'s EndpointsFrom> {
     if !matches!(resource.kind, ResourceKind::Cluster | ResourceKind::Assignment) {
         return None;
     }
     let mut clusters = snapshot.clusters.iter().map(|(_, cluster)| cluster);
-    clusters.find(|it| *it.name == *resource.name)?.endpoints_from.file()
+    clusters.find(|it| *it.name == *resource.name).map(|cluster| &cluster.endpoints_from)
 }
 
 /// When something was refused, and why.

@@ -253,6 +253,10 @@ fn a_process_that_takes_over_while_dns_is_silent_has_what_the_other_one_learnt_l
         get(strait.listener, "/").text().starts_with("two\n").then_some(())
     });
     assert_eq!(strait.config()["host_names"][0]["state"], "restored");
+    for kind in ["assignment", "cluster"] {
+        let shown = strait.admin_json(&format!("/config?resource={kind}/service"));
+        assert_eq!(shown["host_names"][0]["state"], "restored", "{shown}");
+    }
     // It writes the file from now on.
     names.dns.set_addresses("api.test", 0, &["127.0.0.1"]);
     until("127.0.0.1 in the file", || {
