@@ -34,6 +34,7 @@ pub(crate) use ready::Readiness;
 pub(crate) use server::{Scope, Server};
 pub use socket::AdminSocket;
 pub use socket::own_admin_files;
+pub(crate) use socket::set_socket_mode;
 
 use telemetry::events::LabelId;
 use telemetry::{ClusterTotals, EndpointTotals, ListenerTotals};

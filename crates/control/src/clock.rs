@@ -18,11 +18,11 @@ pub(crate) fn monotonic_ns() -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The time of `CLOCK_MONOTONIC`, which all processes share, µs since the machine booted.
-pub(crate) fn boot_us() -> u64 {
+/// The time of `CLOCK_MONOTONIC`, which all processes and the workers share, ns since the machine booted.
+pub(crate) fn boot_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let [seconds, nanos] = [time.tv_sec, time.tv_nsec].map(|part| u64::try_from(part).unwrap_or(0));
-    seconds.saturating_mul(1_000_000).saturating_add(nanos / 1000)
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
 /// A wall-clock time as RFC 3339 writes it, in UTC, to the millisecond.

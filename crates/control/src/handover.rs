@@ -31,7 +31,9 @@ pub enum HandoverStep<W: Workers> {
     Committed {
         /// That process.
         successor: u32,
-        /// Hears when this one answers nothing more on the admin interface.
+        /// Where this one goes on to answer.
+        kept_admin: KeptAdmin,
+        /// Hears when it answers nowhere else any more.
         reply: oneshot::Sender<()>,
     },
     /// That process has ended early: this one accepts again.
@@ -135,6 +137,15 @@ impl<W: Workers> fmt::Debug for HandoverStep<W> {
             Self::Stop(_) => "Stop",
         })
     }
+}
+
+/// The sockets of the admin interface that a process keeps which has given its place away: the other one does not use them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptAdmin {
+    /// The one for all pages.
+    pub all: bool,
+    /// The one for what scrapers and probes ask for.
+    pub metrics: bool,
 }
 
 /// What a process has counted and knows, as it is written down for the one that takes its place. Empty where it did not say.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use config::checks::{CheckResult, CheckTask, Checked};
 use config::outlier::OutlierKind;
 use config::snapshot::{ClusterId, EndpointId, Snapshot};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use telemetry::Collector;
 
 use crate::checks::Checks;
@@ -174,24 +174,16 @@ impl Health {
         self.outliers.ejections()
     }
 
-    /// Writes it down for the process that takes this one's place, with the endpoints that operators drain, and the values that they
-    /// have put over those of the file.
-    pub(crate) fn write<F>(
-        &self,
-        snapshot: &Snapshot<F>,
-        drained: Value,
-        runtime: Value,
-    ) -> Vec<u8> {
+    /// Writes it down for the process that takes this one's place.
+    pub(crate) fn write<F>(&self, snapshot: &Snapshot<F>) -> Map<String, Value> {
         let (ejections, [unhealthy, degraded]) =
             (self.outliers.write(snapshot), self.checks.write());
-        let all = json!({
-            "ejections": ejections,
-            "unhealthy": unhealthy,
-            "degraded": degraded,
-            "drained": drained,
-            "runtime": runtime,
-        });
-        all.to_string().into_bytes()
+        let lists = [
+            ("ejections", json!(ejections)),
+            ("unhealthy", json!(unhealthy)),
+            ("degraded", json!(degraded)),
+        ];
+        lists.into_iter().map(|(key, list)| (key.to_owned(), list)).collect()
     }
 
     /// Goes on with what the process before this one wrote down; what cannot be read is left out. None of it is counted again.

@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,9 +20,9 @@ use config::snapshot::{Address, ClusterId, EndpointId, Id, ListenerId, Snapshot}
 use config::{FilterKinds, Loader, ResourceName, Update, Verdict};
 use control::{
     AdminSocket, Answerers, BindFailure, Bound, ConfigFile, ConnectionId, ConnectionWork, Control,
-    DeliveredResources, EarlyAdmin, ExplainRequest, ExplainStep, HandoverStep, ListedRows,
-    LogWriter, Moved, NotMoved, OldProcess, Outcome, Parts, Report, ServiceManager, Source,
-    Summary, Workers,
+    DeliveredResources, EarlyAdmin, ExplainRequest, ExplainStep, HandoverStep, KeptAdmin,
+    ListedRows, LogWriter, Moved, NotMoved, OldProcess, Outcome, Parts, Report, ServiceManager,
+    Source, Summary, Workers,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use telemetry::{Collector, LogReader};
@@ -93,7 +94,11 @@ impl Notebook {
 }
 
 fn committed(successor: u32) -> HandoverStep<Notebook> {
-    HandoverStep::Committed { successor, reply: tokio::sync::oneshot::channel().0 }
+    HandoverStep::Committed {
+        successor,
+        kept_admin: KeptAdmin::default(),
+        reply: tokio::sync::oneshot::channel().0,
+    }
 }
 
 /// Keeps nothing.
@@ -1492,6 +1497,48 @@ fn kept_in(file: &Path, part: &str) -> Vec<String> {
 fn with_state(path: &Path, text: &str) -> (String, PathBuf) {
     let state = path.join("state");
     (format!("{text}state: {}\n", state.display()), state.join("last-good"))
+}
+
+#[test]
+fn keys_that_are_asked_for_serve_after_a_restart_and_are_gone_once_they_are_not() {
+    let path = WithFolder::path("keys");
+    let state = path.join("state");
+    let (file, config) = (state.join("last-good"), path.join("strait.conf"));
+    let with =
+        |keys: bool| format!("{CONFIG}state: {{ folder: {}, keys: {keys} }}\n", state.display());
+    let folder = WithFolder::start("keys", with(true));
+    let indented = |pem: &str| pem.trim().replace('\n', "\n  ");
+    let (site, key) = (indented(certificate::SITE), indented(certificate::SITE_KEY));
+    folder.write("secret.site", &format!("name: site\nchain: |\n  {site}\nkey: |\n  {key}\n"));
+    let tls = "tls: { certificates: [{ chain: 'secret:site', key: 'secret:site' }] }";
+    let listener = listener("rim", 7, "all").replacen("routes", &format!("{tls}, routes"), 1);
+    folder.write("listener.rim", &listener);
+    for name in ["listener/rim", "secret/site"] {
+        until(name, || {
+            let heard = folder.heard.lock().unwrap();
+            heard.iter().any(|it| it.starts_with(name) && it.ends_with(": accepted"))
+        });
+    }
+    assert_eq!(folder.running.end(), Outcome::Drained);
+    assert_eq!(kept_in(&file, "resources"), ["listener/rim", "secret/site"]);
+    assert!(read(&file).contains("PRIVATE KEY"));
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+    for keys in [true, false] {
+        std::fs::write(&config, with(keys)).unwrap();
+        let source = Silent(Arc::clone(&heard));
+        let running =
+            Running::start_with(ConfigFile::new(&config, loader()), vec![Box::new(source)]);
+        until("what was restored", || {
+            let shown = running.ask("GET", "/config?resource=listener/rim");
+            shown.contains("\"state\": \"active\"")
+        });
+        assert_eq!(running.end(), Outcome::Drained);
+        assert_eq!(read(&file).contains("PRIVATE KEY"), keys);
+    }
+    assert_eq!(kept_in(&file, "resources"), ["listener/rim"]);
+    std::fs::remove_dir_all(&path).unwrap();
 }
 
 #[test]

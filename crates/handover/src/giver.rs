@@ -21,8 +21,8 @@ use crate::deadlines::{Deadlines, Phase, later};
 use crate::failure::Failure;
 use crate::frame::DESCRIPTORS_MAX;
 use crate::message::{
-    Difference, Hello, ListedConnections, Message, Part, Purpose, Refused, SocketKey, VERSION,
-    Welcome,
+    Difference, Hello, ListedConnections, Message, Part, Purpose, Refused, SocketKey, UnusedSocket,
+    VERSION, Welcome,
 };
 use crate::pace::Pace;
 use crate::pieces::{self, GivenGroup, PIECE_BYTES_MAX, cut, shortened};
@@ -70,7 +70,7 @@ pub struct Giver {
     reads_packs: bool,
     reads_resources: bool,
     /// Listeners whose sockets the taker does not use.
-    unused: Vec<String>,
+    unused: Vec<UnusedSocket>,
     silence: Silence,
     /// Whether the taker was to be ended for its silence.
     is_given_up: bool,
@@ -222,7 +222,7 @@ impl Giver {
                 self.reads_packs = true;
                 Ok(())
             }
-            Ok(Some(Message::Unused { listeners })) => self.on_unused(listeners),
+            Ok(Some(Message::Unused { sockets })) => self.on_unused(sockets),
             Ok(Some(Message::Busy)) => {
                 self.pace.is_taker_busy = true;
                 Ok(())
@@ -334,13 +334,13 @@ impl Giver {
         Ok(())
     }
 
-    fn on_unused(&mut self, listeners: Vec<String>) -> Result<(), Failure> {
+    fn on_unused(&mut self, sockets: Vec<UnusedSocket>) -> Result<(), Failure> {
         if self.state != State::Serving {
             return Err(Failure::OutOfTurn { phase: self.phase(), message: "Unused" });
         }
-        self.unused.extend(listeners);
+        self.unused.extend(sockets);
         if self.unused.len() > LISTENING_MAX {
-            return Err(Failure::OverBound { what: "listeners", max: LISTENING_MAX });
+            return Err(Failure::OverBound { what: "listening sockets", max: LISTENING_MAX });
         }
         Ok(())
     }

@@ -102,11 +102,11 @@ pub enum Message {
     Alive,
     /// From a taker, before [`Message::Serving`]: it reads [`Message::Pack`].
     ReadsPacks,
-    /// From a taker, before [`Message::Serving`]: it uses no socket of these listeners, such as one that its configuration does not
-    /// have, or has at another address.
+    /// From a taker, before [`Message::Serving`]: it does not use these listening sockets of the giver, such as those of a listener that its
+    /// configuration does not have, or has at another address.
     Unused {
-        /// Their names.
-        listeners: Vec<String>,
+        /// They.
+        sockets: Vec<UnusedSocket>,
     },
     /// From a taker, before [`Message::Taken`]: its workers also serve connections, for whose sake the next batch is to be small, and to
     /// come after a pause.
@@ -327,6 +327,34 @@ pub enum SocketKey {
     Handover,
 }
 
+/// A listening socket of the giver that the taker does not use: the giver goes on to accept there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UnusedSocket {
+    /// Of a listener.
+    Listener {
+        /// Its name.
+        name: String,
+        /// The one of its addresses, as the configuration file writes it, or none for all of them.
+        address: Option<String>,
+    },
+    /// The admin interface.
+    Admin,
+    /// What scrapers and probes ask.
+    Metrics,
+}
+
+impl UnusedSocket {
+    /// Bytes of its texts.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match self {
+            Self::Listener { name, address } => {
+                name.len() + address.as_ref().map_or(0, String::len)
+            }
+            Self::Admin | Self::Metrics => 0,
+        }
+    }
+}
+
 /// A part of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
@@ -415,7 +443,7 @@ impl Message {
             | Self::MainProcess
             | Self::ReadsPacks
             | Self::Busy => frame::encode(kind, &()),
-            Self::Unused { listeners } => frame::encode(kind, listeners),
+            Self::Unused { sockets } => frame::encode(kind, sockets),
             Self::Resources { bytes } => frame::encode(kind, bytes),
             Self::ListConnections { request, worker, slot } => {
                 frame::encode(kind, &(request, worker, slot))
@@ -461,7 +489,7 @@ impl Message {
             END_REST => Self::EndRest,
             ALIVE => Self::Alive,
             READS_PACKS => Self::ReadsPacks,
-            UNUSED => Self::Unused { listeners: frame::body(body)? },
+            UNUSED => Self::Unused { sockets: frame::body(body)? },
             BUSY => Self::Busy,
             MAIN_PROCESS => Self::MainProcess,
             LIST_CONNECTIONS => frame::body(body)

@@ -16,7 +16,7 @@ use crate::deadlines::{Deadlines, Phase, later};
 use crate::failure::Failure;
 use crate::message::{
     Difference, Hello, ListedConnections, Message, Packed, Part, Piece, Purpose, Refused,
-    SocketKey, VERSION, Welcome,
+    SocketKey, UnusedSocket, VERSION, Welcome,
 };
 use crate::pieces::{cut, shortened, shortened_alone};
 use crate::silence::{ALIVE_INTERVAL, Silence};
@@ -404,13 +404,13 @@ impl Taker {
         Ok(())
     }
 
-    /// This process uses no socket of these listeners, as turned out when it listened. To be said before [`Taker::serving`].
-    pub fn unused(&mut self, listeners: Vec<String>) {
-        if self.state != State::Opening || listeners.is_empty() {
+    /// This process does not use these sockets, as turned out when it listened. To be said before [`Taker::serving`].
+    pub fn unused(&mut self, sockets: Vec<UnusedSocket>) {
+        if self.state != State::Opening || sockets.is_empty() {
             return;
         }
-        for (listeners, _) in cut(listeners, String::len, usize::MAX) {
-            self.send(&Message::Unused { listeners });
+        for (sockets, _) in cut(sockets, UnusedSocket::text_bytes, usize::MAX) {
+            self.send(&Message::Unused { sockets });
         }
     }
 

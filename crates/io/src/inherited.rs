@@ -8,14 +8,13 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::net::{SocketAddrUnix, SocketType, sockopt};
+use rustix::net::{SocketType, sockopt};
 
 use crate::Address;
-use crate::socket::ip_address;
+use crate::socket::{ip_address, unix_path};
 
 /// The first descriptor behind standard input, output and error.
 const FIRST: RawFd = 3;
@@ -93,17 +92,12 @@ impl Inherited {
             return Err(InheritError::NotListening);
         }
         let name = at("getsockname", rustix::net::getsockname(&fd))?;
-        let unix = SocketAddrUnix::try_from(name.clone()).ok();
-        let bound = match (ip_address(name), unix) {
-            (Some(SocketAddr::V6(_)), _) if !at("IPV6_V6ONLY", sockopt::ipv6_v6only(&fd))? => {
+        let bound = match ip_address(name.clone()) {
+            Some(SocketAddr::V6(_)) if !at("IPV6_V6ONLY", sockopt::ipv6_v6only(&fd))? => {
                 return Err(InheritError::DualStack);
             }
-            (Some(address), _) => Bound::Tcp(address),
-            (None, Some(unix)) => {
-                let path = unix.path_bytes().ok_or(InheritError::UnknownFamily)?;
-                Bound::Unix(std::ffi::OsStr::from_bytes(path).into())
-            }
-            (None, None) => return Err(InheritError::UnknownFamily),
+            Some(address) => Bound::Tcp(address),
+            None => Bound::Unix(unix_path(name).ok_or(InheritError::UnknownFamily)?),
         };
         at("FD_CLOEXEC", rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC))?;
         at("O_NONBLOCK", rustix::io::ioctl_fionbio(&fd, true))?;
@@ -126,6 +120,12 @@ impl Inherited {
     /// Out of descriptors.
     pub fn try_clone(&self) -> io::Result<OwnedFd> {
         self.fd.try_clone()
+    }
+}
+
+impl From<Inherited> for OwnedFd {
+    fn from(inherited: Inherited) -> Self {
+        inherited.fd
     }
 }
 

@@ -10,14 +10,14 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SocketType, sockopt};
 
 use crate::inherited::Inherited;
-use crate::socket::{SOCKET_FLAGS, ip_address};
+use crate::socket::{SOCKET_FLAGS, ip_address, unix_path};
 use crate::socket_file::SocketFile;
 use crate::{Address, Keepalive, Socket, option};
 
@@ -69,7 +69,16 @@ impl Listener {
     pub fn take_over(inherited: &Inherited, options: &ListenOptions) -> Result<Self, BindError> {
         let listener = Self::inherit(inherited, options)?;
         let file = match inherited.address() {
-            Address::Tcp(_) => None,
+            Address::Tcp(_) => {
+                // What that process had set stays otherwise.
+                if options.keepalive.is_none() {
+                    at("SO_KEEPALIVE", sockopt::set_socket_keepalive(&listener.fd, false))?;
+                }
+                if options.fast_open.is_none() {
+                    at("TCP_FASTOPEN", option::accept_fast_open(&listener.fd, 0))?;
+                }
+                None
+            }
             // Where it was removed meanwhile, there is none to remove.
             Address::Unix(path) => SocketFile::inherit(path).ok().map(Arc::new),
         };
@@ -124,6 +133,15 @@ impl Listener {
     /// Errors of `getsockname`.
     pub fn local_address(&self) -> io::Result<Option<SocketAddr>> {
         Ok(ip_address(rustix::net::getsockname(&self.fd)?))
+    }
+
+    /// The path of a unix socket, or none for TCP.
+    ///
+    /// # Errors
+    ///
+    /// Errors of `getsockname`.
+    pub fn path(&self) -> io::Result<Option<PathBuf>> {
+        Ok(unix_path(rustix::net::getsockname(&self.fd)?))
     }
 
     fn bind_tcp(address: Address<'_>, options: &ListenOptions) -> Result<Self, BindError> {

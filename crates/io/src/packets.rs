@@ -5,11 +5,11 @@
 //! ([`Packets::peer`]). Unlike the rest of the crate, calls wait, for as long as the caller says: no worker
 //! makes them.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -55,6 +55,42 @@ pub struct Peer {
     pub uid: u32,
 }
 
+/// Whom the file system lets connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The user that owns the socket's folder.
+    Owner,
+    /// Other users, too: they may enter the folder, but neither list nor change it. The process asks the kernel who connects, and
+    /// decides itself.
+    Others,
+}
+
+impl Access {
+    /// Permissions of a folder that are others' and too many.
+    const fn excess(self) -> u32 {
+        match self {
+            Self::Owner => 0o077,
+            Self::Others => 0o066,
+        }
+    }
+
+    /// Permissions of the folder that is made.
+    const fn folder_mode(self) -> u32 {
+        match self {
+            Self::Owner => 0o700,
+            Self::Others => 0o711,
+        }
+    }
+
+    /// Permissions of the socket's file. Writing is what connecting needs.
+    const fn socket_mode(self) -> u32 {
+        match self {
+            Self::Owner => 0o600,
+            Self::Others => 0o666,
+        }
+    }
+}
+
 /// What came.
 #[derive(Debug)]
 pub enum Received {
@@ -89,7 +125,7 @@ impl PacketListener {
     ///
     /// `AddrInUse` if a process listens there, `AlreadyExists` if something stands there that is no socket, and what the kernel
     /// refused.
-    pub fn bind(path: &Path) -> io::Result<Self> {
+    pub fn bind(path: &Path, access: Access) -> io::Result<Self> {
         let address = SocketAddrUnix::new(path)?;
         match Packets::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -105,6 +141,7 @@ impl PacketListener {
         }
         let fd = new_socket()?;
         rustix::net::bind(&fd, &address)?;
+        set_access(path, access)?;
         rustix::net::listen(&fd, BACKLOG)?;
         Ok(Self { fd })
     }
@@ -348,14 +385,25 @@ impl ProcessHandle {
     }
 }
 
+/// Sets who may connect to the socket at `path`, which is in a folder of this user's own.
+///
+/// # Errors
+///
+/// What the system refused.
+pub fn set_access(path: &Path, access: Access) -> io::Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(access.socket_mode()))
+}
+
 /// Why a folder is not private.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// Others may enter it.
-    #[error("others may enter it (mode {mode:03o}): chmod 700")]
+    /// Others may enter it, or list or change it.
+    #[error("others may {} it (mode {mode:03o}): chmod {:o}", match access { Access::Owner => "enter", Access::Others => "list or change" }, access.folder_mode())]
     Open {
         /// Its permissions.
         mode: u32,
+        /// Those for whom it is meant.
+        access: Access,
     },
     /// Another user owns it.
     #[error("user {uid} owns it, and this process runs as user {own}")]
@@ -370,28 +418,29 @@ pub enum FolderError {
     System(#[from] io::Error),
 }
 
-/// Makes the folder of `path` if it is missing, and finds out whether it is this user's own, with mode 0700.
+/// Makes the folder of `path` if it is missing, and finds out whether it is this user's own, and no other user has more access than that.
 ///
 /// # Errors
 ///
 /// [`FolderError`]: a socket there could be put or replaced by others.
-pub fn private_folder(path: &Path) -> Result<(), FolderError> {
+pub fn private_folder(path: &Path, access: Access) -> Result<(), FolderError> {
     let folder = folder_of(path)?;
-    match DirBuilder::new().mode(0o700).create(folder) {
+    match DirBuilder::new().mode(access.folder_mode()).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
         _ => {}
     }
     let own = own_user();
-    check_private_folder(path, |user| user == own)
+    check_private_folder(path, access, |user| user == own)
 }
 
-/// Finds out whether the folder of `path` belongs to a user of whom this says so, with mode 0700.
+/// Finds out whether the folder of `path` belongs to a user of whom this says so, and no other user has more access than that.
 ///
 /// # Errors
 ///
 /// As [`private_folder`], and `NotFound` if it is missing.
 pub fn check_private_folder(
     path: &Path,
+    access: Access,
     is_allowed: impl Fn(u32) -> bool,
 ) -> Result<(), FolderError> {
     let folder = folder_of(path)?;
@@ -404,8 +453,8 @@ pub fn check_private_folder(
         return Err(FolderError::Others { uid: found.uid(), own });
     }
     let mode = found.mode() & 0o777;
-    if mode & 0o077 != 0 {
-        return Err(FolderError::Open { mode });
+    if mode & access.excess() != 0 {
+        return Err(FolderError::Open { mode, access });
     }
     Ok(())
 }
@@ -537,16 +586,19 @@ mod tests {
     fn only_a_socket_that_no_process_listens_on_is_replaced() {
         let folder = std::env::temp_dir().join(format!("strait-packets-{}", std::process::id()));
         let path = folder.join("strait.sock");
-        private_folder(&path).unwrap();
+        private_folder(&path, Access::Owner).unwrap();
         fs::write(&path, "precious").unwrap();
-        let error = PacketListener::bind(&path).unwrap_err();
+        let error = PacketListener::bind(&path, Access::Owner).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"precious");
         fs::remove_file(&path).unwrap();
-        let listener = PacketListener::bind(&path).unwrap();
-        assert_eq!(PacketListener::bind(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        let listener = PacketListener::bind(&path, Access::Owner).unwrap();
+        assert_eq!(
+            PacketListener::bind(&path, Access::Owner).unwrap_err().kind(),
+            io::ErrorKind::AddrInUse
+        );
         drop(listener);
-        drop(PacketListener::bind(&path).unwrap());
+        drop(PacketListener::bind(&path, Access::Owner).unwrap());
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -8,17 +8,20 @@
 //! while copying both into one buffer for `sendto` adds 0.01. Small pieces are better gathered by
 //! the caller (`cargo run --release -p io --example costs`).
 
+use std::ffi::OsStr;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
-    RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrAny, SocketFlags, SocketType,
-    sockopt,
+    RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrAny, SocketAddrUnix,
+    SocketFlags, SocketType, sockopt,
 };
 
 use crate::{Address, option};
@@ -296,4 +299,10 @@ impl Keepalive {
 /// The IP address in what the kernel reported, or none for a unix socket.
 pub(crate) fn ip_address(address: SocketAddrAny) -> Option<SocketAddr> {
     SocketAddr::try_from(address).ok()
+}
+
+/// The path in what the kernel reported, or none for another kind of address, or none at all.
+pub(crate) fn unix_path(address: SocketAddrAny) -> Option<PathBuf> {
+    let address = SocketAddrUnix::try_from(address).ok()?;
+    address.path_bytes().map(|path| OsStr::from_bytes(path).into())
 }

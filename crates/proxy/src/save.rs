@@ -9,6 +9,7 @@
 //! exchanges, and they. A change of any of them is a new version. A group is written and read in as many steps as the caller likes
 //! ([`Saving`], [`Restoring`]), so that a large one does not hold up others.
 
+mod balancing;
 mod codecs;
 mod connections;
 mod exchanges;
@@ -39,10 +40,12 @@ use crate::listen::listeners::ListenerKey;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
+pub use self::balancing::{BalancingPlace, ClusterBalancing};
 pub use self::held::Held;
 pub use self::restoring::Restoring;
 pub use self::saving::Saving;
 pub use crate::tools::differing::Differing;
+pub use crate::upstream::pool::{LearnedOfEndpoint, Turns};
 
 /// Version of the form that is written, and the only one that is read.
 pub const VERSION: u16 = 21;

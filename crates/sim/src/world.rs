@@ -103,6 +103,10 @@ impl World for SimWorld {
         self.network.borrow_mut().unwatch_listener(listener.0.socket, self.worker);
     }
 
+    fn listens_at(&self, listener: &SimListener, address: &Address) -> bool {
+        self.network.borrow().listens_at(listener.0.socket, address)
+    }
+
     fn accept(
         &mut self,
         listener: &SimListener,

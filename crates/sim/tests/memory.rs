@@ -193,6 +193,10 @@ impl World for Stage {
 
     fn unwatch_listener(&mut self, (): &()) {}
 
+    fn listens_at(&self, (): &(), _: &Address) -> bool {
+        true
+    }
+
     fn accept(&mut self, (): &()) -> Result<Option<Accepted<Socket>>, AcceptError> {
         if self.clients == 0 {
             return Ok(None);

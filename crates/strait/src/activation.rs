@@ -9,11 +9,13 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 
+use ::handover::UnusedSocket;
 use config::snapshot::{Address, Listener};
 use io::inherited::{self, InheritError, Inherited};
 use proxy::Snapshot;
 
 use crate::Failure;
+use crate::data_path::address_text;
 
 /// Sockets at most; more is no count.
 const SOCKETS_MAX: u32 = 4096;
@@ -113,15 +115,8 @@ impl Activation {
     ) -> Option<&[Inherited]> {
         let is_there =
             |sockets: &[Inherited]| sockets.first().is_some_and(|socket| is_at(socket, address));
-        let is_anywhere = |sockets: &[Inherited]| {
-            let bound = sockets.first().map(Inherited::address);
-            match (bound, address) {
-                (Some(io::Address::Tcp(bound)), Address::Tcp(address)) => {
-                    address.port() == 0 && bound.ip() == address.ip()
-                }
-                _ => false,
-            }
-        };
+        let is_anywhere =
+            |sockets: &[Inherited]| sockets.first().is_some_and(|it| is_anywhere(it, address));
         let by_name = |(name, sockets): &&(String, Vec<Inherited>)| {
             **name == *listener.name && (is_there(sockets) || is_anywhere(sockets))
         };
@@ -130,17 +125,22 @@ impl Activation {
         found.map(|(_, sockets)| &**sockets)
     }
 
-    /// The listeners of the former process of whose sockets none is for a listener of `snapshot`.
-    pub(crate) fn unused(&self, snapshot: &Snapshot) -> Vec<String> {
+    /// The sockets of listeners of the former process that no listener of `snapshot` takes.
+    pub(crate) fn unused(&self, snapshot: &Snapshot) -> Vec<UnusedSocket> {
         let listeners = snapshot.listeners.iter();
         let places = listeners.flat_map(|it| it.addresses.iter().map(move |address| (it, address)));
         let used = places.filter_map(|(listener, address)| self.taken(listener, address));
         let used: BTreeSet<_> = used.map(<[Inherited]>::as_ptr).collect();
-        let is_used = |sockets: &[Inherited]| used.contains(&sockets.as_ptr());
-        let of_used = self.taken.iter().filter(|(_, sockets)| is_used(sockets));
-        let used_names: BTreeSet<_> = of_used.map(|(name, _)| name).collect();
-        let names: BTreeSet<_> = self.taken.iter().map(|(name, _)| name).collect();
-        names.difference(&used_names).map(|name| (*name).clone()).collect()
+        let unused = self.taken.iter().filter(|(_, sockets)| !used.contains(&sockets.as_ptr()));
+        let socket = |(name, sockets): &(String, Vec<Inherited>)| {
+            let address = sockets.first().map(|socket| match socket.address() {
+                io::Address::Tcp(address) => Address::Tcp(address),
+                io::Address::Unix(path) => Address::Unix(path.into()),
+            });
+            let address = address.as_ref().map(address_text);
+            UnusedSocket::Listener { name: name.clone(), address }
+        };
+        unused.map(socket).collect()
     }
 
     /// Closes its handles on sockets of a former process, which listeners have taken, and says of which listeners there were
@@ -181,7 +181,18 @@ fn start(reasons: &[String]) -> Failure {
     Failure::Start(format!("sockets of the service manager (LISTEN_FDS):\n{}", reasons.join("\n")))
 }
 
-fn is_at(socket: &Inherited, address: &Address) -> bool {
+/// Whether `address` leaves the port open, and the socket listens there.
+pub(crate) fn is_anywhere(socket: &Inherited, address: &Address) -> bool {
+    match (socket.address(), address) {
+        (io::Address::Tcp(bound), Address::Tcp(address)) => {
+            address.port() == 0 && bound.ip() == address.ip()
+        }
+        _ => false,
+    }
+}
+
+/// Whether the socket listens at this address.
+pub(crate) fn is_at(socket: &Inherited, address: &Address) -> bool {
     match (socket.address(), address) {
         (io::Address::Tcp(bound), Address::Tcp(address)) => bound == *address,
         (io::Address::Unix(bound), Address::Unix(path)) => bound == &**path,

@@ -17,6 +17,7 @@ use crate::descriptors::Descriptors;
 use crate::explain::{self, Knowledge};
 use crate::moves::Moves;
 use crate::secrecy::CoreDumps;
+use ::handover::UnusedSocket;
 use config::checks::CheckTask;
 use config::memory::MemoryPressure;
 use config::snapshot::{Address, ClusterId, Listener as ListenerConfig, ListenerId};
@@ -241,9 +242,8 @@ impl DataPath {
         &self.activation
     }
 
-    /// The listeners of a former process of whose sockets none is for a listener of `snapshot`. To be asked before
-    /// [`Self::let_go`].
-    pub(crate) fn unused(&self, snapshot: &Snapshot) -> Vec<String> {
+    /// The sockets of listeners of a former process that no listener of `snapshot` takes. To be asked before [`Self::let_go`].
+    pub(crate) fn unused(&self, snapshot: &Snapshot) -> Vec<UnusedSocket> {
         self.activation.unused(snapshot)
     }
 
@@ -602,9 +602,9 @@ fn take_one_each(sockets: &mut Sockets) -> Vec<(ListenerId, Listener)> {
     sockets.iter_mut().flat_map(of_worker).collect()
 }
 
-/// Why a unix listener that changes needs a restart.
+/// Why a unix listener that changes needs another process.
 const TAKEN_OVER: &str = "this process listens there already: changes of the socket options or the \
-                          name of a unix listener require a restart, or another path";
+                          name of a unix listener require `strait upgrade`, a restart, or another path";
 
 /// Sockets and the address of TCP that they got, or why there are none.
 fn bound_as(

@@ -5,6 +5,7 @@
 
 mod asking;
 mod attempt;
+mod balancing;
 pub(crate) mod giving;
 pub(crate) mod giving_back;
 mod groups;
@@ -28,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::handover::{Part, PartKind};
+use ::io::packets::Access;
 use config::AgreedKind;
 use config::file_mode::FileMode;
 use config::snapshot::{Address, HandoverOptions};
@@ -39,6 +41,9 @@ const TOTALS: &str = "totals";
 
 /// The topic of endpoints that are ejected or unhealthy.
 const HEALTH: &str = "health";
+
+/// The topic of what workers have learned of clusters and endpoints.
+const BALANCING: &str = "balancing";
 
 /// The topic of slow requests.
 const SLOW: &str = "slow";
@@ -75,6 +80,11 @@ pub(crate) fn socket_path(
 /// Whether a process of this user may be the other side.
 pub(crate) fn is_allowed(user: u32, options: &HandoverOptions) -> bool {
     user == 0 || user == ::io::packets::own_user() || options.users.contains(&user)
+}
+
+/// Whom the file system lets connect.
+pub(crate) fn access(options: &HandoverOptions) -> Access {
+    if options.users.is_empty() { Access::Owner } else { Access::Others }
 }
 
 /// What connections were agreed on in this configuration.

@@ -20,7 +20,7 @@ use control::{
     HandoverStep, LogWriter, Outcome, Parts, Refused, ServiceManager, Source, WarmingError,
     Workers,
 };
-use io::packets::{Barrier, PacketListener};
+use io::packets::{Barrier, PacketListener, set_access};
 use proxy::Snapshot;
 use proxy::filter::Filter;
 use telemetry::{Collector, Emitter, LOG_QUEUE_BYTES, LogReader};
@@ -145,6 +145,9 @@ pub(crate) fn serve(
     let (admin, metrics) = early
         .or_bind(startup, &mut taken, data_path.activation())
         .inspect_err(|failure| give_up(&mut taking, failure))?;
+    if let Some(taking) = &mut taking {
+        taking.unused.extend(taken.unused_admin());
+    }
     let bound_at = |socket: &Option<AdminSocket>| socket.as_ref()?.local_address().ok().flatten();
     let addresses = Came { listeners: bound.addresses.clone(), admin: bound_at(&admin) };
 
@@ -312,7 +315,7 @@ impl EarlySockets {
         let startup = &snapshot.startup;
         let bind = |address: &Option<Address>| -> Result<_, Failure> {
             let Some(address) = address else { return Ok(None) };
-            let socket = bind_admin(address, startup.admin_mode, None, activation)?;
+            let socket = bind_admin(address, startup.admin_mode, activation)?;
             let bound = socket.local_address().ok().flatten();
             let at = admin_text(Some(address), bound);
             tracing::info!(admin = %at, "starting: the admin interface responds, but no worker serves yet");
@@ -328,18 +331,19 @@ impl EarlySockets {
         taken: &mut TakenSockets,
         activation: &Activation,
     ) -> Result<AdminSockets, Failure> {
-        let bind = |address: &Option<Address>, early, taken| match (address, early) {
+        let mut bind = |address: &Option<Address>, early| match (address, early) {
             (None, _) => Ok(None),
             (Some(address), Some((socket, at))) if *address == at => Ok(Some(socket)),
             (Some(address), early) => {
                 // Or it would be in use.
                 drop(early);
-                bind_admin(address, startup.admin_mode, taken, activation).map(Some)
+                let taken = taken.take_admin(address);
+                taken
+                    .map_or_else(|| bind_admin(address, startup.admin_mode, activation), Ok)
+                    .map(Some)
             }
         };
-        let admin = bind(&startup.admin, self.admin, taken.admin.take())?;
-        let metrics = bind(&startup.metrics, self.metrics, taken.metrics.take())?;
-        Ok((admin, metrics))
+        Ok((bind(&startup.admin, self.admin)?, bind(&startup.metrics, self.metrics)?))
     }
 }
 
@@ -437,10 +441,11 @@ impl HandoverThread {
 
     fn bind(&self, path: &Path) -> Result<PacketListener, Failure> {
         let at = path.display();
-        io::packets::private_folder(path).map_err(|error| {
+        let access = handover::access(&self.options);
+        io::packets::private_folder(path, access).map_err(|error| {
             Failure::Start(format!("handover: the folder of {at} has to be private: {error}"))
         })?;
-        PacketListener::bind(path).map_err(|error| {
+        PacketListener::bind(path, access).map_err(|error| {
             let hint = match error.kind() {
                 std::io::ErrorKind::AddrInUse => {
                     "another process has it: start with --take-over to take its place, or give this process another socket"
@@ -472,6 +477,9 @@ impl HandoverThread {
             let Some(mut taken) = taken else { return };
             generation = taken.generation;
             listener = taken.listener.take();
+            if let Err(error) = set_access(&path, handover::access(&self.options)) {
+                tracing::warn!("handover: {}: cannot set who may connect: {error}", path.display());
+            }
             let (probation, contacts) = (taken.probation, self.contacts.clone());
             let at = path.clone();
             spawn("strait-probation", move || watch(&contacts, &at, probation));
@@ -529,23 +537,8 @@ pub(crate) fn worker_count(snapshot: &Snapshot) -> Result<WorkerCount, Failure> 
 fn bind_admin(
     address: &Address,
     mode: Option<FileMode>,
-    taken: Option<OwnedFd>,
     activation: &Activation,
 ) -> Result<AdminSocket, Failure> {
-    if let Some(socket) = taken {
-        let socket = AdminSocket::take_over(socket, address);
-        let bound = socket.local_address().ok().flatten().map(Address::Tcp);
-        let is_same = match (address, &bound) {
-            (Address::Tcp(asked), Some(Address::Tcp(bound))) => {
-                asked == bound || asked.port() == 0 && asked.ip() == bound.ip()
-            }
-            (Address::Unix(path), None) => socket.path().as_deref() == Some(path),
-            _ => false,
-        };
-        if is_same {
-            return Ok(socket);
-        }
-    }
     let socket = match activation.find(address) {
         Some(inherited) => inherited.try_clone().map(|fd| AdminSocket::inherit(fd, address)),
         None => handover::bind(address, mode),

@@ -81,6 +81,17 @@ impl Listener {
         self.socket.local_address()
     }
 
+    /// Whether it listens at `address`.
+    fn is_at(&self, address: &Address) -> bool {
+        match (address, self.bound) {
+            (Address::Tcp(address), Some(bound)) => *address == bound,
+            (Address::Unix(path), None) => {
+                self.socket.path().is_ok_and(|bound| bound.as_deref() == Some(&**path))
+            }
+            (Address::Tcp(_), None) | (Address::Unix(_), Some(_)) => false,
+        }
+    }
+
     /// Another handle on the same queue.
     ///
     /// # Errors
@@ -315,6 +326,10 @@ impl World for Kernel {
     fn unwatch_listener(&mut self, listener: &Listener) {
         // Fails only if it is not watched, which is what is wanted.
         let _ = self.poller.remove_listener(&listener.socket);
+    }
+
+    fn listens_at(&self, listener: &Listener, address: &Address) -> bool {
+        listener.is_at(address)
     }
 
     fn accept(&mut self, listener: &Listener) -> Result<Option<Accepted<Socket>>, AcceptError> {

@@ -17,8 +17,9 @@ pub use kernel::{
     DescriptorBounds, Kernel, Listener, bind, bind_beside, inherit, probe_mark, take_over,
 };
 pub use mailbox::{
-    Give, Given, Kept, Mailbox, Mailboxes, Message, Origin, Postbox, REPORTS_MAX, Report,
-    ReportBody, ReportQueue, Reporter, Take, Taken, Wanted, Weigh, Weighed, Work,
+    Give, Given, Kept, KeptListener, Mailbox, Mailboxes, Message, Origin, Postbox, REPORTS_MAX,
+    Report, ReportBody, ReportQueue, Reporter, SaveBalancing, Take, Taken, Wanted, Weigh, Weighed,
+    Work,
 };
 pub use moving::Moving;
 pub use turn::{GROUP_PART_MAX, Settings, TurnError, Worker};

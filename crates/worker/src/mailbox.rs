@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use config::checks::CheckTask;
 use config::memory::MemoryPressure;
-use config::snapshot::{ClusterId, ListenerId};
-use proxy::save::{Differing, RestoreError};
+use config::snapshot::{Address, ClusterId, ListenerId};
+use proxy::save::{BalancingPlace, ClusterBalancing, Differing, RestoreError};
 use proxy::time::Time;
 use proxy::{BuiltFilter, ConnKey, ExchangeKey, Snapshot};
 use wiped::Pieces;
@@ -66,12 +66,16 @@ pub enum Message<L, S> {
     Take(Take<S>),
     /// Say what was done for connections, a part of them at a time.
     Weigh(Weigh),
+    /// Say what was learned of clusters and endpoints, a part at a time.
+    SaveBalancing(SaveBalancing),
+    /// Go on with what a worker of another process has learned.
+    RestoreBalancing(Vec<ClusterBalancing>),
     /// Where the process that connections come from is configured otherwise.
     Differing(Arc<Differing>),
     /// Another process accepts from the same sockets: leave that to it, and keep them.
     StopAccepting {
-        /// Listeners from whose sockets it does not.
-        but: Arc<[ListenerId]>,
+        /// Sockets from which it does not.
+        but: Arc<[KeptListener]>,
     },
     /// Accept again.
     AcceptAgain,
@@ -81,6 +85,24 @@ pub enum Message<L, S> {
     Drain,
     /// Stop now.
     Stop,
+}
+
+/// Listening sockets from which no other process accepts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptListener {
+    /// Their listener.
+    pub id: ListenerId,
+    /// Where they listen, or none for all sockets of the listener.
+    pub address: Option<Address>,
+}
+
+/// Asks a worker for what it has learned of clusters and endpoints.
+#[derive(Debug)]
+pub struct SaveBalancing {
+    /// Where to go on.
+    pub from: BalancingPlace,
+    /// Who asks: gets a part, and where to go on if there is more.
+    pub reply: Sender<(Vec<ClusterBalancing>, Option<BalancingPlace>)>,
 }
 
 /// Asks a worker for connections.

@@ -24,7 +24,7 @@ use telemetry::cause::Cause;
 
 use self::listening::ACCEPTS_MAX;
 use self::reading::SPLICE_BYTES;
-use crate::mailbox::{Mailbox, Message, ReportBody};
+use crate::mailbox::{Mailbox, Message, ReportBody, SaveBalancing};
 use crate::moving::{Moves, UnderWay};
 use crate::sockets::{Flags, Sockets};
 use crate::world::{ConnectError, ConnectState, Event, Ready, World};
@@ -101,8 +101,8 @@ pub struct Worker<W: World> {
     busy: u64,
     events_total: u64,
     state: State,
-    /// If another process takes new connections: the listeners from whose sockets it does not, and this one does.
-    accepts_only: Option<Arc<[ListenerId]>>,
+    /// Whether another process takes new connections, if not from all sockets.
+    leaves_accepting: bool,
 }
 
 /// One listening socket of a worker.
@@ -113,6 +113,8 @@ struct Listening<L> {
     socket: Option<L>,
     /// When accepting resumes after running out of descriptors.
     paused_until: Option<Time>,
+    /// Whether another process accepts from it.
+    is_left: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +163,7 @@ impl<W: World> Worker<W> {
             busy: 0,
             events_total: 0,
             state: State::Running,
-            accepts_only: None,
+            leaves_accepting: false,
         };
         for (id, listener) in listeners {
             worker.add_listener(id, listener)?;
@@ -537,8 +539,13 @@ impl<W: World> Worker<W> {
                 }
                 Message::Take(take) => self.take(take),
                 Message::Weigh(weigh) => self.weigh(&weigh),
+                Message::SaveBalancing(SaveBalancing { from, reply }) => {
+                    // Who asked may have given up.
+                    let _ = reply.send(self.proxy.save_balancing(from, self.now));
+                }
+                Message::RestoreBalancing(saved) => self.proxy.restore_balancing(&saved, self.now),
                 Message::Differing(differing) => self.proxy.set_differing(differing),
-                Message::StopAccepting { but } => self.stop_accepting(but),
+                Message::StopAccepting { but } => self.stop_accepting(&but),
                 Message::AcceptAgain => self.accept_again(),
                 Message::SocketsAreOwn => {
                     self.shares_sockets = false;
@@ -566,9 +573,7 @@ impl<W: World> Worker<W> {
         self.state = State::Draining;
         let ids: Vec<_> = self.listener_places.keys().copied().collect();
         for id in ids {
-            if self.accepts(id) {
-                self.empty_queue(id);
-            }
+            self.empty_queue(id);
             self.close_listener(id);
         }
         self.proxy.drain(self.now);

@@ -49,6 +49,9 @@ pub trait World {
     /// Stops reporting connections that wait on `listener`.
     fn unwatch_listener(&mut self, listener: &Self::Listener);
 
+    /// Whether `listener` listens at `address`.
+    fn listens_at(&self, listener: &Self::Listener, address: &Address) -> bool;
+
     /// The next connection that waits, if any.
     ///
     /// # Errors

@@ -86,9 +86,15 @@ pub(crate) struct Server {
     /// Asks for the socket to be closed, and for a message when it is.
     releasing: mpsc::Sender<oneshot::Sender<()>>,
     task: JoinHandle<()>,
+    is_metrics: bool,
 }
 
 impl Server {
+    /// Whether it answers what scrapers and probes ask for, and nothing else.
+    pub(crate) const fn is_metrics(&self) -> bool {
+        self.is_metrics
+    }
+
     /// Serves `socket`; queries go to `queries`.
     pub(crate) fn start(
         socket: AdminSocket,
@@ -102,10 +108,11 @@ impl Server {
             scope => scope,
         };
         let (closing, is_closing) = watch::channel(Closing::No);
+        let is_metrics = matches!(scope, Scope::Metrics);
         let pages = Pages { scope, queries, workers };
         let (releasing, release) = mpsc::channel(1);
         let task = tokio::spawn(accept(acceptor, pages, is_closing, release));
-        Ok(Self { closing, releasing, task })
+        Ok(Self { closing, releasing, task, is_metrics })
     }
 
     /// Stops accepting, and answers on connections that are open what is asked next, at the end of which they close. The

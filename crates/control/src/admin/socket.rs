@@ -1,9 +1,10 @@
 //! Where the admin interface listens.
 
+use std::fs::{self, Permissions};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt as _};
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -155,22 +156,35 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         if ARE_OWN.load(Ordering::Relaxed) {
             // A file that stays behind is stale, and its next user replaces it.
-            let _ = std::fs::remove_file(&self.0);
+            let _ = fs::remove_file(&self.0);
         }
     }
 }
 
+/// Sets the permissions of a socket's file.
+///
+/// # Errors
+///
+/// What the system says, also where there is no socket.
+pub(crate) fn set_socket_mode(path: &Path, mode: FileMode) -> io::Result<()> {
+    let found = fs::symlink_metadata(path)?;
+    if !found.file_type().is_socket() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is no socket"));
+    }
+    if found.permissions().mode() & 0o777 == mode.bits() {
+        return Ok(());
+    }
+    fs::set_permissions(path, Permissions::from_mode(mode.bits()))
+}
+
 /// Removes a socket file without a process that answers.
 fn remove_stale(path: &Path) -> io::Result<()> {
-    let is_socket =
-        std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     if !is_socket {
         return Ok(());
     }
     match StdUnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path)
-        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         // Binding will say what is wrong.
         _ => Ok(()),
     }

@@ -7,6 +7,8 @@ use config::priority::Priority;
 use config::snapshot::{Cluster, Snapshot};
 use telemetry::events::{BreakersOfCluster, ConcurrencyOfCluster};
 
+use serde_json::{Map, Value, json};
+
 use crate::clock;
 
 /// Clusters of which all are shown; of more only those that have connections, or exchanges that wait.
@@ -25,6 +27,29 @@ pub(super) fn left<F>(snapshot: &Snapshot<F>) -> Vec<BreakersOfCluster> {
     pools.filter_map(|(cluster, priority)| left_of(cluster, priority)).collect()
 }
 
+/// What [`adaptive_concurrency`](config::adaptive) has measured, for the process that takes this one's place.
+pub(super) fn write_measured<F>(snapshot: &Snapshot<F>) -> Value {
+    let now = clock::boot_ns();
+    let measured = |cluster: &Cluster| {
+        let measured = cluster.adaptive_of(Priority::Default)?.measured(now)?;
+        Some((cluster.name.to_string(), json!(measured)))
+    };
+    let clusters = snapshot.clusters.iter().filter_map(|(_, cluster)| measured(cluster));
+    Value::Object(clusters.collect())
+}
+
+/// Goes on with what another process has measured, where this one has not yet.
+pub(super) fn adopt_measured<F>(snapshot: &Snapshot<F>, written: &Map<String, Value>) {
+    let now = clock::boot_ns();
+    for (_, cluster) in snapshot.clusters.iter().filter(|_| !written.is_empty()) {
+        let Some(adaptive) = cluster.adaptive_of(Priority::Default) else { continue };
+        let measured = written.get(&*cluster.name).cloned();
+        if let Some(Ok(measured)) = measured.map(serde_json::from_value) {
+            adaptive.adopt(measured, now);
+        }
+    }
+}
+
 /// What is left for requests of this priority; none for high priority if there was none yet.
 fn left_of(cluster: &Cluster, priority: Priority) -> Option<BreakersOfCluster> {
     let in_use = match priority {
@@ -39,9 +64,7 @@ fn left_of(cluster: &Cluster, priority: Priority) -> Option<BreakersOfCluster> {
         priority: priority.word(),
         connections: left(bounds.connections_max.get(), in_use.connections()),
         pending: left(bounds.pending_max, in_use.pending()),
-        requests: cluster
-            .requests_bound(priority, clock::monotonic_ns())
-            .map(|(max, _)| left(max, in_use.requests())),
+        requests: cluster.requests_limit(priority).map(|max| left(max, in_use.requests())),
         retries: left(bounds.retry_budget.retries_max(retriable), retries),
         concurrency: cluster.adaptive_of(priority).map(|adaptive| ConcurrencyOfCluster {
             limit: adaptive.limit().into(),

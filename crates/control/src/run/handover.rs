@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 use telemetry::events::{HandoverEnded, HandoverFailed};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Reading, Running, State};
-use crate::admin::{AdminSocket, Query, Scope, Server, own_admin_files};
+use super::{Reading, Running, State, breakers};
+use crate::admin::{AdminSocket, Query, Scope, Server, own_admin_files, set_socket_mode};
 use crate::clock;
-use crate::handover::{Begun, HandoverStep, Summary};
+use crate::handover::{Begun, HandoverStep, KeptAdmin, Summary};
 use crate::handover_report::HandoverNews;
 use crate::log_writer::SlowForm;
 use crate::run::Outcome;
@@ -51,6 +51,14 @@ pub(super) struct AdminHandle {
     socket: Option<OwnedFd>,
     address: Address,
     scope: Scope,
+    /// Whether this process answers there although another one has taken its place, and does not use it.
+    is_kept: bool,
+}
+
+impl AdminHandle {
+    const fn is_metrics(&self) -> bool {
+        matches!(self.scope, Scope::Metrics)
+    }
 }
 
 /// The admin interface's sockets, whether served or not.
@@ -75,7 +83,7 @@ impl AdminHandles {
         let bound = || socket.local_address().ok().flatten().map(Address::Tcp);
         let Some(address) = address.cloned().or_else(bound) else { return };
         let socket = socket.try_clone_fd().ok();
-        self.handles.push(AdminHandle { socket, address, scope });
+        self.handles.push(AdminHandle { socket, address, scope, is_kept: false });
     }
 
     /// Lets the addresses go.
@@ -83,18 +91,38 @@ impl AdminHandles {
         self.handles.iter_mut().for_each(|handle| handle.socket = None);
     }
 
-    /// Whether a socket has a file.
-    fn has_files(&self) -> bool {
-        self.handles.iter().any(|handle| matches!(handle.address, Address::Unix(_)))
+    /// Notes where this process goes on to answer although another one has taken its place.
+    fn set_kept(&mut self, kept: KeptAdmin) {
+        for handle in &mut self.handles {
+            handle.is_kept = if handle.is_metrics() { kept.metrics } else { kept.all };
+        }
+    }
+
+    /// Whether this server goes on then.
+    fn is_kept(&self, server: &Server) -> bool {
+        self.of(server.is_metrics()).is_some_and(|handle| handle.is_kept)
+    }
+
+    /// Whether a socket has a file that another process uses which has taken this one's place.
+    fn has_given_files(&self) -> bool {
+        let is_given = |handle: &AdminHandle| !handle.is_kept && handle.address.is_unix();
+        self.handles.iter().any(is_given)
+    }
+
+    fn of(&self, is_metrics: bool) -> Option<&AdminHandle> {
+        self.handles.iter().find(|handle| handle.is_metrics() == is_metrics)
     }
 
     fn handle(&self, is_metrics: bool) -> Option<OwnedFd> {
-        let is_wanted = |it: &&AdminHandle| matches!(it.scope, Scope::Metrics) == is_metrics;
-        self.handles.iter().find(is_wanted)?.socket.as_ref()?.try_clone().ok()
+        self.of(is_metrics)?.socket.as_ref()?.try_clone().ok()
     }
 
-    fn serve(&self, workers: u32) -> Vec<Server> {
+    /// Serves those that have no server.
+    fn serve(&self, workers: u32, served: &[Server]) -> Vec<Server> {
         let serve = |handle: &AdminHandle| {
+            if served.iter().any(|server| server.is_metrics() == handle.is_metrics()) {
+                return None;
+            }
             let socket = handle.socket.as_ref()?.try_clone().ok()?;
             let socket = AdminSocket::take_over(socket, &handle.address);
             let (scope, queries) = (handle.scope.clone(), self.queries.clone());
@@ -127,7 +155,8 @@ impl<W: Workers> Running<W> {
                 self.lost_at = Some(clock::monotonic_ns() + RETURN_TIME);
                 self.end_giving();
             }
-            HandoverStep::Committed { successor, reply } => {
+            HandoverStep::Committed { successor, kept_admin, reply } => {
+                self.admin_handles.set_kept(kept_admin);
                 self.hand_over(successor);
                 let _ = reply.send(());
             }
@@ -337,7 +366,7 @@ impl<W: Workers> Running<W> {
     fn hand_over(&mut self, successor: u32) {
         let was_to_end = matches!(self.handing, Handing::Giving { is_to_end: true, .. });
         self.handing = Handing::Given(successor);
-        if self.admin_handles.has_files() {
+        if self.admin_handles.has_given_files() {
             own_admin_files(false);
         }
         self.release_servers();
@@ -350,19 +379,17 @@ impl<W: Workers> Running<W> {
         }
     }
 
-    /// Leaves new connections to the admin interface to another process. Those that are open go on.
+    /// Leaves new connections to the admin interface to another process, which uses its sockets. Those that are open go on.
     fn release_servers(&mut self) {
-        for server in std::mem::take(&mut self.admin) {
-            drop(server.release());
-            self.admin_released.push(server);
-        }
+        let is_given = |server: &mut Server| !self.admin_handles.is_kept(server);
+        let given = self.admin.extract_if(.., is_given).inspect(|server| drop(server.release()));
+        self.admin_released.extend(given);
     }
 
-    /// Answers on the admin interface, unless this process does already.
+    /// Answers on the admin interface, also where this process does not yet.
     fn serve_admin(&mut self) {
-        if self.admin.is_empty() {
-            self.admin = self.admin_handles.serve(self.workers.count());
-        }
+        let servers = self.admin_handles.serve(self.workers.count(), &self.admin);
+        self.admin.extend(servers);
     }
 
     /// Has what was given in vain count as open no more, once what came back of it is there. Nothing is between two workers then.
@@ -381,6 +408,7 @@ impl<W: Workers> Running<W> {
         self.handing = Handing::None;
         self.hold_kept();
         own_admin_files(true);
+        self.admin_handles.set_kept(KeptAdmin::default());
         self.serve_admin();
         self.service_manager.status(&self.status());
         self.read_config(Reading::IfChanged);
@@ -428,6 +456,9 @@ impl<W: Workers> Running<W> {
         if let Some(over) = written.get("runtime").and_then(Value::as_object) {
             self.adopt_runtime(over);
         }
+        if let Some(measured) = written.get("concurrency").and_then(Value::as_object) {
+            breakers::adopt_measured(&self.config.snapshot, measured);
+        }
     }
 
     /// Puts the values over those of the file that operators had put over them in a former process.
@@ -446,6 +477,25 @@ impl<W: Workers> Running<W> {
         }
     }
 
+    /// Gives the files of unix sockets that another process has bound the permissions that this configuration says. Not earlier: until
+    /// then they were of that process, which may have gone on.
+    fn set_modes(&self) {
+        let snapshot = &self.config.snapshot;
+        let listeners = snapshot.listeners.iter().flat_map(|listener| {
+            let mode = listener.socket.mode;
+            listener.addresses.iter().map(move |address| (address, Some(mode)))
+        });
+        let startup = &snapshot.startup;
+        let admin = startup.admin.iter().chain(&startup.metrics);
+        let admin = admin.map(|address| (address, startup.admin_mode));
+        for (address, mode) in listeners.chain(admin) {
+            let (Address::Unix(path), Some(mode)) = (address, mode) else { continue };
+            if let Err(error) = set_socket_mode(path, mode) {
+                tracing::warn!("{}: cannot set mode {mode}: {error}", path.display());
+            }
+        }
+    }
+
     fn take_over(&mut self, summary: &Summary, is_return: bool) {
         if is_return {
             self.collector.begin_return();
@@ -456,7 +506,9 @@ impl<W: Workers> Running<W> {
         self.kept.read();
         self.hold_kept();
         own_admin_files(true);
-        self.admin = self.admin_handles.serve(self.workers.count());
+        self.set_modes();
+        self.admin_handles.set_kept(KeptAdmin::default());
+        self.serve_admin();
         if is_return {
             self.service_manager.status(&self.status());
         }

@@ -102,7 +102,7 @@ impl<W: Workers> Running<W> {
         if self.state == State::Ready {
             self.is_reloading = true;
             let status = format!("reading {}", self.config.builder.file_name());
-            self.service_manager.reloading(clock::boot_us(), &status);
+            self.service_manager.reloading(clock::boot_ns() / 1_000, &status);
         }
     }
 

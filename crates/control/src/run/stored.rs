@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use super::handover::Handing;
 use super::moves::Ended;
-use super::{Running, State};
+use super::{Running, State, breakers};
 use crate::handover::Summary;
 use crate::storing::{StoredCounts, Storer};
 use crate::workers::Workers;
@@ -202,11 +202,14 @@ impl<W: Workers> Running<W> {
     pub(super) fn summary(&mut self, is_own: bool) -> Summary {
         let readings = self.collector.readings();
         let totals = if is_own { readings.write_own_totals() } else { readings.write_totals() };
-        let drained = self.config.drains.write();
         let snapshot = &self.config.snapshot;
         let over = snapshot.runtime.iter().filter_map(|it| Some((it.cell.name(), it.cell.get()?)));
         let over = over.map(|(name, value)| (name.to_owned(), json!(value))).collect();
-        let health = self.health.write(snapshot, drained, Value::Object(over));
+        let mut health = self.health.write(snapshot);
+        health.insert("drained".to_owned(), self.config.drains.write());
+        health.insert("runtime".to_owned(), Value::Object(over));
+        health.insert("concurrency".to_owned(), breakers::write_measured(snapshot));
+        let health = Value::Object(health).to_string().into_bytes();
         Summary { totals, health, slow: Vec::new() }
     }
 }

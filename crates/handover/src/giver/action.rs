@@ -4,7 +4,7 @@ use wiped::Wiped;
 
 use crate::deadlines::Phase;
 use crate::failure::Failure;
-use crate::message::{Difference, Refused, SocketKey};
+use crate::message::{Difference, Refused, SocketKey, UnusedSocket};
 use crate::pace::Collect;
 use crate::pieces::{GroupFrame, GroupPack, GroupPiece};
 
@@ -31,10 +31,10 @@ pub enum GiverAction {
     Checked,
     /// Name the listening sockets, by [`Giver::listen`](crate::Giver::listen).
     Listen,
-    /// The taker accepts: this process stops to, but for these listeners, whose sockets the taker does not use.
+    /// The taker accepts: this process stops to, but on these sockets, which the taker does not use.
     StopAccepting {
-        /// Their names.
-        but: Vec<String>,
+        /// They.
+        but: Vec<UnusedSocket>,
     },
     /// Take connections out of the workers and name them, by [`Giver::give`](crate::Giver::give).
     Collect(Collect),

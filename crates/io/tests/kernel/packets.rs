@@ -11,8 +11,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use ::io::packets::{
-    FolderError, PACKET_DESCRIPTORS_MAX, PacketError, PacketListener, Packets, ProcessHandle,
-    Received, barrier, check_private_folder, own_user, private_folder,
+    Access, FolderError, PACKET_DESCRIPTORS_MAX, PacketError, PacketListener, Packets,
+    ProcessHandle, Received, barrier, check_private_folder, own_user, private_folder, set_access,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -155,8 +155,8 @@ fn a_packet_that_is_too_long_is_an_error_and_a_full_socket_is_waited_for() {
 fn each_side_knows_the_others_process_and_user() {
     let folder = Folder::new("peer");
     let path = folder.0.join("socket");
-    private_folder(&path).unwrap();
-    let listener = PacketListener::bind(&path).unwrap();
+    private_folder(&path, Access::Owner).unwrap();
+    let listener = PacketListener::bind(&path, Access::Owner).unwrap();
     let client = Packets::connect(&path).unwrap();
     let (end, open) = barrier().unwrap();
     let server = listener.accept(LONG, &end).unwrap().unwrap();
@@ -166,11 +166,15 @@ fn each_side_knows_the_others_process_and_user() {
     assert!(listener.accept(SHORT, &end).unwrap().is_none());
     drop(open);
     assert!(listener.accept(LONG, &end).unwrap().is_none(), "the end is not waited for");
-    let taken = PacketListener::bind(&path).unwrap_err();
+    let taken = PacketListener::bind(&path, Access::Owner).unwrap_err();
     assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+    let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(), 0o600);
+    set_access(&path, Access::Others).unwrap();
+    assert_eq!(mode(), 0o666);
     drop(listener);
     // The file of one that is gone is replaced.
-    drop(PacketListener::bind(&path).unwrap());
+    drop(PacketListener::bind(&path, Access::Owner).unwrap());
 }
 
 #[test]
@@ -178,24 +182,36 @@ fn a_folder_that_others_may_enter_is_refused() {
     let folder = Folder::new("folder");
     let path = folder.0.join("socket");
     assert!(
-        matches!(check_private_folder(&path, |_| true), Err(FolderError::System(_))),
+        matches!(check_private_folder(&path, Access::Owner, |_| true), Err(FolderError::System(_))),
         "missing"
     );
-    private_folder(&path).unwrap();
-    check_private_folder(&path, |user| user == own_user()).unwrap();
+    private_folder(&path, Access::Owner).unwrap();
+    check_private_folder(&path, Access::Owner, |user| user == own_user()).unwrap();
     for mode in [0o710, 0o701, 0o770, 0o755, 0o702] {
         fs::set_permissions(&folder.0, Permissions::from_mode(mode)).unwrap();
-        let error = private_folder(&path).unwrap_err();
+        let error = private_folder(&path, Access::Owner).unwrap_err();
         assert_eq!(error.to_string(), format!("others may enter it (mode {mode:o}): chmod 700"));
+    }
+    for (mode, is_private) in [(0o711, true), (0o710, true), (0o751, false), (0o713, false)] {
+        fs::set_permissions(&folder.0, Permissions::from_mode(mode)).unwrap();
+        let result = private_folder(&path, Access::Others);
+        assert_eq!(result.is_ok(), is_private, "{mode:o}: {result:?}");
+        if let Err(error) = result {
+            let says = format!("others may list or change it (mode {mode:o}): chmod 711");
+            assert_eq!(error.to_string(), says);
+        }
     }
     fs::set_permissions(&folder.0, Permissions::from_mode(0o700)).unwrap();
     let link = Folder::new("link");
     std::os::unix::fs::symlink(&folder.0, &link.0).unwrap();
-    assert!(check_private_folder(&link.0.join("socket"), |_| true).is_err());
+    assert!(check_private_folder(&link.0.join("socket"), Access::Owner, |_| true).is_err());
     fs::remove_file(&link.0).unwrap();
     if own_user() == 0 {
         rustix::fs::chown(&folder.0, Some(rustix::fs::Uid::from_raw(65_534)), None).unwrap();
-        assert!(matches!(private_folder(&path), Err(FolderError::Others { uid: 65_534, own: 0 })));
+        assert!(matches!(
+            private_folder(&path, Access::Owner),
+            Err(FolderError::Others { uid: 65_534, own: 0 })
+        ));
     }
 }
 

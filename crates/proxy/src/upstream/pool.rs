@@ -23,6 +23,8 @@ use config::subsets::SubsetHash;
 use telemetry::cause::Cause;
 use telemetry::events::ChoiceKind;
 
+pub use self::learned::{LearnedOfEndpoint, Turns};
+
 use self::backoff::Refusing;
 use self::bounds::endpoint_has_room;
 use self::checking::KeptForChecks;
@@ -47,6 +49,7 @@ mod checking;
 mod choice;
 mod idle;
 mod latency;
+mod learned;
 mod original;
 mod queue;
 mod quota;

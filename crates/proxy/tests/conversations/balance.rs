@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use config::snapshot::Address;
+use proxy::save::{ClusterBalancing, LearnedOfEndpoint};
 
 use crate::keep_alive::CONFIG;
-use crate::kit::{Peer, Talk, Variant, hold};
+use crate::kit::{Peer, Setting, Talk, Variant, hold};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -28,6 +29,60 @@ fn asks(talk: &mut Talk<'_>) -> (Peer, Peer, u16) {
     talk.says(client, GET);
     let upstream = talk.upstream();
     (client, upstream, port(talk, upstream))
+}
+
+#[test]
+fn endpoints_take_turns_also_where_everything_moves() {
+    hold(&config("round_robin"), |talk| {
+        let mut ports = Vec::new();
+        for _ in 0..6 {
+            let (client, upstream, port) = asks(talk);
+            talk.heard(upstream);
+            talk.says(upstream, OK);
+            talk.hears(client, OK);
+            talk.breaks(upstream);
+            ports.push(port);
+        }
+        assert!(ports.windows(2).all(|two| two[0] != two[1]), "{ports:?}");
+    });
+}
+
+#[test]
+fn what_another_process_says_that_it_has_learned_may_be_anything() {
+    let nothing = LearnedOfEndpoint::default;
+    let all = |latency| LearnedOfEndpoint {
+        latency: (latency, u64::MAX),
+        age: u64::MAX,
+        refusals: (u8::MAX, u64::MAX),
+        streams: (u32::MAX, u32::MAX, u8::MAX),
+    };
+    for balance in ["round_robin", "peak_ewma"] {
+        hold(&config(balance), |talk| {
+            for latency in [f64::NAN, f64::INFINITY, f64::MAX, f64::MIN_POSITIVE, -1.0, 0.0] {
+                let cluster = |name: &str| ClusterBalancing {
+                    cluster: name.to_owned(),
+                    turns: vec![(u64::MAX, u64::MAX); 1_000],
+                    turns_high: vec![(0, 0)],
+                    endpoints: vec![
+                        ("127.0.0.1:9000".to_owned(), all(latency)),
+                        ("127.0.0.1:9001".to_owned(), nothing()),
+                        ("127.0.0.1:9002".to_owned(), all(latency)),
+                        (String::new(), nothing()),
+                    ],
+                };
+                talk.learns(&[cluster("web"), cluster("other"), ClusterBalancing::default()]);
+                // No pause is longer than the longest.
+                talk.passes(Duration::from_secs(1));
+                for _ in 0..4 {
+                    let (client, upstream, _) = asks(talk);
+                    talk.heard(upstream);
+                    talk.says(upstream, OK);
+                    talk.hears(client, OK);
+                    talk.breaks(upstream);
+                }
+            }
+        });
+    }
 }
 
 #[test]
@@ -145,9 +200,10 @@ fn leaves_the_slow_one_alone(pieces: &[&str]) {
     let endpoints: Vec<String> = (9000..9010).map(|port| format!("'127.0.0.1:{port}'")).collect();
     let config = CONFIG.replace("'127.0.0.1:9000'", &endpoints.join(", "))
         + "    balance: { peak_ewma: { decay: 10s } }\n";
+    let other = Setting::of(&config);
     hold(&config, |talk| {
         if talk.variant() == Variant::Moving {
-            // Each worker measures its own.
+            // Attempts that move are not measured.
             return talk.leave_out();
         }
         let mut upstreams: BTreeMap<u16, Peer> = BTreeMap::new();
@@ -176,6 +232,13 @@ fn leaves_the_slow_one_alone(pieces: &[&str]) {
         let others = (400 - slow) / 9;
         assert!(slow >= 1 && slow * 3 <= others, "{asked:?}");
         assert_eq!(asked.len(), 10, "{asked:?}");
+        // Another process knows it, too.
+        let learned = talk.learned();
+        let mut other = Talk::new(&other, Variant::Plain);
+        learned.iter().for_each(|part| other.learns(part));
+        assert_eq!(other.learned().concat()[0].endpoints.len(), 10);
+        let latency = |place: usize| learned[0][0].endpoints[place].1.latency.0;
+        assert!((0..10).all(|place| place == 3 || latency(place) < latency(3)), "{learned:?}");
     });
 }
 

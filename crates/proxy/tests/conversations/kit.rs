@@ -22,7 +22,7 @@ use config::outlier::{Detector, Event, Happened};
 use config::snapshot::{Address, EndpointId};
 use proxy::SkipHandshake as _;
 use proxy::filter::{Filter, Question};
-use proxy::save::{RestoreError, Saved};
+use proxy::save::{BalancingPlace, ClusterBalancing, RestoreError, Saved};
 use proxy::time::Time;
 use proxy::{
     Bells, ConnKey, ConnectFailure, ExchangeKey, Load, Op, PeerAddress, Proxy, SLICES_MAX,
@@ -780,6 +780,16 @@ impl<'s> Talk<'s> {
         self.proxy.restore(&bytes.to_vec().into(), self.now)
     }
 
+    /// What it has learned of clusters and endpoints.
+    pub(crate) fn learned(&self) -> Vec<Vec<ClusterBalancing>> {
+        learned(&self.proxy, self.now)
+    }
+
+    /// Goes on with what another process says that it has learned.
+    pub(crate) fn learns(&mut self, learned: &[ClusterBalancing]) {
+        self.proxy.restore_balancing(learned, self.now);
+    }
+
     /// The proxy itself, for what no peer can notice.
     pub(crate) fn proxy(&self) -> &Proxy {
         &self.proxy
@@ -936,8 +946,10 @@ impl<'s> Talk<'s> {
         if !self.keeps_counts {
             self.counts.clear();
         }
+        let learned = learned(&self.proxy, self.now);
         let (proxy, counts) = fresh_proxy(self.setting, self.moves, &mut self.log, self.now);
         self.proxy = proxy;
+        learned.iter().for_each(|part| self.proxy.restore_balancing(part, self.now));
         self.counts.push(counts);
         for (bytes, places) in saved {
             let mut restoring = self.proxy.begin_restore(&bytes).expect("what was saved");
@@ -1032,6 +1044,17 @@ fn log_reader() -> LogReader {
     let mut log = LogReader::new();
     log.set_style(Some(LogStyle::all(LogFormat::Json)));
     log
+}
+
+/// What a proxy has learned of clusters and endpoints, in parts.
+fn learned(proxy: &Proxy, now: Time) -> Vec<Vec<ClusterBalancing>> {
+    let (mut parts, mut next) = (Vec::new(), Some(BalancingPlace::default()));
+    while let Some(from) = next {
+        let (part, from) = proxy.save_balancing(from, now);
+        parts.push(part);
+        next = from;
+    }
+    parts
 }
 
 fn fresh_proxy(

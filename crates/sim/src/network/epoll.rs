@@ -1,5 +1,6 @@
 //! The events of workers: a model of epoll, as the crate's documentation describes.
 
+use config::snapshot::Address;
 use proxy::ConnKey;
 use worker::{Event, Ready};
 
@@ -53,6 +54,11 @@ impl Network {
         if let Some(state) = self.listeners.get_mut(listener.0) {
             state.watchers.insert(worker, token);
         }
+    }
+
+    /// Whether this socket listens at `address`.
+    pub fn listens_at(&self, listener: ListenerSocket, address: &Address) -> bool {
+        self.listeners.get(listener.0).is_some_and(|state| state.address == *address)
     }
 
     /// Stops reporting.

@@ -3,6 +3,9 @@
 //! `handover::Giver` says what is next; this sends it, asks control and the workers, and keeps sockets and bytes of what is on
 //! its way until the other process has acknowledged it.
 
+mod accepting;
+mod states;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
@@ -13,23 +16,21 @@ use ::handover::{
     Collect, Failure, GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, GivenGroup, Giver, GiverAction,
     GroupPack, GroupPiece, Left, Message, PeerLife, Phase, SocketKey,
 };
-use config::snapshot::ListenerId;
-use control::{Begun, HandoverNews, HandoverResult, HandoverStep, Summary};
+use control::{Begun, HandoverNews, HandoverResult, HandoverStep, KeptAdmin};
 use io::Socket;
 use io::packets::ProcessHandle;
 use tokio::sync::oneshot;
-use wiped::Wiped;
-use worker::{Given, Message as Mail, Origin, Wanted};
+use worker::{Given, KeptListener, Message as Mail, Origin, Wanted};
 
 use super::asking::{Asked, Silent, put_back};
 use super::giving::{End, Giving};
 use super::giving_back::NotReturned;
 use super::groups::{AllGiven, GivenAway};
-use super::leaving::{Leaving, UPDATE_INTERVAL, slow, summary};
+use super::leaving::Leaving;
 use super::line::{FLUSH_INTERVAL, Incoming, Line, ends, now};
 use super::listing::Listing;
 use super::requester::{Requester, reap};
-use super::{EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, parts, resources};
+use super::{parts, resources};
 use crate::data_path::DataPath;
 
 /// How long the end of a process may take that has closed its connection to this one.
@@ -109,8 +110,10 @@ pub(super) struct Attempt<'g> {
     /// Groups that the other process has.
     moved: u64,
     is_accepting: bool,
-    /// Listeners from whose sockets only this process accepts.
-    unused: Arc<[ListenerId]>,
+    /// Sockets from which only this process accepts.
+    kept: Arc<[KeptListener]>,
+    /// The sockets of the admin interface where only this process answers.
+    kept_admin: KeptAdmin,
     began: u64,
     update_at: u64,
     /// What the other process asked for and has not got yet.
@@ -151,7 +154,8 @@ impl<'g> Attempt<'g> {
             left: Vec::new(),
             moved: 0,
             is_accepting: true,
-            unused: [].into(),
+            kept: [].into(),
+            kept_admin: KeptAdmin::default(),
             began,
             update_at: 0,
             listing: Listing::default(),
@@ -531,48 +535,6 @@ impl<'g> Attempt<'g> {
         put_back(&self.giving.contacts, worker, given.into_moving(), Origin::Returned);
     }
 
-    fn summary(&self) -> Option<Summary> {
-        summary(&self.giving.control, self.is_return)
-    }
-
-    /// Leaves new connections to the other process, but those of listeners whose sockets it does not use: they are served here until
-    /// the probation is over.
-    fn stop_accepting(&mut self, but: &[String]) {
-        let snapshot = self.begun.as_ref().map(|begun| &begun.snapshot);
-        let listeners = snapshot.into_iter().flat_map(|snapshot| snapshot.listeners.iter());
-        let unused = listeners.filter(|listener| but.iter().any(|name| **name == *listener.name));
-        self.unused = unused.map(|listener| listener.id).collect();
-        self.is_accepting = false;
-        let but = &self.unused;
-        self.giving.contacts.deliver_to_all(|| Mail::StopAccepting { but: Arc::clone(but) });
-    }
-
-    /// Says what this process knows, while it is not certain that the other one becomes the process: that one serves already, and
-    /// goes on alone if this one ends.
-    fn inform(&mut self, is_first: bool) {
-        let Some(Summary { totals, health, .. }) = self.summary() else { return };
-        let mut states = vec![(TOTALS.to_owned(), Wiped::from(totals))];
-        if is_first {
-            states.push((HEALTH.to_owned(), health.into()));
-            states.push((TICKET_KEYS.to_owned(), self.giving.sessions.ring.write().into()));
-        }
-        self.giver.inform(&states);
-    }
-
-    /// What else goes along when the other process becomes the process.
-    fn whole_state(&self) -> Option<Vec<(String, Wiped)>> {
-        let Summary { totals, health, .. } = self.summary()?;
-        let sessions = &self.giving.sessions;
-        Some(vec![
-            (TOTALS.to_owned(), totals.into()),
-            (HEALTH.to_owned(), health.into()),
-            (SLOW.to_owned(), slow(&self.giving.control).into()),
-            (TICKET_KEYS.to_owned(), sessions.ring.write().into()),
-            // From here on this process has no memory of them, whatever comes.
-            (EARLY_SESSIONS.to_owned(), sessions.early.give().into()),
-        ])
-    }
-
     fn on_committed(&mut self) {
         let pid = self.line.peer.pid;
         // Before the last handles close, or the files of unix sockets would go with this process.
@@ -592,7 +554,8 @@ impl<'g> Attempt<'g> {
         Left::add(&mut self.left, TOO_LARGE, self.too_large_before);
         self.count();
         let (reply, is_done) = oneshot::channel();
-        self.step(HandoverStep::Committed { successor: pid, reply });
+        let kept_admin = self.kept_admin;
+        self.step(HandoverStep::Committed { successor: pid, kept_admin, reply });
         // An operator who hears of the end may ask on the admin interface, where the other process has to answer.
         let _ = is_done.blocking_recv();
         let ms = now().saturating_sub(self.began) / 1_000_000;
@@ -609,17 +572,6 @@ impl<'g> Attempt<'g> {
         );
         if let Some(asked) = self.asked.take() {
             self.child = asked.conclude(true, text);
-        }
-    }
-
-    /// Tells the new process what this one has counted by now.
-    fn update(&mut self, at: u64) {
-        let is_due = at >= self.update_at && !self.line.is_full();
-        if self.giver.phase() == Phase::Probation && is_due {
-            self.update_at = at.saturating_add(UPDATE_INTERVAL);
-            if let Some(summary) = self.summary() {
-                self.giver.update(&[(TOTALS.to_owned(), summary.totals.into())]);
-            }
         }
     }
 
@@ -709,28 +661,6 @@ impl<'g> Attempt<'g> {
         if self.end_peer() {
             self.giver.on_closed();
         }
-    }
-
-    /// Accepts connections beside the new process, which does not run and cannot be ended. Sessions for early data are the other one's:
-    /// none are valid here, as it may run again.
-    fn stand_in(&self) {
-        let pid = self.line.peer.pid;
-        tracing::error!(
-            pid,
-            "the new process does not run any more, and this one cannot end it: this one accepts connections again until the new one \
-             runs; end that one, or let it run"
-        );
-        self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
-        self.step(HandoverStep::StandIn);
-    }
-
-    /// The new process runs again, and is the process.
-    fn stand_back(&self) {
-        let pid = self.line.peer.pid;
-        tracing::warn!(pid, "the new process runs again: this one accepts no more connections");
-        let but = &self.unused;
-        self.giving.contacts.deliver_to_all(|| Mail::StopAccepting { but: Arc::clone(but) });
-        self.step(HandoverStep::StandBack);
     }
 
     /// Probation is over: this process ends.

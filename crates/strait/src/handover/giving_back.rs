@@ -9,18 +9,20 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use ::handover::{Hello, Message, Purpose};
+use ::handover::{Hello, Message, Purpose, UnusedSocket};
 use control::HandoverStep;
 use io::packets::{Packets, ProcessHandle};
+use proxy::Snapshot;
 use tokio::sync::oneshot;
 use worker::{Give, Message as Mail, Wanted};
 
 use super::giving::{End, Giving};
 use super::line::{Incoming, Line, now};
 use super::requester::Requester;
-use super::taking::{Asked, Taking};
+use super::taking::{Asked, TakenSockets, Taking};
 use super::{is_allowed, spawn};
 use crate::VERSION;
+use crate::activation::Activation;
 use crate::data_path::Contacts;
 
 /// How long the former process may take to connect.
@@ -86,8 +88,11 @@ impl Giving {
         }
         let taking = Taking::of_former(line, &self.options, process);
         let taking = match taking.receive_sockets(&mut &*snapshot, false) {
-            // This process has its own.
-            Ok(Asked::Taking(taking, _)) => taking,
+            // This process has its own handles on those that it uses.
+            Ok(Asked::Taking(mut taking, sockets)) => {
+                taking.unused = unused(sockets, &snapshot);
+                taking
+            }
             Ok(Asked::NoProcess(_) | Asked::Checked) => return Err(refused(String::new())),
             Err(error) => return Err(refused(error.to_string())),
         };
@@ -106,6 +111,17 @@ impl Giving {
         spawn("strait-former", move || taken.follow(&contacts, &control));
         Ok(generation)
     }
+}
+
+/// The sockets of the other process that this one does not use.
+fn unused(mut taken: TakenSockets, snapshot: &Snapshot) -> Vec<UnusedSocket> {
+    let mut listeners = Activation::default();
+    listeners.take_over(std::mem::take(&mut taken.listeners));
+    let startup = &snapshot.startup;
+    for address in startup.admin.iter().chain(&startup.metrics) {
+        drop(taken.take_admin(address));
+    }
+    listeners.unused(snapshot).into_iter().chain(taken.unused_admin()).collect()
 }
 
 /// Ends a process that has given everything back and does not end by itself, as one whose worker hangs.

@@ -25,7 +25,7 @@ use wiped::Wiped;
 use worker::{Message as Mail, Moving, Origin, Take};
 
 use super::taking::{differences, differing, moving, report};
-use super::{EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, parts};
+use super::{BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing, parts};
 use crate::data_path::{Contacts, DataPath};
 
 /// How long a worker may take to answer.
@@ -144,6 +144,7 @@ impl Stored {
         let version = connections.program.clone();
         step(HandoverStep::News(HandoverNews::Began { is_giver: false, pid: 0, version }));
         contacts.deliver_to_all(|| Mail::Differing(Arc::clone(&differing)));
+        balancing::restore(states.get(BALANCING).unwrap_or_default(), contacts);
         let mut sockets = sockets.into_iter();
         let groups = std::mem::take(&mut connections.groups).into_iter().map(|mut group| {
             let bytes = Wiped::from(std::mem::take(&mut group.bytes));

@@ -27,7 +27,7 @@ use worker::{Given, Message as Mail, Moving, Origin, Wanted};
 use super::asking::{Asked, Silent, put_back};
 use super::groups::GivenAway;
 use super::line::now;
-use super::{EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, part};
+use super::{BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing, part};
 use crate::VERSION;
 use crate::data_path::Contacts;
 
@@ -58,11 +58,13 @@ pub(crate) struct Storing {
     queue: Option<Queue>,
     /// Sessions for early data: once given they are nowhere else.
     early: Wiped,
+    /// What workers had learned when they gave their connections.
+    balancing: Vec<u8>,
 }
 
 impl Storing {
     pub(crate) fn new(contacts: Contacts, sessions: ProcessSessions) -> Self {
-        Self { contacts, sessions, queue: None, early: Wiped::default() }
+        Self { contacts, sessions, queue: None, early: Wiped::default(), balancing: Vec::new() }
     }
 
     fn store_all(
@@ -84,6 +86,7 @@ impl Storing {
             Ok(counts) => {
                 // Now the connections are the next process's: their sockets here close without a word.
                 self.early = self.sessions.early.give().into();
+                self.balancing = balancing::save(&self.contacts);
                 queue.add_states(self.states(summary));
                 Ok(counts)
             }
@@ -105,6 +108,7 @@ impl Storing {
             (SLOW.to_owned(), summary.slow),
             (TICKET_KEYS.to_owned(), self.sessions.ring.write().to_vec()),
             (EARLY_SESSIONS.to_owned(), self.early.to_vec()),
+            (BALANCING.to_owned(), self.balancing.clone()),
         ])
     }
 }

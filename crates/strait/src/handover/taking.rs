@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use ::handover::{
     Deadlines, Difference, Failure, Left, ListedConnections, Part, PartKind, Phase, ReceivedGroup,
-    Refused, SocketKey, Taker, TakerAction, Welcome,
+    Refused, SocketKey, Taker, TakerAction, UnusedSocket, Welcome,
 };
 use config::HandoverReader;
-use config::snapshot::HandoverOptions;
+use config::snapshot::{Address, HandoverOptions};
 use control::{
-    DeliveredResources, HandoverNews, HandoverResult, HandoverStep, OldProcess, Summary,
+    AdminSocket, DeliveredResources, HandoverNews, HandoverResult, HandoverStep, OldProcess,
+    Summary,
 };
 use io::Socket;
 use io::inherited::Inherited;
@@ -32,8 +33,10 @@ use worker::{Give, Message as Mail, Moving, Origin, Take, Wanted};
 use super::groups::open_envelope;
 use super::line::{Incoming, Line, ends, now};
 use super::{
-    EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, is_allowed, parts, resources, socket_path,
+    BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, access, balancing, is_allowed,
+    parts, resources, socket_path,
 };
+use crate::activation::{is_anywhere, is_at};
 use crate::data_path::{Contacts, DataPath};
 use crate::{Failure as StartFailure, VERSION};
 
@@ -69,8 +72,8 @@ pub(crate) struct Taking {
     pub(crate) generation: u64,
     /// Where other processes connect to, from COMMIT on.
     pub(crate) listener: Option<PacketListener>,
-    /// Listeners of the other process of whose sockets this one uses none.
-    pub(crate) unused: Vec<String>,
+    /// Listening sockets of the other process that this one does not use.
+    pub(crate) unused: Vec<UnusedSocket>,
     /// How long the former process stands by after COMMIT.
     pub(crate) probation: Duration,
     /// Whether the other process had taken this one's place, and gives it back.
@@ -84,8 +87,24 @@ pub(crate) struct Taking {
 pub(crate) struct TakenSockets {
     /// By listener.
     pub(crate) listeners: Vec<(String, Vec<Inherited>)>,
-    pub(crate) admin: Option<OwnedFd>,
-    pub(crate) metrics: Option<OwnedFd>,
+    admin: Option<Inherited>,
+    metrics: Option<Inherited>,
+}
+
+impl TakenSockets {
+    /// The socket of the former process's admin interface that listens at this address. A port of 0 is whatever it got.
+    pub(crate) fn take_admin(&mut self, address: &Address) -> Option<AdminSocket> {
+        let is_there =
+            |socket: &mut Inherited| is_at(socket, address) || is_anywhere(socket, address);
+        let taken = self.admin.take_if(is_there).or_else(|| self.metrics.take_if(is_there));
+        taken.map(|socket| AdminSocket::take_over(socket.into(), address))
+    }
+
+    /// What is left of it.
+    pub(crate) fn unused_admin(&self) -> impl Iterator<Item = UnusedSocket> {
+        let admin = self.admin.as_ref().map(|_| UnusedSocket::Admin);
+        admin.into_iter().chain(self.metrics.as_ref().map(|_| UnusedSocket::Metrics))
+    }
 }
 
 /// What this process begins with.
@@ -142,7 +161,8 @@ pub(crate) fn ask(
     is_check: bool,
 ) -> Result<Asked, StartFailure> {
     let at = path.display();
-    if let Err(error) = io::packets::check_private_folder(path, |user| is_allowed(user, options)) {
+    let is_owner = |user| is_allowed(user, options);
+    if let Err(error) = io::packets::check_private_folder(path, access(options), is_owner) {
         return match error {
             io::packets::FolderError::System(error)
                 if error.kind() == std::io::ErrorKind::NotFound =>
@@ -446,6 +466,7 @@ impl Taking {
                                 let _ = control.blocking_send(step);
                             }
                             TICKET_KEYS => sessions.ring.adopt(state),
+                            BALANCING => balancing::restore(state, contacts),
                             _ => {}
                         }
                     }
@@ -651,11 +672,9 @@ pub(super) fn moving(envelope: Wiped, descriptors: Vec<OwnedFd>) -> Option<Movin
     is_complete.then_some(Moving { bytes, sockets, held: Held::default(), may_begin: false })
 }
 
-/// A socket that listens, without where.
-fn listening(descriptor: OwnedFd) -> Result<OwnedFd, String> {
-    let checked = descriptor.try_clone().map_err(|error| error.to_string())?;
-    Inherited::new(checked).map_err(|error| format!("a socket of the admin interface: {error}"))?;
-    Ok(descriptor)
+/// A socket of the admin interface.
+fn listening(descriptor: OwnedFd) -> Result<Inherited, String> {
+    Inherited::new(descriptor).map_err(|error| format!("a socket of the admin interface: {error}"))
 }
 
 pub(super) fn differences(own: &[Part], theirs: &[Part]) -> Vec<Difference> {

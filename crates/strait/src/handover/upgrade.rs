@@ -13,7 +13,7 @@ use config::snapshot::HandoverOptions;
 use io::packets::{Packets, ProcessHandle, own_user};
 
 use super::line::{Incoming, Line, now};
-use super::{is_allowed, socket_path};
+use super::{access, is_allowed, socket_path};
 use crate::arguments::Upgrade;
 use crate::{Failure, VERSION};
 
@@ -87,7 +87,8 @@ fn connect(path: &Path, options: &HandoverOptions) -> Result<Line, Failure> {
         Failure::Ended(format!("no running process is found at {at}: {error}{hint}"))
     })?;
     let user = line.peer.uid;
-    if is_allowed(user, options) || own_user() == 0 && owner_of_folder(path) == Some(user) {
+    if is_allowed(user, options) || own_user() == 0 && owner_of_folder(path, options) == Some(user)
+    {
         Ok(line)
     } else {
         Err(Failure::Ended(format!(
@@ -97,9 +98,9 @@ fn connect(path: &Path, options: &HandoverOptions) -> Result<Line, Failure> {
 }
 
 /// The user who alone can put a socket there.
-fn owner_of_folder(path: &Path) -> Option<u32> {
+fn owner_of_folder(path: &Path, options: &HandoverOptions) -> Option<u32> {
     let owner = Cell::new(None);
-    let is_private = io::packets::check_private_folder(path, |user| {
+    let is_private = io::packets::check_private_folder(path, access(options), |user| {
         owner.set(Some(user));
         true
     });

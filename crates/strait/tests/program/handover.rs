@@ -1,9 +1,10 @@
 //! One process takes another's place, on real sockets: who notices, and what comes of failures.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -619,23 +620,44 @@ fn a_listener_that_the_new_process_does_not_have_is_served_by_the_old_one_until_
     let listener = |name: &str, port: u16| {
         format!("  - {{ name: {name}, address: '127.0.0.1:{port}', routes: all }}\n")
     };
+    let two = |ports: &[String]| {
+        format!("  - {{ name: two, address: [{}], routes: all }}\n", ports.join(", "))
+    };
+    let (one, other) = (claim_port(), claim_port());
+    let both = [one, other].map(|port| format!("'127.0.0.1:{port}'"));
     let scratch = Scratch::new();
-    let before = listeners(&format!("{}{}", listener("gone", gone), listener("moved", moved)));
-    let before = with_handover(&scratch, &before, "probation: 2s");
-    let after = with_handover(&scratch, &listeners(&listener("moved", to)), "probation: 2s");
+    let local = scratch.path("local.sock");
+    let both = [both[0].clone(), both[1].clone(), format!("'unix:{}'", local.display())];
+    let before = listener("gone", gone) + &listener("moved", moved) + &two(&both);
+    let before = with_handover(&scratch, &listeners(&before), "probation: 2s");
+    let after = listener("moved", to) + &two(&both[..1]);
+    let after = with_handover(&scratch, &listeners(&after), "probation: 2s");
     let mut strait = Strait::run_in(scratch, &before);
-    strait.write("after.yaml", &after);
+    let (admin, metrics) = (claim_port(), claim_port());
+    let admin = format!("admin: {{ address: 127.0.0.1:{admin}, metrics: 127.0.0.1:{metrics} }}\n");
+    strait.write("after.yaml", &(admin + &after));
     upgraded_to(&strait, "after.yaml", &mut successors);
     let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
-    for port in [gone, moved, to] {
+    for port in [gone, moved, to, one, other] {
         let mut client = Client::connect(at(port));
         assert_eq!(client.get("/").status, 200, "port {port}");
     }
+    let mut over_unix = UnixStream::connect(&local).unwrap();
+    over_unix.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let mut response = String::new();
+    over_unix.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.0 200 "), "{response}");
     assert_eq!(get(strait.listener, "/").status, 200);
+    // The old process answers for itself where the new one does not listen.
+    assert_eq!(strait.admin_json("/handover")["state"], "given");
+    assert_eq!(get(at(metrics), "/ready").status, 200);
     strait.wait_for_end();
-    for port in [gone, moved] {
+    for port in [gone, moved, other] {
         let error = TcpStream::connect(at(port)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "port {port}");
     }
-    assert_eq!(get(at(to), "/").status, 200);
+    assert!(!local.exists());
+    for port in [to, one] {
+        assert_eq!(get(at(port), "/").status, 200, "port {port}");
+    }
 }

@@ -23,6 +23,7 @@ mod handover_back;
 mod handover_command;
 mod handover_early_data;
 mod handover_giver;
+mod handover_known;
 mod handover_listing;
 mod handover_refusals;
 mod handover_secrets;

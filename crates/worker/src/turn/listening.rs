@@ -4,7 +4,6 @@
 //! event may be meant for the former one.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use config::snapshot::ListenerId;
@@ -12,7 +11,7 @@ use proxy::PeerAddress;
 use telemetry::cause::Cause;
 
 use super::{Listening, Worker};
-use crate::mailbox::ReportBody;
+use crate::mailbox::{KeptListener, ReportBody};
 use crate::sockets::Flags;
 use crate::world::{AcceptError, World};
 
@@ -28,7 +27,7 @@ impl<W: World> Worker<W> {
         let next = u32::try_from(self.listeners.len()).expect("fewer than 2^32 listeners");
         let token = self.listeners_closed.last().copied().unwrap_or(next);
         self.world.watch_listener(&socket, token)?;
-        let listening = Listening { id, socket: Some(socket), paused_until: None };
+        let listening = Listening { id, socket: Some(socket), paused_until: None, is_left: false };
         match self.listeners.get_mut(token as usize) {
             Some(closed) => *closed = listening,
             None => self.listeners.push(listening),
@@ -42,7 +41,7 @@ impl<W: World> Worker<W> {
 
     /// Accepts up to `count` connections.
     pub(super) fn accept(&mut self, index: usize, count: usize) {
-        if !self.listeners.get(index).is_some_and(|listening| self.accepts(listening.id)) {
+        if self.listeners.get(index).is_none_or(|listening| listening.is_left) {
             return;
         }
         for _ in 0..count {
@@ -108,27 +107,31 @@ impl<W: World> Worker<W> {
         }
     }
 
-    /// Whether this process accepts from sockets of this listener.
-    pub(super) fn accepts(&self, id: ListenerId) -> bool {
-        self.accepts_only.as_ref().is_none_or(|only| only.contains(&id))
-    }
-
-    /// Leaves new connections to another process, which has the same sockets, but for these listeners.
-    pub(super) fn stop_accepting(&mut self, but: Arc<[ListenerId]>) {
-        for listening in self.listeners.iter_mut().filter(|it| !but.contains(&it.id)) {
-            listening.paused_until = None;
-            if let Some(socket) = &listening.socket {
-                self.world.unwatch_listener(socket);
+    /// Leaves new connections to another process, which has the same sockets, but for these.
+    pub(super) fn stop_accepting(&mut self, but: &[KeptListener]) {
+        for listening in &mut self.listeners {
+            let Some(socket) = &listening.socket else { continue };
+            let mut of_listener = but.iter().filter(|kept| kept.id == listening.id);
+            let is_at = |kept: &KeptListener| {
+                kept.address.as_ref().is_none_or(|address| self.world.listens_at(socket, address))
+            };
+            if of_listener.any(is_at) {
+                continue;
             }
+            listening.is_left = true;
+            listening.paused_until = None;
+            self.world.unwatch_listener(socket);
         }
-        self.accepts_only = Some(but);
+        self.leaves_accepting = true;
     }
 
     pub(super) fn accept_again(&mut self) {
-        let Some(only) = self.accepts_only.take() else { return };
+        if !std::mem::take(&mut self.leaves_accepting) {
+            return;
+        }
         self.returned.clear();
         for (index, listening) in (0u32..).zip(&mut self.listeners) {
-            if only.contains(&listening.id) {
+            if !std::mem::take(&mut listening.is_left) {
                 continue;
             }
             if let Some(socket) = &listening.socket

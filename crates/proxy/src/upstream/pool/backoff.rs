@@ -51,6 +51,17 @@ impl Backoff {
         *self = Self::default();
     }
 
+    /// How many refusals in a row, and how long the pause still is, ns.
+    pub(super) fn save(&self, now: Time) -> (u8, u64) {
+        (self.refusals, self.until.map_or(0, |until| until.nanos_since(now)))
+    }
+
+    /// What [`Self::save`] has written. No pause is longer than any is made.
+    pub(super) fn restore((refusals, pause): (u8, u64), now: Time) -> Self {
+        let pause = Duration::from_nanos(pause).min(PAUSE_MAX);
+        Self { refusals, until: (!pause.is_zero()).then(|| now + pause) }
+    }
+
     /// Until when no connection is opened to it, if that is later than `now`.
     pub(super) fn pause(&self, now: Time) -> Option<Time> {
         self.until.filter(|until| *until > now)

@@ -31,6 +31,19 @@ impl Latency {
         self.at = now;
     }
 
+    /// The average in ns, and how old it is.
+    pub(super) fn save(&self, now: Time) -> (f64, u64) {
+        if self.nanos == 0.0 { (0.0, 0) } else { (self.nanos, now.nanos_since(self.at)) }
+    }
+
+    /// What [`Self::save`] has written, or none if it is no average.
+    pub(super) fn restore((nanos, age): (f64, u64), now: Time) -> Self {
+        if !nanos.is_normal() || nanos < 0.0 {
+            return Self::default();
+        }
+        Self { nanos, at: Time::from_nanos(now.as_nanos().saturating_sub(age)) }
+    }
+
     /// How long a request may have to wait that has so many before it.
     pub(super) fn load(&self, requests: u32, decay: Duration, now: Time) -> f64 {
         if self.nanos == 0.0 {

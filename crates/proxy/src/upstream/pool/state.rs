@@ -131,9 +131,9 @@ pub(super) struct Stack {
 pub(super) struct EndpointState {
     pub(super) id: EndpointId,
     /// Its connections for requests of default priority.
-    stack: Stack,
+    pub(super) stack: Stack,
     /// Those for requests of high priority, once there was one.
-    high: Option<Box<Stack>>,
+    pub(super) high: Option<Box<Stack>>,
     /// Where those of default priority are counted for the process, if its cluster bounds them.
     pub(super) connections: EndpointConnections,
     /// When it came, where it may get less for a while.

@@ -26,6 +26,17 @@ impl StreamBudget {
         };
     }
 
+    /// How many it took last, how many it takes by habit or 0, and for how many connections that is believed.
+    pub(super) fn save(&self) -> (u32, u32, u8) {
+        (self.last, self.streams_max.unwrap_or(0), self.uses_left)
+    }
+
+    /// What [`Self::save`] has written.
+    pub(super) fn restore((last, streams_max, uses_left): (u32, u32, u8)) -> Self {
+        let streams_max = (streams_max > 0).then_some(streams_max);
+        Self { last, streams_max, uses_left: uses_left.min(BUDGET_USES) }
+    }
+
     pub(super) fn is_reached(&self, streams: u32) -> bool {
         self.streams_max.is_some_and(|max| streams >= max)
     }

@@ -1,0 +1,61 @@
+//! Which of both processes accepts connections, and from which sockets.
+
+use std::sync::Arc;
+
+use ::handover::UnusedSocket;
+use control::HandoverStep;
+use worker::{KeptListener, Message as Mail};
+
+use super::Attempt;
+
+impl Attempt<'_> {
+    /// Leaves new connections to the other process, but those of sockets that it does not use: they are served here until the probation
+    /// is over.
+    pub(super) fn stop_accepting(&mut self, but: &[UnusedSocket]) {
+        let snapshot = self.begun.as_ref().map(|begun| &begun.snapshot);
+        let id_of = |name: &str| {
+            let listener = snapshot?.listeners.iter().find(|listener| *listener.name == *name);
+            listener.map(|listener| listener.id)
+        };
+        let mut kept = Vec::new();
+        for unused in but {
+            match unused {
+                UnusedSocket::Listener { name, address } => {
+                    // It knows an address from the socket itself.
+                    let address = address.as_deref().map(str::parse).transpose();
+                    if let (Some(id), Ok(address)) = (id_of(name), address) {
+                        kept.push(KeptListener { id, address });
+                    }
+                }
+                UnusedSocket::Admin => self.kept_admin.all = true,
+                UnusedSocket::Metrics => self.kept_admin.metrics = true,
+            }
+        }
+        self.kept = kept.into();
+        self.is_accepting = false;
+        let but = &self.kept;
+        self.giving.contacts.deliver_to_all(|| Mail::StopAccepting { but: Arc::clone(but) });
+    }
+
+    /// Accepts connections beside the new process, which does not run and cannot be ended. Sessions for early data are the other one's:
+    /// none are valid here, as it may run again.
+    pub(super) fn stand_in(&self) {
+        let pid = self.line.peer.pid;
+        tracing::error!(
+            pid,
+            "the new process does not run any more, and this one cannot end it: this one accepts connections again until the new one \
+             runs; end that one, or let it run"
+        );
+        self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
+        self.step(HandoverStep::StandIn);
+    }
+
+    /// The new process runs again, and is the process.
+    pub(super) fn stand_back(&self) {
+        let pid = self.line.peer.pid;
+        tracing::warn!(pid, "the new process runs again: this one accepts no more connections");
+        let but = &self.kept;
+        self.giving.contacts.deliver_to_all(|| Mail::StopAccepting { but: Arc::clone(but) });
+        self.step(HandoverStep::StandBack);
+    }
+}

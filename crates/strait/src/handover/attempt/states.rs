@@ -1,0 +1,54 @@
+//! What the other process hears beside connections.
+
+use ::handover::Phase;
+use control::Summary;
+use wiped::Wiped;
+
+use super::super::leaving::{UPDATE_INTERVAL, slow, summary};
+use super::super::{BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing};
+use super::Attempt;
+
+impl Attempt<'_> {
+    pub(super) fn summary(&self) -> Option<Summary> {
+        summary(&self.giving.control, self.is_return)
+    }
+
+    /// Says what this process knows, while it is not certain that the other one becomes the process: that one serves already, and
+    /// goes on alone if this one ends.
+    pub(super) fn inform(&mut self, is_first: bool) {
+        let Some(Summary { totals, health, .. }) = self.summary() else { return };
+        let mut states = vec![(TOTALS.to_owned(), Wiped::from(totals))];
+        if is_first {
+            states.push((HEALTH.to_owned(), health.into()));
+            states.push((TICKET_KEYS.to_owned(), self.giving.sessions.ring.write().into()));
+            // Not again at COMMIT: the other process takes its own turns from here on.
+            states.push((BALANCING.to_owned(), balancing::save(&self.giving.contacts).into()));
+        }
+        self.giver.inform(&states);
+    }
+
+    /// What else goes along when the other process becomes the process.
+    pub(super) fn whole_state(&self) -> Option<Vec<(String, Wiped)>> {
+        let Summary { totals, health, .. } = self.summary()?;
+        let sessions = &self.giving.sessions;
+        Some(vec![
+            (TOTALS.to_owned(), totals.into()),
+            (HEALTH.to_owned(), health.into()),
+            (SLOW.to_owned(), slow(&self.giving.control).into()),
+            (TICKET_KEYS.to_owned(), sessions.ring.write().into()),
+            // From here on this process has no memory of them, whatever comes.
+            (EARLY_SESSIONS.to_owned(), sessions.early.give().into()),
+        ])
+    }
+
+    /// Tells the new process what this one has counted by now.
+    pub(super) fn update(&mut self, at: u64) {
+        let is_due = at >= self.update_at && !self.line.is_full();
+        if self.giver.phase() == Phase::Probation && is_due {
+            self.update_at = at.saturating_add(UPDATE_INTERVAL);
+            if let Some(summary) = self.summary() {
+                self.giver.update(&[(TOTALS.to_owned(), summary.totals.into())]);
+            }
+        }
+    }
+}

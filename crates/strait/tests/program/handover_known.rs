@@ -1,0 +1,133 @@
+//! What a new process goes on with beside connections, and what it does otherwise than the old one, as it is configured.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+
+use crate::handover::{Successors, upgrade, upgraded, upgraded_to, with_handover};
+use crate::kit::{Scratch, Service, Strait, forward_to, get, text, until};
+
+/// A user without rights.
+const OTHER_USER: u32 = 65_534;
+
+#[test]
+fn endpoints_go_on_taking_turns_in_a_new_process() {
+    let services = ["one", "two", "three"].map(Service::start);
+    let mut successors = Successors::default();
+    let own = |service: &Service| format!("'{}'", service.address);
+    let all = services.each_ref().map(own).join(", ");
+    let config = forward_to(services[0].address).replacen(&own(&services[0]), &all, 1);
+    let config = config.replacen("workers: 2", "workers: 1", 1);
+    let scratch = Scratch::new();
+    let config = with_handover(&scratch, &config, "probation: 1m");
+    let strait = Strait::run_in(scratch, &config);
+    let answers = || get(strait.listener, "/").text().lines().next().unwrap().to_owned();
+    let first: Vec<_> = (0..4).map(|_| answers()).collect();
+    assert_eq!(first[0], first[3], "{first:?}");
+    for _ in 0..2 {
+        upgraded(&strait, &mut successors);
+        let next: Vec<_> = (0..3).map(|_| answers()).collect();
+        assert_eq!(next, first[1..], "after {first:?}");
+    }
+    let output = upgrade(&strait, &["--back"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(answers(), first[1]);
+}
+
+#[test]
+fn a_new_process_does_not_measure_anew_how_many_requests_a_cluster_takes() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let policy = "adaptive_concurrency: { min_rtt: { requests: 4, interval: 1h } }, endpoints";
+    let config = forward_to(service.address).replacen("endpoints", policy, 1);
+    let scratch = Scratch::new();
+    let config = with_handover(&scratch, &config, "probation: 1m");
+    let strait = Strait::run_in(scratch, &config);
+    let min_rtt = || strait.metric("strait_upstream_min_rtt_seconds");
+    assert_eq!(min_rtt(), 0.0);
+    let measured = until("the measurement", || {
+        assert_eq!(get(strait.listener, "/").status, 200);
+        Some(min_rtt()).filter(|measured| *measured > 0.0)
+    });
+    upgraded(&strait, &mut successors);
+    assert_eq!(min_rtt(), measured);
+}
+
+#[test]
+fn a_new_process_gives_the_files_of_unix_sockets_the_permissions_it_is_configured_with() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let scratch = Scratch::new();
+    let (edge, admin) = (scratch.path("edge.sock"), scratch.path("admin.sock"));
+    let file = |edge_mode: &str, admin_mode: &str| {
+        let local = format!(
+            "routes: all }}\n  - {{ name: local, address: 'unix:{}', mode: '{edge_mode}', routes: all }}",
+            edge.display()
+        );
+        let config = forward_to(service.address).replacen("routes: all }", &local, 1);
+        let at = format!("address: 'unix:{}', metrics: 127.0.0.1:0", admin.display());
+        let config = with_handover(&scratch, &config, "probation: 1m");
+        format!("admin: {{ {at}, mode: '{admin_mode}' }}\n{config}")
+    };
+    let path = scratch.write("strait.yaml", &file("0660", "0600"));
+    scratch.write("after.yaml", &file("0600", "0666"));
+    let modes =
+        || [&edge, &admin].map(|path| fs::metadata(path).unwrap().permissions().mode() & 0o777);
+    let strait = Strait::start(scratch, &["run", "-c", &path]);
+    assert_eq!(modes(), [0o660, 0o600]);
+    upgraded_to(&strait, "after.yaml", &mut successors);
+    assert_eq!(modes(), [0o600, 0o666]);
+    let output = upgrade(&strait, &["--back"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(modes(), [0o660, 0o600]);
+}
+
+/// A process that takes over, ended with the test.
+struct Taker(Child);
+
+impl Drop for Taker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Needs to be root, as in CI.
+#[test]
+fn a_process_of_another_user_takes_over_if_the_configuration_names_it() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let scratch = Scratch::new();
+    let config = |users: &str| {
+        let options = format!("probation: 1m, users: [{users}]");
+        with_handover(&scratch, &forward_to(service.address), &options)
+    };
+    let (without, with) = (config(""), config(&OTHER_USER.to_string()));
+    // The folder of a build may be closed to others.
+    let program = scratch.path("strait");
+    fs::copy(env!("CARGO_BIN_EXE_strait"), &program).unwrap();
+    let mut strait = Strait::run_in(scratch, &with);
+    strait.write("without.yaml", &without);
+    let take_over = |user: u32, file: &str| {
+        let mut command = Command::new(&program);
+        command.args(["run", "--take-over=required", "-c"]).arg(strait.path(file));
+        command.uid(user).gid(user).stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(File::create(strait.path("taker.log")).unwrap());
+        Taker(command.spawn().unwrap())
+    };
+    let log = || fs::read_to_string(strait.path("taker.log")).unwrap();
+    let status = take_over(OTHER_USER - 1, "strait.yaml").0.wait().unwrap();
+    assert_eq!(status.code(), Some(1), "{}", log());
+    let status = take_over(OTHER_USER, "without.yaml").0.wait().unwrap();
+    assert_eq!(status.code(), Some(1), "{}", log());
+    assert!(log().contains("others may enter it (mode 711): chmod 700"), "{}", log());
+    assert_eq!(strait.metric("strait_generation"), 0.0);
+    let _taker = take_over(OTHER_USER, "strait.yaml");
+    until("the other user's process", || (strait.metric("strait_generation") == 1.0).then_some(()));
+    assert_eq!(get(strait.listener, "/").status, 200);
+    // And back again, as root.
+    upgraded(&strait, &mut successors);
+    assert_eq!(get(strait.listener, "/").status, 200);
+    strait.wait_for_log("handed over");
+}
