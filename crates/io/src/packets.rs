@@ -32,7 +32,10 @@ const TOO_MANY: &str = "more descriptors are on their way between processes of t
                         files: raise it (ulimit -n, LimitNOFILE=)";
 
 /// Processes that wait to be accepted.
-const BACKLOG: i32 = 8;
+const BACKLOG: i32 = 128;
+
+/// How long a connection waits for room in the queue of a process that listens. Others may fill it, who are not served.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where other processes connect to. Its file stays when it is closed.
 #[derive(Debug)]
@@ -136,6 +139,9 @@ impl PacketListener {
                 fs::remove_file(path)?;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(io::ErrorKind::AddrInUse.into());
+            }
             Err(error) => return Err(error),
             Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
         }
@@ -188,14 +194,18 @@ impl AsFd for PacketListener {
 }
 
 impl Packets {
-    /// Connects to the process that listens at `path`.
+    /// Connects to the process that listens at `path`, and waits for a moment while its queue is full.
     ///
     /// # Errors
     ///
-    /// `NotFound` and `ConnectionRefused` where there is none, and what the kernel refused.
+    /// `NotFound` and `ConnectionRefused` where there is none, `WouldBlock` if its queue stays full, and what the kernel refused.
     pub fn connect(path: &Path) -> io::Result<Self> {
         let fd = new_socket()?;
-        rustix::net::connect(&fd, &SocketAddrUnix::new(path)?)?;
+        // The kernel has those who wait come in their turn.
+        rustix::io::ioctl_fionbio(&fd, false)?;
+        sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(CONNECT_TIMEOUT))?;
+        retry_on_intr(|| rustix::net::connect(&fd, &SocketAddrUnix::new(path)?))?;
+        rustix::io::ioctl_fionbio(&fd, true)?;
         Ok(Self { fd })
     }
 

@@ -8,12 +8,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use ::io::packets::{
     Access, FolderError, PACKET_DESCRIPTORS_MAX, PacketError, PacketListener, Packets,
     ProcessHandle, Received, barrier, check_private_folder, own_user, private_folder, set_access,
 };
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const SHORT: Duration = Duration::from_millis(20);
@@ -175,6 +177,34 @@ fn each_side_knows_the_others_process_and_user() {
     drop(listener);
     // The file of one that is gone is replaced.
     drop(PacketListener::bind(&path, Access::Owner).unwrap());
+}
+
+#[test]
+fn a_connection_waits_for_room_in_a_queue() {
+    let folder = Folder::new("queue");
+    let path = folder.0.join("socket");
+    private_folder(&path, Access::Owner).unwrap();
+    let listener = PacketListener::bind(&path, Access::Owner).unwrap();
+    let address = SocketAddrUnix::new(&path).unwrap();
+    let mut waiting = Vec::new();
+    // As fast as they come, and without patience.
+    loop {
+        let flags = SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        if connect(&socket, &address).is_err() {
+            break;
+        }
+        waiting.push(socket);
+    }
+    assert!(waiting.len() > 100);
+    let (end, _open) = barrier().unwrap();
+    let other = thread::spawn(move || Packets::connect(&path).is_ok());
+    // The first ones are gone.
+    waiting.clear();
+    while !other.is_finished() {
+        drop(listener.accept(SHORT, &end).unwrap());
+    }
+    assert!(other.join().unwrap());
 }
 
 #[test]

@@ -80,11 +80,17 @@ fn file_of_running<'p>(given: Option<&'p Path>, usual: &'p Path) -> Result<&'p P
 fn connect(path: &Path, options: &HandoverOptions) -> Result<Line, Failure> {
     let at = path.display();
     let line = Packets::connect(path).and_then(Line::new).map_err(|error| {
-        let hint = match error.kind() {
-            ErrorKind::PermissionDenied => ": run this as the user of the process, or as root",
-            _ => "",
+        let (found, hint) = match error.kind() {
+            ErrorKind::PermissionDenied => {
+                ("no running process is found", ": run this as the user of the process, or as root")
+            }
+            ErrorKind::WouldBlock => (
+                "no connection is accepted",
+                ": others connect all the time, or the process is stopped",
+            ),
+            _ => ("no running process is found", ""),
         };
-        Failure::Ended(format!("no running process is found at {at}: {error}{hint}"))
+        Failure::Ended(format!("{found} at {at}: {error}{hint}"))
     })?;
     let user = line.peer.uid;
     if is_allowed(user, options) || own_user() == 0 && owner_of_folder(path, options) == Some(user)
