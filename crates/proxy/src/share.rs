@@ -60,6 +60,15 @@ pub struct Share {
 }
 
 impl Share {
+    /// What is no worker, and only tries something out with the configuration of a process: what limits count does not bear on it, and
+    /// it counts in none that workers share.
+    pub const APART: Self = Self { worker: u32::MAX, workers: 1 };
+
+    /// Whether it is [`Share::APART`].
+    pub(crate) const fn is_apart(self) -> bool {
+        self.worker >= self.workers
+    }
+
     /// This worker's part of `limit`. The parts add up to the limit, unless it is smaller than the
     /// number of workers: then each has 1, because one that had none could serve no client.
     #[must_use]
@@ -70,7 +79,8 @@ impl Share {
 
     /// This worker, as breakers know it.
     pub(crate) const fn member(self) -> Member {
-        Member { worker: self.worker, workers: self.workers }
+        let worker = if self.is_apart() { 0 } else { self.worker };
+        Member { worker, workers: self.workers }
     }
 
     /// This worker's part of `limit` where a part may be nothing: what it may have before it gives way to workers that have

@@ -74,7 +74,7 @@ pub enum Message<L, S> {
     Differing(Arc<Differing>),
     /// Another process accepts from the same sockets: leave that to it, and keep them.
     StopAccepting {
-        /// Sockets from which it does not.
+        /// Sockets from which it does not, by their listeners' ids in order.
         but: Arc<[KeptListener]>,
     },
     /// Accept again.

@@ -11,6 +11,7 @@ use crate::exchange::stalls::{Stall, Stalls};
 use crate::exchange::{Exchange, ExchangeKind};
 use crate::keys::{ExchangeKey, PoolId};
 use crate::listen::clients::{Clients, Part};
+use crate::share::Share;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
 use crate::upstream::pool::{Pool, Pools};
@@ -83,9 +84,10 @@ impl Exchange {
 
     /// Counts it among the requests of its listener, if that bounds them. Returns the bound if it is reached.
     #[inline]
-    pub(crate) fn take_listener_request(&mut self, member: Member) -> Result<(), NonZeroU32> {
-        let Some(max) = self.listener().requests_max else { return Ok(()) };
-        if !self.listener().breakers.take_request(member, max.get()) {
+    pub(crate) fn take_listener_request(&mut self, share: Share) -> Result<(), NonZeroU32> {
+        let max = self.listener().requests_max.filter(|_| !share.is_apart());
+        let Some(max) = max else { return Ok(()) };
+        if !self.listener().breakers.take_request(share.member(), max.get()) {
             return Err(max);
         }
         self.holds_listener_request = true;

@@ -1,4 +1,5 @@
-//! A request tried out on a worker's state without a network.
+//! A request tried out on the state of a worker without a network. It counts in no limit of the process whose configuration it is tried
+//! out with.
 
 use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -39,8 +40,7 @@ pub(super) fn try_out(
     client: &mut Client,
     request: &Request,
 ) -> Trial {
-    let share = Share { worker: 0, workers: 1 };
-    let settings = Settings { share, seed: 0, bells: Bells::new(1) };
+    let settings = Settings { share: Share::APART, seed: 0, bells: Bells::new(1) };
     let (emitter, _reports) = Emitter::new(64 << 10);
     let mut proxy = Proxy::new(settings, Arc::clone(snapshot), emitter, NOW);
     let local = PeerAddress::from(Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 1))));

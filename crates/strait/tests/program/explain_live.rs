@@ -20,6 +20,40 @@ fn story_of(admin: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
+fn what_is_explained_counts_in_no_limit_of_the_process() {
+    let service = Service::start("one");
+    let limits = "adaptive_concurrency: { min_rtt: { requests: 4, interval: 1h } }, requests_max: 2, \
+                  connections_max: 1, connections_per_endpoint_max: 1, pending_max: 0, endpoints";
+    let listener = "requests_max: 1, accept_rate: 2, routes: all";
+    let file = forward_to(service.address).replacen("endpoints", limits, 1);
+    let file = file.replacen("routes: all", listener, 1);
+    let process = Strait::run(&file);
+    let admin = process.admin.to_string();
+    let asks = || {
+        let story = story_of(&admin, &["GET", "http://a.test/"]);
+        assert!(story.contains("outcome   forwarded to cluster service"), "{story}");
+    };
+    // Nothing that is counted begins with it, and nothing is taken from those who are served.
+    (0..4).for_each(|_| asks());
+    assert_eq!(process.metric("strait_upstream_min_rtt_seconds"), 0.0);
+    let (mut client, mut other) =
+        (Client::connect(process.listener), Client::connect(process.listener));
+    for _ in 0..10 {
+        asks();
+        assert_eq!((client.get("/").status, other.get("/").status), (200, 200));
+    }
+    assert!(process.metric("strait_upstream_min_rtt_seconds") > 0.0);
+    // What is in use does not bear on it.
+    client.send("GET /gate HTTP/1.1\r\nhost: a.test\r\n\r\n");
+    service.wait_at_gate();
+    asks();
+    assert_eq!(other.get("/").status, 503);
+    service.open_gate();
+    assert_eq!(client.receive().status, 200);
+    assert_eq!(other.get("/").status, 200);
+}
+
+#[test]
 fn a_process_answers_with_what_it_knows_at_run_time() {
     let service = Service::start("one");
     let dead = claim_port();

@@ -111,7 +111,9 @@ impl<W: World> Worker<W> {
     pub(super) fn stop_accepting(&mut self, but: &[KeptListener]) {
         for listening in &mut self.listeners {
             let Some(socket) = &listening.socket else { continue };
-            let mut of_listener = but.iter().filter(|kept| kept.id == listening.id);
+            let id = listening.id;
+            let first = but.partition_point(|kept| kept.id < id);
+            let mut of_listener = but.iter().skip(first).take_while(|kept| kept.id == id);
             let is_at = |kept: &KeptListener| {
                 kept.address.as_ref().is_none_or(|address| self.world.listens_at(socket, address))
             };

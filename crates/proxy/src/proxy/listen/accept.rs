@@ -73,7 +73,9 @@ impl Proxy {
             return None;
         }
         // What a client has no right to costs others none of the rate.
-        if let Some(rate) = settings.accept_rate.as_ref().filter(|rate| !rate.take(now.as_nanos()))
+        if let Some(rate) = settings.accept_rate.as_ref()
+            && !self.cx.share.is_apart()
+            && !rate.take(now.as_nanos())
         {
             self.listen.clients.remove(client, Part::Connection);
             let (id, rate) = (state.id, rate.per_second());

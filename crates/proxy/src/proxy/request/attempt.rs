@@ -75,8 +75,10 @@ impl Proxy {
         let id = PoolId { cluster: cluster.id, priority };
         let newest = self.cx.snapshot.cluster(id.cluster).unwrap_or(cluster);
         let is_bounded = newest.bounds_requests(priority) && exchange.is_bounded();
-        if let Some((requests_max, is_adaptive)) =
-            newest.requests_bound(priority, now.as_nanos()).filter(|_| is_bounded)
+        if is_bounded
+            && !self.cx.share.is_apart()
+            && let Some((requests_max, is_adaptive)) =
+                newest.requests_bound(priority, now.as_nanos())
         {
             let (pools, random) = (&mut self.upstream.pools, &mut self.cx.random);
             let pool = Pool::new(newest, priority);

@@ -88,7 +88,7 @@ impl Proxy {
         } else if is_last_hop(head) {
             self.reply_as_last(key, head.method(), now);
         } else {
-            if let Err(max) = exchange.take_listener_request(self.cx.share.member()) {
+            if let Err(max) = exchange.take_listener_request(self.cx.share) {
                 return self.refuse_overflow(key, max, now);
             }
             exchange.begin_call(head);
@@ -116,7 +116,7 @@ impl Proxy {
         } else if tls.is_some_and(Tls::is_early) {
             // Who recorded it may send it again, and nothing says that this is harmless.
             self.fail(key, Cause::RequestTooEarly, now);
-        } else if let Err(max) = exchange.take_listener_request(self.cx.share.member()) {
+        } else if let Err(max) = exchange.take_listener_request(self.cx.share) {
             self.refuse_overflow(key, max, now);
         } else {
             exchange.begin_chain();

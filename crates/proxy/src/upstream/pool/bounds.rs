@@ -143,7 +143,9 @@ impl Pools {
     /// Takes a permit for a connection to this endpoint, if it has none. Returns false if none may be opened.
     pub(super) fn takes_endpoint(&mut self, newest: Pool<'_>, endpoint: EndpointId) -> bool {
         let cluster = newest.cluster;
-        let Some(max) = newest.per_endpoint_max() else { return true };
+        let Some(max) = newest.per_endpoint_max().filter(|_| !self.share.is_apart()) else {
+            return true;
+        };
         let taken = self.pool(newest.id()).and_then(|state| state.permits.endpoint);
         if taken == Some(endpoint) {
             return true;

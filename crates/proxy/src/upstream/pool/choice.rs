@@ -59,7 +59,9 @@ impl Pools {
         }
         if !cluster.checks.is_empty() {
             self.has_checks = true;
-            cluster.activity.mark();
+            if !self.share.is_apart() {
+                cluster.activity.mark();
+            }
         }
         let among = Among { cluster, group, eligible };
         let is_panicking = level.is_panicking();

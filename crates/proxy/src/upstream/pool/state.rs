@@ -260,7 +260,10 @@ impl Pools {
                 open: 0,
                 idle: 0,
                 requests: 0,
-                breakers: pool.cluster.breakers.of(id.priority),
+                breakers: match self.share.is_apart() {
+                    true => Breakers::default(),
+                    false => pool.cluster.breakers.of(id.priority),
+                },
                 counted: Counted::default(),
                 permits: Permits::default(),
                 is_wanting: false,

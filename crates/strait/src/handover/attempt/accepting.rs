@@ -1,5 +1,6 @@
 //! Which of both processes accepts connections, and from which sockets.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ::handover::UnusedSocket;
@@ -13,9 +14,10 @@ impl Attempt<'_> {
     /// is over.
     pub(super) fn stop_accepting(&mut self, but: &[UnusedSocket]) {
         let snapshot = self.begun.as_ref().map(|begun| &begun.snapshot);
-        let id_of = |name: &str| {
-            let listener = snapshot?.listeners.iter().find(|listener| *listener.name == *name);
-            listener.map(|listener| listener.id)
+        let listeners = snapshot.into_iter().flat_map(|snapshot| snapshot.listeners.iter());
+        let ids: BTreeMap<_, _> = match but {
+            [] => BTreeMap::new(),
+            _ => listeners.map(|listener| (&*listener.name, listener.id)).collect(),
         };
         let mut kept = Vec::new();
         for unused in but {
@@ -23,14 +25,15 @@ impl Attempt<'_> {
                 UnusedSocket::Listener { name, address } => {
                     // It knows an address from the socket itself.
                     let address = address.as_deref().map(str::parse).transpose();
-                    if let (Some(id), Ok(address)) = (id_of(name), address) {
-                        kept.push(KeptListener { id, address });
+                    if let (Some(id), Ok(address)) = (ids.get(&**name), address) {
+                        kept.push(KeptListener { id: *id, address });
                     }
                 }
                 UnusedSocket::Admin => self.kept_admin.all = true,
                 UnusedSocket::Metrics => self.kept_admin.metrics = true,
             }
         }
+        kept.sort_by_key(|kept| kept.id);
         self.kept = kept.into();
         self.is_accepting = false;
         let but = &self.kept;
