@@ -414,10 +414,11 @@ impl Adaptive {
         (min_rtt_ns > 0).then_some(Measured { limit, min_rtt_ns, measures_in_ns })
     }
 
-    /// Goes on with what another process has measured, unless this one has by now. `now` as in [`Self::measured`].
-    pub fn adopt(&self, measured: Measured, now: u64) {
+    /// Goes on with what another process has measured, unless this one has by now and that is not newer. `now` as in
+    /// [`Self::measured`].
+    pub fn adopt(&self, measured: Measured, is_newer: bool, now: u64) {
         let Measured { limit, min_rtt_ns, measures_in_ns } = measured;
-        if min_rtt_ns == 0 || self.min_rtt().is_some() {
+        if min_rtt_ns == 0 || self.min_rtt().is_some() && !is_newer {
             return;
         }
         self.take(self.policy.percentile);
@@ -483,7 +484,7 @@ mod tests {
         let later = old.measured(1_010 * MS).expect("it has measured");
         assert_eq!(later.measures_in_ns, 59_000 * MS);
         // Its clock may be another.
-        new.adopt(Measured { limit: 40, ..later }, 5 * MS);
+        new.adopt(Measured { limit: 40, ..later }, false, 5 * MS);
         assert_eq!((new.limit_at(5 * MS), new.min_rtt()), (40, old.min_rtt()));
         assert!(!new.is_measuring());
         new.observe(sample(59_004 * MS), || 0);
@@ -492,12 +493,15 @@ mod tests {
         assert!(new.is_measuring());
         // What this one has measured itself counts.
         let before = old.limit();
-        old.adopt(Measured { limit: 7, min_rtt_ns: 1, measures_in_ns: 0 }, 10 * MS);
+        let other = Measured { limit: 7, min_rtt_ns: 1, measures_in_ns: 0 };
+        old.adopt(other, false, 10 * MS);
         assert_eq!(old.limit(), before);
+        old.adopt(other, true, 10 * MS);
+        assert_eq!(old.limit(), 7);
         for (limit, within) in [(0, 3), (u32::MAX, 1_000)] {
             let new = adaptive(policy);
             let measured = Measured { limit, min_rtt_ns: u64::MAX, measures_in_ns: u64::MAX };
-            new.adopt(measured, u64::MAX);
+            new.adopt(measured, false, u64::MAX);
             assert_eq!(new.limit(), within);
         }
     }

@@ -217,7 +217,10 @@ impl<'a, T: Copy> Names<'a, T> {
         }
         if self.declared.is_complete {
             let names = self.declared.names.iter().map(AsRef::as_ref);
-            let hint = nearest::hint(name, names, "none is declared in this file");
+            let hint = match findings.has_room() {
+                true => nearest::hint(name, names, "none is declared in this file"),
+                false => String::new(),
+            };
             site.error(findings, Problem::new(format!("no {what} has this name"), hint));
         }
         None

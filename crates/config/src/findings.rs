@@ -310,6 +310,11 @@ impl<'a> Findings<'a> {
         Errors { errors: vec![error], more: 0 }
     }
 
+    /// Whether another mistake is shown, and not only counted: what explains it may take long to find.
+    pub(crate) fn has_room(&self) -> bool {
+        self.errors.len() < FINDINGS_MAX
+    }
+
     /// How many mistakes were noted.
     pub(crate) const fn errors_len(&self) -> usize {
         self.errors.len().saturating_add(self.errors_more)

@@ -34,6 +34,7 @@ use wire::head::{Known, RequestHead};
 use crate::cidr::Cidr;
 use crate::clients::ClientMatch;
 use crate::runtime::Fraction;
+use crate::secrets::{MASK, is_secret_name};
 
 /// A condition on the path (one of `path`, `prefix`, `segments`, `regex` and `template`) and other conditions on the
 /// request. All of them must match. Paths are compared after normalisation, without the query; `%2F` stays encoded.
@@ -299,6 +300,29 @@ fn client_names(client: &PeerCertificate) -> String {
     let names = client.uris.iter().chain(&client.dns_names).chain(&client.addresses);
     let names: Vec<&str> = names.map(AsRef::as_ref).collect();
     if names.is_empty() { "a certificate without names".to_owned() } else { names.join(", ") }
+}
+
+impl Place {
+    /// Whether what stands there is taken for a secret.
+    fn is_secret(&self) -> bool {
+        match self {
+            Self::Header(name) | Self::Query(name) => is_secret_name(name),
+            Self::Cookie(_) => true,
+        }
+    }
+}
+
+impl Criterion {
+    /// In one line, for metrics and the admin interface: as it is written, but for values that are taken for secrets.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Value(place, value) if place.is_secret() && !value.asks_only_for_presence() => {
+                format!("{place} {MASK}")
+            }
+            shown => shown.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Place {

@@ -374,6 +374,11 @@ impl Status {
         self.answer.is_some()
     }
 
+    /// When this process was answered; wall-clock time, ns.
+    pub(crate) fn answered_at(&self) -> Option<u64> {
+        (self.is_answered() && !self.is_restored).then_some(self.answered_at)
+    }
+
     /// What another process was answered.
     pub(crate) fn restored(kept: &KeptAnswer) -> Self {
         let answer = Some(Arc::clone(&kept.endpoints));

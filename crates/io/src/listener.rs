@@ -69,16 +69,7 @@ impl Listener {
     pub fn take_over(inherited: &Inherited, options: &ListenOptions) -> Result<Self, BindError> {
         let listener = Self::inherit(inherited, options)?;
         let file = match inherited.address() {
-            Address::Tcp(_) => {
-                // What that process had set stays otherwise.
-                if options.keepalive.is_none() {
-                    at("SO_KEEPALIVE", sockopt::set_socket_keepalive(&listener.fd, false))?;
-                }
-                if options.fast_open.is_none() {
-                    at("TCP_FASTOPEN", option::accept_fast_open(&listener.fd, 0))?;
-                }
-                None
-            }
+            Address::Tcp(_) => None,
             // Where it was removed meanwhile, there is none to remove.
             Address::Unix(path) => SocketFile::inherit(path).ok().map(Arc::new),
         };

@@ -148,6 +148,8 @@ pub(crate) fn serve(
     if let Some(taking) = &mut taking {
         taking.unused.extend(taken.unused_admin());
     }
+    // Clients that connect to what is not used here would wait for ever otherwise, once the other process has closed it.
+    drop(taken);
     let bound_at = |socket: &Option<AdminSocket>| socket.as_ref()?.local_address().ok().flatten();
     let addresses = Came { listeners: bound.addresses.clone(), admin: bound_at(&admin) };
 

@@ -162,6 +162,11 @@ impl Value {
         Self { test, is_inverted: false, missing_as_empty: false, case: Case::default() }
     }
 
+    /// Whether it says nothing of what the value is.
+    pub(super) const fn asks_only_for_presence(&self) -> bool {
+        matches!(self.test, Test::Present(_))
+    }
+
     /// Whether `value` meets it; none if there is no value.
     pub(super) fn is_met(
         &self,

@@ -269,7 +269,7 @@ impl Rule {
         };
         for criterion in &*self.also {
             if !matches!(criterion, Criterion::Client(_)) {
-                label.extend([", ", &criterion.to_string()]);
+                label.extend([", ", &criterion.shown()]);
             }
         }
         label

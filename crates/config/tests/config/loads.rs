@@ -421,6 +421,26 @@ fn a_rule_has_a_name_by_which_another_table_knows_it() {
 }
 
 #[test]
+fn a_rule_without_a_name_shows_no_secret() {
+    let text = "listeners: [{ name: edge, address: '127.0.0.1:80', routes: all }]
+routes:
+  - name: all
+    rules:
+      - match:
+          prefix: /
+          headers: { x-api-key: s3cret, x-edge: open, authorization: { present: true } }
+          query: { access_token: s3cret, page: '1' }
+          cookies: { session: s3cret }
+        respond: {}
+";
+    let snapshot = load(&mut loader(), text);
+    let (_, table) = snapshot.route_tables.iter().next().unwrap();
+    let label = table.rules[0].label();
+    assert!(!label.contains("s3cret") && label.matches("***").count() == 3, "{label}");
+    assert!(label.contains("open") && label.contains("header authorization "), "{label}");
+}
+
+#[test]
 fn a_rule_with_a_name_is_known_by_that_whatever_it_matches() {
     let table = |rules: &str| {
         let text = format!(

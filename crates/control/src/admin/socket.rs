@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use config::file_mode::FileMode;
 use config::snapshot::Address;
 use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::umask;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -154,11 +156,23 @@ pub(super) struct SocketFile(Arc<Path>);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if ARE_OWN.load(Ordering::Relaxed) {
+        // Another process's file stays, but not where that does not have this socket.
+        if ARE_OWN.load(Ordering::Relaxed) || !is_listened_at(&self.0) {
             // A file that stays behind is stale, and its next user replaces it.
             let _ = fs::remove_file(&self.0);
         }
     }
+}
+
+/// Whether a process has the socket of the file at `path`. It sees no connection by that: the kernel looks at the kind of the socket
+/// first, and that of this one is another.
+fn is_listened_at(path: &Path) -> bool {
+    let probe = || {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
+    };
+    !matches!(probe(), Err(Errno::CONNREFUSED))
 }
 
 /// Sets the permissions of a socket's file.

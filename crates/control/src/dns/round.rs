@@ -186,7 +186,8 @@ fn usable(all: Vec<IpAddr>, family: DnsFamily, ttl: Option<u32>) -> Addresses {
     let dropped = asked - all.len();
     let absence = (all.is_empty() && dropped > 0).then_some(Absence::NoneUsable);
     let mut seen = BTreeSet::new();
-    all.retain(|ip| seen.insert(*ip));
+    // The same machine by an address of either family is one endpoint.
+    all.retain(|ip| seen.insert(ip.to_canonical()));
     family.select(&mut all, IpAddr::is_ipv4);
     Addresses { all, ttl, dropped, absence, failure: None }
 }
@@ -195,7 +196,12 @@ fn usable(all: Vec<IpAddr>, family: DnsFamily, ttl: Option<u32>) -> Addresses {
 /// interface.
 fn can_be_of_service(ip: IpAddr) -> bool {
     match ip.to_canonical() {
-        IpAddr::V4(ip) => !ip.is_unspecified() && !ip.is_multicast() && ip != Ipv4Addr::BROADCAST,
+        IpAddr::V4(ip) => {
+            !ip.is_unspecified()
+                && !ip.is_multicast()
+                && !ip.is_link_local()
+                && ip != Ipv4Addr::BROADCAST
+        }
         IpAddr::V6(ip) => {
             ip != Ipv6Addr::UNSPECIFIED && !ip.is_multicast() && !ip.is_unicast_link_local()
         }

@@ -208,7 +208,9 @@ fn replace(
 
 /// Puts a file aside that cannot be used, before another takes its place: another version may read it, or its owner mend it.
 pub(super) fn put_aside_unusable(folder: &Path) {
-    if read(folder).is_err() {
+    // Where others may write to the folder, nothing is known to be wrong with the file.
+    let is_of_file = |it: Unusable| !matches!(it.reason, Reason::FolderOfOthers { .. });
+    if read(folder).is_err_and(is_of_file) {
         // What cannot be moved is replaced.
         let _ = std::fs::rename(folder.join(NAME), folder.join(UNUSABLE));
     }

@@ -399,10 +399,11 @@ impl Writing {
         if content.len() as u64 > STATE_BYTES_MAX {
             return Err(too_large());
         }
-        if std::mem::take(&mut self.is_first) {
+        if self.is_first {
             disk::put_aside_unusable(&self.folder);
         }
         let is_written = disk::write(&self.folder, &content, || !self.shared.lock().is_held)?;
+        self.is_first = false;
         Ok(is_written.then_some(content.len() as u64))
     }
 }

@@ -38,14 +38,18 @@ pub(super) fn write_measured<F>(snapshot: &Snapshot<F>) -> Value {
     Value::Object(clusters.collect())
 }
 
-/// Goes on with what another process has measured, where this one has not yet.
-pub(super) fn adopt_measured<F>(snapshot: &Snapshot<F>, written: &Map<String, Value>) {
+/// Goes on with what another process has measured, where this one has not yet, or if that `is_newer`.
+pub(super) fn adopt_measured<F>(
+    snapshot: &Snapshot<F>,
+    written: &Map<String, Value>,
+    is_newer: bool,
+) {
     let now = clock::boot_ns();
     for (_, cluster) in snapshot.clusters.iter().filter(|_| !written.is_empty()) {
         let Some(adaptive) = cluster.adaptive_of(Priority::Default) else { continue };
         let measured = written.get(&*cluster.name).cloned();
         if let Some(Ok(measured)) = measured.map(serde_json::from_value) {
-            adaptive.adopt(measured, now);
+            adaptive.adopt(measured, is_newer, now);
         }
     }
 }

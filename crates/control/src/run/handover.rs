@@ -184,7 +184,7 @@ impl<W: Workers> Running<W> {
                 let _ = reply.send(());
             }
             HandoverStep::EndRest => self.end_rest(),
-            HandoverStep::Learned { health } => self.adopt_health(&health),
+            HandoverStep::Learned { health } => self.adopt_health(&health, false),
             HandoverStep::TakenOver { summary, generation, is_return, reply } => {
                 self.collector.set_generation(generation);
                 self.handover_report.generation = generation;
@@ -196,7 +196,7 @@ impl<W: Workers> Running<W> {
                 self.collector.set_generation(generation);
                 self.handover_report.generation = generation;
                 self.add_totals(&summary.totals, false);
-                self.adopt_health(&summary.health);
+                self.adopt_health(&summary.health, false);
                 self.log.adopt_slow(summary.slow);
             }
             HandoverStep::News(news) => self.on_handover_news(news),
@@ -408,6 +408,7 @@ impl<W: Workers> Running<W> {
         self.handing = Handing::None;
         self.hold_kept();
         own_admin_files(true);
+        self.set_modes();
         self.admin_handles.set_kept(KeptAdmin::default());
         self.serve_admin();
         self.service_manager.status(&self.status());
@@ -420,6 +421,8 @@ impl<W: Workers> Running<W> {
             return;
         }
         self.admin_handles.close();
+        self.admin_handles.set_kept(KeptAdmin::default());
+        self.release_servers();
         self.service_manager.succeeded_by(successor);
         self.drain();
     }
@@ -445,8 +448,8 @@ impl<W: Workers> Running<W> {
         }
     }
 
-    /// Goes on with what a former process knew of endpoints.
-    fn adopt_health(&mut self, written: &[u8]) {
+    /// Goes on with what another process knew of endpoints, and, if it `is_newer`, has measured since this one did.
+    fn adopt_health(&mut self, written: &[u8], is_newer: bool) {
         let Ok(written) = serde_json::from_slice::<Value>(written) else { return };
         self.health.adopt(&self.config.snapshot, &written);
         if let Some(drained) = written.get("drained") {
@@ -457,7 +460,7 @@ impl<W: Workers> Running<W> {
             self.adopt_runtime(over);
         }
         if let Some(measured) = written.get("concurrency").and_then(Value::as_object) {
-            breakers::adopt_measured(&self.config.snapshot, measured);
+            breakers::adopt_measured(&self.config.snapshot, measured, is_newer);
         }
     }
 
@@ -502,7 +505,7 @@ impl<W: Workers> Running<W> {
         }
         self.add_totals(&summary.totals, is_return);
         self.handing = Handing::None;
-        self.adopt_health(&summary.health);
+        self.adopt_health(&summary.health, is_return);
         self.kept.read();
         self.hold_kept();
         own_admin_files(true);

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
+use config::ResourceKind;
 use config::snapshot::StartupOptions;
-use telemetry::events::ConfigAccepted;
+use telemetry::events::{ConfigAccepted, SourceAnswered, SourceKind};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -26,7 +27,7 @@ use crate::AdminSocket;
 use crate::admin::{Hosts, Scope, Server};
 use crate::builder::Builder;
 use crate::clock;
-use crate::dns::Dns;
+use crate::dns::{Dns, Status};
 use crate::expiry::Expiry;
 use crate::handover_report::HandoverReport;
 use crate::health::Health;
@@ -88,6 +89,10 @@ impl<W: Workers> Running<W> {
         let host_names = known.keys().cloned().collect();
         let unanswered = known.iter().filter(|(_, status)| !status.is_answered());
         let warming = Warming::after(unanswered.map(|(name, _)| Arc::clone(name)).collect());
+        for at in known.values().filter_map(Status::answered_at) {
+            let (source, kind) = (SourceKind::Dns, ResourceKind::Assignment.word());
+            collector.source_answered(&SourceAnswered { source, kind, failure: None, at });
+        }
         dns.resume(known);
         collector.config_accepted(&ConfigAccepted {
             version: snapshot.version,

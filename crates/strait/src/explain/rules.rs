@@ -302,7 +302,8 @@ fn rule_text(snapshot: &Snapshot, rule: &Rule) -> String {
         Action::Respond(respond) => format!("respond {}", respond.status),
         Action::Redirect(redirect) => format!("redirect {}", redirect.status),
     };
-    let also: String = rule.also.iter().map(|criterion| format!(", {criterion}")).collect();
+    let also: String =
+        rule.also.iter().map(|criterion| format!(", {}", criterion.shown())).collect();
     let name = rule.name.as_ref().map_or_else(String::new, |name| format!("{name}: "));
     format!("{name}{path}{also} -> {action}")
 }

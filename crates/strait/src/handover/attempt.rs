@@ -689,6 +689,7 @@ impl<'g> Attempt<'g> {
             "the new process ended during its probation: this one accepts connections again"
         );
         io::own_socket_files(true);
+        self.giving.set_access();
         self.giving.sessions.early.reopen();
         self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
         let reason = "it ended during its probation".to_owned();

@@ -17,12 +17,12 @@ use tls::ProcessSessions;
 use tokio::sync::mpsc::Sender;
 
 use super::attempt::{Attempt, nanos};
-use super::is_allowed;
 use super::leaving::Leaving;
 use super::line::{Incoming, Line, now};
 use super::refused::RefusedPeers;
 use super::requester::Requester;
 use super::start_command::StartCommand;
+use super::{access, is_allowed};
 use crate::VERSION;
 use crate::data_path::{Contacts, DataPath};
 
@@ -107,6 +107,14 @@ impl Giving {
                     return;
                 }
             }
+        }
+    }
+
+    /// Lets those connect whom this process is configured to let, where another may have set it otherwise.
+    pub(super) fn set_access(&self) {
+        if let Err(error) = io::packets::set_access(&self.path, access(&self.options)) {
+            let at = self.path.display();
+            tracing::warn!("handover: {at}: cannot set who may connect: {error}");
         }
     }
 

@@ -102,6 +102,7 @@ impl Giving {
         self.contacts.deliver_to_all(|| Mail::AcceptAgain);
         let taken = taking.take_connections(&self.contacts, &self.control, &self.sessions);
         let Some(mut taken) = taken else { return Err(NotReturned::Ending) };
+        self.set_access();
         let generation = taken.generation;
         if let Some(process) = taken.process.take() {
             let timeout = drain_timeout.saturating_add(END_TIMEOUT);

@@ -652,7 +652,7 @@ fn a_listener_that_the_new_process_does_not_have_is_served_by_the_old_one_until_
     assert_eq!(strait.admin_json("/handover")["state"], "given");
     assert_eq!(get(at(metrics), "/ready").status, 200);
     strait.wait_for_end();
-    for port in [gone, moved, other] {
+    for port in [gone, moved, other, strait.admin.port()] {
         let error = TcpStream::connect(at(port)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "port {port}");
     }

@@ -5,7 +5,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
-use crate::handover::{Successors, upgrade, upgraded, upgraded_to, with_handover};
+use rustix::process::{Signal, kill_process};
+
+use crate::handover::{Successors, process, upgrade, upgraded, upgraded_to, with_handover};
 use crate::kit::{Scratch, Service, Strait, forward_to, get, text, until};
 
 /// A user without rights.
@@ -79,6 +81,11 @@ fn a_new_process_gives_the_files_of_unix_sockets_the_permissions_it_is_configure
     let output = upgrade(&strait, &["--back"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_eq!(modes(), [0o660, 0o600]);
+    // The same where the new process ends all of a sudden.
+    upgraded_to(&strait, "after.yaml", &mut successors);
+    assert_eq!(modes(), [0o600, 0o666]);
+    kill_process(process(successors.0[1]), Signal::KILL).unwrap();
+    until("the old permissions", || (modes() == [0o660, 0o600]).then_some(()));
 }
 
 /// A process that takes over, ended with the test.
