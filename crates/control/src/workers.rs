@@ -79,6 +79,10 @@ pub trait Workers: Send + 'static {
     /// Out of descriptors, or this process keeps none.
     fn handles(&self) -> std::io::Result<Self::Handles>;
 
+    /// Sets the options of listening sockets, which another process has set as it is configured, or not at all: from now on they are this
+    /// process's own.
+    fn set_socket_options(&self, snapshot: &Snapshot<Self::Filter>);
+
     /// Tells all to stop accepting, finish what runs, and stop.
     fn drain(&mut self);
 

@@ -61,19 +61,42 @@ impl Listener {
     }
 
     /// As [`Self::inherit`], for a socket that a former process of this program made: the file of a unix
-    /// socket goes with its last listener, as if this process had made it.
+    /// socket goes with its last listener, as if this process had made it. Its other options stay as they are until
+    /// [`Self::set_options`], but for `transparent`, which this process may not be allowed to set.
     ///
     /// # Errors
     ///
     /// [`BindError`] says what the kernel refused.
     pub fn take_over(inherited: &Inherited, options: &ListenOptions) -> Result<Self, BindError> {
-        let listener = Self::inherit(inherited, options)?;
+        let fd = at("dup", inherited.try_clone())?;
         let file = match inherited.address() {
-            Address::Tcp(_) => None,
+            Address::Tcp(address) => {
+                make_transparent(&fd, address, options)?;
+                None
+            }
             // Where it was removed meanwhile, there is none to remove.
             Address::Unix(path) => SocketFile::inherit(path).ok().map(Arc::new),
         };
-        Ok(Self { file, ..listener })
+        Ok(Self { fd, file })
+    }
+
+    /// Sets the options of a listening socket, those that are not asked for included.
+    ///
+    /// # Errors
+    ///
+    /// [`BindError`] says what the kernel refused.
+    pub fn set_options(fd: &OwnedFd, options: &ListenOptions) -> Result<(), BindError> {
+        let bound = ip_address(at("getsockname", rustix::net::getsockname(fd))?);
+        if let Some(address) = bound {
+            if options.keepalive.is_none() {
+                at("SO_KEEPALIVE", sockopt::set_socket_keepalive(fd, false))?;
+            }
+            if options.fast_open.is_none() {
+                at("TCP_FASTOPEN", option::accept_fast_open(fd, 0))?;
+            }
+            tune(fd, Address::Tcp(address), options)?;
+        }
+        listen(fd, options)
     }
 
     /// Fails if another process listens on `address`, which `SO_REUSEPORT` would hide.
@@ -268,15 +291,21 @@ fn tune(fd: &OwnedFd, address: Address<'_>, options: &ListenOptions) -> Result<(
     if let Some(queue) = options.fast_open {
         at("TCP_FASTOPEN", option::accept_fast_open(fd, queue))?;
     }
-    if options.transparent
-        && let Err(error) = option::transparent(fd, address)
-    {
-        return Err(match error.kind() {
-            io::ErrorKind::PermissionDenied => BindError::NotTransparent,
-            _ => BindError::System { step: "IP_TRANSPARENT", source: error },
-        });
+    make_transparent(fd, address, options)
+}
+
+fn make_transparent(
+    fd: &OwnedFd,
+    address: SocketAddr,
+    options: &ListenOptions,
+) -> Result<(), BindError> {
+    if !options.transparent {
+        return Ok(());
     }
-    Ok(())
+    option::transparent(fd, address).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => BindError::NotTransparent,
+        _ => BindError::System { step: "IP_TRANSPARENT", source: error },
+    })
 }
 
 fn bind_socket(fd: &OwnedFd, address: Address<'_>) -> Result<(), BindError> {

@@ -101,6 +101,11 @@ impl Activation {
         }
     }
 
+    /// Whether there are sockets of a process before this one.
+    pub(crate) const fn has_taken(&self) -> bool {
+        !self.taken.is_empty()
+    }
+
     /// The queues in which the process before this one left connections.
     pub(crate) fn take_connections(&mut self) -> Vec<OwnedFd> {
         std::mem::take(&mut self.connections)

@@ -386,6 +386,17 @@ impl Workers for DataPath {
         handles.collect()
     }
 
+    fn set_socket_options(&self, snapshot: &Snapshot) {
+        for held in &self.held {
+            let Some((_, listener)) = snapshot.listener(held.id) else { continue };
+            let mut handles = held.handles.iter();
+            if let Err(error) = handles.try_for_each(|it| worker::set_options(it, &listener.socket))
+            {
+                tracing::warn!("listener {}: cannot set its socket's options: {error}", held.name);
+            }
+        }
+    }
+
     fn drain(&mut self) {
         self.former.leave();
         // The queues end with the workers' own handles.
@@ -454,7 +465,15 @@ impl DataPath {
             {
                 bound_as(worker::inherit(inherited, options, self.count()))
             }
-            InTheWay::Nothing => bound_as(worker::bind(address, options, self.count())),
+            InTheWay::Nothing => {
+                let bound = worker::bind(address, options, self.count());
+                let is_in_use = matches!(bound, Err(io::BindError::InUse));
+                let may_stand_by = is_in_use && self.activation.has_taken();
+                bound_as(bound).map_err(|reason| match may_stand_by {
+                    true => reason + STANDS_BY,
+                    false => reason,
+                })
+            }
             InTheWay::Going if address.is_unix() => Err(TAKEN_OVER.to_owned()),
             InTheWay::Going => bound_as(worker::bind_beside(address, options, self.count())),
             InTheWay::Staying(name, at) => {
@@ -601,6 +620,10 @@ fn take_one_each(sockets: &mut Sockets) -> Vec<(ListenerId, Listener)> {
     };
     sockets.iter_mut().flat_map(of_worker).collect()
 }
+
+/// What an address in use may mean besides, where another process hands over.
+const STANDS_BY: &str = ". If a process that was replaced still serves it: `strait upgrade --back`, or wait until its \
+                         `handover.probation` is over";
 
 /// Why a unix listener that changes needs another process.
 const TAKEN_OVER: &str = "this process listens there already: changes of the socket options or the \

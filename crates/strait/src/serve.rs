@@ -88,11 +88,7 @@ pub(crate) fn serve(
     core_dumps.on_snapshot(&snapshot);
     let workers = worker_count(&snapshot)?;
     let count = workers.count;
-    let open_files_max = io::limits::raise_open_files().unwrap_or_else(|error| {
-        tracing::warn!("the limit on open files cannot be raised: {error}");
-        io::limits::open_files_max()
-    });
-
+    let open_files_max = raise_open_files();
     let start = |error: std::io::Error| Failure::Start(error.to_string());
     let handover_path =
         handover::socket_path(&snapshot.startup.handover, |name| std::env::var_os(name));
@@ -117,12 +113,7 @@ pub(crate) fn serve(
         // Before workers accept: what they are asked for may be in the other process's memory.
         config.sessions().early.expect();
     }
-    let queues = activation.take_connections();
-    let had_connections = !queues.is_empty();
-    let stored = Stored::read(queues, &snapshot);
-    if let Some(stored) = &stored {
-        stored.adopt(&config.sessions());
-    }
+    let (had_connections, stored) = read_stored(&mut activation, &snapshot, &config.sessions());
     activation.take_over(std::mem::take(&mut taken.listeners));
     let is_stored = snapshot.startup.handover.fd_store != FdStore::Off;
     let keeps_handles = handover_path.is_some() || is_stored;
@@ -139,6 +130,7 @@ pub(crate) fn serve(
         taking.unused = data_path.unused(&snapshot);
     }
     let mut listeners_gone = data_path.let_go();
+    let was_stored = taking.is_none() && !listeners_gone.is_empty();
     listeners_gone.retain(|name| !is_stored || is_gone(name));
     let mut first = config.keep(candidate);
     let startup = &snapshot.startup;
@@ -156,21 +148,14 @@ pub(crate) fn serve(
     let open = io::limits::open_files().unwrap_or_default();
     let descriptors = Descriptors::divide(open_files_max, open, count);
     let Telemetry { collector, reader, emitters } = Telemetry::of(count);
-    tracing::info!(
-        version = VERSION,
-        commit = COMMIT,
-        config = config.name(),
-        workers = count,
-        workers_from = %workers,
-        descriptors = descriptors.limit,
-        admin = %admin_text(snapshot.startup.admin.as_ref(), addresses.admin),
-        metrics = %admin_text(snapshot.startup.metrics.as_ref(), bound_at(&metrics)),
-        "starting"
-    );
-    log_listening(&snapshot, &addresses);
-    descriptors.warn(&snapshot.limits);
+    let at = (&addresses, bound_at(&metrics));
+    log_start(config.name(), &snapshot, &workers, &descriptors, at);
     let log = LogWriter::start(reader, &mut first).map_err(start)?;
     data_path.start(crew, &snapshot, bound.sockets, emitters, descriptors).map_err(start)?;
+    if was_stored {
+        // The process that had them is gone.
+        data_path.set_socket_options(&snapshot);
+    }
     let (steps, handover) = mpsc::channel(STEPS_MAX);
     let is_taking_over = taking.is_some();
     let is_init = std::process::id() == 1;
@@ -249,6 +234,52 @@ fn give_up(taking: &mut Option<Box<Taking>>, failure: &Failure) {
     if let Some(taking) = taking.take() {
         taking.give_up(&failure.to_string());
     }
+}
+
+/// The limit on open files, as high as it may be.
+fn raise_open_files() -> u64 {
+    io::limits::raise_open_files().unwrap_or_else(|error| {
+        tracing::warn!("the limit on open files cannot be raised: {error}");
+        io::limits::open_files_max()
+    })
+}
+
+/// What a former process left with the service manager: whether it left connections, and they, if they can be read.
+fn read_stored(
+    activation: &mut Activation,
+    snapshot: &Snapshot,
+    sessions: &ProcessSessions,
+) -> (bool, Option<Stored>) {
+    let queues = activation.take_connections();
+    let had_connections = !queues.is_empty();
+    let stored = Stored::read(queues, snapshot);
+    if let Some(stored) = &stored {
+        stored.adopt(sessions);
+    }
+    (had_connections, stored)
+}
+
+/// Logs what starts, and where it listens; `metrics` is where scrapers ask.
+fn log_start(
+    config: &str,
+    snapshot: &Snapshot,
+    workers: &WorkerCount,
+    descriptors: &Descriptors,
+    (came, metrics): (&Came, Option<SocketAddr>),
+) {
+    tracing::info!(
+        version = VERSION,
+        commit = COMMIT,
+        config,
+        workers = workers.count,
+        workers_from = %workers,
+        descriptors = descriptors.limit,
+        admin = %admin_text(snapshot.startup.admin.as_ref(), came.admin),
+        metrics = %admin_text(snapshot.startup.metrics.as_ref(), metrics),
+        "starting"
+    );
+    log_listening(snapshot, came);
+    descriptors.warn(&snapshot.limits);
 }
 
 fn log_listening(snapshot: &Snapshot, came: &Came) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ::io::inherited::Inherited;
 use ::io::{BindError, Events, ListenOptions, Pipe, Poller, Socket, Waker, clock};
+use config::file_mode::FileMode;
 use config::snapshot::{Address, Keepalive, ListenSocket, OriginalDestination};
 use proxy::time::Time;
 use proxy::{ConnKey, ConnectOptions};
@@ -216,6 +217,16 @@ pub fn take_over(
     Ok(dealt)
 }
 
+/// Sets the options of a listening socket that was [taken over](take_over), once it is this process's own: until then the other process
+/// may go on with it.
+///
+/// # Errors
+///
+/// What the kernel refused.
+pub fn set_options(socket: &OwnedFd, options: &ListenSocket) -> Result<(), BindError> {
+    ::io::Listener::set_options(socket, &listen_options(options))
+}
+
 fn listen_options(options: &ListenSocket) -> ListenOptions {
     ListenOptions {
         backlog: options.backlog.get(),
@@ -223,7 +234,7 @@ fn listen_options(options: &ListenSocket) -> ListenOptions {
         keepalive: options.keepalive.map(keepalive),
         reuse_port: true,
         transparent: options.original_destination == OriginalDestination::Tproxy,
-        mode: options.mode.bits(),
+        mode: options.mode.unwrap_or(FileMode::GROUP).bits(),
     }
 }
 

@@ -14,7 +14,8 @@ mod turn;
 mod world;
 
 pub use kernel::{
-    DescriptorBounds, Kernel, Listener, bind, bind_beside, inherit, probe_mark, take_over,
+    DescriptorBounds, Kernel, Listener, bind, bind_beside, inherit, probe_mark, set_options,
+    take_over,
 };
 pub use mailbox::{
     Give, Given, Kept, KeptListener, Mailbox, Mailboxes, Message, Origin, Postbox, REPORTS_MAX,

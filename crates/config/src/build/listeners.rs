@@ -19,7 +19,6 @@ use crate::chain_names::ChainNames;
 use crate::chains::ListenerChains;
 use crate::file::listener::{OneOrSeveral, Protocol, WeightedCluster};
 use crate::file::{self, OrNone};
-use crate::file_mode::FileMode;
 use crate::findings::{Findings, Problem};
 use crate::hosts::{Host, HostIndex};
 use crate::map::Map;
@@ -124,7 +123,7 @@ fn listener<F>(
         fast_open: file.fast_open,
         keepalive: keepalive(file.keepalive.as_ref(), site, context.findings),
         original_destination: original_destination(file, site, context.findings),
-        mode: file.mode.unwrap_or(FileMode::GROUP),
+        mode: file.mode,
     };
     if file.mode.is_some() && !file.has_unix() {
         super::refuse_mode(&site.key("mode"), context.findings);

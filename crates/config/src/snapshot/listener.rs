@@ -233,8 +233,9 @@ pub struct ListenSocket {
     pub keepalive: Option<Keepalive>,
     /// How it is known where its connections were going.
     pub original_destination: OriginalDestination,
-    /// Permissions of the file of a unix socket.
-    pub mode: FileMode,
+    /// Permissions of the file of a unix socket, or none for [`FileMode::GROUP`], and for those that there are where another process has
+    /// made it.
+    pub mode: Option<FileMode>,
 }
 
 /// TCP keepalive probes.

@@ -408,7 +408,7 @@ impl<W: Workers> Running<W> {
         self.handing = Handing::None;
         self.hold_kept();
         own_admin_files(true);
-        self.set_modes();
+        self.own_sockets();
         self.admin_handles.set_kept(KeptAdmin::default());
         self.serve_admin();
         self.service_manager.status(&self.status());
@@ -480,13 +480,14 @@ impl<W: Workers> Running<W> {
         }
     }
 
-    /// Gives the files of unix sockets that another process has bound the permissions that this configuration says. Not earlier: until
-    /// then they were of that process, which may have gone on.
-    fn set_modes(&self) {
+    /// Gives the listening sockets, and the files of those of unix, what this configuration says: another process may have given them
+    /// something else. Not earlier: until now they were that one's, which might have gone on.
+    fn own_sockets(&self) {
         let snapshot = &self.config.snapshot;
+        self.workers.set_socket_options(snapshot);
         let listeners = snapshot.listeners.iter().flat_map(|listener| {
             let mode = listener.socket.mode;
-            listener.addresses.iter().map(move |address| (address, Some(mode)))
+            listener.addresses.iter().map(move |address| (address, mode))
         });
         let startup = &snapshot.startup;
         let admin = startup.admin.iter().chain(&startup.metrics);
@@ -509,7 +510,7 @@ impl<W: Workers> Running<W> {
         self.kept.read();
         self.hold_kept();
         own_admin_files(true);
-        self.set_modes();
+        self.own_sockets();
         self.admin_handles.set_kept(KeptAdmin::default());
         self.serve_admin();
         if is_return {

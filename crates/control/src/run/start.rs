@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use config::ResourceKind;
 use config::snapshot::StartupOptions;
+use telemetry::Collector;
 use telemetry::events::{ConfigAccepted, SourceAnswered, SourceKind};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -27,7 +28,7 @@ use crate::AdminSocket;
 use crate::admin::{Hosts, Scope, Server};
 use crate::builder::Builder;
 use crate::clock;
-use crate::dns::{Dns, Status};
+use crate::dns::{Dns, Known, Status};
 use crate::expiry::Expiry;
 use crate::handover_report::HandoverReport;
 use crate::health::Health;
@@ -89,10 +90,7 @@ impl<W: Workers> Running<W> {
         let host_names = known.keys().cloned().collect();
         let unanswered = known.iter().filter(|(_, status)| !status.is_answered());
         let warming = Warming::after(unanswered.map(|(name, _)| Arc::clone(name)).collect());
-        for at in known.values().filter_map(Status::answered_at) {
-            let (source, kind) = (SourceKind::Dns, ResourceKind::Assignment.word());
-            collector.source_answered(&SourceAnswered { source, kind, failure: None, at });
-        }
+        count_first_answers(&known, &mut collector);
         dns.resume(known);
         collector.config_accepted(&ConfigAccepted {
             version: snapshot.version,
@@ -193,6 +191,14 @@ impl<W: Workers> Running<W> {
 }
 
 /// Keeps the sockets of the admin interface, and answers there for so many workers, unless another process does.
+/// Counts what DNS answered before anything was counted.
+fn count_first_answers(known: &Known, collector: &mut Collector) {
+    for at in known.values().filter_map(Status::answered_at) {
+        let (source, kind) = (SourceKind::Dns, ResourceKind::Assignment.word());
+        collector.source_answered(&SourceAnswered { source, kind, failure: None, at });
+    }
+}
+
 fn serve_admin(
     (admin, metrics): (Option<AdminSocket>, Option<AdminSocket>),
     startup: &StartupOptions,

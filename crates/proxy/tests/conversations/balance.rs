@@ -31,18 +31,20 @@ fn asks(talk: &mut Talk<'_>) -> (Peer, Peer, u16) {
     (client, upstream, port(talk, upstream))
 }
 
+/// The same, and the upstream answers and goes away.
+fn is_answered(talk: &mut Talk<'_>) -> u16 {
+    let (client, upstream, port) = asks(talk);
+    talk.heard(upstream);
+    talk.says(upstream, OK);
+    talk.hears(client, OK);
+    talk.breaks(upstream);
+    port
+}
+
 #[test]
 fn endpoints_take_turns_also_where_everything_moves() {
     hold(&config("round_robin"), |talk| {
-        let mut ports = Vec::new();
-        for _ in 0..6 {
-            let (client, upstream, port) = asks(talk);
-            talk.heard(upstream);
-            talk.says(upstream, OK);
-            talk.hears(client, OK);
-            talk.breaks(upstream);
-            ports.push(port);
-        }
+        let ports: Vec<_> = (0..6).map(|_| is_answered(talk)).collect();
         assert!(ports.windows(2).all(|two| two[0] != two[1]), "{ports:?}");
     });
 }
@@ -74,11 +76,7 @@ fn what_another_process_says_that_it_has_learned_may_be_anything() {
                 // No pause is longer than the longest.
                 talk.passes(Duration::from_secs(1));
                 for _ in 0..4 {
-                    let (client, upstream, _) = asks(talk);
-                    talk.heard(upstream);
-                    talk.says(upstream, OK);
-                    talk.hears(client, OK);
-                    talk.breaks(upstream);
+                    is_answered(talk);
                 }
             }
         });

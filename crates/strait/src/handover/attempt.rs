@@ -203,6 +203,7 @@ impl<'g> Attempt<'g> {
     /// Says that this process is busy with one that takes over; from COMMIT on, that one answers.
     fn turn_others_away(&self) {
         if self.giver.phase() >= Phase::Commit {
+            self.giving.refused.borrow_mut().look(Duration::ZERO);
             return;
         }
         let other = self.giving.accept(Duration::ZERO);

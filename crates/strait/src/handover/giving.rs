@@ -98,9 +98,9 @@ impl Giving {
                 End::Back => {}
                 End::Returned(generation) => self.generation = generation,
                 End::Over(leaving) => {
-                    let Self { listener, contacts, control, .. } = self;
+                    let Self { listener, contacts, control, refused, .. } = self;
                     // What connects there from now on finds the other process, or none.
-                    drop(listener);
+                    drop((listener, refused));
                     if let Some(leaving) = leaving {
                         leaving.run(&contacts, &control);
                     }

@@ -1,6 +1,7 @@
 //! What a new process goes on with beside connections, and what it does otherwise than the old one, as it is configured.
 
 use std::fs::{self, File};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
@@ -8,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Signal, kill_process};
 
 use crate::handover::{Successors, process, upgrade, upgraded, upgraded_to, with_handover};
-use crate::kit::{Scratch, Service, Strait, forward_to, get, text, until};
+use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, text, until};
 
 /// A user without rights.
 const OTHER_USER: u32 = 65_534;
@@ -86,6 +87,56 @@ fn a_new_process_gives_the_files_of_unix_sockets_the_permissions_it_is_configure
     assert_eq!(modes(), [0o600, 0o666]);
     kill_process(process(successors.0[1]), Signal::KILL).unwrap();
     until("the old permissions", || (modes() == [0o660, 0o600]).then_some(()));
+}
+
+/// Whether the kernel probes a connection of `listener` that is idle (proc_pid_net(5): the kind of its timer).
+fn is_kept_alive(listener: SocketAddr) -> bool {
+    let mut client = Client::connect(listener);
+    assert_eq!(client.get("/").status, 200);
+    let (local, peer) = (listener.port(), client.address().port());
+    let (local, peer) = (format!(":{local:04X} "), format!(":{peer:04X} "));
+    let all = fs::read_to_string("/proc/net/tcp").unwrap();
+    let line = all.lines().find(|line| {
+        line.contains(&local) && line.contains(&peer) && {
+            let (at, from) = (line.find(&local).unwrap(), line.find(&peer).unwrap());
+            at < from
+        }
+    });
+    line.unwrap().split_whitespace().any(|word| word.starts_with("02:"))
+}
+
+#[test]
+fn options_of_sockets_are_those_of_the_process_that_has_them() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    for is_probing in [false, true] {
+        let scratch = Scratch::new();
+        let file = |probes: bool| {
+            let options = if probes { "keepalive: {}, routes: all }" } else { "routes: all }" };
+            let config = forward_to(service.address).replacen("routes: all }", options, 1);
+            with_handover(&scratch, &config, "probation: 1m")
+        };
+        let (before, after) = (file(is_probing), file(!is_probing));
+        let strait = Strait::run_in(scratch, &before);
+        let listener = strait.listener;
+        assert_eq!(is_kept_alive(listener), is_probing);
+        // One that cannot listen somewhere changes nothing.
+        let new =
+            format!("listeners:\n  - {{ name: new, address: '{}', routes: all }}", service.address);
+        strait.write("taken.yaml", &after.replacen("listeners:", &new, 1));
+        let file = strait.path("taken.yaml");
+        let output = crate::kit::strait(&["upgrade", "-c", file.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+        assert_eq!(is_kept_alive(listener), is_probing);
+        strait.write("after.yaml", &after);
+        upgraded_to(&strait, "after.yaml", &mut successors);
+        assert_eq!(is_kept_alive(listener), !is_probing);
+        let output = upgrade(&strait, &["--back"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert_eq!(is_kept_alive(listener), is_probing);
+        upgraded_to(&strait, "after.yaml", &mut successors);
+        kill_process(process(*successors.0.last().unwrap()), Signal::KILL).unwrap();
+        until("the old options", || (is_kept_alive(listener) == is_probing).then_some(()));
+    }
 }
 
 /// A process that takes over, ended with the test.
