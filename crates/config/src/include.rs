@@ -31,7 +31,8 @@ const EMPTY_HINT: &str = "write `clusters:`, for instance, or remove the file";
 /// Puts the files that `root` includes behind what it has, and takes its `include` out.
 pub(crate) fn resolve(root: &mut Node, outside: &dyn Outside, findings: &mut Findings<'_>) {
     let Some(wanted) = take(root) else { return };
-    let mut including = Including { outside, seen: Map::default(), count: 0 };
+    let sections = sections_of(root);
+    let mut including = Including { outside, seen: Map::default(), count: 0, sections };
     including.follow(root, &wanted, &mut Vec::new(), findings);
 }
 
@@ -47,6 +48,8 @@ struct Including<'o> {
     /// The files that were taken.
     seen: Map<PathBuf, ()>,
     count: usize,
+    /// Where the sections stand that there are.
+    sections: Map<Box<str>, usize>,
 }
 
 impl Including<'_> {
@@ -153,13 +156,39 @@ impl Including<'_> {
         let Some(mut included) = read else { return };
         shift(&mut included, findings.add_file(&name, &text));
         let wanted = take(&mut included);
-        merge(root, included, findings);
+        self.merge(root, included, findings);
         if let Some(wanted) = wanted {
             within.push(file.to_owned());
             self.follow(root, &wanted, within, findings);
             within.pop();
         }
     }
+
+    /// Puts the sections of an included file behind those that there are.
+    fn merge(&mut self, root: &mut Node, included: Node, findings: &mut Findings<'_>) {
+        let Value::Map(sections) = included.value else {
+            let problem =
+                Problem::new("an included file has sections", "write `clusters:`, for instance");
+            return findings.error(included.at, Path::Root, &included.shown(), problem);
+        };
+        let Value::Map(entries) = &mut root.value else { return };
+        for section in sections {
+            let place = self.sections.get(&section.key);
+            match place.and_then(|place| entries.get_mut(*place)) {
+                None => {
+                    self.sections.insert(section.key.clone(), entries.len());
+                    entries.push(section);
+                }
+                Some(known) => add_section(known, section, findings),
+            }
+        }
+    }
+}
+
+/// Where each section of a file stands.
+fn sections_of(root: &Node) -> Map<Box<str>, usize> {
+    let Value::Map(entries) = &root.value else { return Map::default() };
+    entries.iter().enumerate().map(|(place, entry)| (entry.key.clone(), place)).collect()
 }
 
 /// Moves all places so many lines down.
@@ -175,23 +204,6 @@ fn shift(node: &mut Node, lines: u32) {
             }
         }
         Value::Scalar { .. } | Value::Cut => {}
-    }
-}
-
-/// Puts the sections of an included file behind those that there are.
-fn merge(root: &mut Node, included: Node, findings: &mut Findings<'_>) {
-    let Value::Map(sections) = included.value else {
-        let problem =
-            Problem::new("an included file has sections", "write `clusters:`, for instance");
-        return findings.error(included.at, Path::Root, &included.shown(), problem);
-    };
-    let Value::Map(entries) = &mut root.value else { return };
-    for section in sections {
-        let known = entries.iter_mut().find(|entry| entry.key == section.key);
-        match known {
-            None => entries.push(section),
-            Some(known) => add_section(known, section, findings),
-        }
     }
 }
 
