@@ -6,7 +6,7 @@ use std::mem;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use ::handover::{
@@ -23,7 +23,7 @@ use io::Socket;
 use io::inherited::Inherited;
 use io::packets::{PacketListener, Packets, ProcessHandle};
 use proxy::Snapshot;
-use proxy::save::{Differing, Held, VERSION as FORM};
+use proxy::save::{Differing, Held, Remains, VERSION as FORM};
 use tls::ProcessSessions;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
@@ -169,7 +169,11 @@ pub(crate) fn ask(
             {
                 Ok(Asked::NoProcess(format!("{at}: its folder is missing")))
             }
-            error => Err(start(&format!("the folder of {at} is not private: {error}"))),
+            error => {
+                let failure = start(&format!("the folder of {at} is not private: {error}"));
+                say_why_to(path, options, is_check, &failure);
+                Err(failure)
+            }
         };
     }
     let packets = match Packets::connect(path) {
@@ -206,12 +210,18 @@ pub(crate) fn ask(
 pub(crate) fn refuse(file: &Path, is_check: bool, failure: &StartFailure) {
     let Ok(reader) = HandoverReader::new() else { return };
     let Ok(options) = control::handover_options(&reader, file) else { return };
-    let Some(path) = socket_path(&options, |name| std::env::var_os(name)) else { return };
-    let Ok(line) = Packets::connect(&path).and_then(Line::new) else { return };
-    if !is_allowed(line.peer.uid, &options) {
+    if let Some(path) = socket_path(&options, |name| std::env::var_os(name)) {
+        say_why_to(&path, &options, is_check, failure);
+    }
+}
+
+/// Has the process that listens at `path` know why this one does not take its place. Nothing else is sent, and nothing taken.
+fn say_why_to(path: &Path, options: &HandoverOptions, is_check: bool, failure: &StartFailure) {
+    let Ok(line) = Packets::connect(path).and_then(Line::new) else { return };
+    if !is_allowed(line.peer.uid, options) {
         return;
     }
-    let (descriptors, deadlines) = (io::limits::open_files_max(), deadlines(&options));
+    let (descriptors, deadlines) = (io::limits::open_files_max(), deadlines(options));
     let taker = Taker::new(VERSION, vec![FORM], descriptors, is_check, deadlines, now());
     let mut taking = Taking::new(line, taker, None, false);
     taking.say_why(&failure.to_string());
@@ -546,7 +556,7 @@ impl Taking {
         next: &mut usize,
     ) -> (Vec<Refused>, bool) {
         let mut refused = Vec::new();
-        let (reply, answers) = channel();
+        let (reply, answers) = sync_channel(groups.len());
         let (mut asked, mut workers) = (0, BTreeSet::new());
         for group in groups {
             let count = group.sockets as usize;
@@ -556,7 +566,6 @@ impl Taking {
                 Some(moving) => {
                     let worker = *next % contacts.count().max(1);
                     *next += 1;
-                    let number = number.into();
                     let take =
                         Take { moving, origin: Origin::Process, number, reply: reply.clone() };
                     let is_asked = contacts.post_unwoken(worker, Mail::Take(take)).is_ok();
@@ -578,8 +587,7 @@ impl Taking {
                 break;
             };
             if let Err((error, _)) = taken.result {
-                let group = u32::try_from(taken.number).unwrap_or(u32::MAX);
-                refused.push(Refused { group, reason: error.to_string() });
+                refused.push(Refused { group: taken.number, reason: error.to_string() });
             }
         }
         (refused, is_busy.unwrap_or(false))
@@ -634,7 +642,7 @@ impl Taking {
 
 /// Whether all workers are at work, and so accept connections.
 fn are_running(contacts: &Contacts) -> bool {
-    let (reply, answers) = channel();
+    let (reply, answers) = sync_channel(contacts.count());
     for worker in 0..contacts.count() {
         let nothing = Give { wanted: NOTHING, reply: reply.clone() };
         if contacts.post(worker, Mail::Give(nothing)).is_err() {
@@ -648,7 +656,7 @@ fn are_running(contacts: &Contacts) -> bool {
 /// for all groups of a batch, which cost more than the groups otherwise. Says whether one of them also serves others; none if one
 /// does not answer.
 fn have_taken(contacts: &Contacts, workers: &BTreeSet<usize>) -> Option<bool> {
-    let (reply, answers) = channel();
+    let (reply, answers) = sync_channel(workers.len());
     let is_asked = workers.iter().all(|worker| {
         let nothing = Mail::Give(Give { wanted: NOTHING, reply: reply.clone() });
         contacts.post(*worker, nothing).is_ok()
@@ -669,7 +677,13 @@ pub(super) fn moving(envelope: Wiped, descriptors: Vec<OwnedFd>) -> Option<Movin
     let mut descriptors = descriptors.into_iter();
     let socket = |has: bool| if has { descriptors.next().map(Socket::from) } else { None };
     let sockets = has_socket.into_iter().map(socket).collect();
-    is_complete.then_some(Moving { bytes, sockets, held: Held::default(), may_begin: false })
+    is_complete.then_some(Moving {
+        bytes,
+        sockets,
+        held: Held::default(),
+        may_begin: false,
+        remains: Remains::default(),
+    })
 }
 
 /// A socket of the admin interface.

@@ -281,6 +281,11 @@ fn a_folder_that_others_may_enter_is_refused_by_both_sides() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
         assert!(error.contains("others may enter it (mode 755): chmod 700"), "{error}");
     }
+    // Who asks for an upgrade reads what the new process found.
+    let output = upgrade(&strait, &[]);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("others may enter it (mode 755): chmod 700"), "{error}");
     let check = |more: &[&str]| self::strait(&[&["check", "-c", file], more].concat());
     let (checked, denied) = (check(&[]), check(&["--deny-warnings"]));
     let error = text(&checked.stderr);
