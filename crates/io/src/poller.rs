@@ -13,6 +13,7 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
@@ -32,9 +33,11 @@ pub const EVENTS_MAX: usize = 256;
 const READS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
 
 /// An epoll instance.
-#[derive(Debug)]
+///
+/// Clones are the same instance: another thread stops watching what it closes through one.
+#[derive(Clone, Debug)]
 pub struct Poller {
-    epoll: OwnedFd,
+    epoll: Arc<OwnedFd>,
 }
 
 impl Poller {
@@ -44,19 +47,19 @@ impl Poller {
     ///
     /// Errors of `epoll_create1`: out of descriptors or memory.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)? })
+        Ok(Self { epoll: Arc::new(epoll::create(CreateFlags::CLOEXEC)?) })
     }
 
     /// Watches a connection in both directions, edge-triggered, until it is closed.
     ///
     /// A first event comes at once if the socket is ready already. A socket that was not asked to
-    /// connect yet reports itself closed, so connect first.
+    /// connect yet reports itself closed, so connect first. One that is watched already is watched anew, with this token.
     ///
     /// # Errors
     ///
-    /// Errors of `epoll_ctl`: out of memory or watches, or watched already.
+    /// Errors of `epoll_ctl`: out of memory or watches.
     pub fn add(&self, socket: impl AsFd, token: u64) -> io::Result<()> {
-        self.watch(socket.as_fd(), token, READS | EventFlags::OUT)
+        self.watch_anew(socket.as_fd(), token, READS | EventFlags::OUT)
     }
 
     /// Watches a connection for what can be read, its end and errors, edge-triggered, until it is closed or
@@ -66,7 +69,7 @@ impl Poller {
     ///
     /// As [`Self::add`].
     pub fn add_reads(&self, socket: impl AsFd, token: u64) -> io::Result<()> {
-        self.watch(socket.as_fd(), token, READS)
+        self.watch_anew(socket.as_fd(), token, READS)
     }
 
     /// Watches a connection that is watched for reading in both directions from now on. An event comes at once if the socket is
@@ -135,6 +138,15 @@ impl Poller {
         match epoll::wait(&self.epoll, spare_capacity(&mut events.ready), timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    fn watch_anew(&self, fd: BorrowedFd<'_>, token: u64, flags: EventFlags) -> io::Result<()> {
+        match epoll::add(&self.epoll, fd, EventData::new_u64(token), flags) {
+            Err(Errno::EXIST) => {
+                Ok(epoll::modify(&self.epoll, fd, EventData::new_u64(token), flags)?)
+            }
+            result => Ok(result?),
         }
     }
 

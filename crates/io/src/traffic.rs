@@ -5,7 +5,9 @@
 //! value that nothing else refers to during the call, and no more than the length that is passed.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Bytes that processes have read from a connection and written to it, since it began. An end counts as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,10 @@ const INFO_BYTES: usize = 148;
 /// The first octet of it is the connection's state; this one is over.
 const TCP_CLOSE: u8 = 7;
 
+/// How often counts are taken that change meanwhile. Nobody reads from a connection that is handed over: it settles once its buffer is
+/// full.
+const TRIES_MAX: u32 = 4;
+
 impl Traffic {
     /// Of a connection, now.
     ///
@@ -35,6 +41,51 @@ impl Traffic {
     /// noticed, and gone on elsewhere.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         let fd = socket.as_fd().as_raw_fd();
+        let mut counts = Counts::of(fd)?;
+        let mut tries = 1..TRIES_MAX;
+        loop {
+            let traffic = counts.with_unread(fd, queued(fd, libc::FIONREAD)?)?;
+            let after = Counts::of(fd)?;
+            // What came or was acknowledged in between is in one of the two counts only.
+            if after == counts || tries.next().is_none() {
+                return Ok(traffic);
+            }
+            counts = after;
+        }
+    }
+
+    /// The same of each of these, none where there is an error. Of connections that have nothing to read, as most have that are handed
+    /// over, this asks the kernel half as much.
+    #[must_use]
+    pub fn of_each(sockets: &[BorrowedFd<'_>]) -> Vec<Option<Self>> {
+        let counts = sockets.iter().map(|socket| Counts::of(socket.as_raw_fd()));
+        let counts: Vec<_> = counts.collect();
+        let mut polled: Vec<_> =
+            sockets.iter().map(|socket| PollFd::from_borrowed_fd(*socket, PollFlags::IN)).collect();
+        let has_polled = poll(&mut polled, Some(&Timespec::default())).is_ok();
+        let each = sockets.iter().zip(counts).zip(polled);
+        let traffic = each.map(|((socket, counts), polled)| match counts {
+            // Nothing to read now, and nothing when it was counted: nobody has read it in between.
+            Ok(counts) if has_polled && polled.revents().is_empty() => {
+                counts.with_unread(socket.as_raw_fd(), 0).ok()
+            }
+            _ => Self::of(socket).ok(),
+        });
+        traffic.collect()
+    }
+}
+
+/// What the kernel says of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Counts {
+    received: u64,
+    acked: u64,
+    /// Whether all that was written is acknowledged. Most have nothing on its way: the kernel need not be asked once more.
+    is_all_acked: bool,
+}
+
+impl Counts {
+    fn of(fd: libc::c_int) -> io::Result<Self> {
         let mut info = [0u8; INFO_BYTES];
         let mut length = libc::socklen_t::try_from(INFO_BYTES).unwrap_or(0);
         // SAFETY: see the module's text; `length` is the size of `info`.
@@ -61,13 +112,19 @@ impl Traffic {
             bytes.map_or(0, u64::from_ne_bytes)
         };
         let is_zero = |place: usize| info.get(place..place + 4) == Some(&[0; 4]);
-        let (acked, received) = (count(BYTES_ACKED), count(BYTES_RECEIVED));
-        // Most have nothing on its way: the kernel need not be asked once more.
-        let is_all_acked = is_zero(UNACKED) && is_zero(NOT_SENT_BYTES);
-        let unacked = if is_all_acked { 0 } else { queued(fd, libc::TIOCOUTQ)? };
         Ok(Self {
-            read: received.saturating_sub(queued(fd, libc::FIONREAD)?),
-            written: acked.saturating_add(unacked),
+            received: count(BYTES_RECEIVED),
+            acked: count(BYTES_ACKED),
+            is_all_acked: is_zero(UNACKED) && is_zero(NOT_SENT_BYTES),
+        })
+    }
+
+    /// Of the connection `fd`, with so many bytes that came and were not read.
+    fn with_unread(self, fd: libc::c_int, unread: u64) -> io::Result<Traffic> {
+        let unacked = if self.is_all_acked { 0 } else { queued(fd, libc::TIOCOUTQ)? };
+        Ok(Traffic {
+            read: self.received.saturating_sub(unread),
+            written: self.acked.saturating_add(unacked),
         })
     }
 }
@@ -100,6 +157,7 @@ mod tests {
         socket.write_all(b"before").unwrap();
         peer.read_exact(&mut [0; 6]).unwrap();
         let before = Traffic::of(&other).unwrap();
+        assert_eq!(Traffic::of_each(&[other.as_fd()]), [Some(before)]);
 
         peer.write_all(b"a request").unwrap();
         while queued(other.as_raw_fd(), libc::FIONREAD).unwrap() < 9 {
@@ -107,8 +165,11 @@ mod tests {
         }
         assert_eq!(Traffic::of(&other).unwrap(), before, "the peer's bytes are not ours");
 
+        assert_eq!(Traffic::of_each(&[other.as_fd()]), [Some(before)], "nor those among several");
+
         socket.read_exact(&mut [0; 3]).unwrap();
         let read = Traffic::of(&other).unwrap();
+        assert_eq!(Traffic::of_each(&[other.as_fd()]), [Some(read)]);
         assert_eq!((read.read, read.written), (before.read + 3, before.written));
         socket.write_all(b"x").unwrap();
         assert_eq!(Traffic::of(&other).unwrap().written, before.written + 1);
@@ -133,5 +194,9 @@ mod tests {
     fn a_unix_socket_has_no_count() {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert!(Traffic::of(&one).is_err());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let each = Traffic::of_each(&[one.as_fd(), peer.as_fd()]);
+        assert_eq!(each, [None, Traffic::of(&peer).ok()], "each has its own");
     }
 }

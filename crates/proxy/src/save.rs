@@ -15,6 +15,7 @@ mod connections;
 mod exchanges;
 mod held;
 mod records;
+mod remains;
 mod restoring;
 mod routes;
 mod saving;
@@ -31,6 +32,7 @@ use wiped::Pieces;
 use self::connections::{SavedDownstream, SavedUpstream};
 use self::exchanges::{SavedExchange, SavedStage};
 use crate::connection::connections::Connections;
+use crate::connection::transport::SavedTls;
 use crate::connection::{Connection, Upstream};
 use crate::cx::Cx;
 use crate::keys::Slot;
@@ -42,6 +44,7 @@ use crate::tools::time::Time;
 
 pub use self::balancing::{BalancingPlace, ClusterBalancing};
 pub use self::held::Held;
+pub use self::remains::Remains;
 pub use self::restoring::Restoring;
 pub use self::saving::Saving;
 pub use crate::tools::differing::Differing;
@@ -66,6 +69,8 @@ pub struct Saved {
     /// Whether a request of it is yet to be given to a connection, which may be none of these: that nothing is read or written
     /// here does not prove that it was not sent.
     pub may_begin: bool,
+    /// What is left of it here.
+    pub remains: Remains,
     /// Pools in which there is room now.
     pools: Vec<PoolId>,
 }
@@ -131,6 +136,13 @@ impl SavedEnd {
         let (Self::Downstream(SavedDownstream { connection, .. })
         | Self::Upstream(SavedUpstream { connection, .. })) = self;
         connection.has_slot(slot)
+    }
+
+    /// What is left once it is written down.
+    fn into_tls(self) -> Option<Box<SavedTls>> {
+        let (Self::Downstream(SavedDownstream { connection, .. })
+        | Self::Upstream(SavedUpstream { connection, .. })) = self;
+        connection.into_tls()
     }
 }
 

@@ -85,8 +85,17 @@ pub(crate) type Handles = Vec<(Arc<str>, Vec<OwnedFd>)>;
 /// How the workers are reached from a thread that may wait.
 #[derive(Clone, Debug)]
 pub(crate) struct Contacts {
-    workers: Vec<(Postbox<Listener, Socket>, io::Waker)>,
+    workers: Vec<Reach>,
     former: Former,
+}
+
+/// How one worker is reached.
+#[derive(Clone, Debug)]
+struct Reach {
+    postbox: Postbox<Listener, Socket>,
+    waker: io::Waker,
+    /// What the worker waits with.
+    poller: io::Poller,
 }
 
 /// The connection to the process whose place this one took, as long as that one lives.
@@ -135,8 +144,8 @@ impl Contacts {
     /// The message: the worker is gone, or takes none.
     pub(crate) fn post(&self, worker: usize, message: Mail) -> Result<(), Mail> {
         self.post_unwoken(worker, message)?;
-        if let Some((_, waker)) = self.workers.get(worker) {
-            waker.wake();
+        if let Some(reach) = self.workers.get(worker) {
+            reach.waker.wake();
         }
         Ok(())
     }
@@ -148,7 +157,9 @@ impl Contacts {
     /// The message.
     pub(crate) fn post_unwoken(&self, worker: usize, mut message: Mail) -> Result<(), Mail> {
         const TRIES_MAX: u32 = 200;
-        let Some((postbox, waker)) = self.workers.get(worker) else { return Err(message) };
+        let Some(Reach { postbox, waker, .. }) = self.workers.get(worker) else {
+            return Err(message);
+        };
         for _ in 0..TRIES_MAX {
             match postbox.post(message) {
                 Ok(()) => return Ok(()),
@@ -166,12 +177,23 @@ impl Contacts {
     ///
     /// The message: the worker is gone.
     pub(crate) fn deliver(&self, worker: usize, message: Mail) -> Result<(), Mail> {
-        let Some((postbox, waker)) = self.workers.get(worker) else { return Err(message) };
+        let Some(Reach { postbox, waker, .. }) = self.workers.get(worker) else {
+            return Err(message);
+        };
         // It may sleep over a full mailbox only if it was not woken for what is in it.
         waker.wake();
         postbox.deliver(message)?;
         waker.wake();
         Ok(())
+    }
+
+    /// Has a worker not watch a socket any more that it gave away, before this process's handle on it is closed. Where another process
+    /// has one, too, the worker would be woken for whatever happens there.
+    pub(crate) fn unwatch(&self, worker: usize, socket: &Socket) {
+        if let Some(reach) = self.workers.get(worker) {
+            // Fails only if it is not watched, which is what is wanted.
+            let _ = reach.poller.remove(socket);
+        }
     }
 
     /// The same to all workers; without a worker its message is of no use.
@@ -199,8 +221,7 @@ enum InTheWay<'a> {
 /// Control's channel to one worker.
 #[derive(Debug)]
 struct Contact {
-    postbox: Postbox<Listener, Socket>,
-    waker: io::Waker,
+    reach: Reach,
     /// Messages for which the mailbox had no room, oldest first.
     waiting: VecDeque<Mail>,
 }
@@ -211,6 +232,7 @@ pub(crate) struct Crew {
     /// One of each for every worker.
     mailboxes: Vec<Mailbox<Listener, Socket>>,
     wakers: Vec<io::Waker>,
+    pollers: Vec<io::Poller>,
 }
 
 impl DataPath {
@@ -226,15 +248,18 @@ impl DataPath {
         let Mailboxes { mailboxes, postboxes } = Mailboxes::reporting_to(&reports, count);
         let wakers: Vec<_> =
             postboxes.iter().map(|_| io::Waker::new()).collect::<Result<_, _>>()?;
-        let contact = |(postbox, waker): (_, &io::Waker)| Contact {
+        let pollers: Vec<_> =
+            postboxes.iter().map(|_| io::Poller::new()).collect::<Result<_, _>>()?;
+        let reaches = postboxes.into_iter().zip(&wakers).zip(&pollers);
+        let reaches = reaches.map(|((postbox, waker), poller)| Reach {
             postbox,
             waker: waker.clone(),
-            waiting: VecDeque::new(),
-        };
-        let workers = postboxes.into_iter().zip(&wakers).map(contact).collect();
+            poller: poller.clone(),
+        });
+        let workers = reaches.map(|reach| Contact { reach, waiting: VecDeque::new() }).collect();
         let (held, former) = (Vec::new(), Former::default());
         let this = Self { workers, held, core_dumps, activation, keeps_handles, former };
-        Ok((this, Crew { mailboxes, wakers }))
+        Ok((this, Crew { mailboxes, wakers, pollers }))
     }
 
     /// Sockets that the service manager passed to the process.
@@ -255,8 +280,7 @@ impl DataPath {
 
     /// How the workers are reached from another thread.
     pub(crate) fn contacts(&self) -> Contacts {
-        let contact = |it: &Contact| (it.postbox.clone(), it.waker.clone());
-        let workers = self.workers.iter().map(contact).collect();
+        let workers = self.workers.iter().map(|contact| contact.reach.clone()).collect();
         Contacts { workers, former: self.former.clone() }
     }
 
@@ -279,13 +303,13 @@ impl Contact {
     fn flush(&mut self) {
         let before = self.waiting.len();
         while let Some(message) = self.waiting.pop_front() {
-            if let Err(message) = self.postbox.post(message) {
+            if let Err(message) = self.reach.postbox.post(message) {
                 self.waiting.push_front(message);
                 break;
             }
         }
         if self.waiting.len() < before {
-            self.waker.wake();
+            self.reach.waker.wake();
         }
     }
 }
@@ -511,8 +535,8 @@ impl DataPath {
         let cpus = if snapshot.startup.pins_workers { io::affinity::cpus()? } else { Vec::new() };
         let wakers: Arc<[io::Waker]> = crew.wakers.clone().into();
         let bells = proxy::Bells::new(workers);
-        let crews = crew.mailboxes.into_iter().zip(crew.wakers).zip(emitters);
-        for (worker, ((mailbox, waker), emitter)) in (0..workers).zip(crews) {
+        let crews = crew.mailboxes.into_iter().zip(crew.wakers).zip(crew.pollers).zip(emitters);
+        for (worker, (((mailbox, waker), poller), emitter)) in (0..workers).zip(crews) {
             let post = Post {
                 share: Share { worker, workers },
                 descriptors,
@@ -521,6 +545,7 @@ impl DataPath {
                 listeners: take_one_each(&mut sockets),
                 mailbox,
                 waker,
+                poller,
                 wakers: Arc::clone(&wakers),
                 bells: bells.clone(),
                 emitter,
@@ -543,7 +568,8 @@ struct Post {
     listeners: Vec<(ListenerId, Listener)>,
     mailbox: Mailbox<Listener, Socket>,
     waker: io::Waker,
-    /// Those of all workers.
+    poller: io::Poller,
+    /// The wakers of all workers.
     wakers: Arc<[io::Waker]>,
     bells: proxy::Bells,
     emitter: Emitter,
@@ -567,7 +593,8 @@ impl Post {
             tracing::warn!(worker = self.share.worker, cpu, "cannot stay on this core: {error}");
         }
         let crypto_thread = LazyCryptoThread::new(self.waker.clone());
-        let mut world = Kernel::new(self.waker).map_err(|error| format!("epoll: {error}"))?;
+        let mut world =
+            Kernel::new(self.poller, self.waker).map_err(|error| format!("epoll: {error}"))?;
         world.set_descriptor_bounds(self.descriptors.bounds);
         world.set_crew(self.share.worker, self.wakers);
         let settings = proxy::Settings { share: self.share, seed: seed(), bells: self.bells };

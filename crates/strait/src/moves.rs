@@ -1,7 +1,7 @@
 //! Moves connections between the workers of this process, from a thread that may wait for them: one gives, the other
 //! takes, and what it refuses returns.
 
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{channel, sync_channel};
 
 use control::{ConnectionId, ConnectionWork, Moved, Mover, NotMoved};
 use io::Socket;
@@ -75,7 +75,7 @@ impl Moves {
         let ConnectionId { worker, slot, generation } = connection;
         let key = ConnKey::new(slot, generation);
         let wanted = Wanted::One { connection: key, connections_max };
-        let (reply, answer) = channel();
+        let (reply, answer) = sync_channel(1);
         let no_answer = || NotMoved::NoAnswer(worker);
         let give = Mail::Give(Give { wanted, reply });
         self.0.post(worker as usize, give).map_err(|_| no_answer())?;
@@ -95,7 +95,7 @@ impl Moves {
         worker: u32,
         moving: Moving<Socket>,
     ) -> Result<Vec<ConnKey>, (String, Moving<Socket>)> {
-        let (reply, answer) = channel();
+        let (reply, answer) = sync_channel(1);
         let take = Take { moving, origin: Origin::Worker, number: 0, reply };
         match self.0.post(worker as usize, Mail::Take(take)) {
             Ok(()) => match answer.recv() {

@@ -252,13 +252,12 @@ fn at_name<T>(result: io::Result<T>) -> Result<T, BindError> {
 }
 
 impl Kernel {
-    /// A world of its own, woken through `waker`.
+    /// A world that waits with `poller`, woken through `waker`.
     ///
     /// # Errors
     ///
     /// Out of descriptors or memory.
-    pub fn new(waker: Waker) -> io::Result<Self> {
-        let poller = Poller::new()?;
+    pub fn new(poller: Poller, waker: Waker) -> io::Result<Self> {
         poller.add_waker(&waker, MAIL)?;
         let descriptors = DescriptorBounds::NONE;
         let (events, pipe) = (Events::new(), Pipe::new().ok());

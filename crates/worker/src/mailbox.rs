@@ -110,14 +110,15 @@ pub struct SaveBalancing {
 pub struct Give<S> {
     /// Which.
     pub wanted: Wanted,
-    /// Who asks.
-    pub reply: Sender<Given<S>>,
+    /// Who asks, with room for the answer: a worker does not wait for any.
+    pub reply: SyncSender<Given<S>>,
 }
 
 /// Which connections a worker is to give away.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted {
-    /// What can move, from a slot on.
+    /// What can move to another process, from a slot on. Its sockets stay watched, since most are closed here once the other process has
+    /// them, and few return: who closes a handle on one that stays open elsewhere ends that first.
     From {
         /// The first slot to look at.
         first: u32,
@@ -128,7 +129,7 @@ pub enum Wanted {
         /// Whether to take only connections that carry nothing.
         only_idle: bool,
     },
-    /// One, with all that belongs to it.
+    /// One, with all that belongs to it, for another worker. Its sockets are not watched any more.
     One {
         /// Which.
         connection: ConnKey,
@@ -179,9 +180,9 @@ pub struct Take<S> {
     /// Where they come from.
     pub origin: Origin,
     /// Given back with the answer.
-    pub number: u64,
+    pub number: u32,
     /// Who asks.
-    pub reply: Sender<Taken<S>>,
+    pub reply: SyncSender<Taken<S>>,
 }
 
 /// Where connections come from.
@@ -199,7 +200,7 @@ pub enum Origin {
 #[derive(Debug)]
 pub struct Taken<S> {
     /// The asker's own number.
-    pub number: u64,
+    pub number: u32,
     /// What the connections are named by now, in the order in which they were saved; or why the worker cannot go on
     /// with them, and they.
     pub result: Result<Vec<ConnKey>, (RestoreError, Moving<S>)>,

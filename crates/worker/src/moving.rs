@@ -2,11 +2,12 @@
 //! sockets; and by which of them a worker would be relieved.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::Sender;
+use std::ops::Range;
+use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
 use proxy::ConnKey;
-use proxy::save::{Held, Movable, RestoreError, Restoring, Saved, Saving};
+use proxy::save::{Held, Movable, Remains, RestoreError, Restoring, Saved, Saving};
 use proxy::time::Time;
 use wiped::Pieces;
 
@@ -31,6 +32,9 @@ const BUSY_FOR: u64 = 5_000_000;
 /// Slots that are looked at for one message.
 const SLOTS_MAX: u32 = 4096;
 
+/// Groups that there is room for from the start: as many as a batch has.
+const GROUPS_RESERVED: u32 = SLOTS_PART;
+
 /// Slots whose connections are looked at together: about as many as a batch takes.
 const SLOTS_PART: u32 = 64;
 
@@ -44,23 +48,44 @@ struct Restored {
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     count: usize,
+    /// Whether there is memory for those that arrive.
+    has_grown: bool,
+    /// Connections since the clock was looked at.
+    unseen: usize,
     /// When there are enough of them; of time, if one has begun.
     until: Option<Time>,
 }
 
 impl Moves {
-    /// One begins.
-    pub(crate) fn begin(&mut self, world: &mut impl World) {
-        if self.count == 0 {
+    /// One begins that has groups taken out.
+    pub(crate) fn begin_give(&mut self, world: &mut impl World) {
+        self.count += 1;
+        self.unseen = STRIDE;
+        self.until.get_or_insert_with(|| world.now() + MOVING_TIME_MAX);
+    }
+
+    /// One begins that brings so many connections, which need memory.
+    pub(crate) fn begin_take(&mut self, connections: usize, world: &mut impl World) {
+        if !self.has_grown {
+            self.has_grown = true;
             grow_heap();
         }
         self.count += 1;
+        self.unseen += connections;
         self.until.get_or_insert_with(|| world.now() + MOVING_TIME_MAX);
     }
 
     /// Whether others have waited for them for long enough.
-    pub(crate) fn are_enough(&self, world: &mut impl World, count_max: usize) -> bool {
-        self.until.is_some_and(|until| self.count >= count_max || world.now() >= until)
+    pub(crate) fn are_enough(&mut self, world: &mut impl World, count_max: usize) -> bool {
+        let Some(until) = self.until else { return false };
+        if self.count >= count_max {
+            return true;
+        }
+        if self.unseen < STRIDE {
+            return false;
+        }
+        self.unseen = 0;
+        world.now() >= until
     }
 }
 
@@ -76,6 +101,8 @@ pub struct Moving<S> {
     pub held: Held,
     /// See [`Saved::may_begin`](proxy::save::Saved::may_begin).
     pub may_begin: bool,
+    /// What is left of it where it was.
+    pub remains: Remains,
 }
 
 /// A group of more connections than [`Settings::group_part_max`](crate::Settings::group_part_max) on its way, in parts: one for each turn. Mail waits meanwhile, so that no
@@ -91,10 +118,10 @@ pub(crate) enum UnderWay<S> {
 pub(crate) struct LargeSave<S> {
     saving: Saving,
     sockets: Vec<Option<S>>,
-    /// How many sockets are not watched any more.
-    unwatched: usize,
+    /// The sockets that are still to be unwatched.
+    watched: Range<usize>,
     given: Given<S>,
-    reply: Sender<Given<S>>,
+    reply: SyncSender<Given<S>>,
 }
 
 /// A large group that arrives.
@@ -113,8 +140,8 @@ pub(crate) struct LargeRestore<S> {
 #[derive(Debug)]
 pub(crate) struct TakeAnswer<S> {
     origin: Origin,
-    number: u64,
-    reply: Sender<Taken<S>>,
+    number: u32,
+    reply: SyncSender<Taken<S>>,
 }
 
 impl<S> Given<S> {
@@ -130,29 +157,32 @@ impl<S> Given<S> {
 impl<W: World> Worker<W> {
     /// Gives away what is asked for, as far as it can move: at once, or in the turns to come.
     pub fn give(&mut self, give: Give<W::Socket>) {
-        let (given, large) = match give.wanted {
+        let ((given, large), stays_watched) = match give.wanted {
             Wanted::From { first, groups_max, connections_max, only_idle } => {
-                self.give_from(first, groups_max, connections_max, only_idle)
+                (self.give_from(first, groups_max, connections_max, only_idle), true)
             }
             Wanted::One { connection, connections_max } => {
-                self.give_one(connection, connections_max)
+                (self.give_one(connection, connections_max), false)
             }
         };
         match large {
             None => self.answer_give(given, &give.reply),
             Some((saving, sockets)) => {
-                let (reply, unwatched) = (give.reply, 0);
-                let save = LargeSave { saving, sockets, unwatched, given, reply };
+                let watched = if stays_watched { 0..0 } else { 0..sockets.len() };
+                let save = LargeSave { saving, sockets, watched, given, reply: give.reply };
                 self.under_way = Some(UnderWay::Saving(save));
             }
         }
     }
 
-    fn answer_give(&mut self, given: Given<W::Socket>, reply: &Sender<Given<W::Socket>>) {
+    fn answer_give(&mut self, given: Given<W::Socket>, reply: &SyncSender<Given<W::Socket>>) {
         // Who asked may have given up; then the connections go on here.
-        if let Err(unsent) = reply.send(given) {
-            for moving in unsent.0.groups {
-                self.take_up(moving, None);
+        if let Err(TrySendError::Full(unsent) | TrySendError::Disconnected(unsent)) =
+            reply.try_send(given)
+        {
+            let now = self.world.now();
+            for moving in unsent.groups {
+                self.take_up(moving, None, now);
             }
         }
     }
@@ -185,6 +215,7 @@ impl<W: World> Worker<W> {
     ) -> (Given<W::Socket>, Option<Large<W::Socket>>) {
         let until = self.world.now() + MOVING_TIME_MAX;
         let mut given = self.no_groups();
+        given.groups.reserve(groups_max.min(GROUPS_RESERVED) as usize);
         // Of groups that cannot move: not to be put together for each of their connections.
         let mut kept: BTreeMap<u64, Kept> = BTreeMap::new();
         let (mut next, mut looked_at, mut is_first) = (Some(first), 0, true);
@@ -251,6 +282,7 @@ impl<W: World> Worker<W> {
                     return (given, Some((saving, sockets)));
                 }
                 Ok((saving, sockets)) => {
+                    self.unwatch(&sockets);
                     given.groups.push(self.finish_save(saving, sockets));
                     return (given, None);
                 }
@@ -266,10 +298,15 @@ impl<W: World> Worker<W> {
     pub(crate) fn take(&mut self, take: Take<W::Socket>) {
         let Take { moving, origin, number, reply } = take;
         self.shares_sockets |= origin == Origin::Process;
-        self.take_up(moving, Some(TakeAnswer { origin, number, reply }));
+        self.take_up(moving, Some(TakeAnswer { origin, number, reply }), self.now);
     }
 
-    fn take_up(&mut self, moving: Moving<W::Socket>, answer: Option<TakeAnswer<W::Socket>>) {
+    fn take_up(
+        &mut self,
+        moving: Moving<W::Socket>,
+        answer: Option<TakeAnswer<W::Socket>>,
+        now: Time,
+    ) {
         // A drain that ends at its deadline spares nothing that is only half here.
         if self.is_large(moving.sockets.len()) && self.under_way.is_none() && !self.is_draining() {
             match self.proxy.begin_restore(&moving.bytes) {
@@ -281,7 +318,7 @@ impl<W: World> Worker<W> {
             }
             return;
         }
-        let result = self.restore_keys(moving);
+        let result = self.restore_keys(moving, now);
         self.answer_take(answer, result);
     }
 
@@ -300,7 +337,7 @@ impl<W: World> Worker<W> {
             self.returned.extend(keys.iter().map(|key| key.to_bits()));
         }
         // Who asked may be gone; what was taken goes on.
-        let _ = reply.send(Taken { number, result, used });
+        let _ = reply.try_send(Taken { number, result, used });
     }
 
     /// Whether a large group is being saved or restored.
@@ -330,18 +367,16 @@ impl<W: World> Worker<W> {
 
     fn continue_save(&mut self, mut save: LargeSave<W::Socket>) {
         let until = self.world.now() + MOVING_TIME_MAX;
-        let total = save.sockets.len();
         for stride in self.strides() {
-            for socket in save.sockets.iter().skip(save.unwatched).take(stride).flatten() {
-                self.world.unwatch(socket);
-            }
-            save.unwatched = (save.unwatched + stride).min(total);
+            let part = save.watched.by_ref().take(stride);
+            part.filter_map(|place| save.sockets.get(place)?.as_ref())
+                .for_each(|socket| self.world.unwatch(socket));
             self.proxy.save_part(&mut save.saving, stride);
             if self.world.now() >= until {
                 break;
             }
         }
-        if !save.saving.is_encoded() || save.unwatched < total {
+        if !save.saving.is_encoded() || !save.watched.is_empty() {
             self.under_way = Some(UnderWay::Saving(save));
             return;
         }
@@ -455,17 +490,21 @@ impl<W: World> Worker<W> {
         mut saving: Saving,
         sockets: Vec<Option<W::Socket>>,
     ) -> Moving<W::Socket> {
-        sockets.iter().flatten().for_each(|socket| self.world.unwatch(socket));
         self.proxy.save_part(&mut saving, usize::MAX);
         let saved = self.proxy.finish_save(saving);
         self.perform();
         moving(saved, sockets)
     }
 
+    fn unwatch(&mut self, sockets: &[Option<W::Socket>]) {
+        sockets.iter().flatten().for_each(|socket| self.world.unwatch(socket));
+    }
+
     /// Takes a downstream connection with all that belongs to it, or an idle upstream connection,
     /// out of this worker, between two turns. None for a key that [`proxy::Proxy::save`] refuses.
     pub fn save(&mut self, key: ConnKey) -> Option<Moving<W::Socket>> {
         let (saving, sockets) = self.begin_save(key, usize::MAX).ok()?;
+        self.unwatch(&sockets);
         Some(self.finish_save(saving, sockets))
     }
 
@@ -479,14 +518,15 @@ impl<W: World> Worker<W> {
         &mut self,
         moving: Moving<W::Socket>,
     ) -> Result<(), (RestoreError, Moving<W::Socket>)> {
-        self.restore_keys(moving).map(drop)
+        let now = self.world.now();
+        self.restore_keys(moving, now).map(drop)
     }
 
     fn restore_keys(
         &mut self,
         moving: Moving<W::Socket>,
+        now: Time,
     ) -> Result<Restored, (RestoreError, Moving<W::Socket>)> {
-        let now = self.world.now();
         let keys = match self.proxy.restore(&moving.bytes, now) {
             Ok(keys) => keys,
             Err(error) => return Err((error, moving)),
@@ -510,8 +550,8 @@ fn grow_heap() {
 }
 
 fn moving<S>(saved: Saved, sockets: Vec<Option<S>>) -> Moving<S> {
-    let Saved { bytes, held, may_begin, .. } = saved;
-    Moving { bytes, sockets, held, may_begin }
+    let Saved { bytes, held, may_begin, remains, .. } = saved;
+    Moving { bytes, sockets, held, may_begin, remains }
 }
 
 /// A group that is out of the worker's tables, with its sockets.

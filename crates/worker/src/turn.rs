@@ -274,10 +274,7 @@ impl<W: World> Worker<W> {
 
     fn on_event(&mut self, event: Event) {
         match event {
-            Event::Socket { key, ready } => {
-                self.served_at = Some(self.now);
-                self.on_ready(key, ready);
-            }
+            Event::Socket { key, ready } => self.on_ready(key, ready),
             Event::Accept(token) => {
                 self.served_at = Some(self.now);
                 // A new connection may take the place of one that is still to be closed.
@@ -299,7 +296,9 @@ impl<W: World> Worker<W> {
     // Connections.
 
     fn on_ready(&mut self, key: ConnKey, ready: Ready) {
+        // One that was given to another process may still be reported.
         let Some((socket, flags)) = self.sockets.get(key) else { return };
+        self.served_at = Some(self.now);
         if ready.is_readable {
             flags.set(Flags::READABLE);
         }
@@ -503,8 +502,12 @@ impl<W: World> Worker<W> {
         while self.under_way.is_none()
             && let Some(message) = self.mailbox.next()
         {
-            if let Message::Give(_) | Message::Take(_) = &message {
-                moves.begin(&mut self.world);
+            match &message {
+                Message::Give(_) => moves.begin_give(&mut self.world),
+                Message::Take(take) => {
+                    moves.begin_take(take.moving.sockets.len(), &mut self.world);
+                }
+                _ => {}
             }
             match message {
                 Message::Snapshot { snapshot, listeners } => {

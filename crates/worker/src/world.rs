@@ -73,7 +73,8 @@ pub trait World {
         options: &ConnectOptions,
     ) -> Result<(Self::Socket, ConnectState), ConnectError>;
 
-    /// Starts to report what is possible on `socket` and becomes so, as [`Event::Socket`] with `key`.
+    /// Starts to report what is possible on `socket` and becomes so, as [`Event::Socket`] with `key`. One that is watched already is
+    /// from now on watched like this.
     ///
     /// # Errors
     ///
@@ -95,7 +96,7 @@ pub trait World {
     /// The world has no room for it.
     fn watch_writes(&mut self, socket: &Self::Socket, key: ConnKey) -> io::Result<()>;
 
-    /// Stops reporting events of a socket that is moved elsewhere. Dropping the socket does it too.
+    /// Stops reporting events of a socket that is moved elsewhere. Dropping the socket does it too, unless another process has it.
     fn unwatch(&mut self, socket: &Self::Socket);
 
     /// How a connection attempt ended.

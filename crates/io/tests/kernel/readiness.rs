@@ -1,5 +1,6 @@
 //! The edges that a reader and a writer can rely on.
 
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use ::io::{ConnectOptions, EVENTS_MAX, Events, Poller, Readiness, Socket, Waker};
@@ -34,6 +35,26 @@ fn a_socket_that_is_watched_for_reading_is_reported_as_writable_once_that_is_ask
     assert!(events[0].readiness.is_writable());
     far.shutdown_write().unwrap();
     assert!(wait_until(&poller, Readiness::is_read_closed).unwrap().is_writable());
+}
+
+#[test]
+fn a_socket_that_is_watched_already_is_watched_anew_and_is_forgotten_through_any_clone() {
+    let (near, far) = tcp_pair().unwrap();
+    let poller = Poller::new().unwrap();
+    let token_of_next = || wait(&poller).unwrap().first().map(|event| event.token);
+    poller.add_reads(&near, 1).unwrap();
+    far.send_slice(b"x").unwrap();
+    assert_eq!(token_of_next(), Some(1));
+    // What was reported under the former token is reported once more.
+    poller.add_reads(&near, 2).unwrap();
+    assert_eq!(token_of_next(), Some(2));
+    // Another process may keep it open.
+    let kept = near.as_fd().try_clone_to_owned().unwrap();
+    poller.clone().remove(&near).unwrap();
+    drop(near);
+    far.send_slice(b"y").unwrap();
+    assert_eq!(ready(&poller).unwrap(), []);
+    drop(kept);
 }
 
 #[test]

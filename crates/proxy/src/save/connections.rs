@@ -96,6 +96,11 @@ impl SavedConnection {
         }
     }
 
+    /// Its record layer.
+    pub(super) fn into_tls(self) -> Option<Box<SavedTls>> {
+        self.tls
+    }
+
     /// Whether an exchange may be there.
     pub(super) fn has_slot(&self, slot: Slot) -> bool {
         match &self.codec {

@@ -12,7 +12,7 @@ use wiped::{Pieces, Wiped};
 
 use super::connections::TakenEnd;
 use super::exchanges::TakenExchange;
-use super::{Companions, Held, Saved, SavedEnd, VERSION};
+use super::{Companions, Held, Remains, Saved, SavedEnd, VERSION};
 use crate::connection::Upstream;
 use crate::keys::{ConnKey, ExchangeKey, PoolId};
 use crate::proxy::Proxy;
@@ -30,6 +30,7 @@ pub struct Saving {
     exchanges: IntoIter<TakenExchange>,
     exchanges_total: usize,
     may_begin: bool,
+    remains: Remains,
     written: Written,
     /// When it was taken out: its deadlines count from then.
     began: Time,
@@ -106,9 +107,17 @@ impl Written {
         self.last = larger;
     }
 
-    /// All of it.
+    /// All of it. What is kept until a handover ends, as that of thousands of idle connections is, has no more room than it needs: to
+    /// copy it costs less than memory that is new to the process.
     fn into_pieces(mut self) -> Pieces {
-        self.pieces.push(self.last);
+        let last = if self.last.capacity() <= Self::ROOM {
+            let mut exact = Wiped::with_capacity(self.last.len());
+            exact.extend_from_slice(&self.last);
+            exact
+        } else {
+            self.last
+        };
+        self.pieces.push(last);
         self.pieces
     }
 }
@@ -191,6 +200,7 @@ impl Proxy {
             pools,
             exchanges_total: exchanges.len(),
             may_begin,
+            remains: Remains::default(),
             ends: ends.into_iter(),
             exchanges: exchanges.into_iter(),
             written: Written::begin(),
@@ -267,6 +277,7 @@ impl Proxy {
             if let Some(end) = saving.ends.next() {
                 let saved: SavedEnd = self.cx.write_end(end, now);
                 saving.write(&saved);
+                saving.remains.keep(saved.into_tls());
                 if saving.ends.len() == 0 {
                     let total = saving.exchanges_total;
                     saving.write(&total);
@@ -286,8 +297,8 @@ impl Proxy {
         if self.cx.has_former_snapshots() {
             self.cx.retire_former();
         }
-        let Saving { connections, held, pools, may_begin, written, .. } = saving;
-        Saved { bytes: written.into_pieces(), connections, held, pools, may_begin }
+        let Saving { connections, held, pools, may_begin, remains, written, .. } = saving;
+        Saved { bytes: written.into_pieces(), connections, held, pools, may_begin, remains }
     }
 }
 

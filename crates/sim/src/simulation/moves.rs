@@ -4,7 +4,7 @@
 //! They are taken out between two turns, when all that began in the last one have their record layers, and not by a
 //! message in the middle of one: handshakes, which would keep them where they are, are left out here.
 
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
 use proxy::ConnKey;
 use worker::{Give, Given, Message, Moving, Origin, Take, Taken, Wanted};
@@ -63,7 +63,7 @@ impl Simulation {
         if worker.is_moving() {
             return None;
         }
-        let (reply, given) = channel();
+        let (reply, given) = sync_channel(1);
         let wanted = Wanted::One { connection: key, connections_max: usize::MAX };
         worker.give(Give { wanted, reply });
         // What waited for its room may have begun to connect.
@@ -138,7 +138,7 @@ impl Simulation {
         worker: usize,
         moving: Moving<SimSocket>,
     ) -> Result<Receiver<Taken<SimSocket>>, Moving<SimSocket>> {
-        let (reply, answer) = channel();
+        let (reply, answer) = sync_channel(1);
         let take = Take { moving, origin: Origin::Worker, number: 0, reply };
         match self.try_post(worker, Message::Take(take)) {
             Err(Message::Take(take)) => Err(take.moving),
@@ -148,7 +148,7 @@ impl Simulation {
 
     fn take_back(&self, from: usize, moving: Moving<SimSocket>) -> Awaits {
         // Without a worker, its answer is missed.
-        Awaits::TakenBack(self.take(from, moving).unwrap_or_else(|_| channel().1))
+        Awaits::TakenBack(self.take(from, moving).unwrap_or_else(|_| sync_channel(1).1))
     }
 
     fn move_at_once(&mut self, from: usize, to: usize, key: ConnKey) {

@@ -2,7 +2,7 @@
 //! given up goes back to its worker.
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const WORKER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Workers that were asked for connections.
 pub(crate) struct Asked {
-    reply: Option<Sender<Given<Socket>>>,
+    reply: Option<SyncSender<Given<Socket>>>,
     answers: Receiver<Given<Socket>>,
     /// Workers that have not answered.
     missing: BTreeSet<usize>,
@@ -30,8 +30,9 @@ pub(crate) struct Asked {
 pub(crate) struct Silent;
 
 impl Asked {
-    pub(crate) fn none() -> Self {
-        let (reply, answers) = channel();
+    /// None yet, of so many at most.
+    pub(crate) fn none(workers_max: usize) -> Self {
+        let (reply, answers) = sync_channel(workers_max);
         Self { reply: Some(reply), answers, missing: BTreeSet::new(), at: now() }
     }
 
@@ -107,7 +108,7 @@ impl Asked {
 /// Has a worker go on with a group that it gave.
 pub(crate) fn put_back(contacts: &Contacts, worker: usize, moving: Moving<Socket>, origin: Origin) {
     // The worker's answer is of no use: it took the same bytes up once.
-    let (reply, _) = channel();
+    let (reply, _) = sync_channel(1);
     if contacts.deliver(worker, Mail::Take(Take { moving, origin, number: 0, reply })).is_err() {
         tracing::error!(
             worker,
@@ -118,7 +119,9 @@ pub(crate) fn put_back(contacts: &Contacts, worker: usize, moving: Moving<Socket
 
 #[cfg(test)]
 mod tests {
-    use proxy::save::Held;
+    use std::sync::mpsc::channel;
+
+    use proxy::save::{Held, Remains};
 
     use super::*;
 
@@ -128,6 +131,7 @@ mod tests {
             sockets: Vec::new(),
             held: Held::default(),
             may_begin: false,
+            remains: Remains::default(),
         };
         let groups = groups.iter().map(moving).collect();
         Given {
@@ -144,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_a_worker_gives_too_late_goes_back_to_it() {
-        let mut asked = Asked::none();
+        let mut asked = Asked::none(3);
         let workers: Vec<_> =
             (0..3).map(|_| asked.reply.clone().expect("none was heard")).collect();
         asked.missing = (0..3).collect();

@@ -17,8 +17,8 @@ use ::handover::{
     GroupPack, GroupPiece, Left, Message, PeerLife, Phase, SocketKey,
 };
 use control::{Begun, HandoverNews, HandoverResult, HandoverStep, KeptAdmin};
-use io::Socket;
 use io::packets::ProcessHandle;
+use io::{Socket, Traffic};
 use tokio::sync::oneshot;
 use worker::{Given, KeptListener, Message as Mail, Origin, Wanted};
 
@@ -362,23 +362,29 @@ impl<'g> Attempt<'g> {
     fn send_piece(&mut self, piece: &GroupPiece) {
         let Some(given) = self.given.get_mut(piece.group()) else { return };
         let (first, count) = (piece.first_socket as usize, piece.sockets as usize);
-        given.note_sent(first + count);
-        let sockets: Vec<_> = given.sockets().skip(first).take(count).map(AsFd::as_fd).collect();
+        let traffic = Traffic::of_each(&given.descriptors(first, count));
+        given.note_sent(count, &mut traffic.into_iter());
+        let sockets = given.descriptors(first, count);
         let sent = self.line.send(&piece.frame(given.parts()), &sockets);
         self.note_sent(sent);
     }
 
     fn send_pack(&mut self, pack: &GroupPack) {
+        let mut traffic = Traffic::of_each(&self.sockets_of(pack)).into_iter();
         for group in pack.groups() {
             if let Some(given) = self.given.get_mut(group) {
-                given.note_sent(usize::MAX);
+                given.note_sent(given.sockets().count(), &mut traffic);
             }
         }
-        let given = pack.groups().filter_map(|group| self.given.get(group));
-        let sockets: Vec<_> = given.flat_map(GivenAway::sockets).map(AsFd::as_fd).collect();
+        let sockets = self.sockets_of(pack);
         let parts = |group| self.given.get(group).into_iter().flat_map(GivenAway::parts);
         let sent = self.line.send(&pack.frame(parts), &sockets);
         self.note_sent(sent);
+    }
+
+    fn sockets_of(&self, pack: &GroupPack) -> Vec<BorrowedFd<'_>> {
+        let given = pack.groups().filter_map(|group| self.given.get(group));
+        given.flat_map(GivenAway::sockets).map(AsFd::as_fd).collect()
     }
 
     fn describe(&mut self) {
@@ -494,7 +500,8 @@ impl<'g> Attempt<'g> {
     /// Asks each worker that has more; says whether one has.
     fn ask_all(&self, collect: Collect) -> (Asked, Result<bool, Silent>) {
         let Collect { groups_max, of_worker_max, .. } = collect;
-        let (mut asked, mut was_asked) = (Asked::none(), false);
+        let mut asked = Asked::none(self.giving.contacts.count());
+        let mut was_asked = false;
         let workers = self.cursors.next.iter().flatten().count();
         // Each gives a part, so that none stands still for all of a batch.
         let share = groups_max.div_ceil(u32::try_from(workers.max(1)).unwrap_or(1)).max(1);
@@ -540,8 +547,12 @@ impl<'g> Attempt<'g> {
         let pid = self.line.peer.pid;
         // Before the last handles close, or the files of unix sockets would go with this process.
         io::own_socket_files(false);
-        let given = self.given.take_all().map(GivenAway::into_moving);
-        for (place, socket) in given.flat_map(|moving| moving.sockets).flatten().enumerate() {
+        let sockets = self.given.take_all().flat_map(|given| {
+            let worker = given.worker;
+            given.into_moving().sockets.into_iter().flatten().map(move |socket| (worker, socket))
+        });
+        for (place, (worker, socket)) in sockets.enumerate() {
+            self.giving.contacts.unwatch(worker, &socket);
             drop(socket);
             // Thousands of sockets take milliseconds, for which a worker that was woken on this processor would wait.
             if place % CLOSES_MAX == CLOSES_MAX - 1 {
@@ -587,7 +598,7 @@ impl<'g> Attempt<'g> {
                 self.take_back(given);
                 returned += 1;
             } else {
-                given.end();
+                given.end(&self.giving.contacts);
                 ended += 1;
             }
         }

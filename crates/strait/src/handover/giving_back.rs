@@ -5,7 +5,7 @@
 //! configuration.
 
 use std::path::Path;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::Duration;
 
@@ -168,7 +168,7 @@ pub(crate) fn watch(contacts: &Contacts, path: &Path, probation: Duration) {
 /// A worker that does not answer in time, if one does not.
 fn silent_worker(contacts: &Contacts) -> Option<usize> {
     (0..contacts.count()).find(|worker| {
-        let (reply, answer) = channel();
+        let (reply, answer) = sync_channel(1);
         let wanted =
             Wanted::From { first: u32::MAX, groups_max: 0, connections_max: 0, only_idle: true };
         let nothing = Mail::Give(Give { wanted, reply });

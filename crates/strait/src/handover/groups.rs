@@ -1,10 +1,14 @@
 //! Groups of connections on their way: which sockets go with the bytes, and whether the other process has
 //! touched them.
 
+use std::os::fd::{AsFd, BorrowedFd};
+
 use io::packets::shut;
 use io::{Socket, Traffic};
 use wiped::{Pieces, Wiped};
 use worker::Moving;
+
+use crate::data_path::Contacts;
 
 /// A group that was given away, until the other process is the process.
 #[derive(Debug)]
@@ -68,22 +72,30 @@ impl GivenAway {
         Self { worker, head, moving, is_sent, sockets_sent, first, others }
     }
 
-    /// Notes that the other process is about to have so many of the sockets, with those that it has already. Nothing has used them
-    /// since they left their worker: what was moved over them is as it was then.
-    pub(crate) fn note_sent(&mut self, sockets: usize) {
+    /// Notes that the other process is about to have so many more of the sockets, over which this was moved until now. Nothing has
+    /// used them since they left their worker: it is as it was then.
+    pub(crate) fn note_sent(
+        &mut self,
+        sockets: usize,
+        traffic: &mut impl Iterator<Item = Option<Traffic>>,
+    ) {
         self.is_sent = true;
-        let sent = self.moving.sockets.iter().flatten().take(sockets).skip(self.sockets_sent);
-        let mut traffic = sent.map(|socket| Traffic::of(socket).ok());
+        let mut traffic = traffic.take(sockets);
         if self.sockets_sent == 0 {
             self.first = traffic.next().flatten();
         }
         self.others.extend(traffic);
-        self.sockets_sent = self.sockets_sent.max(sockets);
+        self.sockets_sent += sockets;
     }
 
     /// The sockets that there are.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = &Socket> {
         self.moving.sockets.iter().flatten()
+    }
+
+    /// So many of them, from one on.
+    pub(crate) fn descriptors(&self, first: usize, count: usize) -> Vec<BorrowedFd<'_>> {
+        self.sockets().skip(first).take(count).map(AsFd::as_fd).collect()
     }
 
     /// The bytes that the other process gets, in parts.
@@ -120,9 +132,10 @@ impl GivenAway {
     }
 
     /// Ends its connections, although another process may have their sockets, too.
-    pub(crate) fn end(self) {
+    pub(crate) fn end(self, contacts: &Contacts) {
         for socket in self.moving.sockets.into_iter().flatten() {
             shut(&socket);
+            contacts.unwatch(self.worker, &socket);
             socket.reset();
         }
     }
@@ -138,7 +151,7 @@ pub(crate) fn open_envelope(bytes: Wiped) -> Option<(Pieces, Vec<bool>)> {
 
 #[cfg(test)]
 mod tests {
-    use proxy::save::Held;
+    use proxy::save::{Held, Remains};
 
     use super::*;
 
@@ -146,7 +159,19 @@ mod tests {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let socket = Socket::from(std::os::fd::OwnedFd::from(one));
         let (bytes, held) = (b"state".to_vec().into(), Held::default());
-        Moving { bytes, sockets: vec![Some(socket)], held, may_begin: false }
+        Moving {
+            bytes,
+            sockets: vec![Some(socket)],
+            held,
+            may_begin: false,
+            remains: Remains::default(),
+        }
+    }
+
+    /// The next so many of a group's sockets are sent.
+    fn note_sent(given: &mut GivenAway, count: usize) {
+        let traffic = Traffic::of_each(&given.descriptors(given.sockets_sent, count));
+        given.note_sent(count, &mut traffic.into_iter());
     }
 
     #[test]
@@ -155,7 +180,7 @@ mod tests {
         for (worker, number) in (10..15).zip(0..) {
             assert_eq!(all.add(GivenAway::new(worker, group())), number);
         }
-        all.get_mut(3).unwrap().note_sent(1);
+        note_sent(all.get_mut(3).unwrap(), 1);
         let removed = all.remove(3).map(|given| (given.worker, given.is_sent, given.sockets_sent));
         assert_eq!(removed, Some((13, true, 1)));
         assert!(all.remove(3).is_none() && all.get(3).is_none() && all.get_mut(u32::MAX).is_none());
@@ -183,13 +208,13 @@ mod tests {
         // Without a socket between them, which is not counted.
         let sockets = vec![socket(&pairs[0].1), None, socket(&pairs[1].1)];
         let mut given = GivenAway::new(0, Moving { sockets, ..group() });
-        given.note_sent(1);
+        note_sent(&mut given, 1);
         assert!(given.is_untouched(true) && !given.is_untouched(false));
         // The other process does not have it yet, and what its client sends is no use of it either.
         pairs[1].1.write_all(b"!").unwrap();
         pairs.iter_mut().for_each(|(peer, _)| peer.write_all(b"request").unwrap());
         assert!(given.is_untouched(true));
-        given.note_sent(2);
+        note_sent(&mut given, 1);
         assert!(given.is_untouched(true), "what it had written counts from then on");
         assert_eq!(pairs[1].1.read(&mut [0; 3]).unwrap(), 3);
         assert!(!given.is_untouched(true));
@@ -204,6 +229,7 @@ mod tests {
             sockets: vec![None, Some(socket), None],
             held: Held::default(),
             may_begin: true,
+            remains: Remains::default(),
         };
         let mut given = GivenAway::new(0, moving);
         let envelope = given.envelope();
@@ -215,10 +241,10 @@ mod tests {
         }
         assert!(open_envelope(vec![255, 255, 255, 255, 1].into()).is_none());
         assert!(given.is_untouched(false), "it was not sent");
-        given.note_sent(0);
+        note_sent(&mut given, 1);
         assert!(!given.is_untouched(true), "its request may be on its way to a service");
         let mut given = GivenAway::new(0, group());
-        given.note_sent(1);
+        note_sent(&mut given, 1);
         assert!(!given.is_untouched(true), "the kernel does not count here");
     }
 }

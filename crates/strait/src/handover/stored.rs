@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use ::handover::{
@@ -259,7 +259,7 @@ impl Restoring<'_> {
     }
 
     fn take(&mut self, groups: Vec<Moving<Socket>>) {
-        let (reply, answers) = channel();
+        let (reply, answers) = sync_channel(groups.len());
         for moving in groups {
             let worker = self.next % self.contacts.count().max(1);
             self.next += 1;

@@ -237,7 +237,7 @@ impl Collecting<'_> {
     fn ask_all(&mut self) -> Result<(), Silent> {
         let mut next: Vec<Option<u32>> = vec![Some(0); self.contacts.count()];
         while next.iter().any(Option::is_some) {
-            let mut asked = Asked::none();
+            let mut asked = Asked::none(self.contacts.count());
             let result = self.ask_some(&mut next, &mut asked);
             if result.is_err() {
                 asked.return_late(self.contacts.clone());

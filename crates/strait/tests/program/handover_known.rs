@@ -38,6 +38,37 @@ fn endpoints_go_on_taking_turns_in_a_new_process() {
     assert_eq!(answers(), first[1]);
 }
 
+/// How often the workers of a process have waited.
+fn waits_of_workers(strait: &Strait) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{}/task", strait.pid())).unwrap();
+    let statuses = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("status")));
+    let of_workers = statuses
+        .filter_map(Result::ok)
+        .filter(|status| status.starts_with("Name:\tstrait-worker-"));
+    let waits = of_workers.map(|status| {
+        let waits = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        waits.unwrap().trim().parse::<u64>().unwrap()
+    });
+    waits.sum()
+}
+
+#[test]
+fn a_process_that_stands_by_is_not_woken_by_what_its_successor_serves() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let scratch = Scratch::new();
+    let config = with_handover(&scratch, &forward_to(service.address), "probation: 1m");
+    let strait = Strait::run_in(scratch, &config);
+    let mut client = Client::connect(strait.listener);
+    assert_eq!(client.get("/").status, 200);
+    upgraded(&strait, &mut successors);
+    let before = waits_of_workers(&strait);
+    for _ in 0..200 {
+        assert_eq!(client.get("/").status, 200);
+    }
+    let woken = waits_of_workers(&strait) - before;
+    assert!(before > 0 && woken < 50, "woken {woken} times, after {before}");
+}
+
 #[test]
 fn a_new_process_does_not_measure_anew_how_many_requests_a_cluster_takes() {
     let (service, mut successors) = (Service::start("one"), Successors::default());

@@ -1,7 +1,7 @@
 //! The giver's side: what its machine says is next, asked of the workers, and what comes back.
 
 use std::mem;
-use std::sync::mpsc::{TryRecvError, channel};
+use std::sync::mpsc::{TryRecvError, sync_channel};
 use std::time::Duration;
 
 use ::handover::{Collect, GivenGroup, GiverAction, PeerLife, SocketKey};
@@ -176,7 +176,7 @@ impl Simulation {
             match answer.try_recv() {
                 Ok(Given { groups, .. }) => {
                     for moving in groups {
-                        let (reply, _) = channel();
+                        let (reply, _) = sync_channel(1);
                         let take = Take { moving, origin: Origin::Worker, number: 0, reply };
                         self.post(worker, Message::Take(take));
                     }
@@ -198,7 +198,7 @@ impl Simulation {
     }
 
     pub(super) fn return_group(&self, given: GivenAway) {
-        let (reply, _) = channel();
+        let (reply, _) = sync_channel(1);
         let GivenAway { worker, moving, .. } = given;
         self.post(
             worker,
@@ -233,7 +233,7 @@ impl Simulation {
         if thread.worker.is_moving() || it.unaware.contains(&number) {
             return false;
         }
-        let (reply, answer) = channel();
+        let (reply, answer) = sync_channel(1);
         let connections_max = usize::MAX;
         let wanted = Wanted::From { first, groups_max: 1, connections_max, only_idle };
         // Between two turns, when all that began in the last one have their record layers.

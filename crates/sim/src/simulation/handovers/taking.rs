@@ -1,14 +1,14 @@
 //! The taker's side: its process, and groups on their way to its workers.
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::{TryRecvError, channel};
+use std::sync::mpsc::{TryRecvError, sync_channel};
 
 use ::handover::{ReceivedGroup, Refused, TakerAction};
 use config::checks::Checker;
 use config::outlier::Detector;
 use config::snapshot::ListenerId;
 use proxy::Snapshot;
-use proxy::save::Held;
+use proxy::save::{Held, Remains};
 use worker::{Message, Moving, Origin, Take, Taken};
 
 use super::{Control, Taking};
@@ -77,12 +77,11 @@ impl Simulation {
             let sockets: Vec<_> = it.descriptors.drain(..sockets as usize).collect();
             let place = it.random.length_below(it.to.len().max(1));
             let worker = it.to.start + place;
-            let (reply, answer) = channel();
+            let (reply, answer) = sync_channel(1);
             let moving = opened(&bytes, sockets);
-            let number = group.into();
             self.post(
                 worker,
-                Message::Take(Take { moving, origin: Origin::Process, number, reply }),
+                Message::Take(Take { moving, origin: Origin::Process, number: group, reply }),
             );
             taking.answers.push(answer);
         }
@@ -101,8 +100,7 @@ impl Simulation {
             taking.answers.retain(|answer| match answer.try_recv() {
                 Ok(Taken { number, result, .. }) => {
                     if let Err((error, _)) = result {
-                        let group = u32::try_from(number).expect("a group's number");
-                        refused.push(Refused { group, reason: error.to_string() });
+                        refused.push(Refused { group: number, reason: error.to_string() });
                     }
                     false
                 }
@@ -143,5 +141,11 @@ fn opened(bytes: &[u8], sockets: Vec<SimSocket>) -> Moving<SimSocket> {
     let (flags, group) = rest.split_at(u32::from_be_bytes(*count) as usize);
     let mut sockets = sockets.into_iter();
     let sockets = flags.iter().map(|has| if *has == 0 { None } else { sockets.next() }).collect();
-    Moving { bytes: group.to_vec().into(), sockets, held: Held::default(), may_begin: false }
+    Moving {
+        bytes: group.to_vec().into(),
+        sockets,
+        held: Held::default(),
+        may_begin: false,
+        remains: Remains::default(),
+    }
 }
