@@ -90,6 +90,8 @@ impl World for SimWorld {
         Ok(())
     }
 
+    fn give_way(&mut self) {}
+
     fn wake(&mut self, workers: u64) {
         self.network.borrow_mut().wake_others(self.worker, workers);
     }

@@ -174,6 +174,8 @@ impl World for Stage {
         self.now
     }
 
+    fn give_way(&mut self) {}
+
     fn wake(&mut self, _workers: u64) {}
 
     fn wait(&mut self, _until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()> {

@@ -322,6 +322,10 @@ impl World for Kernel {
         Ok(())
     }
 
+    fn give_way(&mut self) {
+        std::thread::yield_now();
+    }
+
     fn wake(&mut self, workers: u64) {
         let (own, wakers) = &self.crew;
         let others = (0_u32..).zip(&**wakers).filter(|(worker, _)| worker != own);

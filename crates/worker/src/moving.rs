@@ -75,6 +75,11 @@ impl Moves {
         self.until.get_or_insert_with(|| world.now() + MOVING_TIME_MAX);
     }
 
+    /// Whether there were any.
+    pub(crate) const fn have_begun(&self) -> bool {
+        self.count > 0
+    }
+
     /// Whether others have waited for them for long enough.
     pub(crate) fn are_enough(&mut self, world: &mut impl World, count_max: usize) -> bool {
         let Some(until) = self.until else { return false };
@@ -357,6 +362,7 @@ impl<W: World> Worker<W> {
 
     /// Goes on with a large group, for a moment.
     pub(crate) fn move_on(&mut self) {
+        self.has_moved |= self.under_way.is_some();
         match self.under_way.take() {
             None => {}
             Some(UnderWay::Saving(save)) => self.continue_save(save),

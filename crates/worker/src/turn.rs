@@ -76,6 +76,8 @@ pub struct Worker<W: World> {
     pub(crate) mailbox: Mailbox<W::Listener, W::Socket>,
     /// Whether connections were given away in this turn.
     pub(crate) has_given: bool,
+    /// Whether connections left or arrived in this turn.
+    pub(crate) has_moved: bool,
     /// A large group that leaves or arrives.
     pub(crate) under_way: Option<UnderWay<W::Socket>>,
     /// Whether messages wait for the next turn, as this one has moved connections for long enough.
@@ -147,6 +149,7 @@ impl<W: World> Worker<W> {
             listeners_closed: Vec::new(),
             mailbox,
             has_given: false,
+            has_moved: false,
             under_way: None,
             mail_waits: false,
             returned: BTreeSet::new(),
@@ -235,6 +238,10 @@ impl<W: World> Worker<W> {
         if self.state == State::Draining && !self.has_more_to_move() && self.proxy.is_drained() {
             self.mailbox.report(ReportBody::Drained { cut_off: self.proxy.cut_off() });
             self.state = State::Stopped;
+        }
+        if std::mem::take(&mut self.has_moved) {
+            // Clients and services may wait for this processor, and what a turn moves keeps it for as long as some requests take.
+            self.world.give_way();
         }
         if std::mem::take(&mut self.has_given) {
             // From here, where all that a turn calls begins.
@@ -563,6 +570,7 @@ impl<W: World> Worker<W> {
                 break;
             }
         }
+        self.has_moved |= moves.have_begun();
     }
 
     pub(crate) fn is_draining(&self) -> bool {

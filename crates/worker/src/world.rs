@@ -35,6 +35,9 @@ pub trait World {
     /// The world is broken; nothing can go on.
     fn wait(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()>;
 
+    /// Lets other threads run that wait for this processor.
+    fn give_way(&mut self);
+
     /// Wakes the workers of the process whose numbers, modulo 64, are in this set, but not this one: each gets an
     /// [`Event::Mail`].
     fn wake(&mut self, workers: u64);

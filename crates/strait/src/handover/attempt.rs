@@ -27,7 +27,7 @@ use super::giving::{End, Giving};
 use super::giving_back::NotReturned;
 use super::groups::{AllGiven, GivenAway};
 use super::leaving::Leaving;
-use super::line::{FLUSH_INTERVAL, Incoming, Line, ends, now};
+use super::line::{FLUSH_INTERVAL, Incoming, Line, ends, give_way, now};
 use super::listing::Listing;
 use super::requester::{Requester, reap};
 use super::{parts, resources};
@@ -227,8 +227,14 @@ impl<'g> Attempt<'g> {
                 }
             }
             GiverAction::SendListening(frame, keys) => self.send_listening(&frame, &keys),
-            GiverAction::SendPiece(piece) => self.send_piece(&piece),
-            GiverAction::SendPack(pack) => self.send_pack(&pack),
+            GiverAction::SendPiece(piece) => {
+                self.send_piece(&piece);
+                give_way();
+            }
+            GiverAction::SendPack(pack) => {
+                self.send_pack(&pack);
+                give_way();
+            }
             GiverAction::Describe => self.describe(),
             GiverAction::Compared(differences) => {
                 self.tell(differences.into_iter().map(|it| {
@@ -556,7 +562,7 @@ impl<'g> Attempt<'g> {
             drop(socket);
             // Thousands of sockets take milliseconds, for which a worker that was woken on this processor would wait.
             if place % CLOSES_MAX == CLOSES_MAX - 1 {
-                std::thread::yield_now();
+                give_way();
             }
         }
         self.begun = None;

@@ -121,6 +121,12 @@ pub(super) fn ends(process: &ProcessHandle) -> bool {
     process.kill().is_ok() && process.wait(KILL_TIMEOUT).unwrap_or(false)
 }
 
+/// Lets workers, clients and services run that wait for this processor. A thread of a handover has work for milliseconds, and the kernel
+/// lets a thread that is woken wait for about as long, even where another processor is idle.
+pub(crate) fn give_way() {
+    std::thread::yield_now();
+}
+
 /// Monotonic time, ns.
 pub(crate) fn now() -> u64 {
     io::clock::monotonic_ns()

@@ -31,7 +31,7 @@ use wiped::Wiped;
 use worker::{Give, Message as Mail, Moving, Origin, Take, Wanted};
 
 use super::groups::open_envelope;
-use super::line::{Incoming, Line, ends, now};
+use super::line::{Incoming, Line, ends, give_way, now};
 use super::{
     BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, access, balancing, is_allowed,
     parts, resources, socket_path,
@@ -422,7 +422,10 @@ impl Taking {
         let incoming = self.line.receive(self.taker.next_deadline());
         let at = now();
         match incoming {
-            Ok(Incoming::Frame(frame, count)) => self.taker.on_frame(&frame, count, at),
+            Ok(Incoming::Frame(frame, count)) => {
+                self.taker.on_frame(&frame, count, at);
+                give_way();
+            }
             Ok(Incoming::End) => self.taker.on_closed(at),
             Ok(Incoming::Nothing) => {}
             Err(error) => self.taker.fail(Failure::Own(error.to_string())),
