@@ -4,3 +4,4 @@ mod deadlines;
 mod downstream;
 mod exchange;
 mod stalls;
+mod upstream;

@@ -1,6 +1,7 @@
 //! Hops 5 to 8: a request goes through filters and routing to an upstream connection.
 
 mod attempt;
+mod body;
 mod buffer;
 mod call;
 mod check;

@@ -1,6 +1,6 @@
-//! Hop 8: upstream connections, from their opening to their return to the pool.
+//! Hop 8: upstream connections, from their opening until they can carry requests.
 //!
-//! What they answer is in `proxy::response`.
+//! What they answer is in `proxy::response`, their end and their return to the pool in `proxy::end`.
 
 use std::sync::Arc;
 
@@ -8,11 +8,10 @@ use config::priority::Priority;
 use config::snapshot::{Address, Cluster, ClusterProtocol};
 use telemetry::cause::Cause;
 use telemetry::events::UpstreamConnected;
-use wire::h2::{ErrorCode, Http2, RequestForm};
+use wire::h2::{Http2, RequestForm};
 use wire::head::RequestHead;
 
 use crate::connection::check_target::CheckedPort;
-use crate::connection::codec::elements::ReadEnd;
 use crate::connection::codec::http1::RESPONSE_HEAD;
 use crate::connection::codec::http2::Http2Frames;
 use crate::connection::codec::multiplex::{Frames, Multiplex};
@@ -23,12 +22,11 @@ use crate::connection::codec::{Codec, http2};
 use crate::connection::debug_log::Named;
 use crate::connection::rpc::rpc_limits;
 use crate::connection::transport::Tls;
-use crate::connection::{Connection, ConnectionRole, Links, Upstream, UpstreamState};
+use crate::connection::{Connection, ConnectionRole, Upstream, UpstreamState};
 use crate::cx::Cx;
+use crate::exchange::Exchange;
 use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::exchange::record::label;
-use crate::exchange::stage::Stage;
-use crate::exchange::{Exchange, Wait};
 use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::ops::{ConnectFailure, ConnectOptions, Op};
 use crate::proxy::Proxy;
@@ -36,7 +34,6 @@ use crate::tools::detail::Detail;
 use crate::tools::peer_address::PeerAddress;
 use crate::tools::sent::Sent;
 use crate::tools::time::Time;
-use crate::upstream::age::{has_served, is_aged};
 use crate::upstream::connecting::ConnectFault;
 use crate::upstream::retry::ATTEMPTS_MAX;
 
@@ -60,8 +57,6 @@ impl Cx {
 }
 
 impl Proxy {
-    // Opening, giving, taking back.
-
     /// Opens a connection to the endpoint at `place` for an exchange.
     pub(crate) fn open(
         &mut self,
@@ -428,142 +423,6 @@ impl Proxy {
         self.await_streams(key, now);
     }
 
-    /// Ends an exchange's side towards its upstream: a connection of its own for this cause, a stream with
-    /// this code.
-    pub(crate) fn end_upstream(
-        &mut self,
-        upstream: StreamKey,
-        cause: Option<Cause>,
-        code: ErrorCode,
-        now: Time,
-    ) {
-        if upstream.is_alone() {
-            self.close_upstream(upstream.connection, cause, now);
-        } else {
-            self.drop_stream(upstream, code, now);
-        }
-    }
-
-    /// The exchange is done with its connection: back to the pool with it, or away.
-    pub(crate) fn release(&mut self, upstream: StreamKey, is_clean: bool, now: Time) {
-        if !upstream.is_alone() {
-            // What is left of the request is of no use.
-            return self.drop_stream(upstream, ErrorCode::CANCEL, now);
-        }
-        let key = upstream.connection;
-        // Idle, a connection to an endpoint that is gone, or of a former transport, would take room from
-        // those to the others. One that outlived these is an exchange's that began on a former snapshot.
-        let is_of_former =
-            self.cx.has_former_snapshots() && self.connections.is_of_former(key, &self.cx);
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let is_whole = connection.is_sent()
-            && connection.codec.is_between_sends()
-            && !connection.is_read_closed
-            && !connection.is_send_broken;
-        let timer = connection.timer;
-        connection.outbox.forget(&mut self.cx.buffers);
-        // What comes from now on belongs to no exchange; it is read to be noticed.
-        connection.codec.await_head();
-        let Some(upstream) = connection.upstream() else { return };
-        let ids = upstream.endpoint_key();
-        let checks = upstream.checks();
-        let cluster = self.cx.snapshot.cluster(ids.pool.cluster).map(Arc::clone);
-        let is_kept = is_clean && is_whole && upstream.is_reusable && !is_of_former;
-        let is_spent = |cluster: &Arc<Cluster>| {
-            checks.is_none()
-                && self.connections.get(key).is_some_and(|connection| {
-                    has_served(connection, cluster) || is_aged(connection, cluster, now)
-                })
-        };
-        let is_kept = is_kept && self.cx.drain_deadline.is_none();
-        let Some(cluster) = cluster.filter(|cluster| is_kept && !is_spent(cluster)) else {
-            return self.close_upstream(key, None, now);
-        };
-        let is_put = match checks {
-            Some(target) => {
-                let is_kept =
-                    self.upstream.keep_for_checks(key, target, true, &self.connections, &self.cx);
-                if is_kept
-                    && let Some(upstream) =
-                        self.connections.get_mut(key).and_then(Connection::upstream_mut)
-                {
-                    upstream.state = UpstreamState::Idle(Links { newer: None, older: None });
-                }
-                is_kept
-            }
-            None => self.upstream.pools.put_idle(key, ids, &mut self.connections),
-        };
-        if !is_put {
-            return self.close_upstream(key, None, now);
-        }
-        self.cx.timers.arm(timer, now + cluster.timeouts.idle);
-        self.upstream.note_room(ids.pool, &mut self.cx);
-    }
-
-    // Ends and progress.
-
-    /// The exchange that an upstream connection carries which has ended. Without one, the connection is
-    /// closed with its streams.
-    fn exchange_of_ended(&mut self, key: ConnKey, now: Time) -> Option<ExchangeKey> {
-        let exchange = self.connections.get(key)?.exchange();
-        if exchange.is_none() {
-            self.end_streams(key, Cause::UpstreamClosed, now);
-            self.close_upstream(key, None, now);
-        }
-        exchange
-    }
-
-    /// The upstream sent FIN.
-    pub(crate) fn on_upstream_end(&mut self, key: ConnKey, now: Time) {
-        // A write that failed took the reset's error with it, and what is read then is 0.
-        let was_reset = self.connections.get(key).is_some_and(|it| it.is_send_broken);
-        self.connections.note_end(key, if was_reset { "RST" } else { "FIN" });
-        let Some(exchange) = self.exchange_of_ended(key, now) else { return };
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        match connection.codec.on_eof() {
-            ReadEnd::OfMessage if !was_reset => {
-                self.on_response_end(StreamKey::alone(key), exchange, &[], true, now);
-            }
-            ReadEnd::OfMessage | ReadEnd::AmidMessage => {
-                self.fail(exchange, Cause::ResponseTruncated, now);
-            }
-            ReadEnd::Between | ReadEnd::OfStreams => {
-                self.fail_attempt(exchange, Cause::UpstreamClosed, now);
-            }
-        }
-    }
-
-    /// The upstream reset the connection.
-    pub(crate) fn on_upstream_broken(&mut self, key: ConnKey, now: Time) {
-        let Some(exchange) = self.exchange_of_ended(key, now) else { return };
-        let Some(connection) = self.connections.get(key) else { return };
-        if connection.codec.is_amid_body() {
-            self.fail(exchange, Cause::ResponseTruncated, now);
-        } else {
-            self.fail_attempt(exchange, Cause::UpstreamClosed, now);
-        }
-    }
-
-    /// Nothing more can be sent. The response, or the end, is read before anything is decided: an
-    /// upstream may answer early and close.
-    pub(crate) fn on_upstream_send_failed(&mut self, key: ConnKey, now: Time) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.is_send_broken = true;
-        if connection.is_read_closed {
-            self.on_upstream_broken(key, now);
-        } else {
-            self.cx.ops.push_back(Op::Read(key));
-        }
-    }
-
-    /// The upstream took bytes.
-    pub(crate) fn on_upstream_sent(&mut self, key: ConnKey, sent: Sent, now: Time) {
-        let Some(connection) = self.connections.get(key) else { return };
-        let is_ending = connection.is_ending();
-        let Some(exchange_key) = connection.exchange() else { return };
-        self.on_request_sent(exchange_key, sent, is_ending, now);
-    }
-
     /// The head of a request goes to its stream, on a connection that is established. What is here of
     /// its body may wait for a window.
     fn on_stream_opened(&mut self, exchange_key: ExchangeKey, at: StreamKey, now: Time) {
@@ -571,98 +430,6 @@ impl Proxy {
         let head = stream.head.as_ref().map_or(0, |head| head.len());
         let sent = Sent { bytes: head, left: stream.outbox.len(), began: now };
         self.on_request_sent(exchange_key, sent, false, now);
-    }
-
-    /// The upstream took bytes of a request. `is_ended`: nothing follows them.
-    pub(crate) fn on_request_sent(
-        &mut self,
-        exchange_key: ExchangeKey,
-        sent: Sent,
-        is_ended: bool,
-        now: Time,
-    ) {
-        let Sent { bytes, left, began } = sent;
-        let Some(exchange) = self.exchanges.get_mut(exchange_key) else { return };
-        let stamps = &mut exchange.record.stamps;
-        if bytes > 0 || left > 0 || !stamps.written.is_set() {
-            stamps.on_written(left == 0, began, now);
-        }
-        if left > 0 {
-            if (bytes > 0 || !exchange.deadlines.is_set(Wait::RequestWrite))
-                && let Some(timeouts) = exchange.cluster().map(|cluster| cluster.timeouts)
-            {
-                self.exchanges.set_deadline(
-                    exchange_key,
-                    Wait::RequestWrite,
-                    now + timeouts.request_write,
-                    &mut self.cx,
-                );
-            }
-            return;
-        }
-        exchange.deadlines.clear(Wait::RequestWrite);
-        if is_ended
-            && exchange.check().is_some()
-            && let Some(upstream) = exchange.upstream()
-            && self.connections.get(upstream.connection).is_some_and(Connection::is_sent)
-        {
-            return self.finish_check(exchange_key, upstream, now);
-        }
-        let is_tunnel = exchange.progress.is_tunnel;
-        if is_ended && is_tunnel {
-            if let Some(upstream) = exchange.upstream() {
-                self.connections.shut_side(upstream, &mut self.cx);
-            }
-            self.finish_tunnel(exchange_key, now);
-        } else if !exchange.request.is_complete {
-            // What a client sends into a tunnel waits for the answer that opens it.
-            if !exchange.request.asks_upgrade {
-                exchange.record.stamps.await_body(now);
-            }
-        } else if exchange.request.is_one_way {
-            if is_ended {
-                self.finish_one_way(exchange_key, now);
-            }
-        } else if matches!(exchange.stage(), Stage::Attempting { .. }) {
-            self.exchanges.await_response_head(exchange_key, now, &mut self.cx);
-        }
-    }
-
-    /// The upstream has a call that it does not answer.
-    fn finish_one_way(&mut self, key: ExchangeKey, now: Time) {
-        let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
-        let Some(upstream) = exchange.upstream() else { return };
-        exchange.record.status = 200;
-        exchange.progress.has_response = true;
-        exchange.on_answer_over(&mut self.cx);
-        exchange.begin_finishing();
-        exchange.let_go(
-            &mut self.listen.clients,
-            &mut self.exchanges.stalls,
-            &mut self.upstream.pools,
-        );
-        self.drop_stream(upstream, ErrorCode::NO_ERROR, now);
-        self.finish(key, None, now);
-    }
-
-    /// Ends a tunnel both of whose sides have sent all and received all.
-    pub(crate) fn finish_tunnel(&mut self, key: ExchangeKey, now: Time) {
-        let Some(exchange) = self.exchanges.get(key) else { return };
-        let Some(upstream) = exchange.upstream() else { return };
-        let sides = [exchange.downstream, upstream];
-        let is_quiet = |side: &StreamKey| {
-            self.connections.backlog(*side) == 0 && !self.connections.has_open_end(*side)
-        };
-        if exchange.request.is_complete
-            && exchange.progress.is_response_complete
-            && sides.iter().all(is_quiet)
-        {
-            if let Some(exchange) = self.exchanges.get_mut(key) {
-                exchange.begin_finishing();
-            }
-            self.end_upstream(upstream, None, ErrorCode::NO_ERROR, now);
-            self.finish(key, None, now);
-        }
     }
 }
 
