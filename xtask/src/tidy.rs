@@ -11,6 +11,7 @@ mod documents;
 mod imports;
 mod layers;
 mod parts;
+mod phases;
 mod unsafe_code;
 mod words;
 
@@ -36,6 +37,7 @@ pub(crate) fn run(at: &Surroundings) -> Result<()> {
         unsafe_code::check(&tree),
         circles::check(&tree),
         parts::check(&tree),
+        phases::check(&tree),
         imports::check(&tree),
         documents::check(&tree),
         dead_files::check(&tree),

@@ -2,8 +2,19 @@
 //!
 //! Methods named `on_*` take what happened; [`Proxy::poll_op`] says what to do next. A method
 //! that finds its key stale does nothing: what it is about is over.
+//!
+//! Methods stand in a folder for each phase of a request. What others may call of a phase is
+//! `pub(in crate::proxy)` in its folder, and `cargo xtask tidy` compares this table with the calls:
+//!
+//! | phase | calls | where |
+//! |---|---|---|
+//! | `listen` | `end`, `receive`, `request` | a relayed connection fails, a connection of RPC awaits calls, the client of a tunnel has ended its side |
+//! | `receive` | `end`, `listen`, `request`, `response` | an element goes to its exchange, first bytes are read, a connection breaks or is sent to |
+//! | `request` | `end`, `listen`, `receive`, `response` | a request fails, is to be relayed, or gets a reply; a handshake begins; a body goes on |
+//! | `response` | `end`, `request` | a response fails or releases its upstream; a filter holds it, an upgrade ends its request |
+//! | `end` | `listen`, `receive`, `request`, `response` | an attempt is made again or a reply is sent; FIN ends a message; a deadline passes |
 
-pub(crate) mod describe;
+mod describe;
 mod end;
 mod listen;
 pub(crate) mod receive;
@@ -299,7 +310,7 @@ impl Proxy {
     }
 
     /// Data of a connection.
-    pub(crate) fn on_data(&mut self, key: ConnKey, bytes: &[u8], now: Time) {
+    pub(in crate::proxy) fn on_data(&mut self, key: ConnKey, bytes: &[u8], now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         match connection.inbox.take() {
             None => {
@@ -320,7 +331,7 @@ impl Proxy {
     }
 
     /// No more data comes.
-    pub(crate) fn on_data_end(&mut self, key: ConnKey, now: Time) {
+    pub(in crate::proxy) fn on_data_end(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.is_read_closed = true;
         match connection.role {
@@ -439,9 +450,8 @@ impl Proxy {
 
     // What methods of `Proxy` ask of one part, with what that takes.
 
-    /// [`Connections::close_downstream`].
-    /// As [`Connections::log_failed`].
-    pub(crate) fn log_failed(
+    /// [`Connections::log_failed`].
+    pub(in crate::proxy) fn log_failed(
         &mut self,
         key: ConnKey,
         cause: Cause,
@@ -451,7 +461,13 @@ impl Proxy {
         self.connections.log_failed(key, cause, detail, now, &self.listen, &mut self.cx);
     }
 
-    pub(crate) fn close_downstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
+    /// [`Connections::close_downstream`].
+    pub(in crate::proxy) fn close_downstream(
+        &mut self,
+        key: ConnKey,
+        cause: Option<Cause>,
+        now: Time,
+    ) {
         self.connections.close_downstream(key, cause, now, &mut self.listen, &mut self.cx);
     }
 
@@ -462,7 +478,7 @@ impl Proxy {
 
     /// [`Exchanges::begin_exchange`].
     #[inline]
-    pub(crate) fn begin_exchange(
+    pub(in crate::proxy) fn begin_exchange(
         &mut self,
         at: StreamKey,
         request: Request,
@@ -473,14 +489,19 @@ impl Proxy {
     }
 
     /// [`Exchanges::upgrade_to_http2`].
-    pub(crate) fn upgrade_to_http2(&mut self, key: ExchangeKey, head: &RequestHead<'_>, now: Time) {
+    pub(in crate::proxy) fn upgrade_to_http2(
+        &mut self,
+        key: ExchangeKey,
+        head: &RequestHead<'_>,
+        now: Time,
+    ) {
         let Self { connections, exchanges, cx, .. } = self;
         exchanges.upgrade_to_http2(key, head, now, connections, cx);
     }
 
     /// [`Exchanges::remove_exchange`].
     #[inline]
-    pub(crate) fn remove_exchange(
+    pub(in crate::proxy) fn remove_exchange(
         &mut self,
         key: ExchangeKey,
         cause: Option<Cause>,
@@ -502,7 +523,7 @@ impl Proxy {
     }
 
     /// Feeds a connection what it could not consume before.
-    pub(crate) fn consume_left(&mut self, key: ConnKey, now: Time) {
+    pub(in crate::proxy) fn consume_left(&mut self, key: ConnKey, now: Time) {
         let inbox = self.connections.get_mut(key).and_then(|connection| connection.inbox.take());
         if let Some(inbox) = inbox {
             self.consume_inbox(key, inbox, now);

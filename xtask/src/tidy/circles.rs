@@ -67,19 +67,8 @@ impl<'t> Calls<'t> {
                 }
             }
         }
-        let value = of.to_lowercase();
         let calls = |body: &[&'t str]| -> BTreeSet<&'t str> {
-            let called = body.windows(5).filter_map(|five| match five {
-                [before, receiver, ".", name, "(" | "::"] => {
-                    let is_value = *receiver == "self" || *receiver == value;
-                    (is_value && *before != ".").then_some(*name)
-                }
-                [_, receiver, "::", name, _] => {
-                    (*receiver == "Self" || *receiver == of).then_some(*name)
-                }
-                _ => None,
-            });
-            called.filter(|name| bodies.contains_key(name)).collect()
+            called(body, of).into_iter().filter(|name| bodies.contains_key(name)).collect()
         };
         Self(bodies.iter().map(|(name, body)| (*name, calls(body))).collect())
     }
@@ -139,6 +128,20 @@ impl<'t> Calls<'t> {
         }
         None
     }
+}
+
+/// What is called of the type `of`, or of fields and other names that a call of it looks like.
+pub(super) fn called<'t>(body: &[&'t str], of: &str) -> BTreeSet<&'t str> {
+    let value = of.to_lowercase();
+    let called = body.windows(5).filter_map(|five| match five {
+        [before, receiver, ".", name, "(" | "::"] => {
+            let is_value = *receiver == "self" || *receiver == value;
+            (is_value && *before != ".").then_some(*name)
+        }
+        [_, receiver, "::", name, _] => (*receiver == "Self" || *receiver == of).then_some(*name),
+        _ => None,
+    });
+    called.collect()
 }
 
 /// The content of each inherent `impl` block of the type `of`.

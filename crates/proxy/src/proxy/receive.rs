@@ -1,6 +1,6 @@
 //! Hop 4: what peers send becomes elements, and these reach their exchange.
 
-pub(crate) mod elements;
+pub(in crate::proxy) mod elements;
 mod frames;
 pub(crate) mod handshake;
 mod lingering;

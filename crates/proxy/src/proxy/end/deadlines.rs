@@ -15,7 +15,7 @@ use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 
 impl Proxy {
-    pub(crate) fn on_exchange_deadline(&mut self, key: ExchangeKey, now: Time) {
+    pub(in crate::proxy) fn on_exchange_deadline(&mut self, key: ExchangeKey, now: Time) {
         let Some(exchange) = self.exchanges.get(key) else { return };
         let (wait, deadline) = exchange.deadlines.first();
         if deadline > now {
@@ -99,7 +99,7 @@ impl Proxy {
     }
 
     /// A client began with HTTP/2, and did not go on in time.
-    pub(crate) fn log_head_bound(&mut self, key: ConnKey, now: Time) {
+    pub(in crate::proxy) fn log_head_bound(&mut self, key: ConnKey, now: Time) {
         let Some(timeouts) = self.downstream_timeouts(key) else { return };
         let (option, bound) = ("timeouts.request_head of the listener", timeouts.request_head);
         let detail = || Detail::of_bound(option, bound);
@@ -123,7 +123,7 @@ impl Proxy {
         }
     }
 
-    pub(crate) fn on_connection_deadline(&mut self, key: ConnKey, now: Time) {
+    pub(in crate::proxy) fn on_connection_deadline(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
         if connection.multiplex().is_some() && !connection.is_shut {
             return self.on_watch(key, now);

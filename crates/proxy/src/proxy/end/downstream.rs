@@ -21,7 +21,7 @@ use crate::tools::time::Time;
 
 impl Proxy {
     /// The downstream sent FIN.
-    pub(crate) fn on_downstream_end(&mut self, key: ConnKey, now: Time) {
+    pub(in crate::proxy) fn on_downstream_end(&mut self, key: ConnKey, now: Time) {
         match self.connections.get(key).and_then(Connection::opening) {
             Some(Opening::Detect) => self.on_detect_end(key, now),
             // A hello that is not whole names nothing, and nothing can come of it.
@@ -79,7 +79,7 @@ impl Proxy {
     }
 
     /// The downstream is gone; `how`, for the log, if that is known.
-    pub(crate) fn on_downstream_broken(&mut self, key: ConnKey, how: &str, now: Time) {
+    pub(in crate::proxy) fn on_downstream_broken(&mut self, key: ConnKey, how: &str, now: Time) {
         self.note_client_end(key, how);
         self.break_downstream(key, None, now);
     }
@@ -95,7 +95,12 @@ impl Proxy {
     }
 
     /// Nothing more can be heard from the downstream, nor said to it.
-    pub(crate) fn break_downstream(&mut self, key: ConnKey, cause: Option<Cause>, now: Time) {
+    pub(in crate::proxy) fn break_downstream(
+        &mut self,
+        key: ConnKey,
+        cause: Option<Cause>,
+        now: Time,
+    ) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let of_exchange = cause.unwrap_or(Cause::DownstreamClosed);
         match connection.exchange() {
@@ -108,7 +113,7 @@ impl Proxy {
     }
 
     /// The downstream took bytes.
-    pub(crate) fn on_downstream_sent(&mut self, key: ConnKey, sent: Sent, now: Time) {
+    pub(in crate::proxy) fn on_downstream_sent(&mut self, key: ConnKey, sent: Sent, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let is_ending = connection.is_ending();
         let Some(exchange_key) = connection.exchange() else {
@@ -121,7 +126,7 @@ impl Proxy {
     }
 
     /// The downstream took bytes of a response. `is_ended`: nothing follows them.
-    pub(crate) fn on_response_sent(
+    pub(in crate::proxy) fn on_response_sent(
         &mut self,
         exchange_key: ExchangeKey,
         sent: Sent,
@@ -172,7 +177,7 @@ impl Proxy {
     }
 
     /// Goes on with the connection after its exchange.
-    pub(crate) fn after_exchange(&mut self, at: StreamKey, now: Time) {
+    pub(super) fn after_exchange(&mut self, at: StreamKey, now: Time) {
         if !at.is_alone() {
             // A client that has its answer need not send the rest (RFC 9113, section 8.1).
             return self.drop_stream(at, ErrorCode::NO_ERROR, now);

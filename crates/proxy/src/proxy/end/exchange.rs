@@ -18,14 +18,14 @@ impl Proxy {
     // Ends.
 
     /// The response is sent, or the reply is: the exchange is over.
-    pub(crate) fn finish(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
+    pub(super) fn finish(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
         let Some(downstream) = self.remove_exchange(key, cause, now) else { return };
         self.after_exchange(downstream, now);
     }
 
     /// The exchange cannot go on. If no response was begun, a reply says so; else the response
     /// breaks off where it is.
-    pub(crate) fn fail(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+    pub(in crate::proxy) fn fail(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         self.exchanges.take_reason(key, cause, &self.connections);
         self.exchanges.note_configured_reason(key, cause);
         if self.exchanges.hedges > 0
@@ -83,7 +83,7 @@ impl Proxy {
     }
 
     /// An exchange without a downstream ends: a check in order, since enough is known of its endpoint.
-    pub(crate) fn abandon(&mut self, key: ExchangeKey, now: Time) {
+    pub(in crate::proxy) fn abandon(&mut self, key: ExchangeKey, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let (Some(_), Some(upstream)) = (exchange.check(), exchange.upstream()) else {
             return self.abort(key, Cause::DownstreamClosed, now);
@@ -98,7 +98,7 @@ impl Proxy {
     }
 
     /// Enough is known of an endpoint, and its connection, or stream, has sent all.
-    pub(crate) fn finish_check(&mut self, key: ExchangeKey, upstream: StreamKey, now: Time) {
+    pub(super) fn finish_check(&mut self, key: ExchangeKey, upstream: StreamKey, now: Time) {
         if let Some(exchange) = self.exchanges.get_mut(key) {
             exchange.begin_finishing();
         }
@@ -108,7 +108,7 @@ impl Proxy {
 
     /// What of the response is queued still goes out; then the connection closes, which tells the
     /// downstream that the rest is missing.
-    pub(crate) fn break_off(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+    fn break_off(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let at = exchange.downstream;
         let downstream = at.connection;
@@ -138,7 +138,12 @@ impl Proxy {
     }
 
     /// Takes the upstream connection, or the place in a queue, from an exchange.
-    pub(crate) fn drop_upstream(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
+    pub(in crate::proxy) fn drop_upstream(
+        &mut self,
+        key: ExchangeKey,
+        cause: Option<Cause>,
+        now: Time,
+    ) {
         let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
         exchange.on_answer_over(&mut self.cx);
         exchange.let_go(

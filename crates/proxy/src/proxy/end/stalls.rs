@@ -32,7 +32,7 @@ struct GivesWay {
 
 impl Proxy {
     /// Looks at the clusters where exchanges began to wait, once the event that made them wait is over.
-    pub(crate) fn relieve_noted(&mut self, now: Time) {
+    pub(in crate::proxy) fn relieve_noted(&mut self, now: Time) {
         while let Some(pool) = self.upstream.crowds.noted.pop() {
             if self.relieve(pool, now) && self.upstream.pools.set_crowded(pool, true) {
                 self.upstream.crowds.pools.push(pool);
@@ -42,7 +42,7 @@ impl Proxy {
     }
 
     /// Looks again at the clusters in which exchanges still wait.
-    pub(crate) fn relieve_crowds(&mut self, now: Time) {
+    pub(in crate::proxy) fn relieve_crowds(&mut self, now: Time) {
         if self.upstream.crowds.due.is_none_or(|due| due > now) {
             return;
         }

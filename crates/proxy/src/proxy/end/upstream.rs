@@ -21,7 +21,7 @@ use crate::upstream::age::{has_served, is_aged};
 impl Proxy {
     /// Ends an exchange's side towards its upstream: a connection of its own for this cause, a stream with
     /// this code.
-    pub(crate) fn end_upstream(
+    pub(in crate::proxy) fn end_upstream(
         &mut self,
         upstream: StreamKey,
         cause: Option<Cause>,
@@ -36,7 +36,7 @@ impl Proxy {
     }
 
     /// The exchange is done with its connection: back to the pool with it, or away.
-    pub(crate) fn release(&mut self, upstream: StreamKey, is_clean: bool, now: Time) {
+    pub(in crate::proxy) fn release(&mut self, upstream: StreamKey, is_clean: bool, now: Time) {
         if !upstream.is_alone() {
             // What is left of the request is of no use.
             return self.drop_stream(upstream, ErrorCode::CANCEL, now);
@@ -105,7 +105,7 @@ impl Proxy {
     }
 
     /// The upstream sent FIN.
-    pub(crate) fn on_upstream_end(&mut self, key: ConnKey, now: Time) {
+    pub(in crate::proxy) fn on_upstream_end(&mut self, key: ConnKey, now: Time) {
         // A write that failed took the reset's error with it, and what is read then is 0.
         let was_reset = self.connections.get(key).is_some_and(|it| it.is_send_broken);
         self.connections.note_end(key, if was_reset { "RST" } else { "FIN" });
@@ -125,7 +125,7 @@ impl Proxy {
     }
 
     /// The upstream reset the connection.
-    pub(crate) fn on_upstream_broken(&mut self, key: ConnKey, now: Time) {
+    pub(in crate::proxy) fn on_upstream_broken(&mut self, key: ConnKey, now: Time) {
         let Some(exchange) = self.exchange_of_ended(key, now) else { return };
         let Some(connection) = self.connections.get(key) else { return };
         if connection.codec.is_amid_body() {
@@ -137,7 +137,7 @@ impl Proxy {
 
     /// Nothing more can be sent. The response, or the end, is read before anything is decided: an
     /// upstream may answer early and close.
-    pub(crate) fn on_upstream_send_failed(&mut self, key: ConnKey, now: Time) {
+    pub(in crate::proxy) fn on_upstream_send_failed(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.is_send_broken = true;
         if connection.is_read_closed {
@@ -148,7 +148,7 @@ impl Proxy {
     }
 
     /// The upstream took bytes.
-    pub(crate) fn on_upstream_sent(&mut self, key: ConnKey, sent: Sent, now: Time) {
+    pub(in crate::proxy) fn on_upstream_sent(&mut self, key: ConnKey, sent: Sent, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
         let is_ending = connection.is_ending();
         let Some(exchange_key) = connection.exchange() else { return };
@@ -156,7 +156,7 @@ impl Proxy {
     }
 
     /// The upstream took bytes of a request. `is_ended`: nothing follows them.
-    pub(crate) fn on_request_sent(
+    pub(in crate::proxy) fn on_request_sent(
         &mut self,
         exchange_key: ExchangeKey,
         sent: Sent,
@@ -228,7 +228,7 @@ impl Proxy {
     }
 
     /// Ends a tunnel both of whose sides have sent all and received all.
-    pub(crate) fn finish_tunnel(&mut self, key: ExchangeKey, now: Time) {
+    pub(in crate::proxy) fn finish_tunnel(&mut self, key: ExchangeKey, now: Time) {
         let Some(exchange) = self.exchanges.get(key) else { return };
         let Some(upstream) = exchange.upstream() else { return };
         let sides = [exchange.downstream, upstream];

@@ -59,7 +59,7 @@ impl Proxy {
     }
 
     /// Ends a downstream connection, with the exchanges that it has.
-    pub(crate) fn abort_downstream(&mut self, key: ConnKey, cause: Cause, now: Time) {
+    pub(super) fn abort_downstream(&mut self, key: ConnKey, cause: Cause, now: Time) {
         for exchange in self.exchanges_on(key) {
             self.abort(exchange, cause, now);
         }

@@ -33,7 +33,7 @@ impl Proxy {
     }
 
     /// The drain timeout is over: everything ends now.
-    pub(crate) fn end_drain(&mut self, now: Time) {
+    pub(in crate::proxy) fn end_drain(&mut self, now: Time) {
         self.cx.drain_deadline = Some(Time::NEVER);
         self.end_downstreams(now, |_| true);
         self.end_upstreams(now);
@@ -47,7 +47,7 @@ impl Proxy {
     }
 
     /// No client is left: upstream connections close, and copies of requests, which none waits for, end with them.
-    pub(crate) fn end_upstreams(&mut self, now: Time) {
+    pub(in crate::proxy) fn end_upstreams(&mut self, now: Time) {
         let copies =
             self.exchanges.table.iter().filter(|(_, exchange)| exchange.detached.is_some());
         let copies: Vec<_> = copies.map(|(key, _)| key).collect();
@@ -58,7 +58,11 @@ impl Proxy {
     }
 
     /// Connections whose drain took too long.
-    pub(crate) fn end_downstreams(&mut self, now: Time, concerns: impl Fn(&Downstream) -> bool) {
+    pub(in crate::proxy) fn end_downstreams(
+        &mut self,
+        now: Time,
+        concerns: impl Fn(&Downstream) -> bool,
+    ) {
         let is_concerned = |connection: &Connection| connection.downstream().is_some_and(&concerns);
         let all = self.connections.table.iter().filter(|(_, connection)| is_concerned(connection));
         let all: Vec<_> = all.map(|(key, _)| key).collect();

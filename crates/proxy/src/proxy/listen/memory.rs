@@ -33,7 +33,7 @@ struct Holder {
 
 impl Proxy {
     /// Ends connections of listeners whose clients hold too much.
-    pub(crate) fn bound_buffered(&mut self, now: Time) {
+    pub(in crate::proxy) fn bound_buffered(&mut self, now: Time) {
         if self.listen.buffered_due(&self.cx).is_none_or(|due| due > now) {
             return;
         }
@@ -53,7 +53,7 @@ impl Proxy {
     }
 
     /// Looks for the gauges alone, while nothing is near a bound.
-    pub(crate) fn look_at_held(&mut self) {
+    pub(in crate::proxy) fn look_at_held(&mut self) {
         if self.listen.buffered_due(&self.cx).is_none() {
             self.add_up_buffered();
             self.listen.tell_buffered(&mut self.cx);

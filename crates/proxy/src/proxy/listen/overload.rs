@@ -35,7 +35,7 @@ impl Proxy {
 
     /// A new request, or call, is refused since there is too little memory.
     #[cold]
-    pub(crate) fn refuse_overloaded(&mut self, key: ExchangeKey, now: Time) {
+    pub(in crate::proxy) fn refuse_overloaded(&mut self, key: ExchangeKey, now: Time) {
         let memory = self.cx.memory;
         self.exchanges.note_detail(key, || of_memory(memory));
         self.fail(key, Cause::Overloaded, now);

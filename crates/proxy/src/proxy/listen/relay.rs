@@ -31,7 +31,7 @@ use crate::tools::time::Time;
 
 impl Proxy {
     /// Begins with a connection's own bytes, once whatever precedes them is read.
-    pub(crate) fn begin_connection(&mut self, key: ConnKey, now: Time) {
+    pub(in crate::proxy) fn begin_connection(&mut self, key: ConnKey, now: Time) {
         let Some(downstream) = self.connections.get(key).and_then(Connection::downstream) else {
             return;
         };
@@ -123,7 +123,7 @@ impl Proxy {
     }
 
     /// Begins with what is inside a connection of TLS, whose handshake may have shown what that is.
-    pub(crate) fn begin_inside_tls(
+    pub(in crate::proxy) fn begin_inside_tls(
         &mut self,
         key: ConnKey,
         alpn: Option<&[u8]>,
@@ -144,7 +144,12 @@ impl Proxy {
     }
 
     /// Looks at a connection's first bytes. Says whether they were enough.
-    pub(crate) fn on_first_bytes(&mut self, key: ConnKey, input: &[u8], now: Time) -> bool {
+    pub(in crate::proxy) fn on_first_bytes(
+        &mut self,
+        key: ConnKey,
+        input: &[u8],
+        now: Time,
+    ) -> bool {
         let has_chains = self.listen.has_chains(key, &self.connections);
         let rpc = self.listen.looked_for(key, &self.connections);
         match FirstBytes::read(input, has_chains, rpc) {
@@ -180,7 +185,7 @@ impl Proxy {
     }
 
     /// The first bytes did not come, or not enough of them for a verdict.
-    pub(crate) fn on_detect_timeout(&mut self, key: ConnKey, now: Time) {
+    pub(in crate::proxy) fn on_detect_timeout(&mut self, key: ConnKey, now: Time) {
         let may_relay = self.listen.may_relay(key, &self.connections);
         let protocol = match self.listen.late(key, &self.connections) {
             // Only HTTP/1 could begin so, and its decoder says what is wrong.
@@ -202,7 +207,7 @@ impl Proxy {
     }
 
     /// The client said no more than this; it may still want to hear something.
-    pub(crate) fn on_detect_end(&mut self, key: ConnKey, now: Time) {
+    pub(in crate::proxy) fn on_detect_end(&mut self, key: ConnKey, now: Time) {
         let protocol = match self.listen.late(key, &self.connections) {
             (protocol @ (Detected::Tls | Detected::Rpc(_)), _) => protocol,
             _ => Detected::Other,
@@ -258,7 +263,7 @@ impl Proxy {
     }
 
     /// Hop 8 of a `CONNECT` that its route allows: the client is answered when the tunnel stands.
-    pub(crate) fn open_tunnel(&mut self, key: ExchangeKey, now: Time) {
+    pub(in crate::proxy) fn open_tunnel(&mut self, key: ExchangeKey, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let protocol = exchange.cluster().map(|cluster| cluster.protocol);
         if protocol != Some(ClusterProtocol::Http1) {
@@ -282,7 +287,7 @@ impl Proxy {
     }
 
     /// The upstream connection of a relay stands.
-    pub(crate) fn on_relay_connected(
+    pub(in crate::proxy) fn on_relay_connected(
         &mut self,
         key: ConnKey,
         exchange_key: ExchangeKey,

@@ -20,21 +20,21 @@ use crate::tools::time::Time;
 
 /// Where an element comes from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Source {
-    pub(crate) at: StreamKey,
+pub(super) struct Source {
+    pub(super) at: StreamKey,
     /// Whether it is of a request, so that what comes is of a client.
-    pub(crate) is_downstream: bool,
+    pub(super) is_downstream: bool,
     /// The exchange there, unless one begins with the element.
-    pub(crate) exchange: Option<ExchangeKey>,
+    pub(super) exchange: Option<ExchangeKey>,
 }
 
 /// What came with a head.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Following {
+pub(in crate::proxy) struct Following {
     /// Bytes that came behind it, on a connection that carries one exchange.
-    pub(crate) bytes: usize,
+    pub(in crate::proxy) bytes: usize,
     /// Whether the message ends with the head.
-    pub(crate) is_end: bool,
+    pub(in crate::proxy) is_end: bool,
 }
 
 /// What is no message, or breaks one off.
@@ -60,7 +60,7 @@ impl Proxy {
     /// connection that carries one exchange.
     // Into the loops of the codecs, which know the element: a call would copy it, head and all.
     #[inline(always)]
-    pub(crate) fn on_element(
+    pub(super) fn on_element(
         &mut self,
         from: Source,
         element: Element<'_>,

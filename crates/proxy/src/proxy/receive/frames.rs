@@ -36,7 +36,7 @@ const SIGN_OF_LIFE: [u8; 8] = *b"alive???";
 
 impl Proxy {
     /// Consumes frames as far as possible.
-    pub(crate) fn consume_frames(&mut self, key: ConnKey, input: &[u8], now: Time) -> usize {
+    pub(super) fn consume_frames(&mut self, key: ConnKey, input: &[u8], now: Time) -> usize {
         let Some(connection) = self.connections.get(key) else { return input.len() };
         let is_downstream = connection.downstream().is_some();
         let silence = self.listen.silence(connection, &self.cx);
@@ -190,7 +190,7 @@ impl Proxy {
     }
 
     /// All exchanges of a connection that is no more end, or go on elsewhere.
-    pub(crate) fn end_streams(&mut self, key: ConnKey, cause: Cause, now: Time) {
+    pub(in crate::proxy) fn end_streams(&mut self, key: ConnKey, cause: Cause, now: Time) {
         let is_downstream = self.connections.get(key).is_some_and(|c| c.downstream().is_some());
         self.upstream.withdraw(key, &mut self.connections);
         let Some(multiplex) = self.connections.multiplex_mut(key) else { return };
@@ -205,7 +205,7 @@ impl Proxy {
     }
 
     /// An exchange's upstream connection is gone before the end of the response.
-    pub(crate) fn lose_upstream(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+    pub(super) fn lose_upstream(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         let Some(exchange) = self.exchanges.get(key) else { return };
         match (exchange.stage(), cause) {
             (Stage::Responding { .. }, Cause::UpstreamClosed) => {
@@ -217,7 +217,7 @@ impl Proxy {
     }
 
     /// What a connection was watched for did not happen.
-    pub(crate) fn on_watch(&mut self, key: ConnKey, now: Time) {
+    pub(in crate::proxy) fn on_watch(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let is_upstream = connection.upstream().is_some();
         let Some(multiplex) = connection.codec.multiplex_mut() else { return };
@@ -348,7 +348,7 @@ impl Proxy {
     }
 
     /// Lets streams fill a connection's queue.
-    pub(crate) fn frame(&mut self, key: ConnKey, now: Time) {
+    pub(in crate::proxy) fn frame(&mut self, key: ConnKey, now: Time) {
         loop {
             let Some(connection) = self.connections.get_mut(key) else { return };
             let is_connecting = connection.is_connecting();
@@ -395,7 +395,13 @@ impl Proxy {
     /// The socket took bytes of a connection: `n` of the `before` bytes of frames that waited. None
     /// of them where it took records of TLS that hold no data, which may be the last that a
     /// connection waits for before it ends.
-    pub(crate) fn on_frames_sent(&mut self, key: ConnKey, before: usize, n: usize, now: Time) {
+    pub(in crate::proxy) fn on_frames_sent(
+        &mut self,
+        key: ConnKey,
+        before: usize,
+        n: usize,
+        now: Time,
+    ) {
         if n > 0 || before == 0 {
             self.frame(key, now);
         }
@@ -421,7 +427,7 @@ impl Proxy {
     }
 
     /// A connection has no stream: it waits for one, or ends if it is to.
-    pub(crate) fn await_streams(&mut self, key: ConnKey, now: Time) {
+    pub(in crate::proxy) fn await_streams(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
         let timeout = match &connection.role {
             ConnectionRole::Downstream(downstream) => {

@@ -103,7 +103,7 @@ impl Proxy {
     }
 
     /// A client whose connection has begun early did not finish its handshake in time.
-    pub(crate) fn on_early_deadline(&mut self, key: ConnKey, now: Time) {
+    pub(in crate::proxy) fn on_early_deadline(&mut self, key: ConnKey, now: Time) {
         if self.connections.tls_mut(key).is_some_and(|tls| tls.is_early()) {
             let failure = self.connections.handshake_timeout(key, &self.listen);
             self.end_unfinished(key, failure, now);
@@ -111,7 +111,7 @@ impl Proxy {
     }
 
     /// What came with the first bytes of a handshake.
-    pub(crate) fn resume_handshake(&mut self, key: ConnKey, now: Time) {
+    pub(in crate::proxy) fn resume_handshake(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if !connection.is_handshaking() {
             return;
@@ -123,7 +123,7 @@ impl Proxy {
     }
 
     /// Begins the handshake with an upstream, once its connection stands. Says whether there is one.
-    pub(crate) fn begin_upstream_tls(&mut self, key: ConnKey, now: Time) -> bool {
+    pub(in crate::proxy) fn begin_upstream_tls(&mut self, key: ConnKey, now: Time) -> bool {
         let Some(connection) = self.connections.get_mut(key) else { return false };
         let Some(tls) = connection.tls.as_deref_mut() else { return false };
         let TlsState::Waiting { settings, is_raw, server_name } = &tls.state else { return false };
@@ -204,7 +204,7 @@ impl Proxy {
     }
 
     /// A signature that a handshake waited for is there, or is not to be had.
-    pub(crate) fn on_signature(
+    pub(super) fn on_signature(
         &mut self,
         key: ConnKey,
         result: Result<Signature, SignError>,

@@ -28,7 +28,7 @@ use crate::tools::time::Time;
 
 impl Proxy {
     /// Consumes a peer's bytes as far as possible; returns how many.
-    pub(crate) fn consume(&mut self, key: ConnKey, input: &[u8], now: Time) -> usize {
+    pub(in crate::proxy) fn consume(&mut self, key: ConnKey, input: &[u8], now: Time) -> usize {
         let mut at = 0;
         while let Some(rest) = input.get(at..).filter(|rest| !rest.is_empty()) {
             match self.read(key, rest, now) {
@@ -195,7 +195,13 @@ impl Proxy {
     }
 
     /// Answers the lack of a request head, and ends the connection.
-    pub(crate) fn refuse_head(&mut self, key: ConnKey, cause: Cause, detail: Detail, now: Time) {
+    pub(in crate::proxy) fn refuse_head(
+        &mut self,
+        key: ConnKey,
+        cause: Cause,
+        detail: Detail,
+        now: Time,
+    ) {
         if let Some(exchange) = self.begin_exchange(StreamKey::alone(key), Request::NONE, now) {
             self.exchanges.note_detail(exchange, || detail);
             self.fail(exchange, cause, now);

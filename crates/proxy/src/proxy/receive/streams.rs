@@ -34,7 +34,7 @@ impl Proxy {
     }
 
     /// Takes a stream from its exchange, and resets it if it is open with this code.
-    pub(crate) fn drop_stream(&mut self, at: StreamKey, code: ErrorCode, now: Time) {
+    pub(in crate::proxy) fn drop_stream(&mut self, at: StreamKey, code: ErrorCode, now: Time) {
         let Some(multiplex) = self.connections.multiplex_mut(at.connection) else { return };
         let Some(mut stream) = multiplex.reset(at.slot, code) else { return };
         stream.clear(&mut self.cx.buffers);
@@ -42,7 +42,7 @@ impl Proxy {
     }
 
     /// A stream is gone: there is room for another.
-    pub(crate) fn after_stream(&mut self, key: ConnKey, now: Time) {
+    fn after_stream(&mut self, key: ConnKey, now: Time) {
         if let Some(pool) = self.upstream.offer(key, &mut self.connections, &mut self.cx) {
             self.upstream.note_room(pool, &mut self.cx);
         }
@@ -57,7 +57,7 @@ impl Proxy {
 /// The upstream side.
 impl Proxy {
     /// The upstream has said something to an exchange.
-    pub(crate) fn on_first_byte(&mut self, upstream: StreamKey, key: ExchangeKey, now: Time) {
+    pub(super) fn on_first_byte(&mut self, upstream: StreamKey, key: ExchangeKey, now: Time) {
         if let Some(exchange) = self.exchanges.get_mut(key)
             && !exchange.record.stamps.first_byte.is_set()
         {

@@ -33,7 +33,7 @@ impl Proxy {
 
     /// Bytes of records, in order. A record that is not there whole is put together apart, so that
     /// those behind it are opened where they were read to.
-    pub(crate) fn on_records(&mut self, key: ConnKey, mut bytes: &mut [u8], now: Time) {
+    pub(super) fn on_records(&mut self, key: ConnKey, mut bytes: &mut [u8], now: Time) {
         while !bytes.is_empty() {
             let Some(tls) = self.connections.tls_mut(key) else { return };
             tls.is_warm = true;
@@ -59,7 +59,7 @@ impl Proxy {
 
     /// Goes through what is there whole: how many bytes are done with, and how many the rest has to
     /// have before it can be gone on with.
-    pub(crate) fn open_records(
+    pub(super) fn open_records(
         &mut self,
         key: ConnKey,
         input: &mut [u8],
@@ -130,7 +130,7 @@ impl Proxy {
 
     /// Goes on behind the peer's close_notify if it has come: in its turn, as with FIN, which is not
     /// read either while what was read before has to wait.
-    pub(crate) fn on_close_notify(&mut self, key: ConnKey, now: Time) {
+    pub(in crate::proxy) fn on_close_notify(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
         let is_ended = connection.tls.as_ref().is_some_and(|tls| tls.is_ended());
         if is_ended && !connection.is_read_closed && self.read_bytes_max(key) > 0 {
@@ -139,7 +139,7 @@ impl Proxy {
     }
 
     /// A record behind which the connection cannot go on, or an alert.
-    pub(crate) fn on_record_error(
+    fn on_record_error(
         &mut self,
         key: ConnKey,
         words: Option<Box<[u8]>>,
@@ -198,7 +198,7 @@ impl Proxy {
     // Sending.
 
     /// Seals what waits on a connection of TLS, as far as it may wait sealed.
-    pub(crate) fn seal(&mut self, key: ConnKey, now: Time) {
+    pub(in crate::proxy) fn seal(&mut self, key: ConnKey, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if connection.is_connecting() {
             // Another connection may get what waits here yet.

@@ -24,7 +24,7 @@ impl Proxy {
 
     /// Finds a connection for a request and gives it to that, or queues it, or fails. `head` is the
     /// request's, where it is at hand. What is not from the queue goes through [`Proxy::ask`].
-    pub(crate) fn attempt(
+    pub(in crate::proxy) fn attempt(
         &mut self,
         key: ExchangeKey,
         request: QueuedRequest,
@@ -210,7 +210,7 @@ impl Proxy {
     }
 
     /// A request waits until its connection says how many streams it takes, if the queue has a place for it.
-    pub(crate) fn enqueue_for_settings(
+    pub(super) fn enqueue_for_settings(
         &mut self,
         key: ExchangeKey,
         request: QueuedRequest,
@@ -227,13 +227,7 @@ impl Proxy {
     }
 
     /// The queue is full: an exchange takes the place of the newest of a client that has more there.
-    pub(crate) fn enqueue_over(
-        &mut self,
-        key: ExchangeKey,
-        request: QueuedRequest,
-        id: PoolId,
-        now: Time,
-    ) {
+    fn enqueue_over(&mut self, key: ExchangeKey, request: QueuedRequest, id: PoolId, now: Time) {
         let client = self.exchanges.get(key).map_or(ClientPlace::UNKNOWN, |it| it.client);
         let exchanges = &self.exchanges;
         let is_waiting = |key| is_waiting(exchanges.get(key));
@@ -250,7 +244,7 @@ impl Proxy {
         self.want(id);
     }
 
-    pub(crate) fn fail_queued(
+    pub(super) fn fail_queued(
         &mut self,
         key: ExchangeKey,
         request: QueuedRequest,
@@ -262,7 +256,7 @@ impl Proxy {
     }
 
     /// Gives connections to those that wait for one of a cluster, as far as there are any.
-    pub(crate) fn serve_cluster(&mut self, id: ClusterId, now: Time) {
+    pub(in crate::proxy) fn serve_cluster(&mut self, id: ClusterId, now: Time) {
         for pool in self.upstream.pools.pools_of(id) {
             self.serve_waiting(pool, now);
         }
@@ -299,7 +293,7 @@ impl Proxy {
     }
 
     /// Gives the first that waits for a connection another try.
-    pub(crate) fn serve_next(&mut self, id: PoolId, now: Time) {
+    pub(in crate::proxy) fn serve_next(&mut self, id: PoolId, now: Time) {
         let exchanges = &self.exchanges;
         let is_waiting = |key| is_waiting(exchanges.get(key));
         let Some(cluster) = self.cx.snapshot.cluster(id.cluster) else { return };
@@ -311,7 +305,7 @@ impl Proxy {
     }
 
     /// The cluster is gone; so is the hope of those that wait for it.
-    pub(crate) fn fail_waiting(&mut self, id: PoolId, now: Time) {
+    fn fail_waiting(&mut self, id: PoolId, now: Time) {
         loop {
             let exchanges = &self.exchanges;
             let next = self.upstream.pools.next_in_vain(id, |key| is_waiting(exchanges.get(key)));
@@ -323,7 +317,7 @@ impl Proxy {
     }
 
     /// An exchange that was taken out of the queue tries again.
-    pub(crate) fn leave_queue(&mut self, key: ExchangeKey, now: Time) {
+    fn leave_queue(&mut self, key: ExchangeKey, now: Time) {
         if let Some(request) = self.exchanges.take_waiting(key, now) {
             self.attempt(key, request, None, now);
             self.exchanges.note_request(key, &mut self.cx);

@@ -13,7 +13,7 @@ use crate::tools::time::Time;
 
 impl Proxy {
     /// A piece of the request body.
-    pub(crate) fn on_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
+    pub(in crate::proxy) fn on_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
         self.exchanges.count_request_data(key, data.len(), now);
         let Some(exchange) = self.exchanges.get(key) else { return };
         let bytes_max = exchange.listener().http.body_bytes_max;
@@ -67,7 +67,12 @@ impl Proxy {
     }
 
     /// The end of the request, with its trailer section.
-    pub(crate) fn on_request_end(&mut self, key: ExchangeKey, trailers: &[u8], now: Time) {
+    pub(in crate::proxy) fn on_request_end(
+        &mut self,
+        key: ExchangeKey,
+        trailers: &[u8],
+        now: Time,
+    ) {
         let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
         exchange.request.is_complete = true;
         exchange.on_request_whole(now);
@@ -124,7 +129,7 @@ impl Proxy {
     }
 
     /// Reads on, on a connection or a stream.
-    pub(crate) fn resume_source(&mut self, source: StreamKey, now: Time) {
+    pub(in crate::proxy) fn resume_source(&mut self, source: StreamKey, now: Time) {
         if source.is_alone() {
             self.resume_inbox(source.connection, now);
         } else {

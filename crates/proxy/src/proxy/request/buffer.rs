@@ -8,7 +8,7 @@ use crate::tools::time::Time;
 
 impl Proxy {
     /// A piece of a body that waits here.
-    pub(crate) fn buffer_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
+    pub(super) fn buffer_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let Some(request) = exchange.buffered_mut() else { return };
         request.push_data(data, &mut self.cx.buffers);
@@ -19,7 +19,7 @@ impl Proxy {
     }
 
     /// The body is whole.
-    pub(crate) fn on_request_buffered(&mut self, key: ExchangeKey, trailers: &[u8], now: Time) {
+    pub(super) fn on_request_buffered(&mut self, key: ExchangeKey, trailers: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let Some(request) = exchange.buffered_mut() else { return };
         request.push_end(trailers, &mut self.cx.buffers);
@@ -27,7 +27,7 @@ impl Proxy {
     }
 
     /// A request has waited for a while: it goes on if connections are free again.
-    pub(crate) fn look_at_buffered(&mut self, key: ExchangeKey, now: Time) {
+    pub(in crate::proxy) fn look_at_buffered(&mut self, key: ExchangeKey, now: Time) {
         if self
             .exchanges
             .get(key)

@@ -38,12 +38,12 @@ use crate::upstream::connecting::ConnectFault;
 use crate::upstream::retry::ATTEMPTS_MAX;
 
 /// Where a connection goes.
-pub(crate) struct Way<'c> {
-    pub(crate) cluster: &'c Arc<Cluster>,
+pub(super) struct Way<'c> {
+    pub(super) cluster: &'c Arc<Cluster>,
     /// Of its endpoint there.
-    pub(crate) place: usize,
-    pub(crate) address: Address,
-    pub(crate) peer: PeerAddress,
+    pub(super) place: usize,
+    pub(super) address: Address,
+    pub(super) peer: PeerAddress,
 }
 
 impl Cx {
@@ -58,7 +58,7 @@ impl Cx {
 
 impl Proxy {
     /// Opens a connection to the endpoint at `place` for an exchange.
-    pub(crate) fn open(
+    pub(super) fn open(
         &mut self,
         key: ExchangeKey,
         cluster: &Arc<Cluster>,
@@ -127,7 +127,7 @@ impl Proxy {
     }
 
     /// Has the worker connect, for this exchange or for none yet.
-    pub(crate) fn begin_connecting(
+    pub(super) fn begin_connecting(
         &mut self,
         role: Upstream,
         codec: Codec,
@@ -170,7 +170,7 @@ impl Proxy {
     }
 
     /// Opens a stream for a request on a connection that has room for one.
-    pub(crate) fn give_stream(
+    pub(super) fn give_stream(
         &mut self,
         key: ExchangeKey,
         upstream: ConnKey,
@@ -298,7 +298,7 @@ impl Proxy {
     }
 
     /// A connection can carry data, or cannot be established.
-    pub(crate) fn on_established(
+    pub(in crate::proxy) fn on_established(
         &mut self,
         key: ConnKey,
         result: Result<(), ConnectFault>,
@@ -346,7 +346,7 @@ impl Proxy {
     }
 
     /// A connection was not established in time: notes which time that is.
-    pub(crate) fn connect_timeout(&mut self, key: ConnKey) -> ConnectFault {
+    pub(in crate::proxy) fn connect_timeout(&mut self, key: ConnKey) -> ConnectFault {
         let is_handshaking = self.connections.get(key).is_some_and(Connection::is_handshaking);
         let (option, reason) = match is_handshaking {
             true => ("connect_timeout of the cluster, during the TLS handshake", "tls_timeout"),
@@ -361,7 +361,7 @@ impl Proxy {
     }
 
     /// A connection to be, for this exchange or spare, cannot be established.
-    pub(crate) fn on_connect_failed(
+    pub(in crate::proxy) fn on_connect_failed(
         &mut self,
         key: ConnKey,
         exchange: Option<ExchangeKey>,

@@ -127,7 +127,7 @@ impl Proxy {
     }
 
     /// Looks at a head that was parked; none if it is damaged.
-    pub(crate) fn read_parked<T>(
+    pub(super) fn read_parked<T>(
         &mut self,
         encoded: &Buffer,
         look: impl FnOnce(&mut Self, &mut RequestHead<'_>) -> T,
@@ -186,7 +186,7 @@ impl Proxy {
     }
 
     /// A piece of a body that a filter waits for.
-    pub(crate) fn gather_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
+    pub(super) fn gather_request_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let Stage::Gathering { filter, .. } = *exchange.stage() else { return };
         let need = exchange.listener().filters.get(filter).map(|filter| filter.bodies().request);
@@ -199,7 +199,7 @@ impl Proxy {
     }
 
     /// The body that a filter waited for is whole.
-    pub(crate) fn on_request_gathered(&mut self, key: ExchangeKey, trailers: &[u8], now: Time) {
+    pub(super) fn on_request_gathered(&mut self, key: ExchangeKey, trailers: &[u8], now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         if let Some(gathered) = &mut exchange.gathered {
             gathered.trailers = trailers.to_vec();
@@ -211,7 +211,12 @@ impl Proxy {
     }
 
     /// A piece of a response that waits for its body.
-    pub(crate) fn gather_response_data(&mut self, key: ExchangeKey, data: &[u8], now: Time) {
+    pub(in crate::proxy) fn gather_response_data(
+        &mut self,
+        key: ExchangeKey,
+        data: &[u8],
+        now: Time,
+    ) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let Some(held) = &mut exchange.held else { return };
         if held.body.len() + data.len() > held.bytes_max {
@@ -222,7 +227,7 @@ impl Proxy {
 
     /// The response is whole: if it was held, shows it to the filters that waited for it and begins
     /// to send it. Says whether it goes on.
-    pub(crate) fn release_response(&mut self, key: ExchangeKey, now: Time) -> bool {
+    pub(in crate::proxy) fn release_response(&mut self, key: ExchangeKey, now: Time) -> bool {
         let Some(exchange) = self.exchanges.get_mut(key) else { return false };
         let Some(held) = exchange.held.take() else { return true };
         let Held { head: encoded, body, .. } = *held;

@@ -20,7 +20,7 @@ use crate::tools::time::Time;
 
 impl Proxy {
     /// Hop 5: a whole request head.
-    pub(crate) fn on_request_head(
+    pub(in crate::proxy) fn on_request_head(
         &mut self,
         key: ExchangeKey,
         head: &mut RequestHead<'_>,

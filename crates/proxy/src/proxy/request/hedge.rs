@@ -15,7 +15,7 @@ impl Proxy {
     /// The attempt of an exchange took too long. Returns whether it goes on nevertheless: beside another one, or alone where
     /// no other one may begin.
     #[cold]
-    pub(crate) fn hedges(&mut self, key: ExchangeKey, now: Time) -> bool {
+    pub(in crate::proxy) fn hedges(&mut self, key: ExchangeKey, now: Time) -> bool {
         let Some(exchange) = self.exchanges.get(key).filter(|exchange| exchange.may_hedge()) else {
             return false;
         };
@@ -71,7 +71,7 @@ impl Proxy {
     /// A response came for an attempt of which there may be two. Returns the exchange that it is for; none if it is dropped,
     /// since the rule's `retry` repeats such a response and the later attempt goes on.
     #[cold]
-    pub(crate) fn choose_attempt(
+    pub(in crate::proxy) fn choose_attempt(
         &mut self,
         key: ExchangeKey,
         head: &ResponseHead<'_>,
@@ -98,7 +98,12 @@ impl Proxy {
     }
 
     /// An exchange goes on with its earlier attempt, and with that alone.
-    pub(crate) fn return_to_hedge(&mut self, key: ExchangeKey, hedge: ExchangeKey, now: Time) {
+    pub(in crate::proxy) fn return_to_hedge(
+        &mut self,
+        key: ExchangeKey,
+        hedge: ExchangeKey,
+        now: Time,
+    ) {
         self.drop_upstream(key, None, now);
         let Some(mut other) = self.exchanges.table.remove(hedge) else { return };
         self.exchanges.hedges -= 1;

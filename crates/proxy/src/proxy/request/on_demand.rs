@@ -25,7 +25,7 @@ const ASIDE_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Proxy {
     /// Lets a request wait for its cluster, if that is not there and a source is asked for it. Returns whether it waits.
-    pub(crate) fn await_cluster(
+    pub(super) fn await_cluster(
         &mut self,
         key: ExchangeKey,
         head: &RequestHead<'_>,
@@ -51,7 +51,7 @@ impl Proxy {
     }
 
     /// What a source said about the cluster that a request waits for.
-    pub(crate) fn on_cluster_answer(
+    pub(super) fn on_cluster_answer(
         &mut self,
         key: ExchangeKey,
         answer: &[u8],
@@ -72,7 +72,7 @@ impl Proxy {
     }
 
     /// Asks for the cluster of something that does not wait for it, now and then.
-    pub(crate) fn ask_for_cluster(&mut self, key: ExchangeKey, id: ClusterId, now: Time) {
+    pub(super) fn ask_for_cluster(&mut self, key: ExchangeKey, id: ClusterId, now: Time) {
         if self.cx.snapshot.clusters_on_demand.is_unused() || now < self.cx.asks_aside_at {
             return;
         }

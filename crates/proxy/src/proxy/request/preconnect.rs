@@ -25,7 +25,7 @@ const OPENED_MAX: usize = 3;
 impl Proxy {
     /// An exchange may have got a connection: opens others to its endpoint, if its cluster is to have more.
     #[cold]
-    pub(crate) fn preconnect(&mut self, key: ExchangeKey, now: Time) {
+    pub(super) fn preconnect(&mut self, key: ExchangeKey, now: Time) {
         let Some(exchange) = self.exchanges.get(key) else { return };
         let Some((pool, at)) = exchange.pool().zip(exchange.upstream()) else { return };
         let newest = self.cx.snapshot.cluster(pool.cluster);

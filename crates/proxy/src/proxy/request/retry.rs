@@ -23,7 +23,7 @@ use crate::upstream::retry::{Decision, FailedAttempt, Kept};
 impl Proxy {
     /// The attempt on this exchange's connection failed before the head of the final response. Tries again
     /// where that is safe, or its rule asks for it, else fails.
-    pub(crate) fn fail_attempt(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
+    pub(in crate::proxy) fn fail_attempt(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         let Some(exchange) = self.exchanges.get(key) else { return };
         let Some(upstream) = exchange.upstream() else { return self.fail(key, cause, now) };
         let Some(connection) = self.connections.get(upstream.connection) else { return };
@@ -48,7 +48,7 @@ impl Proxy {
     }
 
     /// Whether the request is sent again in place of this response.
-    pub(crate) fn retries_response(
+    pub(in crate::proxy) fn retries_response(
         &mut self,
         upstream: StreamKey,
         key: ExchangeKey,
@@ -160,7 +160,7 @@ impl Proxy {
 
     /// An attempt is over, or another one is worth more: notes why, and counts it for its endpoint. `answer`, if it had one, has
     /// its status and that of a call.
-    pub(crate) fn note_failed_attempt(
+    pub(in crate::proxy) fn note_failed_attempt(
         &mut self,
         key: ExchangeKey,
         upstream: StreamKey,
@@ -187,7 +187,7 @@ impl Proxy {
     }
 
     /// A request is sent once more, for this cause: counts that, and tells the upstream if the rule says so.
-    pub(crate) fn count_retry(
+    pub(super) fn count_retry(
         &mut self,
         key: ExchangeKey,
         request: &mut QueuedRequest,
@@ -204,7 +204,7 @@ impl Proxy {
     }
 
     /// Whether another attempt may begin beside one that takes too long.
-    pub(crate) fn paces_hedge(&mut self, key: ExchangeKey, upstream: StreamKey, now: Time) -> bool {
+    pub(super) fn paces_hedge(&mut self, key: ExchangeKey, upstream: StreamKey, now: Time) -> bool {
         let Some(exchange) = self.exchanges.get(key) else { return false };
         let Some(connection) = self.connections.get(upstream.connection) else { return false };
         let attempt = failed_attempt(exchange, connection, upstream, Cause::TryTimeout);

@@ -18,7 +18,7 @@ use crate::tools::time::Time;
 
 impl Proxy {
     /// Hop 7: finds the rule and does what it says.
-    pub(crate) fn route(&mut self, key: ExchangeKey, head: &mut RequestHead<'_>, now: Time) {
+    pub(super) fn route(&mut self, key: ExchangeKey, head: &mut RequestHead<'_>, now: Time) {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let snapshot = exchange.snapshot.clone();
         let asks_tunnel = head.method() == Method::Connect && !head.is_extended_connect();

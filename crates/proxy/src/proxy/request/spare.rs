@@ -10,7 +10,7 @@ use crate::tools::time::Time;
 impl Proxy {
     /// Gives a request to a spare connection, to `place` or to any endpoint of the exchange's cluster; or
     /// gives it back.
-    pub(crate) fn try_spare(
+    pub(super) fn try_spare(
         &mut self,
         key: ExchangeKey,
         place: Option<usize>,

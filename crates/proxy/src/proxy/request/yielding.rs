@@ -17,14 +17,14 @@ const SHARED_MIN: Duration = Duration::from_millis(100);
 
 impl Proxy {
     /// Exchanges wait for a connection of a cluster whose bound is reached: other workers have to know.
-    pub(crate) fn want(&mut self, id: PoolId) {
+    pub(super) fn want(&mut self, id: PoolId) {
         let Some(cluster) = self.cx.snapshot.cluster(id.cluster) else { return };
         let want = self.upstream.pools.want(Pool::new(cluster, id.priority));
         self.follow_want(id, want);
     }
 
     /// Exchanges have been waiting for a while.
-    pub(crate) fn want_again(&mut self, id: PoolId) {
+    pub(in crate::proxy) fn want_again(&mut self, id: PoolId) {
         let Some(cluster) = self.cx.snapshot.cluster(id.cluster) else { return };
         let want = self.upstream.pools.want_again(Pool::new(cluster, id.priority));
         self.follow_want(id, want);
@@ -57,7 +57,7 @@ impl Proxy {
     }
 
     /// Other workers want connections of a cluster: closes what is not used here, and has the next of them look.
-    pub(crate) fn yield_connections(&mut self, id: PoolId, now: Time) {
+    pub(in crate::proxy) fn yield_connections(&mut self, id: PoolId, now: Time) {
         let Some(cluster) = self.cx.snapshot.cluster(id.cluster).cloned() else {
             return self.upstream.pools.forget_wanted(id);
         };
@@ -77,7 +77,7 @@ impl Proxy {
     }
 
     /// Has the next worker look whose exchanges wait, if there is a connection for them.
-    pub(crate) fn ring_next(&mut self, id: PoolId) {
+    pub(super) fn ring_next(&mut self, id: PoolId) {
         let cluster = self.cx.snapshot.cluster(id.cluster);
         let pool = cluster.map(|cluster| Pool::new(cluster, id.priority));
         let next = pool.and_then(|pool| self.upstream.pools.next_to_ring(pool));

@@ -15,7 +15,7 @@ const PIECE_BYTES: usize = 16 << 10;
 impl Proxy {
     /// A piece of a call's request body: counted, and given to `pass` as it goes upstream. An
     /// error is one of its encoding.
-    pub(crate) fn translate_request(
+    pub(in crate::proxy) fn translate_request(
         &mut self,
         key: ExchangeKey,
         data: &[u8],
@@ -49,7 +49,7 @@ impl Proxy {
     }
 
     /// A piece of a call's response body: counted, and given to `pass` as it goes downstream.
-    pub(crate) fn translate_response(
+    pub(super) fn translate_response(
         &mut self,
         key: ExchangeKey,
         data: &[u8],
@@ -71,7 +71,7 @@ impl Proxy {
 
     /// The end of a call's response: its trailers go into the body if it is of gRPC-Web. Says
     /// whether they did.
-    pub(crate) fn end_call_response(
+    pub(super) fn end_call_response(
         &mut self,
         key: ExchangeKey,
         trailers: &[u8],

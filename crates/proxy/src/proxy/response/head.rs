@@ -22,7 +22,7 @@ use crate::tools::time::Time;
 
 impl Proxy {
     /// A 1xx response other than 101: passed on to those who can understand it.
-    pub(crate) fn on_interim_response(
+    pub(in crate::proxy) fn on_interim_response(
         &mut self,
         key: ExchangeKey,
         head: &ResponseHead<'_>,
@@ -47,7 +47,7 @@ impl Proxy {
     }
 
     /// The final response's head.
-    pub(crate) fn on_response_head(
+    pub(in crate::proxy) fn on_response_head(
         &mut self,
         upstream: StreamKey,
         exchange_key: ExchangeKey,
@@ -95,7 +95,7 @@ impl Proxy {
     }
 
     /// Sends a response's head to the downstream.
-    pub(crate) fn begin_response(
+    pub(in crate::proxy) fn begin_response(
         &mut self,
         key: ExchangeKey,
         head: &ResponseHead<'_>,
@@ -126,7 +126,7 @@ impl Proxy {
     }
 
     /// Decides what becomes of the downstream connection after a response, and how to say it.
-    pub(crate) fn settle_life(&mut self, key: ExchangeKey, framing: Framing) -> ConnectionField {
+    pub(super) fn settle_life(&mut self, key: ExchangeKey, framing: Framing) -> ConnectionField {
         let Some(exchange) = self.exchanges.get(key) else { return ConnectionField::Close };
         let (key, request) = (exchange.downstream.connection, &exchange.request);
         if !exchange.downstream.is_alone() {
@@ -166,7 +166,7 @@ impl Proxy {
     }
 
     /// 101: from here on both connections carry bytes that belong to neither head.
-    pub(crate) fn on_switching_protocols(
+    pub(in crate::proxy) fn on_switching_protocols(
         &mut self,
         upstream: StreamKey,
         exchange_key: ExchangeKey,
@@ -222,7 +222,7 @@ impl Proxy {
 
     /// A piece of the response body; with the last one, the end follows at once.
     #[inline]
-    pub(crate) fn on_response_data(
+    pub(in crate::proxy) fn on_response_data(
         &mut self,
         key: ExchangeKey,
         data: &[u8],
@@ -262,7 +262,7 @@ impl Proxy {
     }
 
     /// The response is whole. `is_last`: no bytes came behind it.
-    pub(crate) fn on_response_end(
+    pub(in crate::proxy) fn on_response_end(
         &mut self,
         upstream: StreamKey,
         exchange_key: ExchangeKey,

@@ -64,7 +64,7 @@ const fn is_overflow(cause: Option<Cause>) -> bool {
 
 impl Proxy {
     /// A route's direct response.
-    pub(crate) fn respond(&mut self, key: ExchangeKey, respond: &Respond, now: Time) {
+    pub(in crate::proxy) fn respond(&mut self, key: ExchangeKey, respond: &Respond, now: Time) {
         let own = respond.fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let has_type =
             respond.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
@@ -77,7 +77,7 @@ impl Proxy {
     }
 
     /// A route's redirect.
-    pub(crate) fn redirect(
+    pub(in crate::proxy) fn redirect(
         &mut self,
         key: ExchangeKey,
         redirect: &Redirect,
@@ -92,7 +92,7 @@ impl Proxy {
     }
 
     /// To a request that was to go no further than this proxy.
-    pub(crate) fn reply_as_last(&mut self, key: ExchangeKey, method: Method, now: Time) {
+    pub(in crate::proxy) fn reply_as_last(&mut self, key: ExchangeKey, method: Method, now: Time) {
         if method == Method::Trace {
             // A request with credentials in it is not shown to a script that can send one.
             return self.fail(key, Cause::RequestNotImplemented, now);
@@ -101,7 +101,12 @@ impl Proxy {
     }
 
     /// A filter's reply.
-    pub(crate) fn reply_from_filter(&mut self, key: ExchangeKey, reply: &filter::Reply, now: Time) {
+    pub(in crate::proxy) fn reply_from_filter(
+        &mut self,
+        key: ExchangeKey,
+        reply: &filter::Reply,
+        now: Time,
+    ) {
         let body = plain_reason(reply.status, reply.reason);
         let (status, body, cause) = (reply.status, &body[..], Some(Cause::FilterReply));
         let fields = &[SERVER, TEXT_PLAIN];
@@ -109,7 +114,7 @@ impl Proxy {
     }
 
     /// The reply that a fault becomes.
-    pub(crate) fn reply_to_fault(
+    pub(in crate::proxy) fn reply_to_fault(
         &mut self,
         key: ExchangeKey,
         status: u16,
