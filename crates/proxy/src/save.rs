@@ -36,7 +36,7 @@ use crate::connection::transport::SavedTls;
 use crate::connection::{Connection, Upstream};
 use crate::cx::Cx;
 use crate::keys::Slot;
-use crate::keys::{ConnKey, ExchangeKey, PoolId, StreamKey};
+use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::Listen;
 use crate::listen::listeners::ListenerKey;
 use crate::proxy::Proxy;
@@ -71,8 +71,6 @@ pub struct Saved {
     pub may_begin: bool,
     /// What is left of it here.
     pub remains: Remains,
-    /// Pools in which there is room now.
-    pools: Vec<PoolId>,
 }
 
 /// Whether a connection can be moved, as far as it is known without a try.
@@ -93,7 +91,7 @@ pub enum Movable {
 /// Why bytes cannot become connections.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum RestoreError {
-    /// The bytes are not what [`Proxy::save`] wrote.
+    /// The bytes are not what [`Proxy::finish_save`] returned.
     #[error("the saved connection is damaged")]
     Damaged,
     /// What it was agreed on would be otherwise in this configuration.
@@ -315,13 +313,6 @@ impl Connections {
 }
 
 impl Proxy {
-    /// [`Proxy::begin_save`], and all of it written down at once. None where that is refused.
-    pub fn save(&mut self, key: ConnKey, now: Time) -> Option<Saved> {
-        let mut saving = self.begin_save(key, usize::MAX, now).ok()?;
-        self.save_part(&mut saving, usize::MAX);
-        Some(self.finish_save(saving))
-    }
-
     /// Overwrites what calls have left of secrets on the stacks of this thread, once connections were given to another
     /// process.
     pub fn wipe_stacks(&self) {
@@ -348,19 +339,13 @@ impl Proxy {
         Some(self.movability(key, self.connections.get(key)?))
     }
 
-    /// The connection by which [`Proxy::save`] takes the group of this one: its downstream, if an exchange has it alone.
+    /// The connection by which [`Proxy::begin_save`] takes the group of this one: its downstream, if an exchange has it alone.
     #[must_use]
     pub fn leading(&self, key: ConnKey) -> ConnKey {
         let upstream = self.connections.get(key).and_then(Connection::upstream);
         let exchange = upstream.and_then(|upstream| self.exchanges.get(upstream.exchange()?));
         let downstream = exchange.filter(|exchange| exchange.detached.is_none());
         downstream.map_or(key, |exchange| exchange.downstream.connection)
-    }
-
-    /// Whether no more connections than these go with this one, itself among them.
-    #[must_use]
-    pub fn is_group_within(&self, key: ConnKey, connections_max: usize) -> bool {
-        self.companions(key, connections_max).connections.len() <= connections_max
     }
 
     fn movability(&self, key: ConnKey, connection: &Connection) -> Movable {
@@ -383,19 +368,6 @@ impl Proxy {
     #[must_use]
     pub fn has_connection(&self, key: ConnKey) -> bool {
         self.connections.get(key).is_some()
-    }
-
-    /// Goes on with those that waited for the room of connections that were saved, once all that is
-    /// to be saved is.
-    pub fn on_saved(&mut self, saved: &Saved, now: Time) {
-        self.serve_pools(&saved.pools, now);
-    }
-
-    fn serve_pools(&mut self, pools: &[PoolId], now: Time) {
-        for pool in pools {
-            self.serve_waiting(*pool, now);
-        }
-        self.settle(now);
     }
 
     /// Every connection and exchange that this connection cannot be moved without; of more than `connections_max`
@@ -432,7 +404,7 @@ impl Proxy {
         found
     }
 
-    /// Takes up what [`Proxy::save`] wrote, with its sockets to be registered under the returned
+    /// Takes up what [`Proxy::finish_save`] returned, with its sockets to be registered under the returned
     /// keys, in the order of [`Saved::connections`].
     ///
     /// # Errors

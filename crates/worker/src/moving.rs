@@ -507,7 +507,7 @@ impl<W: World> Worker<W> {
     }
 
     /// Takes a downstream connection with all that belongs to it, or an idle upstream connection,
-    /// out of this worker, between two turns. None for a key that [`proxy::Proxy::save`] refuses.
+    /// out of this worker, between two turns. None for a key that [`proxy::Proxy::begin_save`] refuses.
     pub fn save(&mut self, key: ConnKey) -> Option<Moving<W::Socket>> {
         let (saving, sockets) = self.begin_save(key, usize::MAX).ok()?;
         self.unwatch(&sockets);

@@ -118,8 +118,6 @@ struct SavedHeld {
     bytes_max: usize,
 }
 
-impl Cx {}
-
 impl Connections {
     /// Makes the connections of a restored exchange know it.
     fn join_exchange(

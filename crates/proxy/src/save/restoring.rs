@@ -99,7 +99,7 @@ impl Restoring {
 }
 
 impl Proxy {
-    /// Begins to take up what [`Proxy::save`] wrote.
+    /// Begins to take up what [`Proxy::finish_save`] returned.
     ///
     /// # Errors
     ///

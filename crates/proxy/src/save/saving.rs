@@ -267,7 +267,10 @@ impl Proxy {
 
     /// Goes on with exchanges that waited for the room of connections that are gone, once their sockets are out.
     pub fn on_save_begun(&mut self, saving: &Saving, now: Time) {
-        self.serve_pools(&saving.pools, now);
+        for pool in &saving.pools {
+            self.serve_waiting(*pool, now);
+        }
+        self.settle(now);
     }
 
     /// Encodes so many connections and exchanges, at most.
@@ -297,8 +300,8 @@ impl Proxy {
         if self.cx.has_former_snapshots() {
             self.cx.retire_former();
         }
-        let Saving { connections, held, pools, may_begin, remains, written, .. } = saving;
-        Saved { bytes: written.into_pieces(), connections, held, pools, may_begin, remains }
+        let Saving { connections, held, may_begin, remains, written, .. } = saving;
+        Saved { bytes: written.into_pieces(), connections, held, may_begin, remains }
     }
 }
 

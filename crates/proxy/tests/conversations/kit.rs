@@ -528,12 +528,11 @@ impl<'s> Talk<'s> {
     /// The peer's connection goes to another worker, with all that belongs to it.
     pub(crate) fn leaves(&mut self, peer: Peer) {
         let key = self.peers[peer.0].key.expect("the connection is open");
-        let saved = self.proxy.save(key, self.now).expect("it can be moved");
+        let saved = self.save(key);
         for key in &saved.connections {
             let place = self.place(*key);
             self.peers[place].key = None;
         }
-        self.proxy.on_saved(&saved, self.now);
         self.settle();
     }
 
@@ -541,9 +540,8 @@ impl<'s> Talk<'s> {
     /// proxy stays.
     pub(crate) fn comes_back_drained(&mut self, peer: Peer) {
         let key = self.peers[peer.0].key.take().expect("the connection is open");
-        let saved = self.proxy.save(key, self.now).expect("it can be moved");
+        let saved = self.save(key);
         assert_eq!(saved.connections, [key], "it is moved alone");
-        self.proxy.on_saved(&saved, self.now);
         self.drains();
         let keys = self.proxy.restore(&saved.bytes, self.now).expect("what was saved");
         self.peers[peer.0].key = keys.first().copied();
@@ -555,10 +553,9 @@ impl<'s> Talk<'s> {
     /// place of this one, and the connection comes back. For variants in which the proxy stays.
     pub(crate) fn comes_back_to(&mut self, peer: Peer, config: &str) {
         let key = self.peers[peer.0].key.expect("the connection is open");
-        let saved = self.proxy.save(key, self.now).expect("it can be moved");
+        let saved = self.save(key);
         let places: Vec<_> = saved.connections.iter().map(|key| self.place(*key)).collect();
         places.iter().for_each(|place| self.peers[*place].key = None);
-        self.proxy.on_saved(&saved, self.now);
         self.reconfigures(config);
         let keys = self.proxy.restore(&saved.bytes, self.now).expect("what was saved");
         for (place, key) in places.iter().zip(&keys) {
@@ -747,10 +744,9 @@ impl<'s> Talk<'s> {
     /// which the proxy stays.
     pub(crate) fn saved(&mut self, peer: Peer) -> Vec<u8> {
         let key = self.peers[peer.0].key.expect("the connection is open");
-        let saved = self.proxy.save(key, self.now).expect("it can be moved");
+        let saved = self.save(key);
         let places: Vec<_> = saved.connections.iter().map(|key| self.place(*key)).collect();
         places.iter().for_each(|place| self.peers[*place].key = None);
-        self.proxy.on_saved(&saved, self.now);
         let keys = self.proxy.restore(&saved.bytes, self.now).expect("what was saved");
         for (place, key) in places.iter().zip(&keys) {
             self.peers[*place].key = Some(*key);
@@ -963,6 +959,15 @@ impl<'s> Talk<'s> {
             }
             self.proxy.on_restored(keys, self.now);
         }
+    }
+
+    /// Takes a group out of the proxy, as a worker does.
+    fn save(&mut self, key: ConnKey) -> Saved {
+        let saving = self.proxy.begin_save(key, usize::MAX, self.now);
+        let mut saving = saving.expect("it can be moved");
+        self.proxy.on_save_begun(&saving, self.now);
+        self.proxy.save_part(&mut saving, usize::MAX);
+        self.proxy.finish_save(saving)
     }
 
     /// Writes a group down as a large one is: in many steps.
