@@ -15,6 +15,8 @@ pub(crate) mod connections;
 pub(crate) mod debug_log;
 pub(crate) mod delivery;
 pub(crate) mod destination;
+mod drain;
+pub(crate) mod failures;
 pub(crate) mod handshake_slots;
 pub(crate) mod holding_back;
 pub(crate) mod http2;

@@ -1,8 +1,9 @@
 //! What connections, exchanges and streams are named by, wherever a name is all that is needed.
 
 use config::priority::Priority;
-use config::snapshot::{ClusterId, EndpointId};
+use config::snapshot::{ClusterId, EndpointId, Id};
 use serde::{Deserialize, Serialize};
+use telemetry::events::LabelId;
 
 use crate::tools::slab::Key;
 
@@ -85,4 +86,9 @@ impl StreamKey {
     pub(crate) const fn is_alone(self) -> bool {
         matches!(self.slot, Slot::ONLY)
     }
+}
+
+/// A stable id as the label of what happens to the thing that it names.
+pub(crate) const fn label(id: Id) -> LabelId {
+    LabelId { slot: id.slot, generation: id.generation }
 }

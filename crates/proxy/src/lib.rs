@@ -36,8 +36,9 @@
 //!
 //! `Cx` has what all need and no peer is part of: timers, buffers, operations, events, the configuration.
 //! Nothing on the right calls what stands on the left: it leaves a note on the `agenda`, which `Proxy`
-//! settles when the event is over. `cargo xtask tidy` checks the order, that methods of `Proxy` stand in
-//! `proxy` and `save` alone, and that no more than three files import each other in a circle.
+//! settles when the event is over. `cargo xtask tidy` checks the order, that methods of each stand in its
+//! own folder and in `save` alone (those of `Cx` stand beside what they are for), and that no more than
+//! three files import each other in a circle.
 #![forbid(unsafe_code)]
 
 mod agenda;

@@ -8,11 +8,14 @@ pub(crate) mod clients;
 pub(crate) mod drain;
 pub(crate) mod listeners;
 pub mod misdirected;
+pub(crate) mod ping;
 pub(crate) mod refusals;
 pub(crate) mod relay;
 
+use std::num::NonZeroU32;
+
 use crate::cx::Cx;
-use crate::listen::clients::Clients;
+use crate::listen::clients::{ClientPlace, Clients};
 use crate::listen::listeners::{ListenerKey, Listeners};
 use crate::tools::time::Time;
 
@@ -50,5 +53,16 @@ impl Listen {
     /// Downstream connections open at a time, in the process.
     pub(crate) fn connections_max(&self, cx: &Cx) -> u32 {
         cx.snapshot.limits.connections_max.get().min(self.descriptors_max)
+    }
+
+    /// Whether more exchanges of a client are under way than its listener allows.
+    #[inline]
+    pub(crate) fn has_too_many(
+        &self,
+        client: ClientPlace,
+        max: Option<NonZeroU32>,
+        cx: &Cx,
+    ) -> bool {
+        max.is_some_and(|max| self.clients.exchanges_of(client) > cx.share.of(max.get()))
     }
 }

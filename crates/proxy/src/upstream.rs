@@ -2,7 +2,6 @@
 //! destinations, and what becomes of a connection whose exchange is over.
 
 pub(crate) mod age;
-pub(crate) mod attempts;
 pub(crate) mod balance;
 pub(crate) mod connecting;
 pub(crate) mod original;
@@ -58,6 +57,13 @@ impl Upstreams {
     pub(crate) fn note_spare(&mut self, pool: PoolId, cx: &mut Cx) {
         if self.pools.note_spare(pool) {
             cx.agenda.push(Note::Serve(pool));
+        }
+    }
+
+    /// An exchange began to wait for a connection of this pool.
+    pub(crate) fn note_crowd(&mut self, pool: PoolId) {
+        if self.crowds.noted.last() != Some(&pool) {
+            self.crowds.noted.push(pool);
         }
     }
 }

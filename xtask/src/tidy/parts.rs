@@ -3,27 +3,34 @@
 //! The parts of `proxy` stand in an order (its `lib.rs` draws it): a method takes the parts that it
 //! needs, and none that stands before its own. So what a part does can be read, and tested, without
 //! what stands before it. What is compared is words: a method of a part that names a type before it is
-//! found, whether it takes a value of it or only calls a function of it. The methods of the part that may
-//! take all others stand apart from theirs ([`HOMES`]).
+//! found, whether it takes a value of it or only calls a function of it. The methods of each part stand in
+//! its own folder ([`HOMES`]).
 
 use super::circles::{impl_blocks, words};
 use super::{Finding, Tree};
 
 /// Sources, and the types of their parts, the one that may take all others first. Those of one group
 /// may take each other.
-const PARTS: [(&str, &[&[&str]]); 1] = [(
-    "crates/proxy/src/",
-    &[&["Proxy"], &["Exchanges"], &["Upstreams"], &["Connections", "Listen"], &["Cx"]],
-)];
+const PARTS: [(&str, &[&[&str]]); 1] =
+    [(PROXY, &[&["Proxy"], &["Exchanges"], &["Upstreams"], &["Connections", "Listen"], &["Cx"]])];
 
-/// Sources, a type, and where below them its methods stand: a file's whole name, or a folder's.
-const HOMES: [(&str, &str, &[&str]); 1] =
-    [("crates/proxy/src/", "Proxy", &["proxy.rs", "proxy/", "save.rs", "save/"])];
+/// Sources, types, and where below them their methods stand: a file's whole name, or a folder's.
+const HOMES: [(&str, &[&str], &[&str]); 5] = [
+    (PROXY, &["Proxy"], &["proxy.rs", "proxy/", "save.rs", "save/"]),
+    (PROXY, &["Exchanges", "Exchange"], &["exchange.rs", "exchange/", "save.rs", "save/"]),
+    (PROXY, &["Upstreams", "Pools"], &["upstream.rs", "upstream/", "save.rs", "save/"]),
+    (PROXY, &["Connections", "Connection"], &["connection.rs", "connection/", "save.rs", "save/"]),
+    (PROXY, &["Listen"], &["listen.rs", "listen/", "save.rs", "save/"]),
+];
+
+const PROXY: &str = "crates/proxy/src/";
 
 /// Finds parts that take what stands before them, and methods away from home.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let taking = PARTS.iter().flat_map(|(folder, order)| find(tree, folder, order));
-    let away = HOMES.iter().flat_map(|(folder, of, homes)| find_away(tree, folder, of, homes));
+    let away = HOMES.iter().flat_map(|(folder, types, homes)| {
+        types.iter().flat_map(move |of| find_away(tree, folder, of, homes))
+    });
     taking.chain(away).collect()
 }
 

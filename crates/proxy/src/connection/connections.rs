@@ -12,9 +12,8 @@ use crate::connection::signers::Signers;
 use crate::connection::turns::HeldBack;
 use crate::connection::{Connection, ConnectionRole, Life};
 use crate::cx::Cx;
-use crate::exchange::record::label;
-use crate::keys::ConnKey;
 use crate::keys::OfConnection;
+use crate::keys::{ConnKey, label};
 use crate::listen::Listen;
 use crate::listen::clients::Part;
 use crate::ops::Op;
@@ -104,6 +103,16 @@ impl Connections {
         let is_reused = connection.requests > 1 && connection.multiplex().is_none();
         let since = if is_reused { ", on a connection that was used before" } else { "" };
         self.note_reason(key, || Detail::of(&format_args!("{how}{since}")));
+    }
+
+    /// Whether the newest snapshot has removed the endpoint, or the cluster, of this upstream connection, or
+    /// has endpoints spoken to in another way than on it.
+    pub(crate) fn is_of_former(&self, key: ConnKey, cx: &Cx) -> bool {
+        let upstream = self.get(key).and_then(Connection::upstream);
+        upstream.is_some_and(|upstream| {
+            let cluster = cx.snapshot.cluster(upstream.cluster);
+            cluster.is_none_or(|cluster| !upstream.is_of(cluster))
+        })
     }
 
     pub(crate) fn insert_connection(

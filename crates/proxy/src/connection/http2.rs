@@ -1,26 +1,19 @@
-//! What a connection of HTTP/2 has as a whole: what it is watched for, keep-alive PINGs, GOAWAY, and how a
-//! connection becomes one.
+//! What a connection of HTTP/2 has as a whole: what it is watched for, GOAWAY, and how a connection becomes
+//! one.
 //!
 //! Its streams are in `streams`, its frames in `codec::http2`.
 
-use std::time::Duration;
-
-use config::snapshot::{ListenerProtocol, Ping};
 use wire::detect::resembles_http2;
 use wire::h2::{ErrorCode, Http2, Limits};
-use wire::head::{RequestHead, Version};
 
+use crate::connection::ConnectionRole;
 use crate::connection::codec::Codec;
 use crate::connection::codec::http2::{Http2Frames, downstream_limits};
 use crate::connection::codec::multiplex::{Frames, Multiplex};
-use crate::connection::codec::streams::Stream;
 use crate::connection::codec::watches::Watch;
 use crate::connection::connections::Connections;
-use crate::connection::{Connection, ConnectionRole};
 use crate::cx::Cx;
-use crate::exchange::exchanges::Exchanges;
-use crate::keys::Slot;
-use crate::keys::{ConnKey, ExchangeKey};
+use crate::keys::ConnKey;
 use crate::listen::Listen;
 use crate::listen::drain::DRAIN_IDLE;
 use crate::tools::rate::Rate;
@@ -76,25 +69,6 @@ impl Connections {
         multiplex.watches.clear(Watch::FinalGoaway);
         multiplex.go_away(ErrorCode::NO_ERROR);
         self.queue_send(key, cx);
-    }
-}
-
-impl Listen {
-    /// The silence after which this connection's peer is sent a keep-alive PING, if it is.
-    pub(crate) fn silence(&self, connection: &Connection, cx: &Cx) -> Option<Duration> {
-        self.ping_of(connection, cx).map(|ping| ping.interval)
-    }
-
-    pub(crate) fn ping_of(&self, connection: &Connection, cx: &Cx) -> Option<Ping> {
-        if connection.multiplex().is_some_and(|multiplex| multiplex.rpc().is_some()) {
-            return None;
-        }
-        match &connection.role {
-            ConnectionRole::Downstream(downstream) => {
-                self.listeners.get(downstream.listener).listener().http2.ping
-            }
-            ConnectionRole::Upstream(upstream) => cx.snapshot.cluster(upstream.cluster)?.http2.ping,
-        }
     }
 }
 
@@ -154,44 +128,6 @@ impl Connections {
     }
 }
 
-impl Exchanges {
-    /// An HTTP/1 request that asked for `h2c` is stream 1 of the connection from here on: the first of a
-    /// connection that may speak either. Inside TLS it is ALPN that offers HTTP/2.
-    pub(crate) fn upgrade_to_http2(
-        &mut self,
-        key: ExchangeKey,
-        head: &RequestHead<'_>,
-        now: Time,
-        connections: &mut Connections,
-        cx: &mut Cx,
-    ) {
-        const SWITCHING: &[u8] =
-            b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n";
-        let Some(exchange) = self.get_mut(key) else { return };
-        let Some(settings) = head.http2_settings() else { return };
-        let (listener, connection) = (exchange.listener(), exchange.downstream.connection);
-        let Some(open) = connections.get_mut(connection) else { return };
-        let is_first = open.requests == 1 && open.tls.is_none();
-        if !is_first || listener.protocol != ListenerProtocol::Auto {
-            return;
-        }
-        let limits = downstream_limits(&listener.http, &listener.http2, cx.memory.level);
-        let Ok(codec) = Http2::upgraded_server(settings, &limits) else { return };
-        let opening = now + listener.timeouts.request_head;
-        let mut multiplex = Multiplex::new(http2(codec, limits, now));
-        multiplex.watches.set(Watch::Opening, opening);
-        multiplex.streams.insert(Stream::new(1, key));
-        exchange.downstream.slot = Slot::of_stream(1);
-        exchange.request.version = Version::Http2;
-        open.outbox.push(SWITCHING, &mut cx.buffers);
-        if let Some(downstream) = open.downstream_mut() {
-            downstream.exchange = None;
-        }
-        connections.set_multiplex(connection, multiplex, cx);
-        connections.queue_send(connection, cx);
-    }
-}
-
-fn http2(codec: Http2, limits: Limits, now: Time) -> Frames {
+pub(crate) fn http2(codec: Http2, limits: Limits, now: Time) -> Frames {
     Frames::Http2(Http2Frames::new(codec, limits, now))
 }

@@ -19,12 +19,11 @@ pub(crate) mod waiting;
 use std::sync::Arc;
 
 use config::snapshot::{Address, ClusterTls, ListenerTls};
-use tls::{EarlyHandshake, Handshake, HandshakeFacts, TicketKeeper};
+use tls::{EarlyHandshake, Handshake, HandshakeFacts, PeerCertificate, TicketKeeper};
 use wire::buffer::Buffer;
 use wire::tls::record::{RECORD_LEN_MAX, RecordLayer, SealError};
 
 use crate::connection::handshake_slots::SlotKey;
-use crate::exchange::client_cert::ClientCert;
 use crate::tools::buffers::{BUFFER_BYTES_MAX, Buffers};
 use crate::tools::outbox::{Outbox, SLICES_MAX};
 use crate::tools::time::Time;
@@ -111,6 +110,14 @@ pub(crate) struct ClientFacts {
     pub(crate) handshake: HandshakeFacts,
     /// The URI of the certificate that it was shown, if it showed one itself.
     pub(crate) shown_uri: Option<Box<str>>,
+}
+
+/// A client's certificate, checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientCert<'a> {
+    pub(crate) peer: &'a PeerCertificate,
+    /// The URI of the certificate that the client was shown.
+    pub(crate) shown_uri: Option<&'a str>,
 }
 
 /// What of a connection's TLS is written down. Its handshake is over.

@@ -9,13 +9,7 @@ use config::snapshot::{ClientCertDetails, ForwardClientCert, HttpOptions};
 use tls::PeerCertificate;
 use wire::head::{Known, RequestHead};
 
-/// A client's certificate, checked.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ClientCert<'a> {
-    pub(crate) peer: &'a PeerCertificate,
-    /// The URI of the certificate that the client was shown.
-    pub(crate) shown_uri: Option<&'a str>,
-}
+use crate::connection::transport::ClientCert;
 
 /// Does with the field what the listener says. `scratch` is room to put its value together in.
 pub(crate) fn rewrite(

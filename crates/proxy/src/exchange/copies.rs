@@ -20,8 +20,10 @@
 
 use std::time::Duration;
 
+use config::mirrors::Mirror;
 use telemetry::cause::Cause;
 use telemetry::events::{CopyFinished, ExchangeFinished, MirrorDrop};
+use wire::head::Version;
 
 use crate::agenda::Note;
 use crate::connection::connections::Connections;
@@ -30,16 +32,50 @@ use crate::exchange::detached::Detached;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::fault::is_warned_of;
 use crate::exchange::queued_request::QueuedRequest;
-use crate::exchange::record::label;
-use crate::exchange::{Exchange, Wait};
-use crate::keys::ExchangeKey;
+use crate::exchange::{Beginning, Exchange, Request, Route, Wait};
+use crate::keys::{ExchangeKey, label};
+use crate::listen::clients::ClientPlace;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
+use crate::tools::wheel::TimerKey;
 
 /// How long a copy may take, from when it is whole: services that stall keep no room from other copies for longer.
 const COPY_TIME_MAX: Duration = Duration::from_secs(60);
 
 impl Exchange {
+    /// A copy of it without a downstream, for another cluster.
+    pub(crate) fn copy(
+        &self,
+        mirror: &Mirror,
+        detached: Box<Detached>,
+        now: Time,
+        timer: TimerKey,
+    ) -> Self {
+        let place = (self.listener, self.chain);
+        let beginning = Beginning::detached(self.snapshot.clone(), place, ClientPlace::COPIES, now);
+        let request = Request {
+            method: self.request.method,
+            version: Version::Http11,
+            is_persistent: true,
+            // It is sent when it is.
+            is_complete: true,
+            is_one_way: self.request.is_one_way,
+            ..Request::NONE
+        };
+        let of_original = self.route.as_ref();
+        let route = Route {
+            hash: of_original.and_then(|route| route.hash),
+            subset: of_original.and_then(|route| route.subset),
+            ..Route::new(None, Some(mirror.cluster))
+        };
+        let mut copy = Self::new(beginning, request, timer);
+        copy.kind = self.kind;
+        copy.route = Some(route);
+        copy.detached = Some(detached);
+        copy.progress.request_bytes = self.progress.request_bytes;
+        copy
+    }
+
     /// How long a copy of its request may take: as long as the request, up to a minute.
     pub(crate) fn timeout_of_copies(&self) -> Duration {
         let own = self.forward().and_then(|forward| forward.timeout);
@@ -151,55 +187,55 @@ impl Exchanges {
     }
 }
 
-impl Connections {
+impl Exchange {
     /// Reports a copy that is over. It is in no access log, since no client asked for it.
     #[cold]
     pub(crate) fn report_copy(
         &self,
-        exchange: &Exchange,
         detached: &Detached,
         cause: Option<Cause>,
         now: Time,
+        connections: &Connections,
         cx: &mut Cx,
     ) {
-        let Some(id) = exchange.route.as_ref().and_then(|route| route.cluster) else { return };
+        let Some(id) = self.route.as_ref().and_then(|route| route.cluster) else { return };
         let cluster = label(id.0);
         if cause == Some(Cause::DownstreamClosed) {
             let reason = detached.dropped.unwrap_or(MirrorDrop::Incomplete);
             return cx.emitter.mirror_dropped(cluster, reason);
         }
-        let status = if cause.is_some() { 0 } else { exchange.record.status };
-        match exchange.progress.attempts {
+        let status = if cause.is_some() { 0 } else { self.record.status };
+        match self.progress.attempts {
             0 => cx.emitter.mirror_dropped(cluster, MirrorDrop::Unsent),
             _ => cx.emitter.copy_finished(&CopyFinished { cluster, status }),
         }
         if cx.emitter.is_debug() {
             let cause = cause.map_or("done", Cause::as_str);
-            let endpoint = self.endpoint_text(exchange);
+            let endpoint = self.endpoint_text(connections);
             let endpoint = String::from_utf8_lossy(endpoint.as_bytes()).into_owned();
             let words = format_args!("end of a copy: {cause}, status {status}, {endpoint}");
-            cx.debug(exchange.downstream, words, now);
+            cx.debug(self.downstream, words, now);
         }
         if let Some(cause) = cause.filter(|cause| is_warned_of(*cause)) {
-            self.warn_of_copy(exchange, cause, now, cx);
+            self.warn_of_copy(cause, now, connections, cx);
         }
     }
 
-    fn warn_of_copy(&self, exchange: &Exchange, cause: Cause, now: Time, cx: &mut Cx) {
+    fn warn_of_copy(&self, cause: Cause, now: Time, connections: &Connections, cx: &mut Cx) {
         let at = cx.wall_clock_zero.saturating_add(now.as_nanos());
-        let listener = label(exchange.listener().id.0);
-        let cluster = exchange.route.as_ref().and_then(|route| route.cluster).map(|id| label(id.0));
+        let listener = label(self.listener().id.0);
+        let cluster = self.route.as_ref().and_then(|route| route.cluster).map(|id| label(id.0));
         let failures = cx.emitter.note_failure(cluster, listener, cause, at);
         if failures == 0 {
             return;
         }
-        let detail = exchange.record.cause_detail.as_ref();
+        let detail = self.record.cause_detail.as_ref();
         cx.emitter.copy_failed(&ExchangeFinished {
             listener,
             cluster,
             cause: Some(cause),
             failures,
-            endpoint: self.endpoint_text(exchange).as_bytes(),
+            endpoint: self.endpoint_text(connections).as_bytes(),
             cause_detail: detail.map_or(&[], Detail::as_bytes),
             ..ExchangeFinished::EMPTY
         });

@@ -15,9 +15,8 @@ use wire::head::{RequestHead, ResponseHead, Version};
 
 use crate::connection::Connection;
 use crate::connection::connections::Connections;
-use crate::connection::transport::{Tls, TlsWords};
+use crate::connection::transport::{ClientCert, Tls, TlsWords};
 use crate::cx::Cx;
-use crate::exchange::client_cert::ClientCert;
 use crate::exchange::{Exchange, ExchangeKind};
 use crate::tools::peer_address::PeerAddress;
 use crate::tools::text::Text;
@@ -153,7 +152,7 @@ impl<'e> FactsOf<'e> {
 
     /// The address of the endpoint without its port, or the port.
     fn push_endpoint(&self, is_port: bool, out: &mut Vec<u8>) {
-        let text = self.connections.endpoint_text(self.exchange);
+        let text = self.exchange.endpoint_text(self.connections);
         let address = std::str::from_utf8(text.as_bytes()).ok();
         if let Some(address) = address.and_then(|text| text.parse::<SocketAddr>().ok()) {
             push(Some(address), if is_port { Piece::Port } else { Piece::Ip }, out);
@@ -205,7 +204,7 @@ impl OperatorFacts for FactsOf<'_> {
                 push_text(self.exchange.cluster().map(|cluster| &*cluster.name), out);
             }
             Fact::UpstreamAddress => {
-                out.extend_from_slice(self.connections.endpoint_text(self.exchange).as_bytes());
+                out.extend_from_slice(self.exchange.endpoint_text(self.connections).as_bytes());
             }
             Fact::UpstreamIp => self.push_endpoint(false, out),
             Fact::UpstreamPort => self.push_endpoint(true, out),

@@ -15,9 +15,9 @@ use crate::cx::Cx;
 use crate::exchange::checking::report_check;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::fault::{Side, consequence, is_warned_of};
-use crate::exchange::record::{Word, label};
+use crate::exchange::record::Word;
 use crate::exchange::{Exchange, ExchangeKind};
-use crate::keys::{ExchangeKey, StreamKey};
+use crate::keys::{ExchangeKey, StreamKey, label};
 use crate::listen::Listen;
 use crate::listen::clients::Part;
 use crate::tools::detail::Detail;
@@ -26,25 +26,25 @@ use crate::tools::text::Text;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
 
-impl Connections {
-    /// Reports an exchange that is over.
-    pub(crate) fn report(&self, exchange: &Exchange, cause: Option<Cause>, now: Time, cx: &mut Cx) {
-        if let Some(detached) = &exchange.detached {
+impl Exchange {
+    /// Reports that it is over.
+    fn report(&self, cause: Option<Cause>, now: Time, connections: &Connections, cx: &mut Cx) {
+        if let Some(detached) = &self.detached {
             return match &detached.check {
-                Some(run) => report_check(exchange, run, cause, cx),
+                Some(run) => report_check(self, run, cause, cx),
                 // Its exchange says what it was.
                 None if detached.hedge_of.is_some() => {}
-                None => self.report_copy(exchange, detached, cause, now, cx),
+                None => self.report_copy(detached, cause, now, connections, cx),
             };
         }
-        let record = &exchange.record;
-        let stages = if exchange.snapshot.access_log.stage_times {
+        let record = &self.record;
+        let stages = if self.snapshot.access_log.stage_times {
             record.stamps.stages(now)
         } else {
             record.stamps.total_only(now)
         };
-        let route = exchange.route.as_ref();
-        let listener = label(exchange.listener().id.0);
+        let route = self.route.as_ref();
+        let listener = label(self.listener().id.0);
         let cluster = route.and_then(|route| route.cluster).map(|id| label(id.0));
         let failures = match cause.filter(|cause| is_warned_of(*cause)) {
             Some(cause) => {
@@ -54,26 +54,26 @@ impl Connections {
             None => 0,
         };
         let counts = Counts { listener, cluster, cause, failures, stages };
-        if failures > 0 || cx.emitter.is_recorded(stages.total, exchange.progress.is_tunnel) {
-            let counts = counts.event(exchange, cx.wall_clock_zero);
-            self.report_with_words(exchange, counts, now, cx);
+        if failures > 0 || cx.emitter.is_recorded(stages.total, self.progress.is_tunnel) {
+            let counts = counts.event(self, cx.wall_clock_zero);
+            self.report_with_words(counts, now, connections, cx);
         } else {
-            cx.emitter.exchange_counted(&counts.event(exchange, cx.wall_clock_zero));
+            cx.emitter.exchange_counted(&counts.event(self, cx.wall_clock_zero));
         }
     }
 
-    /// Reports an exchange with its addresses, its words and those of its TLS.
+    /// Reports it with its addresses, its words and those of its TLS.
     #[inline(never)]
     fn report_with_words(
         &self,
-        exchange: &Exchange,
         counts: ExchangeFinished<'_>,
         now: Time,
+        connections: &Connections,
         cx: &mut Cx,
     ) {
-        let record = &exchange.record;
-        let connection = self.get(exchange.downstream.connection);
-        let endpoint = self.endpoint_text(exchange);
+        let record = &self.record;
+        let connection = connections.get(self.downstream.connection);
+        let endpoint = self.endpoint_text(connections);
         let client = match record.client {
             Some(ip) => Text::of_ip(&PeerAddress::from(SocketAddr::new(ip, 0))),
             None => connection.map_or(Text::EMPTY, |connection| Text::of_ip(&connection.peer)),
@@ -91,10 +91,10 @@ impl Connections {
                 String::from_utf8_lossy(endpoint.as_bytes()),
                 cut(detail)
             );
-            cx.debug(exchange.downstream, words, now);
+            cx.debug(self.downstream, words, now);
         }
         cx.emitter.exchange_finished(&ExchangeFinished {
-            subset: subset_of(exchange).map_or(&[], str::as_bytes),
+            subset: subset_of(self).map_or(&[], str::as_bytes),
             endpoint: endpoint.as_bytes(),
             client: client.as_bytes(),
             method: words.word(Word::Method),
@@ -163,11 +163,11 @@ impl Counts {
     }
 }
 
-impl Connections {
+impl Exchange {
     /// The address of the endpoint that was chosen last; empty if none was.
-    pub(crate) fn endpoint_text(&self, exchange: &Exchange) -> Text {
-        let onward = self.connect_target_of(exchange);
-        let endpoint = endpoint_of(exchange).map(|endpoint| &endpoint.address);
+    pub(crate) fn endpoint_text(&self, connections: &Connections) -> Text {
+        let onward = self.connect_target(connections);
+        let endpoint = endpoint_of(self).map(|endpoint| &endpoint.address);
         Text::of_address(endpoint.or(onward.as_ref()))
     }
 }
@@ -217,7 +217,7 @@ impl Exchanges {
         cx.timers.remove(exchange.timer);
         // What happened first is why; the rest follows from it.
         let cause = exchange.record.cause.or(cause);
-        connections.report(exchange, cause, now, cx);
+        exchange.report(cause, now, connections, cx);
         let downstream = exchange.downstream;
         exchange.end_copies(cx);
         let record = &mut exchange.record;

@@ -10,8 +10,8 @@ use std::net::{IpAddr, SocketAddr};
 use config::snapshot::{ForwardedFields, HttpOptions};
 use wire::head::{Known, RequestHead, ResponseHead, Version};
 
+use crate::connection::transport::ClientCert;
 use crate::exchange::client_cert;
-use crate::exchange::client_cert::ClientCert;
 use crate::tools::peer_address::PeerAddress;
 use crate::tools::random::Random;
 use crate::tools::text::Text;

@@ -31,10 +31,10 @@ use crate::exchange::detached::Detached;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::fault::{Side, consequence};
 use crate::exchange::queued_request::{Form, QueuedRequest};
-use crate::exchange::record::{Stamps, label};
+use crate::exchange::record::Stamps;
 use crate::exchange::stage::Stage;
 use crate::exchange::{Beginning, Exchange, ExchangeKind, Request, Route, Wait};
-use crate::keys::{ExchangeKey, Slot, StreamKey};
+use crate::keys::{ExchangeKey, Slot, StreamKey, label};
 use crate::tools::time::Time;
 use crate::tools::wheel::TimerKey;
 

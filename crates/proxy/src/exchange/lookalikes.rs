@@ -13,8 +13,7 @@ use wire::head::{Known, RequestHead};
 
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
-use crate::exchange::record::label;
-use crate::keys::ExchangeKey;
+use crate::keys::{ExchangeKey, label};
 
 /// How many fields were dropped, by [`HeaderDrop`].
 pub(crate) type Dropped = [u64; HeaderDrop::NAMES.len()];

@@ -3,11 +3,10 @@
 
 use std::net::IpAddr;
 
-use config::snapshot::Id;
 use serde::{Deserialize, Serialize};
 use telemetry::FAILED_ATTEMPTS_BYTES_MAX;
 use telemetry::cause::Cause;
-use telemetry::events::{LabelId, Stages};
+use telemetry::events::Stages;
 use wire::buffer::Buffer;
 use wire::head::{Known, RequestHead};
 
@@ -276,11 +275,6 @@ impl Stamps {
 /// Length of a stage that began and ended, 0 of one that did not.
 const fn between(from: Time, to: Time) -> u64 {
     if from.is_set() && to.is_set() { to.nanos_since(from) } else { 0 }
-}
-
-/// A stable id as the label of what happens to the thing that it names.
-pub(crate) const fn label(id: Id) -> LabelId {
-    LabelId { slot: id.slot, generation: id.generation }
 }
 
 /// Words of the request head, one behind the other in one buffer.

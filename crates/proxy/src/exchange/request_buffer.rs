@@ -14,7 +14,6 @@ use crate::exchange::queued_request::QueuedRequest;
 use crate::exchange::{Exchange, ExchangeKind, Wait};
 use crate::keys::ExchangeKey;
 use crate::tools::time::Time;
-use crate::upstream::Upstreams;
 use crate::upstream::pool::{Pool, Pools};
 
 /// How often a request whose body waits looks whether connections are free again.
@@ -33,17 +32,15 @@ impl Exchange {
             && self.progress.request_bytes < self.request_buffer_bytes_max()
     }
 
+    /// Whether half of the connections that it may get are in use.
+    pub(crate) fn is_short(&self, pools: &Pools, cx: &Cx) -> bool {
+        let Some(cluster) = self.cluster() else { return false };
+        let newest = cx.snapshot.cluster(cluster.id).unwrap_or(cluster);
+        pools.is_short(Pool::new(newest, self.priority()))
+    }
+
     pub(crate) fn request_buffer_bytes_max(&self) -> u64 {
         self.listener().http.request_buffer_bytes_max.into()
-    }
-}
-
-impl Upstreams {
-    /// Whether half of the connections that an exchange may get are in use.
-    pub(crate) fn is_short(&self, exchange: &Exchange, cx: &Cx) -> bool {
-        let Some(cluster) = exchange.cluster() else { return false };
-        let newest = cx.snapshot.cluster(cluster.id).unwrap_or(cluster);
-        self.pools.is_short(Pool::new(newest, exchange.priority()))
     }
 }
 
@@ -64,13 +61,5 @@ impl Exchanges {
         if !is_call {
             self.set_deadline(key, Wait::Connection, now + LOOK_INTERVAL, cx);
         }
-    }
-}
-
-impl Pools {
-    /// Whether half of the cluster's connections are in use.
-    pub(crate) fn is_short(&self, pool: Pool<'_>) -> bool {
-        let (in_use, connections_max) = self.use_of(pool);
-        2 * u64::from(in_use) >= u64::from(connections_max)
     }
 }

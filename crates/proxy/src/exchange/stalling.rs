@@ -9,11 +9,10 @@ use crate::exchange::exchanges::Exchanges;
 use crate::exchange::stage::Stage;
 use crate::exchange::stalls::{Stall, Stalls};
 use crate::exchange::{Exchange, ExchangeKind};
-use crate::keys::{ExchangeKey, PoolId};
+use crate::keys::ExchangeKey;
 use crate::listen::clients::{Clients, Part};
 use crate::share::Share;
 use crate::tools::time::Time;
-use crate::upstream::Upstreams;
 use crate::upstream::pool::{Pool, Pools};
 
 impl Exchange {
@@ -123,17 +122,6 @@ impl Exchange {
         }
         self.give_request(pools);
         self.end_stall(stalls);
-    }
-}
-
-impl Upstreams {
-    // Where others wait.
-
-    /// An exchange began to wait for a connection of this pool.
-    pub(crate) fn note_crowd(&mut self, pool: PoolId) {
-        if self.crowds.noted.last() != Some(&pool) {
-            self.crowds.noted.push(pool);
-        }
     }
 }
 

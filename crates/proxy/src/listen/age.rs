@@ -11,13 +11,9 @@ use std::time::Duration;
 use config::snapshot::Listener;
 
 use crate::connection::Connection;
-use crate::connection::connections::Connections;
 use crate::connection::transport::Tls;
-use crate::cx::Cx;
 use crate::filter::Filter;
-use crate::keys::ConnKey;
 use crate::listen::Listen;
-use crate::listen::drain::DRAIN_IDLE;
 use crate::tools::spread::spread;
 use crate::tools::time::Time;
 
@@ -30,26 +26,6 @@ pub(crate) enum Due {
     Close,
     /// It takes no further request: of an upstream connection.
     End,
-}
-
-impl Connections {
-    /// Asks the client of a connection to connect again: at once if that can be said, else with its next
-    /// response.
-    pub(crate) fn on_aged(&mut self, key: ConnKey, now: Time, cx: &mut Cx) {
-        let Some(connection) = self.get_mut(key) else { return };
-        let timer = connection.timer;
-        let is_multiplexed = connection.multiplex().is_some();
-        let Some(downstream) = connection.downstream_mut() else { return };
-        downstream.is_aged = true;
-        let is_idle = downstream.exchange.is_none();
-        let deadline = now + DRAIN_IDLE;
-        if is_multiplexed {
-            self.begin_goaway(key, now, cx);
-        } else if is_idle && deadline < cx.timers.deadline(timer) {
-            // It may be about to ask, and is answered with `connection: close` then.
-            cx.timers.arm(timer, deadline);
-        }
-    }
 }
 
 impl Listen {

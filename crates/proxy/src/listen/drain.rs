@@ -15,35 +15,6 @@ use crate::tools::time::Time;
 /// and is answered with `connection: close` then; a silent one shall not hold up the drain.
 pub(crate) const DRAIN_IDLE: Duration = Duration::from_secs(5);
 
-impl Connections {
-    /// Connections of a drain that are silent end soon.
-    pub(crate) fn hasten_idle(
-        &mut self,
-        now: Time,
-        concerns: impl Fn(&Downstream) -> bool,
-        cx: &mut Cx,
-    ) {
-        let deadline = now + DRAIN_IDLE;
-        let mut multiplexed = Vec::new();
-        for (key, connection) in self.table.iter() {
-            let Some(downstream) = connection.downstream() else { continue };
-            if !concerns(downstream) {
-                continue;
-            }
-            if connection.multiplex().is_some() {
-                multiplexed.push(key);
-            } else if downstream.exchange.is_none()
-                && deadline < cx.timers.deadline(connection.timer)
-            {
-                cx.timers.arm(connection.timer, deadline);
-            }
-        }
-        for key in multiplexed {
-            self.begin_goaway(key, now, cx);
-        }
-    }
-}
-
 impl Listen {
     /// Whether connections of this downstream end with their exchange.
     pub(crate) fn is_draining(&self, downstream: &Downstream, cx: &Cx) -> bool {

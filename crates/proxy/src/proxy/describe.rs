@@ -14,8 +14,7 @@ use crate::connection::codec::Opening;
 use crate::connection::codec::http1::Http1;
 use crate::connection::codec::http1::Receive;
 use crate::exchange::record::Word;
-use crate::exchange::record::label;
-use crate::keys::ConnKey;
+use crate::keys::{ConnKey, label};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 

@@ -1,20 +1,21 @@
-//! Upstream connections that are being established, and what is handed to one that is there.
+//! Upstream connections that are being established.
 
+use config::snapshot::{Cluster, ClusterProtocol};
 use telemetry::cause::Cause;
 use telemetry::events::UpstreamConnectFailed;
+use wire::h2::Http2;
 
-use crate::connection::connections::Connections;
-use crate::connection::{Connection, Upstream, UpstreamState};
+use crate::connection::codec::http1::RESPONSE_HEAD;
+use crate::connection::codec::http2::Http2Frames;
+use crate::connection::codec::multiplex::{Frames, Multiplex};
+use crate::connection::codec::rpc::{RpcFrames, Side};
+use crate::connection::codec::watches::Watch;
+use crate::connection::codec::{Codec, http2};
+use crate::connection::rpc::rpc_limits;
+use crate::connection::{Upstream, UpstreamState};
 use crate::cx::Cx;
-use crate::exchange::exchanges::Exchanges;
-use crate::exchange::queued_request::{Form, QueuedRequest};
-use crate::exchange::record::label;
-use crate::exchange::stage::Stage;
-use crate::keys::{ConnKey, ExchangeKey, PoolId, StreamKey};
-use crate::listen::Listen;
+use crate::keys::label;
 use crate::tools::time::Time;
-use crate::upstream::Upstreams;
-use crate::upstream::pool::Pools;
 
 /// Why a connection cannot be established.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,14 @@ pub(crate) struct ConnectFault {
 }
 
 impl Cx {
+    /// A connection that is to be established for streams, which has none yet.
+    pub(crate) fn shared_connection(&self, cluster: &Cluster, now: Time) -> (UpstreamState, Codec) {
+        let mut multiplex = Multiplex::new(upstream_frames(cluster, self, now));
+        multiplex.watches.set(Watch::Opening, now + cluster.timeouts.connect);
+        let state = UpstreamState::Shared { connecting_since: Some(now), links: None };
+        (state, Codec::Shared(Box::new(multiplex)))
+    }
+
     /// Counts a connection that cannot be established.
     pub(crate) fn count_connect_failure(
         &mut self,
@@ -42,59 +51,19 @@ impl Cx {
     }
 }
 
-impl Connections {
-    /// Whether the newest snapshot has removed the endpoint, or the cluster, of this upstream connection, or
-    /// has endpoints spoken to in another way than on it.
-    pub(crate) fn is_of_former(&self, key: ConnKey, cx: &Cx) -> bool {
-        let upstream = self.get(key).and_then(Connection::upstream);
-        upstream.is_some_and(|upstream| {
-            let cluster = cx.snapshot.cluster(upstream.cluster);
-            cluster.is_none_or(|cluster| !upstream.is_of(cluster))
-        })
-    }
-}
-
-impl Exchanges {
-    /// A connection failed, and with it an attempt of those that wait to know what it allows: they
-    /// have no stream on it, and would have it opened again and again.
-    pub(crate) fn count_attempts(&mut self, id: PoolId, upstream: &Upstreams) {
-        for key in upstream.pools.queue(id) {
-            if let Some(exchange) = self.get_mut(*key)
-                && exchange.request.asks_upgrade
-                && matches!(exchange.stage(), Stage::Waiting { .. })
-            {
-                exchange.progress.attempts = exchange.progress.attempts.saturating_add(1);
-            }
+/// What a connection to this cluster speaks that exchanges share.
+fn upstream_frames(cluster: &Cluster, cx: &Cx, now: Time) -> Frames {
+    let protocol = match cluster.protocol {
+        ClusterProtocol::Rpc(name) => cx.snapshot.protocols.find(name),
+        ClusterProtocol::Http1 | ClusterProtocol::Http2 => None,
+    };
+    match protocol {
+        Some(protocol) => {
+            Frames::Rpc(RpcFrames::new(protocol, rpc_limits(&cluster.rpc), Side::Client))
         }
-    }
-}
-
-impl Exchanges {
-    /// Gives a request to a connection that was idle.
-    pub(crate) fn give(
-        &mut self,
-        key: ExchangeKey,
-        upstream: ConnKey,
-        place: usize,
-        request: QueuedRequest,
-        now: Time,
-        pools: &mut Pools,
-        connections: &mut Connections,
-        listen: &mut Listen,
-        cx: &mut Cx,
-    ) {
-        let Some(connection) = connections.get_mut(upstream) else { return };
-        let Form::Alone { codec, .. } = request.form else {
-            unreachable!("streams are given by the connections that have them");
-        };
-        (connection.outbox, connection.codec) = (request.outbox, codec);
-        connection.requests += 1;
-        cx.timers.arm(connection.timer, Time::NEVER);
-        if let Some(role) = connection.upstream_mut() {
-            role.state = UpstreamState::Busy { exchange: key };
-            role.is_reusable = false;
+        None => {
+            let limits = http2::limits(RESPONSE_HEAD, &cluster.http2, cx.memory.level);
+            Frames::Http2(Http2Frames::new(Http2::client(&limits), limits, now))
         }
-        self.bind(key, StreamKey::alone(upstream), place, now, pools, listen, cx);
-        connections.queue_send(upstream, cx);
     }
 }

@@ -9,18 +9,11 @@
 //! it: `pool::original`.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use config::snapshot::{Address, Cluster, EndpointId};
+use config::snapshot::Address;
 
-use crate::connection::connections::Connections;
-use crate::connection::destination::destination;
 use crate::cx::Cx;
-use crate::exchange::Exchange;
-use crate::exchange::exchanges::Exchanges;
-use crate::keys::ExchangeKey;
 use crate::tools::peer_address::PeerAddress;
-use crate::upstream::pool::endpoint_at;
 
 /// Whether the admin interface has this address. On `[::]` it has those of IPv4 as well.
 fn is_admin(admin: Option<&Address>, address: &Address) -> bool {
@@ -50,39 +43,5 @@ impl Cx {
             || is_admin(startup.admin.as_ref(), &address)
             || is_admin(startup.metrics.as_ref(), &address);
         (!is_ours).then(|| Box::new(original))
-    }
-}
-
-impl Connections {
-    /// Where an exchange went, or tried to, that went to no endpoint of its cluster's own.
-    pub(crate) fn connect_target_of(&self, exchange: &Exchange) -> Option<Address> {
-        exchange.cluster()?.original_destination.filter(|_| exchange.progress.attempts > 0)?;
-        destination(self, exchange.downstream.connection).map(Address::Tcp)
-    }
-}
-
-impl Exchanges {
-    /// Where to connect for an exchange, and what the connection has for its peer.
-    pub(crate) fn way(
-        &self,
-        key: ExchangeKey,
-        cluster: &Arc<Cluster>,
-        place: usize,
-        connections: &Connections,
-    ) -> (EndpointId, Address, PeerAddress) {
-        if let Some(endpoint) = cluster.original_destination
-            && let Some(exchange) = self.get(key)
-            && let Some(destination) = destination(connections, exchange.downstream.connection)
-        {
-            return (endpoint, Address::Tcp(destination), PeerAddress::from(destination));
-        }
-        let endpoint = endpoint_at(cluster, place);
-        let port = self.get(key).and_then(|exchange| exchange.check()?.check()?.port);
-        if let (Some(port), Address::Tcp(address)) = (port, &endpoint.address) {
-            let mut address = *address;
-            address.set_port(port.get());
-            return (endpoint.id, Address::Tcp(address), PeerAddress::Unix);
-        }
-        (endpoint.id, endpoint.address.clone(), PeerAddress::Unix)
     }
 }

@@ -521,6 +521,12 @@ impl Pools {
         (in_use, cluster.connections_bound(priority))
     }
 
+    /// Whether half of the cluster's connections are in use.
+    pub(crate) fn is_short(&self, pool: Pool<'_>) -> bool {
+        let (in_use, connections_max) = self.use_of(pool);
+        2 * u64::from(in_use) >= u64::from(connections_max)
+    }
+
     /// The pools of a cluster that may have anything.
     pub(crate) fn pools_of(&self, cluster: ClusterId) -> impl Iterator<Item = PoolId> + use<> {
         let has_high = self.pools.high.len() > cluster.0.slot as usize;

@@ -1,18 +1,14 @@
-//! How a connection under way becomes spare, and whom it serves then.
+//! How a connection under way becomes spare, or goes to its pool, when its exchange is gone.
 
 use telemetry::cause::Cause;
 
 use crate::connection::connections::Connections;
 use crate::connection::{Connection, UpstreamState};
 use crate::cx::Cx;
-use crate::exchange::exchanges::Exchanges;
 use crate::exchange::fault::{Side, consequence};
-use crate::exchange::queued_request::{Form, QueuedRequest};
-use crate::keys::{ConnKey, ExchangeKey, StreamKey};
-use crate::listen::Listen;
+use crate::keys::ConnKey;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
-use crate::upstream::pool::Pools;
 use crate::upstream::spare::is_spare;
 
 /// What becomes of a connection whose exchange is gone.
@@ -20,45 +16,6 @@ enum Fate {
     Close,
     Pool,
     Spare,
-}
-
-impl Connections {
-    fn fate_of(&self, key: ConnKey, cause: Option<Cause>, cx: &Cx) -> Fate {
-        let Some(connection) = self.get(key) else { return Fate::Close };
-        let Some(upstream) = connection.upstream() else { return Fate::Close };
-        let is_upstreams_fault =
-            cause.is_none_or(|cause| consequence(cause).side == Side::Upstream);
-        let is_unused = connection.outbox.is_untouched()
-            && connection.inbox.is_none()
-            && connection.codec.awaits_head()
-            && !connection.is_read_closed
-            && !connection.is_send_broken;
-        let cluster = cx.snapshot.cluster(upstream.cluster);
-        let is_wanted = cluster.is_some_and(|cluster| cluster.original_destination.is_none())
-            && cx.drain_deadline.is_none();
-        if is_upstreams_fault
-            || !is_unused
-            || !is_wanted
-            || upstream.is_personal
-            || upstream.checked_port.is_some()
-        {
-            return Fate::Close;
-        }
-        match upstream.state {
-            UpstreamState::Connecting { is_begun: true, .. } => Fate::Spare,
-            UpstreamState::Busy { .. } => Fate::Pool,
-            UpstreamState::Connecting { .. }
-            | UpstreamState::Idle(_)
-            | UpstreamState::Shared { .. } => Fate::Close,
-        }
-    }
-
-    /// Takes the request from a connection that has sent nothing of it.
-    fn strip(&mut self, key: ConnKey, cx: &mut Cx) {
-        let Some(connection) = self.get_mut(key) else { return };
-        connection.outbox.clear(&mut cx.buffers);
-        connection.codec.await_head();
-    }
 }
 
 impl Upstreams {
@@ -71,14 +28,14 @@ impl Upstreams {
         connections: &mut Connections,
         cx: &mut Cx,
     ) {
-        match connections.fate_of(key, cause, cx) {
+        match fate_of(key, cause, connections, cx) {
             Fate::Close => self.close_upstream(key, cause, now, connections, cx),
             Fate::Pool => {
-                connections.strip(key, cx);
+                strip(key, connections, cx);
                 self.put_unused(key, now, connections, cx);
             }
             Fate::Spare => {
-                connections.strip(key, cx);
+                strip(key, connections, cx);
                 self.become_spare(key, now, connections, cx);
             }
         }
@@ -138,33 +95,38 @@ impl Upstreams {
     }
 }
 
-impl Exchanges {
-    /// Gives a request to a connection that is being established.
-    pub(crate) fn give_spare(
-        &mut self,
-        key: ExchangeKey,
-        (spare, place): (ConnKey, usize),
-        request: QueuedRequest,
-        now: Time,
-        pools: &mut Pools,
-        connections: &mut Connections,
-        listen: &mut Listen,
-        cx: &mut Cx,
-    ) {
-        let QueuedRequest { outbox, form: Form::Alone { codec, .. } } = request else {
-            unreachable!("a spare connection is found for whole requests only");
-        };
-        let Some(connection) = connections.get_mut(spare) else { return };
-        (connection.outbox, connection.codec) = (outbox, codec);
-        connection.requests = connection.requests.max(1);
-        if let Some(upstream) = connection.upstream_mut()
-            && let UpstreamState::Connecting { exchange, .. } = &mut upstream.state
-        {
-            *exchange = Some(key);
-        }
-        if let Some(exchange) = self.get_mut(key) {
-            exchange.record.stamps.on_connecting(now);
-        }
-        self.bind(key, StreamKey::alone(spare), place, now, pools, listen, cx);
+fn fate_of(key: ConnKey, cause: Option<Cause>, connections: &Connections, cx: &Cx) -> Fate {
+    let Some(connection) = connections.get(key) else { return Fate::Close };
+    let Some(upstream) = connection.upstream() else { return Fate::Close };
+    let is_upstreams_fault = cause.is_none_or(|cause| consequence(cause).side == Side::Upstream);
+    let is_unused = connection.outbox.is_untouched()
+        && connection.inbox.is_none()
+        && connection.codec.awaits_head()
+        && !connection.is_read_closed
+        && !connection.is_send_broken;
+    let cluster = cx.snapshot.cluster(upstream.cluster);
+    let is_wanted = cluster.is_some_and(|cluster| cluster.original_destination.is_none())
+        && cx.drain_deadline.is_none();
+    if is_upstreams_fault
+        || !is_unused
+        || !is_wanted
+        || upstream.is_personal
+        || upstream.checked_port.is_some()
+    {
+        return Fate::Close;
     }
+    match upstream.state {
+        UpstreamState::Connecting { is_begun: true, .. } => Fate::Spare,
+        UpstreamState::Busy { .. } => Fate::Pool,
+        UpstreamState::Connecting { .. }
+        | UpstreamState::Idle(_)
+        | UpstreamState::Shared { .. } => Fate::Close,
+    }
+}
+
+/// Takes the request from a connection that has sent nothing of it.
+fn strip(key: ConnKey, connections: &mut Connections, cx: &mut Cx) {
+    let Some(connection) = connections.get_mut(key) else { return };
+    connection.outbox.clear(&mut cx.buffers);
+    connection.codec.await_head();
 }

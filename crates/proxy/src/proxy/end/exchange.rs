@@ -8,11 +8,11 @@ use crate::connection::Life;
 use crate::connection::codec::streams::Tail;
 use crate::exchange::fault::{Side, consequence};
 use crate::exchange::stage::{Stage, Suspended};
+use crate::exchange::waiting::is_waiting;
 use crate::exchange::{Deadlines, Exchange, ExchangeKind, Wait};
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
-use crate::upstream::attempts::is_waiting;
 
 impl Proxy {
     // Ends.

@@ -9,14 +9,13 @@ use wire::head::RequestHead;
 use crate::connection::destination::destination;
 use crate::exchange::check_run::CheckRun;
 use crate::exchange::queued_request::{Form, QueuedRequest};
-use crate::exchange::record::label;
+use crate::exchange::waiting::is_waiting;
 use crate::exchange::{Exchange, ExchangeKind, Route, Wait};
-use crate::keys::{ExchangeKey, PoolId};
+use crate::keys::{ExchangeKey, PoolId, label};
 use crate::listen::clients::ClientPlace;
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
-use crate::upstream::attempts::is_waiting;
 use crate::upstream::pool::{Acquired, Ask, Pool, Sharing};
 
 impl Proxy {

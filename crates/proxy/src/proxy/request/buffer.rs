@@ -31,7 +31,7 @@ impl Proxy {
         if self
             .exchanges
             .get(key)
-            .is_some_and(|exchange| self.upstream.is_short(exchange, &self.cx))
+            .is_some_and(|exchange| exchange.is_short(&self.upstream.pools, &self.cx))
         {
             self.exchanges.push_back_deadline(
                 key,

@@ -5,29 +5,23 @@
 use std::sync::Arc;
 
 use config::priority::Priority;
-use config::snapshot::{Address, Cluster, ClusterProtocol};
+use config::snapshot::{Address, Cluster};
 use telemetry::cause::Cause;
 use telemetry::events::UpstreamConnected;
-use wire::h2::{Http2, RequestForm};
+use wire::h2::RequestForm;
 use wire::head::RequestHead;
 
 use crate::connection::check_target::CheckedPort;
-use crate::connection::codec::http1::RESPONSE_HEAD;
-use crate::connection::codec::http2::Http2Frames;
-use crate::connection::codec::multiplex::{Frames, Multiplex};
-use crate::connection::codec::rpc::{RpcFrames, Side};
+use crate::connection::codec::Codec;
+use crate::connection::codec::multiplex::Multiplex;
 use crate::connection::codec::streams::{Stream, Tail};
 use crate::connection::codec::watches::Watch;
-use crate::connection::codec::{Codec, http2};
 use crate::connection::debug_log::Named;
-use crate::connection::rpc::rpc_limits;
 use crate::connection::transport::Tls;
 use crate::connection::{Connection, ConnectionRole, Upstream, UpstreamState};
-use crate::cx::Cx;
 use crate::exchange::Exchange;
 use crate::exchange::queued_request::{Form, QueuedRequest};
-use crate::exchange::record::label;
-use crate::keys::{ConnKey, ExchangeKey, StreamKey};
+use crate::keys::{ConnKey, ExchangeKey, StreamKey, label};
 use crate::ops::{ConnectFailure, ConnectOptions, Op};
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
@@ -44,16 +38,6 @@ pub(super) struct Way<'c> {
     pub(super) place: usize,
     pub(super) address: Address,
     pub(super) peer: PeerAddress,
-}
-
-impl Cx {
-    /// A connection that is to be established for streams, which has none yet.
-    pub(crate) fn shared_connection(&self, cluster: &Cluster, now: Time) -> (UpstreamState, Codec) {
-        let mut multiplex = Multiplex::new(upstream_frames(cluster, self, now));
-        multiplex.watches.set(Watch::Opening, now + cluster.timeouts.connect);
-        let state = UpstreamState::Shared { connecting_since: Some(now), links: None };
-        (state, Codec::Shared(Box::new(multiplex)))
-    }
 }
 
 impl Proxy {
@@ -430,22 +414,5 @@ impl Proxy {
         let head = stream.head.as_ref().map_or(0, |head| head.len());
         let sent = Sent { bytes: head, left: stream.outbox.len(), began: now };
         self.on_request_sent(exchange_key, sent, false, now);
-    }
-}
-
-/// What a connection to this cluster speaks that exchanges share.
-fn upstream_frames(cluster: &Cluster, cx: &Cx, now: Time) -> Frames {
-    let protocol = match cluster.protocol {
-        ClusterProtocol::Rpc(name) => cx.snapshot.protocols.find(name),
-        ClusterProtocol::Http1 | ClusterProtocol::Http2 => None,
-    };
-    match protocol {
-        Some(protocol) => {
-            Frames::Rpc(RpcFrames::new(protocol, rpc_limits(&cluster.rpc), Side::Client))
-        }
-        None => {
-            let limits = http2::limits(RESPONSE_HEAD, &cluster.http2, cx.memory.level);
-            Frames::Http2(Http2Frames::new(Http2::client(&limits), limits, now))
-        }
     }
 }

@@ -7,13 +7,10 @@ use telemetry::cause::Cause;
 use wire::head::{Framing, Known, Method, RequestHead};
 
 use crate::connection::transport::Tls;
-use crate::cx::Cx;
-use crate::exchange::record::{Words, label};
-use crate::exchange::{Exchange, ExchangeKind, lookalikes, route};
+use crate::exchange::{ExchangeKind, lookalikes, route};
 use crate::filter::filter_chain::FilterStep;
-use crate::keys::ExchangeKey;
-use crate::listen::Listen;
-use crate::listen::clients::{ClientPlace, Part};
+use crate::keys::{ExchangeKey, label};
+use crate::listen::clients::Part;
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
@@ -130,35 +127,6 @@ impl Proxy {
         let detail = || Detail::of(&format_args!("requests_max of the listener: {max}"));
         self.exchanges.note_detail(key, detail);
         self.fail(key, Cause::RequestsOverflow, now);
-    }
-}
-
-impl Exchange {
-    /// Keeps what logs and error pages say of a request.
-    #[inline]
-    fn record_head(&mut self, head: &RequestHead<'_>, cx: &mut Cx, now: Time) {
-        let snapshot = &self.snapshot;
-        if snapshot.access_log.stage_times
-            || snapshot.access_log.output.is_some()
-            || snapshot.listener_bounds.has_error_pages
-        {
-            self.record.words = Words::take(head, &mut cx.buffers);
-        }
-        if !snapshot.access_log.captures.is_empty() {
-            let captures = &snapshot.access_log.captures;
-            self.record.capture_request(captures, head, &mut cx.buffers);
-        }
-        if cx.emitter.is_debug() {
-            cx.debug_request(self.downstream, head, now);
-        }
-    }
-}
-
-impl Listen {
-    /// Whether more exchanges of a client are under way than its listener allows.
-    #[inline]
-    fn has_too_many(&self, client: ClientPlace, max: Option<NonZeroU32>, cx: &Cx) -> bool {
-        max.is_some_and(|max| self.clients.exchanges_of(client) > cx.share.of(max.get()))
     }
 }
 

@@ -3,19 +3,17 @@
 use config::mirrors::Mirror;
 use config::snapshot::{ClusterProtocol, Forward};
 use telemetry::events::MirrorDrop;
-use wire::head::{Known, RequestHead, Version};
+use wire::head::{Known, RequestHead};
 use wire::rpc::RpcProtocol;
 
 use crate::connection::Connection;
 use crate::connection::codec::multiplex::Multiplex;
 use crate::connection::codec::rpc::RpcFrames;
 use crate::connection::codec::streams::Tail;
+use crate::exchange::Exchange;
 use crate::exchange::detached::Detached;
 use crate::exchange::queued_request::{Form, QueuedRequest};
-use crate::exchange::record::label;
-use crate::exchange::{Beginning, Exchange, Request, Route};
-use crate::keys::ExchangeKey;
-use crate::listen::clients::ClientPlace;
+use crate::keys::{ExchangeKey, label};
 use crate::proxy::Proxy;
 use crate::timers::TimerOwner;
 use crate::tools::outbox::Outbox;
@@ -148,39 +146,4 @@ impl Proxy {
 fn spoken_by(connection: Option<&Connection>) -> Option<&'static dyn RpcProtocol> {
     let frames = connection.and_then(Connection::multiplex).and_then(Multiplex::rpc)?;
     Some(frames.protocol)
-}
-
-impl Exchange {
-    /// A copy of it without a downstream, for another cluster.
-    fn copy(
-        &self,
-        mirror: &Mirror,
-        detached: Box<Detached>,
-        now: Time,
-        timer: crate::tools::wheel::TimerKey,
-    ) -> Self {
-        let place = (self.listener, self.chain);
-        let beginning = Beginning::detached(self.snapshot.clone(), place, ClientPlace::COPIES, now);
-        let request = Request {
-            method: self.request.method,
-            version: Version::Http11,
-            is_persistent: true,
-            // It is sent when it is.
-            is_complete: true,
-            is_one_way: self.request.is_one_way,
-            ..Request::NONE
-        };
-        let of_original = self.route.as_ref();
-        let route = Route {
-            hash: of_original.and_then(|route| route.hash),
-            subset: of_original.and_then(|route| route.subset),
-            ..Route::new(None, Some(mirror.cluster))
-        };
-        let mut copy = Self::new(beginning, request, timer);
-        copy.kind = self.kind;
-        copy.route = Some(route);
-        copy.detached = Some(detached);
-        copy.progress.request_bytes = self.progress.request_bytes;
-        copy
-    }
 }

@@ -10,10 +10,9 @@ use wire::head::ResponseHead;
 use crate::connection::Connection;
 use crate::exchange::hedging::WAITS_OF_ATTEMPT;
 use crate::exchange::queued_request::QueuedRequest;
-use crate::exchange::record::label;
 use crate::exchange::retrying::grpc_status;
 use crate::exchange::{Exchange, Wait};
-use crate::keys::{ExchangeKey, StreamKey};
+use crate::keys::{ExchangeKey, StreamKey, label};
 use crate::proxy::Proxy;
 use crate::proxy::receive::elements::Following;
 use crate::tools::time::Time;
@@ -169,7 +168,7 @@ impl Proxy {
     ) {
         let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
         exchange.note_tried();
-        let endpoint = self.connections.endpoint_text(exchange);
+        let endpoint = exchange.endpoint_text(&self.connections);
         exchange.record.note_failed_attempt(endpoint.as_bytes(), cause);
         exchange.record.stamps.on_retry(now);
         if exchange.record.cause.is_none() {

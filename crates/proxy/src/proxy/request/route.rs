@@ -188,7 +188,7 @@ impl Proxy {
             exchange.set_deadline(Wait::Whole, now + timeout, &mut self.cx);
         }
         // It may have to wait until more of its body is here.
-        if exchange.may_buffer() && self.upstream.is_short(exchange, &self.cx) {
+        if exchange.may_buffer() && exchange.is_short(&self.upstream.pools, &self.cx) {
             return self.exchanges.buffer_request(key, request, now, &mut self.cx);
         }
         self.ask(key, request, Some(head), now);

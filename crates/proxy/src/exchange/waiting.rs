@@ -1,11 +1,11 @@
-//! What attempts of an exchange to have its request answered have in common.
+//! Exchanges that wait in the queue of a pool for an upstream connection.
 
 use crate::cx::Cx;
 use crate::exchange::exchanges::Exchanges;
 use crate::exchange::queued_request::QueuedRequest;
 use crate::exchange::stage::Stage;
 use crate::exchange::{Exchange, Wait};
-use crate::keys::ExchangeKey;
+use crate::keys::{ExchangeKey, PoolId};
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
 
@@ -37,6 +37,19 @@ impl Exchanges {
         let exchange = self.get_mut(key)?;
         exchange.record.stamps.wait_ended = now;
         exchange.take_waiting()
+    }
+
+    /// A connection failed, and with it an attempt of those that wait to know what it allows: they
+    /// have no stream on it, and would have it opened again and again.
+    pub(crate) fn count_attempts(&mut self, id: PoolId, upstream: &Upstreams) {
+        for key in upstream.pools.queue(id) {
+            if let Some(exchange) = self.get_mut(*key)
+                && exchange.request.asks_upgrade
+                && matches!(exchange.stage(), Stage::Waiting { .. })
+            {
+                exchange.progress.attempts = exchange.progress.attempts.saturating_add(1);
+            }
+        }
     }
 }
 
