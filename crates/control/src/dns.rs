@@ -415,7 +415,7 @@ impl Status {
         let (is_restored, had_failed) =
             (std::mem::take(&mut self.is_restored), self.failure.take().is_some());
         if is_restored && lines.has_room() {
-            tracing::info!(%name, "DNS answers: addresses of the former process are replaced");
+            tracing::info!(%name, "DNS answers: addresses of the old process are replaced");
         } else if had_failed && lines.has_room() {
             tracing::info!(%name, "DNS answers again");
         }

@@ -3,15 +3,6 @@
 use crate::deadlines::Phase;
 use crate::frame::FrameError;
 
-/// Who.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// The process that has the sockets.
-    Giver,
-    /// The new process.
-    Taker,
-}
-
 /// Why a handover does not take place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
@@ -48,7 +39,7 @@ pub enum Failure {
         max: usize,
     },
     /// A frame came when another was due.
-    #[error("{message} came out of turn during {phase}")]
+    #[error("unexpected message {message} during {phase}")]
     OutOfTurn {
         /// When.
         phase: Phase,

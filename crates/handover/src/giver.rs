@@ -1,9 +1,9 @@
 //! The side that has the sockets.
 //!
 //! ```text
-//!  Hello ─► Described ─► Config ─► Listening ─► Serving ─► Moving (probe, connections, remaining)
-//!                                                             │ nothing is left
-//!                                    Leaving ◄─ Probation ◄─ Committing
+//!  Hello ─► Describing ─► Config ─► Listening ─► Serving ─► Moving (probe, connections, remaining)
+//!                                                              │ nothing is left
+//!                    Leaving ◄─ Probation ◄─ Committing ◄─ Summarizing
 //! ```
 //!
 //! From any state before `Probation` a failure leads to [`GiverAction::RollBack`], once. In `Leaving` this process ends what it
@@ -685,16 +685,7 @@ impl Giver {
 
     /// What was not sent yet is not: a process that does not read would have each frame wait.
     fn drop_unsent(&mut self) {
-        let is_frame = |action: &GiverAction| {
-            matches!(
-                action,
-                GiverAction::Send(_)
-                    | GiverAction::SendListening(..)
-                    | GiverAction::SendPiece(_)
-                    | GiverAction::SendPack(_)
-            )
-        };
-        self.actions.retain(|action| !is_frame(action));
+        self.actions.retain(|action| !action.is_frame());
     }
 
     fn roll_back(&mut self, failure: Failure, peer: PeerLife) {

@@ -40,7 +40,7 @@ mod stored;
 mod taker;
 
 pub use deadlines::{Deadlines, Phase};
-pub use failure::{Failure, Side};
+pub use failure::Failure;
 pub use frame::{DESCRIPTORS_MAX, FRAME_BYTES_MAX, FrameError};
 pub use giver::{Giver, GiverAction, PeerLife};
 pub use message::{

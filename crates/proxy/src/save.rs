@@ -92,8 +92,8 @@ pub enum Movable {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum RestoreError {
     /// The bytes are not what [`Proxy::finish_save`] returned.
-    #[error("the saved connection is damaged")]
-    Damaged,
+    #[error("the saved connection is damaged: {0}")]
+    Damaged(&'static str),
     /// What it was agreed on would be otherwise in this configuration.
     #[error("its {0} is configured differently, or is not configured")]
     Differs(&'static str),
@@ -197,17 +197,32 @@ impl Group {
             (None, Some(_)) => true,
             _ => false,
         };
-        let is_whole = has_downstream
-            && saved.upstream.is_some() == needs_upstream
-            && saved.upstream.is_none_or(|side| matches!(end(side), Some(SavedEnd::Upstream(_))));
-        if is_whole { Ok(()) } else { Err(RestoreError::Damaged) }
+        if !has_downstream {
+            return Err(RestoreError::Damaged("an exchange has no stream of a downstream"));
+        }
+        if saved.upstream.is_some() != needs_upstream {
+            return Err(RestoreError::Damaged(
+                "an upstream does not fit the stage of its exchange",
+            ));
+        }
+        match saved.upstream.map(end) {
+            None | Some(Some(SavedEnd::Upstream(_))) => Ok(()),
+            Some(_) => Err(RestoreError::Damaged("an exchange has no stream of its upstream")),
+        }
     }
 
     /// Whether all that was read goes together.
     fn check(&self) -> Result<(), RestoreError> {
-        let goes_together =
-            !self.connections.is_empty() && self.is_consistent() && self.has_whole_copies();
-        if goes_together { Ok(()) } else { Err(RestoreError::Damaged) }
+        if self.connections.is_empty() {
+            return Err(RestoreError::Damaged("it has no connection"));
+        }
+        if !self.is_consistent() {
+            return Err(RestoreError::Damaged("streams and exchanges do not match"));
+        }
+        if !self.has_whole_copies() {
+            return Err(RestoreError::Damaged("a mirrored request has no original"));
+        }
+        Ok(())
     }
 }
 

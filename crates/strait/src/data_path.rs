@@ -378,11 +378,19 @@ impl Workers for DataPath {
     }
 
     fn set_memory(&mut self, memory: MemoryPressure) {
+        // Of a worker that reads nothing, the last is enough.
+        for contact in &mut self.workers {
+            contact.waiting.retain(|message| !matches!(message, Message::Memory(_)));
+        }
         self.tell_all(|| Message::Memory(memory));
     }
 
     fn describe(&mut self, worker: u32, first: u32, request: u64) {
-        self.post(worker, Message::Describe { first, request });
+        // Clients may ask as often as they like: a worker that reads nothing is not asked once its mailbox is full, and has no answer
+        // either way.
+        if self.workers.get(worker as usize).is_some_and(|contact| contact.waiting.is_empty()) {
+            self.post(worker, Message::Describe { first, request });
+        }
     }
 
     fn list_former(&mut self, request: u32, worker: u32, slot: u32) {

@@ -64,6 +64,8 @@ pub enum Message<L, S> {
     Give(Give<S>),
     /// Go on with connections that come from elsewhere.
     Take(Take<S>),
+    /// Say that it is there.
+    Ping(Ping),
     /// Say what was done for connections, a part of them at a time.
     Weigh(Weigh),
     /// Say what was learned of clusters and endpoints, a part at a time.
@@ -112,6 +114,22 @@ pub struct Give<S> {
     pub wanted: Wanted,
     /// Who asks, with room for the answer: a worker does not wait for any.
     pub reply: SyncSender<Given<S>>,
+}
+
+/// A question whether a worker still does its work. Mail is read in its order: the answer says that what came before is carried out.
+#[derive(Debug)]
+pub struct Ping {
+    /// Who asks, with room for the answer.
+    pub reply: SyncSender<Pong>,
+}
+
+/// A worker's answer to a [`Ping`].
+#[derive(Clone, Copy, Debug)]
+pub struct Pong {
+    /// Which worker, from 0.
+    pub worker: u32,
+    /// Whether connections were served, or new ones accepted, a moment ago.
+    pub is_busy: bool,
 }
 
 /// Which connections a worker is to give away.

@@ -11,7 +11,9 @@ use proxy::save::{Held, Movable, Remains, RestoreError, Restoring, Saved, Saving
 use proxy::time::Time;
 use wiped::Pieces;
 
-use crate::mailbox::{Give, Given, Kept, Origin, Take, Taken, Wanted, Weigh, Weighed, Work};
+use crate::mailbox::{
+    Give, Given, Kept, Origin, Ping, Pong, Take, Taken, Wanted, Weigh, Weighed, Work,
+};
 use crate::sockets::Flags;
 use crate::turn::Worker;
 use crate::world::World;
@@ -203,6 +205,12 @@ impl<W: World> Worker<W> {
             kept: None,
             is_busy: self.is_busy(),
         }
+    }
+
+    pub(crate) fn answer_ping(&self, ping: &Ping) {
+        let pong = Pong { worker: self.mailbox.worker(), is_busy: self.is_busy() };
+        // Who asked may have given up.
+        let _ = ping.reply.try_send(pong);
     }
 
     /// Whether connections were served, or new ones accepted, a moment ago.

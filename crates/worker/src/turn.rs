@@ -497,8 +497,6 @@ impl<W: World> Worker<W> {
         }
     }
 
-    // Listeners.
-
     // Control.
 
     fn open_mail(&mut self) {
@@ -548,6 +546,7 @@ impl<W: World> Worker<W> {
                     self.has_given = true;
                 }
                 Message::Take(take) => self.take(take),
+                Message::Ping(ping) => self.answer_ping(&ping),
                 Message::Weigh(weigh) => self.weigh(&weigh),
                 Message::SaveBalancing(SaveBalancing { from, reply }) => {
                     // Who asked may have given up.

@@ -80,7 +80,7 @@ fn detected(_: &mut SchemaGenerator) -> Schema {
         word("http1", "A request of HTTP/1."),
         word("http2", "HTTP/2 by prior knowledge."),
         word("tls", "A TLS handshake."),
-        word("other", "None of these, or nothing that tells in `timeouts.detect`."),
+        word("other", "Another protocol, or too few bytes to tell within `timeouts.detect`."),
     ];
     json_schema!({ "type": "array", "items": { "oneOf": words } })
 }

@@ -33,7 +33,7 @@ pub enum GiverAction {
     Listen,
     /// The taker accepts: this process stops to, but on these sockets, which the taker does not use.
     StopAccepting {
-        /// They.
+        /// The sockets from which it still accepts.
         but: Vec<UnusedSocket>,
     },
     /// Take connections out of the workers and name them, by [`Giver::give`](crate::Giver::give).
@@ -89,6 +89,41 @@ pub enum GiverAction {
         /// The slot there.
         slot: u32,
     },
+}
+
+impl GiverAction {
+    /// Whether it sends something.
+    pub(crate) const fn is_frame(&self) -> bool {
+        match self {
+            Self::Send(_)
+            | Self::SendResources(_)
+            | Self::SendListening(..)
+            | Self::SendPiece(_)
+            | Self::SendPack(_) => true,
+            Self::Enter(_)
+            | Self::Describe
+            | Self::Compared(_)
+            | Self::Checked
+            | Self::Listen
+            | Self::StopAccepting { .. }
+            | Self::Collect(_)
+            | Self::TakeBack(_)
+            | Self::Taken { .. }
+            | Self::Inform { .. }
+            | Self::Summarize
+            | Self::Committed
+            | Self::RollBack { .. }
+            | Self::AcceptAgain
+            | Self::EndSilent
+            | Self::StandIn
+            | Self::StandBack
+            | Self::Finish
+            | Self::BecomeTaker(_)
+            | Self::EndFormer
+            | Self::EndRest
+            | Self::List { .. } => false,
+        }
+    }
 }
 
 /// Whether the other process may still use what it was given.

@@ -146,7 +146,8 @@ impl SavedConnection {
         known.ok_or(RestoreError::Differs("protocol"))?;
         let (streams, last) = (&saved.shared.streams, saved.shared.codec.last_slot());
         let is_sound = streams.iter().all(|stream| (1..=last).contains(&stream.id));
-        if is_sound { Ok(()) } else { Err(RestoreError::Damaged) }
+        let damage = RestoreError::Damaged("a call has an id that its connection has not given");
+        if is_sound { Ok(()) } else { Err(damage) }
     }
 }
 

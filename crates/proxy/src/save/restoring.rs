@@ -19,6 +19,9 @@ use crate::ops::Op;
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 
+/// Fewer bytes than it says.
+const ENDS_EARLY: RestoreError = RestoreError::Damaged("it ends early");
+
 /// Connections that room is made for before they are read.
 const ROOM_MAX: usize = 4;
 
@@ -79,13 +82,14 @@ impl Restoring {
     /// The next entry, which is in one piece.
     fn read<T: DeserializeOwned>(&mut self, bytes: &Pieces) -> Result<T, RestoreError> {
         let left = loop {
-            let piece = bytes.get(self.piece).ok_or(RestoreError::Damaged)?;
+            let piece = bytes.get(self.piece).ok_or(ENDS_EARLY)?;
             match piece.get(self.read..) {
                 Some(left) if !left.is_empty() => break left,
                 _ => (self.piece, self.read) = (self.piece + 1, 0),
             }
         };
-        let (value, behind) = postcard::take_from_bytes(left).map_err(|_| RestoreError::Damaged)?;
+        let (value, behind) = postcard::take_from_bytes(left)
+            .map_err(|_| RestoreError::Damaged("an entry cannot be decoded"))?;
         let read = left.len() - behind.len();
         (self.read, self.left) = (self.read + read, self.left - read);
         Ok(value)
@@ -94,7 +98,7 @@ impl Restoring {
     fn count(&mut self, bytes: &Pieces) -> Result<usize, RestoreError> {
         let count: usize = self.read(bytes)?;
         // Each takes a byte at least.
-        if count > self.left { Err(RestoreError::Damaged) } else { Ok(count) }
+        if count > self.left { Err(ENDS_EARLY) } else { Ok(count) }
     }
 }
 
@@ -105,7 +109,7 @@ impl Proxy {
     ///
     /// It is not that.
     pub fn begin_restore(&self, bytes: &Pieces) -> Result<Restoring, RestoreError> {
-        let version = bytes.get(0).and_then(<[u8]>::first_chunk).ok_or(RestoreError::Damaged)?;
+        let version = bytes.get(0).and_then(<[u8]>::first_chunk).ok_or(ENDS_EARLY)?;
         let version = u16::from_be_bytes(*version);
         if version != VERSION {
             return Err(RestoreError::Version(version));
@@ -267,13 +271,14 @@ mod tests {
             [whole.read(&bytes), whole.read(&bytes), whole.read(&bytes)],
             [5u8, 2, 7].map(Ok)
         );
-        assert_eq!((whole.read::<u8>(&bytes), whole.left), (Err(RestoreError::Damaged), 0));
+        assert_eq!((whole.read::<u8>(&bytes), whole.left), (Err(ENDS_EARLY), 0));
         // A number of more than one byte, of which the rest is in the next piece.
         let mut bytes = Pieces::from(vec![0x80]);
         bytes.push(vec![1, 1].into());
-        assert_eq!(restoring(&bytes).read::<u32>(&bytes), Err(RestoreError::Damaged));
+        let undecodable = RestoreError::Damaged("an entry cannot be decoded");
+        assert_eq!(restoring(&bytes).read::<u32>(&bytes), Err(undecodable));
         // There cannot be more entries than bytes.
         let bytes = Pieces::from(vec![2, 0]);
-        assert_eq!(restoring(&bytes).count(&bytes), Err(RestoreError::Damaged));
+        assert_eq!(restoring(&bytes).count(&bytes), Err(ENDS_EARLY));
     }
 }

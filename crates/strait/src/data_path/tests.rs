@@ -1,8 +1,9 @@
-//! Which of several new listeners gets an address.
+//! Which of several new listeners gets an address, and what waits for a worker.
 
 use std::net::TcpListener;
 use std::sync::Arc;
 
+use config::memory::MemoryPressure;
 use config::{ResourceKind, Text, Update};
 use control::{BindFailure, Workers as _};
 
@@ -55,4 +56,16 @@ fn two_new_listeners_do_not_share_the_address_of_one_that_goes() {
         assert_eq!(&**listener, "third");
         assert!(reason.starts_with("listener second, which is new with it, has "), "{reason}");
     }
+}
+
+#[test]
+fn messages_do_not_pile_up_for_a_worker_that_reads_none() {
+    let (reports, _reports) = tokio::sync::mpsc::channel(1);
+    let (mut workers, _crew) =
+        DataPath::new(1, CoreDumps::ALLOWED, Activation::default(), false, reports).unwrap();
+    for request in 0..5_000 {
+        workers.describe(0, 0, request);
+        workers.set_memory(MemoryPressure::default());
+    }
+    assert!(workers.workers[0].waiting.len() <= 2, "{}", workers.workers[0].waiting.len());
 }

@@ -7,8 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use io::Socket;
-use worker::{Give, Given, Message as Mail, Moving, Origin, Take, Wanted};
+use worker::{Give, Given, Message as Mail, Moving, Origin, Ping, Pong, Take, Wanted};
 
+use super::attempt::nanos;
 use super::line::now;
 use crate::data_path::Contacts;
 
@@ -103,6 +104,30 @@ impl Asked {
             );
         }
     }
+}
+
+/// Asks these workers whether they have carried out what they were sent, and waits for all: their answers, or one that does not answer in
+/// this time.
+pub(crate) fn ping(
+    contacts: &Contacts,
+    workers: impl Iterator<Item = usize>,
+    timeout: Duration,
+) -> Result<Vec<Pong>, usize> {
+    let (reply, answers) = sync_channel(contacts.count());
+    let mut missing = BTreeSet::new();
+    for worker in workers {
+        contacts.post(worker, Mail::Ping(Ping { reply: reply.clone() })).map_err(|_| worker)?;
+        missing.insert(worker);
+    }
+    let until = now().saturating_add(nanos(timeout));
+    let mut pongs = Vec::with_capacity(missing.len());
+    while let Some(worker) = missing.first().copied() {
+        let left = Duration::from_nanos(until.saturating_sub(now()));
+        let pong = answers.recv_timeout(left).map_err(|_| worker)?;
+        missing.remove(&(pong.worker as usize));
+        pongs.push(pong);
+    }
+    Ok(pongs)
 }
 
 /// Has a worker go on with a group that it gave.

@@ -34,7 +34,10 @@ fn save_worker(worker: usize, contacts: &Contacts, room: &mut usize) -> OfWorker
         let ask = Mail::SaveBalancing(SaveBalancing { from, reply });
         let part = contacts.post(worker, ask).ok();
         let Some(part) = part.and_then(|()| answer.recv_timeout(WORKER_TIMEOUT).ok()) else {
-            tracing::warn!(worker, "handover: a worker does not say whose turn it is");
+            tracing::warn!(
+                worker,
+                "handover: a worker did not return its load-balancing state in time: its endpoints start without it"
+            );
             return parts;
         };
         let (clusters, from) = part;
@@ -52,10 +55,12 @@ fn save_worker(worker: usize, contacts: &Contacts, room: &mut usize) -> OfWorker
 pub(super) fn restore(saved: &[u8], contacts: &Contacts) {
     let all: Vec<OfWorker> = match serde_json::from_slice(saved) {
         Ok(all) => all,
-        // The former process does not say it.
+        // The old process does not say it.
         Err(_) if saved.is_empty() => return,
         Err(error) => {
-            return tracing::warn!("handover: endpoints take their turns anew: {error}");
+            return tracing::warn!(
+                "handover: the load-balancing state of the old process cannot be read, and is ignored: {error}"
+            );
         }
     };
     for (worker, parts) in all.into_iter().enumerate().take(contacts.count()) {

@@ -5,7 +5,6 @@
 //! configuration.
 
 use std::path::Path;
-use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::Duration;
 
@@ -14,8 +13,10 @@ use control::HandoverStep;
 use io::packets::{Packets, ProcessHandle};
 use proxy::Snapshot;
 use tokio::sync::oneshot;
-use worker::{Give, Message as Mail, Wanted};
+use worker::Message as Mail;
 
+use super::asking::ping;
+use super::attempt::nanos;
 use super::giving::{End, Giving};
 use super::line::{Incoming, Line, now};
 use super::requester::Requester;
@@ -93,7 +94,8 @@ impl Giving {
                 taking.unused = unused(sockets, &snapshot);
                 taking
             }
-            Ok(Asked::NoProcess(_) | Asked::Checked) => return Err(refused(String::new())),
+            Ok(Asked::NoProcess(reason)) => return Err(refused(reason)),
+            Ok(Asked::Checked) => return Err(refused("it only compares".to_owned())),
             Err(error) => return Err(refused(error.to_string())),
         };
         let drain_timeout = snapshot.limits.drain_timeout;
@@ -127,7 +129,7 @@ fn unused(mut taken: TakenSockets, snapshot: &Snapshot) -> Vec<UnusedSocket> {
 
 /// Ends a process that has given everything back and does not end by itself, as one whose worker hangs.
 fn end_within(process: &ProcessHandle, timeout: Duration) {
-    let until = now().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
+    let until = now().saturating_add(nanos(timeout));
     while now() < until {
         // A signal may cut the waiting short.
         match process.wait(Duration::from_nanos(until.saturating_sub(now()))) {
@@ -135,7 +137,7 @@ fn end_within(process: &ProcessHandle, timeout: Duration) {
             Ok(true) | Err(_) => return,
         }
     }
-    tracing::error!("the process that gave everything back does not end, and is killed");
+    tracing::error!("the process that gave everything back did not end in time: it is killed");
     // It may be another user's.
     let _ = process.kill();
 }
@@ -143,14 +145,13 @@ fn end_within(process: &ProcessHandle, timeout: Duration) {
 /// Looks at the workers of a process that has just taken another's place, as long as that one stands by, and has everything
 /// given back if one does not answer.
 pub(crate) fn watch(contacts: &Contacts, path: &Path, probation: Duration) {
-    let until = now().saturating_add(u64::try_from(probation.as_nanos()).unwrap_or(u64::MAX));
+    let until = now().saturating_add(nanos(probation));
     while now() < until && contacts.former().is_there() {
         pause();
-        let Some(worker) = silent_worker(contacts).and_then(|_| silent_worker(contacts)) else {
-            continue;
-        };
-        let reason = format!("worker {worker} does not answer");
-        tracing::error!("this process has a fault: {reason}");
+        let look = || ping(contacts, 0..contacts.count(), WORKER_TIMEOUT);
+        let Err(worker) = look().or_else(|_| look()) else { continue };
+        let reason = format!("worker {worker} does not respond");
+        tracing::error!("{reason}: everything is given back to the old process");
         let hello = Hello::new(VERSION, Purpose::GiveBack { reason });
         let asked = Packets::connect(path).and_then(Line::new).and_then(|mut line| {
             line.send_message(&Message::Hello(hello))?;
@@ -163,17 +164,6 @@ pub(crate) fn watch(contacts: &Contacts, path: &Path, probation: Duration) {
         }
         return;
     }
-}
-
-/// A worker that does not answer in time, if one does not.
-fn silent_worker(contacts: &Contacts) -> Option<usize> {
-    (0..contacts.count()).find(|worker| {
-        let (reply, answer) = sync_channel(1);
-        let wanted =
-            Wanted::From { first: u32::MAX, groups_max: 0, connections_max: 0, only_idle: true };
-        let nothing = Mail::Give(Give { wanted, reply });
-        contacts.post(*worker, nothing).is_err() || answer.recv_timeout(WORKER_TIMEOUT).is_err()
-    })
 }
 
 #[expect(clippy::disallowed_methods, reason = "a thread of its own looks now and then")]

@@ -97,7 +97,7 @@ impl Requester {
 /// one that stands still would do so for ever.
 fn end(child: Option<Child>) {
     let Some(mut child) = child else { return };
-    spawn("reap", move || {
+    spawn("strait-reap", move || {
         let process = ProcessHandle::open(child.id());
         if !process.and_then(|process| process.wait(KILL_TIMEOUT)).unwrap_or(true) {
             // It was started by this process, which therefore may end it.
@@ -111,7 +111,7 @@ fn end(child: Option<Child>) {
 /// stays in the process table.
 pub(super) fn reap(child: Option<Child>) {
     let Some(mut child) = child else { return };
-    spawn("reap", move || drop(child.wait()));
+    spawn("strait-reap", move || drop(child.wait()));
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(super) fn seal(delivered: &DeliveredResources) -> Option<(OwnedFd, u64)> {
     let bytes = delivered.encode()?;
     let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     let result = if len > RESOURCES_FILE_BYTES_MAX {
-        Err(format!("they have {len} bytes, and {RESOURCES_FILE_BYTES_MAX} are handed on at most"))
+        Err(format!("they have {len} bytes; at most {RESOURCES_FILE_BYTES_MAX} can be handed over"))
     } else {
         sealed::seal("strait-resources", &bytes).map_err(|error| error.to_string())
     };

@@ -28,8 +28,9 @@ use tls::ProcessSessions;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 use wiped::Wiped;
-use worker::{Give, Message as Mail, Moving, Origin, Take, Wanted};
+use worker::{Message as Mail, Moving, Origin, Take};
 
+use super::asking::ping;
 use super::groups::open_envelope;
 use super::line::{Incoming, Line, ends, give_way, now};
 use super::{
@@ -45,10 +46,6 @@ const WORKER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the running process may take to read why this one gives up, ns.
 const READ_TIMEOUT: u64 = 2_000_000_000;
-
-/// What a worker is asked for to see that it works, and has read what came before.
-const NOTHING: Wanted =
-    Wanted::From { first: u32::MAX, groups_max: 0, connections_max: 0, only_idle: true };
 
 /// Descriptors that a process has beside those that it takes over.
 const OWN_DESCRIPTORS: u64 = 64;
@@ -191,7 +188,9 @@ pub(crate) fn ask(
     let line = Line::new(packets).map_err(|error| start(&error.to_string()))?;
     if !is_allowed(line.peer.uid, options) {
         let uid = line.peer.uid;
-        return Err(start(&format!("user {uid} has {at}, which handover.users does not name")));
+        return Err(start(&format!(
+            "{at} belongs to a process of user {uid}: add {uid} to handover.users"
+        )));
     }
     // What this process begins with is not its own until COMMIT.
     io::own_socket_files(false);
@@ -338,7 +337,7 @@ impl Taking {
         };
         if let Err(reason) = result {
             tracing::warn!(
-                "handover: what sources have delivered to the old process is not used: {reason}"
+                "handover: resources that sources had delivered to the old process are not used: {reason}"
             );
         }
     }
@@ -450,7 +449,7 @@ impl Taking {
         for (phase, after_ms) in &self.phases {
             news(HandoverNews::Phase(phase, *after_ms));
         }
-        if are_running(contacts) {
+        if ping(contacts, 0..contacts.count(), WORKER_TIMEOUT).is_ok() {
             self.taker.unused(mem::take(&mut self.unused));
             self.taker.serving(now());
         } else {
@@ -582,9 +581,10 @@ impl Taking {
             }
         }
         drop(reply);
-        let is_busy = have_taken(contacts, &workers);
+        // One wake and one answer for all groups of a batch: for each of them it would cost more than the groups.
+        let pongs = ping(contacts, workers.into_iter(), WORKER_TIMEOUT);
         for _ in 0..asked {
-            let wait = if is_busy.is_some() { Duration::ZERO } else { WORKER_TIMEOUT };
+            let wait = if pongs.is_ok() { Duration::ZERO } else { WORKER_TIMEOUT };
             let Ok(taken) = answers.recv_timeout(wait) else {
                 self.taker.fail(Failure::Own("a worker does not answer".to_owned()));
                 break;
@@ -593,7 +593,7 @@ impl Taking {
                 refused.push(Refused { group: taken.number, reason: error.to_string() });
             }
         }
-        (refused, is_busy.unwrap_or(false))
+        (refused, pongs.is_ok_and(|pongs| pongs.iter().any(|pong| pong.is_busy)))
     }
 
     fn commit(&self, summary: Summary, is_alone: bool, control: &Sender<HandoverStep<DataPath>>) {
@@ -641,36 +641,6 @@ impl Taking {
         let _ = control.blocking_send(HandoverStep::FormerEnded(pid));
         tracing::info!(pid, "the old process has ended");
     }
-}
-
-/// Whether all workers are at work, and so accept connections.
-fn are_running(contacts: &Contacts) -> bool {
-    let (reply, answers) = sync_channel(contacts.count());
-    for worker in 0..contacts.count() {
-        let nothing = Give { wanted: NOTHING, reply: reply.clone() };
-        if contacts.post(worker, Mail::Give(nothing)).is_err() {
-            return false;
-        }
-    }
-    (0..contacts.count()).all(|_| answers.recv_timeout(WORKER_TIMEOUT).is_ok())
-}
-
-/// Wakes these workers, and waits until they have read what they were sent: mail is read in its order. One wake and one answer
-/// for all groups of a batch, which cost more than the groups otherwise. Says whether one of them also serves others; none if one
-/// does not answer.
-fn have_taken(contacts: &Contacts, workers: &BTreeSet<usize>) -> Option<bool> {
-    let (reply, answers) = sync_channel(workers.len());
-    let is_asked = workers.iter().all(|worker| {
-        let nothing = Mail::Give(Give { wanted: NOTHING, reply: reply.clone() });
-        contacts.post(*worker, nothing).is_ok()
-    });
-    drop(reply);
-    if !is_asked {
-        return None;
-    }
-    let answer = |_| answers.recv_timeout(WORKER_TIMEOUT).ok();
-    let given: Option<Vec<_>> = workers.iter().map(answer).collect();
-    Some(given?.iter().any(|given| given.is_busy))
 }
 
 /// A group with its sockets.

@@ -84,10 +84,9 @@ fn connect(path: &Path, options: &HandoverOptions) -> Result<Line, Failure> {
             ErrorKind::PermissionDenied => {
                 ("no running process is found", ": run this as the user of the process, or as root")
             }
-            ErrorKind::WouldBlock => (
-                "no connection is accepted",
-                ": others connect all the time, or the process is stopped",
-            ),
+            ErrorKind::WouldBlock => {
+                ("no connection is accepted", ": its queue is full, or the process is stopped")
+            }
             _ => ("no running process is found", ""),
         };
         Failure::Ended(format!("{found} at {at}: {error}{hint}"))

@@ -144,13 +144,13 @@ fn a_process_whose_worker_hangs_in_its_probation_gives_everything_back() {
         println!("skipped: threads of other processes cannot be stopped here");
         return;
     }
-    strait.wait_for_log("does not answer");
+    strait.wait_for_log("does not respond");
     until("what the other worker had", || {
         let page = get(strait.admin, "/handover");
         (page.status == 200 && page.text().contains("taken_back")).then_some(())
     });
     // What the worker that answers had goes on; the rest ends with its process.
-    strait.wait_for_log("does not end, and is killed");
+    strait.wait_for_log("did not end in time: it is killed");
     let _ = stopper.kill();
     let _ = stopper.wait();
     let went_on = kept.iter_mut().filter_map(|client| client.try_get("/")).count();
