@@ -48,9 +48,15 @@ pub enum ReportBody<F, A> {
         connections: ConnectionSummaries,
     },
     /// A listener could not be used any more.
-    ListenerBroken(ListenerId),
-    /// No file descriptor was left to accept a connection with; tried again soon.
-    OutOfDescriptors,
+    ListenerBroken {
+        /// Which.
+        listener: ListenerId,
+        /// The name of the kernel's error.
+        errno: &'static str,
+    },
+    /// No file descriptor or memory was left to accept a connection with; tried again soon. The name of the kernel's error, empty where
+    /// the process keeps what is left for others.
+    OutOfDescriptors(&'static str),
     /// Connections were closed, since the clients of a listener held more than its `buffered_max`.
     BufferedOverflow {
         /// Which listener.

@@ -390,15 +390,18 @@ impl Proxy {
         }
     }
 
-    /// The socket takes nothing more: the peer reset it, or closed it and got our bytes.
-    pub fn on_send_failed(&mut self, key: ConnKey, now: Time) {
+    /// The socket takes nothing more: the peer reset it, or closed it and got our bytes, or the network failed. `errno` is the error's
+    /// name, such as `EPIPE`; empty if there is none.
+    pub fn on_send_failed(&mut self, key: ConnKey, errno: &'static str, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         match connection.role {
             ConnectionRole::Downstream(_) => {
-                self.on_downstream_broken(key, "closed or reset while it was sent to", now);
+                let how =
+                    if errno.is_empty() { "closed or reset while it was sent to" } else { errno };
+                self.on_downstream_broken(key, how, now);
             }
             // What the upstream said before it closed may still be there to read.
-            ConnectionRole::Upstream(_) => self.on_upstream_send_failed(key, now),
+            ConnectionRole::Upstream(_) => self.on_upstream_send_failed(key, errno, now),
         }
         self.settle(now);
     }

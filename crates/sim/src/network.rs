@@ -476,7 +476,7 @@ impl Network {
         listener: ListenerSocket,
     ) -> Result<Option<(EndId, SocketAddr, SocketAddr)>, AcceptError> {
         let Some(state) = self.listeners.get_mut(listener.0) else {
-            return Err(AcceptError::Fatal);
+            return Err(AcceptError::Fatal("EBADF"));
         };
         let is_worker = matches!(state.owner, Owner::Worker(_));
         if state.queue.is_empty() {
@@ -486,7 +486,7 @@ impl Network {
             self.run_out_of_descriptors();
             if self.descriptors >= self.descriptors_max {
                 self.trace.note(self.now, "no descriptor", 0, &[]);
-                return Err(AcceptError::OutOfDescriptors);
+                return Err(AcceptError::OutOfDescriptors("EMFILE"));
             }
         }
         let state = self.listeners.get_mut(listener.0).expect("found above");

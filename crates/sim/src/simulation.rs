@@ -542,8 +542,8 @@ impl Simulation {
                     self.snapshots_retired += 1;
                     drop(snapshot);
                 }
-                ReportBody::ListenerBroken(id) => {
-                    self.ledger.violate(format!("listener {id:?} broke"));
+                ReportBody::ListenerBroken { listener, errno } => {
+                    self.ledger.violate(format!("listener {listener:?} broke: {errno}"));
                 }
                 // Control of the other process does what follows there.
                 ReportBody::OutlierFound { .. }
@@ -562,7 +562,7 @@ impl Simulation {
                 | ReportBody::Stopped
                 | ReportBody::Failed(_)
                 | ReportBody::Described { .. }
-                | ReportBody::OutOfDescriptors
+                | ReportBody::OutOfDescriptors(_)
                 | ReportBody::BufferedOverflow { .. }
                 | ReportBody::Drained { .. } => {}
             }

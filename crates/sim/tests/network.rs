@@ -227,7 +227,7 @@ fn without_descriptors_nothing_is_accepted_for_a_while() {
     let (mut network, listener) = network(Faults { descriptors: 1_000, ..Faults::none() });
     network.connect(PEER, &address()).unwrap();
     network.step();
-    assert_eq!(network.accept(listener).unwrap_err(), AcceptError::OutOfDescriptors);
+    assert_eq!(network.accept(listener).unwrap_err(), AcceptError::OutOfDescriptors("EMFILE"));
     network.heal();
     assert!(network.accept(listener).unwrap().is_some());
 }

@@ -350,7 +350,7 @@ impl World for Kernel {
         match listener.socket.accept() {
             // Closed at once: it would take what connecting, the admin interface and files need.
             Ok(Some((socket, _))) if !is_within(&socket, self.descriptors.accept_max) => {
-                Err(AcceptError::OutOfDescriptors)
+                Err(AcceptError::OutOfDescriptors(""))
             }
             Ok(Some((socket, peer))) => {
                 let local = listener.local_of(&socket);
@@ -358,9 +358,13 @@ impl World for Kernel {
                 Ok(Some(Accepted { socket, peer, local, original }))
             }
             Ok(None) => Ok(None),
-            Err(::io::AcceptError::OutOfDescriptors(_)) => Err(AcceptError::OutOfDescriptors),
+            Err(::io::AcceptError::OutOfDescriptors(error)) => {
+                Err(AcceptError::OutOfDescriptors(::io::errno_name(&error)))
+            }
             Err(::io::AcceptError::Transient(_)) => Err(AcceptError::Transient),
-            Err(::io::AcceptError::Fatal(_)) => Err(AcceptError::Fatal),
+            Err(::io::AcceptError::Fatal(error)) => {
+                Err(AcceptError::Fatal(::io::errno_name(&error)))
+            }
         }
     }
 

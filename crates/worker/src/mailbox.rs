@@ -464,7 +464,7 @@ mod tests {
         let mut mailbox = mailboxes.pop().unwrap();
         let reporter = mailbox.reporter();
         for _ in 0..=REPORTS_MAX {
-            mailbox.report(ReportBody::OutOfDescriptors);
+            mailbox.report(ReportBody::OutOfDescriptors("EMFILE"));
         }
         mailbox.report(ReportBody::Drained { cut_off: 3 });
         let worker = std::thread::spawn(move || {
@@ -496,7 +496,7 @@ mod tests {
         assert_eq!((sent(), mailbox.deadline()), (2, None));
 
         mailbox.report_later(passed(3), at(20));
-        mailbox.report(ReportBody::OutOfDescriptors);
+        mailbox.report(ReportBody::OutOfDescriptors("EMFILE"));
         mailbox.report_later(passed(4), at(20));
         mailbox.end_turn(at(20));
         assert_eq!((sent(), mailbox.deadline()), (3, None));

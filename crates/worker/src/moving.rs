@@ -459,8 +459,8 @@ impl<W: World> Worker<W> {
             flags.set(Flags::READS_ONLY);
             self.world.watch_reads(socket, key)
         };
-        if watched.is_err() {
-            self.proxy.on_broken(key, "", now);
+        if let Err(error) = watched {
+            self.proxy.on_broken(key, ::io::errno_name(&error), now);
         }
     }
 

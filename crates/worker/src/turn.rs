@@ -370,8 +370,8 @@ impl<W: World> Worker<W> {
                     self.proxy.on_sent(key, 0, began, began);
                     return;
                 }
-                Err(_) => {
-                    self.proxy.on_send_failed(key, began);
+                Err(error) => {
+                    self.proxy.on_send_failed(key, ::io::errno_name(&error), began);
                     return;
                 }
             }
@@ -384,9 +384,9 @@ impl<W: World> Worker<W> {
         flags.clear(Flags::WRITABLE);
         if flags.has(Flags::READS_ONLY) {
             flags.clear(Flags::READS_ONLY);
-            if self.world.watch_writes(socket, key).is_err() {
+            if let Err(error) = self.world.watch_writes(socket, key) {
                 let now = self.stamp();
-                self.proxy.on_broken(key, "", now);
+                self.proxy.on_broken(key, ::io::errno_name(&error), now);
             }
         }
     }
@@ -475,7 +475,9 @@ impl<W: World> Worker<W> {
         self.proxy.on_connecting(key, began);
         let connected = self.world.connect(address, options).and_then(|(socket, state)| {
             let watched = self.world.watch(&socket, key);
-            watched.map(|()| (socket, state)).map_err(|_| ConnectError::OutOfDescriptors)
+            watched
+                .map(|()| (socket, state))
+                .map_err(|error| ConnectError::Failed(::io::errno_name(&error)))
         });
         match connected {
             Ok((socket, ConnectState::Connected)) => {
@@ -523,8 +525,9 @@ impl<W: World> Worker<W> {
                     let version = snapshot.version;
                     self.proxy.on_snapshot(snapshot, self.now);
                     for (id, listener) in listeners {
-                        if self.add_listener(id, listener).is_err() {
-                            self.mailbox.report(ReportBody::ListenerBroken(id));
+                        if let Err(error) = self.add_listener(id, listener) {
+                            let errno = ::io::errno_name(&error);
+                            self.mailbox.report(ReportBody::ListenerBroken { listener: id, errno });
                         }
                     }
                     self.mailbox.report(ReportBody::TakenUp(version));

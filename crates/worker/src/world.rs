@@ -220,10 +220,11 @@ pub enum ConnectError {
 /// Why no connection was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptError {
-    /// No descriptor or memory is left: try again later, not at once.
-    OutOfDescriptors,
+    /// No descriptor or memory is left: try again later, not at once. The name of the kernel's error, empty if the process keeps what
+    /// is left for others.
+    OutOfDescriptors(&'static str),
     /// The connection went away before it was accepted: go on with the next.
     Transient,
-    /// The listener is broken.
-    Fatal,
+    /// The listener is broken: the name of the kernel's error.
+    Fatal(&'static str),
 }

@@ -85,13 +85,13 @@ impl<W: Workers> Running<W> {
                     let _ = reply.send(Rows::new(worker, connections, &self.config.snapshot));
                 }
             }
-            ReportBody::ListenerBroken(listener) => {
+            ReportBody::ListenerBroken { listener, errno } => {
                 let listener = self.config.snapshot.listener(listener);
                 let name = listener.map_or("(removed)", |(_, listener)| &listener.name);
                 tracing::error!(
                     worker,
                     listener = name,
-                    "a listening socket failed: restart the process to make this worker listen again"
+                    "a listening socket failed ({errno}): restart the process to make this worker listen again"
                 );
             }
             ReportBody::BufferedOverflow { listener, closed } => {
@@ -108,7 +108,7 @@ impl<W: Workers> Running<W> {
             ReportBody::FailedItself { cluster, endpoint } => {
                 self.health.on_failed_itself(&self.config.snapshot, (cluster, endpoint));
             }
-            ReportBody::OutOfDescriptors => self.warn_of_descriptors(worker),
+            ReportBody::OutOfDescriptors(errno) => self.warn_of_descriptors(worker, errno),
             ReportBody::Drained { cut_off: 0 } => tracing::debug!(worker, "drained"),
             ReportBody::Drained { cut_off } => tracing::warn!(
                 worker,
@@ -143,13 +143,24 @@ impl<W: Workers> Running<W> {
         );
     }
 
-    fn warn_of_descriptors(&mut self, worker: u32) {
-        if self.is_descriptor_warning_due() {
-            tracing::warn!(
+    fn warn_of_descriptors(&mut self, worker: u32, errno: &str) {
+        if !self.is_descriptor_warning_due() {
+            return;
+        }
+        match errno {
+            "ENFILE" => tracing::warn!(
+                worker,
+                "the system has no file descriptor left to accept a connection (ENFILE): raise fs.file-max"
+            ),
+            "ENOBUFS" | "ENOMEM" => tracing::warn!(
+                worker,
+                "the kernel has no memory to accept a connection ({errno}): lower limits.connections_max"
+            ),
+            _ => tracing::warn!(
                 worker,
                 "no file descriptor was left to accept a connection: raise the limit on open \
                  files (ulimit -n, LimitNOFILE=) or lower limits.connections_max"
-            );
+            ),
         }
     }
 

@@ -431,7 +431,7 @@ impl<'s> Talk<'s> {
     /// The kernel takes no more bytes for the peer. What it said before can still be read.
     pub(crate) fn takes_no_more(&mut self, peer: Peer) {
         if let Some(key) = self.peers[peer.0].key {
-            self.proxy.on_send_failed(key, self.now);
+            self.proxy.on_send_failed(key, "EPIPE", self.now);
         }
         self.settle();
     }

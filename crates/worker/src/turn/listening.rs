@@ -61,23 +61,25 @@ impl<W: World> Worker<W> {
                         self.world.reset(accepted.socket);
                         continue;
                     };
-                    if self.world.watch(&accepted.socket, key).is_err() {
-                        self.proxy.on_broken(key, "", now);
+                    if let Err(error) = self.world.watch(&accepted.socket, key) {
+                        self.proxy.on_broken(key, ::io::errno_name(&error), now);
+                        self.world.reset(accepted.socket);
                         continue;
                     }
                     self.sockets.insert(key, accepted.socket, Flags::WRITABLE);
                 }
                 Ok(None) => return,
                 Err(AcceptError::Transient) => self.proxy.on_accept_failed(id, Cause::AcceptFailed),
-                Err(AcceptError::OutOfDescriptors) => {
+                Err(AcceptError::OutOfDescriptors(errno)) => {
                     self.proxy.on_accept_failed(id, Cause::OutOfDescriptors);
                     self.world.unwatch_listener(listener);
                     listening.paused_until = Some(self.now + ACCEPT_PAUSE);
-                    return self.mailbox.report(ReportBody::OutOfDescriptors);
+                    return self.mailbox.report(ReportBody::OutOfDescriptors(errno));
                 }
-                Err(AcceptError::Fatal) => {
+                Err(AcceptError::Fatal(errno)) => {
                     self.close_listener(id);
-                    return self.mailbox.report(ReportBody::ListenerBroken(id));
+                    let broken = ReportBody::ListenerBroken { listener: id, errno };
+                    return self.mailbox.report(broken);
                 }
             }
         }

@@ -108,7 +108,7 @@ impl Proxy {
     pub(in crate::proxy) fn on_upstream_end(&mut self, key: ConnKey, now: Time) {
         // A write that failed took the reset's error with it, and what is read then is 0.
         let was_reset = self.connections.get(key).is_some_and(|it| it.is_send_broken);
-        self.connections.note_end(key, if was_reset { "RST" } else { "FIN" });
+        self.connections.note_end(key, if was_reset { "ECONNRESET" } else { "FIN" });
         let Some(exchange) = self.exchange_of_ended(key, now) else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
         match connection.codec.on_eof() {
@@ -136,8 +136,9 @@ impl Proxy {
     }
 
     /// Nothing more can be sent. The response, or the end, is read before anything is decided: an
-    /// upstream may answer early and close.
-    pub(in crate::proxy) fn on_upstream_send_failed(&mut self, key: ConnKey, now: Time) {
+    /// upstream may answer early and close. The kernel says why once: it is noted for what waits.
+    pub(in crate::proxy) fn on_upstream_send_failed(&mut self, key: ConnKey, how: &str, now: Time) {
+        self.connections.note_end(key, how);
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.is_send_broken = true;
         if connection.is_read_closed {
