@@ -58,8 +58,8 @@ pub struct Moved {
 /// Why a connection did not move.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotMoved {
-    /// A TLS handshake is finished where it began.
-    #[error("a TLS handshake has to end first: try again")]
+    /// A TLS handshake is finished where it began, and so are two attempts beside each other.
+    #[error("a TLS handshake or a hedged attempt has to end first: try again")]
     Handshake,
     /// A worker has taken no message for a second.
     #[error("worker {0} accepts no message: try again")]

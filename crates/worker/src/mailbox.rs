@@ -180,7 +180,7 @@ pub struct Given<S> {
 /// Why a connection is not given away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// A handshake has to end first.
+    /// A handshake has to end first, or one of two attempts of an exchange.
     Handshake,
     /// Its listener, or its chain, is not configured any more.
     Stays,

@@ -7,7 +7,6 @@ use std::vec::IntoIter;
 
 use postcard::ser_flavors::Flavor;
 use serde::Serialize;
-use telemetry::cause::Cause;
 use wiped::{Pieces, Wiped};
 
 use super::connections::TakenEnd;
@@ -151,8 +150,8 @@ impl Proxy {
     /// # Errors
     ///
     /// The connections of the group, where some downstream came through a listener that is not configured any more (no
-    /// worker could take it up, not even this one), while a handshake of TLS lasts, and where they are more than
-    /// `connections_max`.
+    /// worker could take it up, not even this one), while a handshake of TLS lasts or two attempts of an exchange, and where they are more
+    /// than `connections_max`.
     pub fn begin_save(
         &mut self,
         key: ConnKey,
@@ -160,7 +159,6 @@ impl Proxy {
         now: Time,
     ) -> Result<Saving, Vec<ConnKey>> {
         debug_assert!(self.cx.agenda.is_empty(), "each event is settled");
-        self.end_hedges_of(key, connections_max, now);
         let upstream = self.connections.get(key).map(|connection| connection.upstream().is_some());
         if upstream.is_none_or(|is_upstream| is_upstream && self.leading(key) != key)
             || self.end_checks_on(key, now)
@@ -211,21 +209,6 @@ impl Proxy {
         Ok(saving)
     }
 
-    /// Earlier attempts do not move: those of the group that this connection belongs to end.
-    fn end_hedges_of(&mut self, key: ConnKey, connections_max: usize, now: Time) {
-        if self.exchanges.hedges == 0 {
-            return;
-        }
-        for key in self.companions(key, connections_max).exchanges {
-            let Some(exchange) = self.exchanges.get(key) else { continue };
-            let hedge = exchange.hedge_of().map_or_else(|| exchange.hedge(), |_| Some(key));
-            if let Some(hedge) = hedge {
-                self.abort(hedge, Cause::DrainTimeout, now);
-            }
-        }
-        self.settle(now);
-    }
-
     /// Has a group count on, whatever becomes of it.
     fn hold(&self, companions: &Companions) -> Held {
         let mut held = Held::default();
@@ -259,9 +242,18 @@ impl Proxy {
         let is_detached = |key: &ExchangeKey| {
             self.exchanges.get(*key).is_some_and(|exchange| exchange.detached.is_some())
         };
+        // Earlier attempts do not move, and the first response may be theirs.
+        let is_hedged = |key: &ExchangeKey| {
+            let exchange = self.exchanges.get(*key);
+            exchange.is_some_and(|exchange| {
+                let hedge = exchange.hedge().and_then(|hedge| self.exchanges.get(hedge));
+                exchange.hedge_of().is_some() || hedge.is_some()
+            })
+        };
         let has_listener = !self.cx.snapshot.listeners.is_empty();
         companions.connections.len() <= connections_max
             && companions.connections.iter().all(is_movable)
+            && (self.exchanges.hedges == 0 || !companions.exchanges.iter().any(is_hedged))
             && (has_listener || !companions.exchanges.iter().any(is_detached))
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ::handover::{Deadlines, Giver, Message, Purpose, UpgradeRequest};
 use config::snapshot::HandoverOptions;
 use control::{HandoverNews, HandoverStep};
-use io::packets::{Barrier, PacketError, PacketListener, Packets};
+use io::packets::{Barrier, PacketError, PacketListener, Packets, own_user};
 use proxy::save::VERSION as FORM;
 use tls::ProcessSessions;
 use tokio::sync::mpsc::Sender;
@@ -206,7 +206,26 @@ impl Giving {
     }
 
     /// Starts the new process, and gives when it asks.
-    fn upgrade(&self, line: Line, request: &UpgradeRequest) -> End {
+    fn upgrade(&self, mut line: Line, request: &UpgradeRequest) -> End {
+        let uid = line.peer.uid;
+        if self.start.differs(request) && uid != 0 && uid != own_user() {
+            // What it names would run as this process's user.
+            let reason = format!(
+                "user {uid} may take over, but not choose a program or a file for user {}: omit --binary and --config, or run the command \
+                 as that user",
+                own_user()
+            );
+            self.refuse(&line, "user", reason);
+            return End::Back;
+        }
+        // This process may have been stopped meanwhile.
+        if matches!(line.receive(Some(now())), Ok(Incoming::End) | Err(_)) {
+            tracing::warn!(
+                pid = line.peer.pid,
+                "upgrade: the command has ended, and is not carried out"
+            );
+            return End::Back;
+        }
         let mut command = self.start.successor(request);
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = match command.spawn() {

@@ -2,7 +2,7 @@
 //!
 //! The program is kept as the path that it was started by: what is there later may be another version.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ::handover::UpgradeRequest;
@@ -29,6 +29,31 @@ impl StartCommand {
         };
         let program = if program.is_file() { program } else { own_program(program) };
         Self { program, arguments: arguments.collect() }
+    }
+
+    /// Whether another program or file is asked for than those that this process was started with.
+    pub(super) fn differs(&self, request: &UpgradeRequest) -> bool {
+        let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let is_own_file =
+            |asked: &String| self.config().is_some_and(|own| whole(own) == whole(Path::new(asked)));
+        request.binary.is_some() || request.config.as_ref().is_some_and(|asked| !is_own_file(asked))
+    }
+
+    /// The file that it was started with, if its arguments name one.
+    fn config(&self) -> Option<&Path> {
+        let mut arguments = self.arguments.iter();
+        while let Some(argument) = arguments.next() {
+            if argument == "-c" || argument == "--config" {
+                return arguments.next().map(Path::new);
+            }
+            let text = argument.to_str()?;
+            let value = text.strip_prefix("--config=");
+            let short = || text.strip_prefix("-c").filter(|_| !text.starts_with("--"));
+            if let Some(path) = value.or_else(short) {
+                return Some(Path::new(path.strip_prefix('=').unwrap_or(path)));
+            }
+        }
+        None
     }
 
     /// What starts another process like this one, to take its place.

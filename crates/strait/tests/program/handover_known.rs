@@ -208,6 +208,26 @@ fn a_process_of_another_user_takes_over_if_the_configuration_names_it() {
     let log = || fs::read_to_string(strait.path("taker.log")).unwrap();
     let status = take_over(OTHER_USER - 1, "strait.yaml").0.wait().unwrap();
     assert_eq!(status.code(), Some(1), "{}", log());
+    // Users in the list may not have this process's user run what they choose.
+    let upgrade_as = |user: u32, more: &[&str]| {
+        let mut command = Command::new(&program);
+        command.arg("upgrade").args(more).uid(user).gid(user);
+        let output = command.output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    let file = strait.path("strait.yaml");
+    let file = file.to_str().unwrap();
+    let other = strait.path("without.yaml");
+    for chosen in [&["-c", file, "--binary", "/bin/true"][..], &["-c", other.to_str().unwrap()]] {
+        let (status, error) = upgrade_as(OTHER_USER, chosen);
+        assert_eq!(status, Some(1), "{error}");
+        assert!(
+            error.contains("not choose a program or a file") || error.contains("chmod 700"),
+            "{error}"
+        );
+    }
+    let (status, error) = upgrade_as(OTHER_USER, &["-c", file, "--check"]);
+    assert_eq!(status, Some(0), "{error}");
     let status = take_over(OTHER_USER, "without.yaml").0.wait().unwrap();
     assert_eq!(status.code(), Some(1), "{}", log());
     assert!(log().contains("others may enter it (mode 711): chmod 700"), "{}", log());
