@@ -239,8 +239,11 @@ impl Changed {
     fn note(&mut self, flags: ReadFlags, path: Option<&Path>, known: &Known) -> bool {
         let Some(concerned) = concern_of(flags, path, known) else { return false };
         match path.and_then(Path::file_name) {
-            // What a link leads to has another name than the file that is watched.
-            Some(name) if concerned == Concern::Content && known.files.contains(name) => {
+            // What a link leads to lies elsewhere than the file that is watched, or has another name.
+            Some(name)
+                if concerned == Concern::Content
+                    && path.is_some_and(|path| known.files.contains(path)) =>
+            {
                 if !self.files.contains(name) {
                     self.files.insert(name.to_owned());
                 }
@@ -255,16 +258,16 @@ impl Changed {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Known {
     names: BTreeSet<OsString>,
-    /// Those of the watched files themselves.
-    files: BTreeSet<OsString>,
+    /// The watched files themselves, in folders without links.
+    files: BTreeSet<PathBuf>,
     /// Paths whose last part stands for all names that fit it.
     patterns: Vec<PathBuf>,
 }
 
 impl Known {
-    /// Adds the way to `path`.
-    fn add(&mut self, path: &Path) {
-        add_names(path, LINKS_MAX, &mut self.names);
+    /// Adds the way to `path`, and the folders of links on it, which may be replaced, to `directories`.
+    fn add(&mut self, path: &Path, directories: &mut BTreeSet<PathBuf>) {
+        add_names(path, LINKS_MAX, &mut self.names, directories);
         if is_pattern(path) {
             self.patterns.push(path.to_owned());
         }
@@ -382,15 +385,19 @@ impl LookedUp {
     fn new(paths: &[PathBuf]) -> Self {
         let (mut known, mut directories) = (Known::default(), BTreeSet::new());
         for path in paths {
-            known.add(path);
-            known.files.extend(path.file_name().map(ToOwned::to_owned));
+            known.add(path, &mut directories);
+            let folder = parent(path).canonicalize().ok();
+            let file = folder.zip(path.file_name()).map(|(folder, name)| folder.join(name));
+            known.files.extend(file);
             directories.extend(directory(path));
             if let Ok(real) = path.canonicalize() {
                 directories.insert(parent(&real));
             }
         }
         // One may be moved away.
-        directories.iter().for_each(|place| known.add(place));
+        let mut more = BTreeSet::new();
+        directories.iter().for_each(|place| known.add(place, &mut more));
+        directories.extend(more);
         Self { known, directories }
     }
 }
@@ -406,8 +413,14 @@ fn directory(path: &Path) -> Option<PathBuf> {
 /// Links on the way to a file that are followed, as in the kernel.
 const LINKS_MAX: u32 = 40;
 
-/// Adds the names that are looked up on the way to `path`, those of links and of what they lead to among them.
-fn add_names(path: &Path, links_max: u32, names: &mut BTreeSet<OsString>) {
+/// Adds the names that are looked up on the way to `path`, those of links and of what they lead to among them, and the folders in which
+/// these links lie.
+fn add_names(
+    path: &Path,
+    links_max: u32,
+    names: &mut BTreeSet<OsString>,
+    directories: &mut BTreeSet<PathBuf>,
+) {
     let mut place = PathBuf::new();
     for component in path.components() {
         place.push(component);
@@ -415,7 +428,8 @@ fn add_names(path: &Path, links_max: u32, names: &mut BTreeSet<OsString>) {
         names.insert(name.to_owned());
         let Some(links_max) = links_max.checked_sub(1) else { continue };
         if let Ok(to) = place.read_link() {
-            add_names(&parent(&place).join(to), links_max, names);
+            directories.extend(parent(&place).canonicalize());
+            add_names(&parent(&place).join(to), links_max, names, directories);
         }
     }
 }
@@ -522,6 +536,44 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_folder_that_is_a_link_in_a_folder_of_no_file_may_be_swapped() {
+        let scratch = Scratch::new("watch-releases");
+        let dir = &scratch.0;
+        for version in ["1", "2", "3"] {
+            let release = dir.join("releases").join(version);
+            fs::create_dir_all(&release).unwrap();
+            fs::write(release.join("web.yaml"), version).unwrap();
+        }
+        symlink("releases/1", dir.join("current")).unwrap();
+        let path = dir.join("current/web.yaml");
+        let (mut watch, _list) = FileWatch::new(vec![path.clone()]).unwrap();
+        for version in ["2", "3"] {
+            symlink(format!("releases/{version}"), dir.join("new")).unwrap();
+            fs::rename(dir.join("new"), dir.join("current")).unwrap();
+            assert_eq!(expect_change(&mut watch).await, Noticed::Anything);
+            assert_eq!(fs::read_to_string(&path).unwrap(), version);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_link_leads_to_is_not_another_file_of_the_same_name() {
+        let scratch = Scratch::new("watch-namesakes");
+        let dir = &scratch.0;
+        for folder in ["a", "b"] {
+            fs::create_dir(dir.join(folder)).unwrap();
+            fs::write(dir.join(folder).join("endpoints.yaml"), "1").unwrap();
+        }
+        symlink("b/endpoints.yaml", dir.join("web.yaml")).unwrap();
+        let paths = ["web.yaml", "a/endpoints.yaml"].map(|path| dir.join(path)).to_vec();
+        let (mut watch, _list) = FileWatch::new(paths).unwrap();
+        fs::write(dir.join("b/endpoints.yaml"), "2").unwrap();
+        assert_eq!(expect_change(&mut watch).await, Noticed::Anything);
+        fs::write(dir.join("a/endpoints.yaml"), "2").unwrap();
+        let it = Noticed::Files([OsString::from("endpoints.yaml")].into());
+        assert_eq!(expect_change(&mut watch).await, it);
+    }
+
+    #[tokio::test]
     async fn files_of_another_list_are_watched_wherever_they_lie_or_will_lie() {
         let scratch = Scratch::new("watch-list");
         let path = scratch.0.join("strait.yaml");
@@ -559,7 +611,7 @@ mod tests {
         symlink("..data/strait.yaml", dir.join("strait.yaml")).unwrap();
         let mut known = Known::default();
         for name in ["strait.yaml", "endpoints.yaml", "later/secret.pem", "more/*.yaml"] {
-            known.add(&dir.join(name));
+            known.add(&dir.join(name), &mut BTreeSet::new());
         }
         let (content, way) = (Some(Concern::Content), Some(Concern::Way));
         let folder = ReadFlags::ISDIR;
