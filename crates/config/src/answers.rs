@@ -1,5 +1,6 @@
 //! What answers make of the host names among endpoints. A name without an answer stands for none.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::address::Address;
@@ -41,17 +42,37 @@ impl<'a> NameReads<'a> {
     }
 }
 
-/// What these answers make of the names among endpoints. The first of equal addresses counts.
-pub(crate) fn assignment(from: &EndpointsFrom, answers: &Answers) -> Assignment {
-    let mut taken: Map<Address, ()> = Map::default();
-    let mut endpoints = Vec::new();
-    let mut add = |endpoint: Endpoint| {
-        let is_new =
-            endpoints.len() < ENDPOINTS_MAX && taken.insert(endpoint.address.clone(), ()).is_none();
-        if is_new {
-            endpoints.push(endpoint);
+/// The same machine by an address of either family is one endpoint.
+fn canonical(address: &Address) -> Address {
+    match address {
+        Address::Tcp(address) => {
+            Address::Tcp(SocketAddr::new(address.ip().to_canonical(), address.port()))
         }
-    };
+        other => other.clone(),
+    }
+}
+
+/// Of equal addresses one counts: that which the list itself has, before those that names bring; then that of the first priority; then
+/// that which comes first.
+fn without_equals(mut endpoints: Vec<(bool, Endpoint)>) -> Vec<Endpoint> {
+    let rank = |(is_named, endpoint): &(bool, Endpoint)| (*is_named, endpoint.traits.priority);
+    let mut best: Map<Address, usize> = Map::default();
+    for (place, candidate) in endpoints.iter().enumerate() {
+        let other = best.entry(canonical(&candidate.1.address)).or_insert(place);
+        if endpoints.get(*other).is_some_and(|other| rank(candidate) < rank(other)) {
+            *other = place;
+        }
+    }
+    let mut place = 0..;
+    endpoints
+        .retain(|(_, endpoint)| best.get(&canonical(&endpoint.address)).copied() == place.next());
+    endpoints.truncate(ENDPOINTS_MAX);
+    endpoints.into_iter().map(|(_, endpoint)| endpoint).collect()
+}
+
+/// What these answers make of the names among endpoints. See [`without_equals`] for addresses that occur several times.
+pub(crate) fn assignment(from: &EndpointsFrom, answers: &Answers) -> Assignment {
+    let mut endpoints = Vec::new();
     let of = |name: &Arc<DnsName>| answers.get(name).map(|answer| &**answer).unwrap_or_default();
     let endpoint = |resolved: &Resolved, weight: u16, traits: &Traits| Endpoint {
         address: Address::Tcp(resolved.address),
@@ -64,7 +85,7 @@ pub(crate) fn assignment(from: &EndpointsFrom, answers: &Answers) -> Assignment 
         EndpointsFrom::Dns(name) => {
             of(name).iter().for_each(|resolved| {
                 let traits = Traits { priority: resolved.priority, ..Traits::default() };
-                add(endpoint(resolved, resolved.weight.get(), &traits));
+                endpoints.push((true, endpoint(resolved, resolved.weight.get(), &traits)));
             });
         }
         EndpointsFrom::Names(listed) => {
@@ -72,15 +93,17 @@ pub(crate) fn assignment(from: &EndpointsFrom, answers: &Answers) -> Assignment 
                 match entry {
                     ListedEndpoint::Address { address, weight, host, traits } => {
                         let (address, traits) = (address.clone(), traits.clone());
-                        add(Endpoint { address, weight: *weight, host: host.clone(), traits });
+                        let (weight, host) = (*weight, host.clone());
+                        endpoints.push((false, Endpoint { address, weight, host, traits }));
                     }
                     ListedEndpoint::Name { name, weight, traits } => {
                         let all = of(name).iter();
-                        all.for_each(|resolved| add(endpoint(resolved, *weight, traits)));
+                        let all = all.map(|resolved| (true, endpoint(resolved, *weight, traits)));
+                        endpoints.extend(all);
                     }
                 }
             }
         }
     }
-    Assignment { endpoints }
+    Assignment { endpoints: without_equals(endpoints) }
 }

@@ -142,6 +142,43 @@ fn an_address_behind_another_name_is_another_endpoint() {
 }
 
 #[test]
+fn of_equal_addresses_that_of_the_list_counts_and_then_that_of_the_first_priority() {
+    for (list, expected) in [
+        (
+            "[{ address: 'backup.internal:80', priority: 1 }, { address: 'primary.internal:80', weight: 3 }]",
+            &["10.0.0.2:80*1 backup.internal 1", "10.0.0.1:80*3 primary.internal 0"][..],
+        ),
+        (
+            "['backup.internal:80', { address: '10.0.0.1:80', weight: 0 }]",
+            &["10.0.0.2:80*1 backup.internal 0", "10.0.0.1:80*0 - 0"],
+        ),
+        ("['primary.internal:80', 'mapped.internal:80']", &["10.0.0.1:80*1 primary.internal 0"]),
+        (
+            "['backup.internal:80', { address: 'primary.internal:80', weight: 9 }]",
+            &["10.0.0.1:80*1 backup.internal 0", "10.0.0.2:80*1 backup.internal 0"],
+        ),
+    ] {
+        let mut loader = fresh();
+        let mut snapshot = loader.load("f", &text(&[("api", list)])).unwrap();
+        let names: Vec<_> = cluster(&snapshot, "api").endpoints_from.names().cloned().collect();
+        for name in names {
+            let addresses = match &*name.to_string() {
+                "backup.internal:80" => &["10.0.0.1:80", "10.0.0.2:80"][..],
+                "primary.internal:80" => &["10.0.0.1:80"],
+                _ => &["[::ffff:10.0.0.1]:80"],
+            };
+            let host = name.to_string();
+            let answered = answer(host.strip_suffix(":80").unwrap(), addresses);
+            snapshot = take(&mut loader, &name, answered).unwrap_or(snapshot);
+        }
+        let priorities = cluster(&snapshot, "api").endpoints.iter().map(|it| it.priority);
+        let shown = shown(&snapshot, "api").into_iter().zip(priorities);
+        let shown: Vec<_> = shown.map(|(shown, priority)| format!("{shown} {priority}")).collect();
+        assert_eq!(shown, expected, "{list}");
+    }
+}
+
+#[test]
 fn a_list_may_have_names_among_addresses() {
     let mut loader = fresh();
     let list = "['10.0.0.9:80', { address: 'a.internal:80', weight: 3 }, 'b.internal:80']";

@@ -266,13 +266,17 @@ fn in_priorities(targets: &[(SRV, Addresses)]) -> Vec<Resolved> {
         by_priority.entry(target.0.priority).or_default().push(target);
     }
     let (mut endpoints, mut taken) = (Vec::new(), BTreeSet::new());
+    // The same machine by an address of either family is one endpoint.
+    let machine = |it: &Resolved| (it.address.ip().to_canonical(), it.address.port());
     let mut priority = 0;
     for targets in by_priority.into_values() {
         let mut of_priority = weigh(&targets);
-        of_priority.retain(|endpoint| !taken.contains(&endpoint.address));
-        of_priority.sort_unstable_by(|a, b| (a.address, &a.host).cmp(&(b.address, &b.host)));
+        of_priority.retain(|endpoint| !taken.contains(&machine(endpoint)));
+        of_priority.sort_unstable_by(|a, b| {
+            (machine(a), a.address, &a.host).cmp(&(machine(b), b.address, &b.host))
+        });
         of_priority.dedup_by(|next, first| {
-            let is_same = next.address == first.address;
+            let is_same = machine(next) == machine(first);
             if is_same {
                 first.weight = first.weight.saturating_add(next.weight.get());
             }
@@ -281,7 +285,7 @@ fn in_priorities(targets: &[(SRV, Addresses)]) -> Vec<Resolved> {
         if of_priority.is_empty() {
             continue;
         }
-        taken.extend(of_priority.iter().map(|endpoint| endpoint.address));
+        taken.extend(of_priority.iter().map(machine));
         let with_priority = of_priority.into_iter().map(|it| Resolved { priority, ..it });
         endpoints.extend(with_priority);
         priority = priority.saturating_add(1);
