@@ -20,6 +20,7 @@ mod pieces;
 mod ready;
 mod server;
 mod socket;
+mod unread;
 
 pub(crate) use connections::Rows;
 pub use explain::{ExplainRequest, ExplainStep};
@@ -35,6 +36,7 @@ pub(crate) use server::{Scope, Server};
 pub use socket::AdminSocket;
 pub use socket::own_admin_files;
 pub(crate) use socket::set_socket_mode;
+pub(crate) use unread::{UnreadPage, UnreadPages};
 
 use telemetry::events::LabelId;
 use telemetry::{ClusterTotals, EndpointTotals, ListenerTotals};

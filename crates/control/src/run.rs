@@ -19,7 +19,7 @@ use telemetry::events::{AccessLogWriteFailed, ControlTurned, MemoryBounded};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::admin::{AdminSocket, Query, Rows, Server};
+use crate::admin::{AdminSocket, Query, Rows, Server, UnreadPages};
 use crate::builder::{Builder, Built, Reading};
 use crate::clock;
 use crate::dns::{Dns, DnsReport};
@@ -256,6 +256,8 @@ struct Running<W: Workers> {
     answerers: Answerers,
     answering: JoinSet<(u32, W::Asker, Arc<[u8]>)>,
     describing: BTreeMap<u64, (u32, oneshot::Sender<Rows>)>,
+    /// Pages of metrics that clients read.
+    unread_pages: UnreadPages,
     describe_next: u64,
     listing: OldListing,
     demands: Demands<W::Asker>,

@@ -12,6 +12,7 @@ use serde::ser::SerializeMap as _;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use super::UnreadPage;
 use super::pages::Answer;
 
 /// Bytes of a piece, but for the last one.
@@ -24,6 +25,8 @@ const PIECES_MAX: usize = 2;
 #[derive(Debug)]
 pub(crate) enum Content {
     Whole(Answer),
+    /// The same, of which clients may leave only so much unread.
+    Bounded(Answer, UnreadPage),
     /// JSON, with status 200.
     Pieces(Pieces),
 }

@@ -353,6 +353,9 @@ impl Pages {
                 let (reply, answer) = oneshot::channel();
                 match self.ask(Query::Page(page, reply), answer, CONTROL_SILENT).await {
                     Ok(Content::Whole(answer)) | Err(answer) => response(answer),
+                    Ok(Content::Bounded(Answer { status, content_type, body }, page)) => {
+                        response_of(status, content_type, page.body(body))
+                    }
                     Ok(Content::Pieces(pieces)) => in_pieces(pieces),
                 }
             }
@@ -457,10 +460,13 @@ fn is_cross_site(headers: &HeaderMap) -> bool {
 type PageBody = Either<Full<Bytes>, Pieces>;
 
 fn response(answer: Answer) -> Response<PageBody> {
-    let body = Either::Left(Full::new(Bytes::from(answer.body)));
-    let mut response = of_type(answer.content_type, body);
+    response_of(answer.status, answer.content_type, Bytes::from(answer.body))
+}
+
+fn response_of(status: u16, content_type: &'static str, body: Bytes) -> Response<PageBody> {
+    let mut response = of_type(content_type, Either::Left(Full::new(body)));
     *response.status_mut() =
-        StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response
 }
 

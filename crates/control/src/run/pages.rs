@@ -16,7 +16,6 @@ use tokio::sync::oneshot;
 
 use super::carried::Carried;
 use super::deliveries::AcceptedVersion;
-use super::handover::Handing;
 use super::{DESCRIBING_MAX, EndpointFile, EndpointsRefused, InEffect, Running, State};
 use crate::admin::{
     Answer, Content, ExplainRequest, ExplainStep, Explained, Listing, Page, PieceWriter, Query,
@@ -26,6 +25,9 @@ use crate::clock;
 use crate::log_writer::SlowForm;
 use crate::names::label;
 use crate::workers::{Workers, address_text};
+
+/// Bytes of metrics that a cluster has at least.
+const METRICS_BYTES_OF_CLUSTER: u64 = 2_000;
 
 /// Refused updates that `/sources` shows.
 const REFUSED_SHOWN_MAX: usize = 100;
@@ -139,12 +141,24 @@ impl<W: Workers> Running<W> {
         reply: oneshot::Sender<Content>,
         write: impl FnOnce(&Readings, &ProcessFacts) -> Answer + Send + 'static,
     ) {
+        let clusters = self.config.snapshot.clusters.iter().count() as u64;
+        let Some(mut page) = self.unread_pages.begin(clusters * METRICS_BYTES_OF_CLUSTER) else {
+            let text = "clients have left too many pages of metrics unread: try again\n";
+            let _ = reply.send(Answer::text(503, text).into());
+            return;
+        };
         self.describe_sources();
         self.name_endpoints();
         let readings = self.collector.readings();
         tokio::task::spawn_blocking(move || {
+            if reply.is_closed() {
+                // The client is gone.
+                return;
+            }
             let process = ProcessFacts::read(clock::wall_ns());
-            let _ = reply.send(write(&readings, &process).into());
+            let answer = write(&readings, &process);
+            page.made(&answer);
+            let _ = reply.send(Content::Bounded(answer, page));
         });
     }
 
@@ -170,11 +184,11 @@ impl<W: Workers> Running<W> {
     /// What a request meets before its listener.
     fn explain_process(&self) -> Vec<ExplainStep> {
         let config = &self.config;
-        let what_follows = match (self.state, &self.handing) {
+        let what_follows = match (self.state, self.handing.successor()) {
             (State::Draining | State::Stopping, _) => {
                 ": accepts no new connections; the following applies to open ones".to_owned()
             }
-            (_, Handing::Given(pid)) => {
+            (_, Some(pid)) => {
                 format!(": process {pid} has taken over, and accepts new connections")
             }
             (State::Leaving, _) => {
@@ -234,7 +248,7 @@ impl<W: Workers> Running<W> {
 
     fn ready(&self) -> Readiness {
         // Who asked before another process took over asks about the service, which that process is.
-        let is_succeeded = matches!(self.handing, Handing::Given(_));
+        let is_succeeded = self.handing.successor().is_some();
         let reason = match self.state {
             _ if is_succeeded => "ready".to_owned(),
             State::Ready if !self.health.has_started() => match self.health.warming().len() {

@@ -25,7 +25,7 @@ use super::taking_up::{LONG_BUILD, warn};
 use super::versions::Versions;
 use super::{InEffect, Parts, Query, Running, Sources, State, UPKEEP_INTERVAL};
 use crate::AdminSocket;
-use crate::admin::{Hosts, Scope, Server};
+use crate::admin::{Hosts, Scope, Server, UnreadPages};
 use crate::builder::Builder;
 use crate::clock;
 use crate::dns::{Dns, Known, Status};
@@ -141,12 +141,13 @@ impl<W: Workers> Running<W> {
             admin: servers,
             admin_released: Vec::new(),
             admin_handles,
-            handing: if parts.is_taking_over { Handing::Taking } else { Handing::None },
+            handing: if parts.is_taking_over { Handing::TAKING } else { Handing::None },
             hands_over: parts.hands_over,
             begin_waits: None,
             answerers: parts.answerers,
             answering: JoinSet::new(),
             describing: BTreeMap::new(),
+            unread_pages: UnreadPages::default(),
             describe_next: 0,
             listing: OldListing::default(),
             demands,
