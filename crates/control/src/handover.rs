@@ -45,6 +45,10 @@ pub enum HandoverStep<W: Workers> {
     /// This process, which has given its place away, is to take it back: the configuration in effect, which stays so until
     /// then.
     BeginReturn(oneshot::Sender<Arc<Snapshot<W::Filter>>>),
+    /// That does not come about: the other process stays.
+    NotReturned,
+    /// This process is to end, as by SIGTERM, unless it is ending or not the process any more.
+    End,
     /// This process ends, once what it still has is over. Its receiver hears when the service manager knows the other one as the
     /// main process.
     Finish(oneshot::Sender<()>),
@@ -63,8 +67,8 @@ pub enum HandoverStep<W: Workers> {
         generation: u64,
         /// Whether that had taken the place of this one, which has it back.
         is_return: bool,
-        /// Hears when it is done.
-        reply: oneshot::Sender<()>,
+        /// Hears when it is done, and whether this process was asked to end meanwhile, and gives everything back for that.
+        reply: oneshot::Sender<bool>,
     },
     /// This process continues connections that another left with the service manager.
     Restored {
@@ -122,6 +126,8 @@ impl<W: Workers> fmt::Debug for HandoverStep<W> {
             Self::StandIn => "StandIn",
             Self::StandBack => "StandBack",
             Self::BeginReturn(_) => "BeginReturn",
+            Self::NotReturned => "NotReturned",
+            Self::End => "End",
             Self::Finish(_) => "Finish",
             Self::EndRest => "EndRest",
             Self::Learned { .. } => "Learned",

@@ -28,7 +28,7 @@ const INFO_BYTES: usize = 148;
 /// The first octet of it is the connection's state; this one is over.
 const TCP_CLOSE: u8 = 7;
 
-/// How often counts are taken that change meanwhile. Nobody reads from a connection that is handed over: it settles once its buffer is
+/// How often counts are taken that change meanwhile. Nothing is read from a connection that is handed over: it settles once its buffer is
 /// full.
 const TRIES_MAX: u32 = 4;
 
@@ -65,7 +65,7 @@ impl Traffic {
         let has_polled = poll(&mut polled, Some(&Timespec::default())).is_ok();
         let each = sockets.iter().zip(counts).zip(polled);
         let traffic = each.map(|((socket, counts), polled)| match counts {
-            // Nothing to read now, and nothing when it was counted: nobody has read it in between.
+            // Nothing to read now, and nothing when it was counted: none was read in between.
             Ok(counts) if has_polled && polled.revents().is_empty() => {
                 counts.with_unread(socket.as_raw_fd(), 0).ok()
             }

@@ -35,7 +35,7 @@ use crate::data_path::{Contacts, DataPath, address_text, hint};
 use crate::descriptors::Descriptors;
 use crate::filter_list::loader;
 use crate::handover::giving::Giving;
-use crate::handover::giving_back::watch;
+use crate::handover::giving_back::{return_and_end, watch};
 use crate::handover::spawn;
 use crate::handover::start_command::StartCommand;
 use crate::handover::stored::Stored;
@@ -515,7 +515,12 @@ impl HandoverThread {
             }
             let (probation, contacts) = (taken.probation, self.contacts.clone());
             let at = path.clone();
-            spawn("strait-probation", move || watch(&contacts, &at, probation));
+            if taken.is_to_return {
+                let control = self.steps.clone();
+                spawn("strait-return", move || return_and_end(&at, &control));
+            } else {
+                spawn("strait-probation", move || watch(&contacts, &at, probation));
+            }
             let (steps, contacts) = (self.steps.clone(), self.contacts.clone());
             spawn("strait-former", move || taken.follow(&contacts, &steps));
         }

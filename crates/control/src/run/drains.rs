@@ -99,11 +99,11 @@ impl<F> InEffect<F> {
 impl<W: Workers> Running<W> {
     /// An operator drains an endpoint, or takes it back.
     pub(super) fn on_drain(&mut self, change: DrainChange, reply: oneshot::Sender<Content>) {
-        let refused = match self.handing {
+        let refused = match self.handing.successor() {
             _ if self.is_ending() => {
                 Some(Answer::text(409, format!("the process is {}\n", self.state_text())))
             }
-            Handing::Given(pid) => {
+            Some(pid) => {
                 Some(Answer::text(409, format!("process {pid} has taken over: ask that one\n")))
             }
             _ => self.config.check_drain(&change).err(),
@@ -140,7 +140,7 @@ impl<W: Workers> Running<W> {
     pub(super) fn hand_drains(&mut self) {
         let InEffect { drains, builder, .. } = &mut self.config;
         // A new process serves already, and drains as the old one did.
-        let is_handing = !matches!(self.handing, Handing::None | Handing::Taking);
+        let is_handing = !matches!(self.handing, Handing::None | Handing::Taking { .. });
         let is_busy = builder.is_busy() || is_handing;
         if (drains.changes.is_empty() && drains.waiting.is_empty()) || is_busy {
             return;

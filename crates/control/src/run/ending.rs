@@ -21,9 +21,12 @@ impl<W: Workers> Running<W> {
             return;
         }
         match self.handing {
-            Handing::Taking => return self.stop_taking(),
+            Handing::Taking { .. } => return self.stop_taking(),
             Handing::Given(_) if self.state == State::Ready => return self.finish_giving(),
-            Handing::None | Handing::Giving { .. } | Handing::Given(_) => {}
+            Handing::None
+            | Handing::Giving { .. }
+            | Handing::Given(_)
+            | Handing::TakingBack { .. } => {}
         }
         match self.state {
             State::Starting | State::Ready => self.leave(),

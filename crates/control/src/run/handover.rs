@@ -41,8 +41,34 @@ pub(super) enum Handing {
     },
     /// The process with this id has taken it.
     Given(u32),
-    /// This process is taking the place of another: it does not answer on the admin interface yet.
-    Taking,
+    /// That process gives everything back. A signal to end waits.
+    TakingBack {
+        /// Its id.
+        successor: u32,
+        /// Whether this process was asked to end meanwhile.
+        is_to_end: bool,
+    },
+    /// This process is taking the place of another: it does not answer on the admin interface yet. A signal to end waits once it has
+    /// connections: to end then would close those that were served here.
+    Taking {
+        /// Whether it has connections of the other one.
+        is_moving: bool,
+        /// Whether the process was asked to end meanwhile.
+        is_to_end: bool,
+    },
+}
+
+impl Handing {
+    /// The start of a process that takes another's place.
+    pub(super) const TAKING: Self = Self::Taking { is_moving: false, is_to_end: false };
+
+    /// The process that serves in this one's place.
+    pub(super) const fn successor(self) -> Option<u32> {
+        match self {
+            Self::Given(successor) | Self::TakingBack { successor, .. } => Some(successor),
+            Self::None | Self::Giving { .. } | Self::Taking { .. } => None,
+        }
+    }
 }
 
 /// A socket of the admin interface, to be served and handed on.
@@ -175,8 +201,24 @@ impl<W: Workers> Running<W> {
                 }
             }
             HandoverStep::BeginReturn(reply) => {
-                if matches!(self.handing, Handing::Given(_)) && self.state == State::Ready {
+                if let Handing::Given(successor) = self.handing
+                    && self.state == State::Ready
+                {
+                    self.handing = Handing::TakingBack { successor, is_to_end: false };
                     let _ = reply.send(Arc::clone(&self.config.snapshot));
+                }
+            }
+            HandoverStep::NotReturned => {
+                if let Handing::TakingBack { successor, is_to_end } = self.handing {
+                    self.handing = Handing::Given(successor);
+                    if is_to_end {
+                        self.end();
+                    }
+                }
+            }
+            HandoverStep::End => {
+                if self.handing == Handing::None && self.state == State::Ready {
+                    self.terminate();
                 }
             }
             HandoverStep::Finish(reply) => {
@@ -188,9 +230,17 @@ impl<W: Workers> Running<W> {
             HandoverStep::TakenOver { summary, generation, is_return, reply } => {
                 self.collector.set_generation(generation);
                 self.handover_report.generation = generation;
+                let was_to_end = matches!(
+                    self.handing,
+                    Handing::Taking { is_to_end: true, .. }
+                        | Handing::TakingBack { is_to_end: true, .. }
+                );
                 self.take_over(&summary, is_return);
                 self.log.adopt_slow(summary.slow);
-                let _ = reply.send(());
+                if was_to_end && is_return {
+                    self.terminate();
+                }
+                let _ = reply.send(was_to_end && !is_return);
             }
             HandoverStep::Restored { summary, generation } => {
                 self.collector.set_generation(generation);
@@ -238,6 +288,11 @@ impl<W: Workers> Running<W> {
         if let HandoverNews::Failed(cause) = news {
             self.collector.handover_failed(HandoverFailed { cause });
         }
+        if let HandoverNews::Counted { moved, .. } = &news
+            && let Handing::Taking { is_moving, .. } = &mut self.handing
+        {
+            *is_moving |= *moved > 0;
+        }
         let result = match &news {
             HandoverNews::Ended(result, _) => Some(*result),
             _ => None,
@@ -256,7 +311,7 @@ impl<W: Workers> Running<W> {
             Handing::None => "none",
             Handing::Giving { .. } => "giving",
             Handing::Given(_) => "given",
-            Handing::Taking => "taking",
+            Handing::Taking { .. } | Handing::TakingBack { .. } => "taking",
         }
     }
 
@@ -309,7 +364,7 @@ impl<W: Workers> Running<W> {
                 true
             }
             // Its start has read it, and what it took over goes with that.
-            Handing::Taking | Handing::Given(_) => true,
+            Handing::Taking { .. } | Handing::TakingBack { .. } | Handing::Given(_) => true,
             Handing::None => false,
         }
     }
@@ -317,18 +372,20 @@ impl<W: Workers> Running<W> {
     /// Whether an end waits for that of a handover.
     pub(super) const fn postpones_end(&mut self) -> bool {
         match &mut self.handing {
-            Handing::Giving { is_to_end, .. } => {
+            Handing::Giving { is_to_end, .. }
+            | Handing::TakingBack { is_to_end, .. }
+            | Handing::Taking { is_moving: true, is_to_end } => {
                 // A second signal does not wait.
                 !std::mem::replace(is_to_end, true)
             }
-            Handing::None | Handing::Given(_) | Handing::Taking => false,
+            Handing::None | Handing::Given(_) | Handing::Taking { is_moving: false, .. } => false,
         }
     }
 
     /// Whether a signal is meant for the process that serves, and was passed on: where this one is the first of a container,
     /// it gets them all.
     pub(super) fn passes_on(&self, asked: Asked) -> bool {
-        let Handing::Given(successor) = self.handing else { return false };
+        let Some(successor) = self.handing.successor() else { return false };
         let pid = i32::try_from(successor).ok().and_then(Pid::from_raw).filter(|_| self.is_init);
         let Some(pid) = pid else { return false };
         let signal = match asked {

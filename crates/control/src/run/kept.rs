@@ -428,7 +428,8 @@ impl<W: Workers> Running<W> {
     /// Of two processes the one that clients reach writes the file.
     pub(super) fn hold_kept(&self) {
         if let Some(keeper) = &self.kept.keeper {
-            let is_others = matches!(self.handing, Handing::Taking | Handing::Given(_));
+            let is_others = matches!(self.handing, Handing::Taking { .. })
+                || self.handing.successor().is_some();
             // What that one left has to be read before it is replaced.
             keeper.hold(is_others || self.kept.reading.is_some());
         }

@@ -121,9 +121,10 @@ impl<W: Workers> Running<W> {
         match (self.state, &self.handing) {
             (State::Ready, Handing::None) => None,
             (State::Ready, Handing::Given(pid)) => Some(format!("process {pid} has taken over")),
-            (State::Ready, Handing::Giving { .. } | Handing::Taking) => {
-                Some("a handover is under way".to_owned())
-            }
+            (
+                State::Ready,
+                Handing::Giving { .. } | Handing::Taking { .. } | Handing::TakingBack { .. },
+            ) => Some("a handover is under way".to_owned()),
             _ => Some(format!("the process is {}", self.state_text())),
         }
     }

@@ -3,7 +3,6 @@
 //! `Builder` reads and builds on a thread of its own; here is when it begins. A file that is away, or files that do not
 //! go together, are given a second before they count as mistakes: editors and deployments replace them one by one.
 
-use super::handover::Handing;
 use super::{Running, State};
 use crate::builder::Reading;
 use crate::clock;
@@ -83,7 +82,7 @@ impl<W: Workers> Running<W> {
         } else if self.is_ending() {
             self.config.builder.skip();
             self.warn_of_skip();
-        } else if let Handing::Given(pid) = self.handing {
+        } else if let Some(pid) = self.handing.successor() {
             tracing::warn!(
                 "process {pid} has taken over and reads the file: send SIGHUP to that process"
             );

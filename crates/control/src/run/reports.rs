@@ -35,7 +35,7 @@ impl<W: Workers> Running<W> {
                     }
                     self.is_reloading = false;
                     self.service_manager.ready(&self.status());
-                    if self.handing != Handing::Taking {
+                    if !matches!(self.handing, Handing::Taking { .. }) {
                         self.store_listeners();
                     }
                 }

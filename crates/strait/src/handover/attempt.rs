@@ -294,6 +294,7 @@ impl<'g> Attempt<'g> {
                 Some(End::Returned(generation))
             }
             Err(NotReturned::Refused(reason)) => {
+                self.step(HandoverStep::NotReturned);
                 tracing::error!(
                     pid,
                     "the connections cannot be taken back, and the probation continues: {reason}"

@@ -12,6 +12,7 @@ use ::handover::{Hello, Message, Purpose, UnusedSocket};
 use control::HandoverStep;
 use io::packets::{Packets, ProcessHandle};
 use proxy::Snapshot;
+use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 use worker::Message as Mail;
 
@@ -24,7 +25,7 @@ use super::taking::{Asked, TakenSockets, Taking};
 use super::{is_allowed, spawn};
 use crate::VERSION;
 use crate::activation::Activation;
-use crate::data_path::Contacts;
+use crate::data_path::{Contacts, DataPath};
 
 /// How long the former process may take to connect.
 const CONNECT_TIMEOUT: u64 = 5_000_000_000;
@@ -152,17 +153,28 @@ pub(crate) fn watch(contacts: &Contacts, path: &Path, probation: Duration) {
         let Err(worker) = look().or_else(|_| look()) else { continue };
         let reason = format!("worker {worker} does not respond");
         tracing::error!("{reason}: everything is given back to the old process");
-        let hello = Hello::new(VERSION, Purpose::GiveBack { reason });
-        let asked = Packets::connect(path).and_then(Line::new).and_then(|mut line| {
-            line.send_message(&Message::Hello(hello))?;
-            // To the end of the handover, which this process may not see.
-            while !matches!(line.receive(None), Ok(Incoming::End) | Err(_)) {}
-            Ok(())
-        });
-        if let Err(error) = asked {
-            tracing::error!("handover: nothing can be given back: {error}");
-        }
-        return;
+        return ask_to_give_back(path, reason);
+    }
+}
+
+/// Gives everything back since this process was asked to end while it took over, and ends it where that does not come about.
+pub(crate) fn return_and_end(path: &Path, control: &Sender<HandoverStep<DataPath>>) {
+    tracing::info!("asked to end during the handover: everything is given back to the old process");
+    ask_to_give_back(path, "the new process was asked to end".to_owned());
+    // Control ends with the process.
+    let _ = control.blocking_send(HandoverStep::End);
+}
+
+/// Has the thread of handovers give everything back, and waits for the end of that, which this process may not see.
+fn ask_to_give_back(path: &Path, reason: String) {
+    let hello = Hello::new(VERSION, Purpose::GiveBack { reason });
+    let asked = Packets::connect(path).and_then(Line::new).and_then(|mut line| {
+        line.send_message(&Message::Hello(hello))?;
+        while !matches!(line.receive(None), Ok(Incoming::End) | Err(_)) {}
+        Ok(())
+    });
+    if let Err(error) = asked {
+        tracing::error!("handover: nothing can be given back: {error}");
     }
 }
 

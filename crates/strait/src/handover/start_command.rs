@@ -95,7 +95,7 @@ fn own_program(name: PathBuf) -> PathBuf {
     std::env::current_exe().unwrap_or(name)
 }
 
-pub(super) fn in_search_path(name: &std::path::Path) -> Option<PathBuf> {
+pub(super) fn in_search_path(name: &Path) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }

@@ -75,6 +75,8 @@ pub(crate) struct Taking {
     pub(crate) probation: Duration,
     /// Whether the other process had taken this one's place, and gives it back.
     is_return: bool,
+    /// Whether this process was asked to end meanwhile: what it took goes back.
+    pub(crate) is_to_return: bool,
     /// That process.
     pub(super) process: Option<ProcessHandle>,
 }
@@ -254,6 +256,7 @@ impl Taking {
             unused: Vec::new(),
             probation: Duration::ZERO,
             is_return,
+            is_to_return: false,
             process,
         }
     }
@@ -464,7 +467,11 @@ impl Taking {
                     TakerAction::Take { batch, groups } => {
                         let count = groups.len() as u64;
                         let (refused, is_busy) = self.take(groups, contacts, &mut next);
+                        let is_first = self.moved == 0;
                         self.moved += count.saturating_sub(refused.len() as u64);
+                        if is_first {
+                            news(HandoverNews::Counted { moved: self.moved, left: Vec::new() });
+                        }
                         for refused in &refused {
                             Left::add(&mut self.left, &refused.reason, 1);
                         }
@@ -596,7 +603,12 @@ impl Taking {
         (refused, pongs.is_ok_and(|pongs| pongs.iter().any(|pong| pong.is_busy)))
     }
 
-    fn commit(&self, summary: Summary, is_alone: bool, control: &Sender<HandoverStep<DataPath>>) {
+    fn commit(
+        &mut self,
+        summary: Summary,
+        is_alone: bool,
+        control: &Sender<HandoverStep<DataPath>>,
+    ) {
         io::own_socket_files(true);
         let pid = self.line.peer.pid;
         if is_alone {
@@ -608,7 +620,7 @@ impl Taking {
         let step = HandoverStep::TakenOver { summary, generation, is_return, reply };
         // Control ends with the process.
         let _ = control.blocking_send(step);
-        let _ = is_done.blocking_recv();
+        self.is_to_return = is_done.blocking_recv().unwrap_or(false);
         tracing::info!(pid, generation = self.generation, "took over");
     }
 

@@ -20,14 +20,14 @@ use crate::tls_client::{self, TlsClient};
 const NOTICED_WITHIN: Duration = Duration::from_secs(8);
 
 /// A handshake that does not end: it keeps a handover back before its last phase.
-fn begin_handshake(strait: &Strait) -> TcpStream {
+pub(crate) fn begin_handshake(strait: &Strait) -> TcpStream {
     let mut begun = TcpStream::connect(strait.listener).unwrap();
     begun.write_all(&[22]).unwrap();
     begun
 }
 
 /// Runs `strait upgrade`, and waits until all that can move has moved.
-fn upgrade_until_remaining(strait: &Strait, more: &[&str]) -> Child {
+pub(crate) fn upgrade_until_remaining(strait: &Strait, more: &[&str]) -> Child {
     let file = strait.path("strait.yaml");
     let mut upgrade = Command::new(env!("CARGO_BIN_EXE_strait"))
         .args(["upgrade", "-c", file.to_str().unwrap()])

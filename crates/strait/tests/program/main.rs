@@ -27,6 +27,7 @@ mod handover_known;
 mod handover_listing;
 mod handover_refusals;
 mod handover_secrets;
+mod handover_signals;
 mod handover_stopped;
 mod init;
 mod kit;
