@@ -48,7 +48,7 @@ fn canonical(address: &Address) -> Address {
         Address::Tcp(address) => {
             Address::Tcp(SocketAddr::new(address.ip().to_canonical(), address.port()))
         }
-        other => other.clone(),
+        Address::Unix(_) => address.clone(),
     }
 }
 

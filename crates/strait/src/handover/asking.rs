@@ -9,8 +9,7 @@ use std::time::Duration;
 use io::Socket;
 use worker::{Give, Given, Message as Mail, Moving, Origin, Ping, Pong, Take, Wanted};
 
-use super::attempt::nanos;
-use super::line::now;
+use super::line::{nanos, now};
 use crate::data_path::Contacts;
 
 /// How long a worker may take to answer.

@@ -27,7 +27,7 @@ use super::giving::{End, Giving};
 use super::giving_back::NotReturned;
 use super::groups::{AllGiven, GivenAway};
 use super::leaving::Leaving;
-use super::line::{FLUSH_INTERVAL, Incoming, Line, ends, give_way, now};
+use super::line::{FLUSH_INTERVAL, Incoming, Line, ends, give_way, nanos, now};
 use super::listing::Listing;
 use super::requester::{Requester, reap};
 use super::{parts, resources};
@@ -731,8 +731,4 @@ impl<'g> Attempt<'g> {
         // Control ends with the process.
         let _ = self.giving.control.blocking_send(step);
     }
-}
-
-pub(super) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

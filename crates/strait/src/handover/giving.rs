@@ -16,9 +16,9 @@ use proxy::save::VERSION as FORM;
 use tls::ProcessSessions;
 use tokio::sync::mpsc::Sender;
 
-use super::attempt::{Attempt, nanos};
+use super::attempt::Attempt;
 use super::leaving::Leaving;
-use super::line::{Incoming, Line, now};
+use super::line::{Incoming, Line, nanos, now};
 use super::refused::RefusedPeers;
 use super::requester::Requester;
 use super::start_command::StartCommand;

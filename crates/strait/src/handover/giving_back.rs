@@ -17,9 +17,8 @@ use tokio::sync::oneshot;
 use worker::Message as Mail;
 
 use super::asking::ping;
-use super::attempt::nanos;
 use super::giving::{End, Giving};
-use super::line::{Incoming, Line, now};
+use super::line::{Incoming, Line, nanos, now};
 use super::requester::Requester;
 use super::taking::{Asked, TakenSockets, Taking};
 use super::{is_allowed, spawn};

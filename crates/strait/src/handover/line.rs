@@ -131,3 +131,8 @@ pub(crate) fn give_way() {
 pub(crate) fn now() -> u64 {
     io::clock::monotonic_ns()
 }
+
+/// As many ns, or as many as there can be.
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
