@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use hashbrown::hash_map::Entry;
+
 use crate::address::Address;
 use crate::dns::{DnsAnswer, DnsName, Resolved};
 use crate::map::Map;
@@ -52,27 +54,42 @@ fn canonical(address: &Address) -> Address {
     }
 }
 
-/// Of equal addresses one counts: that which the list itself has, before those that names bring; then that of the first priority; then
-/// that which comes first.
-fn without_equals(mut endpoints: Vec<(bool, Endpoint)>) -> Vec<Endpoint> {
-    let rank = |(is_named, endpoint): &(bool, Endpoint)| (*is_named, endpoint.traits.priority);
-    let mut best: Map<Address, usize> = Map::default();
-    for (place, candidate) in endpoints.iter().enumerate() {
-        let other = best.entry(canonical(&candidate.1.address)).or_insert(place);
-        if endpoints.get(*other).is_some_and(|other| rank(candidate) < rank(other)) {
-            *other = place;
-        }
-    }
-    let mut place = 0..;
-    endpoints
-        .retain(|(_, endpoint)| best.get(&canonical(&endpoint.address)).copied() == place.next());
-    endpoints.truncate(ENDPOINTS_MAX);
-    endpoints.into_iter().map(|(_, endpoint)| endpoint).collect()
+/// The endpoints of a list, each address once. Of equal ones that counts which the list itself has, before those that names bring; then
+/// that of the first priority; then that which comes first.
+#[derive(Default)]
+struct Distinct {
+    endpoints: Vec<Endpoint>,
+    /// Where each address stands, and what it counts for.
+    places: Map<Address, (usize, Rank)>,
 }
 
-/// What these answers make of the names among endpoints. See [`without_equals`] for addresses that occur several times.
+/// Whether a name brought it, and its priority: less counts before more.
+type Rank = (bool, u8);
+
+impl Distinct {
+    fn add(&mut self, is_named: bool, endpoint: Endpoint) {
+        let rank = (is_named, endpoint.traits.priority);
+        match self.places.entry(canonical(&endpoint.address)) {
+            Entry::Vacant(entry) if self.endpoints.len() < ENDPOINTS_MAX => {
+                entry.insert((self.endpoints.len(), rank));
+                self.endpoints.push(endpoint);
+            }
+            Entry::Vacant(_) => {}
+            Entry::Occupied(mut entry) => {
+                let (place, known) = entry.get_mut();
+                if rank < *known
+                    && let Some(other) = self.endpoints.get_mut(*place)
+                {
+                    (*known, *other) = (rank, endpoint);
+                }
+            }
+        }
+    }
+}
+
+/// What these answers make of the names among endpoints. See [`Distinct`] for addresses that occur several times.
 pub(crate) fn assignment(from: &EndpointsFrom, answers: &Answers) -> Assignment {
-    let mut endpoints = Vec::new();
+    let mut endpoints = Distinct::default();
     let of = |name: &Arc<DnsName>| answers.get(name).map(|answer| &**answer).unwrap_or_default();
     let endpoint = |resolved: &Resolved, weight: u16, traits: &Traits| Endpoint {
         address: Address::Tcp(resolved.address),
@@ -85,7 +102,7 @@ pub(crate) fn assignment(from: &EndpointsFrom, answers: &Answers) -> Assignment 
         EndpointsFrom::Dns(name) => {
             of(name).iter().for_each(|resolved| {
                 let traits = Traits { priority: resolved.priority, ..Traits::default() };
-                endpoints.push((true, endpoint(resolved, resolved.weight.get(), &traits)));
+                endpoints.add(true, endpoint(resolved, resolved.weight.get(), &traits));
             });
         }
         EndpointsFrom::Names(listed) => {
@@ -94,16 +111,15 @@ pub(crate) fn assignment(from: &EndpointsFrom, answers: &Answers) -> Assignment 
                     ListedEndpoint::Address { address, weight, host, traits } => {
                         let (address, traits) = (address.clone(), traits.clone());
                         let (weight, host) = (*weight, host.clone());
-                        endpoints.push((false, Endpoint { address, weight, host, traits }));
+                        endpoints.add(false, Endpoint { address, weight, host, traits });
                     }
                     ListedEndpoint::Name { name, weight, traits } => {
                         let all = of(name).iter();
-                        let all = all.map(|resolved| (true, endpoint(resolved, *weight, traits)));
-                        endpoints.extend(all);
+                        all.for_each(|it| endpoints.add(true, endpoint(it, *weight, traits)));
                     }
                 }
             }
         }
     }
-    Assignment { endpoints: without_equals(endpoints) }
+    Assignment { endpoints: endpoints.endpoints }
 }

@@ -61,8 +61,12 @@ pub trait Workers: Send + 'static {
     fn set_memory(&mut self, memory: MemoryPressure);
 
     /// Asks `worker` to describe its connections from the slot `first` on; the answer is a
-    /// [`ReportBody::Described`] with the number `request`.
+    /// [`ReportBody::Described`] with the number `request`. One that reads nothing is not asked.
     fn describe(&mut self, worker: u32, first: u32, request: u64);
+
+    /// Asks `worker` for a sign of life, however much it has not read yet: the answer is a [`ReportBody::Described`] of no connection
+    /// with the number `request`.
+    fn ask_alive(&mut self, worker: u32, request: u64);
 
     /// Asks the process whose place this one took for its connections from a worker and a slot on. The answer is a
     /// [`HandoverStep::Listed`] with the number `request`, if one comes.

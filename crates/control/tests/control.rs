@@ -190,6 +190,10 @@ impl Workers for Notebook {
         self.note(format!("describe {worker} from {first}, request {request}"));
     }
 
+    fn ask_alive(&mut self, worker: u32, request: u64) {
+        self.note(format!("ask {worker} for a sign of life, request {request}"));
+    }
+
     fn list_former(&mut self, request: u32, worker: u32, slot: u32) {
         self.note(format!("the old process lists {worker} from {slot}, request {request}"));
     }

@@ -393,6 +393,11 @@ impl Workers for DataPath {
         }
     }
 
+    fn ask_alive(&mut self, worker: u32, request: u64) {
+        // No connection has this slot: the answer is empty. There is one such question at a time.
+        self.post(worker, Message::Describe { first: u32::MAX, request });
+    }
+
     fn list_former(&mut self, request: u32, worker: u32, slot: u32) {
         // One that has ended says nothing, and control hears of that.
         self.former.send(&::handover::Message::ListConnections { request, worker, slot });

@@ -146,11 +146,11 @@ fn of_equal_addresses_that_of_the_list_counts_and_then_that_of_the_first_priorit
     for (list, expected) in [
         (
             "[{ address: 'backup.internal:80', priority: 1 }, { address: 'primary.internal:80', weight: 3 }]",
-            &["10.0.0.2:80*1 backup.internal 1", "10.0.0.1:80*3 primary.internal 0"][..],
+            &["10.0.0.1:80*3 primary.internal 0", "10.0.0.2:80*1 backup.internal 1"][..],
         ),
         (
             "['backup.internal:80', { address: '10.0.0.1:80', weight: 0 }]",
-            &["10.0.0.2:80*1 backup.internal 0", "10.0.0.1:80*0 - 0"],
+            &["10.0.0.1:80*0 - 0", "10.0.0.2:80*1 backup.internal 0"],
         ),
         ("['primary.internal:80', 'mapped.internal:80']", &["10.0.0.1:80*1 primary.internal 0"]),
         (

@@ -145,8 +145,7 @@ impl<W: Workers> Running<W> {
         self.describe_next += u64::from(count);
         self.service_manager.on_asked(first..self.describe_next, now);
         for (worker, request) in (0..count).zip(first..) {
-            // No connection has this slot: the answer is empty.
-            self.workers.describe(worker, u32::MAX, request);
+            self.workers.ask_alive(worker, request);
         }
     }
 }

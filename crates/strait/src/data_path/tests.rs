@@ -67,5 +67,8 @@ fn messages_do_not_pile_up_for_a_worker_that_reads_none() {
         workers.describe(0, 0, request);
         workers.set_memory(MemoryPressure::default());
     }
-    assert!(workers.workers[0].waiting.len() <= 2, "{}", workers.workers[0].waiting.len());
+    let waiting = workers.workers[0].waiting.len();
+    assert!(waiting <= 2, "{waiting}");
+    workers.ask_alive(0, 5_000);
+    assert_eq!(workers.workers[0].waiting.len(), waiting + 1, "the watchdog waits for the answer");
 }
