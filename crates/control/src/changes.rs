@@ -1,6 +1,7 @@
 //! What a reload changed, in a line of the log.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
 use config::snapshot::Snapshot;
 
@@ -10,54 +11,79 @@ const NAMES_MAX: usize = 5;
 /// What `now` adds (`+`), changes (`~`) and removes (`-`) against `former`.
 pub(crate) fn summary<F>(former: &Snapshot<F>, now: &Snapshot<F>) -> String {
     let changes = &now.changes;
-    let listener = |of: &Snapshot<F>, id| Some(of.listener(id)?.1.name.to_string());
-    let cluster = |of: &Snapshot<F>, id| Some(of.cluster(id)?.name.to_string());
-    let table = |of: &Snapshot<F>, id| Some(of.route_table(id)?.name.to_string());
-    let names = |sign: char, names: &mut dyn Iterator<Item = Option<String>>| {
-        names.flatten().map(|name| format!("{sign}{name}")).collect::<Vec<_>>()
-    };
-    let listeners = [
-        names('+', &mut changes.listeners_added.iter().map(|id| listener(now, *id))),
-        names('~', &mut changes.listeners_changed.iter().map(|id| listener(now, *id))),
-        names('-', &mut changes.listeners_removed.iter().map(|id| listener(former, *id))),
-    ];
-    let routes = [
-        names('+', &mut changes.route_tables_added.iter().map(|id| table(now, *id))),
-        names('~', &mut changes.route_tables_changed.iter().map(|id| table(now, *id))),
-        names('-', &mut changes.route_tables_removed.iter().map(|id| table(former, *id))),
-    ];
-    let clusters = [
-        names('+', &mut changes.clusters_added.iter().map(|id| cluster(now, *id))),
-        names('~', &mut changes.clusters_changed.iter().map(|id| cluster(now, *id))),
-        names('-', &mut changes.clusters_removed.iter().map(|id| cluster(former, *id))),
-    ];
-    let mut parts: Vec<String> =
-        [("listeners", listeners), ("routes", routes), ("clusters", clusters)]
-            .into_iter()
-            .filter_map(|(kind, names)| listed(kind, &names.concat()))
-            .collect();
+    let mut text = String::new();
+    let listener = |of: &'_ Snapshot<F>, id| Some(Arc::clone(&of.listener(id)?.1.name));
+    list(
+        &mut text,
+        "listeners",
+        [
+            ('+', &mut changes.listeners_added.iter().filter_map(|id| listener(now, *id))),
+            ('~', &mut changes.listeners_changed.iter().filter_map(|id| listener(now, *id))),
+            ('-', &mut changes.listeners_removed.iter().filter_map(|id| listener(former, *id))),
+        ],
+    );
+    let table = |of: &'_ Snapshot<F>, id| Some(Arc::clone(&of.route_table(id)?.name));
+    list(
+        &mut text,
+        "routes",
+        [
+            ('+', &mut changes.route_tables_added.iter().filter_map(|id| table(now, *id))),
+            ('~', &mut changes.route_tables_changed.iter().filter_map(|id| table(now, *id))),
+            ('-', &mut changes.route_tables_removed.iter().filter_map(|id| table(former, *id))),
+        ],
+    );
+    let cluster = |of: &'_ Snapshot<F>, id| Some(Arc::clone(&of.cluster(id)?.name));
+    list(
+        &mut text,
+        "clusters",
+        [
+            ('+', &mut changes.clusters_added.iter().filter_map(|id| cluster(now, *id))),
+            ('~', &mut changes.clusters_changed.iter().filter_map(|id| cluster(now, *id))),
+            ('-', &mut changes.clusters_removed.iter().filter_map(|id| cluster(former, *id))),
+        ],
+    );
     let (added, removed) = (changes.endpoints_added.len(), changes.endpoints_removed.len());
     if added + removed > 0 {
-        parts.push(format!("endpoints +{added} -{removed}"));
+        add(&mut text, format_args!("endpoints +{added} -{removed}"));
     }
     if former.limits != now.limits {
-        parts.push("limits".to_owned());
+        add(&mut text, format_args!("limits"));
     }
     if former.access_log != now.access_log {
-        parts.push("access_log".to_owned());
+        add(&mut text, format_args!("access_log"));
     }
-    if parts.is_empty() { "nothing".to_owned() } else { parts.join("; ") }
+    if text.is_empty() {
+        text.push_str("nothing");
+    }
+    text
 }
 
-/// `clusters +a ~b -c, 3 more`, if there are any.
-fn listed(kind: &str, names: &[String]) -> Option<String> {
-    let shown = names.get(..names.len().min(NAMES_MAX)).filter(|shown| !shown.is_empty())?;
-    let mut text = format!("{kind} {}", shown.join(" "));
-    if names.len() > NAMES_MAX {
-        // Writing to a string cannot fail.
-        let _ = write!(text, ", {} more", names.len() - NAMES_MAX);
+/// Names behind the sign of what became of them.
+type Names<'a> = (char, &'a mut dyn Iterator<Item = Arc<str>>);
+
+/// Adds `clusters +a ~b -c, 3 more`, if there are any.
+fn list(text: &mut String, kind: &str, of: [Names<'_>; 3]) {
+    let mut count = 0;
+    for (sign, names) in of {
+        for name in names {
+            match count {
+                0 => add(text, format_args!("{kind} {sign}{name}")),
+                // Writing to a string cannot fail.
+                1..NAMES_MAX => drop(write!(text, " {sign}{name}")),
+                _ => {}
+            }
+            count += 1;
+        }
     }
-    Some(text)
+    if count > NAMES_MAX {
+        let _ = write!(text, ", {} more", count - NAMES_MAX);
+    }
+}
+
+/// Adds another part.
+fn add(text: &mut String, part: fmt::Arguments<'_>) {
+    let separator = if text.is_empty() { "" } else { "; " };
+    let _ = write!(text, "{separator}{part}");
 }
 
 #[cfg(test)]

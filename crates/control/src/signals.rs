@@ -2,7 +2,8 @@
 
 use std::io;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,36 +23,48 @@ pub(crate) enum Asked {
 /// The signals that control listens to.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    quit: Signal,
-    hangup: Signal,
-    user1: Signal,
-    user2: Signal,
+    asked: mpsc::Receiver<Asked>,
 }
 
 impl Signals {
-    /// Takes the signals over from their default actions.
+    /// Takes the signals over from their default actions. To be called on the runtime.
+    ///
+    /// A task of its own waits for them: each is a future that costs as much to look at as all else that control waits
+    /// for, and control looks whenever anything happens.
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            quit: signal(SignalKind::quit())?,
-            hangup: signal(SignalKind::hangup())?,
-            user1: signal(SignalKind::user_defined1())?,
-            user2: signal(SignalKind::user_defined2())?,
-        })
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut quit = signal(SignalKind::quit())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let mut user1 = signal(SignalKind::user_defined1())?;
+        let mut user2 = signal(SignalKind::user_defined2())?;
+        // What comes while this is full counts once, as a signal does that waits.
+        let (sender, asked) = mpsc::channel(1);
+        tokio::spawn(async move {
+            loop {
+                let asked = tokio::select! {
+                    _ = terminate.recv() => Asked::Terminate,
+                    _ = interrupt.recv() => Asked::End,
+                    _ = quit.recv() => Asked::End,
+                    _ = hangup.recv() => Asked::Reload,
+                    _ = user1.recv() => Asked::ReopenLog,
+                    _ = user2.recv() => Asked::Nothing,
+                    () = sender.closed() => return,
+                };
+                if sender.send(asked).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { asked })
     }
 
     /// The next signal. Loses none when it is dropped before its end.
     pub(crate) async fn next(&mut self) -> Asked {
-        tokio::select! {
-            _ = self.terminate.recv() => Asked::Terminate,
-            _ = self.interrupt.recv() => Asked::End,
-            _ = self.quit.recv() => Asked::End,
-            _ = self.hangup.recv() => Asked::Reload,
-            _ = self.user1.recv() => Asked::ReopenLog,
-            _ = self.user2.recv() => Asked::Nothing,
+        match self.asked.recv().await {
+            Some(asked) => asked,
+            // The task ends with the runtime alone.
+            None => std::future::pending().await,
         }
     }
 }
