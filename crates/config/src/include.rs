@@ -134,7 +134,7 @@ impl Including<'_> {
             let rule = format!("a configuration has at most {FILES_MAX} files");
             return refuse(rule, "put some of them together");
         }
-        let content = match self.outside.read(file) {
+        let content = match self.outside.read_included(file) {
             Ok(content) => content,
             Err(error) => {
                 let problem = unreadable(&error);

@@ -20,6 +20,15 @@ pub trait Outside {
     /// Why it cannot be read: an error of the text, at each place that names the file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
+    /// The content of a file that the text includes; as [`Self::read`], but it is text of the configuration as well.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be read.
+    fn read_included(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.read(path)
+    }
+
     /// The content of a file that holds the endpoints of clusters; as [`Self::read`], but it is no secret.
     /// Asked also apart from loads of the text, since such a file is taken up by itself.
     ///

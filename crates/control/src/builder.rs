@@ -35,6 +35,8 @@ const HELD_MAX: u64 = 1_000_000_000;
 /// Under which condition the file is read. Later ones include those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reading {
+    /// Certificates or endpoints that it names read differently, and it does not.
+    IfTextIsSame,
     /// It reads differently than last time.
     IfChanged,
     /// It reads differently, or cannot be read any more.
@@ -314,15 +316,24 @@ fn build<F>(
 }
 
 fn read<F>(file: &mut ConfigFile<F>, reading: Reading) -> Built<F> {
+    if reading == Reading::IfTextIsSame && file.path().is_some() && !file.are_texts_same() {
+        let name = file.name();
+        tracing::warn!(
+            "{name} has changed since this process read it, and stays as it was for this process: \
+             send SIGHUP to read it, or change it again"
+        );
+        file.skip();
+        return read_endpoints(file, None);
+    }
     match (file.look(), reading) {
-        (Look::Same, Reading::IfChanged | Reading::UnlessSame) => read_endpoints(file, None),
-        (Look::Unreadable, Reading::IfChanged) => Built::Unreadable,
+        (Look::Same, reading) if reading < Reading::Anyway => read_endpoints(file, None),
+        (Look::Unreadable, reading) if reading <= Reading::IfChanged => Built::Unreadable,
         (Look::Starved, _) => Built::Starved,
         (_, reading) => {
             let is_text_same = file.is_text_same();
             match file.load().map(Box::new) {
                 Err(_) if file.is_starved() => Built::Starved,
-                Err(_) if reading == Reading::IfChanged && is_text_same => Built::Unsettled,
+                Err(_) if reading <= Reading::IfChanged && is_text_same => Built::Unsettled,
                 result => Built::Read(result, file.watched()),
             }
         }
@@ -454,6 +465,46 @@ clusters:
         write("strait.yaml", &format!("{text}# more"));
         assert_eq!(read(Some(&["a.yaml"])), "a.yaml");
         assert_eq!(read(Some(&["a.yaml", "strait.yaml"])), "all");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_text_that_changed_stays_unread_where_only_what_it_names_is_to_be_read() {
+        let name = format!("strait-builder-texts-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir(&folder).unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+        write("strait.yaml", &format!("include: ['more-*.yaml']\n{CONFIG}"));
+        let cluster = "clusters: [{ name: a, endpoints: { file: list.yaml } }]";
+        write("more-1.yaml", cluster);
+        write("list.yaml", "['10.0.0.1:80']");
+        let loader = Loader::<()>::new(FilterKinds::new()).unwrap();
+        let mut file = ConfigFile::new(&folder.join("strait.yaml"), loader);
+        let candidate = file.load().unwrap();
+        file.keep(candidate);
+        let endpoints = |built: Built<()>| match built {
+            Built::Endpoints(endpoints) => {
+                endpoints.candidate.map(|it| it.snapshot().changes.endpoints_added.len())
+            }
+            other => panic!("{other:?}"),
+        };
+        for (number, (changed, text)) in [
+            ("more-1.yaml", format!("{cluster} # more")),
+            ("more-2.yaml", "limits: { connections_max: 9 }".to_owned()),
+            ("strait.yaml", format!("include: ['more-*.yaml']\n{CONFIG}# more")),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            write(changed, &text);
+            write("list.yaml", &format!("['10.0.1.{number}:80']"));
+            assert_eq!(endpoints(read(&mut file, Reading::IfTextIsSame)), Some(1), "{changed}");
+            // Nor later, by itself.
+            assert_eq!(endpoints(read(&mut file, Reading::IfChanged)), Some(1), "{changed}");
+        }
+        assert!(matches!(read(&mut file, Reading::Anyway), Built::Read(Ok(_), _)));
+        assert!(matches!(read(&mut file, Reading::IfTextIsSame), Built::Endpoints(_)));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -43,7 +43,11 @@ pub struct Files {
 
 /// What the files of a load were like.
 #[derive(Debug, Default)]
-pub(crate) struct Seen(BTreeMap<PathBuf, (Option<Stamp>, State)>);
+pub(crate) struct Seen {
+    files: BTreeMap<PathBuf, (Option<Stamp>, State)>,
+    /// Those of them that the text includes.
+    included: BTreeSet<PathBuf>,
+}
 
 /// What the files of endpoints were like when they were read last.
 #[derive(Debug, Default)]
@@ -136,9 +140,14 @@ impl Outside for Files {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let path = self.folder.join(path);
         let (stamp, content) = read(&path);
-        self.seen.borrow_mut().0.insert(path, (stamp, State::of(&content)));
+        self.seen.borrow_mut().files.insert(path, (stamp, State::of(&content)));
         let content = content.map(|mut content| std::mem::take(&mut *content));
         content.map_err(|error| with_user(error, geteuid()))
+    }
+
+    fn read_included(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.seen.borrow_mut().included.insert(self.folder.join(path));
+        self.read(path)
     }
 
     fn read_endpoints(&self, name: &Path) -> io::Result<Vec<u8>> {
@@ -155,7 +164,7 @@ impl Outside for Files {
     fn list(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
         let whole = self.folder.join(pattern);
         let found = list(&whole);
-        self.seen.borrow_mut().0.insert(whole, (None, State::of_listing(&found)));
+        self.seen.borrow_mut().files.insert(whole, (None, State::of_listing(&found)));
         let folder = pattern.parent().unwrap_or_else(|| Path::new(""));
         let found = found.map_err(|error| with_user(error, geteuid()))?;
         Ok(found.into_iter().map(|name| folder.join(name)).collect())
@@ -207,17 +216,17 @@ impl Outside for Files {
 impl Seen {
     /// Where the files are, or should be.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.0.keys().map(PathBuf::as_path)
+        self.files.keys().map(PathBuf::as_path)
     }
 
     /// Whether any could not be read for lack of descriptors.
     pub(crate) fn is_starved(&self) -> bool {
-        self.0.values().any(|(_, state)| *state == State::Starved)
+        self.files.values().any(|(_, state)| *state == State::Starved)
     }
 
     /// Whether any file is not as it was.
     pub(crate) fn is_changed(&mut self) -> bool {
-        self.0.iter_mut().any(|(path, (stamp, state))| {
+        self.files.iter_mut().any(|(path, (stamp, state))| {
             let now = Stamp::of(path);
             if now.is_some() && now == *stamp {
                 return false;
@@ -227,9 +236,17 @@ impl Seen {
         })
     }
 
+    /// Whether a file that the text includes is not as it was, or another one fits a pattern of it.
+    pub(crate) fn is_text_changed(&self) -> bool {
+        self.files.iter().any(|(path, (_, state))| {
+            let is_text = matches!(state, State::Listing(_)) || self.included.contains(path);
+            is_text && state.again(path) != *state
+        })
+    }
+
     /// Takes the files for seen as they are.
     pub(crate) fn refresh(&mut self) {
-        for (path, (stamp, state)) in &mut self.0 {
+        for (path, (stamp, state)) in &mut self.files {
             (*stamp, *state) = (Stamp::of(path), state.again(path));
         }
     }

@@ -339,6 +339,11 @@ impl<F> ConfigFile<F> {
         path.is_some_and(|path| self.state == Some(State::of(&read_again(path))))
     }
 
+    /// The same of the text with what it includes.
+    pub(crate) fn are_texts_same(&self) -> bool {
+        self.is_text_same() && !self.seen.is_text_changed()
+    }
+
     /// Whether something could not be read or opened for lack of descriptors when it was loaded last.
     pub(crate) fn is_starved(&self) -> bool {
         match self.state {

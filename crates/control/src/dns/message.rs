@@ -143,7 +143,7 @@ impl Question {
         // Records of other names alone do not say that this one has none.
         let is_beside = seen.is_empty()
             && !message.answers.is_empty()
-            && !message.answers.iter().any(|it| it.name == self.name);
+            && !message.answers.iter().any(|it| it.name == self.name && is_of_internet(it));
         if is_beside && !is_missing && soa.is_none() {
             return Err(Failure::Malformed);
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use config::snapshot::{DnsFamily, DnsMode, Resolved};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::rdata::SRV;
-use hickory_proto::rr::{Name, RData, RecordType};
+use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
 
 use self::server::{DnsServer, Says, address, alias, service};
 use super::round::TARGETS_MAX;
@@ -238,6 +238,14 @@ async fn an_answer_with_records_of_other_names_alone_says_nothing() {
     let server = DnsServer::start();
     let of_other = vec![("other.test".to_owned(), 60, address([10, 0, 0, 1].into()))];
     server.set_all("api.test", &Says::Records(of_other));
+    assert_eq!(addresses_of(&server, &strict("api.test")).await, Err(Failure::Malformed));
+    // Nor do those of another class.
+    let of_chaos = |answer: &Message| {
+        let mut answer = answer.clone();
+        answer.answers.iter_mut().for_each(|it| it.dns_class = DNSClass::CH);
+        vec![answer.to_vec().unwrap()]
+    };
+    server.set_all("api.test", &Says::Changed(many(1), of_chaos));
     assert_eq!(addresses_of(&server, &strict("api.test")).await, Err(Failure::Malformed));
 }
 

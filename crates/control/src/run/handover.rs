@@ -469,7 +469,7 @@ impl<W: Workers> Running<W> {
         self.admin_handles.set_kept(KeptAdmin::default());
         self.serve_admin();
         self.service_manager.status(&self.status());
-        self.read_config(Reading::IfChanged);
+        self.read_config(Reading::IfTextIsSame);
     }
 
     pub(super) fn finish_giving(&mut self) {
@@ -572,7 +572,10 @@ impl<W: Workers> Running<W> {
         self.serve_admin();
         if is_return {
             self.service_manager.status(&self.status());
+            // What changed since may be the reason.
+            self.read_config(Reading::IfTextIsSame);
+        } else {
+            self.read_config(Reading::IfChanged);
         }
-        self.read_config(Reading::IfChanged);
     }
 }

@@ -64,6 +64,29 @@ fn everything_is_given_back_in_the_probation() {
 }
 
 #[test]
+fn a_file_that_changed_in_the_probation_is_not_read_by_the_process_that_has_everything_back() {
+    let (one, two) = (Service::start("one"), Service::start("two"));
+    let mut successors = Successors::default();
+    let strait = run(&one, "probation: 1m");
+    upgraded(&strait, &mut successors);
+    let file = strait.path("strait.yaml");
+    let former = fs::read_to_string(&file).unwrap();
+    let to_two = former.replace(&one.address.to_string(), &two.address.to_string());
+    assert_ne!(former, to_two);
+    fs::write(&file, to_two).unwrap();
+    let serves = |name: &str| get(strait.listener, "/").text().starts_with(name);
+    until("the new file's service", || serves("two").then_some(()));
+    let output = upgrade(&strait, &["--back"]);
+    assert_eq!(output.status.code(), Some(0), "{}", strait.all_logged());
+    until("why the file is not read", || {
+        strait.all_logged().contains("stays as it was for this process").then_some(())
+    });
+    assert!(serves("one"), "{}", strait.all_logged());
+    strait.signal(Signal::HUP);
+    until("the new file's service", || serves("two").then_some(()));
+}
+
+#[test]
 fn sessions_are_resumed_where_everything_was_given_back() {
     let (service, mut successors) = (Service::start("one"), Successors::default());
     let scratch = certificates();
