@@ -419,10 +419,7 @@ fn startup<F>(
         },
         pins_workers: options.pin,
         handover: handover(&file.handover, &site.key("handover"), context),
-        state: file
-            .state
-            .as_ref()
-            .map(|state| state_folder(state, &site.key("state"), context.findings)),
+        state: file.state.as_ref().map(|state| state_folder(state, &site.key("state"), context)),
     };
     let Some(former) = context.former else { return asked };
     let mut warn = |site: &Site<'_>| {
@@ -518,17 +515,24 @@ impl From<&file::Handover> for HandoverOptions {
 }
 
 /// The folder for what sources gave last, which must not depend on where the process was started.
-fn state_folder(file: &file::State, site: &Site<'_>, findings: &mut Findings<'_>) -> StateFolder {
+fn state_folder<F>(
+    file: &file::State,
+    site: &Site<'_>,
+    context: &mut Context<'_, '_, F>,
+) -> StateFolder {
     let file::StateOptions { folder, keys } = file.options();
-    if !folder.starts_with('/') {
+    let site = match file {
+        file::State::Folder(_) => site,
+        file::State::Options(_) => &site.key("folder"),
+    };
+    if folder.starts_with('/') {
+        context.files.warn_of_state_folder(&folder, site, context.findings);
+    } else {
         let problem = Problem::new(
             "the folder's path begins with /",
             "write the whole path, such as /var/lib/strait",
         );
-        match file {
-            file::State::Folder(_) => site.error(findings, problem),
-            file::State::Options(_) => site.key("folder").error(findings, problem),
-        }
+        site.error(context.findings, problem);
     }
     StateFolder { path: FilePath::new(&folder).into(), keeps_keys: keys }
 }

@@ -57,13 +57,41 @@ impl<F> Serialize for Section<'_, F> {
             ResourceKind::Listener => serializer
                 .collect_seq(snapshot.listeners.iter().map(|it| listener_shown(snapshot, it))),
             ResourceKind::Route => serializer
-                .collect_seq(snapshot.route_tables.iter().map(|(_, it)| table_shown(snapshot, it))),
+                .collect_seq(snapshot.route_tables.iter().map(|(_, it)| Table(snapshot, it))),
             ResourceKind::Cluster => serializer
                 .collect_seq(snapshot.clusters.iter().map(|(_, it)| cluster_shown(snapshot, it))),
             ResourceKind::Assignment | ResourceKind::Secret => {
                 serializer.collect_seq(std::iter::empty::<Json>())
             }
         }
+    }
+}
+
+/// A route table, a rule at a time: there may be ten thousand of them.
+struct Table<'s, F>(&'s Snapshot<F>, &'s RouteTable);
+
+impl<F> Serialize for Table<'_, F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(snapshot, table) = self;
+        let shown = table_head_shown(snapshot, table);
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in shown.as_object().into_iter().flatten() {
+            match name.as_str() {
+                "rules" => map.serialize_entry(name, &Rules(snapshot, table))?,
+                _ => map.serialize_entry(name, value)?,
+            }
+        }
+        map.end()
+    }
+}
+
+/// The rules of a table.
+struct Rules<'s, F>(&'s Snapshot<F>, &'s RouteTable);
+
+impl<F> Serialize for Rules<'_, F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(snapshot, table) = self;
+        serializer.collect_seq(table.source.rules.iter().map(|rule| rule_shown(snapshot, rule)))
     }
 }
 
@@ -74,7 +102,27 @@ pub(crate) fn listener_shown<F>(snapshot: &Snapshot<F>, entry: &Listener<F>) -> 
 
 /// A route table as [`effective`] has it.
 pub(crate) fn table_shown<F>(snapshot: &Snapshot<F>, entry: &RouteTable) -> Json {
-    entry_shown(snapshot, "routes", json(&*entry.source))
+    json(&Table(snapshot, entry))
+}
+
+/// A route table as [`effective`] has it, but for its rules.
+pub(crate) fn table_head_shown<F>(snapshot: &Snapshot<F>, entry: &RouteTable) -> Json {
+    let file::RouteTable { name, hosts, ports, error_pages, headers, rules: _ } = &*entry.source;
+    let head = file::RouteTable {
+        name: name.clone(),
+        hosts: hosts.clone(),
+        ports: *ports,
+        error_pages: error_pages.clone(),
+        headers: headers.clone(),
+        rules: Vec::new(),
+    };
+    entry_shown(snapshot, "routes", json(&head))
+}
+
+/// A rule of a route table as [`effective`] has it.
+pub(crate) fn rule_shown<F>(snapshot: &Snapshot<F>, rule: &file::route::Rule) -> Json {
+    let mut shown = entry_shown(snapshot, "routes", json!({ "rules": [json(rule)] }));
+    shown.pointer_mut("/rules/0").map(Json::take).unwrap_or_default()
 }
 
 /// A cluster as [`effective`] has it.

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde_json::Value as Json;
 
-use crate::effective::table_shown;
+use crate::effective::{rule_shown, table_head_shown};
 use crate::matching::{Asked, Searches};
 use crate::snapshot::{RouteTable, Rule, Snapshot};
 
@@ -57,8 +57,9 @@ pub fn edits<F>(
     rule: usize,
     shares: &[u32],
 ) -> Vec<String> {
-    let shown = table_shown(snapshot, table);
-    let rule = shown.get("rules").and_then(|rules| rules.get(rule));
+    let shown = table_head_shown(snapshot, table);
+    let rule = table.source.rules.get(rule).map(|rule| rule_shown(snapshot, rule));
+    let rule = rule.as_ref();
     let clusters = rule.and_then(|rule| rule.get("clusters"));
     let shares = shares.iter().filter_map(|share| {
         let share = clusters?.get(usize::try_from(*share).ok()?)?;

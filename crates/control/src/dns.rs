@@ -462,10 +462,10 @@ impl Status {
                 *known = failure;
             }
             former => {
-                let stays = if self.answer.is_some() {
-                    "the last addresses stay"
-                } else {
-                    "it has no addresses yet"
+                let stays = match &self.answer {
+                    Some(answer) if answer.is_empty() => "it still has no addresses",
+                    Some(_) => "the last addresses stay",
+                    None => "it has no addresses yet",
                 };
                 if lines.has_room() {
                     tracing::warn!(%name, reason = %failure, "DNS failed: {stays}");

@@ -229,6 +229,24 @@ impl<'a> Files<'a> {
         site.warning(findings, problem);
     }
 
+    /// A process does not use a folder that others may write to. One that is missing is made at the start.
+    pub(crate) fn warn_of_state_folder(
+        &self,
+        folder: &str,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) {
+        let Some(mode) = self.outside.mode(FilePath::new(folder)) else { return };
+        if mode & 0o022 != 0 {
+            let rule = format!(
+                "other users may write to this folder (mode {:04o}), so that no process uses it",
+                mode & 0o7777
+            );
+            let hint = "use a subfolder, which Strait creates for this process alone";
+            site.warning(findings, Problem::new(rule, hint));
+        }
+    }
+
     fn warn_of_ends(&self, roots: &Roots, site: &Site<'_>, findings: &mut Findings<'_>) {
         let now = self.outside.now();
         if let Some(rule) = expiry::authority(roots, now) {

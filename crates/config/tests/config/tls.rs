@@ -708,6 +708,24 @@ fn a_key_that_every_user_may_read_is_warned_of() {
 }
 
 #[test]
+fn a_folder_for_state_that_others_may_write_to_is_warned_of() {
+    let folder = ["/var/lib/strait", "{ folder: /var/lib/strait }"];
+    for (folder, path) in folder.into_iter().zip(["state", "state.folder"]) {
+        for (mode, is_warned) in [(0o41_777, true), (0o775, true), (0o755, false)] {
+            let mut outside = crate::sample::outside();
+            outside.set_mode("/var/lib/strait", mode);
+            let sections = "\nlisteners:\n";
+            let warned = warned_at(outside, sections, &format!("\nstate: {folder}{sections}"));
+            assert_eq!(warned.len(), usize::from(is_warned), "{mode:o}: {warned:?}");
+            for (at, message) in warned {
+                assert_eq!(at, path);
+                assert!(message.contains("use a subfolder"), "{message}");
+            }
+        }
+    }
+}
+
+#[test]
 fn authorities_lists_and_ocsp_responses_that_end_soon_are_warned_of() {
     // 2126-10-28T15:00:00Z: the CA ends within the hour, the list two hours later.
     const LATE: u64 = 4_948_873_200;

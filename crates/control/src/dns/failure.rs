@@ -63,7 +63,7 @@ impl fmt::Display for Absence {
             Self::NoService => "the SRV record says that the service is not available (target `.`)",
             Self::NoTarget => "no target of the SRV records has an address",
             Self::NoneUsable => {
-                "no address can be used: 0.0.0.0, ::, multicast, link-local, or port 0"
+                "no address can be used: 0.0.0.0, ::, multicast, link-local, port 0, or an SRV target that is not a host name"
             }
         })
     }
@@ -102,7 +102,9 @@ impl fmt::Display for Failure {
             Self::NotUnderstood => f.write_str("the DNS server did not understand the query"),
             Self::NoRecursion => f.write_str("the DNS server does not support recursion"),
             Self::Malformed => f.write_str("the DNS server's answer cannot be read"),
-            Self::AliasLoop => f.write_str("the name's aliases (CNAME) form a loop"),
+            Self::AliasLoop => {
+                f.write_str("the name's aliases (CNAME) form a loop, or are more than 16")
+            }
             Self::Unreachable(error) => write!(f, "the DNS server cannot be reached: {error}"),
             Self::NoServer(reason) => f.write_str(reason),
         }
