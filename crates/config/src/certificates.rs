@@ -14,7 +14,7 @@ use crate::{date, expiry};
 pub struct CertificateUse {
     /// Who.
     pub user: CertificateUser,
-    /// What.
+    /// The file or resource that has it.
     pub source: Arc<CertificateSource>,
 }
 

@@ -100,7 +100,7 @@ pub struct Verdict {
 /// A listener, or a cluster, that the system does not let this process have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unbound {
-    /// It.
+    /// The resource.
     pub name: ResourceName,
     /// Which address, and why.
     pub reason: String,

@@ -112,7 +112,7 @@ pub struct PreparedEndpoints<F> {
 }
 
 impl<F> Prepared<F> {
-    /// It.
+    /// The snapshot, which does not count before it is kept.
     #[must_use]
     pub const fn snapshot(&self) -> &Arc<Snapshot<F>> {
         &self.linked.snapshot

@@ -49,7 +49,7 @@ pub enum ReportBody<F, A> {
     },
     /// A listener could not be used any more.
     ListenerBroken {
-        /// Which.
+        /// The listener that does not accept.
         listener: ListenerId,
         /// The name of the kernel's error.
         errno: &'static str,
@@ -75,7 +75,7 @@ pub enum ReportBody<F, A> {
     },
     /// A health check ended.
     Checked {
-        /// Which.
+        /// The number of the check.
         number: u64,
         /// How.
         result: CheckResult,

@@ -105,7 +105,7 @@ pub enum HandoverStep<W: Workers> {
     Listed {
         /// The number of the request, as [`Workers::list_former`] sent it.
         request: u32,
-        /// They.
+        /// A line of JSON for each connection.
         rows: Vec<String>,
         /// The worker and the slot to go on with, if there are more.
         next: Option<(u32, u32)>,

@@ -129,7 +129,7 @@ impl NotMoved {
 /// What a connection of a client has had done for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionWork {
-    /// Which.
+    /// The connection of the client.
     pub connection: ConnectionId,
     /// Reads, writes and events since its worker was asked last.
     pub operations: u32,

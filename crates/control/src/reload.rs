@@ -213,7 +213,7 @@ impl<F> Candidate<F> {
 /// A snapshot that is taken up.
 #[derive(Debug)]
 pub struct Accepted<F> {
-    /// It.
+    /// The snapshot, which workers have or are about to have.
     pub snapshot: Arc<Snapshot<F>>,
     /// What is allowed but looks like a mistake.
     pub(crate) warnings: Vec<Finding>,

@@ -33,7 +33,7 @@ pub enum Failure {
     /// A frame is larger, or there are more of them, than any process would need.
     #[error("{what} exceeds {max}")]
     OverBound {
-        /// What.
+        /// What there is too much of.
         what: &'static str,
         /// The bound.
         max: usize,
@@ -43,7 +43,7 @@ pub enum Failure {
     OutOfTurn {
         /// When.
         phase: Phase,
-        /// Which.
+        /// The kind of the frame.
         message: &'static str,
     },
     /// This side cannot go on.

@@ -41,7 +41,7 @@ pub enum Message {
     },
     /// Listening sockets, a descriptor for each key; the last of them ends the list.
     Sockets {
-        /// Which.
+        /// The sockets, in the order of the descriptors.
         keys: Vec<SocketKey>,
         /// Whether this ends the list.
         is_last: bool,
@@ -54,12 +54,12 @@ pub enum Message {
     Pack {
         /// Their batch.
         batch: u32,
-        /// They.
+        /// The groups, in the order of their descriptors.
         groups: Vec<Packed>,
     },
     /// A batch is whole.
     BatchEnd {
-        /// Which.
+        /// The number of the batch.
         batch: u32,
         /// How many groups it has.
         groups: u32,
@@ -73,7 +73,7 @@ pub enum Message {
     },
     /// A part of something that the process knows.
     State {
-        /// What.
+        /// The name of what is known, such as `totals`.
         topic: String,
         /// Bytes of it altogether.
         bytes_total: u32,
@@ -105,7 +105,7 @@ pub enum Message {
     /// From a taker, before [`Message::Serving`]: it does not use these listening sockets of the giver, such as those of a listener that its
     /// configuration does not have, or has at another address.
     Unused {
-        /// They.
+        /// The listening sockets that the taker does not use.
         sockets: Vec<UnusedSocket>,
     },
     /// From a taker, before [`Message::Taken`]: its workers also serve connections, for whose sake the next batch is to be small, and to
@@ -388,7 +388,7 @@ pub struct Packed {
 /// A group that a taker cannot take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
-    /// Which.
+    /// The number of the group.
     pub group: u32,
     /// Why.
     pub reason: String,

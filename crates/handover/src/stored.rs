@@ -171,7 +171,7 @@ pub struct StoredConnections {
     pub generation: u64,
     /// What its connections were agreed on.
     pub parts: Vec<Part>,
-    /// They.
+    /// The groups of connections.
     pub groups: Vec<StoredGroup>,
 }
 

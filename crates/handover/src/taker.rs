@@ -64,7 +64,7 @@ pub enum TakerAction {
     },
     /// The giver, which still has connections, knows more by now.
     Update {
-        /// What.
+        /// The name of what is known, such as `totals`.
         topic: String,
         /// The newer value.
         bytes: Wiped,

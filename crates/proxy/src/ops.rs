@@ -52,7 +52,7 @@ pub enum Op {
     /// Tell control that so many connections of a listener were closed: its clients held more than its
     /// `buffered_max`.
     BufferedOverflow {
-        /// Which.
+        /// The listener whose bound it is.
         listener: ListenerId,
         /// How many.
         closed: u32,
@@ -68,7 +68,7 @@ pub enum Op {
     },
     /// Tell control how a health check ended.
     Checked {
-        /// Which.
+        /// The number of the check.
         number: u64,
         /// How.
         result: CheckResult,

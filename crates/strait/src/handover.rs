@@ -6,6 +6,7 @@
 mod asking;
 mod attempt;
 mod balancing;
+mod collecting;
 pub(crate) mod giving;
 pub(crate) mod giving_back;
 mod groups;

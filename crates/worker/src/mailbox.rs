@@ -110,7 +110,7 @@ pub struct SaveBalancing {
 /// Asks a worker for connections.
 #[derive(Debug)]
 pub struct Give<S> {
-    /// Which.
+    /// The connections that are asked for.
     pub wanted: Wanted,
     /// Who asks, with room for the answer: a worker does not wait for any.
     pub reply: SyncSender<Given<S>>,
@@ -149,7 +149,7 @@ pub enum Wanted {
     },
     /// One, with all that belongs to it, for another worker. Its sockets are not watched any more.
     One {
-        /// Which.
+        /// The connection, with which its whole group goes.
         connection: ConnKey,
         /// Connections of its group, at most.
         connections_max: usize,
@@ -193,7 +193,7 @@ pub enum Kept {
 /// Brings connections to a worker.
 #[derive(Debug)]
 pub struct Take<S> {
-    /// They.
+    /// The connections with their sockets.
     pub moving: Moving<S>,
     /// Where they come from.
     pub origin: Origin,
@@ -247,7 +247,7 @@ pub struct Weighed {
 /// What was done for a client's connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// Which.
+    /// The connection of the client.
     pub connection: ConnKey,
     /// Reads, writes and events since it was asked for last.
     pub operations: u16,

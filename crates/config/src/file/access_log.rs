@@ -82,7 +82,7 @@ pub struct Condition {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Status {
-    /// One.
+    /// A single status code.
     One(#[schemars(range(min = 100, max = 599))] u16),
     /// Several: `5xx`, `400-499`, or `none`.
     Several(String),

@@ -236,7 +236,7 @@ pub struct WeightedCluster {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum OneOrSeveral<T> {
-    /// One.
+    /// A single value.
     One(T),
     /// Several.
     Several(#[schemars(length(min = 1))] Vec<T>),

@@ -101,7 +101,7 @@ impl ListenerTlsSource {
 /// The client CA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientTrust {
-    /// They.
+    /// The certificates that are trusted, and where they come from.
     pub roots: Arc<RootsSource>,
     /// Names of which a certificate has at least one; none for any.
     pub names: Vec<Box<str>>,
@@ -301,7 +301,7 @@ impl Eq for TicketKeySource {}
 /// CAs, and where they were read.
 #[derive(Debug)]
 pub struct RootsSource {
-    /// They.
+    /// The certificates that are trusted.
     pub roots: Arc<Roots>,
     /// Path of their file as the file has it; none for those whom the system trusts.
     pub path: Option<Arc<str>>,

@@ -16,7 +16,8 @@ use crate::data_path::Contacts;
 const WORKER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Workers that were asked for connections.
-pub(crate) struct Asked {
+#[derive(Debug)]
+pub(crate) struct AskedWorkers {
     reply: Option<SyncSender<Given<Socket>>>,
     answers: Receiver<Given<Socket>>,
     /// Workers that have not answered.
@@ -29,7 +30,7 @@ pub(crate) struct Asked {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Silent;
 
-impl Asked {
+impl AskedWorkers {
     /// None yet, of so many at most.
     pub(crate) fn none(workers_max: usize) -> Self {
         let (reply, answers) = sync_channel(workers_max);
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_a_worker_gives_too_late_goes_back_to_it() {
-        let mut asked = Asked::none(3);
+        let mut asked = AskedWorkers::none(3);
         let workers: Vec<_> =
             (0..3).map(|_| asked.reply.clone().expect("none was heard")).collect();
         asked.missing = (0..3).collect();

@@ -6,7 +6,7 @@
 mod accepting;
 mod states;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
 use std::sync::Arc;
@@ -17,12 +17,13 @@ use ::handover::{
     GroupPack, GroupPiece, Left, Message, PeerLife, Phase, SocketKey,
 };
 use control::{Begun, HandoverNews, HandoverResult, HandoverStep, KeptAdmin};
+use io::Traffic;
 use io::packets::ProcessHandle;
-use io::{Socket, Traffic};
 use tokio::sync::oneshot;
-use worker::{Given, KeptListener, Message as Mail, Origin, Wanted};
+use worker::{KeptListener, Message as Mail, Origin};
 
-use super::asking::{Asked, Silent, put_back};
+use super::asking::put_back;
+use super::collecting::{Batch, Collecting};
 use super::giving::{End, Giving};
 use super::giving_back::NotReturned;
 use super::groups::{AllGiven, GivenAway};
@@ -36,44 +37,11 @@ use crate::data_path::DataPath;
 /// How long the end of a process may take that has closed its connection to this one.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a worker may take to answer that was asked for the next batch, once there is none.
-const AHEAD_TIMEOUT: Duration = Duration::from_millis(100);
-
 /// Sockets that are closed before other threads have their turn.
 const CLOSES_MAX: usize = 64;
 
 /// Why connections stay that too many others belong to.
 const TOO_LARGE: &str = "the group has more connections than can move together";
-
-/// Where to go on with asking workers for connections: all idle ones first, then the others.
-#[derive(Debug)]
-pub(super) struct Cursors {
-    next: Vec<Option<u32>>,
-    only_idle: bool,
-    /// Workers that do not answer, and are not asked again.
-    silent: BTreeSet<usize>,
-}
-
-impl Cursors {
-    fn new(workers: usize) -> Self {
-        Self { next: vec![Some(0); workers], only_idle: true, silent: BTreeSet::new() }
-    }
-
-    fn begin_again(&mut self, only_idle: bool) {
-        self.next.fill(Some(0));
-        self.only_idle = only_idle;
-        self.leave_out();
-    }
-
-    /// Has no worker asked again that does not answer.
-    fn leave_out(&mut self) {
-        for worker in &self.silent {
-            if let Some(next) = self.next.get_mut(*worker) {
-                *next = None;
-            }
-        }
-    }
-}
 
 /// One attempt.
 pub(super) struct Attempt<'g> {
@@ -90,22 +58,11 @@ pub(super) struct Attempt<'g> {
     /// What sources have delivered, for the other process to read.
     resources: Option<OwnedFd>,
     given: AllGiven,
-    /// Workers that were asked for the next batch, while this one is on its way.
-    ahead: Option<Asked>,
-    /// When workers were asked for the groups that were taken out last, and for those of each batch under way: from then on these stand
-    /// still.
-    groups_asked_at: u64,
+    collecting: Collecting,
+    /// When workers were asked for the groups of each batch under way: from then on these stand still.
     asked_at: VecDeque<u64>,
     /// How long a connection stood still at most, ns.
     silence: u64,
-    cursors: Cursors,
-    /// Whether a worker that gave connections also serves others.
-    is_busy: bool,
-    /// Connections that could not move in this round.
-    pending: u32,
-    /// Connections that do not move since too many others belong to them: those of this round, and of the last.
-    too_large: u32,
-    too_large_before: u32,
     left: Vec<Left>,
     /// Groups that the other process has.
     moved: u64,
@@ -142,15 +99,10 @@ impl<'g> Attempt<'g> {
             begun: None,
             resources: None,
             given: AllGiven::default(),
-            ahead: None,
-            groups_asked_at: 0,
+            // That a worker does not answer may be why everything is given back: what the others have goes.
+            collecting: Collecting::new(giving.contacts.clone(), true, is_return),
             asked_at: VecDeque::new(),
             silence: 0,
-            cursors: Cursors::new(giving.contacts.count()),
-            is_busy: false,
-            pending: 0,
-            too_large: 0,
-            too_large_before: 0,
             left: Vec::new(),
             moved: 0,
             is_accepting: true,
@@ -427,122 +379,22 @@ impl<'g> Attempt<'g> {
 
     /// Takes the next groups out of the workers.
     fn collect(&mut self, wanted: Collect) {
-        let is_probe = wanted.is_probe;
-        let mut groups = Vec::new();
-        self.is_busy = false;
-        while groups.is_empty() && self.ask_workers(wanted, &mut groups) {}
-        // Idle ones all went; then those that carry something.
-        if groups.is_empty() && !is_probe && self.cursors.only_idle {
-            self.pending = 0;
-            self.cursors.begin_again(false);
-            while groups.is_empty() && self.ask_workers(wanted, &mut groups) {}
+        let Batch { groups, pending, is_busy, asked_at, is_cut } = self.collecting.next(wanted);
+        if is_cut {
+            self.giver.fail(Failure::Own("a worker does not answer".to_owned()));
         }
-        let pending = std::mem::take(&mut self.pending);
-        if groups.is_empty() {
-            self.cursors.begin_again(is_probe);
-            self.too_large_before = std::mem::take(&mut self.too_large);
-        } else {
-            self.pending = pending;
-        }
+        let mut add = |given: GivenAway| {
+            let sockets = u32::try_from(given.sockets().count()).unwrap_or(u32::MAX);
+            let bytes = u32::try_from(given.bytes_len()).unwrap_or(u32::MAX);
+            GivenGroup { group: self.given.add(given), bytes, sockets }
+        };
+        let groups: Vec<_> = groups.into_iter().map(&mut add).collect();
         // A batch without any is none.
         let fits = |it: &GivenGroup| it.bytes <= GROUP_BYTES_MAX && it.sockets <= GROUP_SOCKETS_MAX;
         if groups.iter().any(fits) {
-            self.asked_at.push_back(self.groups_asked_at);
+            self.asked_at.push_back(asked_at);
         }
-        self.giver.give(groups, pending, self.is_busy, now());
-    }
-
-    /// Hears what each worker gives that has more; says whether one had. They give the next batch while this one is written down and
-    /// sent: to wait for the one before the other took a quarter of the time of a handover.
-    fn ask_workers(&mut self, wanted: Collect, groups: &mut Vec<GivenGroup>) -> bool {
-        let (mut asked, mut result) = match self.ahead.take() {
-            Some(ahead) => (ahead, Ok(true)),
-            None => self.ask_all(wanted),
-        };
-        let mut answers = Vec::new();
-        while result.is_ok() {
-            match asked.next() {
-                Ok(Some(given)) => answers.push(given),
-                Ok(None) => break,
-                Err(silent) => result = Err(silent),
-            }
-        }
-        if answers.iter().any(|given| !given.groups.is_empty()) {
-            self.groups_asked_at = asked.at;
-        }
-        for given in &answers {
-            if let Some(next) = self.cursors.next.get_mut(given.worker as usize) {
-                *next = given.next;
-            }
-        }
-        match result {
-            Err(Silent) => self.on_silent(asked),
-            Ok(_) if wanted.is_ahead && answers.iter().any(|given| !given.groups.is_empty()) => {
-                match self.ask_all(wanted) {
-                    (ahead, Ok(true)) => self.ahead = Some(ahead),
-                    (_, Ok(false)) => {}
-                    (ahead, Err(Silent)) => self.on_silent(ahead),
-                }
-            }
-            Ok(_) => {}
-        }
-        for given in answers {
-            self.note_given(given, groups);
-        }
-        result.unwrap_or(self.is_return)
-    }
-
-    /// A worker takes no message, or does not answer.
-    fn on_silent(&mut self, asked: Asked) {
-        if self.is_return {
-            // That may be why everything is given back: what the others have goes.
-            self.cursors.silent.extend(asked.silent());
-            self.cursors.leave_out();
-        } else {
-            self.giver.fail(Failure::Own("a worker does not answer".to_owned()));
-        }
-        asked.return_late(self.giving.contacts.clone());
-    }
-
-    /// Asks each worker that has more; says whether one has.
-    fn ask_all(&self, collect: Collect) -> (Asked, Result<bool, Silent>) {
-        let Collect { groups_max, of_worker_max, .. } = collect;
-        let mut asked = Asked::none(self.giving.contacts.count());
-        let mut was_asked = false;
-        let workers = self.cursors.next.iter().flatten().count();
-        // Each gives a part, so that none stands still for all of a batch.
-        let share = groups_max.div_ceil(u32::try_from(workers.max(1)).unwrap_or(1)).max(1);
-        let share = share.min(of_worker_max);
-        let mut room = groups_max;
-        for (worker, next) in self.cursors.next.iter().enumerate() {
-            let Some(first) = *next else { continue };
-            let share = share.min(room);
-            if share == 0 {
-                break;
-            }
-            room -= share;
-            let only_idle = self.cursors.only_idle;
-            let connections_max = GROUP_SOCKETS_MAX as usize;
-            let wanted = Wanted::From { first, groups_max: share, connections_max, only_idle };
-            if asked.ask(worker, wanted, &self.giving.contacts).is_err() {
-                return (asked, Err(Silent));
-            }
-            was_asked = true;
-        }
-        (asked, Ok(was_asked))
-    }
-
-    fn note_given(&mut self, given: Given<Socket>, groups: &mut Vec<GivenGroup>) {
-        let worker = given.worker as usize;
-        self.is_busy |= given.is_busy;
-        self.pending += given.pending;
-        self.too_large += given.too_large;
-        for moving in given.groups {
-            let given = GivenAway::new(worker, moving);
-            let sockets = u32::try_from(given.sockets().count()).unwrap_or(u32::MAX);
-            let bytes = u32::try_from(given.bytes_len()).unwrap_or(u32::MAX);
-            groups.push(GivenGroup { group: self.given.add(given), bytes, sockets });
-        }
+        self.giver.give(groups, pending, is_busy, now());
     }
 
     fn take_back(&self, given: GivenAway) {
@@ -570,7 +422,7 @@ impl<'g> Attempt<'g> {
         let former = self.giving.contacts.former();
         former.send(&Message::Succeeded);
         former.leave();
-        Left::add(&mut self.left, TOO_LARGE, self.too_large_before);
+        Left::add(&mut self.left, TOO_LARGE, self.collecting.round_before().too_large);
         self.count();
         let (reply, is_done) = oneshot::channel();
         let kept_admin = self.kept_admin;
@@ -599,7 +451,7 @@ impl<'g> Attempt<'g> {
         let is_over = peer == PeerLife::Over || self.end_peer();
         self.giving.sessions.early.reopen();
         let (mut returned, mut ended) = (0u32, 0u32);
-        returned += self.return_ahead();
+        returned += self.collecting.return_ahead();
         for given in self.given.take_all() {
             if given.is_untouched(is_over) {
                 self.take_back(given);
@@ -630,20 +482,6 @@ impl<'g> Attempt<'g> {
             asked.finish(false, reason);
         }
         End::Back
-    }
-
-    /// Gives back what workers gave for the next batch, and says how many groups: they are at it, or have answered already.
-    fn return_ahead(&mut self) -> u32 {
-        let Some(mut ahead) = self.ahead.take() else { return 0 };
-        let (contacts, mut returned) = (&self.giving.contacts, 0);
-        while let Ok(Some(Given { worker, groups, .. })) = ahead.next_within(AHEAD_TIMEOUT) {
-            for moving in groups {
-                put_back(contacts, worker as usize, moving, Origin::Worker);
-                returned += 1;
-            }
-        }
-        ahead.return_late(contacts.clone());
-        returned
     }
 
     /// The other process has compared the configurations, and ends.

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::handover::{Deadlines, Giver, Message, Purpose, UpgradeRequest};
+use ::handover::{Deadlines, Giver, Hello, Message, Purpose, UpgradeRequest};
 use config::snapshot::HandoverOptions;
 use control::{HandoverNews, HandoverStep};
 use io::packets::{Barrier, PacketError, PacketListener, Packets, own_user};
@@ -66,6 +66,13 @@ pub(crate) struct Giving {
     pub(crate) ending: Barrier,
 }
 
+/// What a process said first.
+pub(super) struct Heard {
+    /// As it came, for the giver's machine.
+    frame: Vec<u8>,
+    pub(super) hello: Hello,
+}
+
 /// How an attempt ended.
 pub(super) enum End {
     /// This process goes on.
@@ -83,11 +90,11 @@ impl Giving {
         while !self.is_ending() {
             let Some(packets) = self.accept(ACCEPT_TIMEOUT) else { continue };
             let Ok(mut line) = Line::new(packets) else { continue };
-            let Some((frame, purpose)) = self.hear(&mut line) else { continue };
-            let end = match purpose {
-                Purpose::Take { .. } => self.give(line, &frame, None),
-                Purpose::Upgrade(request) => self.upgrade(line, &request),
-                Purpose::GiveBack { reason } => self.give_back(line, reason),
+            let Some(heard) = self.hear(&mut line) else { continue };
+            let end = match &heard.hello.purpose {
+                Purpose::Take { .. } => self.give(line, &heard, None),
+                Purpose::Upgrade(request) => self.upgrade(line, request),
+                Purpose::GiveBack { reason } => self.give_back(line, reason.clone()),
                 Purpose::TakeBack { .. } => {
                     let reason = "this process was not asked to give back".to_owned();
                     self.refuse(&line, "out_of_turn", reason);
@@ -142,8 +149,8 @@ impl Giving {
         None
     }
 
-    /// The first frame of a process that may ask, and what it wants.
-    pub(super) fn hear(&self, line: &mut Line) -> Option<(Vec<u8>, Purpose)> {
+    /// What a process says first, if it may ask.
+    pub(super) fn hear(&self, line: &mut Line) -> Option<Heard> {
         let peer = line.peer;
         if !is_allowed(peer.uid, &self.options) {
             let reason = format!("user {} may not take over: add it to handover.users", peer.uid);
@@ -156,7 +163,9 @@ impl Giving {
             match line.receive(Some(until)) {
                 Ok(Incoming::Frame(frame, 0)) => {
                     return match Message::decode(&frame) {
-                        Ok(Some(Message::Hello(hello))) => Some((frame.to_vec(), hello.purpose)),
+                        Ok(Some(Message::Hello(hello))) => {
+                            Some(Heard { frame: frame.to_vec(), hello })
+                        }
                         Ok(_) => {
                             self.refuse(line, "out_of_turn", no_hello());
                             None
@@ -251,9 +260,11 @@ impl Giving {
                 self.refuse(&taker, "busy", reason);
                 continue;
             }
-            let Some((frame, Purpose::Take { .. })) = self.hear(&mut taker) else { continue };
+            let heard = self.hear(&mut taker);
+            let is_taker = |it: &Heard| matches!(it.hello.purpose, Purpose::Take { .. });
+            let Some(heard) = heard.filter(is_taker) else { continue };
             requester.child = Some(child);
-            return self.give(taker, &frame, Some(requester));
+            return self.give(taker, &heard, Some(requester));
         }
         // It was started by this process, which therefore may end it.
         let _ = child.kill();
@@ -274,13 +285,10 @@ impl Giving {
     }
 
     /// Hands over to the process at the other end.
-    pub(super) fn give(&self, line: Line, hello: &[u8], asked: Option<Requester>) -> End {
+    pub(super) fn give(&self, line: Line, heard: &Heard, asked: Option<Requester>) -> End {
         let began = now();
-        let purpose = match Message::decode(hello) {
-            Ok(Some(Message::Hello(hello))) => Some(hello.purpose),
-            _ => None,
-        };
-        let is_return = matches!(purpose, Some(Purpose::TakeBack { .. }));
+        let Heard { frame, hello } = heard;
+        let is_return = matches!(hello.purpose, Purpose::TakeBack { .. });
         let deadlines = Deadlines {
             // The other one is the process again, and needs no other to stand in for it.
             probation: if is_return { Duration::ZERO } else { self.options.probation },
@@ -289,11 +297,8 @@ impl Giving {
         };
         let open = io::limits::open_files().unwrap_or_default();
         let mut giver = Giver::new(VERSION, FORM, open, self.generation, deadlines, began);
-        giver.on_frame(hello, 0, began);
-        let version = match Message::decode(hello) {
-            Ok(Some(Message::Hello(hello))) => hello.program,
-            _ => String::new(),
-        };
+        giver.on_frame(frame, 0, began);
+        let version = hello.program.clone();
         let began_with = HandoverNews::Began { is_giver: true, pid: line.peer.pid, version };
         // Control ends with the process.
         let _ = self.control.blocking_send(HandoverStep::News(began_with));

@@ -60,8 +60,8 @@ impl Giving {
             let Some(packets) = self.accept(Duration::from_millis(50)) else { continue };
             let Ok(mut former) = Line::new(packets) else { continue };
             match self.hear(&mut former) {
-                Some((frame, Purpose::TakeBack { .. })) => {
-                    return self.give(former, &frame, Some(requester));
+                Some(heard) if matches!(heard.hello.purpose, Purpose::TakeBack { .. }) => {
+                    return self.give(former, &heard, Some(requester));
                 }
                 Some(_) => {
                     let reason = "this process is giving back to the old one".to_owned();
@@ -70,7 +70,8 @@ impl Giving {
                 None => {}
             }
         }
-        let reason = "the old process does not take back: its probation is over".to_owned();
+        let reason =
+            "the old process does not take back: its probation is over, or it is ending".to_owned();
         Self::conclude(requester, reason)
     }
 

@@ -12,8 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use ::handover::{
-    DESCRIPTORS_MAX, GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, Part, STORED_SOCKETS_MAX,
-    StoredConnections, StoredGroup, StoredPacket, StoredStates,
+    Collect, DESCRIPTORS_MAX, GROUP_BYTES_MAX, Part, STORED_SOCKETS_MAX, StoredConnections,
+    StoredGroup, StoredPacket, StoredStates,
 };
 use ::io::Socket;
 use ::io::packets::{Barrier, Packets};
@@ -22,9 +22,10 @@ use control::{StoredCounts, Storer, Summary};
 use proxy::save::VERSION as FORM;
 use tls::ProcessSessions;
 use wiped::Wiped;
-use worker::{Given, Message as Mail, Moving, Origin, Wanted};
+use worker::{Message as Mail, Origin};
 
-use super::asking::{Asked, Silent, put_back};
+use super::asking::put_back;
+use super::collecting::Collecting;
 use super::groups::GivenAway;
 use super::line::now;
 use super::{BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing, part};
@@ -205,88 +206,51 @@ struct Collected {
 
 /// Takes all that can move out of the workers.
 fn collect(contacts: &Contacts) -> Collected {
-    let mut collecting =
-        Collecting { contacts, given: Vec::new(), sockets: 0, staying: 0, pending: 0 };
+    let mut collecting = Collecting::new(contacts.clone(), false, false);
+    let workers = u32::try_from(contacts.count()).unwrap_or(u32::MAX);
+    let wanted = Collect {
+        groups_max: GROUPS_MAX.saturating_mul(workers),
+        of_worker_max: GROUPS_MAX,
+        is_ahead: false,
+        is_probe: false,
+    };
+    let (mut given, mut sockets) = (Vec::new(), 0);
     let until = now().saturating_add(HANDSHAKES_MAX);
+    // Groups of this round that are too large for the queue.
+    let mut too_large = 0;
     let result = loop {
-        (collecting.staying, collecting.pending) = (0, 0);
-        if let Err(Silent) = collecting.ask_all() {
+        let batch = collecting.next(wanted);
+        let (is_round_over, is_cut) = (batch.groups.is_empty(), batch.is_cut);
+        for group in batch.groups {
+            let of_group = group.sockets().count() as u64;
+            let is_too_large = group.bytes_len() > GROUP_BYTES_MAX as usize;
+            if sockets + of_group > STORED_SOCKETS_MAX || is_too_large {
+                // It is not asked for once more, and drains.
+                too_large += 1;
+                put_back(contacts, group.worker, group.into_moving(), Origin::Returned);
+            } else {
+                sockets += of_group;
+                given.push(group);
+            }
+        }
+        if is_cut {
             break Err("a worker does not answer".to_owned());
         }
-        if collecting.pending == 0 || now() >= until {
-            let groups = collecting.given.len() as u64;
-            let (staying, handshakes) = (collecting.staying, collecting.pending);
-            break Ok(StoredCounts { groups, staying, handshakes });
+        if !is_round_over {
+            continue;
         }
+        let round = collecting.round_before();
+        if round.pending == 0 || now() >= until {
+            break Ok(StoredCounts {
+                groups: given.len() as u64,
+                staying: u64::from(round.staying) + u64::from(round.too_large) + too_large,
+                handshakes: u64::from(round.pending),
+            });
+        }
+        too_large = 0;
         pause();
     };
-    Collected { given: collecting.given, result }
-}
-
-struct Collecting<'c> {
-    contacts: &'c Contacts,
-    given: Vec<GivenAway>,
-    sockets: u64,
-    /// Connections that stay, and those that a handshake holds back, in this round.
-    staying: u64,
-    pending: u64,
-}
-
-impl Collecting<'_> {
-    /// Asks each worker for all of its connections, a part at a time.
-    fn ask_all(&mut self) -> Result<(), Silent> {
-        let mut next: Vec<Option<u32>> = vec![Some(0); self.contacts.count()];
-        while next.iter().any(Option::is_some) {
-            let mut asked = Asked::none(self.contacts.count());
-            let result = self.ask_some(&mut next, &mut asked);
-            if result.is_err() {
-                asked.return_late(self.contacts.clone());
-                return result;
-            }
-        }
-        Ok(())
-    }
-
-    fn ask_some(&mut self, next: &mut [Option<u32>], asked: &mut Asked) -> Result<(), Silent> {
-        let from = next.iter().enumerate().filter_map(|(worker, next)| Some((worker, (*next)?)));
-        for (worker, first) in from {
-            let wanted = Wanted::From {
-                first,
-                groups_max: GROUPS_MAX,
-                connections_max: GROUP_SOCKETS_MAX as usize,
-                only_idle: false,
-            };
-            asked.ask(worker, wanted, self.contacts)?;
-        }
-        while let Some(given) = asked.next()? {
-            if let Some(next) = next.get_mut(given.worker as usize) {
-                *next = given.next;
-            }
-            self.note(given);
-        }
-        Ok(())
-    }
-
-    fn note(&mut self, given: Given<Socket>) {
-        self.staying += u64::from(given.staying) + u64::from(given.too_large);
-        self.pending += u64::from(given.pending);
-        for moving in given.groups {
-            self.note_group(given.worker as usize, moving);
-        }
-    }
-
-    fn note_group(&mut self, worker: usize, moving: Moving<Socket>) {
-        let sockets = moving.sockets.iter().flatten().count() as u64;
-        let bytes = moving.bytes.bytes_len() + 4 + moving.sockets.len();
-        let is_too_large = bytes > GROUP_BYTES_MAX as usize;
-        if self.sockets + sockets > STORED_SOCKETS_MAX || is_too_large {
-            // It is not asked for once more, and drains.
-            self.staying += 1;
-            return put_back(self.contacts, worker, moving, Origin::Returned);
-        }
-        self.sockets += sockets;
-        self.given.push(GivenAway::new(worker, moving));
-    }
+    Collected { given, result }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a thread of its own waits for handshakes")]

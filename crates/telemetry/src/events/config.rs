@@ -83,7 +83,7 @@ impl SourceKind {
 /// A source gave what was asked of it, or did not.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceAnswered {
-    /// Which.
+    /// What delivered it.
     pub source: SourceKind,
     /// The kind of resource that it is about: `assignment` for files of endpoints and DNS.
     pub kind: &'static str,

@@ -12,7 +12,7 @@ use crate::snapshot::{Cluster, ClusterId};
 /// A cluster that waited, and serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warmed {
-    /// Which.
+    /// The cluster that warms.
     pub id: ClusterId,
     /// Its name.
     pub cluster: Arc<str>,
