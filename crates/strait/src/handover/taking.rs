@@ -307,7 +307,15 @@ impl Taking {
                     TakerAction::Finished if is_check => return Ok(Asked::Checked),
                     // The frame for the other process comes behind it.
                     TakerAction::Stop(failure) => stopped = Some(failure),
-                    _ => {}
+                    // They come behind the listening sockets.
+                    TakerAction::Take { .. }
+                    | TakerAction::Learned(_)
+                    | TakerAction::Commit { .. }
+                    | TakerAction::Update { .. }
+                    | TakerAction::IsMainProcess
+                    | TakerAction::Listed(_)
+                    | TakerAction::EndSilent
+                    | TakerAction::Finished => {}
                 }
             }
             if let Some(Failure::Closed(Phase::Hello)) = stopped {
@@ -535,7 +543,15 @@ impl Taking {
                         mem::forget(self);
                         return None;
                     }
-                    _ => {}
+                    // They came before, or come behind COMMIT.
+                    TakerAction::Welcomed(_)
+                    | TakerAction::Begin(_)
+                    | TakerAction::Compare(_)
+                    | TakerAction::Listen(_)
+                    | TakerAction::Update { .. }
+                    | TakerAction::IsMainProcess
+                    | TakerAction::Listed(_)
+                    | TakerAction::Finished => {}
                 }
             }
             self.hear();
@@ -644,7 +660,20 @@ impl Taking {
                         drop(control.try_send(HandoverStep::Listed { request, rows, next }));
                     }
                     TakerAction::Send(frame) if !self.line.is_full() => self.line.queue(frame),
-                    _ => {}
+                    // A frame without room says that this process runs, which can wait. Nothing else concerns a process that has everything.
+                    TakerAction::Send(_)
+                    | TakerAction::Enter(_)
+                    | TakerAction::Welcomed(_)
+                    | TakerAction::Begin(_)
+                    | TakerAction::Compare(_)
+                    | TakerAction::Listen(_)
+                    | TakerAction::Take { .. }
+                    | TakerAction::Learned(_)
+                    | TakerAction::Commit { .. }
+                    | TakerAction::Update { .. }
+                    | TakerAction::EndSilent
+                    | TakerAction::Finished
+                    | TakerAction::Stop(_) => {}
                 }
             }
             self.hear();
