@@ -144,15 +144,23 @@ impl Checks {
         [unhealthy, degraded].map(|all| all.iter().map(written).collect())
     }
 
-    /// Goes on with what the process before this one wrote down; what cannot be read is left out.
-    pub(crate) fn adopt<F>(&mut self, snapshot: &Snapshot<F>, written: [&[Value]; 2]) -> Checked {
+    /// Goes on with what another process wrote down, which `is_newer` than what this one knows if this one takes back what it gave.
+    /// What cannot be read is left out.
+    pub(crate) fn adopt<F>(
+        &mut self,
+        snapshot: &Snapshot<F>,
+        written: [&[Value]; 2],
+        is_newer: bool,
+    ) -> Checked {
         let remembered: Vec<_> = written.into_iter().flatten().filter_map(read).collect();
         if !remembered.is_empty() {
             let degraded = remembered.iter().filter(|one| one.reason.is_none()).count();
             let unhealthy = remembered.len() - degraded;
             tracing::info!(unhealthy, degraded, "endpoints stay as they are after the handover");
         }
-        self.checker.adopt(snapshot, &remembered, now())
+        // A list that is full does not say of the others that they are healthy.
+        let is_newer = is_newer && remembered.len() < REMEMBERED_MAX;
+        self.checker.adopt(snapshot, &remembered, is_newer, now())
     }
 
     fn log(&mut self, checked: &Checked) {

@@ -23,6 +23,8 @@ pub enum HandoverStep<W: Workers> {
         /// Where it goes.
         reply: oneshot::Sender<Summary>,
     },
+    /// What this process knows of endpoints: [`Summary::health`].
+    SaveHealth(oneshot::Sender<Vec<u8>>),
     /// The slow requests of this process. Nothing comes within a moment if the access log's output blocks.
     SaveSlow(oneshot::Sender<Vec<u8>>),
     /// Nothing came of it: this process goes on as before.
@@ -54,10 +56,12 @@ pub enum HandoverStep<W: Workers> {
     Finish(oneshot::Sender<()>),
     /// That is to be over now: two newer processes exist.
     EndRest,
-    /// What the process knows of endpoints whose place this one takes, which accepts already.
+    /// What the process knows of endpoints whose place this one takes, before this one accepts.
     Learned {
         /// As [`Summary::health`].
         health: Vec<u8>,
+        /// Hears when workers have it.
+        reply: oneshot::Sender<()>,
     },
     /// This process has taken the place of another.
     TakenOver {
@@ -119,6 +123,7 @@ impl<W: Workers> fmt::Debug for HandoverStep<W> {
         f.write_str(match self {
             Self::Begin(_) => "Begin",
             Self::Summarize { .. } => "Summarize",
+            Self::SaveHealth(_) => "SaveHealth",
             Self::SaveSlow(_) => "SaveSlow",
             Self::RolledBack => "RolledBack",
             Self::Committed { .. } => "Committed",

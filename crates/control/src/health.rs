@@ -186,11 +186,12 @@ impl Health {
         lists.into_iter().map(|(key, list)| (key.to_owned(), list)).collect()
     }
 
-    /// Goes on with what the process before this one wrote down; what cannot be read is left out. None of it is counted again.
-    pub(crate) fn adopt<F>(&mut self, snapshot: &Snapshot<F>, written: &Value) {
+    /// Goes on with what another process wrote down, which `is_newer` if this one takes back what it gave; what cannot be read is left
+    /// out. None of it is counted again.
+    pub(crate) fn adopt<F>(&mut self, snapshot: &Snapshot<F>, written: &Value, is_newer: bool) {
         let list = |key| written.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         self.outliers.adopt(snapshot, list("ejections"));
-        let checked = self.checks.adopt(snapshot, [list("unhealthy"), list("degraded")]);
+        let checked = self.checks.adopt(snapshot, [list("unhealthy"), list("degraded")], is_newer);
         self.after(snapshot, checked);
     }
 }

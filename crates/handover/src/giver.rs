@@ -248,8 +248,10 @@ impl Giver {
             }
             (State::Serving, Message::Serving) => {
                 let but = std::mem::take(&mut self.unused);
-                self.actions.push_back(GiverAction::StopAccepting { but });
+                // The taker accepts once it knows which endpoints get no requests.
                 self.actions.push_back(GiverAction::Inform { is_first: true });
+                self.actions.push_back(GiverAction::StopAccepting { but });
+                self.actions.push_back(GiverAction::Inform { is_first: false });
                 self.inform_at = later(now, INFORM_INTERVAL);
                 self.alive_at = now;
                 self.enter(State::Moving(Phase::Probe));

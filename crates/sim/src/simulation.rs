@@ -284,7 +284,7 @@ impl Simulation {
         let listeners = (0..scenario.workers)
             .map(|number| simulation.listeners(&snapshot, number, |_| true))
             .collect();
-        simulation.start_workers(mailboxes, &snapshot, listeners);
+        simulation.start_workers(mailboxes, &snapshot, listeners, true);
         simulation.add_services(&root);
         simulation.add_clients(&root);
         simulation.plan_errands();

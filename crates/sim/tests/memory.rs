@@ -305,8 +305,11 @@ impl Bench {
         let proxy = Proxy::new(settings, snapshot, emitter, Time::from_nanos(stage.now));
         let (mut mailboxes, _reports) = Mailboxes::new(1);
         let mailbox = mailboxes.mailboxes.pop().unwrap();
-        let settings =
-            worker::Settings { stage_times: true, group_part_max: worker::GROUP_PART_MAX };
+        let settings = worker::Settings {
+            stage_times: true,
+            group_part_max: worker::GROUP_PART_MAX,
+            accepts: true,
+        };
         let worker = Worker::new(stage, proxy, vec![(id, ())], mailbox, settings).unwrap();
         Self { worker, log, lines: Vec::new(), allocations: 0, bytes: 0, _reports }
     }

@@ -61,7 +61,11 @@ fn answered(message: impl FnOnce(Arc<Snapshot>) -> Message<SimListener, SimSocke
     let mailbox = mailboxes.mailboxes.pop().unwrap();
     let world = SimWorld::new(Rc::clone(&network), 0);
     let socket = SimListener::new(&network, 0, &address(), 1000);
-    let settings = worker::Settings { stage_times: false, group_part_max: worker::GROUP_PART_MAX };
+    let settings = worker::Settings {
+        stage_times: false,
+        group_part_max: worker::GROUP_PART_MAX,
+        accepts: true,
+    };
     let mut worker =
         Worker::new(world, proxy, vec![(listener, socket)], mailbox, settings).unwrap();
     let clients: Vec<EndId> = (0..CLIENTS)

@@ -534,10 +534,10 @@ impl DataPath {
         staying.map_or(InTheWay::Going, |(held, at)| InTheWay::Staying(&held.name, at))
     }
 
-    /// Starts the workers with the first snapshot.
+    /// Starts the workers with the first snapshot. Unless they accept, [`Mail::AcceptAgain`] begins that.
     pub(crate) fn start(
         &mut self,
-        crew: Crew,
+        (crew, accepts): (Crew, bool),
         snapshot: &Arc<Snapshot>,
         mut sockets: Sockets,
         emitters: Vec<Emitter>,
@@ -553,6 +553,7 @@ impl DataPath {
             let post = Post {
                 share: Share { worker, workers },
                 descriptors,
+                accepts,
                 cpu: cpus.iter().cycle().nth(worker as usize).copied(),
                 snapshot: Arc::clone(snapshot),
                 listeners: take_one_each(&mut sockets),
@@ -575,6 +576,7 @@ impl DataPath {
 struct Post {
     share: Share,
     descriptors: Descriptors,
+    accepts: bool,
     /// The core to stay on, if any.
     cpu: Option<usize>,
     snapshot: Arc<Snapshot>,
@@ -616,7 +618,8 @@ impl Post {
         let mut proxy = Proxy::new(settings, self.snapshot, self.emitter, now);
         proxy.set_descriptors_max(self.descriptors.connections_max);
         proxy.set_crypto_thread(Box::new(crypto_thread));
-        let settings = worker::Settings { stage_times, group_part_max: worker::GROUP_PART_MAX };
+        let (group_part_max, accepts) = (worker::GROUP_PART_MAX, self.accepts);
+        let settings = worker::Settings { stage_times, group_part_max, accepts };
         let mut worker = Worker::new(world, proxy, self.listeners, self.mailbox, settings)
             .map_err(|error| format!("a listener cannot be watched: {error}"))?;
         reporter.report(ReportBody::Started);

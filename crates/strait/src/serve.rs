@@ -151,6 +151,8 @@ pub(crate) fn serve(
     let at = (&addresses, bound_at(&metrics));
     log_start(config.name(), &snapshot, &workers, &descriptors, at);
     let log = LogWriter::start(reader, &mut first).map_err(start)?;
+    // One that takes another's place knows first which endpoints that one gives no requests.
+    let crew = (crew, taking.is_none());
     data_path.start(crew, &snapshot, bound.sockets, emitters, descriptors).map_err(start)?;
     if was_stored {
         // The process that had them is gone.

@@ -20,7 +20,9 @@ use crate::events::{
 use crate::former::Former;
 use crate::metrics::config::ControlCounters;
 use crate::metrics::exchange::{ROUTE_EXCHANGES, WEIGHTED_EXCHANGES};
-use crate::names::{EndpointName, Names, RouteNames};
+use crate::names::{
+    NameSets, {EndpointName, Names, RouteNames},
+};
 use crate::readings::{Blocks, Moved, Readings};
 use crate::totals::{ClusterTotals, ListenerTotals, SourceTotals};
 
@@ -46,6 +48,13 @@ struct CarriedTotals {
     returned: Former,
     /// What was open, went to another process and ended with it.
     lost: Former,
+}
+
+impl CarriedTotals {
+    fn each(&mut self, change: impl Fn(&mut Former)) {
+        let Self { before, behind, returned, lost } = self;
+        [before, behind, returned, lost].into_iter().for_each(change);
+    }
 }
 
 impl Collector {
@@ -118,6 +127,13 @@ impl Collector {
                 _ => {
                     Arc::make_mut(&mut readings.moved).remove(&id);
                 }
+            }
+        }
+        if !readings.former.is_empty() {
+            let gone = NameSets::of(&former).without(&NameSets::of(&readings.names));
+            if !gone.is_empty() {
+                self.carried.each(|carried| carried.forget(&gone));
+                Arc::make_mut(&mut readings.former).forget(&gone);
             }
         }
         let names = &readings.names;
@@ -306,6 +322,9 @@ impl Collector {
         self.poll();
         let lost = self.readings.former.not_in(&self.readings.away());
         self.carried.lost.add(&lost);
+        // What these had that this one does not have is not counted any more.
+        let names = NameSets::of(&self.readings.names);
+        self.carried.each(|carried| carried.forget_others(&names));
         self.add_up_carried();
     }
 

@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::ops::Bound::{Included, Unbounded};
 use std::time::Duration;
 
 use crate::block::ListenerBlock;
@@ -20,6 +21,7 @@ use crate::histogram::HistogramTotals;
 use crate::metrics::{
     BOUNDS_COARSE, BOUNDS_FINE, Bound, Family, MetricType, Samples, View, families,
 };
+use crate::names::NameSets;
 use crate::totals::ClusterTotals;
 
 // The families of what is open.
@@ -74,6 +76,45 @@ impl Former {
                 }
             }
         }
+    }
+
+    /// Forgets what was counted for listeners, route tables and clusters of these names. Costs what there is of them.
+    pub(crate) fn forget(&mut self, gone: &NameSets<'_>) {
+        for (series, names) in self.named(gone) {
+            for name in names {
+                let first = [(*name).to_owned()];
+                let behind = series.range::<[String], _>((Included(&first[..]), Unbounded));
+                let of_name = behind.map(|(labels, _)| labels);
+                let of_name = of_name.take_while(|labels| labels.starts_with(&first));
+                let of_name: Vec<_> = of_name.cloned().collect();
+                of_name.iter().for_each(|labels| drop(series.remove(labels)));
+            }
+        }
+    }
+
+    /// Forgets what was counted for those of other names.
+    pub(crate) fn forget_others(&mut self, named: &NameSets<'_>) {
+        for (series, names) in self.named(named) {
+            series.retain(|labels, _| labels.first().is_none_or(|name| names.contains(&**name)));
+        }
+    }
+
+    /// The series of each family of which the first label is one of these names, and these.
+    fn named<'f, 'n>(
+        &'f mut self,
+        names: &'f NameSets<'n>,
+    ) -> impl Iterator<Item = (&'f mut Series, &'f BTreeSet<&'n str>)> {
+        let labels: BTreeMap<_, _> = families()
+            .filter_map(|(_, family)| Some((family.name, names.of_label(family.labels.first()?)?)))
+            .collect();
+        let known = move |(name, series): (&String, &'f mut Series)| {
+            Some((series, *labels.get(name.as_str())?))
+        };
+        self.families.iter_mut().filter_map(known)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.families.is_empty()
     }
 
     /// What left this process and did not come back, by the families of what is open: as what ended.

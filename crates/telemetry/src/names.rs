@@ -4,6 +4,7 @@
 //! snapshot, so that nothing new is counted under an id without a name. What is not named any
 //! more is not reported any more.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::events::LabelId;
@@ -79,6 +80,47 @@ impl RouteNames {
     pub fn rule_name(&self, place: u32) -> Option<&Arc<str>> {
         let found = self.rule_names.binary_search_by_key(&place, |(place, _)| *place).ok()?;
         self.rule_names.get(found).map(|(_, name)| name)
+    }
+}
+
+/// What series are called after.
+#[derive(Debug, Default)]
+pub(crate) struct NameSets<'n> {
+    listeners: BTreeSet<&'n str>,
+    routes: BTreeSet<&'n str>,
+    clusters: BTreeSet<&'n str>,
+}
+
+impl<'n> NameSets<'n> {
+    pub(crate) fn of(names: &'n Names) -> Self {
+        Self {
+            listeners: names.listeners().map(|name| &**name).collect(),
+            routes: names.routes().map(|(_, route)| &*route.name).collect(),
+            clusters: names.clusters().map(|name| &**name).collect(),
+        }
+    }
+
+    /// Those that are not among these.
+    pub(crate) fn without(&self, others: &Self) -> Self {
+        Self {
+            listeners: &self.listeners - &others.listeners,
+            routes: &self.routes - &others.routes,
+            clusters: &self.clusters - &others.clusters,
+        }
+    }
+
+    /// The names that are values of this label; none if it says something else.
+    pub(crate) fn of_label(&self, label: &str) -> Option<&BTreeSet<&'n str>> {
+        match label {
+            "listener" => Some(&self.listeners),
+            "route" => Some(&self.routes),
+            "cluster" => Some(&self.clusters),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.listeners.is_empty() && self.routes.is_empty() && self.clusters.is_empty()
     }
 }
 

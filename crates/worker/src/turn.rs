@@ -49,6 +49,8 @@ pub struct Settings {
     pub stage_times: bool,
     /// Connections of a group that move in a turn, and as many exchanges. A larger group takes several turns.
     pub group_part_max: usize,
+    /// Whether new connections are accepted from the beginning. Otherwise `Message::AcceptAgain` begins that.
+    pub accepts: bool,
 }
 
 /// Usual [`Settings::group_part_max`].
@@ -166,7 +168,7 @@ impl<W: World> Worker<W> {
             busy: 0,
             events_total: 0,
             state: State::Running,
-            leaves_accepting: false,
+            leaves_accepting: !settings.accepts,
         };
         for (id, listener) in listeners {
             worker.add_listener(id, listener)?;

@@ -609,24 +609,36 @@ impl Checker {
         remembered.collect()
     }
 
-    /// Goes on with what another process knew. What this one has found out itself stays.
+    /// Goes on with what another process knew. What this one has found out itself stays, unless the other `is_newer`: then what it does
+    /// not name is healthy.
     pub fn adopt<F>(
         &mut self,
         snapshot: &Snapshot<F>,
         remembered: &[RememberedCheck],
+        is_newer: bool,
         now: Duration,
     ) -> Checked {
         let known: Map<(&Address, u64), &RememberedCheck> =
             remembered.iter().map(|one| ((&one.endpoint, one.fingerprint), one)).collect();
         let mut clusters = BTreeSet::new();
-        for target in self.targets.values_mut().filter(|target| target.is_healthy.is_none()) {
+        for target in self.targets.values_mut() {
             let key = (&target.address, target.asked.fingerprint);
-            let Some(one) = known.get(&key).copied() else { continue };
-            match &one.reason {
-                Some(reason) => target.fail_as_before(reason),
-                None => (target.is_healthy, target.is_degraded) = (Some(true), true),
+            let one = known.get(&key).copied();
+            let was_well = target.is_healthy != Some(false) && !target.is_degraded;
+            let is_adopted = match target.is_healthy {
+                None => one.is_some(),
+                Some(_) => is_newer && !(was_well && one.is_none()),
+            };
+            if !is_adopted {
+                continue;
             }
-            target.since = now.saturating_sub(one.lasted).into();
+            match one.map(|one| &one.reason) {
+                Some(Some(reason)) => target.fail_as_before(reason),
+                Some(None) => target.pass_as_before(true),
+                None => target.pass_as_before(false),
+            }
+            let lasted = one.map_or(Duration::ZERO, |one| one.lasted);
+            target.since = now.saturating_sub(lasted).into();
             clusters.extend(target.users().map(|user| user.cluster));
         }
         for cluster in clusters.iter().filter_map(|id| snapshot.cluster(*id)) {

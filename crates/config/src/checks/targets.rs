@@ -165,8 +165,16 @@ impl Target {
 
     /// It is unhealthy, as another process has found.
     pub(super) fn fail_as_before(&mut self, reason: &str) {
-        (self.is_healthy, self.failures) = (Some(false), 1);
+        (self.is_healthy, self.is_degraded) = (Some(false), false);
+        (self.against, self.failures) = (0, 1);
         self.reason = Some(Arc::new(reason.into()));
+    }
+
+    /// It is healthy, as another process has found.
+    pub(super) fn pass_as_before(&mut self, is_degraded: bool) {
+        (self.is_healthy, self.is_degraded) = (Some(true), is_degraded);
+        (self.against, self.failures) = (0, 0);
+        self.reason = None;
     }
 
     /// An endpoint of a cluster uses it, or does so with another check.

@@ -406,9 +406,9 @@ fn another_process_goes_on_with_what_is_unhealthy_or_degraded() {
     assert_eq!(remembered.len(), 2);
     let of_other = RememberedCheck { fingerprint: 1, ..remembered[0].clone() };
     taker.on_snapshot(&taking, 100 * SECOND, || 0);
-    taker.adopt(&taking, &[of_other], 100 * SECOND);
+    taker.adopt(&taking, &[of_other], false, 100 * SECOND);
     assert_eq!(unfit(find(&taking, "web")), [] as [usize; 0], "another check");
-    let checked = taker.adopt(&taking, &remembered, 100 * SECOND);
+    let checked = taker.adopt(&taking, &remembered, false, 100 * SECOND);
     assert_eq!((unfit(find(&taking, "web")), checked.changed.len()), (vec![1], 1));
     assert_eq!(degraded(find(&taking, "web")), [2]);
     let words: BTreeMap<_, _> = taker.words().collect();
@@ -416,6 +416,15 @@ fn another_process_goes_on_with_what_is_unhealthy_or_degraded() {
     assert_eq!((word.word, word.reason.as_deref()), ("unhealthy", Some("refused")));
     assert_eq!(word.since, 99 * SECOND);
     assert_eq!(giver.remembered(now, 0), []);
+    // What is known here counts for more, unless the other one is newer; then what it does not name is healthy.
+    let now_unhealthy = RememberedCheck { reason: Some("later".into()), ..remembered[1].clone() };
+    let checked = taker.adopt(&taking, std::slice::from_ref(&now_unhealthy), false, 101 * SECOND);
+    assert_eq!((unfit(find(&taking, "web")), checked.changed.len()), (vec![1], 0));
+    let checked = taker.adopt(&taking, &[now_unhealthy], true, 101 * SECOND);
+    assert_eq!((unfit(find(&taking, "web")), checked.changed.len()), (vec![2], 1));
+    assert_eq!(degraded(find(&taking, "web")), [] as [usize; 0]);
+    taker.adopt(&taking, &[], true, 102 * SECOND);
+    assert_eq!(unfit(find(&taking, "web")), [] as [usize; 0]);
 }
 
 proptest! {

@@ -2,7 +2,9 @@
 //!
 //! A change reaches the builder once that has time, and is answered once workers have the configuration in which it counts.
 
+use std::collections::BTreeSet;
 use std::mem;
+use std::sync::Arc;
 
 use config::drained::{DRAINED_MAX, DrainChange, Drained};
 use serde_json::{Value, json};
@@ -24,18 +26,33 @@ pub(super) struct Drains {
     /// Changes that the builder does not know of.
     changes: Vec<DrainChange>,
     /// What is answered with them.
-    waiting: Vec<(oneshot::Sender<Content>, Answer)>,
+    waiting: Vec<Reply>,
     /// The same of changes that the builder has.
-    asked: Vec<(oneshot::Sender<Content>, Answer)>,
+    asked: Vec<Reply>,
+}
+
+/// Who hears that changes count.
+#[derive(Debug)]
+enum Reply {
+    Operator(oneshot::Sender<Content>, Answer),
+    Handover(oneshot::Sender<()>),
 }
 
 impl Drains {
     /// Answers changes that count now.
     pub(super) fn answer(&mut self) {
-        for (reply, answer) in self.asked.drain(..) {
-            // The client may be gone.
-            let _ = reply.send(answer.into());
+        for reply in self.asked.drain(..) {
+            // The client may be gone, and who hands over may have given up.
+            match reply {
+                Reply::Operator(reply, answer) => drop(reply.send(answer.into())),
+                Reply::Handover(reply) => drop(reply.send(())),
+            }
         }
+    }
+
+    /// Replies once all changes so far count.
+    pub(super) fn reply_when_counted(&mut self, reply: oneshot::Sender<()>) {
+        self.waiting.push(Reply::Handover(reply));
     }
 
     /// Writes them down for the process that takes this one's place.
@@ -47,16 +64,26 @@ impl Drains {
         .collect()
     }
 
-    /// Goes on with what the process before this one wrote down; what cannot be read is left out.
-    pub(super) fn adopt(&mut self, written: &Value) {
+    /// Goes on with what another process wrote down; what cannot be read is left out. If that `is_newer`, what it does not name is not
+    /// drained any more.
+    pub(super) fn adopt(&mut self, written: &Value, is_newer: bool) {
         let read = |one: &Value| {
             let cluster = one["cluster"].as_str()?.into();
             let endpoint = one["endpoint"].as_str()?.parse().ok()?;
             Some(DrainChange { cluster, endpoint, is_drained: true })
         };
-        let former = written.as_array().into_iter().flatten().filter_map(read);
-        let former = former.filter(|change| self.drained.apply(change));
-        self.changes.extend(former);
+        let written: Vec<_> = written.as_array().into_iter().flatten().filter_map(read).collect();
+        let named: BTreeSet<_> = written.iter().map(|it| (&it.cluster, &it.endpoint)).collect();
+        let own = self.drained.iter().filter(|one| !named.contains(one));
+        let taken_back = own.filter(|_| is_newer).map(|(cluster, endpoint)| DrainChange {
+            cluster: Arc::clone(cluster),
+            endpoint: endpoint.clone(),
+            is_drained: false,
+        });
+        let mut changes: Vec<_> = taken_back.collect();
+        changes.extend(written);
+        changes.retain(|change| self.drained.apply(change));
+        self.changes.extend(changes);
     }
 }
 
@@ -117,7 +144,7 @@ impl<W: Workers> Running<W> {
         let (endpoint, drains) = (address_text(endpoint), &mut self.config.drains);
         let answer = if *is_drained { "drained" } else { "not drained" };
         let answer = Answer::text(200, format!("{endpoint} of cluster {cluster}: {answer}\n"));
-        drains.waiting.push((reply, answer));
+        drains.waiting.push(Reply::Operator(reply, answer));
         if drains.drained.apply(&change) {
             match is_drained {
                 true => tracing::info!(
@@ -139,8 +166,8 @@ impl<W: Workers> Running<W> {
     /// Hands over to the builder which endpoints are drained, once it has time. Nothing is changed during a handover.
     pub(super) fn hand_drains(&mut self) {
         let InEffect { drains, builder, .. } = &mut self.config;
-        // A new process serves already, and drains as the old one did.
-        let is_handing = !matches!(self.handing, Handing::None | Handing::Taking { .. });
+        // A process that takes another's place, or its own again, drains as that one did.
+        let is_handing = matches!(self.handing, Handing::Giving { .. } | Handing::Given(_));
         let is_busy = builder.is_busy() || is_handing;
         if (drains.changes.is_empty() && drains.waiting.is_empty()) || is_busy {
             return;

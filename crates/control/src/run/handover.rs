@@ -176,6 +176,9 @@ impl<W: Workers> Running<W> {
             HandoverStep::Summarize { is_own, reply } => {
                 let _ = reply.send(self.summary(is_own));
             }
+            HandoverStep::SaveHealth(reply) => {
+                let _ = reply.send(self.write_health());
+            }
             HandoverStep::SaveSlow(reply) => self.save_slow(reply),
             HandoverStep::RolledBack => {
                 self.lost_at = Some(clock::monotonic_ns() + RETURN_TIME);
@@ -226,7 +229,12 @@ impl<W: Workers> Running<W> {
                 let _ = reply.send(());
             }
             HandoverStep::EndRest => self.end_rest(),
-            HandoverStep::Learned { health } => self.adopt_health(&health, false),
+            HandoverStep::Learned { health, reply } => {
+                let is_newer = matches!(self.handing, Handing::TakingBack { .. });
+                self.adopt_health(&health, is_newer);
+                self.config.drains.reply_when_counted(reply);
+                self.hand_drains();
+            }
             HandoverStep::TakenOver { summary, generation, is_return, reply } => {
                 self.collector.set_generation(generation);
                 self.handover_report.generation = generation;
@@ -508,9 +516,9 @@ impl<W: Workers> Running<W> {
     /// Goes on with what another process knew of endpoints, and, if it `is_newer`, has measured since this one did.
     fn adopt_health(&mut self, written: &[u8], is_newer: bool) {
         let Ok(written) = serde_json::from_slice::<Value>(written) else { return };
-        self.health.adopt(&self.config.snapshot, &written);
+        self.health.adopt(&self.config.snapshot, &written, is_newer);
         if let Some(drained) = written.get("drained") {
-            self.config.drains.adopt(drained);
+            self.config.drains.adopt(drained, is_newer);
         }
         self.hand_drains();
         if let Some(over) = written.get("runtime").and_then(Value::as_object) {

@@ -191,7 +191,6 @@ impl<W: Workers> Running<W> {
     }
 }
 
-/// Keeps the sockets of the admin interface, and answers there for so many workers, unless another process does.
 /// Counts what DNS answered before anything was counted.
 fn count_first_answers(known: &Known, collector: &mut Collector) {
     for at in known.values().filter_map(Status::answered_at) {
@@ -200,6 +199,7 @@ fn count_first_answers(known: &Known, collector: &mut Collector) {
     }
 }
 
+/// Keeps the sockets of the admin interface, and answers there for so many workers, unless another process does.
 fn serve_admin(
     (admin, metrics): (Option<AdminSocket>, Option<AdminSocket>),
     startup: &StartupOptions,

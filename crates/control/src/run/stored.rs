@@ -202,6 +202,11 @@ impl<W: Workers> Running<W> {
     pub(super) fn summary(&mut self, is_own: bool) -> Summary {
         let readings = self.collector.readings();
         let totals = if is_own { readings.write_own_totals() } else { readings.write_totals() };
+        Summary { totals, health: self.write_health(), slow: Vec::new() }
+    }
+
+    /// What this process knows of endpoints, and what operators said of them and of `runtime` values.
+    pub(super) fn write_health(&self) -> Vec<u8> {
         let snapshot = &self.config.snapshot;
         let over = snapshot.runtime.iter().filter_map(|it| Some((it.cell.name(), it.cell.get()?)));
         let over = over.map(|(name, value)| (name.to_owned(), json!(value))).collect();
@@ -209,7 +214,6 @@ impl<W: Workers> Running<W> {
         health.insert("drained".to_owned(), self.config.drains.write());
         health.insert("runtime".to_owned(), Value::Object(over));
         health.insert("concurrency".to_owned(), breakers::write_measured(snapshot));
-        let health = Value::Object(health).to_string().into_bytes();
-        Summary { totals, health, slow: Vec::new() }
+        Value::Object(health).to_string().into_bytes()
     }
 }

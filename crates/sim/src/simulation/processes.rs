@@ -21,6 +21,7 @@ impl Simulation {
         (mailboxes, reports): (Mailboxes<SimListener, SimSocket>, Receiver<Report>),
         snapshot: &Arc<Snapshot>,
         listeners: Vec<Vec<(ListenerId, SimListener)>>,
+        accepts: bool,
     ) -> Range<usize> {
         let root = Random::new(self.scenario.seed);
         let (first, count) = (self.threads.len(), mailboxes.postboxes.len());
@@ -43,7 +44,7 @@ impl Simulation {
             let proxy = Proxy::new(settings, Arc::clone(snapshot), emitter, now);
             let world = SimWorld::new(Rc::clone(&self.network), place);
             let group_part_max = self.scenario.group_part_max;
-            let settings = worker::Settings { stage_times: true, group_part_max };
+            let settings = worker::Settings { stage_times: true, group_part_max, accepts };
             let worker = Worker::new(world, proxy, listeners, mailbox, settings)
                 .expect("the simulated world watches any listener");
             self.threads.push(Some(Thread { worker, runs_at: None }));
@@ -60,7 +61,7 @@ impl Simulation {
         self.network.borrow_mut().add_workers(workers);
         let mailboxes = Mailboxes::new(u32::try_from(workers).expect("few workers"));
         let listeners = self.listeners_taken(workers, snapshot);
-        self.start_workers(mailboxes, snapshot, listeners)
+        self.start_workers(mailboxes, snapshot, listeners, false)
     }
 
     pub(super) fn listeners(

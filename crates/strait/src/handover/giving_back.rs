@@ -14,7 +14,6 @@ use io::packets::{Packets, ProcessHandle};
 use proxy::Snapshot;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
-use worker::Message as Mail;
 
 use super::asking::ping;
 use super::giving::{End, Giving};
@@ -102,7 +101,6 @@ impl Giving {
         let drain_timeout = snapshot.limits.drain_timeout;
         drop(snapshot);
         self.sessions.early.expect();
-        self.contacts.deliver_to_all(|| Mail::AcceptAgain);
         let taken = taking.take_connections(&self.contacts, &self.control, &self.sessions);
         let Some(mut taken) = taken else { return Err(NotReturned::Ending) };
         self.set_access();

@@ -489,8 +489,8 @@ impl Taking {
                         let state = self.taker.state(&topic).unwrap_or_default();
                         match &*topic {
                             HEALTH => {
-                                let step = HandoverStep::Learned { health: state.to_vec() };
-                                let _ = control.blocking_send(step);
+                                learn(state, control);
+                                contacts.deliver_to_all(|| Mail::AcceptAgain);
                             }
                             TICKET_KEYS => sessions.ring.adopt(state),
                             BALANCING => balancing::restore(state, contacts),
@@ -498,6 +498,8 @@ impl Taking {
                         }
                     }
                     TakerAction::Commit { states, is_alone } => {
+                        // The former process may have ended before it said what it knew.
+                        contacts.deliver_to_all(|| Mail::AcceptAgain);
                         // Before it is the process, which may be asked to end at once.
                         contacts.former().keep(self.line.try_clone().ok());
                         if let Some(keys) = states.get(TICKET_KEYS) {
@@ -681,6 +683,16 @@ impl Taking {
         contacts.former().keep(None);
         let _ = control.blocking_send(HandoverStep::FormerEnded(pid));
         tracing::info!(pid, "the old process has ended");
+    }
+}
+
+/// Has this process know what the other one knew of endpoints, before it accepts connections.
+fn learn(health: &[u8], control: &Sender<HandoverStep<DataPath>>) {
+    let (reply, is_learned) = oneshot::channel();
+    let step = HandoverStep::Learned { health: health.to_vec(), reply };
+    // Control ends with the process, and answers no later than it builds a configuration.
+    if control.blocking_send(step).is_ok() {
+        let _ = is_learned.blocking_recv();
     }
 }
 

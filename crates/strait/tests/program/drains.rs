@@ -1,7 +1,11 @@
 //! Endpoints that an operator drains and takes back.
 
-use crate::handover::{Successors, upgraded, with_handover};
-use crate::kit::{Client, Response, Scratch, Service, Strait, get, strait, text, until};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::handover::{Successors, upgrade, upgraded, with_handover};
+use crate::kit::{Client, Response, Scratch, Service, Strait, get, strait, text};
 
 fn post(process: &Strait, path: &str) -> Response {
     Client::connect(process.admin).request("POST", path)
@@ -29,7 +33,7 @@ clusters: [{{ name: web, endpoints: ['{}', '{}'] }}]
             let text = get(strait.listener, "/").text();
             text.lines().next().map(str::to_owned)
         });
-        names.collect::<std::collections::BTreeSet<_>>()
+        names.collect::<BTreeSet<_>>()
     };
     assert_eq!(names(&strait).len(), 2);
     let path = format!("/clusters/web/endpoints/{}", one.address);
@@ -52,20 +56,45 @@ clusters: [{{ name: web, endpoints: ['{}', '{}'] }}]
     assert!(explained.contains(&of_one), "{explained}");
 
     let file = strait.path("strait.yaml");
-    let text = std::fs::read_to_string(&file).unwrap();
+    let former = std::fs::read_to_string(&file).unwrap();
     let rule = "{ match: { prefix: /x }, respond: {} }, ";
-    std::fs::write(&file, text.replace("rules: [", &format!("rules: [{rule}"))).unwrap();
+    std::fs::write(&file, former.replace("rules: [", &format!("rules: [{rule}"))).unwrap();
     strait.wait_for_version(3);
     assert_eq!(names(&strait), only_other);
-    upgraded(&strait, &mut successors);
-    // The new process reads it with what else it takes over, some milliseconds after it serves.
-    until("what is drained", || (names(&strait) == only_other).then_some(()));
+    // New connections never reach it, whichever process accepts them.
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut served = BTreeSet::new();
+                    while !is_over.load(Ordering::Relaxed) {
+                        served.extend(names(&strait));
+                    }
+                    served
+                })
+            })
+            .collect();
+        for _ in 0..5 {
+            upgraded(&strait, &mut successors);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        for client in clients {
+            assert_eq!(client.join().unwrap(), only_other);
+        }
+    });
     assert!(is_shown(&strait));
 
     let answer = post(&strait, &format!("{path}?health="));
     let said = format!("{} of cluster web: not drained\n", one.address);
     assert_eq!((answer.status, answer.text()), (200, said));
     assert_eq!(names(&strait).len(), 2);
+
+    // The process before still knew it as drained, and learns better when it has everything back.
+    let output = upgrade(&strait, &["--back"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(names(&strait).len(), 2);
+    assert!(!is_shown(&strait));
 }
 
 #[test]

@@ -26,8 +26,11 @@ impl<W: World> Worker<W> {
         // An event that was meant for the closed one makes the new one accept nothing, once.
         let next = u32::try_from(self.listeners.len()).expect("fewer than 2^32 listeners");
         let token = self.listeners_closed.last().copied().unwrap_or(next);
-        self.world.watch_listener(&socket, token)?;
-        let listening = Listening { id, socket: Some(socket), paused_until: None, is_left: false };
+        let is_left = self.leaves_accepting;
+        if !is_left {
+            self.world.watch_listener(&socket, token)?;
+        }
+        let listening = Listening { id, socket: Some(socket), paused_until: None, is_left };
         match self.listeners.get_mut(token as usize) {
             Some(closed) => *closed = listening,
             None => self.listeners.push(listening),

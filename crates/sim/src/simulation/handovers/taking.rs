@@ -43,9 +43,14 @@ impl Simulation {
                 }
             }
             TakerAction::Take { batch, groups } => self.take_batch(batch, groups),
+            // What the other process knew is there; until then nothing is accepted.
+            TakerAction::Learned(_) => {
+                it.to.clone().for_each(|number| self.post(number, Message::AcceptAgain));
+            }
             TakerAction::Commit { .. } => {
                 taker.committed();
                 let workers = it.to.clone();
+                workers.clone().for_each(|number| self.post(number, Message::AcceptAgain));
                 self.process = workers.clone();
                 self.replaced += 1;
                 self.exchange_control();
@@ -61,7 +66,6 @@ impl Simulation {
             TakerAction::Enter(_)
             | TakerAction::Welcomed(_)
             | TakerAction::Begin(_)
-            | TakerAction::Learned(_)
             | TakerAction::Update { .. }
             | TakerAction::IsMainProcess
             | TakerAction::EndSilent

@@ -1,7 +1,8 @@
 //! What the other process hears beside connections.
 
 use ::handover::Phase;
-use control::Summary;
+use control::{HandoverStep, Summary};
+use tokio::sync::oneshot;
 use wiped::Wiped;
 
 use super::super::leaving::{UPDATE_INTERVAL, slow, summary};
@@ -14,16 +15,22 @@ impl Attempt<'_> {
     }
 
     /// Says what this process knows, while it is not certain that the other one becomes the process: that one serves already, and
-    /// goes on alone if this one ends.
+    /// goes on alone if this one ends. What it needs to accept connections comes first.
     pub(super) fn inform(&mut self, is_first: bool) {
-        let Some(Summary { totals, health, .. }) = self.summary() else { return };
-        let mut states = vec![(TOTALS.to_owned(), Wiped::from(totals))];
-        if is_first {
-            states.push((HEALTH.to_owned(), health.into()));
-            states.push((TICKET_KEYS.to_owned(), self.giving.sessions.ring.write().into()));
-            // Not again at COMMIT: the other process takes its own turns from here on.
-            states.push((BALANCING.to_owned(), balancing::save(&self.giving.contacts).into()));
-        }
+        let states = if is_first {
+            let (reply, health) = oneshot::channel();
+            self.step(HandoverStep::SaveHealth(reply));
+            let Ok(health) = health.blocking_recv() else { return };
+            vec![
+                (HEALTH.to_owned(), Wiped::from(health)),
+                (TICKET_KEYS.to_owned(), self.giving.sessions.ring.write().into()),
+                // Not again at COMMIT: the other process takes its own turns from here on.
+                (BALANCING.to_owned(), balancing::save(&self.giving.contacts).into()),
+            ]
+        } else {
+            let Some(summary) = self.summary() else { return };
+            vec![(TOTALS.to_owned(), summary.totals.into())]
+        };
         self.giver.inform(&states);
     }
 
