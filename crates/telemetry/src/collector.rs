@@ -41,7 +41,7 @@ pub struct Collector {
 #[derive(Debug, Default)]
 struct CarriedTotals {
     /// The one whose place this one took, with those before it.
-    before: Former,
+    before: Arc<Former>,
     /// Those to which this one had given its place, and which gave it back.
     behind: Former,
     /// The last of these, which may still count.
@@ -53,7 +53,7 @@ struct CarriedTotals {
 impl CarriedTotals {
     fn each(&mut self, change: impl Fn(&mut Former)) {
         let Self { before, behind, returned, lost } = self;
-        [before, behind, returned, lost].into_iter().for_each(change);
+        [Arc::make_mut(before), behind, returned, lost].into_iter().for_each(change);
     }
 }
 
@@ -132,10 +132,13 @@ impl Collector {
         if !readings.former.is_empty() {
             let gone = NameSets::of(&former).without(&NameSets::of(&readings.names));
             if !gone.is_empty() {
+                // Shared no more: it is changed in its place.
+                readings.former = Arc::default();
                 self.carried.each(|carried| carried.forget(&gone));
-                Arc::make_mut(&mut readings.former).forget(&gone);
+                self.add_up_carried();
             }
         }
+        let readings = &mut self.readings;
         let names = &readings.names;
         for blocks in readings.workers.iter_mut().map(Arc::make_mut) {
             blocks.listeners.retain(|id, _| names.listener(*id).is_some());
@@ -281,7 +284,7 @@ impl Collector {
     /// Goes on with what the process had counted whose place this one takes, as [`Readings::write_totals`] wrote it.
     /// Each time takes the place of the time before.
     pub fn set_former_totals(&mut self, totals: &[u8]) {
-        self.carried.before = Former::read(totals);
+        self.carried.before = Arc::new(Former::read(totals));
         self.add_up_carried();
     }
 
@@ -324,16 +327,21 @@ impl Collector {
         self.carried.lost.add(&lost);
         // What these had that this one does not have is not counted any more.
         let names = NameSets::of(&self.readings.names);
+        self.readings.former = Arc::default();
         self.carried.each(|carried| carried.forget_others(&names));
         self.add_up_carried();
     }
 
     fn add_up_carried(&mut self) {
         let CarriedTotals { before, behind, returned, lost } = &self.carried;
-        let mut sum = before.clone();
-        sum.add(behind);
-        sum.add(returned);
-        sum.add(lost);
+        let others = [behind, returned, lost];
+        if others.iter().all(|other| other.is_empty()) {
+            // As in most processes: there is one of it.
+            self.readings.former = Arc::clone(before);
+            return;
+        }
+        let mut sum = Former::clone(before);
+        others.iter().for_each(|other| sum.add(other));
         self.readings.former = Arc::new(sum);
     }
 

@@ -39,7 +39,8 @@ pub(crate) struct Former {
     families: BTreeMap<String, Series>,
 }
 
-type Series = BTreeMap<Vec<String>, Value>;
+/// By their labels, as the text has them: each escaped, with a tabulator behind it. Those that begin with one label are neighbours.
+type Series = BTreeMap<Box<str>, Value>;
 
 #[derive(Clone, Debug)]
 enum Value {
@@ -56,11 +57,16 @@ impl Former {
     pub(crate) fn read(text: &[u8]) -> Self {
         let mut former = Self::default();
         for line in String::from_utf8_lossy(text).lines().take(SERIES_MAX) {
-            let mut parts = line.split('\t').map(unescaped);
-            let (Some(family), Some(value)) = (parts.next(), parts.next_back()) else { continue };
-            if let Some(value) = Value::read(&value) {
-                former.families.entry(family).or_default().insert(parts.collect(), value);
-            }
+            let Some((family, rest)) = line.split_once('\t') else { continue };
+            let (labels, value) = rest.split_at(rest.rfind('\t').map_or(0, |end| end + 1));
+            let Some(value) = Value::read(value).filter(|value| !value.is_nothing()) else {
+                continue;
+            };
+            let series = match former.families.get_mut(family) {
+                Some(series) => series,
+                None => former.families.entry(family.to_owned()).or_default(),
+            };
+            series.insert(labels.into(), value);
         }
         former
     }
@@ -82,11 +88,8 @@ impl Former {
     pub(crate) fn forget(&mut self, gone: &NameSets<'_>) {
         for (series, names) in self.named(gone) {
             for name in names {
-                let first = [(*name).to_owned()];
-                let behind = series.range::<[String], _>((Included(&first[..]), Unbounded));
-                let of_name = behind.map(|(labels, _)| labels);
-                let of_name = of_name.take_while(|labels| labels.starts_with(&first));
-                let of_name: Vec<_> = of_name.cloned().collect();
+                let of_name: Vec<_> =
+                    of_label(series, name).map(|(labels, _)| labels.clone()).collect();
                 of_name.iter().for_each(|labels| drop(series.remove(labels)));
             }
         }
@@ -95,7 +98,10 @@ impl Former {
     /// Forgets what was counted for those of other names.
     pub(crate) fn forget_others(&mut self, named: &NameSets<'_>) {
         for (series, names) in self.named(named) {
-            series.retain(|labels, _| labels.first().is_none_or(|name| names.contains(&**name)));
+            series.retain(|labels, _| {
+                let first = labels.split('\t').next().map(unescaped).unwrap_or_default();
+                names.contains(&*first)
+            });
         }
     }
 
@@ -123,7 +129,7 @@ impl Former {
         let mut note = |family: &str, name: &str, count: u64| {
             if count != 0 {
                 let series = away.families.entry(family.to_owned()).or_default();
-                series.insert(vec![name.to_owned()], Value::Level(0, count));
+                series.insert(labels_text(&[name]).into(), Value::Level(0, count));
             }
         };
         for (listener, blocks) in &view.listeners {
@@ -187,7 +193,7 @@ impl Former {
         for (family, series) in &self.families {
             if !known.contains(&**family) {
                 for (labels, value) in series {
-                    write_series(family, labels.iter().map(|label| &**label), value, &mut text);
+                    write_series(family, labels, value, &mut text);
                 }
             }
         }
@@ -199,10 +205,11 @@ impl Former {
         let Some(series) = self.families.get(family.name).filter(|_| is_carried(family)) else {
             return (family.samples)(view, out);
         };
-        let mut adding = Adding { series, seen: BTreeSet::new(), out };
+        let mut adding = Adding { series, seen: BTreeSet::new(), labels: String::new(), out };
         (family.samples)(view, &mut adding);
         let Adding { seen, out, .. } = adding;
-        for (labels, value) in series.iter().filter(|(labels, _)| !seen.contains(*labels)) {
+        for (labels, value) in series.iter().filter(|(labels, _)| !seen.contains(&***labels)) {
+            let labels: Vec<_> = labels.split_terminator('\t').map(unescaped).collect();
             // Of another version, with other labels.
             if labels.len() == family.labels.len() {
                 let labels: Vec<_> = labels.iter().map(|label| &**label).collect();
@@ -226,8 +233,7 @@ impl Former {
     pub(crate) fn number(&self, family: &str, labels: &[&str]) -> u64 {
         // Most processes are the first: there is nothing to look for.
         let Some(series) = self.families.get(family) else { return 0 };
-        let labels: Vec<_> = labels.iter().map(|label| (*label).to_owned()).collect();
-        match series.get(&labels) {
+        match series.get(&*labels_text(labels)) {
             Some(Value::Number(count)) => *count,
             _ => 0,
         }
@@ -237,7 +243,9 @@ impl Former {
     pub(crate) fn cluster_totals(&self, name: &str) -> (ClusterTotals, u64) {
         let count = |family, is_counted: &dyn Fn(&str) -> bool| {
             let all = self.of(family, name);
-            let all = all.filter(|(labels, _)| labels.get(1).is_none_or(|it| is_counted(it)));
+            // Classes and causes are plain words.
+            let all = all
+                .filter(|(labels, _)| labels.split_terminator('\t').nth(1).is_none_or(is_counted));
             let numbers = all.map(|(_, value)| if let Value::Number(n) = value { *n } else { 0 });
             numbers.sum::<u64>()
         };
@@ -264,14 +272,21 @@ impl Former {
     }
 
     /// The series of a family whose first label is this name.
-    fn of(&self, family: &str, name: &str) -> impl Iterator<Item = (&Vec<String>, &Value)> {
-        let series = self.families.get(family);
-        let behind = series.map(|series| series.range(vec![name.to_owned()]..));
-        let is_its = move |(labels, _): &(&Vec<String>, &Value)| {
-            labels.first().is_some_and(|label| label == name)
-        };
-        behind.into_iter().flatten().take_while(is_its)
+    fn of(&self, family: &str, name: &str) -> impl Iterator<Item = (&str, &Value)> {
+        let series = self.families.get(family).into_iter();
+        let all = series.flat_map(move |series| of_label(series, name));
+        all.map(|(labels, value)| (&**labels, value))
     }
+}
+
+/// The series whose first label is this name.
+fn of_label<'s>(
+    series: &'s Series,
+    name: &str,
+) -> impl Iterator<Item = (&'s Box<str>, &'s Value)> + use<'s> {
+    let first = labels_text(&[name]);
+    let behind = series.range::<str, _>((Included(&*first), Unbounded));
+    behind.take_while(move |(labels, _)| labels.starts_with(&*first))
 }
 
 /// The sum of numbers that go both ways.
@@ -302,6 +317,16 @@ impl Value {
             }
             _ => return None,
         })
+    }
+
+    /// Whether it is what a series has that nothing was counted of.
+    fn is_nothing(&self) -> bool {
+        match self {
+            Self::Number(number) => *number == 0,
+            Self::Decimal(number) => *number == 0.0,
+            Self::Level(up, down) => (*up, *down) == (0, 0),
+            Self::Histogram(_, totals) => totals.is_empty(),
+        }
     }
 
     fn add(&mut self, other: &Self) {
@@ -347,16 +372,20 @@ impl Value {
 /// Adds what former processes had counted to samples that it passes on.
 struct Adding<'a> {
     series: &'a Series,
-    seen: BTreeSet<Vec<String>>,
+    /// Those of them that were added.
+    seen: BTreeSet<&'a str>,
+    /// The labels that are looked for.
+    labels: String,
     out: &'a mut dyn Samples,
 }
 
-impl Adding<'_> {
-    fn former(&mut self, labels: &[&str]) -> Option<&Value> {
-        let labels: Vec<_> = labels.iter().map(|label| (*label).to_owned()).collect();
-        let value = self.series.get(&labels);
+impl<'a> Adding<'a> {
+    fn former(&mut self, labels: &[&str]) -> Option<&'a Value> {
+        self.labels.clear();
+        labels.iter().for_each(|label| push_label(label, &mut self.labels));
+        let (labels, value) = self.series.get_key_value(&*self.labels)?;
         self.seen.insert(labels);
-        value
+        Some(value)
     }
 }
 
@@ -401,8 +430,11 @@ struct SeriesText<'o> {
 }
 
 impl SeriesText<'_> {
+    /// What is 0 is so without being said: most series of most clusters.
     fn line(&mut self, labels: &[&str], value: &Value) {
-        write_series(self.family, labels.iter().copied(), value, self.out);
+        if !value.is_nothing() {
+            write_series(self.family, &labels_text(labels), value, self.out);
+        }
     }
 }
 
@@ -420,33 +452,39 @@ impl Samples for SeriesText<'_> {
     }
 
     fn histogram(&mut self, labels: &[&str], bounds: &[Bound], times: &HistogramTotals) {
-        let is_fine = bounds.len() == BOUNDS_FINE.len();
-        self.line(labels, &Value::Histogram(is_fine, Box::new(times.clone())));
+        if !times.is_empty() {
+            let is_fine = bounds.len() == BOUNDS_FINE.len();
+            self.line(labels, &Value::Histogram(is_fine, Box::new(times.clone())));
+        }
     }
 }
 
-fn write_series<'l>(
-    family: &str,
-    labels: impl Iterator<Item = &'l str>,
-    value: &Value,
-    out: &mut String,
-) {
+/// `labels` are as [`Series`] has them.
+fn write_series(family: &str, labels: &str, value: &Value, out: &mut String) {
     out.push_str(family);
     out.push('\t');
-    for label in labels {
-        for character in label.chars() {
-            match character {
-                '\\' => out.push_str("\\\\"),
-                '\t' => out.push_str("\\t"),
-                '\n' => out.push_str("\\n"),
-                '\r' => out.push_str("\\r"),
-                other => out.push(other),
-            }
-        }
-        out.push('\t');
-    }
+    out.push_str(labels);
     value.write(out);
     out.push('\n');
+}
+
+fn labels_text(labels: &[&str]) -> String {
+    let mut text = String::new();
+    labels.iter().for_each(|label| push_label(label, &mut text));
+    text
+}
+
+fn push_label(label: &str, text: &mut String) {
+    for character in label.chars() {
+        match character {
+            '\\' => text.push_str("\\\\"),
+            '\t' => text.push_str("\\t"),
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            other => text.push(other),
+        }
+    }
+    text.push('\t');
 }
 
 fn unescaped(text: &str) -> String {
@@ -482,7 +520,7 @@ mod tests {
             Value::Level(9, 4),
             Value::Histogram(true, Box::new(histogram)),
         ] {
-            write_series("strait_x_total", ["a\tb\\\n", "c"].into_iter(), &value, &mut text);
+            write_series("strait_x_total", &labels_text(&["a\tb\\\n", "c"]), &value, &mut text);
         }
         for line in text.lines() {
             let former = Former::read(line.as_bytes());
@@ -491,9 +529,10 @@ mod tests {
             else {
                 panic!("{line}");
             };
-            assert_eq!(**labels, ["a\tb\\\n", "c"]);
+            let read: Vec<_> = labels.split_terminator('\t').map(unescaped).collect();
+            assert_eq!(read, ["a\tb\\\n", "c"]);
             let mut again = String::new();
-            write_series("strait_x_total", labels.iter().map(|l| &**l), value, &mut again);
+            write_series("strait_x_total", labels, value, &mut again);
             assert_eq!(again.trim_end(), line);
             for end in 0..line.len() {
                 let _ = Former::read(&line.as_bytes()[..end]);
@@ -511,13 +550,13 @@ mod tests {
         sum.add(&Former::read(lines(2, 1, 4).as_bytes()));
         sum.add(&Former::read(b"strait_x_total\tc\tn 7\nstrait_z\tn 3\n"));
         let number =
-            |family: &str, label: &str| match &sum.families[family][&vec![label.to_owned()]] {
+            |family: &str, label: &str| match &sum.families[family][&*labels_text(&[label])] {
                 Value::Number(number) => *number,
                 other => panic!("{other:?}"),
             };
         assert_eq!((number("strait_x_total", "a"), number("strait_x_total", "c")), (3, 7));
         assert_eq!(sum.level("strait_y", "b"), (6, 6));
-        let Value::Decimal(decimal) = sum.families["strait_z"][&Vec::new()] else { panic!() };
+        let Value::Decimal(decimal) = sum.families["strait_z"][""] else { panic!() };
         assert!((decimal - 1.0).abs() < 1e-9, "another kind adds nothing");
     }
 }

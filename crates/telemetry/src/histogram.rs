@@ -90,6 +90,11 @@ impl HistogramTotals {
         &self.buckets
     }
 
+    /// Whether nothing was counted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sum == 0 && self.buckets.iter().all(|bucket| *bucket == 0)
+    }
+
     /// Adds what others add up to.
     pub(crate) fn add_totals(&mut self, other: &Self) {
         self.sum = self.sum.wrapping_add(other.sum);

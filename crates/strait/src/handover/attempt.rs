@@ -27,7 +27,7 @@ use super::collecting::{Batch, Collecting};
 use super::giving::{End, Giving};
 use super::giving_back::NotReturned;
 use super::groups::{AllGiven, GivenAway};
-use super::leaving::Leaving;
+use super::leaving::{Leaving, Updates};
 use super::line::{FLUSH_INTERVAL, Incoming, Line, ends, give_way, nanos, now};
 use super::listing::Listing;
 use super::requester::{Requester, reap};
@@ -72,7 +72,7 @@ pub(super) struct Attempt<'g> {
     /// The sockets of the admin interface where only this process answers.
     kept_admin: KeptAdmin,
     began: u64,
-    update_at: u64,
+    updates: Updates,
     /// What the other process asked for and has not got yet.
     listing: Listing,
 }
@@ -109,7 +109,7 @@ impl<'g> Attempt<'g> {
             kept: [].into(),
             kept_admin: KeptAdmin::default(),
             began,
-            update_at: 0,
+            updates: Updates::default(),
             listing: Listing::default(),
         }
     }

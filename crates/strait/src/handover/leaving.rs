@@ -13,7 +13,30 @@ use super::listing::Listing;
 use crate::data_path::{Contacts, DataPath};
 
 /// Between two reports of counters to the new process, while this one has connections left.
-pub(super) const UPDATE_INTERVAL: u64 = 100_000_000;
+const UPDATE_INTERVAL: u64 = 100_000_000;
+
+/// Reports of counters take a tenth of the time at most: with ten thousand clusters under load, one has megabytes.
+const UPDATE_SHARE: u64 = 10;
+
+/// When counters are reported.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Updates {
+    next_at: u64,
+}
+
+impl Updates {
+    /// What to report by now, if anything is: the counters that `read` gives, which is also timed.
+    pub(super) fn next<T>(&mut self, at: u64, read: impl FnOnce() -> T) -> Option<T> {
+        if at < self.next_at {
+            return None;
+        }
+        let report = read();
+        let taken = now().saturating_sub(at);
+        let interval = UPDATE_INTERVAL.max(taken.saturating_mul(UPDATE_SHARE));
+        self.next_at = at.saturating_add(interval);
+        Some(report)
+    }
+}
 
 /// What is left of a handover, to the end of one of both processes.
 pub(super) struct Leaving {
@@ -28,7 +51,7 @@ pub(super) struct Leaving {
 
 impl Leaving {
     pub(super) fn run(mut self, contacts: &Contacts, control: &Sender<HandoverStep<DataPath>>) {
-        let mut update_at = 0;
+        let mut updates = Updates::default();
         while !self.giver.is_over() {
             while let Some(action) = self.giver.poll() {
                 // Control ends with the process: the same below.
@@ -43,9 +66,10 @@ impl Leaving {
                 }
             }
             let at = now();
-            if at >= update_at && !self.line.is_full() {
-                update_at = at.saturating_add(UPDATE_INTERVAL);
-                let Some(summary) = summary(control, self.is_return) else { return };
+            if !self.line.is_full()
+                && let Some(summary) = updates.next(at, || summary(control, self.is_return))
+            {
+                let Some(summary) = summary else { return };
                 self.giver.update(&[(TOTALS.to_owned(), Wiped::from(summary.totals))]);
             }
             self.listing.go_on(&mut self.giver, &self.line);

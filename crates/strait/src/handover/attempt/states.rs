@@ -5,7 +5,8 @@ use control::{HandoverStep, Summary};
 use tokio::sync::oneshot;
 use wiped::Wiped;
 
-use super::super::leaving::{UPDATE_INTERVAL, slow, summary};
+use super::super::leaving::{slow, summary};
+use super::super::line::now;
 use super::super::{BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing};
 use super::Attempt;
 
@@ -28,7 +29,9 @@ impl Attempt<'_> {
                 (BALANCING.to_owned(), balancing::save(&self.giving.contacts).into()),
             ]
         } else {
-            let Some(summary) = self.summary() else { return };
+            let (control, is_own) = (&self.giving.control, self.is_return);
+            let summary = self.updates.next(now(), || summary(control, is_own)).flatten();
+            let Some(summary) = summary else { return };
             vec![(TOTALS.to_owned(), summary.totals.into())]
         };
         self.giver.inform(&states);
@@ -50,10 +53,9 @@ impl Attempt<'_> {
 
     /// Tells the new process what this one has counted by now.
     pub(super) fn update(&mut self, at: u64) {
-        let is_due = at >= self.update_at && !self.line.is_full();
-        if self.giver.phase() == Phase::Probation && is_due {
-            self.update_at = at.saturating_add(UPDATE_INTERVAL);
-            if let Some(summary) = self.summary() {
+        if self.giver.phase() == Phase::Probation && !self.line.is_full() {
+            let (control, is_own) = (&self.giving.control, self.is_return);
+            if let Some(summary) = self.updates.next(at, || summary(control, is_own)).flatten() {
                 self.giver.update(&[(TOTALS.to_owned(), summary.totals.into())]);
             }
         }
