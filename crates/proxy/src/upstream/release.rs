@@ -47,6 +47,7 @@ impl Upstreams {
             self.retire(key, connections, cx);
             return None;
         }
+        let is_unused = multiplex.streams.is_empty() && !connection.is_connecting();
         let has_slot = multiplex.free_slots() > 0
             && !multiplex.is_gone
             && (links.is_some() || !connections.is_of_former(key, cx));
@@ -66,7 +67,13 @@ impl Upstreams {
                 None
             }
             (true, Some(_)) => Some(ids.pool),
-            (false, None) => None,
+            (false, None) => {
+                // It was in no pool when its configuration went: nothing else ends it.
+                if is_unused && connections.is_of_former(key, cx) {
+                    self.retire(key, connections, cx);
+                }
+                None
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wire::h2::ErrorCode;
+use wire::h2::{ErrorCode, Limits};
 
 use crate::frames::Speaker;
 use crate::http2::TO_HTTP2;
@@ -250,6 +250,26 @@ fn connections_on_which_an_endpoint_was_spoken_to_in_another_way_are_not_kept() 
             let again = talk.upstream();
             talk.says(again, OK);
             talk.hears(second, OK);
+        });
+    }
+}
+
+#[test]
+fn connections_whose_streams_were_all_taken_are_not_kept_either() {
+    let other = to_http2_at(9001);
+    for another in [to_http2_at(9000).replace("http2", "http1"), other] {
+        hold_in_place(&to_http2_at(9000), |talk| {
+            let client = talk.client();
+            talk.says(client, GET);
+            let limits = Limits { streams_max: 1, ..Limits::default() };
+            let mut upstream = Speaker::upstream_with(talk, limits);
+            assert!(upstream.hears(talk).contains("1: GET /"));
+            // It is in no pool now, as it takes no other request.
+            talk.reconfigures(&another);
+            assert!(!talk.is_closed(upstream.peer));
+            upstream.answers(talk, 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+            talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+            assert!(talk.is_closed(upstream.peer));
         });
     }
 }
