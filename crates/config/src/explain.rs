@@ -138,6 +138,6 @@ impl RouteTable {
     ) -> Option<Mismatch> {
         let mut criteria = rule.also.iter();
         let unmet = criteria.find(|each| !each.is_met(asked, &self.values, searches))?;
-        Some(Mismatch::Criterion { asked: unmet.to_string(), seen: unmet.seen(asked) })
+        Some(Mismatch::Criterion { asked: unmet.shown(), seen: unmet.seen(asked) })
     }
 }

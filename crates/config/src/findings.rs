@@ -158,6 +158,7 @@ impl Path<'_> {
             (above, *section),
             (Self::Root, "listeners" | "clusters")
                 | (Self::Index(Self::Key(Self::Root, "listeners"), _), "chains")
+                | (Self::Index(Self::Key(Self::Root, "clusters"), _), "transports")
         )
     }
 }

@@ -320,9 +320,21 @@ impl Criterion {
             Self::Value(place, value) if place.is_secret() && !value.asks_only_for_presence() => {
                 format!("{place} {MASK}")
             }
-            shown => shown.to_string(),
+            shown => printable(shown.to_string()),
         }
     }
+}
+
+/// Text for a line: control characters, which a terminal would obey, are escaped.
+pub(crate) fn printable(text: String) -> String {
+    if !text.contains(char::is_control) {
+        return text;
+    }
+    let escaped = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
 }
 
 impl fmt::Display for Place {

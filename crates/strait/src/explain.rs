@@ -100,7 +100,8 @@ pub(crate) fn steps(
     }?;
     let request = Request { from: asked.from, ..request };
     let (listener, why) = choose_listener(snapshot, asked.listener.as_deref(), &request)?;
-    let mut story = Story { steps: Vec::new(), endpoints: 0, knowledge, asks_dns: false };
+    let mut story =
+        Story { steps: Vec::new(), endpoints: 0, knowledge, asks_dns: false, is_random: false };
     story.line("listener", format!("{} ({}), {why}", listener.name, addresses_text(listener)));
     if let Some((seen, chain)) = describe_chain(&mut story, listener, &request) {
         let mut client = client_of(seen, &request, certificate.as_ref());
@@ -155,7 +156,12 @@ fn describe_request(
         // Nothing is asked here.
         return story.line("outcome", "forwarded to one of the addresses that DNS has");
     }
-    story.line("outcome", outcome);
+    match trial {
+        Trial::Answered { .. } if story.is_random => {
+            story.line("outcome", format!("{outcome}, for the cluster that is chosen this time"));
+        }
+        _ => story.line("outcome", outcome),
+    }
 }
 
 /// The steps of a request, as they are found.
@@ -167,6 +173,8 @@ struct Story {
     knowledge: Knowledge,
     /// Whether the request goes where DNS says, which was not asked.
     asks_dns: bool,
+    /// Whether a random number chooses the cluster: the outcome is that for one of them.
+    is_random: bool,
 }
 
 impl Story {

@@ -13,7 +13,7 @@ use crate::file;
 use crate::hash::Hashing;
 use crate::hosts::Host;
 use crate::map::Map;
-use crate::matching::{Asked, Case, Criterion, PathKind, PathMatch, Regexes, Searches};
+use crate::matching::{Asked, Case, Criterion, PathKind, PathMatch, Regexes, Searches, printable};
 use crate::mirrors::Mirror;
 use crate::paths::PathTable;
 use crate::priority::Priority;
@@ -265,7 +265,7 @@ impl Rule {
         let mut label = match self.path.how {
             PathKind::Exact => self.path.text.to_string(),
             PathKind::Prefix => format!("{}*", self.path.text),
-            _ => self.path.to_string(),
+            _ => printable(self.path.to_string()),
         };
         for criterion in &*self.also {
             if !matches!(criterion, Criterion::Client(_)) {

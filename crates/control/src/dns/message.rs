@@ -118,14 +118,14 @@ impl Question {
                 || message.answers.iter().filter(|it| it.name == *name && is_of_internet(it));
             let wanted: Vec<_> = here().filter(|it| it.record_type() == self.kind).collect();
             if !wanted.is_empty() {
-                let ttl = wanted.iter().map(|record| record.ttl).fold(ttl, u32::min);
+                let ttl = wanted.iter().map(|record| ttl_of(record)).fold(ttl, u32::min);
                 return Ok(Reply::Records(
                     wanted.into_iter().map(|it| it.data.clone()).collect(),
                     ttl,
                 ));
             }
             let alias = here().find_map(|record| match &record.data {
-                RData::CNAME(target) => Some((&target.0, record.ttl)),
+                RData::CNAME(target) => Some((&target.0, ttl_of(record))),
                 _ => None,
             });
             let Some((target, holds)) = alias else { break };
@@ -137,7 +137,7 @@ impl Question {
         let is_missing = message.metadata.response_code == ResponseCode::NXDomain;
         let soa = message.authorities.iter().find_map(|record| match &record.data {
             // RFC 2308, section 5.
-            RData::SOA(soa) => Some(record.ttl.min(soa.minimum)),
+            RData::SOA(soa) => Some(ttl_of(record).min(soa.minimum)),
             _ => None,
         });
         // Records of other names alone do not say that this one has none.
@@ -169,6 +169,11 @@ fn is_response(message: &Message) -> bool {
 
 fn is_of_internet(record: &hickory_proto::rr::Record) -> bool {
     record.dns_class == DNSClass::IN
+}
+
+/// For how many seconds a record holds. A time to live whose first bit is set is 0 (RFC 2181, section 8).
+fn ttl_of(record: &hickory_proto::rr::Record) -> u32 {
+    if i32::try_from(record.ttl).is_ok() { record.ttl } else { 0 }
 }
 
 /// The data of an SRV record.

@@ -58,6 +58,7 @@ pub(super) fn describe_forward(
                 ),
             );
             if by.is_none() {
+                story.is_random = shares.clusters().iter().filter(|it| it.weight > 0).count() > 1;
                 for share in shares.clusters().iter().filter(|share| share.weight > 0) {
                     describe_cluster(story, snapshot, forward, share.cluster, asked);
                 }
