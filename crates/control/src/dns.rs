@@ -224,6 +224,11 @@ impl Dns {
             return;
         }
         self.system = Arc::new(System::new(resolvers.clone(), self.system.paths().clone()));
+        self.ask_again();
+    }
+
+    /// Asks for all names again within a moment, whatever is known of them.
+    pub(crate) fn ask_again(&mut self) {
         for (name, followed) in std::mem::take(&mut self.names) {
             let wait = if followed.status.answer.is_some() { spread() } else { Duration::ZERO };
             self.start(name, followed.status.clone(), wait);

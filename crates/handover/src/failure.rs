@@ -60,6 +60,9 @@ pub enum Failure {
     /// No form of connections that the taker reads is written by the giver.
     #[error("the new process does not read form {0}, in which connections are written")]
     Form(u16),
+    /// The whole of it took too long.
+    #[error("the handover takes longer than handover.timeout: it came to {0}")]
+    Late(Phase),
     /// Nothing came in time.
     #[error("the other process did not answer in time during {0}")]
     Silent(Phase),
@@ -79,6 +82,7 @@ impl Failure {
             Self::Own(_) => "own",
             Self::Version { .. } => "version",
             Self::Form(_) => "form",
+            Self::Late(_) => "timeout",
             Self::Silent(_) => "silent",
         }
     }

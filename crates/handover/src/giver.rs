@@ -636,11 +636,9 @@ impl Giver {
                 }
             }
             State::Probation => {}
-            _ if self.deadline <= now
-                || self.is_before_commit() && self.total_at <= now
-                || is_late =>
-            {
-                self.fail(Failure::Silent(self.phase()));
+            _ if self.deadline <= now || is_late => self.fail(Failure::Silent(self.phase())),
+            _ if self.is_before_commit() && self.total_at <= now => {
+                self.fail(Failure::Late(self.phase()));
             }
             State::Moving(_) => {
                 if self.alive_at <= now {

@@ -477,6 +477,7 @@ impl<W: Workers> Running<W> {
         self.admin_handles.set_kept(KeptAdmin::default());
         self.serve_admin();
         self.service_manager.status(&self.status());
+        self.config.dns.ask_again();
         self.read_config(Reading::IfTextIsSame);
     }
 
@@ -580,6 +581,8 @@ impl<W: Workers> Running<W> {
         self.serve_admin();
         if is_return {
             self.service_manager.status(&self.status());
+            // The other process may have had newer answers.
+            self.config.dns.ask_again();
             // What changed since may be the reason.
             self.read_config(Reading::IfTextIsSame);
         } else {

@@ -29,6 +29,15 @@ const SILENCE_NS: u64 = 70_000_000_000;
 /// How long the end of a process may take that has closed its connection to this one.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Before each look for the process that has taken the place of one that ended.
+const SUCCESSOR_PAUSES: [Duration; 5] = [
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+];
+
 /// Runs the command.
 pub(crate) fn upgrade(upgrade: &Upgrade) -> Result<(), Failure> {
     let file = file_of_running(upgrade.config.as_deref(), Path::new(CONFIG))?;
@@ -62,8 +71,46 @@ pub(crate) fn upgrade(upgrade: &Upgrade) -> Result<(), Failure> {
     let process = ProcessHandle::open(line.peer.pid).ok();
     let printer = Printer::start(std::io::stdout());
     let result = listen(&mut line, process.as_ref(), &printer);
+    let result = match result {
+        Err(Silence::Ended) => match successor(&path, line.peer.pid) {
+            Some(pid) => {
+                printer.print(format!(
+                    "the running process ended; process {pid} serves, with the connections that it had received"
+                ));
+                Ok(())
+            }
+            None => Err(Failure::Ended("the running process ended".to_owned())),
+        },
+        Err(Silence::Other(reason)) => Err(Failure::Ended(reason)),
+        Ok(()) => Ok(()),
+    };
     printer.finish();
     result
+}
+
+/// The process that has taken the place of one that ended before it said so, once it is the process.
+fn successor(path: &Path, former: u32) -> Option<u32> {
+    let serving = || {
+        let packets = Packets::connect(path).ok()?;
+        Line::new(packets).ok().map(|line| line.peer.pid).filter(|pid| *pid != former)
+    };
+    SUCCESSOR_PAUSES.iter().find_map(|pause| {
+        rest(*pause);
+        serving()
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "a command with one thread, which waits")]
+fn rest(pause: Duration) {
+    thread::sleep(pause);
+}
+
+/// Why nothing was heard of the outcome.
+#[derive(Debug)]
+enum Silence {
+    /// The running process ended.
+    Ended,
+    Other(String),
 }
 
 /// The file that says where the running process is found: the one that is given, or the usual one.
@@ -117,8 +164,8 @@ fn listen(
     line: &mut Line,
     process: Option<&ProcessHandle>,
     printer: &Printer,
-) -> Result<(), Failure> {
-    let ended = |reason: &str| Err(Failure::Ended(reason.to_owned()));
+) -> Result<(), Silence> {
+    let other = |reason: &str| Err(Silence::Other(reason.to_owned()));
     let mut until = now().saturating_add(SILENCE_NS);
     while now() < until {
         let frame = match line.receive(Some(until)) {
@@ -126,13 +173,14 @@ fn listen(
             Ok(Incoming::Nothing) => continue,
             Ok(Incoming::End) => {
                 let has_ended = process.is_some_and(|it| it.wait(END_TIMEOUT).unwrap_or(false));
-                return ended(if has_ended {
-                    "the running process ended"
-                } else {
-                    "the running process closed the connection and did not say how this ended: see its log and /handover"
-                });
+                if has_ended {
+                    return Err(Silence::Ended);
+                }
+                return other(
+                    "the running process closed the connection and did not say how this ended: see its log and /handover",
+                );
             }
-            Err(error) => return ended(&error.to_string()),
+            Err(error) => return other(&error.to_string()),
         };
         until = now().saturating_add(SILENCE_NS);
         match Message::decode(&frame) {
@@ -142,13 +190,13 @@ fn listen(
                 return Ok(());
             }
             Ok(Some(Message::Outcome { text, .. } | Message::GiveUp { reason: text })) => {
-                return ended(&format!("{text}; the running process continues"));
+                return other(&format!("{text}; the running process continues"));
             }
             // A sign that it is at it, or a message of a later version.
             _ => {}
         }
     }
-    ended("the running process is silent")
+    other("the running process is silent")
 }
 
 /// Prints on a thread of its own: the running process must not wait for a reader of the output.
@@ -212,8 +260,11 @@ mod tests {
         printer.finish();
         drop(theirs);
         let printer = Printer::start(Vec::new());
-        let error = listen(&mut line, None, &printer).unwrap_err().to_string();
-        assert!(error.contains("closed the connection"), "{error}");
+        let error = listen(&mut line, None, &printer).unwrap_err();
+        assert!(
+            matches!(&error, Silence::Other(why) if why.contains("closed the connection")),
+            "{error:?}"
+        );
     }
 
     #[test]

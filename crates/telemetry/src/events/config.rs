@@ -203,7 +203,7 @@ pub struct HandoverFailed {
 }
 
 /// Why handovers fail.
-pub const HANDOVER_FAILURES: [&str; 12] = [
+pub const HANDOVER_FAILURES: [&str; 13] = [
     "busy",
     "closed",
     "descriptors",
@@ -214,6 +214,7 @@ pub const HANDOVER_FAILURES: [&str; 12] = [
     "over_bound",
     "own",
     "silent",
+    "timeout",
     "user",
     "version",
 ];

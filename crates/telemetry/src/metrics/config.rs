@@ -267,7 +267,7 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_handover_failures_total",
         kind: MetricType::Counter,
         help: "Handovers that failed, and processes on the handover socket that were refused, by cause: `busy`, if \
-               another process takes over already; `user`, if the user may not; `silent`, if nothing came in time; \
+               another process takes over already; `user`, if the user may not; `silent`, if nothing came in time; `timeout`, if it took longer than `handover.timeout`; \
                `garbled`, if a packet could not be read; `descriptors`, if a packet had another number of \
                descriptors than it should; `out_of_turn`, if a packet came when another was due; `over_bound`, if there was \
                more of something than any process needs; `version` or `form`, if the other process has another version of the protocol or \
