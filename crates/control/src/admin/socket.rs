@@ -14,6 +14,7 @@ use config::file_mode::FileMode;
 use config::snapshot::Address;
 use rustix::fs::Mode;
 use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::umask;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -121,6 +122,10 @@ impl AdminSocket {
     }
 }
 
+/// Bytes of an answer that the kernel keeps for a client. It says that there is room again once a third of them is read: of the
+/// megabytes that it keeps otherwise, a slow client does not read as much in [`WRITE_TIMEOUT`](super::patience::WRITE_TIMEOUT).
+const SEND_BYTES: usize = 128 << 10;
+
 /// Accepts the admin's connections.
 #[derive(Debug)]
 pub(super) enum Acceptor {
@@ -144,7 +149,12 @@ impl Acceptor {
 
     pub(super) async fn accept(&self) -> io::Result<Box<dyn Stream>> {
         Ok(match self {
-            Self::Tcp(listener) => Box::new(listener.accept().await?.0),
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                // At worst, the kernel keeps as much as it likes.
+                let _ = set_socket_send_buffer_size(&stream, SEND_BYTES);
+                Box::new(stream)
+            }
             Self::Unix(listener, _) => Box::new(listener.accept().await?.0),
         })
     }

@@ -131,12 +131,25 @@ impl Upstreams {
         connections: &mut Connections,
         cx: &mut Cx,
     ) {
+        let is_established =
+            connections.get(key).is_some_and(|connection| !connection.is_connecting());
+        self.close(key, cause, is_established, now, connections, cx);
+    }
+
+    /// The same of one that counts as established, or does not, whatever its state is.
+    pub(super) fn close(
+        &mut self,
+        key: ConnKey,
+        cause: Option<Cause>,
+        is_established: bool,
+        now: Time,
+        connections: &mut Connections,
+        cx: &mut Cx,
+    ) {
         let Some(upstream) = connections.get(key).and_then(Connection::upstream) else { return };
         let (ids, is_for_checks) = (upstream.endpoint_key(), upstream.checked_port.is_some());
         let pool = ids.pool;
         self.pools.remove_idle(key, connections);
-        let is_established =
-            connections.get(key).is_some_and(|connection| !connection.is_connecting());
         let would_end_early = connections.would_end_early(key);
         if !would_end_early {
             connections.send_close_notify(key, cx);

@@ -90,7 +90,8 @@ impl Upstreams {
                 cx.timers.arm(timer, now + timeout);
                 self.note_room(pool, cx);
             }
-            _ => self.close_upstream(key, None, now, connections, cx),
+            // Of one that was spare, the state does not say yet that it is established.
+            _ => self.close(key, None, true, now, connections, cx),
         }
     }
 }

@@ -255,6 +255,21 @@ fn connections_on_which_an_endpoint_was_spoken_to_in_another_way_are_not_kept() 
 }
 
 #[test]
+fn one_that_is_established_for_no_exchange_and_of_a_former_configuration_counts_as_closed() {
+    hold_in_place(CONFIG, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let spare = talk.connecting();
+        talk.breaks(client);
+        talk.reconfigures(&format!("{CONFIG}    proxy_protocol: v1\n"));
+        talk.establish(spare);
+        assert!(talk.is_closed(spare));
+        assert_eq!(talk.counted("strait_upstream_connections_opened_total").len(), 1);
+        assert!(talk.counted("strait_upstream_connections_active").is_empty());
+    });
+}
+
+#[test]
 fn connections_whose_streams_were_all_taken_are_not_kept_either() {
     let other = to_http2_at(9001);
     for another in [to_http2_at(9000).replace("http2", "http1"), other] {
