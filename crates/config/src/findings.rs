@@ -254,6 +254,11 @@ impl<'a> Findings<'a> {
         self.places.line_name(line)
     }
 
+    /// What the file is called in which the first lines stand.
+    pub(crate) fn file(&self) -> &str {
+        &self.places.file
+    }
+
     /// The files that lines stand in.
     pub(crate) const fn places(&self) -> &Places {
         &self.places

@@ -114,10 +114,11 @@ impl Including<'_> {
         within: &mut Vec<PathBuf>,
         findings: &mut Findings<'_>,
     ) {
+        let is_first = self.outside.name(file) == findings.file();
         let mut refuse = |rule: String, hint: &'static str| {
             findings.error(item.at, path, &item.shown(), Problem::new(rule, hint));
         };
-        if within.iter().any(|other| other == file) {
+        if is_first || within.iter().any(|other| other == file) {
             let rule = format!("{} includes itself, by this or through others", file.display());
             return refuse(rule, "remove one of the two");
         }

@@ -111,6 +111,8 @@ fn a_missing_file_a_loop_and_a_file_twice_are_errors_and_a_pattern_may_fit_nothi
     refused(&one("''"), &[], at, "the path of a file is needed", "conf.d");
     let itself = [("a.yaml", "include: [b.yaml]\n"), ("b.yaml", "include: [a.yaml]\n")];
     refused(&one("a.yaml"), &itself, ("b.yaml", 1, 11), "a.yaml includes itself", "remove");
+    let first = [("a.yaml", "include: [strait.yaml]\n"), ("strait.yaml", &one("a.yaml"))];
+    refused(&one("a.yaml"), &first, ("a.yaml", 1, 11), "strait.yaml includes itself", "remove");
     refused(
         &one("a.yaml, '?.yaml'"),
         &[("a.yaml", "clusters: []")],
