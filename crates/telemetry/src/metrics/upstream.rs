@@ -235,7 +235,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_connections_idle",
         kind: MetricType::Gauge,
-        help: "Upstream connections waiting in a pool.",
+        help: "Upstream connections waiting in a pool, as of the last second.",
         labels: &["cluster"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
