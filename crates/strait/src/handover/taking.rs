@@ -467,7 +467,15 @@ impl Taking {
             self.taker.fail(Failure::Own("a worker did not start in time".to_owned()));
         }
         let mut next = 0;
+        let mut accepts_by = Some(now().saturating_add(HEALTH_WAIT_MAX));
         loop {
+            // The other process does not accept either by now, perhaps.
+            if accepts_by.take_if(|at| *at <= now()).is_some() {
+                tracing::warn!(
+                    "handover: the other process does not say what it knows of endpoints; connections are accepted without that"
+                );
+                contacts.deliver_to_all(|| Mail::AcceptAgain);
+            }
             while let Some(action) = self.taker.poll() {
                 match action {
                     TakerAction::Enter(phase) => news(self.enter(phase)),
@@ -490,6 +498,7 @@ impl Taking {
                         match &*topic {
                             HEALTH => {
                                 learn(state, control);
+                                accepts_by = None;
                                 contacts.deliver_to_all(|| Mail::AcceptAgain);
                             }
                             TICKET_KEYS => sessions.ring.adopt(state),
@@ -685,6 +694,9 @@ impl Taking {
         tracing::info!(pid, "the old process has ended");
     }
 }
+
+/// How long connections are not accepted while it is not known which endpoints get no requests, ns.
+const HEALTH_WAIT_MAX: u64 = 1_000_000_000;
 
 /// Has this process know what the other one knew of endpoints, before it accepts connections.
 fn learn(health: &[u8], control: &Sender<HandoverStep<DataPath>>) {
