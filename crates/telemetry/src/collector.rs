@@ -130,7 +130,7 @@ impl Collector {
             }
         }
         if !readings.former.is_empty() {
-            let gone = NameSets::of(&former).without(&NameSets::of(&readings.names));
+            let gone = NameSets::gone(&former, &readings.names);
             if !gone.is_empty() {
                 // Shared no more: it is changed in its place.
                 readings.former = Arc::default();

@@ -100,12 +100,21 @@ impl<'n> NameSets<'n> {
         }
     }
 
-    /// Those that are not among these.
-    pub(crate) fn without(&self, others: &Self) -> Self {
+    /// Those of `former` that `now` does not have, whatever their ids are. Costs little where none of them went.
+    pub(crate) fn gone(former: &'n Names, now: &'n Names) -> Self {
+        let gone = Self {
+            listeners: former.listeners.gone(&now.listeners).map(|name| &**name).collect(),
+            routes: former.routes.gone(&now.routes).map(|route| &*route.name).collect(),
+            clusters: former.clusters.gone(&now.clusters).map(|name| &**name).collect(),
+        };
+        if gone.is_empty() {
+            return gone;
+        }
+        let named = Self::of(now);
         Self {
-            listeners: &self.listeners - &others.listeners,
-            routes: &self.routes - &others.routes,
-            clusters: &self.clusters - &others.clusters,
+            listeners: &gone.listeners - &named.listeners,
+            routes: &gone.routes - &named.routes,
+            clusters: &gone.clusters - &named.clusters,
         }
     }
 
@@ -221,6 +230,15 @@ impl<T> Table<T> {
         if let Some(slot) = slot {
             slot.take_if(|(generation, _)| *generation == id.generation);
         }
+    }
+
+    /// What has another id, or none, among these.
+    fn gone<'t>(&'t self, now: &'t Self) -> impl Iterator<Item = &'t T> {
+        self.slots.iter().enumerate().filter_map(|(slot, place)| {
+            let (generation, value) = place.as_ref()?;
+            let there = now.slots.get(slot).and_then(Option::as_ref);
+            there.is_none_or(|(it, _)| it != generation).then_some(value)
+        })
     }
 
     fn find(&self, id: LabelId) -> Option<&T> {

@@ -459,6 +459,36 @@ fn what_is_no_longer_named_is_no_longer_reported_and_a_new_use_of_its_slot_start
 }
 
 #[test]
+fn what_former_processes_counted_goes_along_where_it_is_not_0_and_ends_with_its_name() {
+    let (mut emitters, mut collector) = workers(1);
+    emitters[0].exchange_finished(&finished());
+    let totals = collector.readings().write_totals();
+    let text = String::from_utf8(totals.clone()).unwrap();
+    assert!(text.contains("strait_upstream_exchanges_total\tapi\t2xx\tn 1\n"), "{text}");
+    assert!(!text.contains("\tn 0\n") && !text.contains("\tl 0 0\n"), "{text}");
+
+    let name = "strait_upstream_exchanges_total{cluster=\"api\",class=\"2xx\"}";
+    let mut renamed = names();
+    renamed.insert_cluster(API, "web".into());
+    let renamed = Arc::new(renamed);
+    // It went in the new process; or while that one was not there.
+    let (_, mut next) = workers(1);
+    next.set_former_totals(&totals);
+    assert_eq!(stat(&mut next, name).as_deref(), Some("1"));
+    let mut without = names();
+    without.remove_cluster(API);
+    next.set_names(Arc::new(without));
+    assert_eq!(stat(&mut next, name), None);
+    let (_, mut next) = workers(1);
+    next.set_names(Arc::clone(&renamed));
+    next.set_former_totals(&totals);
+    assert_eq!(stat(&mut next, name).as_deref(), Some("1"), "its process may still count");
+    next.lose_former();
+    assert_eq!(stat(&mut next, name), None);
+    assert!(!String::from_utf8(next.readings().write_totals()).unwrap().contains("\tapi\t"));
+}
+
+#[test]
 fn rules_beyond_the_65535th_are_counted_as_themselves() {
     let (mut emitters, mut collector) = workers(1);
     let mut names = names();

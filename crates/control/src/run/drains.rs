@@ -64,9 +64,9 @@ impl Drains {
         .collect()
     }
 
-    /// Goes on with what another process wrote down; what cannot be read is left out. If that `is_newer`, what it does not name is not
-    /// drained any more.
-    pub(super) fn adopt(&mut self, written: &Value, is_newer: bool) {
+    /// Goes on with what another process wrote down, which is all that is drained; what cannot be read is left out. Operators have said
+    /// nothing to this process since that one had its place.
+    pub(super) fn adopt(&mut self, written: &Value) {
         let read = |one: &Value| {
             let cluster = one["cluster"].as_str()?.into();
             let endpoint = one["endpoint"].as_str()?.parse().ok()?;
@@ -75,7 +75,7 @@ impl Drains {
         let written: Vec<_> = written.as_array().into_iter().flatten().filter_map(read).collect();
         let named: BTreeSet<_> = written.iter().map(|it| (&it.cluster, &it.endpoint)).collect();
         let own = self.drained.iter().filter(|one| !named.contains(one));
-        let taken_back = own.filter(|_| is_newer).map(|(cluster, endpoint)| DrainChange {
+        let taken_back = own.map(|(cluster, endpoint)| DrainChange {
             cluster: Arc::clone(cluster),
             endpoint: endpoint.clone(),
             is_drained: false,
@@ -181,5 +181,29 @@ impl<W: Workers> Running<W> {
             changes if changes.is_empty() => drains.answer(),
             changes => builder.drained(changes),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_process_does_not_name_is_not_drained_any_more() {
+        let mut drains = Drains::default();
+        let list = |ports: &[u16]| -> Value {
+            let one = |port| json!({ "cluster": "web", "endpoint": format!("10.0.0.1:{port}") });
+            ports.iter().map(one).collect()
+        };
+        let mut changes = |written: &[u16]| {
+            drains.adopt(&list(written));
+            let changes = mem::take(&mut drains.changes).into_iter();
+            changes.map(|it| (address_text(&it.endpoint), it.is_drained)).collect::<Vec<_>>()
+        };
+        let at = |port: u16, is_drained| (format!("10.0.0.1:{port}"), is_drained);
+        assert_eq!(changes(&[1, 2]), [at(1, true), at(2, true)]);
+        assert_eq!(changes(&[2, 3]), [at(1, false), at(3, true)]);
+        assert_eq!(changes(&[2, 3]), []);
+        assert_eq!(changes(&[]), [at(2, false), at(3, false)]);
     }
 }

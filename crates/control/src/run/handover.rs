@@ -519,7 +519,7 @@ impl<W: Workers> Running<W> {
         let Ok(written) = serde_json::from_slice::<Value>(written) else { return };
         self.health.adopt(&self.config.snapshot, &written, is_newer);
         if let Some(drained) = written.get("drained") {
-            self.config.drains.adopt(drained, is_newer);
+            self.config.drains.adopt(drained);
         }
         self.hand_drains();
         if let Some(over) = written.get("runtime").and_then(Value::as_object) {

@@ -99,8 +99,7 @@ impl<'g> Attempt<'g> {
             begun: None,
             resources: None,
             given: AllGiven::default(),
-            // That a worker does not answer may be why everything is given back: what the others have goes.
-            collecting: Collecting::new(giving.contacts.clone(), true, is_return),
+            collecting: Collecting::for_handover(giving.contacts.clone(), is_return),
             asked_at: VecDeque::new(),
             silence: 0,
             left: Vec::new(),

@@ -59,7 +59,17 @@ pub(super) struct Collecting {
 }
 
 impl Collecting {
-    pub(super) fn new(contacts: Contacts, is_idle_first: bool, leaves_out_silent: bool) -> Self {
+    /// For another process. One that gives back everything leaves out workers that do not answer: that may be why it does.
+    pub(super) fn for_handover(contacts: Contacts, is_return: bool) -> Self {
+        Self::new(contacts, true, is_return)
+    }
+
+    /// For the service manager.
+    pub(super) fn for_storing(contacts: Contacts) -> Self {
+        Self::new(contacts, false, false)
+    }
+
+    fn new(contacts: Contacts, is_idle_first: bool, leaves_out_silent: bool) -> Self {
         Self {
             is_idle_first,
             leaves_out_silent,

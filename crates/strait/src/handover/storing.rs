@@ -206,7 +206,7 @@ struct Collected {
 
 /// Takes all that can move out of the workers.
 fn collect(contacts: &Contacts) -> Collected {
-    let mut collecting = Collecting::new(contacts.clone(), false, false);
+    let mut collecting = Collecting::for_storing(contacts.clone());
     let workers = u32::try_from(contacts.count()).unwrap_or(u32::MAX);
     let wanted = Collect {
         groups_max: GROUPS_MAX.saturating_mul(workers),

@@ -1,7 +1,7 @@
 //! The new process's side: until it has the listening sockets on the thread that starts the process, and from
 //! there on a thread of its own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -507,42 +507,7 @@ impl Taking {
                         }
                     }
                     TakerAction::Commit { states, is_alone } => {
-                        // The former process may have ended before it said what it knew.
-                        contacts.deliver_to_all(|| Mail::AcceptAgain);
-                        // Before it is the process, which may be asked to end at once.
-                        contacts.former().keep(self.line.try_clone().ok());
-                        if let Some(keys) = states.get(TICKET_KEYS) {
-                            sessions.ring.adopt(keys);
-                        }
-                        // None if the former process ended before: they ended with it.
-                        let early = states.get(EARLY_SESSIONS);
-                        sessions.early.adopt(early.map_or(&[][..], |early| early.as_slice()));
-                        let said = |topic: &str| {
-                            states.get(topic).map(|it| it.to_vec()).unwrap_or_default()
-                        };
-                        let (totals, health, slow) = (said(TOTALS), said(HEALTH), said(SLOW));
-                        let summary = Summary { totals, health, slow };
-                        if let Some(listener) = &self.listener {
-                            // From here on those who connect see this process as the other one.
-                            listener.own();
-                        }
-                        self.commit(summary, is_alone, control);
-                        let left = mem::take(&mut self.left).into_iter();
-                        let left = left.map(|left| (left.reason, left.count)).collect();
-                        news(HandoverNews::Counted { moved: self.moved, left });
-                        let result = if self.is_return {
-                            HandoverResult::TakenBack
-                        } else {
-                            HandoverResult::Completed
-                        };
-                        news(HandoverNews::Ended(result, String::new()));
-                        self.taker.committed();
-                        while let Some(action) = self.taker.poll() {
-                            if let TakerAction::Send(frame) = action {
-                                self.send(&frame);
-                            }
-                        }
-                        contacts.deliver_to_all(|| Mail::SocketsAreOwn);
+                        self.take_place(&states, is_alone, (contacts, control, sessions));
                         return Some(self);
                     }
                     TakerAction::EndSilent => self.end_silent(),
@@ -567,6 +532,52 @@ impl Taking {
             }
             self.hear();
         }
+    }
+
+    /// Becomes the process, with what the other one knew.
+    fn take_place(
+        &mut self,
+        states: &BTreeMap<String, Wiped>,
+        is_alone: bool,
+        (contacts, control, sessions): (
+            &Contacts,
+            &Sender<HandoverStep<DataPath>>,
+            &ProcessSessions,
+        ),
+    ) {
+        // Control ends with the process.
+        let news = |news| drop(control.blocking_send(HandoverStep::News(news)));
+        // The former process may have ended before it said what it knew.
+        contacts.deliver_to_all(|| Mail::AcceptAgain);
+        // Before it is the process, which may be asked to end at once.
+        contacts.former().keep(self.line.try_clone().ok());
+        if let Some(keys) = states.get(TICKET_KEYS) {
+            sessions.ring.adopt(keys);
+        }
+        // None if the former process ended before: they ended with it.
+        let early = states.get(EARLY_SESSIONS);
+        sessions.early.adopt(early.map_or(&[][..], |early| early.as_slice()));
+        let said = |topic: &str| states.get(topic).map(|it| it.to_vec()).unwrap_or_default();
+        let (totals, health, slow) = (said(TOTALS), said(HEALTH), said(SLOW));
+        let summary = Summary { totals, health, slow };
+        if let Some(listener) = &self.listener {
+            // From here on those who connect see this process as the other one.
+            listener.own();
+        }
+        self.commit(summary, is_alone, control);
+        let left = mem::take(&mut self.left).into_iter();
+        let left = left.map(|left| (left.reason, left.count)).collect();
+        news(HandoverNews::Counted { moved: self.moved, left });
+        let result =
+            if self.is_return { HandoverResult::TakenBack } else { HandoverResult::Completed };
+        news(HandoverNews::Ended(result, String::new()));
+        self.taker.committed();
+        while let Some(action) = self.taker.poll() {
+            if let TakerAction::Send(frame) = action {
+                self.send(&frame);
+            }
+        }
+        contacts.deliver_to_all(|| Mail::SocketsAreOwn);
     }
 
     /// Ends the other process, which is silent: this one goes on alone, with what it has by now.
