@@ -200,6 +200,11 @@ pub struct Changes {
     /// Chains that are gone, with their listener (those of a listener that is gone among them): their
     /// connections drain.
     pub chains_removed: Vec<(ListenerId, ChainId)>,
+    /// Listeners that stay, with a chain or none for connections without one, whose connections have to be or to prove something else
+    /// from now on: what they speak, TLS, a certificate, where they come from. Open ones drain on what they met.
+    pub admissions_changed: Vec<(ListenerId, Option<ChainId>)>,
+    /// Chains of listeners that stay which are new, or match other connections: open ones that would meet one of them now drain.
+    pub matches_added: Vec<(ListenerId, ChainId)>,
     /// Clusters that are new.
     pub clusters_added: Vec<ClusterId>,
     /// Clusters that are gone: their idle connections close.

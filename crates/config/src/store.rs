@@ -476,10 +476,8 @@ fn link_listeners<F>(
         if !note(listener.id, listener, before, added, changed) {
             continue;
         }
-        for chain in before.iter().flat_map(|before| before.chains.iter()) {
-            if listener.chains.find(chain.id).is_none() {
-                changes.chains_removed.push((listener.id, chain.id));
-            }
+        if let Some(before) = before {
+            link_chains(listener, before, changes);
         }
     }
     let mut kept = Slots::default();
@@ -488,6 +486,30 @@ fn link_listeners<F>(
     for gone in before.filter(|before| kept.find(before.id.0).is_none()) {
         changes.listeners_removed.push(gone.id);
         changes.chains_removed.extend(gone.chains.iter().map(|chain| (gone.id, chain.id)));
+    }
+}
+
+/// What a newer version of a listener is for the connections of the former one.
+fn link_chains<F>(listener: &Listener<F>, before: &Listener<F>, changes: &mut Changes) {
+    let id = listener.id;
+    for chain in before.chains.iter().filter(|chain| listener.chains.find(chain.id).is_none()) {
+        changes.chains_removed.push((id, chain.id));
+    }
+    if !listener.admits_like(before) {
+        changes.admissions_changed.push((id, None));
+    }
+    for chain in &listener.chains {
+        let Some((_, before)) = before.chains.find(chain.id) else {
+            changes.matches_added.push((id, chain.id));
+            continue;
+        };
+        let matches_others = chain.matches != before.matches;
+        if matches_others {
+            changes.matches_added.push((id, chain.id));
+        }
+        if matches_others || !chain.listener.admits_like(&before.listener) {
+            changes.admissions_changed.push((id, Some(chain.id)));
+        }
     }
 }
 

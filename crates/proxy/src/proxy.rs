@@ -248,7 +248,9 @@ impl Proxy {
         let snapshot = Pinned::new(snapshot);
         self.cx.set_snapshot(snapshot.clone());
         for lost in self.listen.listeners.split(&snapshot) {
-            self.listen.move_to_draining(&lost, &mut self.connections);
+            if !self.listen.move_to_draining(&lost, &snapshot, &mut self.connections) {
+                continue;
+            }
             self.listen.drain_listener(
                 lost.to,
                 &snapshot,

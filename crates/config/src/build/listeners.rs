@@ -1,6 +1,7 @@
 //! `listeners` to [`Listener`]s.
 
 mod addresses;
+mod hidden;
 mod http;
 mod parts;
 
@@ -225,6 +226,7 @@ fn listener<F>(
         chains.push(chain);
     }
     listener.chains = ListenerChains::new(chains, context.kinds.protocols());
+    hidden::warn(&listener.chains, &site.key("chains"), context.findings);
     listener.chain_names = ChainNames::new(&listener);
     if listener.tls.is_some() && !listener.has_default {
         let rule = "connections without a matching chain are closed, so no connection uses this: chains have their own `tls`";

@@ -5,7 +5,7 @@ use super::id::ChainId;
 use super::id::ClusterId;
 use super::id::ListenerId;
 use super::id::RouteTableId;
-use super::tls::ListenerTls;
+use super::tls::{ClientTrust, ListenerTls};
 use crate::accept_rate::AcceptRate;
 use crate::address::Address;
 use crate::breakers::Breakers;
@@ -144,6 +144,23 @@ impl<F> Listener<F> {
     pub fn seen_by(&self, chain: Option<ChainId>) -> &Self {
         // Most connections have none, and each request asks often.
         chain.map_or(self, |id| self.seen_by_chain(id))
+    }
+
+    /// Whether its connections have to be and to prove what those of `other` have to: what is spoken, whether there is TLS and which
+    /// certificate, and whether they say where they come from. New contents of the same files are no difference.
+    pub(crate) fn admits_like(&self, other: &Self) -> bool {
+        let proof = |of: &Self| {
+            let tls = of.tls.as_ref()?;
+            let client = tls.source.client.as_ref();
+            let client =
+                client.map(|ClientTrust { roots, names, is_required, connection_age_max: _ }| {
+                    (roots.path.clone(), roots.crl.clone(), names.clone(), *is_required)
+                });
+            Some((tls.mode, client))
+        };
+        self.protocol == other.protocol
+            && self.http.proxy_protocol == other.http.proxy_protocol
+            && proof(self) == proof(other)
     }
 
     /// Whether it, or one of its chains, bounds the age of connections.

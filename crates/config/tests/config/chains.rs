@@ -114,3 +114,100 @@ fn a_change_lists_the_chains_that_are_gone() {
     gone.sort();
     assert_eq!(gone, [of(1, 1), of(1, 2)]);
 }
+
+#[test]
+fn a_chain_that_another_one_hides_is_warned_of() {
+    let warned = |chains: &[&str]| -> Vec<String> {
+        let chains = chains.iter().zip(0..).map(|(asked, place)| {
+            format!("{{ name: c{place}, match: {{ {asked} }}, protocol: tcp, cluster: a }},")
+        });
+        let text = format!(
+            "listeners: [{{ name: l, address: 127.0.0.1:1, chains: [{}] }}]\n\
+             clusters: [{{ name: a, endpoints: ['10.0.0.1:80'] }}]\n",
+            chains.collect::<String>()
+        );
+        let mut loader = Loader::<()>::new(FilterKinds::new()).unwrap();
+        loader.load("test.yaml", &text).unwrap();
+        loader.warnings().iter().map(|warning| warning.to_string()).collect()
+    };
+    let hides = |chains: &[&str], other: &str, early: &str, late: &str| {
+        let warnings = warned(chains);
+        let rule = format!("connections that chain {other} names by `{early}` and not by `{late}`");
+        assert!(warnings.len() == 1 && warnings[0].contains(&rule), "{warnings:?}");
+    };
+    let office = "destination_ports: [443], sources: [10.0.0.0/8]";
+    hides(&["server_names: [a.example]", office], "c1", "destination_ports", "sources");
+    hides(
+        &["server_names: [a.example], sources: [10.0.0.0/8]", "server_names: ['*.example']"],
+        "c0",
+        "server_names",
+        "sources",
+    );
+    hides(
+        &["protocols: [tls]", "server_names: [a.example], alpn: [h2]"],
+        "c1",
+        "server_names",
+        "alpn",
+    );
+    hides(
+        &["sources: [10.0.0.0/8]", "destination_ports: [443], protocols: [http1]"],
+        "c1",
+        "destination_ports",
+        "protocols",
+    );
+    for chains in [
+        &["server_names: [a.example]", "server_names: ['*.example']"][..],
+        &["protocols: [tls]", "protocols: [http1], sources: [10.0.0.0/8]", "protocols: [http1]"],
+        // Something is there for the others.
+        &["server_names: [a.example]", office, "destination_ports: [443]"],
+        // None is for both.
+        &["destination_ports: [80]", office],
+    ] {
+        assert_eq!(warned(chains), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_change_says_of_which_connections_more_is_asked() {
+    let listener = |own: &str, chains: &str| {
+        format!(
+            "listeners: [{{ name: l, address: 127.0.0.1:1, {own}, chains: [{chains}] }}]\n\
+             routes: [{{ name: r, rules: [] }}]\nclusters: [{{ name: a, endpoints: [] }}]\n"
+        )
+    };
+    let chain = |name: &str, rest: &str| format!("{{ name: {name}, {rest} }}, ");
+    let (one, two) = (
+        chain("one", "match: { destination_ports: [1] }, routes: r"),
+        chain("two", "match: { destination_ports: [2] }, routes: r"),
+    );
+    let mut loader = Loader::<()>::new(FilterKinds::new()).unwrap();
+    let first = loader.load("f", &listener("routes: r", &format!("{one}{two}"))).unwrap();
+    let (id, chains) = (first.listeners[0].id, &first.listeners[0].chains);
+    let ids = [chains[0].id, chains[1].id];
+    let mut changed = |own: &str, chains: &str| {
+        let now = loader.load("f", &listener(own, chains)).unwrap();
+        (now.changes.admissions_changed.clone(), now.changes.matches_added.clone())
+    };
+    // Neither the order nor what they lead to is a matter of who is let in.
+    let (none, also_none) = (Vec::new(), Vec::new());
+    let same = changed("routes: r, timeouts: { idle: 1m }", &format!("{two}{one}"));
+    assert_eq!(same, (none, also_none));
+    let wide = chain("two", "match: { destination_ports: [2, 3] }, routes: r");
+    let asked = (vec![(id, Some(ids[1]))], vec![(id, ids[1])]);
+    assert_eq!(changed("routes: r", &format!("{one}{wide}")), asked);
+    let http2 = chain("one", "match: { destination_ports: [1] }, protocol: http2, routes: r");
+    assert_eq!(changed("routes: r", &format!("{http2}{wide}")), (vec![(id, Some(ids[0]))], vec![]));
+    assert_eq!(
+        changed("routes: r, protocol: http1", &format!("{http2}{wide}")),
+        (vec![(id, None)], vec![])
+    );
+    let (admitted, added) =
+        changed("routes: r, protocol: http1, proxy_protocol: true", &format!("{http2}{wide}"));
+    assert_eq!((admitted.len(), added.len()), (3, 0), "it is of all of them");
+    let three = chain("three", "match: { destination_ports: [4] }, routes: r");
+    let (admitted, added) = changed(
+        "routes: r, protocol: http1, proxy_protocol: true",
+        &format!("{http2}{wide}{three}"),
+    );
+    assert_eq!((admitted.len(), added.len()), (0, 1));
+}

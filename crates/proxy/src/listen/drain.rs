@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
-use crate::connection::codec::Opening;
+use config::chains::ConnectionFacts;
+use config::snapshot::Detected;
+use wire::rpc::RpcName;
+
+use crate::connection::codec::{Codec, Opening};
 use crate::connection::connections::Connections;
+use crate::connection::transport::Tls;
 use crate::connection::{Connection, Downstream};
 use crate::cx::Cx;
 use crate::listen::Listen;
@@ -36,8 +41,17 @@ impl Listen {
         connections.hasten_idle(now, |downstream| downstream.listener == listener, cx);
     }
 
-    /// Gives connections that met what is lost to the listener that still has it.
-    pub(crate) fn move_to_draining(&mut self, lost: &Lost, connections: &mut Connections) {
+    /// Gives connections that met what is lost, or would meet something new in `snapshot`, to the listener that still has what they
+    /// met. Says whether there are any.
+    pub(crate) fn move_to_draining(
+        &mut self,
+        lost: &Lost,
+        snapshot: &Pinned,
+        connections: &mut Connections,
+    ) -> bool {
+        let id = self.listeners.get(lost.to).id;
+        let listener = snapshot.listener(id).map(|(_, listener)| listener);
+        let listener = listener.filter(|_| lost.has_new());
         let is_concerned = |connection: &Connection| {
             // What such a connection is going to meet is not decided yet.
             let is_new = matches!(
@@ -46,7 +60,13 @@ impl Listen {
             ) && connection.tls.is_none();
             let downstream = connection.downstream().filter(|_| !is_new);
             downstream.is_some_and(|downstream| {
-                downstream.listener == lost.from && lost.concerns(downstream.chain)
+                let has_new = || {
+                    let listener = listener?;
+                    let facts = facts_of(connection, downstream)?;
+                    Some(lost.has_new_for(listener, downstream.chain, &facts))
+                };
+                downstream.listener == lost.from
+                    && (lost.concerns(downstream.chain) || has_new().unwrap_or_default())
             })
         };
         let concerned = connections.table.iter().filter(|(_, connection)| is_concerned(connection));
@@ -58,7 +78,33 @@ impl Listen {
             }
         }
         self.listeners.on_moved(lost.from, lost.to, keys.len());
+        !keys.is_empty()
     }
+}
+
+/// What is known of an open connection; none if that says nothing of which chain it would meet, or it brings no further requests.
+fn facts_of<'c>(
+    connection: &'c Connection,
+    downstream: &Downstream,
+) -> Option<ConnectionFacts<'c>> {
+    let tls = connection.tls.as_deref();
+    let (protocol, agreed): (_, &[&[u8]]) = match &connection.codec {
+        Codec::Http1(_) => (Detected::Http1, &[b"http/1.1"]),
+        Codec::Shared(codec) => match codec.rpc() {
+            Some(rpc) => (Detected::Rpc(RpcName::new(rpc.protocol.name())?), &[]),
+            None => (Detected::Http2, &[b"h2"]),
+        },
+        Codec::Opening(_) | Codec::Bytes(_) => return None,
+    };
+    let original = downstream.original.as_deref().copied();
+    Some(ConnectionFacts {
+        source: connection.peer.ip(),
+        destination: original.or_else(|| connection.local.socket_address()),
+        protocol: Some(if tls.is_some() { Detected::Tls } else { protocol }),
+        server_name: tls.and_then(Tls::server_name),
+        // What was agreed upon was offered.
+        alpn: if tls.is_some() { agreed } else { &[] },
+    })
 }
 
 impl Listen {

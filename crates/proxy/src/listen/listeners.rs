@@ -4,9 +4,10 @@
 //! that is stands here once for all that do not drain, so that a newer snapshot costs work only for the
 //! listeners that it changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 
+use config::chains::{ConnectionFacts, Criterion};
 use config::snapshot::{ChainId, Listener, ListenerId};
 
 use crate::filter::Filter;
@@ -77,6 +78,9 @@ impl<'l> ListenerRef<'l> {
     }
 }
 
+/// New chains that are looked at one by one.
+const FITS_MAX: usize = 16;
+
 /// What a listener had for connections that it still has.
 #[derive(Debug)]
 pub(crate) struct Lost {
@@ -87,12 +91,38 @@ pub(crate) struct Lost {
     chains: Vec<ChainId>,
     /// What connections without a chain met.
     default: bool,
+    /// The listener's chains that are new, or match other connections.
+    added: Vec<ChainId>,
 }
 
 impl Lost {
     /// Whether a connection met what is lost.
     pub(crate) fn concerns(&self, chain: Option<ChainId>) -> bool {
         chain.map_or(self.default, |chain| self.chains.binary_search(&chain).is_ok())
+    }
+
+    /// Whether a connection that met this chain, or none, would meet a new one as the listener is now.
+    pub(crate) fn has_new_for<F>(
+        &self,
+        listener: &Listener<F>,
+        chain: Option<ChainId>,
+        facts: &ConnectionFacts<'_>,
+    ) -> bool {
+        let fits = |id: &ChainId| {
+            let matches = listener.chains.find(*id).map(|(_, chain)| &chain.matches);
+            let fits = |criterion: &Criterion| {
+                matches.is_some_and(|matches| criterion.fit(matches, facts).is_some())
+            };
+            Criterion::ALL.iter().all(fits)
+        };
+        // A look-up costs as much as some of these.
+        let may_be = self.added.len() > FITS_MAX || self.added.iter().any(fits);
+        may_be && listener.chains.choose(facts).map(|chosen| chosen.id) != chain
+    }
+
+    /// Whether some connections may meet other chains than they do.
+    pub(crate) const fn has_new(&self) -> bool {
+        !self.added.is_empty()
     }
 }
 
@@ -142,23 +172,37 @@ impl Listeners {
     /// goes on having it for them while it drains.
     pub(crate) fn split(&mut self, snapshot: &Pinned) -> Vec<Lost> {
         let mut gone: BTreeMap<ListenerId, Vec<ChainId>> = BTreeMap::new();
-        for (listener, chain) in &snapshot.changes.chains_removed {
+        let changes = &snapshot.changes;
+        for (listener, chain) in &changes.chains_removed {
             gone.entry(*listener).or_default().push(*chain);
+        }
+        let mut others = BTreeSet::new();
+        for (listener, chain) in &changes.admissions_changed {
+            match chain {
+                Some(chain) => gone.entry(*listener).or_default().push(*chain),
+                None => drop(others.insert(*listener)),
+            }
+        }
+        let mut new: BTreeMap<ListenerId, Vec<ChainId>> = BTreeMap::new();
+        for (listener, chain) in &changes.matches_added {
+            new.entry(*listener).or_default().push(*chain);
         }
         let mut lost = Vec::new();
         for id in &snapshot.changes.listeners_changed {
             let Some(from) = self.find(*id) else { continue };
-            let Some((_, new)) = snapshot.listener(*id) else { continue };
+            let Some((_, listener)) = snapshot.listener(*id) else { continue };
             let former = self.get(from);
             let mut chains = gone.remove(id).unwrap_or_default();
             chains.sort_unstable();
-            let default = former.listener().has_default && !new.has_default;
-            if former.open > 0 && (default || !chains.is_empty()) {
+            let has_default = former.listener().has_default;
+            let default = has_default && (!listener.has_default || others.contains(id));
+            let added = new.remove(id).unwrap_or_default();
+            if former.open > 0 && (default || !chains.is_empty() || !added.is_empty()) {
                 let to = self.states.insert(ListenerState {
                     drains_on: Some(self.newest.clone()),
                     ..ListenerState::new(*id)
                 });
-                lost.push(Lost { from, to, chains, default });
+                lost.push(Lost { from, to, chains, default, added });
             }
         }
         lost
