@@ -61,8 +61,11 @@ pub enum NotMoved {
     /// A TLS handshake is finished where it began, and so are two attempts beside each other.
     #[error("a TLS handshake or a hedged attempt has to end first: try again")]
     Handshake,
-    /// A worker has taken no message for a second.
-    #[error("worker {0} accepts no message: try again")]
+    /// A worker was to take it, and has not said within seconds whether it did.
+    #[error("worker {0} does not respond: the connection continues there if that worker does")]
+    Late(u32),
+    /// A worker does not look at its messages; nothing has moved.
+    #[error("worker {0} does not respond: try again")]
     NoAnswer(u32),
     /// The process is at something that connections have to wait for.
     #[error("connections cannot move now: {0}")]
@@ -121,7 +124,7 @@ impl NotMoved {
             }
             Self::Handshake | Self::Refused { .. } | Self::SameWorker(_) => 409,
             Self::NotNow(_) | Self::OfOldProcess { .. } | Self::Stays | Self::TooLarge(_) => 409,
-            Self::NoAnswer(_) => 503,
+            Self::Late(_) | Self::NoAnswer(_) => 503,
         }
     }
 }

@@ -597,7 +597,8 @@ impl Simulation {
                 let listeners = self.listeners(snapshot, number, |id| added.contains(&id));
                 let snapshot = Arc::clone(snapshot);
                 self.snapshots_posted += 1;
-                self.post(number, Message::Snapshot { snapshot, listeners });
+                let inherited = Arc::default();
+                self.post(number, Message::Snapshot { snapshot, listeners, inherited });
             }
         }
     }

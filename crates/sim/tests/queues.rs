@@ -101,6 +101,7 @@ fn a_drain_serves_those_that_wait_in_the_queue() {
 
 #[test]
 fn a_listener_that_is_removed_serves_those_that_wait_in_its_queue() {
-    let message = |snapshot| Message::Snapshot { snapshot, listeners: Vec::new() };
+    let message =
+        |snapshot| Message::Snapshot { snapshot, listeners: Vec::new(), inherited: Arc::default() };
     assert_eq!(answered(message), CLIENTS);
 }

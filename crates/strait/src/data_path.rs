@@ -3,10 +3,11 @@
 //! Messages wait here when a mailbox is full, in their order, so that control never waits and no
 //! snapshot overtakes another.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::secrecy::CoreDumps;
 use ::handover::UnusedSocket;
 use config::checks::CheckTask;
 use config::memory::MemoryPressure;
-use config::snapshot::{Address, ClusterId, Listener as ListenerConfig, ListenerId};
+use config::snapshot::{Address, ClusterId, ListenSocket, Listener as ListenerConfig, ListenerId};
 use control::{BindFailure, Bound, ExplainRequest, ExplainStep, Report, Workers};
 use io::Socket;
 use io::packets::Packets;
@@ -29,9 +30,10 @@ use proxy::{ExchangeKey, Proxy, Share, Snapshot};
 use telemetry::Emitter;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
+use wiped::Wiped;
 use worker::{
-    Kernel, Listener, Mailbox, Mailboxes, Message, Postbox, ReportBody, ReportQueue, Reporter,
-    Worker, World,
+    InheritedSocket, Kernel, Listener, Mailbox, Mailboxes, Message, Ping, Pong, Postbox,
+    ReportBody, ReportQueue, Reporter, Worker, World,
 };
 
 #[cfg(test)]
@@ -63,8 +65,15 @@ pub(crate) struct DataPath {
 struct Held {
     id: ListenerId,
     name: Arc<str>,
-    /// With the ports that it got, where it asked for any.
-    addresses: Vec<Address>,
+    options: ListenSocket,
+    places: Vec<Place>,
+}
+
+/// An address of a listener that this process has.
+#[derive(Debug)]
+struct Place {
+    /// With the port that it got, if it asked for any.
+    address: Address,
     /// Handles on its sockets, for the process that takes this one's place; none if none may.
     handles: Vec<OwnedFd>,
 }
@@ -75,12 +84,20 @@ pub(crate) struct AddressSockets {
     id: ListenerId,
     /// With the port that it got, if it asked for any.
     address: Address,
-    /// Of each worker.
-    sockets: Vec<Vec<Listener>>,
+    from: SocketSource,
+}
+
+/// Where the sockets of an address come from.
+#[derive(Debug)]
+enum SocketSource {
+    /// They are new to the workers: those of each one.
+    New(Vec<Vec<Listener>>),
+    /// Workers have them from this listener, which goes.
+    Inherited(ListenerId),
 }
 
 /// Handles on listening sockets, by the listener's name.
-pub(crate) type Handles = Vec<(Arc<str>, Vec<OwnedFd>)>;
+pub(crate) type Handles = BTreeMap<Arc<str>, Vec<OwnedFd>>;
 
 /// How the workers are reached from a thread that may wait.
 #[derive(Clone, Debug)]
@@ -100,17 +117,24 @@ struct Reach {
 
 /// The connection to the process whose place this one took, as long as that one lives.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Former(Arc<Mutex<Option<Packets>>>);
+pub(crate) struct Former(Arc<Mutex<Option<FormerLine>>>);
+
+#[derive(Debug)]
+struct FormerLine {
+    packets: Packets,
+    /// What waits for room: that process may be stopped.
+    unsent: VecDeque<Wiped>,
+}
 
 impl Former {
     /// Keeps another handle on the connection.
     pub(crate) fn keep(&self, packets: Option<Packets>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = packets;
+        *self.line() = packets.map(|packets| FormerLine { packets, unsent: VecDeque::new() });
     }
 
     /// Whether there is one.
     pub(crate) fn is_there(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.line().is_some()
     }
 
     /// Says that this process ends as it should: there is nothing to stand in for.
@@ -118,15 +142,84 @@ impl Former {
         self.send(&::handover::Message::Committed);
     }
 
-    /// Sends it a message, and says whether there is such a process.
+    /// Sends it a message as soon as it reads, and says whether there is such a process.
     pub(crate) fn send(&self, message: &::handover::Message) -> bool {
-        let packets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(packets) = &*packets else { return false };
-        packets.send(&message.encode(), &[], Duration::ZERO).is_ok()
+        let mut line = self.line();
+        let Some(line) = &mut *line else { return false };
+        // There are four such messages, each of them sent once or twice.
+        line.unsent.push_back(message.encode());
+        line.flush()
+    }
+
+    /// Sends what had no room.
+    pub(crate) fn flush(&self) {
+        if let Some(line) = &mut *self.line() {
+            line.flush();
+        }
+    }
+
+    fn line(&self) -> MutexGuard<'_, Option<FormerLine>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FormerLine {
+    /// Whether the other process still has its end.
+    fn flush(&mut self) -> bool {
+        while let Some(message) = self.unsent.front() {
+            match self.packets.send(message, &[], Duration::ZERO) {
+                Ok(()) => drop(self.unsent.pop_front()),
+                Err(error) => return error.kind() == std::io::ErrorKind::TimedOut,
+            }
+        }
+        true
+    }
+}
+
+impl Held {
+    fn handles(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.places.iter().flat_map(|place| &place.handles)
+    }
+}
+
+impl AddressSockets {
+    /// For the workers, if they have the sockets.
+    fn inherited(&self) -> Option<InheritedSocket> {
+        match self.from {
+            SocketSource::New(_) => None,
+            SocketSource::Inherited(from) => {
+                Some(InheritedSocket { id: self.id, from, address: self.address.clone() })
+            }
+        }
     }
 }
 
 impl Contacts {
+    /// Asks these workers whether they have carried out what they were sent, and waits for all: their answers, or one that does not answer
+    /// in this time.
+    pub(crate) fn ping(
+        &self,
+        workers: impl Iterator<Item = usize>,
+        timeout: Duration,
+    ) -> Result<Vec<Pong>, usize> {
+        let (reply, answers) = sync_channel(self.count());
+        let mut missing = BTreeSet::new();
+        for worker in workers {
+            self.post(worker, Message::Ping(Ping { reply: reply.clone() })).map_err(|_| worker)?;
+            missing.insert(worker);
+        }
+        let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let until = io::clock::monotonic_ns().saturating_add(timeout);
+        let mut pongs = Vec::with_capacity(missing.len());
+        while let Some(worker) = missing.first().copied() {
+            let left = Duration::from_nanos(until.saturating_sub(io::clock::monotonic_ns()));
+            let pong = answers.recv_timeout(left).map_err(|_| worker)?;
+            missing.remove(&(pong.worker as usize));
+            pongs.push(pong);
+        }
+        Ok(pongs)
+    }
+
     /// How many workers there are.
     pub(crate) fn count(&self) -> usize {
         self.workers.len()
@@ -338,9 +431,9 @@ impl Workers for DataPath {
                     Some(reason) => Err(reason),
                 };
                 match bound_address {
-                    Ok((sockets, address)) => {
+                    Ok((from, address)) => {
                         addresses.push(address.clone());
-                        bound.sockets.push(AddressSockets { id: *id, address, sockets });
+                        bound.sockets.push(AddressSockets { id: *id, address, from });
                     }
                     Err(reason) => failures.push(failure(listener, address, reason)),
                 }
@@ -352,15 +445,16 @@ impl Workers for DataPath {
 
     fn publish(&mut self, snapshot: &Arc<Snapshot>, mut sockets: Sockets) {
         self.core_dumps.on_snapshot(snapshot);
+        self.hold(snapshot, &sockets);
         let removed = &snapshot.changes.listeners_removed;
         if !removed.is_empty() {
             self.held.retain(|held| !removed.contains(&held.id));
         }
-        self.hold(snapshot, &sockets);
+        let inherited: Arc<[_]> = sockets.iter().filter_map(AddressSockets::inherited).collect();
         for contact in &mut self.workers {
             let listeners = take_one_each(&mut sockets);
-            let snapshot = Arc::clone(snapshot);
-            contact.waiting.push_back(Message::Snapshot { snapshot, listeners });
+            let (snapshot, inherited) = (Arc::clone(snapshot), Arc::clone(&inherited));
+            contact.waiting.push_back(Message::Snapshot { snapshot, listeners, inherited });
             contact.flush();
         }
     }
@@ -417,7 +511,7 @@ impl Workers for DataPath {
 
     fn handles(&self) -> std::io::Result<Handles> {
         let handles = self.held.iter().map(|held| {
-            let handles: Result<_, _> = held.handles.iter().map(OwnedFd::try_clone).collect();
+            let handles: Result<_, _> = held.handles().map(OwnedFd::try_clone).collect();
             handles.map(|handles| (Arc::clone(&held.name), handles))
         });
         handles.collect()
@@ -426,7 +520,7 @@ impl Workers for DataPath {
     fn set_socket_options(&self, snapshot: &Snapshot) {
         for held in &self.held {
             let Some((_, listener)) = snapshot.listener(held.id) else { continue };
-            let mut handles = held.handles.iter();
+            let mut handles = held.handles();
             if let Err(error) = handles.try_for_each(|it| worker::set_options(it, &listener.socket))
             {
                 tracing::warn!("listener {}: cannot set its socket's options: {error}", held.name);
@@ -437,7 +531,8 @@ impl Workers for DataPath {
     fn drain(&mut self) {
         self.former.leave();
         // The queues end with the workers' own handles.
-        self.held.iter_mut().for_each(|held| held.handles.clear());
+        let places = self.held.iter_mut().flat_map(|held| &mut held.places);
+        places.for_each(|place| place.handles.clear());
         self.tell_all(|| Message::Drain);
     }
 
@@ -466,23 +561,34 @@ impl Workers for DataPath {
 
 impl DataPath {
     fn hold(&mut self, snapshot: &Snapshot, sockets: &Sockets) {
-        for AddressSockets { id, address, sockets } in sockets {
+        for AddressSockets { id, address, from } in sockets {
             let Some((_, listener)) = snapshot.listener(*id) else { continue };
-            let mut handles = Vec::new();
-            if self.keeps_handles {
-                handles.extend(sockets.iter().flatten().filter_map(|it| it.try_clone_fd().ok()));
-            }
-            match self.held.iter_mut().find(|held| held.id == *id) {
-                Some(held) => {
-                    held.addresses.push(address.clone());
-                    held.handles.extend(handles);
+            let place = match from {
+                SocketSource::New(_) if !self.keeps_handles => None,
+                SocketSource::New(sockets) => {
+                    let sockets = sockets.iter().flatten();
+                    let handles = sockets.filter_map(|it| it.try_clone_fd().ok()).collect();
+                    Some(Place { address: address.clone(), handles })
                 }
+                SocketSource::Inherited(from) => self.take_place(*from, address),
+            };
+            let place =
+                place.unwrap_or_else(|| Place { address: address.clone(), handles: Vec::new() });
+            match self.held.iter_mut().find(|held| held.id == *id) {
+                Some(held) => held.places.push(place),
                 None => {
-                    let (name, addresses) = (Arc::clone(&listener.name), vec![address.clone()]);
-                    self.held.push(Held { id: *id, name, addresses, handles });
+                    let (name, options) = (Arc::clone(&listener.name), listener.socket);
+                    self.held.push(Held { id: *id, name, options, places: vec![place] });
                 }
             }
         }
+    }
+
+    /// Takes from a listener that goes what another one goes on with.
+    fn take_place(&mut self, from: ListenerId, address: &Address) -> Option<Place> {
+        let held = self.held.iter_mut().find(|held| held.id == from)?;
+        let place = held.places.iter().position(|place| place.address == *address)?;
+        Some(held.places.swap_remove(place))
     }
 
     /// The sockets of one address of a listener, one or more for each worker, and where they listen.
@@ -491,8 +597,11 @@ impl DataPath {
         listener: &ListenerConfig<Box<dyn Filter>>,
         address: &Address,
         going: &[ListenerId],
-    ) -> Result<(Vec<Vec<Listener>>, Address), String> {
+    ) -> Result<(SocketSource, Address), String> {
         let options = &listener.socket;
+        if let Some(from) = self.inherited(address, options, going) {
+            return Ok((SocketSource::Inherited(from), address.clone()));
+        }
         let (sockets, bound) = match self.in_the_way(address, going) {
             InTheWay::Nothing if let Some(taken) = self.activation.taken(listener, address) => {
                 taken_as(worker::take_over(taken, options, self.count()))
@@ -518,14 +627,29 @@ impl DataPath {
                 Err(format!("listener {name} of this process has {at}; choose another port"))
             }
         }?;
-        Ok((sockets, bound.map_or_else(|| address.clone(), Address::Tcp)))
+        let address = bound.map_or_else(|| address.clone(), Address::Tcp);
+        Ok((SocketSource::New(sockets), address))
+    }
+
+    /// A listener that goes, and listens on this address with the same options: its sockets stay open.
+    fn inherited(
+        &self,
+        address: &Address,
+        options: &ListenSocket,
+        going: &[ListenerId],
+    ) -> Option<ListenerId> {
+        let mut leaving = self.held.iter().filter(|held| going.contains(&held.id));
+        let is_there = |held: &&Held| {
+            held.options == *options && held.places.iter().any(|place| place.address == *address)
+        };
+        leaving.find(is_there).map(|held| held.id)
     }
 
     /// Which listener of this process stands in the way of one on `address`, when those in `going`
     /// go.
     fn in_the_way(&self, address: &Address, going: &[ListenerId]) -> InTheWay<'_> {
-        let held =
-            self.held.iter().flat_map(|held| held.addresses.iter().map(move |at| (held, at)));
+        let held = self.held.iter();
+        let held = held.flat_map(|held| held.places.iter().map(move |at| (held, &at.address)));
         let mut overlapping = held.filter(|(_, at)| at.overlaps(address)).peekable();
         if overlapping.peek().is_none() {
             return InTheWay::Nothing;
@@ -659,7 +783,11 @@ impl ReportQueue for Reports {
 fn take_one_each(sockets: &mut Sockets) -> Vec<(ListenerId, Listener)> {
     let of_worker = |of_address: &mut AddressSockets| {
         let id = of_address.id;
-        of_address.sockets.pop().unwrap_or_default().into_iter().map(move |socket| (id, socket))
+        let sockets = match &mut of_address.from {
+            SocketSource::New(sockets) => sockets.pop(),
+            SocketSource::Inherited(_) => None,
+        };
+        sockets.unwrap_or_default().into_iter().map(move |socket| (id, socket))
     };
     sockets.iter_mut().flat_map(of_worker).collect()
 }
@@ -669,8 +797,8 @@ const STANDS_BY: &str = ". If a process that was replaced still serves it: `stra
                          `handover.probation` is over";
 
 /// Why a unix listener that changes needs another process.
-const TAKEN_OVER: &str = "this process listens there already: changes of the socket options or the \
-                          name of a unix listener require `strait upgrade`, a restart, or another path";
+const TAKEN_OVER: &str = "this process listens there already: changes of the socket options of a unix \
+                          listener require `strait upgrade`, a restart, or another path";
 
 /// Sockets and the address of TCP that they got, or why there are none.
 fn bound_as(

@@ -1,7 +1,9 @@
 //! Moves connections between the workers of this process, from a thread that may wait for them: one gives, the other
 //! takes, and what it refuses returns.
 
-use std::sync::mpsc::{channel, sync_channel};
+use std::iter::once;
+use std::sync::mpsc::{Receiver, channel, sync_channel};
+use std::time::Duration;
 
 use control::{ConnectionId, ConnectionWork, Moved, Mover, NotMoved};
 use io::Socket;
@@ -9,6 +11,12 @@ use proxy::ConnKey;
 use worker::{Give, Kept, Message as Mail, Moving, Origin, Take, Wanted, Weigh, Work};
 
 use crate::data_path::Contacts;
+
+/// How long a worker may take to answer that it takes messages.
+const PING_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How long a worker may take to give or to take connections. It does so in its next turn, but for large groups.
+const WORKER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is given and taken by way of the workers' mailboxes.
 #[derive(Debug)]
@@ -21,13 +29,15 @@ impl Mover for Moves {
         to: u32,
         connections_max: usize,
     ) -> Result<Moved, NotMoved> {
+        // What is in its mailbox stands still until it looks there.
+        self.0.ping(once(to as usize), PING_TIMEOUT).map_err(|_| NotMoved::NoAnswer(to))?;
         let moving = self.give(connection, connections_max)?;
-        let (reason, moving) = match self.take(to, moving) {
+        let (reason, moving) = match self.take(to, moving)? {
             Ok(keys) => return arrived(to, &keys).ok_or(NotMoved::UnknownConnection(connection)),
             Err(refused) => refused,
         };
         let from = connection.worker;
-        match self.take(from, moving) {
+        match self.take(from, moving)? {
             Ok(keys) => {
                 let back = arrived(from, &keys);
                 let connection = back.map_or(connection, |moved| moved.connection);
@@ -52,7 +62,7 @@ impl Mover for Moves {
             if self.0.post(worker as usize, Mail::Weigh(Weigh { first, reply })).is_err() {
                 break;
             }
-            let Ok(weighed) = answer.recv() else { break };
+            let Ok(weighed) = answer.recv_timeout(WORKER_TIMEOUT) else { break };
             let work = |Work { connection, operations, requests }| ConnectionWork {
                 connection: named(worker, connection),
                 operations: operations.into(),
@@ -79,8 +89,8 @@ impl Moves {
         let no_answer = || NotMoved::NoAnswer(worker);
         let give = Mail::Give(Give { wanted, reply });
         self.0.post(worker as usize, give).map_err(|_| no_answer())?;
-        // It answers in its next turn, unless the process ends.
-        let given = answer.recv().map_err(|_| no_answer())?;
+        // What it gives later goes on there: the answer cannot be sent then.
+        let given = wait(&answer).ok_or_else(no_answer)?;
         given.groups.into_iter().next().ok_or(match given.kept {
             Some(Kept::Handshake) => NotMoved::Handshake,
             Some(Kept::Stays) => NotMoved::Stays,
@@ -90,23 +100,28 @@ impl Moves {
     }
 
     /// Has a worker go on with connections; or says why it does not, with them.
-    fn take(
-        &self,
-        worker: u32,
-        moving: Moving<Socket>,
-    ) -> Result<Vec<ConnKey>, (String, Moving<Socket>)> {
+    fn take(&self, worker: u32, moving: Moving<Socket>) -> Result<Answer, NotMoved> {
         let (reply, answer) = sync_channel(1);
         let take = Take { moving, origin: Origin::Worker, number: 0, reply };
         match self.0.post(worker as usize, Mail::Take(take)) {
-            Ok(()) => match answer.recv() {
-                Ok(taken) => taken.result.map_err(|(error, moving)| (error.to_string(), moving)),
-                // It has ended with all that it had.
-                Err(_) => Ok(Vec::new()),
-            },
-            Err(Mail::Take(take)) => Err(("it accepts no message".to_owned(), take.moving)),
-            Err(_) => Ok(Vec::new()),
+            Ok(()) => {
+                let taken = wait(&answer).ok_or(NotMoved::Late(worker))?;
+                Ok(taken.result.map_err(|(error, moving)| (error.to_string(), moving)))
+            }
+            Err(Mail::Take(take)) => Ok(Err(("it accepts no message".to_owned(), take.moving))),
+            Err(_) => Ok(Ok(Vec::new())),
         }
     }
+}
+
+/// The connections as a worker has them now; or why it refused them, with them.
+type Answer = Result<Vec<ConnKey>, (String, Moving<Socket>)>;
+
+/// A worker's answer; none if it has ended, or takes too long.
+fn wait<T>(answer: &Receiver<T>) -> Option<T> {
+    let answered = answer.recv_timeout(WORKER_TIMEOUT);
+    // One that came just then.
+    answered.or_else(|_| answer.try_recv()).ok()
 }
 
 /// The first of the connections that a worker took, by which they were asked for.

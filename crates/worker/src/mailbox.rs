@@ -39,6 +39,8 @@ pub enum Message<L, S> {
         snapshot: Arc<Snapshot>,
         /// Sockets of the listeners that are new.
         listeners: Vec<(ListenerId, L)>,
+        /// Sockets that new listeners have from those whose place they take.
+        inherited: Arc<[InheritedSocket]>,
     },
     /// The answer to a filter's question.
     Answer {
@@ -87,6 +89,18 @@ pub enum Message<L, S> {
     Drain,
     /// Stop now.
     Stop,
+}
+
+/// A socket that a new listener has from one that goes, as its address and options are the same: the connections in its queue are
+/// the new one's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InheritedSocket {
+    /// The new listener.
+    pub id: ListenerId,
+    /// The listener that goes.
+    pub from: ListenerId,
+    /// Where it listens.
+    pub address: Address,
 }
 
 /// Listening sockets from which no other process accepts.
@@ -167,8 +181,10 @@ pub struct Given<S> {
     pub next: Option<u32>,
     /// Connections that were looked at and cannot move yet, such as those during a handshake.
     pub pending: u32,
-    /// Connections that were looked at and stay: they came back, or their listener is gone.
+    /// Connections that were looked at and stay, since their listener or filter chain is gone.
     pub staying: u32,
+    /// Connections that were looked at and stay, since they moved and came back.
+    pub returned: u32,
     /// Connections that were looked at and stay, since more belong together than were asked for.
     pub too_large: u32,
     /// Why the one that was asked for is not given.

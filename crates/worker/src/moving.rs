@@ -201,6 +201,7 @@ impl<W: World> Worker<W> {
             next: None,
             pending: 0,
             staying: 0,
+            returned: 0,
             too_large: 0,
             kept: None,
             is_busy: self.is_busy(),
@@ -251,7 +252,7 @@ impl<W: World> Worker<W> {
             match movable {
                 // Their companions went with the group, and they with those.
                 Movable::WithAnother => {}
-                _ if self.returned.contains(&key.to_bits()) => given.staying += 1,
+                _ if self.returned.contains(&key.to_bits()) => given.returned += 1,
                 Movable::Busy if only_idle => {}
                 Movable::NotYet => given.pending += 1,
                 Movable::Stays => given.staying += 1,

@@ -519,7 +519,8 @@ impl<W: World> Worker<W> {
                 _ => {}
             }
             match message {
-                Message::Snapshot { snapshot, listeners } => {
+                Message::Snapshot { snapshot, listeners, inherited } => {
+                    inherited.iter().for_each(|socket| self.inherit(socket));
                     for id in &snapshot.changes.listeners_removed {
                         self.empty_queue(*id);
                     }

@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use io::Socket;
-use worker::{Give, Given, Message as Mail, Moving, Origin, Ping, Pong, Take, Wanted};
+use worker::{Give, Given, Message as Mail, Moving, Origin, Take, Wanted};
 
-use super::line::{nanos, now};
+use super::line::now;
 use crate::data_path::Contacts;
 
 /// How long a worker may take to answer.
@@ -106,30 +106,6 @@ impl AskedWorkers {
     }
 }
 
-/// Asks these workers whether they have carried out what they were sent, and waits for all: their answers, or one that does not answer in
-/// this time.
-pub(crate) fn ping(
-    contacts: &Contacts,
-    workers: impl Iterator<Item = usize>,
-    timeout: Duration,
-) -> Result<Vec<Pong>, usize> {
-    let (reply, answers) = sync_channel(contacts.count());
-    let mut missing = BTreeSet::new();
-    for worker in workers {
-        contacts.post(worker, Mail::Ping(Ping { reply: reply.clone() })).map_err(|_| worker)?;
-        missing.insert(worker);
-    }
-    let until = now().saturating_add(nanos(timeout));
-    let mut pongs = Vec::with_capacity(missing.len());
-    while let Some(worker) = missing.first().copied() {
-        let left = Duration::from_nanos(until.saturating_sub(now()));
-        let pong = answers.recv_timeout(left).map_err(|_| worker)?;
-        missing.remove(&(pong.worker as usize));
-        pongs.push(pong);
-    }
-    Ok(pongs)
-}
-
 /// Has a worker go on with a group that it gave.
 pub(crate) fn put_back(contacts: &Contacts, worker: usize, moving: Moving<Socket>, origin: Origin) {
     // The worker's answer is of no use: it took the same bytes up once.
@@ -165,6 +141,7 @@ mod tests {
             next: None,
             pending: 0,
             staying: 0,
+            returned: 0,
             too_large: 0,
             kept: None,
             is_busy: false,

@@ -42,6 +42,7 @@ mod rustls_client;
 mod service_manager;
 mod stalls;
 mod state;
+mod stopped_worker;
 mod stored;
 mod stored_connections;
 mod tls;

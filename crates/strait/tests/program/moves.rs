@@ -7,6 +7,7 @@ use ::tls::Version;
 use serde_json::Value;
 
 use crate::kit::{Client, Response, Service, Strait, forward_to, get, until};
+use crate::stopped_worker::StoppedWorker;
 use crate::tls::certificates;
 use crate::tls_client::{self, TlsClient};
 
@@ -179,6 +180,32 @@ fn a_connection_of_tls_moves_with_its_keys() {
     let to = 1 - row["worker"].as_u64().unwrap();
     let answer = post(&strait, &format!("/connections/move?connection={}&to={to}", id(&row)));
     assert_eq!((answer.status, answer.text().contains("handshake")), (409, true));
+}
+
+#[test]
+fn a_worker_that_hangs_gets_no_connection_and_holds_up_nothing_else() {
+    let service = Service::start("one");
+    let strait = Strait::run(&forward_to(service.address));
+    let mut clients: Vec<_> = (0..32).map(|_| Client::connect(strait.listener)).collect();
+    clients.iter_mut().for_each(|client| assert_eq!(client.get("/").status, 200));
+    let of_worker =
+        |worker: u64, client: &Client| listed(&strait, client.address())["worker"] == worker;
+    let client = clients.iter().position(|client| of_worker(0, client)).unwrap();
+    let other = clients.iter().position(|client| of_worker(1, client)).unwrap();
+    let row = |place: usize| id(&listed(&strait, clients[place].address()));
+    let (row, row_of_other) = (row(client), row(other));
+    let Some(stopped) = StoppedWorker::stop(strait.pid(), 1) else { return };
+    let answer = post(&strait, &format!("/connections/move?connection={row}&to=1"));
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    assert!(answer.text().contains("worker 1 does not respond: try again"), "{}", answer.text());
+    assert_eq!(clients[client].get("/").status, 200, "it is where it was");
+    // What is out of its tables by then comes back.
+    let answer = post(&strait, &format!("/connections/move?connection={row_of_other}&to=0"));
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    drop(stopped);
+    assert_eq!(clients[other].get("/").status, 200);
+    assert_eq!(move_over(&strait, clients[client].address()), 1);
+    assert_eq!(clients[client].get("/").status, 200);
 }
 
 #[test]

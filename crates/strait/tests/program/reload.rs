@@ -1,6 +1,11 @@
 //! Another configuration while the process runs.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
 
 use rustix::process::Signal;
 
@@ -50,7 +55,7 @@ fn a_wrong_file_leaves_the_former_serving_and_says_why() {
 fn a_file_that_went_away_is_not_missed_until_it_is_back() {
     let service = Service::start("one");
     let strait = Strait::run(&forward_to(service.address));
-    std::fs::remove_file(strait.path("strait.yaml")).unwrap();
+    fs::remove_file(strait.path("strait.yaml")).unwrap();
     strait.signal(Signal::HUP);
     let error = strait.wait_for_error();
     assert!(error.contains("cannot be read"), "{error}");
@@ -98,13 +103,47 @@ fn a_listener_with_other_socket_options_or_another_name_takes_over_its_address()
     strait.rewrite(&config.replace("routes: all }", "routes: all, backlog: 99 }"));
     strait.wait_for_version(2);
     assert_eq!(get_from_either(port, "/").status, 200);
-    strait.rewrite(&config.replace("name: edge", "name: rim"));
+    let changed = config.replace("routes: all }", "routes: all, backlog: 99 }");
+    let sockets = listening_at(port);
+    strait.rewrite(&changed.replace("name: edge", "name: rim"));
     strait.wait_for_version(3);
+    assert_eq!(listening_at(port), sockets, "the name is not the sockets'");
     assert_eq!(get_from_either(port, "/").status, 200);
     assert_eq!(strait.admin_json("/listeners")["listeners"][0]["name"], "rim");
     // Its listener went, so the old connection ends with the next response.
     let last = client.get("/");
     assert_eq!((last.status, last.field("connection")), (200, Some("close")));
+}
+
+#[test]
+fn a_unix_listener_gets_another_name_and_keeps_its_socket() {
+    let service = Service::start("one");
+    let scratch = Scratch::new();
+    let path = scratch.path("edge.sock");
+    let config = forward_to(service.address).replace(
+        "address: 127.0.0.1:0",
+        &format!("address: ['127.0.0.1:0', 'unix:{}']", path.display()),
+    );
+    let strait = Strait::run_in(scratch, &config);
+    let inode = fs::metadata(&path).unwrap().ino();
+    let ask = || {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        assert!(response.starts_with("HTTP/1.0 200 "), "{response}");
+    };
+    ask();
+    strait.rewrite(&config.replace("name: edge", "name: rim"));
+    strait.wait_for_version(2);
+    ask();
+    assert_eq!(strait.admin_json("/listeners")["listeners"][0]["name"], "rim");
+    assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
+    // Other options would need another socket, of which the path has no room.
+    strait.rewrite(&config.replace("routes: all }", "routes: all, backlog: 99 }"));
+    let error = strait.wait_for_error();
+    assert!(error.contains("socket options of a unix listener"), "{error}");
+    ask();
 }
 
 /// The old socket and the new one share the port until the old one is closed.
@@ -196,7 +235,7 @@ fn what_changes_during_a_drain_is_not_taken_up_and_that_is_said_once_for_each() 
     strait.rewrite(&format!("{config}limits: {{ drain_timeout: 1s }}\n"));
     until("a second line", || (strait.times_logged("is not read again") == 2).then_some(()));
     // Another file of the directory is no change of this one.
-    std::fs::write(strait.path("other"), "x").unwrap();
+    fs::write(strait.path("other"), "x").unwrap();
     assert_eq!(strait.config()["version"], 1);
 
     service.open_gate();
@@ -211,7 +250,7 @@ fn a_directory_of_links_is_followed_as_kubernetes_swaps_it() {
     let (one, two) = (Service::start("one"), Service::start("two"));
     let scratch = Scratch::new();
     for (version, service) in [("1", &one), ("2", &two)] {
-        std::fs::create_dir(scratch.path(version)).unwrap();
+        fs::create_dir(scratch.path(version)).unwrap();
         let admin = "admin: { address: 127.0.0.1:0 }\n";
         let config = format!("{admin}{}", forward_to(service.address));
         scratch.write(&format!("{version}/strait.yaml"), &config);
@@ -222,7 +261,7 @@ fn a_directory_of_links_is_followed_as_kubernetes_swaps_it() {
     let strait = Strait::start(scratch, &["run", "-c", &file]);
     assert!(get(strait.listener, "/").text().starts_with("one\n"));
     symlink("2", strait.path("..new")).unwrap();
-    std::fs::rename(strait.path("..new"), strait.path("..data")).unwrap();
+    fs::rename(strait.path("..new"), strait.path("..data")).unwrap();
     strait.wait_for_version(2);
     assert!(get(strait.listener, "/").text().starts_with("two\n"));
 }
@@ -231,13 +270,13 @@ fn a_directory_of_links_is_followed_as_kubernetes_swaps_it() {
 fn files_that_are_included_are_watched_and_so_are_the_folders_of_patterns() {
     let scratch = Scratch::new();
     let folder = scratch.path("conf.d");
-    std::fs::create_dir(&folder).unwrap();
+    fs::create_dir(&folder).unwrap();
     let table = |name: &str, body: &str| {
         format!(
             "routes:\n  - name: {name}\n    hosts: [{name}]\n    rules: [{{ match: {{ prefix: / }}, respond: {{ status: 200, body: {body} }} }}]\n"
         )
     };
-    std::fs::write(folder.join("a.yaml"), table("a", "one")).unwrap();
+    fs::write(folder.join("a.yaml"), table("a", "one")).unwrap();
     let config = "include: ['conf.d/*.yaml']
 workers: 1
 listeners:
@@ -250,25 +289,90 @@ listeners:
         client.receive().text()
     };
     assert_eq!(ask(&strait, "a"), "one");
-    std::fs::write(folder.join("a.yaml"), table("a", "two")).unwrap();
+    fs::write(folder.join("a.yaml"), table("a", "two")).unwrap();
     until("the change of an included file", || (ask(&strait, "a") == "two").then_some(()));
     // A new file that fits, and a listener that names what is in it.
-    std::fs::write(folder.join("b.yaml"), table("b", "three")).unwrap();
+    fs::write(folder.join("b.yaml"), table("b", "three")).unwrap();
     strait.wait_for_version(3);
     strait.rewrite(&config.replace("[a]", "[a, b]"));
     until("the new file", || (ask(&strait, "b") == "three").then_some(()));
     // A mistake is reported with its file, and the last good configuration stays.
-    std::fs::write(folder.join("b.yaml"), table("b", "x").replace("status: 200", "status: 2"))
-        .unwrap();
+    fs::write(folder.join("b.yaml"), table("b", "x").replace("status: 200", "status: 2")).unwrap();
     let error = strait.wait_for_error();
     assert!(error.contains("conf.d/b.yaml"), "{error}");
     assert_eq!(ask(&strait, "b"), "three");
-    std::fs::remove_file(folder.join("b.yaml")).unwrap();
+    fs::remove_file(folder.join("b.yaml")).unwrap();
     until("another mistake", || {
         let error = strait.config()["last_error"].to_string();
         error.contains("no route table has this name").then_some(())
     });
     assert_eq!(ask(&strait, "b"), "three");
+}
+
+/// A client that holds a connection open does not get round a rule that comes meanwhile.
+#[test]
+fn connections_of_before_do_not_reach_what_new_ones_may_not() {
+    let edge = claim_port();
+    let address = SocketAddr::from(([127, 0, 0, 1], edge));
+    let config = |listener: &str| {
+        format!(
+            "listeners:\n  - {{ name: edge, address: '{address}', {listener} }}\n\
+             routes:\n\
+             \x20 - {{ name: pub, rules: [{{ match: {{ prefix: / }}, respond: {{ body: public }} }}] }}\n\
+             \x20 - {{ name: priv, rules: [{{ match: {{ prefix: / }}, respond: {{ body: private }} }}] }}\n\
+             clusters: [{{ name: db, endpoints: ['127.0.0.1:1'] }}]\n"
+        )
+    };
+    let chain = |matches: &str, routes: &str| {
+        format!("chains: [{{ name: some, match: {{ {matches} }}, routes: {routes} }}]")
+    };
+    let here = chain("sources: [127.0.0.0/8]", "pub");
+    for (before, after) in [
+        ("routes: pub".to_owned(), "routes: priv, proxy_protocol: true".to_owned()),
+        ("routes: pub".to_owned(), "protocol: tcp, cluster: db".to_owned()),
+        // Another chain is for them by now, or theirs is for others.
+        ("routes: pub".to_owned(), format!("routes: priv, {here}")),
+        (
+            format!("routes: pub, {}", chain("sources: [127.0.0.0/8]", "pub")),
+            format!("routes: pub, {}", chain("sources: [10.0.0.0/8]", "priv")),
+        ),
+        (
+            format!("routes: priv, {here}"),
+            format!("routes: priv, {}", chain("destination_ports: [1], sources: [127.0.0.0/8]", "priv")),
+        ),
+        (
+            format!("routes: priv, {here}"),
+            "routes: priv, chains: [{ name: some, match: { sources: [127.0.0.0/8] }, protocol: http2, routes: priv }]".to_owned(),
+        ),
+    ] {
+        let strait = Strait::run(&config(&before));
+        let mut client = Client::connect(address);
+        assert_eq!(client.get("/").text(), "public", "{before}");
+        strait.rewrite(&config(&after));
+        strait.wait_for_version(2);
+        let response = client.get("/");
+        let seen = (response.status, response.text(), response.field("connection"));
+        assert_eq!(seen, (200, "public".to_owned(), Some("close")), "{before} -> {after}");
+    }
+    // What changes nothing of that leaves them open.
+    let strait = Strait::run(&config(&format!("routes: priv, {here}")));
+    let mut client = Client::connect(address);
+    assert_eq!(client.get("/").text(), "public");
+    let other = "{ name: other, match: { sources: [10.0.0.0/8] }, routes: priv }";
+    let more = here.replacen("chains: [", &format!("chains: [{other}, "), 1);
+    strait.rewrite(&config(&format!("routes: priv, {more}, timeouts: {{ idle: 1m }}")));
+    strait.wait_for_version(2);
+    let response = client.get("/");
+    assert_eq!((response.text().as_str(), response.field("connection")), ("public", None));
+}
+
+/// The kernel's numbers of the sockets that listen at an address of IPv4 (proc_pid_net(5)).
+fn listening_at(address: SocketAddr) -> BTreeSet<String> {
+    let port = format!(":{:04X}", address.port());
+    let all = fs::read_to_string("/proc/net/tcp").unwrap();
+    let words = all.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let listening = words.filter(|it| it.len() > 9 && it[1].ends_with(&port) && it[3] == "0A");
+    listening.map(|it| it[9].to_owned()).collect()
 }
 
 /// Each address is a socket of its own; what is counted and bounded is the listener's.
@@ -303,8 +407,12 @@ fn a_listener_may_have_several_addresses() {
     };
     strait.rewrite(&fixed(&addresses));
     strait.wait_for_version(2);
+    // Clients in the queues of sockets that were closed would be reset.
+    let sockets = [0, 1].map(|place| listening_at(addresses[place]));
+    assert!(sockets.iter().all(|of_workers| of_workers.len() == 2), "{sockets:?}");
     strait.rewrite(&fixed(&addresses[..2]));
     strait.wait_for_version(3);
+    assert_eq!([0, 1].map(|place| listening_at(addresses[place])), sockets);
     assert_eq!(bound(&strait), addresses[..2]);
     until("the end of the socket of the third", || {
         std::net::TcpStream::connect(addresses[2]).err().map(drop)

@@ -11,7 +11,7 @@ use proxy::PeerAddress;
 use telemetry::cause::Cause;
 
 use super::{Listening, Worker};
-use crate::mailbox::{KeptListener, ReportBody};
+use crate::mailbox::{InheritedSocket, KeptListener, ReportBody};
 use crate::sockets::Flags;
 use crate::world::{AcceptError, World};
 
@@ -40,6 +40,24 @@ impl<W: World> Worker<W> {
         }
         self.listener_places.entry(id).or_default().push(token);
         Ok(())
+    }
+
+    /// Gives a listener's socket to another one, whose configuration comes before the next connection is accepted.
+    pub(super) fn inherit(&mut self, inherited: &InheritedSocket) {
+        let InheritedSocket { id, from, address } = inherited;
+        let Some(places) = self.listener_places.get_mut(from) else { return };
+        let (listeners, world) = (&mut self.listeners, &self.world);
+        let kept = places.extract_if(.., |place| {
+            let Some(listening) = listeners.get_mut(*place as usize) else { return false };
+            let is_it =
+                listening.socket.as_ref().is_some_and(|socket| world.listens_at(socket, address));
+            if is_it {
+                listening.id = *id;
+            }
+            is_it
+        });
+        let kept: Vec<_> = kept.collect();
+        self.listener_places.entry(*id).or_default().extend(kept);
     }
 
     /// Accepts up to `count` connections.
