@@ -17,7 +17,7 @@ use crate::events::{
     EjectionCounted, HandoverEnded, HandoverFailed, HealthOfCluster, LabelId, MemoryBounded,
     SourceAnswered, SourceResources, StateWrites,
 };
-use crate::former::Former;
+use crate::former::FormerTotals;
 use crate::metrics::config::ControlCounters;
 use crate::metrics::exchange::{ROUTE_EXCHANGES, WEIGHTED_EXCHANGES};
 use crate::names::{
@@ -34,24 +34,24 @@ pub struct Collector {
     readings: Readings,
     carried: CarriedTotals,
     /// What had left this process when a handover began.
-    away_before: Former,
+    away_before: FormerTotals,
 }
 
 /// What other processes have counted, of which the readings have the sum.
 #[derive(Debug, Default)]
 struct CarriedTotals {
     /// The one whose place this one took, with those before it.
-    before: Arc<Former>,
+    before: Arc<FormerTotals>,
     /// Those to which this one had given its place, and which gave it back.
-    behind: Former,
+    behind: FormerTotals,
     /// The last of these, which may still count.
-    returned: Former,
+    returned: FormerTotals,
     /// What was open, went to another process and ended with it.
-    lost: Former,
+    lost: FormerTotals,
 }
 
 impl CarriedTotals {
-    fn each(&mut self, change: impl Fn(&mut Former)) {
+    fn each(&mut self, change: impl Fn(&mut FormerTotals)) {
         let Self { before, behind, returned, lost } = self;
         [Arc::make_mut(before), behind, returned, lost].into_iter().for_each(change);
     }
@@ -76,7 +76,7 @@ impl Collector {
             announced: Vec::new(),
             readings,
             carried: CarriedTotals::default(),
-            away_before: Former::default(),
+            away_before: FormerTotals::default(),
         }
     }
 
@@ -103,7 +103,7 @@ impl Collector {
     /// Takes the names of a new snapshot, before the workers get it, and forgets what these no
     /// longer name.
     ///
-    /// A rule keeps its count when its place changes, identified by what it matches. An exchange
+    /// A rule keeps its count when its place changes, identified by its name, or by what it matches if it has none. An exchange
     /// that began under the former snapshot and ends later is counted for the rule that now has its
     /// rule's place.
     pub fn set_names(&mut self, names: Arc<Names>) {
@@ -131,10 +131,14 @@ impl Collector {
         }
         if !readings.former.is_empty() {
             let gone = NameSets::gone(&former, &readings.names);
-            if !gone.is_empty() {
+            let changed: Vec<_> = readings.names.changed_routes(&former).cloned().collect();
+            if !(gone.is_empty() && changed.is_empty()) {
                 // Shared no more: it is changed in its place.
                 readings.former = Arc::default();
-                self.carried.each(|carried| carried.forget(&gone));
+                self.carried.each(|carried| {
+                    carried.forget(&gone);
+                    carried.place_rules(changed.iter());
+                });
                 self.add_up_carried();
             }
         }
@@ -283,8 +287,8 @@ impl Collector {
 
     /// Goes on with what the process had counted whose place this one takes, as [`Readings::write_totals`] wrote it.
     /// Each time takes the place of the time before.
-    pub fn set_former_totals(&mut self, totals: &[u8]) {
-        self.carried.before = Arc::new(Former::read(totals));
+    pub fn set_former_totals(&mut self, totals: FormerTotals) {
+        self.carried.before = Arc::new(self.placed(totals));
         self.add_up_carried();
     }
 
@@ -297,9 +301,15 @@ impl Collector {
 
     /// Adds what the process has counted by itself that gave this one's place back, as
     /// [`Readings::write_own_totals`] wrote it. Each time takes the place of the time before.
-    pub fn set_returned_totals(&mut self, totals: &[u8]) {
-        self.carried.returned = Former::read(totals);
+    pub fn set_returned_totals(&mut self, totals: FormerTotals) {
+        self.carried.returned = self.placed(totals);
         self.add_up_carried();
+    }
+
+    /// What another process had counted, for the rules as they are here.
+    fn placed(&self, mut totals: FormerTotals) -> FormerTotals {
+        totals.place_rules(self.readings.names.routes().map(|(_, route)| route));
+        totals
     }
 
     /// This process begins to give what it has to another one.
@@ -340,7 +350,7 @@ impl Collector {
             self.readings.former = Arc::clone(before);
             return;
         }
-        let mut sum = Former::clone(before);
+        let mut sum = FormerTotals::clone(before);
         others.iter().for_each(|other| sum.add(other));
         self.readings.former = Arc::new(sum);
     }
@@ -438,13 +448,13 @@ impl Blocks {
     }
 }
 
-/// Counts of the rules of `now`, and of their weighted clusters, from the `counts` of those of `before`: those that match
-/// the same have the same count. Several that match the same are identified by their order.
+/// Counts of the rules of `now`, and of their weighted clusters, from the `counts` of those of `before`: those with the same
+/// name, or without one that match the same, have the same count. Several that match the same are identified by their order.
 fn carry(before: &RouteNames, counts: &[u64], now: &RouteNames) -> Vec<u64> {
-    let mut by_text = BTreeMap::<(&str, Option<&str>), VecDeque<u64>>::new();
-    for (text, count) in before.counted().zip(counts) {
-        by_text.entry(text).or_default().push_back(*count);
+    let mut of_rules = BTreeMap::<_, VecDeque<u64>>::new();
+    for (rule, count) in before.identities().zip(counts) {
+        of_rules.entry(rule).or_default().push_back(*count);
     }
-    let found = now.counted().map(|text| by_text.get_mut(&text).and_then(VecDeque::pop_front));
+    let found = now.identities().map(|rule| of_rules.get_mut(&rule).and_then(VecDeque::pop_front));
     found.map(Option::unwrap_or_default).collect()
 }

@@ -10,7 +10,7 @@
 //!
 //! Names live longer than layouts: what a later version does not know is kept and passed on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::ops::Bound::{Included, Unbounded};
 use std::time::Duration;
@@ -18,10 +18,11 @@ use std::time::Duration;
 use crate::block::ListenerBlock;
 use crate::cell::Counter;
 use crate::histogram::HistogramTotals;
+use crate::metrics::exchange::{ROUTE_EXCHANGES, WEIGHTED_EXCHANGES};
 use crate::metrics::{
     BOUNDS_COARSE, BOUNDS_FINE, Bound, Family, MetricType, Samples, View, families,
 };
-use crate::names::NameSets;
+use crate::names::{NameSets, RouteNames};
 use crate::totals::ClusterTotals;
 
 // The families of what is open.
@@ -30,12 +31,15 @@ const EXCHANGES: &str = "strait_exchanges_active";
 const TUNNELS: &str = "strait_tunnels_active";
 const UPSTREAMS: &str = "strait_upstream_connections_active";
 
+/// The family of how long turns of control take.
+const CONTROL_TURNS: &str = "strait_control_turn_seconds";
+
 /// Series at most; what is beyond is not carried on.
 const SERIES_MAX: usize = 1 << 20;
 
 /// What former processes had counted.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Former {
+pub struct FormerTotals {
     families: BTreeMap<String, Series>,
 }
 
@@ -52,9 +56,11 @@ enum Value {
     Histogram(bool, Box<HistogramTotals>),
 }
 
-impl Former {
-    /// Reads what [`Former::write`] wrote; lines that cannot be read are left out.
-    pub(crate) fn read(text: &[u8]) -> Self {
+impl FormerTotals {
+    /// Reads what [`Readings::write_totals`](crate::Readings::write_totals) or its sibling wrote; lines that cannot be read are left
+    /// out. Of ten thousand clusters that takes some 10 ms.
+    #[must_use]
+    pub fn read(text: &[u8]) -> Self {
         let mut former = Self::default();
         for line in String::from_utf8_lossy(text).lines().take(SERIES_MAX) {
             let Some((family, rest)) = line.split_once('\t') else { continue };
@@ -105,6 +111,20 @@ impl Former {
         }
     }
 
+    /// Moves what was counted for rules of these tables to the places that they have here, and forgets what was counted for
+    /// others: a rule is what it matches, and several that match the same go by their order.
+    pub(crate) fn place_rules<'n>(&mut self, routes: impl Iterator<Item = &'n RouteNames>) {
+        for route in routes {
+            for family in [ROUTE_EXCHANGES, WEIGHTED_EXCHANGES] {
+                let Some(series) = self.families.get_mut(family) else { continue };
+                let labelled = of_label(series, &route.name);
+                if labelled.into_iter().any(|(labels, _)| !is_in_place(route, labels)) {
+                    place_rules(series, route, family == WEIGHTED_EXCHANGES);
+                }
+            }
+        }
+    }
+
     /// The series of each family of which the first label is one of these names, and these.
     fn named<'f, 'n>(
         &'f mut self,
@@ -119,7 +139,9 @@ impl Former {
         self.families.iter_mut().filter_map(known)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nothing was counted, or nothing is known of it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.families.is_empty()
     }
 
@@ -220,7 +242,7 @@ impl Former {
 }
 
 // What the admin interface's own pages show.
-impl Former {
+impl FormerTotals {
     /// What had begun and what had ended, of a series with this one label.
     pub(crate) fn level(&self, family: &str, name: &str) -> (u64, u64) {
         self.of(family, name).fold((0, 0), |(up, down), (_, value)| match value {
@@ -289,6 +311,50 @@ fn of_label<'s>(
     behind.take_while(move |(labels, _)| labels.starts_with(&*first))
 }
 
+/// What a series of a rule counts: the rule's place, what it matches and, if it is that of a weighted cluster, its name.
+fn counted_by(labels: &str) -> Option<(u32, String, Option<String>)> {
+    let mut labels = labels.split_terminator('\t').skip(1).map(unescaped);
+    let rule = labels.next()?;
+    let (place, matched) = rule.split_once(' ')?;
+    Some((place.parse().ok()?, matched.to_owned(), labels.next()))
+}
+
+/// Whether the rule of this series has its place here.
+fn is_in_place(route: &RouteNames, labels: &str) -> bool {
+    counted_by(labels).is_some_and(|(place, matched, cluster)| {
+        route.counts_at(place, &matched, cluster.as_deref())
+    })
+}
+
+/// See [`FormerTotals::place_rules`]; of one family.
+fn place_rules(series: &mut Series, route: &RouteNames, is_weighted: bool) {
+    let labelled: Vec<_> =
+        of_label(series, &route.name).map(|(labels, _)| labels.clone()).collect();
+    let mut counts: Vec<_> = labelled
+        .iter()
+        .filter_map(|labels| {
+            let value = series.remove(labels)?;
+            let (place, matched, cluster) = counted_by(labels)?;
+            Some((place, (matched, cluster), value))
+        })
+        .collect();
+    counts.sort_by_key(|(place, ..)| *place);
+    let mut of_rules = BTreeMap::<_, VecDeque<_>>::new();
+    for (_, rule, value) in counts {
+        of_rules.entry(rule).or_default().push_back(value);
+    }
+    for ((label, cluster), (matched, _)) in route.labels().zip(route.counted()) {
+        if cluster.is_some() != is_weighted {
+            continue;
+        }
+        let rule = (matched.to_owned(), cluster.map(str::to_owned));
+        if let Some(value) = of_rules.get_mut(&rule).and_then(VecDeque::pop_front) {
+            let labels: Vec<_> = [&route.name, &*label].into_iter().chain(cluster).collect();
+            series.insert(labels_text(&labels).into(), value);
+        }
+    }
+}
+
 /// The sum of numbers that go both ways.
 fn total_wrapping<B>(blocks: &[&B], of: impl Fn(&B) -> &Counter) -> u64 {
     blocks.iter().map(|block| of(block).value()).fold(0, u64::wrapping_add)
@@ -298,7 +364,9 @@ fn total_wrapping<B>(blocks: &[&B], of: impl Fn(&B) -> &Counter) -> u64 {
 fn is_carried(family: &Family) -> bool {
     const LEVELS: [&str; 4] = [CONNECTIONS, EXCHANGES, TUNNELS, UPSTREAMS];
     let is_level = LEVELS.contains(&family.name);
-    !family.name.starts_with("process_") && (family.kind != MetricType::Gauge || is_level)
+    // Of the loop of one process, which goes on counting while it says what it has counted.
+    let is_own = family.name.starts_with("process_") || family.name == CONTROL_TURNS;
+    !is_own && (family.kind != MetricType::Gauge || is_level)
 }
 
 impl Value {
@@ -523,7 +591,7 @@ mod tests {
             write_series("strait_x_total", &labels_text(&["a\tb\\\n", "c"]), &value, &mut text);
         }
         for line in text.lines() {
-            let former = Former::read(line.as_bytes());
+            let former = FormerTotals::read(line.as_bytes());
             let [(labels, value)] =
                 &former.families["strait_x_total"].iter().collect::<Vec<_>>()[..]
             else {
@@ -535,10 +603,12 @@ mod tests {
             write_series("strait_x_total", labels, value, &mut again);
             assert_eq!(again.trim_end(), line);
             for end in 0..line.len() {
-                let _ = Former::read(&line.as_bytes()[..end]);
+                let _ = FormerTotals::read(&line.as_bytes()[..end]);
             }
         }
-        assert!(Former::read(b"\xff\nx\nx\tz 1\nx\tn\nx\tl 1\nx\tf 1 2\n").families.is_empty());
+        assert!(
+            FormerTotals::read(b"\xff\nx\nx\tz 1\nx\tn\nx\tl 1\nx\tf 1 2\n").families.is_empty()
+        );
     }
 
     #[test]
@@ -546,9 +616,9 @@ mod tests {
         let lines = |number: u32, up: u32, down: u32| {
             format!("strait_x_total\ta\tn {number}\nstrait_y\tb\tl {up} {down}\nstrait_z\td 0.5\n")
         };
-        let mut sum = Former::read(lines(1, 5, 2).as_bytes());
-        sum.add(&Former::read(lines(2, 1, 4).as_bytes()));
-        sum.add(&Former::read(b"strait_x_total\tc\tn 7\nstrait_z\tn 3\n"));
+        let mut sum = FormerTotals::read(lines(1, 5, 2).as_bytes());
+        sum.add(&FormerTotals::read(lines(2, 1, 4).as_bytes()));
+        sum.add(&FormerTotals::read(b"strait_x_total\tc\tn 7\nstrait_z\tn 3\n"));
         let number =
             |family: &str, label: &str| match &sum.families[family][&*labels_text(&[label])] {
                 Value::Number(number) => *number,

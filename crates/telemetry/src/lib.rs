@@ -51,6 +51,7 @@ pub use debug_lines::DebugSource;
 pub use emitter::{CounterSource, Emitter, LOG_QUEUE_BYTES, LogRecordSource, Reports};
 pub use exposition::Glob;
 pub use failures::{FailureOf, FailureWarning};
+pub use former::FormerTotals;
 pub use log_reader::{LogReader, Polled};
 pub use log_record::FAILED_ATTEMPTS_BYTES_MAX;
 pub use metrics::reference as metrics_reference;

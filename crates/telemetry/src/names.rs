@@ -51,6 +51,13 @@ pub struct WeightedName {
     pub cluster: Arc<str>,
 }
 
+/// What a rule is recognized by after a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum RuleIdentity<'n> {
+    Name(&'n str),
+    Matched(&'n str),
+}
+
 impl RouteNames {
     /// How many counters there are: of rules, and of weighted clusters.
     pub(crate) fn counters(&self) -> usize {
@@ -67,12 +74,37 @@ impl RouteNames {
         rules.chain(weighted)
     }
 
+    /// What identifies each counter's rule, in their order: its name, or what it matches if it has none; and the cluster.
+    pub(crate) fn identities(&self) -> impl Iterator<Item = (RuleIdentity<'_>, Option<&str>)> {
+        let identity = move |place: u32, matched| match self.rule_name(place) {
+            Some(name) => RuleIdentity::Name(name),
+            None => RuleIdentity::Matched(matched),
+        };
+        let counted = self.places().zip(self.counted());
+        counted.map(move |(place, (matched, cluster))| (identity(place, matched), cluster))
+    }
+
     /// The same, with the labels that metrics have.
     pub(crate) fn labels(&self) -> impl Iterator<Item = (String, Option<&str>)> {
-        let rules = 0..u32::try_from(self.rules.len()).unwrap_or(u32::MAX);
-        let places = rules.chain(self.weighted.iter().map(|it| it.rule));
-        let labelled = places.zip(self.counted());
+        let labelled = self.places().zip(self.counted());
         labelled.map(|(place, (rule, cluster))| (format!("{place} {rule}"), cluster))
+    }
+
+    /// The place of the rule of each counter, in their order.
+    fn places(&self) -> impl Iterator<Item = u32> {
+        let rules = 0..u32::try_from(self.rules.len()).unwrap_or(u32::MAX);
+        rules.chain(self.weighted.iter().map(|it| it.rule))
+    }
+
+    /// Whether the rule at this place matches this and, if a cluster is named, has it by weight.
+    pub(crate) fn counts_at(&self, place: u32, matched: &str, cluster: Option<&str>) -> bool {
+        let rule = usize::try_from(place).ok().and_then(|place| self.rules.get(place));
+        let has = |cluster: &str| {
+            let first = self.weighted.partition_point(|it| it.rule < place);
+            let of_rule = self.weighted.iter().skip(first).take_while(|it| it.rule == place);
+            of_rule.into_iter().any(|it| *it.cluster == *cluster)
+        };
+        rule.is_some_and(|rule| **rule == *matched) && cluster.is_none_or(has)
     }
 
     /// The name in the file of the rule at this place, if it has one.
@@ -192,6 +224,15 @@ impl Names {
         (0..).zip(&self.routes.slots).filter_map(|(slot, place)| {
             let (generation, route) = place.as_ref()?;
             Some((LabelId { slot, generation: *generation }, route))
+        })
+    }
+
+    /// The route tables that `former` had with other rules, or in another order.
+    pub(crate) fn changed_routes(&self, former: &Self) -> impl Iterator<Item = &RouteNames> {
+        self.routes().filter_map(|(id, now)| {
+            let before = former.route(id)?;
+            let is_same = Arc::ptr_eq(&before.rules, &now.rules) || before.rules == now.rules;
+            (!is_same || before.weighted != now.weighted).then_some(now)
         })
     }
 

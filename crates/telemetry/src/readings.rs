@@ -12,7 +12,7 @@ use crate::counters::exchange::RuleBlock;
 use crate::counters::upstream::ClusterBlock;
 use crate::events::LabelId;
 use crate::exposition::{Glob, PrometheusText, StatsText};
-use crate::former::Former;
+use crate::former::FormerTotals;
 use crate::metrics::config::ControlCounters;
 use crate::metrics::{RULES_MAX, RuleReading, View, families};
 use crate::names::{EndpointName, Names};
@@ -32,7 +32,7 @@ pub struct Readings {
     pub(crate) endpoints: Arc<[EndpointName]>,
     pub(crate) endpoints_left_out: u64,
     /// What the processes had counted whose place this one took.
-    pub(crate) former: Arc<Former>,
+    pub(crate) former: Arc<FormerTotals>,
 }
 
 /// Workers count by the place of a rule in its table. This keeps a rule's count when its place
@@ -85,15 +85,15 @@ impl Readings {
     }
 
     /// What left this process and did not come back.
-    pub(crate) fn away(&self) -> Former {
+    pub(crate) fn away(&self) -> FormerTotals {
         let process = ProcessFacts::default();
-        Former::away(&self.view(&process))
+        FormerTotals::away(&self.view(&process))
     }
 
     /// All that this process alone has counted, for the one that gets its place back.
     pub fn write_own_totals(&self) -> Vec<u8> {
         let process = ProcessFacts::default();
-        Former::default().write(&self.view(&process)).into_bytes()
+        FormerTotals::default().write(&self.view(&process)).into_bytes()
     }
 
     /// What an endpoint has counted.

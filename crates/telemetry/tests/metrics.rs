@@ -15,8 +15,8 @@ use telemetry::events::{
     UpstreamConnectFailed, UpstreamConnected, UpstreamPaused, UpstreamRetried, WorkerGauges,
 };
 use telemetry::{
-    ClusterTotals, Collector, Emitter, EndpointName, ListenerTotals, Names, ProcessFacts,
-    RouteNames, WeightedName,
+    ClusterTotals, Collector, Emitter, EndpointName, FormerTotals, ListenerTotals, Names,
+    ProcessFacts, RouteNames, WeightedName,
 };
 
 const EDGE: LabelId = LabelId { slot: 0, generation: 0 };
@@ -423,7 +423,7 @@ fn what_one_worker_or_process_began_may_end_in_another() {
     // The other one ends in the next process.
     let totals = collector.readings().write_totals();
     let (mut emitters, mut collector) = workers(1);
-    collector.set_former_totals(&totals);
+    collector.set_former_totals(FormerTotals::read(&totals));
     assert_eq!(collector.listener_totals(EDGE), listener);
     assert_eq!(collector.cluster_totals(API), cluster);
     close(&mut emitters[0]);
@@ -473,7 +473,7 @@ fn what_former_processes_counted_goes_along_where_it_is_not_0_and_ends_with_its_
     let renamed = Arc::new(renamed);
     // It went in the new process; or while that one was not there.
     let (_, mut next) = workers(1);
-    next.set_former_totals(&totals);
+    next.set_former_totals(FormerTotals::read(&totals));
     assert_eq!(stat(&mut next, name).as_deref(), Some("1"));
     let mut without = names();
     without.remove_cluster(API);
@@ -481,7 +481,7 @@ fn what_former_processes_counted_goes_along_where_it_is_not_0_and_ends_with_its_
     assert_eq!(stat(&mut next, name), None);
     let (_, mut next) = workers(1);
     next.set_names(Arc::clone(&renamed));
-    next.set_former_totals(&totals);
+    next.set_former_totals(FormerTotals::read(&totals));
     assert_eq!(stat(&mut next, name).as_deref(), Some("1"), "its process may still count");
     next.lose_former();
     assert_eq!(stat(&mut next, name), None);
@@ -562,6 +562,80 @@ fn what_a_rule_has_taken_goes_with_the_rule_when_its_place_changes() {
 }
 
 #[test]
+fn a_rule_with_a_name_is_that_name_whatever_it_matches() {
+    let (mut emitters, mut collector) = workers(1);
+    let with_rules = |rules: &[(&str, &str)]| {
+        let mut names = names();
+        let rule_names = (0..).zip(rules).filter(|(_, (name, _))| !name.is_empty());
+        let route = RouteNames {
+            name: "shop".into(),
+            rules: rules.iter().map(|(_, rule)| (*rule).into()).collect(),
+            rule_names: rule_names.map(|(place, (name, _))| (place, (*name).into())).collect(),
+            ..RouteNames::default()
+        };
+        names.insert_route(SHOP, route);
+        Arc::new(names)
+    };
+    collector.set_names(with_rules(&[("items", "/items"), ("", "/"), ("", "/b")]));
+    for rule in [0, 0, 0, 1, 1, 2] {
+        let event = ExchangeFinished { rule: Some((SHOP, rule)), ..finished() };
+        emitters[0].exchange_finished(&event);
+    }
+    collector.set_names(with_rules(&[("", "/"), ("other", "/items"), ("items", "/v2/items")]));
+    assert_eq!(collector.route_totals(SHOP), [2, 0, 3]);
+}
+
+#[test]
+fn what_rules_of_a_former_process_have_taken_is_where_these_rules_are_by_now() {
+    let (mut emitters, mut collector) = workers(1);
+    let with_rules = |rules: &[&str], clusters: &[(u32, &str)]| {
+        let mut names = names();
+        let weighted =
+            clusters.iter().map(|&(rule, cluster)| WeightedName { rule, cluster: cluster.into() });
+        let route = RouteNames {
+            name: "shop".into(),
+            rules: rules.iter().map(|rule| (*rule).into()).collect(),
+            weighted: weighted.collect(),
+            ..RouteNames::default()
+        };
+        names.insert_route(SHOP, route);
+        Arc::new(names)
+    };
+    let former = "strait_route_exchanges_total\tshop\t0 /a\tn 5\n\
+                  strait_route_exchanges_total\tshop\t1 /twice\tn 7\n\
+                  strait_route_exchanges_total\tshop\t2 /twice\tn 8\n\
+                  strait_route_exchanges_total\tshop\t3 /gone\tn 9\n\
+                  strait_route_exchanges_total\tother\t3 /a\tn 1\n\
+                  strait_route_weighted_exchanges_total\tshop\t0 /a\tapi\tn 3\n\
+                  strait_route_weighted_exchanges_total\tshop\t0 /a\tnext\tn 2\n";
+    let series = |collector: &mut Collector| -> Vec<String> {
+        let mut out = String::new();
+        collector.readings().write_stats(&ProcessFacts::default(), "strait_route_", &mut out);
+        let of_shop = out.lines().filter(|line| line.contains("\"shop\""));
+        let line = |line: &str| line.split_once("rule=").unwrap().1.replace(['"', '}'], "");
+        of_shop.map(line).filter(|line| !line.ends_with(" 0")).collect()
+    };
+    // In another order here; the same again later, with the same result.
+    collector
+        .set_names(with_rules(&["/new", "/twice", "/a", "/twice"], &[(2, "api"), (2, "next")]));
+    for _ in 0..2 {
+        collector.set_former_totals(FormerTotals::read(former.as_bytes()));
+        assert_eq!(collector.route_totals(SHOP), [0, 7, 5, 8, 3, 2]);
+    }
+    let counted =
+        ["1 /twice 7", "2 /a 5", "3 /twice 8", "2 /a,cluster=api 3", "2 /a,cluster=next 2"];
+    assert_eq!(series(&mut collector), counted);
+    emitters[0].exchange_finished(&ExchangeFinished { rule: Some((SHOP, 2)), ..finished() });
+    assert_eq!(collector.route_totals(SHOP), [0, 7, 6, 8, 3, 2]);
+
+    // And they move on when a reload moves these rules.
+    collector.set_names(with_rules(&["/a", "/", "/twice"], &[(0, "next")]));
+    assert_eq!(collector.route_totals(SHOP), [6, 0, 7, 2]);
+    let counted = ["0 /a 6", "2 /twice 7", "0 /a,cluster=next 2"];
+    assert_eq!(series(&mut collector), counted);
+}
+
+#[test]
 fn what_a_weighted_cluster_got_goes_with_its_rule() {
     let (mut emitters, mut collector) = workers(2);
     let with_rules = |rules: &[&str], clusters: &[(u32, &str)]| {
@@ -606,7 +680,7 @@ fn what_a_weighted_cluster_got_goes_with_its_rule() {
     let carried = collector.readings().write_totals();
     let (_, mut next) = workers(1);
     next.set_names(with_rules(&["/b"], &[(0, "next"), (0, "new"), (0, "api")]));
-    next.set_former_totals(&carried);
+    next.set_former_totals(FormerTotals::read(&carried));
     assert_eq!(totals(&mut next), [4, 1, 1, 2]);
 }
 
