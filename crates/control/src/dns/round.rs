@@ -57,6 +57,7 @@ pub(super) async fn resolve(
     name: &DnsName,
     former: &[Resolved],
 ) -> Result<Found, Failure> {
+    system.refresh().await;
     match name.port {
         Some(port) => host(system, name, port, former).await,
         None => services(system, name, former).await,

@@ -2,9 +2,10 @@
 //!
 //! Both files are looked at again before each round, by their stamps, and read when they changed.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use config::snapshot::Resolvers;
@@ -84,43 +85,61 @@ pub(super) struct System {
     paths: Paths,
     /// Those of the configuration.
     resolvers: Resolvers,
-    asking: Mutex<Cached<Result<Asking, Failure>>>,
+    asking: Mutex<Cached<Option<Asking>>>,
     hosts: Mutex<Cached<Hosts>>,
 }
 
+/// What was made of a file.
 #[derive(Debug)]
 struct Cached<T> {
+    /// Of the file as it was read; none if it could not be.
     stamp: Option<Stamp>,
-    value: Option<Arc<T>>,
+    value: Arc<T>,
+    /// Why the file could not be read the last time: what it said before holds.
+    error: Option<String>,
 }
 
-impl<T> Default for Cached<T> {
+impl<T: Default> Default for Cached<T> {
     fn default() -> Self {
-        Self { stamp: None, value: None }
+        Self { stamp: None, value: Arc::default(), error: None }
     }
 }
 
-impl<T> Cached<T> {
-    /// What `read` makes of the file at `path`, again if that may have changed.
-    fn get(&mut self, path: &std::path::Path, read: impl FnOnce(Option<Vec<u8>>) -> T) -> Arc<T> {
+impl<T: Default> Cached<T> {
+    fn is_current(&self, path: &Path) -> bool {
+        self.stamp.is_some() && Stamp::of(path) == self.stamp
+    }
+
+    /// Reads the file at `path`, if it may have changed. What cannot be read is tried again each time: that may be for want of
+    /// descriptors.
+    fn refresh(&mut self, path: &Path, parse: impl FnOnce(&[u8]) -> T) {
         let stamp = Stamp::of(path);
-        match &self.value {
-            Some(value) if stamp.is_some() && stamp == self.stamp => Arc::clone(value),
-            _ => {
-                let value = Arc::new(read(content(path)));
-                *self = Self { stamp, value: Some(Arc::clone(&value)) };
-                value
+        if stamp.is_some() && stamp == self.stamp {
+            return;
+        }
+        match content(path) {
+            Ok(content) => *self = Self { stamp, value: Arc::new(parse(&content)), error: None },
+            Err(error) => {
+                if error.kind() == io::ErrorKind::NotFound {
+                    self.value = Arc::default();
+                }
+                self.stamp = None;
+                self.error = Some(error.to_string());
             }
         }
     }
 }
 
-fn content(path: &std::path::Path) -> Option<Vec<u8>> {
-    let found = std::fs::metadata(path).ok()?;
-    if !found.is_file() || found.len() > SYSTEM_FILE_BYTES_MAX {
-        return None;
+fn content(path: &Path) -> io::Result<Vec<u8>> {
+    let found = std::fs::metadata(path)?;
+    if !found.is_file() {
+        return Err(io::Error::other("it is no file"));
     }
-    std::fs::read(path).ok()
+    if found.len() > SYSTEM_FILE_BYTES_MAX {
+        let max = SYSTEM_FILE_BYTES_MAX >> 20;
+        return Err(io::Error::other(format!("it has more than {max} MiB")));
+    }
+    std::fs::read(path)
 }
 
 impl System {
@@ -131,6 +150,28 @@ impl System {
     /// Where the machine's own files are.
     pub(super) const fn paths(&self) -> &Paths {
         &self.paths
+    }
+
+    /// Reads both files again where they changed, on a thread that may wait for them: lists that block advertisers take a tenth of a
+    /// second.
+    pub(super) async fn refresh(self: &Arc<Self>) {
+        let is_current = {
+            let (asking, hosts) = (locked(&self.asking), locked(&self.hosts));
+            let is_asked = self.resolvers.servers.is_empty();
+            (!is_asked || asking.is_current(&self.paths.resolv_conf))
+                && hosts.is_current(&self.paths.hosts)
+        };
+        if is_current {
+            return;
+        }
+        let this = Arc::clone(self);
+        let read = tokio::task::spawn_blocking(move || {
+            let Paths { resolv_conf, hosts } = &this.paths;
+            locked(&this.asking).refresh(resolv_conf, |content| Some(self::resolv_conf(content)));
+            locked(&this.hosts).refresh(hosts, Hosts::new);
+        });
+        // A panic was reported; what was read before holds.
+        let _ = read.await;
     }
 
     /// Whom to ask now.
@@ -147,18 +188,14 @@ impl System {
                 ndots: 0,
             });
         }
-        let path = &self.paths.resolv_conf;
-        let mut cached = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        let asking = cached.get(path, |content| match content {
-            Some(content) => Ok(resolv_conf(&content)),
-            None => {
-                let path = path.display();
-                Err(Failure::NoServer(format!(
-                    "{path} cannot be read: name DNS servers in resolvers"
-                )))
-            }
-        });
-        let mut asking = (*asking).clone()?;
+        let cached = locked(&self.asking);
+        let mut asking = Option::clone(&cached.value).ok_or_else(|| {
+            let path = self.paths.resolv_conf.display();
+            let error = cached.error.as_deref().unwrap_or("it was not read yet");
+            Failure::NoServer(format!(
+                "{path} cannot be read: {error}; name DNS servers in resolvers, or mend the file"
+            ))
+        })?;
         if let Some(timeout) = self.resolvers.timeout {
             asking.servers.timeout = timeout;
         }
@@ -168,9 +205,7 @@ impl System {
     /// The addresses that the machine has for `host` itself, so that no server is asked.
     pub(super) fn addresses(&self, host: &str) -> Option<Vec<IpAddr>> {
         let host = host.strip_suffix('.').unwrap_or(host);
-        let mut cached = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        let hosts =
-            cached.get(&self.paths.hosts, |content| Hosts::new(&content.unwrap_or_default()));
+        let hosts = Arc::clone(&locked(&self.hosts).value);
         if let Some(addresses) = hosts.0.get(host) {
             return Some(addresses.clone());
         }
@@ -178,6 +213,10 @@ impl System {
         let is_localhost = host == "localhost" || host.ends_with(".localhost");
         is_localhost.then(|| vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()])
     }
+}
+
+fn locked<T>(cached: &Mutex<T>) -> MutexGuard<'_, T> {
+    cached.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn resolv_conf(content: &[u8]) -> Asking {

@@ -522,8 +522,26 @@ async fn the_machine_knows_some_names_itself_and_says_whom_to_ask() {
     // It is read again when it changes.
     std::fs::write(&paths.resolv_conf, "nameserver 10.0.0.3\n").unwrap();
     std::fs::write(&paths.hosts, "10.0.0.8 db\n").unwrap();
+    system.refresh().await;
     assert_eq!(system.asking().unwrap().servers.addresses, ["10.0.0.3:53".parse().unwrap()]);
     assert_eq!(shown(&resolve(&system, &strict("db"), &[]).await.unwrap()).0, ["10.0.0.8:80*1"]);
+    // What cannot be read now may be in a moment: until then it says what it said.
+    for path in [&paths.resolv_conf, &paths.hosts] {
+        std::fs::remove_file(path).unwrap();
+        std::fs::create_dir(path).unwrap();
+    }
+    system.refresh().await;
+    assert_eq!(system.asking().unwrap().servers.addresses, ["10.0.0.3:53".parse().unwrap()]);
+    assert_eq!(shown(&resolve(&system, &strict("db"), &[]).await.unwrap()).0, ["10.0.0.8:80*1"]);
+    for path in [&paths.resolv_conf, &paths.hosts] {
+        std::fs::remove_dir(path).unwrap();
+    }
+    let reason = "cannot be read: No such file or directory";
+    let failure = resolve(&system, &strict("db"), &[]).await.unwrap_err();
+    assert!(matches!(&failure, Failure::NoServer(why) if why.contains(reason)), "{failure:?}");
+    std::fs::write(&paths.resolv_conf, "nameserver 10.0.0.4\n").unwrap();
+    system.refresh().await;
+    assert_eq!(system.asking().unwrap().servers.addresses, ["10.0.0.4:53".parse().unwrap()]);
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
@@ -534,7 +552,8 @@ async fn a_search_ends_at_a_failure_since_what_follows_is_another_host() {
     std::fs::create_dir_all(&folder).unwrap();
     let resolv_conf = folder.join("resolv.conf");
     std::fs::write(&resolv_conf, "nameserver 127.0.0.1\nsearch one.test two.test\n").unwrap();
-    let system = System::new(resolvers(&[]), Paths { resolv_conf, ..nowhere() });
+    let system = Arc::new(System::new(resolvers(&[]), Paths { resolv_conf, ..nowhere() }));
+    system.refresh().await;
     let mut asking = system.asking().unwrap();
     asking.servers.addresses = vec![server.address];
     server.set_addresses("api.two.test", 30, &["10.0.0.2"]);
