@@ -287,7 +287,10 @@ pub(crate) fn check_name(name: &str) -> Result<(), Problem> {
     if !name.is_empty() && name.len() <= NAME_CHARS_MAX && name.chars().all(is_sound) {
         return Ok(());
     }
-    let rule = format!("a name has 1 to {NAME_CHARS_MAX} bytes and no spaces");
+    let rule = match name.contains(char::is_control) {
+        true => "a name has no control characters".to_owned(),
+        false => format!("a name has 1 to {NAME_CHARS_MAX} bytes and no spaces"),
+    };
     Err(Problem::new(rule, "write something like shop-api"))
 }
 

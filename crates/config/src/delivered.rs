@@ -169,7 +169,7 @@ pub(crate) struct Delivered {
 /// Route configurations that are gone and that some listener goes on with, by name.
 pub(crate) type Removed = BTreeMap<Arc<str>, RemovedRoutes>;
 
-/// A route configuration that is gone.
+/// A route configuration that is gone, or tables of one that is there without them.
 #[derive(Clone, Debug)]
 pub(crate) struct RemovedRoutes {
     pub(crate) config: RouteConfig,

@@ -132,8 +132,10 @@ impl EndpointReader<'_> {
         findings: &mut Findings<'_>,
     ) -> Option<Assignment> {
         let mut root = tree::read(text, EMPTY_HINT, findings)?;
-        tree::expand(&mut root, self.outside, Path::Root, findings);
-        if !shape::check(&mut root, &self.shape.0, Path::Root, findings) {
+        // Its writer decides about endpoints alone, and could have the environment sent to one of them.
+        if tree::refuse_variables(&root, Path::Root, findings)
+            || !shape::check(&mut root, &self.shape.0, Path::Root, findings)
+        {
             return None;
         }
         let site = Site::root(&root);

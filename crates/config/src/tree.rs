@@ -12,7 +12,7 @@ mod unreadable;
 mod yaml;
 
 pub(crate) use deserialize::{Mismatch, deserialize};
-pub(crate) use environment::expand;
+pub(crate) use environment::{expand, refuse_variables};
 pub use yaml::FILE_BYTES_MAX;
 
 use crate::findings::{Findings, Path, Position, Problem};

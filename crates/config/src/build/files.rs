@@ -482,7 +482,9 @@ impl<'a> Files<'a> {
 /// Why a file cannot be read.
 pub(crate) fn unreadable(error: &std::io::Error) -> Problem {
     let hint = match error.kind() {
-        ErrorKind::NotFound => "write its path, relative to the folder of this file or from `/` on",
+        ErrorKind::NotFound => {
+            "write its path, from `/` on or relative to the folder of the main configuration file"
+        }
         ErrorKind::PermissionDenied => "let that user read the file and enter its folders",
         ErrorKind::IsADirectory => "write the path of a file in it",
         _ => "look at the file",

@@ -143,9 +143,10 @@ fn hosts(table: &file::RouteTable, site: &Site<'_>, findings: &mut Findings<'_>)
     }
     let read = if table.ports { Host::with_port } else { str::parse::<Host> };
     let mut hosts = Vec::with_capacity(table.hosts.len());
+    let mut known = Map::default();
     for (entry, site) in table.hosts.iter().zip(site.items()) {
         match read(entry) {
-            Ok(host) if hosts.contains(&host) => {
+            Ok(host) if known.insert(host.clone(), ()).is_some() => {
                 let problem = Problem::new("this host occurs twice", "remove one of the two");
                 site.error(findings, problem);
             }
@@ -588,6 +589,11 @@ fn redirect(
     check("host", file.host.as_deref().map(http::check_authority));
     check("path", file.path.as_deref().map(http::check_location));
     check("prefix", file.prefix.as_deref().map(http::check_location));
+    if file.prefix.as_deref().is_some_and(|prefix| prefix.contains(['?', '#'])) {
+        let rule = "what follows the prefix would become a part of the query or fragment";
+        let problem = Problem::new(rule, "write the path alone, or use `path` for a whole target");
+        site.key("prefix").error(findings, problem);
+    }
     if file.port.is_some() && file.host.as_deref().is_some_and(|host| split_port(host).1.is_some())
     {
         let problem = Problem::new("the host has a port already", "remove one of them");

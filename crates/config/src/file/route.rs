@@ -179,7 +179,7 @@ pub struct Redirect {
     /// host uses the default port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<NonZeroU16>,
-    /// Replaces the whole path.
+    /// Replaces the whole path. If it has a query (`?`), this replaces the query of the request, as in Envoy; a fragment (`#`) stays at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Replaces the prefix that the rule matched.

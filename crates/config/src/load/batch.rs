@@ -13,7 +13,7 @@ use std::sync::Arc;
 use self::around::Around;
 use super::Loader;
 use crate::answers::NameReads;
-use crate::build::{Assignments, Context, Files, Values};
+use crate::build::{self, Assignments, Context, Files, Values};
 use crate::delivered::{
     self, AskingRoutes, Changed, Content, Delivered, Entry, RemovedRoutes, Text, Unbound, Update,
     Verdict,
@@ -57,7 +57,7 @@ pub(super) struct Batch<'a, F> {
     changed: Changed,
     /// The route configurations that a source says something of in it, with that; none for those that are gone.
     asked: BTreeMap<ResourceName, Option<Text>>,
-    /// The route configurations that go in it, or are gone and others.
+    /// The route configurations that go in it, or are gone and others; and the tables that go of those that stay.
     removed_routes: Vec<(Arc<str>, RouteConfig, Option<AskingRoutes>)>,
     /// The ones that were gone and in use, and are there again or the file's.
     restored_routes: BTreeSet<Arc<str>>,
@@ -324,6 +324,12 @@ impl<'a, F> Batch<'a, F> {
 
     fn update(&mut self, source: &Arc<str>, update: &Update) -> Result<(), Errors> {
         let place = self.file.origins.and_then(|it| it.place(update.kind, &update.name));
+        let found = self.delivered.find(update.kind, &update.name);
+        if update.content.is_none() && found.is_none_or(|entry| *entry.source != **source) {
+            // It says that it does not have it: what another source or the file has stays.
+            return build::check_name(&update.name)
+                .map_err(|problem| update_error(source, update, problem));
+        }
         let owner = self.delivered.check_owner(source, update, place);
         let displaced = owner.map_err(|problem| update_error(source, update, problem))?;
         let Some(text) = &update.content else {
@@ -493,8 +499,11 @@ impl<'a, F> Batch<'a, F> {
         for removed in all.values_mut() {
             removed.listeners.retain(stays);
         }
-        for (name, config, asks) in std::mem::take(&mut self.removed_routes) {
-            let tables: BTreeSet<_> = config.virtual_hosts.iter().map(|table| table.id).collect();
+        for (name, mut config, asks) in std::mem::take(&mut self.removed_routes) {
+            let mut tables: BTreeSet<_> = config.virtual_hosts.iter().map(|it| it.id).collect();
+            // Of versions before that one.
+            let before = all.remove(&name).map(|it| it.config.virtual_hosts).unwrap_or_default();
+            config.virtual_hosts.extend(before.into_iter().filter(|it| tables.insert(it.id)));
             let named = ResourceName::new(ResourceKind::Route, &name);
             // One that waits may serve a version that names other route configurations.
             let users = self.delivered.users(&named).chain(self.delivered.waiting());

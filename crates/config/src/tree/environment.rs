@@ -43,6 +43,31 @@ pub(crate) fn expand(
     }
 }
 
+/// Reports what asks for variables below `node`, in a text whose writer gets none. Says whether something does.
+pub(crate) fn refuse_variables(node: &Node, path: Path<'_>, findings: &mut Findings<'_>) -> bool {
+    match &node.value {
+        Value::Scalar { text, .. } if text.contains("${") => {
+            let rule = "environment variables are replaced in the configuration file only";
+            let problem = Problem::new(rule, "write the value itself");
+            findings.error(node.at, path, &node.shown(), problem);
+            true
+        }
+        Value::List(items) => {
+            let found = items.iter().enumerate().filter(|(place, item)| {
+                refuse_variables(item, Path::Index(&path, *place), findings)
+            });
+            found.count() > 0
+        }
+        Value::Map(entries) => {
+            let found = entries.iter().filter(|entry| {
+                refuse_variables(&entry.value, Path::Key(&path, &entry.key), findings)
+            });
+            found.count() > 0
+        }
+        Value::Scalar { .. } | Value::Cut => false,
+    }
+}
+
 /// `text` with the values of its variables.
 fn expanded<'t>(text: &'t str, outside: &dyn Outside) -> Result<Cow<'t, str>, Problem> {
     if !text.contains("${") {

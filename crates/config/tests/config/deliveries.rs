@@ -179,6 +179,39 @@ fn a_removed_route_configuration_stays_with_the_listeners_that_have_it() {
     assert_eq!(now.route_tables.iter().count(), 2);
 }
 
+/// A listener whose next version waits goes on with the hosts that it has, whatever becomes of their names.
+#[test]
+fn a_removed_virtual_host_stays_with_the_listeners_that_have_it() {
+    let path = |snapshot: &Loaded| {
+        let rim = listener(snapshot, "rim").expect("it serves");
+        let id = rim.hosts.find(b"a.example").expect("it has a table");
+        snapshot.route_table(id).map(|table| table.rules[0].path.text.to_string())
+    };
+    let renamed = |name: &str, path: &str| {
+        routes(&["a.example"], path).replacen("name: a.example", &format!("name: {name}"), 1)
+    };
+    let mut loader = loaded();
+    taken(&mut loader, Route, "shop", &routes(&["a.example"], "/"));
+    taken(&mut loader, Listener, "rim", LISTENER);
+    let later = LISTENER.replace("shop", "[shop, later]");
+    assert_eq!(one(&mut loader, Listener, "rim", &later).1, "waits for route/later");
+    for (name, way) in [("other", "/x"), ("again", "/y")] {
+        let now = taken(&mut loader, Route, "shop", &renamed(name, way));
+        assert_eq!(path(&now).as_deref(), Some("/"), "the version that serves has the former one");
+    }
+    // So it is where the file is read again, and where the configuration goes as a whole.
+    let now = loader.load("f", &TEXT.replace("10.0.0.1", "10.0.0.3")).unwrap();
+    assert_eq!(path(&now).as_deref(), Some("/"));
+    let (_, said) = one(&mut loader, Route, "shop", "");
+    assert_eq!((said.as_str(), path(loader.snapshot_latest().unwrap())), ("ok", Some("/".into())));
+    let (_, said) = one(&mut loader, Route, "shop", &renamed("again", "/y"));
+    assert_eq!((said.as_str(), path(loader.snapshot_latest().unwrap())), ("ok", Some("/".into())));
+    // What it waited for comes: it has the new one, and the former one goes.
+    let now = taken(&mut loader, Route, "later", "{ name: later, virtual_hosts: [] }");
+    assert_eq!(path(&now).as_deref(), Some("/y"));
+    assert_eq!(now.route_tables.iter().count(), 2, "the file's and this one");
+}
+
 #[test]
 fn rules_of_a_removed_route_configuration_follow_the_values_that_they_ask_for() {
     let percent = |snapshot: &Loaded| {
@@ -543,11 +576,12 @@ fn sources_go_before_each_other_in_their_order_whichever_came_first() {
     assert_eq!((said, port.as_str()), (None, "10.0.0.2:2"));
     let hears = "other hears other cluster/api version 1:1:1: second has delivered a cluster of this name, version 2, which has precedence";
     assert!(late[0].starts_with(hears), "{late:?}");
-    // One that is wrong takes nothing, and what one does not have it cannot take away.
-    for wrong in ["{ name: api, endpoints: ['10.0.0.2:0'] }", ""] {
-        let (said, late, port) = say("first", "3", wrong);
-        assert!(said.is_some() && late.is_empty() && port == "10.0.0.2:2", "{said:?} {late:?}");
-    }
+    // One that is wrong takes nothing.
+    let (said, late, port) = say("first", "3", "{ name: api, endpoints: ['10.0.0.2:0'] }");
+    assert!(said.is_some() && late.is_empty() && port == "10.0.0.2:2", "{said:?} {late:?}");
+    // To say that it is not there is no mistake, and takes nothing of another's away.
+    assert_eq!(say("first", "3", ""), (None, vec![], "10.0.0.2:2".into()));
+    assert_eq!(say("other", "3", ""), (None, vec![], "10.0.0.2:2".into()));
     let (said, late, port) = say("first", "4", &api(4));
     assert!(said.is_none() && late.len() == 1 && port == "10.0.0.2:4", "{said:?} {late:?}");
     let (said, late, _) = say("second", "5", &api(5));
@@ -847,9 +881,13 @@ proptest! {
                     wanted.extend(new);
                     for verdict in done.verdicts.iter().filter(|it| it.refused.is_none()) {
                         let is_it = |it: &Update| it.kind == verdict.name.kind && *it.name == *verdict.name.name;
+                        let last = updates.iter().rfind(|it| is_it(it)).unwrap();
+                        let is_anothers = delivered.iter().any(|(of, it)| is_it(it) && *of != source);
+                        if last.content.is_none() && is_anothers {
+                            continue;
+                        }
                         delivered.retain(|(_, it)| !is_it(it));
                         late.remove(&verdict.name);
-                        let last = updates.iter().rfind(|it| is_it(it)).unwrap();
                         delivered.extend(last.content.is_some().then(|| (source, last.clone())));
                     }
                     if let Some(prepared) = done.prepared {

@@ -227,6 +227,29 @@ fn of_each_file_it_is_known_whether_it_is_new_when_the_text_is_read_and_when_it_
     assert_eq!(outcomes(&read.outcomes), of(same, fresh));
 }
 
+/// Who writes it decides about endpoints alone, and could have the environment sent to one of them.
+#[test]
+fn a_file_of_endpoints_has_no_environment() {
+    let mut files = outside(&[("a.yaml", "['10.0.0.1:80']")]);
+    files.set_variable("PASSWORD", "hunter2");
+    let mut loader = fresh();
+    loader.load_with("f", &text(&["a"]), &files).unwrap();
+    for content in [
+        "['${PASSWORD}']",
+        "[{ address: '10.0.0.1:80', host: '${PASSWORD}' }]",
+        "[{ address: '10.0.0.1:80', metadata: { a: '${PASSWORD}' } }]",
+        "['10.0.0.1:80', '$${PASSWORD}']",
+    ] {
+        files.insert("a.yaml", content);
+        let said = take(&mut loader, "a.yaml", &files).unwrap_err();
+        assert!(
+            said.contains("environment variables are replaced in the configuration file only"),
+            "{said}"
+        );
+        assert!(!said.contains("hunter2"), "{said}");
+    }
+}
+
 #[test]
 fn a_file_has_bounds_of_endpoints_and_of_their_weights() {
     let list = |count: u32, weight: u16| {

@@ -779,6 +779,21 @@ fn all_addresses_of_ipv6_are_those_of_ipv4_for_the_admin_interface_only() {
 }
 
 #[test]
+fn addresses_that_cannot_be_bound_or_that_are_spelled_in_two_ways_are_refused() {
+    for (address, hint) in [
+        ("'[::ffff:127.0.0.1]:8080'", "write 127.0.0.1:8080"),
+        ("'[::ffff:0.0.0.0]:8080'", "write 0.0.0.0:8080"),
+        ("unix:/run/a/../b.sock", "write the path of the socket itself"),
+        ("unix:/run//b.sock", "write unix:/run/b.sock"),
+        ("unix:/run/./b.sock", "write unix:/run/b.sock"),
+    ] {
+        let found = errors(&SAMPLE.replace("127.0.0.1:81", address));
+        let [found] = &found[..] else { panic!("{address}: {found:?}") };
+        assert_eq!((&*found.path, &*found.hint), ("listeners[1].address", hint));
+    }
+}
+
+#[test]
 fn a_listener_cannot_have_the_address_that_the_admin_interface_keeps_until_a_restart() {
     let mut loader = loader();
     loader.load("f", SAMPLE).unwrap_or_else(|errors| panic!("{errors}"));
@@ -1112,6 +1127,14 @@ fn rules_that_cannot_be_followed() {
             "\"a:b\"",
             "a port",
             "a:443",
+        ),
+        (
+            "{ path: /new }",
+            "{ prefix: ^\"/b?x\" }",
+            "routes[0].rules[1].redirect.prefix",
+            "\"/b?x\"",
+            "would become a part of the query",
+            "`path`",
         ),
         (
             "        respond: { status: 200 }",
@@ -2408,7 +2431,7 @@ fn error_pages_have_a_type_and_variables_that_there_are() {
             "routes[0].error_pages[0].file",
             "\"missing.html\"",
             "there is no such file",
-            "relative to the folder of this file",
+            "relative to the folder of the main configuration file",
         ),
         (
             "    hosts: [shop.example]",

@@ -135,14 +135,17 @@ fn each_is_accepted_or_refused_by_itself_and_a_refused_one_keeps_its_former_vers
     );
     let a = now.clusters.iter().find(|(_, it)| &*it.name == "a").unwrap().1;
     assert!(before.clusters.iter().any(|(_, it)| Arc::ptr_eq(it, a)), "the former version");
-    // Another source has no say in it.
-    let (none, verdicts) =
-        deliver(&mut loader, "etcd", vec![update("b", "9", ""), update("own", "9", "")]);
+    // Another source has no say in it, and may say that it does not have it.
+    let updates = vec![update("b", "9", &good("b")), update("own", "9", "")];
+    let (none, verdicts) = deliver(&mut loader, "etcd", updates);
     assert!(none.is_none());
     assert!(
         verdicts[0].contains("folder has delivered a cluster of this name, version 3"),
         "{verdicts:?}"
     );
+    assert_eq!(verdicts[1], "ok");
+    let (none, verdicts) = deliver(&mut loader, "etcd", vec![update("b", "10", "")]);
+    assert!(none.is_none() && verdicts == ["ok"], "{verdicts:?}");
 }
 
 #[test]

@@ -195,7 +195,7 @@ fn files_that_are_not_what_they_should_be() {
                 "listeners[0].tls.certificates[0].chain",
                 "\"sitte.pem\"",
                 "there is no such file",
-                "relative to the folder of this file",
+                "relative to the folder of the main configuration file",
             ),
             (
                 SITE,
@@ -203,7 +203,7 @@ fn files_that_are_not_what_they_should_be() {
                 "listeners[0].tls.certificates[0].key",
                 "\"site.kay\"",
                 "there is no such file",
-                "relative to the folder of this file",
+                "relative to the folder of the main configuration file",
             ),
             (
                 SITE,

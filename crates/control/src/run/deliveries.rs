@@ -35,8 +35,8 @@ pub(super) struct Deliveries {
     left_out: BTreeSet<ResourceName>,
     /// What other sources may have.
     wanted: BTreeSet<ResourceName>,
-    /// The resources of which the last version is refused.
-    refused: BTreeMap<ResourceName, Refusal>,
+    /// The resources of which the last version of a source is refused.
+    refused: BTreeMap<(ResourceName, &'static str), Refusal>,
     /// Which source delivered what it has, and the version that was accepted last.
     accepted: BTreeMap<ResourceName, AcceptedVersion>,
     /// Lines of the log about resources that are refused.
@@ -137,9 +137,17 @@ impl Deliveries {
         &self.wanted
     }
 
-    /// Why the last version of a resource is refused, and since when.
+    /// Why the last version of a resource is refused, and since when: that of the source that delivered what serves, if one did, since
+    /// what others say of it changes nothing.
     pub(super) fn refused(&self, name: &ResourceName) -> Option<&Refusal> {
-        self.refused.get(name)
+        match self.accepted.get(name) {
+            Some(accepted) => self.refused.get(&(name.clone(), accepted.source)),
+            None => self
+                .refused
+                .range((name.clone(), "")..)
+                .next()
+                .and_then(|((of, _), refusal)| (of == name).then_some(refusal)),
+        }
     }
 
     /// Which source delivered a resource, and the version that was accepted last.
@@ -166,7 +174,10 @@ impl Deliveries {
                 continue;
             }
             if is_gone.get(&(name.kind, &*name.name)).copied().unwrap_or_default() {
-                self.accepted.remove(name);
+                // What another source has delivered stays.
+                if self.accepted.get(name).is_some_and(|it| it.source == source) {
+                    self.accepted.remove(name);
+                }
             } else {
                 let version = Arc::clone(version);
                 self.accepted.insert(name.clone(), AcceptedVersion { source, version });
@@ -176,7 +187,7 @@ impl Deliveries {
 
     /// All that are refused, since when, and why.
     pub(super) fn all_refused(&self) -> impl Iterator<Item = (&ResourceName, &Refusal)> {
-        self.refused.iter()
+        self.refused.iter().map(|((name, _), refusal)| (name, refusal))
     }
 
     /// How many resources of a kind sources have delivered.
@@ -186,7 +197,7 @@ impl Deliveries {
 
     /// How many resources of a kind have a last version that is refused.
     pub(super) fn refused_len(&self, kind: ResourceKind) -> usize {
-        self.refused.keys().filter(|name| name.kind == kind).count()
+        self.refused.keys().filter(|(name, _)| name.kind == kind).count()
     }
 
     /// Whether a resource, or a version of it, waits, or is waited for.
@@ -221,10 +232,11 @@ impl Deliveries {
         self.left_out.clear();
     }
 
-    /// Takes note of whether the last version of a resource is refused. What is said later of a version before it says
+    /// Takes note of whether a source's last version of a resource is refused. What is said later of a version before it says
     /// nothing of it.
-    fn note_refusal(&mut self, verdict: &Verdict, is_late: bool) {
-        let known = self.refused.get(&verdict.name);
+    fn note_refusal(&mut self, source: &'static str, verdict: &Verdict, is_late: bool) {
+        let key = (verdict.name.clone(), source);
+        let known = self.refused.get(&key);
         if is_late && known.is_some_and(|known| known.version != verdict.version) {
             return;
         }
@@ -232,11 +244,11 @@ impl Deliveries {
             Some(errors) if self.refused.len() < REFUSED_MAX || known.is_some() => {
                 let (version, errors) = (Arc::clone(&verdict.version), errors.clone());
                 let refusal = Refusal { version, at: clock::wall_ns(), errors };
-                self.refused.insert(verdict.name.clone(), refusal);
+                self.refused.insert(key, refusal);
             }
             // The log has it.
             Some(_) => {}
-            None => drop(self.refused.remove(&verdict.name)),
+            None => drop(self.refused.remove(&key)),
         }
     }
 
@@ -378,7 +390,7 @@ impl<W: Workers> Running<W> {
     }
 
     fn report_verdict(&mut self, source: &'static str, verdict: &Verdict, is_late: bool) {
-        self.config.deliveries.note_refusal(verdict, is_late);
+        self.config.deliveries.note_refusal(source, verdict, is_late);
         let failure = verdict.refused.as_ref().map(|_| "invalid");
         self.count_answer(SourceKind::Named(source), verdict.name.kind, failure);
         if let Some(errors) = &verdict.refused {

@@ -20,6 +20,10 @@ routes:
         redirect: { scheme: https }
       - match: { prefix: /port/ }
         redirect: { port: 8443 }
+      - match: { path: /own }
+        redirect: { path: '/new?a=1#there' }
+      - match: { path: /part }
+        redirect: { path: '/new#there' }
       - match: { prefix: /both/ }
         redirect: { host: items.example, port: 8443, scheme: https, path: / }
       - match: { regex: '/users/([0-9]+)/.*' }
@@ -70,6 +74,9 @@ fn a_rule_may_send_the_client_elsewhere() {
                 "301 Moved Permanently",
                 "//shop.example.com:8443/port/x",
             ),
+            // The query of the target is the whole query, as in Envoy.
+            ("shop.example.com", "/own?b=2", "301 Moved Permanently", "/new?a=1#there"),
+            ("shop.example.com", "/part?b=2", "301 Moved Permanently", "/new?b=2#there"),
             ("shop.example.com", "/both/x", "301 Moved Permanently", "https://items.example:8443/"),
             ("shop.example.com", "/users/7/orders?y=1", "302 Found", "/orders?of=7&y=1"),
             // What a rewrite puts together is no other host, and no way out.

@@ -1,6 +1,7 @@
 //! Where listeners listen, and that none is in the way of another.
 
-use std::path::Path as FilePath;
+use std::net::SocketAddr;
+use std::path::{Component, Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use crate::file;
@@ -18,6 +19,9 @@ pub(super) fn take_addresses(
     findings: &mut Findings<'_>,
 ) {
     let mut take = |address: &Address, at: &Site<'_>| {
+        if let Some(problem) = unbindable(address) {
+            return at.error(findings, problem);
+        }
         let line = findings.line_name(at.at().line);
         let owner = format!("listener {:?} on {line}", file.name);
         addresses.take(Taken::by_listener(address, owner), at, findings);
@@ -35,6 +39,29 @@ pub(super) fn take_addresses(
                     at.error(findings, Problem::new(rule, "write the port, or remove one"));
                 }
             }
+        }
+    }
+}
+
+/// Why no process can listen there, whatever the machine is.
+fn unbindable(address: &Address) -> Option<Problem> {
+    match address {
+        Address::Tcp(SocketAddr::V6(v6)) => {
+            let v4 = v6.ip().to_ipv4_mapped()?;
+            let rule = "a listener on IPv6 takes no connections of IPv4";
+            Some(Problem::new(rule, format!("write {v4}:{}", v6.port())))
+        }
+        Address::Tcp(SocketAddr::V4(_)) => None,
+        // One socket under two names would be found out only when it is bound.
+        Address::Unix(path) => {
+            let plain: PathBuf = path.components().collect();
+            let has_parent = path.components().any(|part| part == Component::ParentDir);
+            let is_plain = !has_parent && plain.as_os_str() == path.as_os_str();
+            let rule = "the path of a listener has no `.`, `..` or double slashes";
+            (!is_plain).then(|| match has_parent {
+                true => Problem::new(rule, "write the path of the socket itself"),
+                false => Problem::new(rule, format!("write unix:{}", plain.display())),
+            })
         }
     }
 }

@@ -119,14 +119,18 @@ impl<F> Batch<'_, F> {
         }
         // A listener that waits for it goes on with what it had until it is lowered again.
         let is_same = former.is_some_and(|former| former.leads_the_same(&config));
-        let former = former.or_else(|| removed.map(|removed| &removed.config));
         if !is_same {
             self.moved.insert(ResourceName::new(item.kind, &item.name));
         }
         let kept: BTreeSet<_> = config.virtual_hosts.iter().map(|table| table.id).collect();
-        let before = former.into_iter().flat_map(|former| &former.virtual_hosts);
-        let gone = before.map(|table| table.id).filter(|id| !kept.contains(id));
-        self.touched.tables_gone.extend(gone);
+        let before = former.into_iter().chain(removed.map(|removed| &removed.config));
+        let before = before.flat_map(|former| &former.virtual_hosts);
+        let gone: Vec<_> = before.filter(|table| !kept.contains(&table.id)).cloned().collect();
+        if !gone.is_empty() {
+            // A listener that does not become another one now goes on with them.
+            let gone = RouteConfig { virtual_hosts: gone, tunnelled: BTreeSet::default() };
+            self.removed_routes.push((Arc::clone(&item.name), gone, None));
+        }
         self.touched.tables.extend(config.virtual_hosts.iter().cloned());
         let asks = config.virtual_hosts.iter().any(|table| !table.runtime.is_empty());
         let text = asks.then(|| item.text.clone());

@@ -251,8 +251,14 @@ fn location(redirect: &Redirect, matched: &PathMatch, head: &RequestHead<'_>) ->
         }
     }
     let path = head.path();
+    let (mut has_query, mut fragment) = (false, "");
     match &redirect.path {
-        Some(RedirectPath::Whole(path)) => location.extend_from_slice(path.as_bytes()),
+        Some(RedirectPath::Whole(whole)) => {
+            let path = whole.split('#').next().unwrap_or_default();
+            fragment = whole.get(path.len()..).unwrap_or_default();
+            has_query = path.contains('?');
+            location.extend_from_slice(path.as_bytes());
+        }
         Some(RedirectPath::Prefix(new)) => {
             location.extend_from_slice(new.as_bytes());
             location.extend_from_slice(path.get(matched.replaced_len(path)..).unwrap_or_default());
@@ -266,10 +272,12 @@ fn location(redirect: &Redirect, matched: &PathMatch, head: &RequestHead<'_>) ->
     }
     let has_own = matches!(redirect.path, Some(RedirectPath::Rewritten(_)));
     if (!redirect.strip_query || has_own)
+        && !has_query
         && let Some(query) = head.query()
     {
         location.push(b'?');
         location.extend_from_slice(query);
     }
+    location.extend_from_slice(fragment.as_bytes());
     location
 }
