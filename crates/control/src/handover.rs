@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use config::snapshot::Snapshot;
+use telemetry::{FormerTotals, Readings};
 use tokio::sync::oneshot;
 
 use crate::admin::OldProcess;
@@ -16,14 +17,9 @@ use crate::workers::Workers;
 pub enum HandoverStep<W: Workers> {
     /// Another process would take this one's place: until the next step no file is read.
     Begin(oneshot::Sender<Result<Begun<W>, String>>),
-    /// What this process has counted, and knows.
-    Summarize {
-        /// Whether what other processes had counted is left out: the one that asks has it.
-        is_own: bool,
-        /// Where it goes.
-        reply: oneshot::Sender<Summary>,
-    },
-    /// What this process knows of endpoints: [`Summary::health`].
+    /// What this process has counted. The thread that asks writes it down, which takes a while.
+    Count(oneshot::Sender<Readings>),
+    /// What this process knows of endpoints: [`FormerState::health`].
     SaveHealth(oneshot::Sender<Vec<u8>>),
     /// The slow requests of this process. Nothing comes within a moment if the access log's output blocks.
     SaveSlow(oneshot::Sender<Vec<u8>>),
@@ -58,7 +54,7 @@ pub enum HandoverStep<W: Workers> {
     EndRest,
     /// What the process knows of endpoints whose place this one takes, before this one accepts.
     Learned {
-        /// As [`Summary::health`].
+        /// As [`FormerState::health`].
         health: Vec<u8>,
         /// Hears when workers have it.
         reply: oneshot::Sender<()>,
@@ -66,7 +62,7 @@ pub enum HandoverStep<W: Workers> {
     /// This process has taken the place of another.
     TakenOver {
         /// What it has counted, and knew.
-        summary: Summary,
+        state: FormerState,
         /// How many handovers led to this process.
         generation: u64,
         /// Whether that had taken the place of this one, which has it back.
@@ -77,7 +73,7 @@ pub enum HandoverStep<W: Workers> {
     /// This process continues connections that another left with the service manager.
     Restored {
         /// What that had counted, and knew.
-        summary: Summary,
+        state: FormerState,
         /// How many handovers led to this process.
         generation: u64,
     },
@@ -86,7 +82,7 @@ pub enum HandoverStep<W: Workers> {
     /// What the former process has counted by now.
     Update {
         /// Its counters and histograms.
-        totals: Vec<u8>,
+        totals: FormerTotals,
         /// As in [`HandoverStep::TakenOver`].
         is_return: bool,
     },
@@ -122,7 +118,7 @@ impl<W: Workers> fmt::Debug for HandoverStep<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Begin(_) => "Begin",
-            Self::Summarize { .. } => "Summarize",
+            Self::Count(_) => "Count",
             Self::SaveHealth(_) => "SaveHealth",
             Self::SaveSlow(_) => "SaveSlow",
             Self::RolledBack => "RolledBack",
@@ -159,11 +155,22 @@ pub struct KeptAdmin {
     pub metrics: bool,
 }
 
-/// What a process has counted and knows, as it is written down for the one that takes its place. Empty where it did not say.
-#[derive(Debug, Default)]
-pub struct Summary {
+/// What a process has counted and knows, for the one that takes its place.
+#[derive(Debug)]
+pub struct OwnState {
     /// Its counters and histograms.
-    pub totals: Vec<u8>,
+    pub readings: Readings,
+    /// Which endpoints are ejected, unhealthy or drained.
+    pub health: Vec<u8>,
+    /// Its slow requests.
+    pub slow: Vec<u8>,
+}
+
+/// What another process had counted and knew whose place this one takes. Empty where it did not say.
+#[derive(Debug, Default)]
+pub struct FormerState {
+    /// Its counters and histograms.
+    pub totals: FormerTotals,
     /// Which endpoints are ejected, unhealthy or drained.
     pub health: Vec<u8>,
     /// Its slow requests, where they were asked for ([`HandoverStep::SaveSlow`]).

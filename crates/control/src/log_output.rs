@@ -5,7 +5,7 @@
 //! replaced while it blocks is abandoned: its thread ends with the write that blocks, and what was
 //! queued for it is lost and counted.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
@@ -89,11 +89,14 @@ impl LogOutput {
         match &self.sink {
             Sink::Stdout => Ok(Identity::Stdout),
             Sink::Stderr => Ok(Identity::Stderr),
-            Sink::File(file, _) => {
-                let metadata = file.metadata()?;
-                Ok(Identity::File { device: metadata.dev(), inode: metadata.ino() })
-            }
+            Sink::File(file, _) => Ok(Identity::of(&file.metadata()?)),
         }
+    }
+}
+
+impl Identity {
+    fn of(metadata: &Metadata) -> Self {
+        Self::File { device: metadata.dev(), inode: metadata.ino() }
     }
 }
 
@@ -232,6 +235,12 @@ impl OutputThread {
     /// The file's path; none for standard output.
     pub(crate) const fn path(&self) -> Option<&Arc<Path>> {
         self.path.as_ref()
+    }
+
+    /// Whether its path names another file by now, as after a rotation.
+    pub(crate) fn is_replaced(&self) -> bool {
+        let named = self.path.as_deref().and_then(|path| std::fs::metadata(path).ok());
+        named.is_some_and(|named| Some(Identity::of(&named)) != self.identity)
     }
 
     /// Whether `output` writes to the same file or pipe. The thread then goes on, with another style if

@@ -63,6 +63,7 @@ enum Command {
     Names(Arc<Names>, oneshot::Sender<()>),
     Output(Option<LogOutput>),
     Reopen,
+    Follow,
     Slow { form: SlowForm, reply: oneshot::Sender<Vec<u8>> },
     AdoptSlow(Vec<u8>),
     Stop,
@@ -123,6 +124,12 @@ impl LogWriter {
     /// Opens the file again, after it was renamed.
     pub(crate) fn reopen(&self) {
         self.send(Command::Reopen);
+    }
+
+    /// Opens the file again if its path names another one by now. For a process that was replaced, because the program that
+    /// rotates the file signals only the one that serves.
+    pub(crate) fn follow(&self) {
+        self.send(Command::Follow);
     }
 
     /// Sends the slow requests to `reply`. Nothing comes while a write blocks.
@@ -233,6 +240,12 @@ impl Writing {
             Command::Reopen => {
                 self.take_all();
                 self.reopen();
+            }
+            Command::Follow => {
+                if self.output.as_ref().is_some_and(OutputThread::is_replaced) {
+                    self.take_all();
+                    self.reopen();
+                }
             }
             Command::Slow { form, reply } => {
                 self.take_all();

@@ -386,6 +386,7 @@ impl<W: Workers> Running<W> {
             let taken = clock::monotonic_ns().saturating_sub(began);
             self.collector.control_turned(&ControlTurned { taken });
         };
+        self.report_last(&mut sources.handover).await;
         self.admin_handles.close();
         self.answer_last(&mut sources.queries).await;
         for admin in std::mem::take(&mut self.admin) {
@@ -466,6 +467,9 @@ impl<W: Workers> Running<W> {
                 self.workers.flush();
                 self.config.expiry.look();
                 self.miss_file();
+                if self.handing.successor().is_some() {
+                    self.log.follow();
+                }
                 self.lose_given();
                 self.look_at_memory();
                 self.look_again();
@@ -519,8 +523,9 @@ impl<W: Workers> Running<W> {
 
     /// Whether this process checks endpoints: one at a time does, and none while connections move from one to the other.
     fn makes_checks(&self) -> bool {
+        // A process that hands over finds out what the other one goes by, which makes none before it has the place.
         matches!(self.state, State::Starting | State::Ready | State::Leaving)
-            && self.handing == Handing::None
+            && matches!(self.handing, Handing::None | Handing::Giving { .. })
     }
 
     /// Has workers serve the requests of clusters whose endpoints have been checked.

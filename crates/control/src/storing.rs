@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use config::Agreed;
 
-use crate::handover::Summary;
+use crate::handover::OwnState;
 
 /// Leaves connections with the service manager.
 pub trait Storer: fmt::Debug + Send + 'static {
@@ -27,12 +27,12 @@ pub trait Storer: fmt::Debug + Send + 'static {
     fn store(
         &mut self,
         agreed: Vec<Agreed>,
-        summary: Summary,
+        state: OwnState,
         generation: u64,
     ) -> Result<StoredCounts, String>;
 
     /// Adds what the process has counted at its end.
-    fn finish(&mut self, summary: Summary);
+    fn finish(&mut self, state: OwnState);
 }
 
 /// What was left with the service manager.

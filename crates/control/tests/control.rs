@@ -20,9 +20,9 @@ use config::snapshot::{Address, ClusterId, EndpointId, Id, ListenerId, Snapshot}
 use config::{FilterKinds, Loader, ResourceName, Update, Verdict};
 use control::{
     AdminSocket, Answerers, BindFailure, Bound, ConfigFile, ConnectionId, ConnectionWork, Control,
-    DeliveredResources, EarlyAdmin, ExplainRequest, ExplainStep, HandoverStep, KeptAdmin,
-    ListedRows, LogWriter, Moved, NotMoved, OldProcess, Outcome, Parts, Report, ServiceManager,
-    Source, Summary, Workers,
+    DeliveredResources, EarlyAdmin, ExplainRequest, ExplainStep, FormerState, HandoverStep,
+    KeptAdmin, ListedRows, LogWriter, Moved, NotMoved, OldProcess, Outcome, OwnState, Parts,
+    Report, ServiceManager, Source, Workers,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use telemetry::{Collector, LogReader};
@@ -113,13 +113,13 @@ impl control::Storer for NoStorer {
     fn store(
         &mut self,
         _: Vec<config::Agreed>,
-        _: Summary,
+        _: OwnState,
         _: u64,
     ) -> Result<control::StoredCounts, String> {
         Err("nothing is kept".to_owned())
     }
 
-    fn finish(&mut self, _: Summary) {}
+    fn finish(&mut self, _: OwnState) {}
 }
 
 impl Workers for Notebook {
@@ -1678,8 +1678,8 @@ fn a_process_that_takes_over_restores_what_the_other_one_had_learnt_by_then() {
 
     giver.running.steps.blocking_send(committed(4711)).unwrap();
     let (reply, taken) = tokio::sync::oneshot::channel();
-    let summary = Summary::default();
-    let step = HandoverStep::TakenOver { summary, generation: 1, is_return: false, reply };
+    let state = FormerState::default();
+    let step = HandoverStep::TakenOver { state, generation: 1, is_return: false, reply };
     taker.steps.blocking_send(step).unwrap();
     taken.blocking_recv().unwrap();
     taker.report(0, ReportBody::Started);
@@ -1757,7 +1757,7 @@ fn a_process_begins_with_what_sources_delivered_to_the_one_whose_place_it_takes(
     assert!(silent.lock().unwrap().is_empty(), "its source waits");
     let (reply, taken) = tokio::sync::oneshot::channel();
     let step = HandoverStep::TakenOver {
-        summary: Summary::default(),
+        state: FormerState::default(),
         generation: 1,
         is_return: false,
         reply,
@@ -1800,7 +1800,7 @@ fn a_process_begins_with_what_sources_delivered_to_the_one_whose_place_it_takes(
     taker.report(1, ReportBody::Started);
     let (reply, _) = tokio::sync::oneshot::channel();
     let step = HandoverStep::TakenOver {
-        summary: Summary::default(),
+        state: FormerState::default(),
         generation: 1,
         is_return: false,
         reply,

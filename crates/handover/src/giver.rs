@@ -190,9 +190,12 @@ impl Giver {
         let inform_at = if self.unheard < UNHEARD_MAX { self.inform_at } else { u64::MAX };
         let said = self.alive_at.min(inform_at);
         let alive = matches!(self.state, State::Moving(_)).then_some(said);
+        // As long as the other process may be stopped, a probation that is over does not end: there are looks at it alone.
+        let waits = self.state == State::Probation && self.silence.is_in_doubt();
+        let deadline = (!waits).then_some(self.deadline);
         let looks =
             [total, alive, self.again_at, self.pace.rests_until(), self.silence.next_look()];
-        batches.chain(looks.into_iter().flatten()).chain([self.deadline]).min()
+        batches.chain(looks.into_iter().flatten()).chain(deadline).min()
     }
 
     /// A frame came, with so many descriptors.

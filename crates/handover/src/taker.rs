@@ -7,7 +7,7 @@
 //! From `Taking` on, the end of the giver makes this process go on alone ([`TakerAction::Commit`] with
 //! what it has); before, it has nothing to go on with ([`TakerAction::Stop`]).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 
 use wiped::Wiped;
@@ -119,11 +119,19 @@ pub struct Taker {
     batch: u32,
     /// Batches that the caller has, oldest first, with how many groups each has.
     taking: VecDeque<u32>,
-    /// What is known of each topic, and how much of it is to come.
-    states: BTreeMap<String, (Wiped, u32)>,
-    /// Those that the caller knows of.
-    learned: BTreeSet<String>,
+    /// What is known of each topic.
+    states: BTreeMap<String, Topic>,
     actions: VecDeque<TakerAction>,
+}
+
+/// What the giver has said of something.
+#[derive(Debug, Default)]
+struct Topic {
+    /// The last that came whole: a giver may end while it says something newer.
+    whole: Option<Wiped>,
+    /// What has come of the next one, and how much of it is to come.
+    coming: Wiped,
+    to_come: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,7 +225,6 @@ impl Taker {
             batch: 0,
             taking: VecDeque::new(),
             states: BTreeMap::new(),
-            learned: BTreeSet::new(),
             actions: VecDeque::from([TakerAction::Enter(Phase::Hello), TakerAction::Send(frame)]),
         }
     }
@@ -335,7 +342,7 @@ impl Taker {
                 Ok(())
             }
             (State::Taking, Message::Commit) if self.is_between_batches() => {
-                let is_cut = self.states.values().any(|(_, to_come)| *to_come > 0);
+                let is_cut = self.states.values().any(|topic| topic.to_come > 0);
                 if is_cut || !self.taking.is_empty() {
                     return Err(self.out_of_turn("Commit"));
                 }
@@ -516,21 +523,27 @@ impl Taker {
         if !self.states.contains_key(&topic) && self.states.len() >= TOPICS_MAX {
             return Err(Failure::OverBound { what: "topics of state", max: TOPICS_MAX });
         }
-        let (held, to_come) = self.states.entry(topic.clone()).or_default();
-        if *to_come == 0 {
-            held.clear();
-            *to_come = total;
+        let held = self.states.entry(topic.clone()).or_default();
+        if held.to_come == 0 {
+            held.to_come = total;
         }
-        let Some(left) = u32::try_from(bytes.len()).ok().and_then(|n| to_come.checked_sub(n))
+        let Some(left) = u32::try_from(bytes.len()).ok().and_then(|n| held.to_come.checked_sub(n))
         else {
             return Err(self.out_of_turn("State"));
         };
-        append(held, bytes, left);
-        *to_come = left;
-        if self.state == State::Done && left == 0 {
-            let bytes = mem::take(held);
+        append(&mut held.coming, bytes, left);
+        held.to_come = left;
+        if left > 0 {
+            return Ok(());
+        }
+        let bytes = mem::take(&mut held.coming);
+        if self.state == State::Done {
             self.actions.push_back(TakerAction::Update { topic, bytes });
-        } else if left == 0 && self.learned.insert(topic.clone()) {
+            return Ok(());
+        }
+        let is_another = held.whole.as_ref().is_none_or(|known| *known != bytes);
+        held.whole = Some(bytes);
+        if is_another {
             self.actions.push_back(TakerAction::Learned(topic));
         }
         Ok(())
@@ -539,8 +552,7 @@ impl Taker {
     /// What the giver knows of a topic, as far as it has said it, before its place is taken.
     #[must_use]
     pub fn state(&self, topic: &str) -> Option<&[u8]> {
-        let (bytes, to_come) = self.states.get(topic)?;
-        (*to_come == 0).then_some(bytes.as_slice())
+        self.states.get(topic)?.whole.as_ref().map(|whole| whole.as_slice())
     }
 
     const fn is_between_batches(&self) -> bool {
@@ -550,8 +562,8 @@ impl Taker {
     fn commit(&mut self, is_alone: bool, now: u64) {
         self.enter(State::Committing);
         self.deadline = later(now, self.deadlines.commit);
-        let whole = mem::take(&mut self.states).into_iter().filter(|(_, (_, left))| *left == 0);
-        let states = whole.map(|(topic, (bytes, _))| (topic, bytes)).collect();
+        let states = mem::take(&mut self.states).into_iter();
+        let states = states.filter_map(|(topic, held)| Some((topic, held.whole?))).collect();
         self.actions.push_back(TakerAction::Commit { states, is_alone });
     }
 

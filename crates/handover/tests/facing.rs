@@ -306,6 +306,11 @@ fn a_taker_knows_what_the_giver_knew_a_moment_ago_wherever_that_one_ends() {
     }
     assert!((9..=11).contains(&(pair.informed - informed)), "{}", pair.informed);
     assert_eq!(pair.learned.len(), 2, "each topic once");
+    // It ends while it says something newer.
+    let (topic, bytes) = ("counters".to_owned(), vec![7; 500]);
+    let cut = Message::State { topic, bytes_total: 2_000, bytes };
+    pair.taker.on_frame(&cut.encode(), 0, pair.now);
+    assert_eq!(pair.taker.state("counters").map(<[u8]>::len), Some(1_000));
     pair.taker.on_closed(pair.now);
     pair.act();
     let [TakerAction::Commit { states, is_alone: true }] = &*pair.taker_ends else {

@@ -28,6 +28,8 @@ pub(crate) struct Activation {
     taken: Vec<(String, Vec<Inherited>)>,
     /// Queues in which the process before this one left connections with the service manager.
     connections: Vec<OwnedFd>,
+    /// What the service manager has kept and no listener can use.
+    unusable: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -57,7 +59,7 @@ impl Activation {
         let mut names = names.split(':').filter(|name| !name.is_empty());
         let (mut sockets, mut refused) = (Vec::new(), Vec::new());
         let mut stored: Vec<(String, Vec<Inherited>)> = Vec::new();
-        let mut connections = Vec::new();
+        let (mut connections, mut unusable) = (Vec::new(), Vec::new());
         for (number, taken) in inherited::take(count) {
             let name = names.next();
             let taken = match taken {
@@ -73,15 +75,26 @@ impl Activation {
             match (taken, listener) {
                 (Ok(socket), Some(listener)) => stored.push((listener, vec![socket])),
                 (Ok(socket), None) => sockets.push(Handed { label, socket }),
-                (Err(error), _) => refused.push(format!("{label}: {error}; {}", hint(&error))),
+                // One that it kept would stop each restart; the listener binds its address anew.
+                (Err(error), Some(_)) => unusable.push(format!("{label}: {error}")),
+                (Err(error), None) => refused.push(format!("{label}: {error}; {}", hint(&error))),
             }
         }
         if refused.is_empty() {
-            let mut this = Self { sockets, taken: Vec::new(), connections };
+            let mut this = Self { sockets, taken: Vec::new(), connections, unusable };
             this.take_over(stored);
             Ok(this)
         } else {
             Err(start(&refused))
+        }
+    }
+
+    /// Logs what is not used, once that is possible.
+    pub(crate) fn report(&self) {
+        for unusable in &self.unusable {
+            tracing::error!(
+                "a socket that the service manager has kept is not used, and its listener opens another: {unusable}"
+            );
         }
     }
 

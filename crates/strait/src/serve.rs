@@ -37,7 +37,7 @@ use crate::filter_list::loader;
 use crate::handover::giving::Giving;
 use crate::handover::giving_back::{return_and_end, watch};
 use crate::handover::spawn;
-use crate::handover::start_command::StartCommand;
+use crate::handover::start_command::{StartCommand, has_starter_ended};
 use crate::handover::stored::Stored;
 use crate::handover::storing::Storing;
 use crate::handover::taking::{Asked, Beginning, TakenSockets, Taking};
@@ -60,6 +60,7 @@ pub(crate) fn run(run: &Run) -> Result<(), Failure> {
     let activation =
         Activation::from_environment(|name| std::env::var_os(name), std::process::id())?;
     logging::start(&run.log).map_err(|error| Failure::Start(error.to_string()))?;
+    activation.report();
     secrecy::key_log(run)?;
     let core_dumps = if run.core_dumps { CoreDumps::ALLOWED } else { CoreDumps::UNTIL_KEYS };
     let config = ConfigFile::new(&run.config, loader()?);
@@ -72,7 +73,7 @@ pub(crate) fn serve(
     mut config: ConfigFile<Box<dyn Filter>>,
     sources: Vec<Box<dyn Source>>,
     mut core_dumps: CoreDumps,
-    mut activation: Activation,
+    activation: Activation,
     take_over: Option<TakeOver>,
     came: impl FnOnce(&Came) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
@@ -87,9 +88,7 @@ pub(crate) fn serve(
     activation.check_use(&snapshot)?;
     core_dumps.on_snapshot(&snapshot);
     let workers = worker_count(&snapshot)?;
-    let count = workers.count;
     let open_files_max = raise_open_files();
-    let start = |error: std::io::Error| Failure::Start(error.to_string());
     let handover_path =
         handover::socket_path(&snapshot.startup.handover, |name| std::env::var_os(name));
     let handover_options = snapshot.startup.handover.clone();
@@ -98,109 +97,166 @@ pub(crate) fn serve(
     let has_sources = !sources.is_empty();
     let mut begun = Begun { config: &mut config, candidate: Ok(candidate), has_sources };
     let asked = take_over_from(take_over, handover_path.as_deref(), &handover_options, &mut begun)?;
-    let (mut taking, mut taken) = match asked {
+    let (mut taking, taken) = match asked {
         Asked::NoProcess(_) => (None, TakenSockets::default()),
         Asked::Taking(taking, sockets) => (Some(taking), sockets),
         Asked::Checked => return Ok(()),
     };
-    let candidate = begun
-        .candidate
-        .map_err(Failure::Config)
-        .inspect_err(|failure| give_up(&mut taking, failure))?;
-    let snapshot = Arc::clone(candidate.snapshot());
-    core_dumps.on_snapshot(&snapshot);
-    if taking.is_some() {
-        // Before workers accept: what they are asked for may be in the other process's memory.
-        config.sessions().early.expect();
-    }
-    let (had_connections, stored) = read_stored(&mut activation, &snapshot, &config.sessions());
-    activation.take_over(std::mem::take(&mut taken.listeners));
-    let is_stored = snapshot.startup.handover.fd_store != FdStore::Off;
-    let keeps_handles = handover_path.is_some() || is_stored;
-    let (report_sender, reports) = mpsc::channel(REPORTS_MAX);
-    let (mut data_path, crew) =
-        DataPath::new(count, core_dumps, activation, keeps_handles, report_sender)
-            .map_err(start)?;
-    let bound = data_path
-        .bind(&snapshot)
-        .map_err(|failures| Failure::Config(Refused::Unbindable(failures)))
-        .inspect_err(|failure| give_up(&mut taking, failure))?;
-    let is_gone = |name: &String| !snapshot.listeners.iter().any(|it| *it.name == **name);
-    if let Some(taking) = &mut taking {
-        taking.unused = data_path.unused(&snapshot);
-    }
-    let mut listeners_gone = data_path.let_go();
-    let was_stored = taking.is_none() && !listeners_gone.is_empty();
-    listeners_gone.retain(|name| !is_stored || is_gone(name));
-    let mut first = config.keep(candidate);
-    let startup = &snapshot.startup;
-    let (admin, metrics) = early
-        .or_bind(startup, &mut taken, data_path.activation())
-        .inspect_err(|failure| give_up(&mut taking, failure))?;
-    if let Some(taking) = &mut taking {
-        taking.unused.extend(taken.unused_admin());
-    }
-    // Clients that connect to what is not used here would wait for ever otherwise, once the other process has closed it.
-    drop(taken);
-    let bound_at = |socket: &Option<AdminSocket>| socket.as_ref()?.local_address().ok().flatten();
-    let addresses = Came { listeners: bound.addresses.clone(), admin: bound_at(&admin) };
-
-    let open = io::limits::open_files().unwrap_or_default();
-    let descriptors = Descriptors::divide(open_files_max, open, count);
-    let Telemetry { collector, reader, emitters } = Telemetry::of(count);
-    let at = (&addresses, bound_at(&metrics));
-    log_start(config.name(), &snapshot, &workers, &descriptors, at);
-    let log = LogWriter::start(reader, &mut first).map_err(start)?;
-    // One that takes another's place knows first which endpoints that one gives no requests.
-    let crew = (crew, taking.is_none());
-    data_path.start(crew, &snapshot, bound.sockets, emitters, descriptors).map_err(start)?;
-    if was_stored {
-        // The process that had them is gone.
-        data_path.set_socket_options(&snapshot);
-    }
-    let (steps, handover) = mpsc::channel(STEPS_MAX);
-    let is_taking_over = taking.is_some();
-    let is_init = std::process::id() == 1;
-    let options = snapshot.startup.handover.clone();
-    let (contacts, sessions) = (data_path.contacts(), config.sessions());
-    let storer = Box::new(Storing::new(contacts.clone(), sessions.clone()));
-    let thread = HandoverThread { options, contacts, steps, sessions };
-    let taking = taking.take().map(|taking| *taking);
-    let hands_over = thread.start(handover_path.as_deref(), taking, stored)?;
-    drop(snapshot);
-    let control = Control::new(Parts {
-        sources,
+    let candidate = begun.candidate;
+    let start = Start {
         config,
-        first,
-        addresses: bound.addresses,
-        workers: data_path,
-        reports,
-        log,
-        collector,
-        admin,
-        metrics,
-        answerers: Answerers::default(),
-        service_manager: service_manager(),
-        handover,
-        is_taking_over,
-        hands_over,
-        is_init,
-        listeners_gone,
-        storer,
-        had_connections,
-        version: VERSION,
-    });
-    came(&addresses)?;
+        sources,
+        core_dumps,
+        activation,
+        workers,
+        open_files_max,
+        handover_path,
+        early,
+        taken,
+    };
+    let started = start.begin(candidate, &mut taking, came);
+    // The process that would be replaced goes on, and says why.
+    let control = started.inspect_err(|failure| give_up(&mut taking, failure))?;
     match control.run() {
         Outcome::Drained => Ok(()),
         Outcome::Replaced(successor) => {
-            if is_init {
+            if is_init() {
                 stay_as_init(successor);
             }
             Ok(())
         }
         Outcome::Stopped => Err(Failure::Ended("stopped before everything had ended".to_owned())),
         Outcome::Failed(reason) => Err(Failure::Ended(reason)),
+    }
+}
+
+/// Whether this process is the first of its container.
+fn is_init() -> bool {
+    std::process::id() == 1
+}
+
+/// What a process starts with, once it is known which process it takes the place of.
+struct Start {
+    config: ConfigFile<Box<dyn Filter>>,
+    sources: Vec<Box<dyn Source>>,
+    core_dumps: CoreDumps,
+    activation: Activation,
+    workers: WorkerCount,
+    open_files_max: u64,
+    handover_path: Option<PathBuf>,
+    early: EarlySockets,
+    taken: TakenSockets,
+}
+
+impl Start {
+    /// Binds what is new, and starts the threads. `taking` goes to the one that takes over, as the last thing that can fail but for
+    /// `came`.
+    fn begin(
+        self,
+        candidate: Result<Candidate<Box<dyn Filter>>, Refused>,
+        taking: &mut Option<Box<Taking>>,
+        came: impl FnOnce(&Came) -> Result<(), Failure>,
+    ) -> Result<Control<DataPath>, Failure> {
+        let Self { mut config, sources, mut core_dumps, mut activation, workers, .. } = self;
+        let (handover_path, mut taken) = (self.handover_path, self.taken);
+        let candidate = candidate.map_err(Failure::Config)?;
+        let snapshot = Arc::clone(candidate.snapshot());
+        core_dumps.on_snapshot(&snapshot);
+        if taking.is_some() {
+            // Before workers accept: what they are asked for may be in the other process's memory.
+            config.sessions().early.expect();
+        }
+        let (had_connections, stored) = read_stored(&mut activation, &snapshot, &config.sessions());
+        activation.take_over(std::mem::take(&mut taken.listeners));
+        let is_stored = snapshot.startup.handover.fd_store != FdStore::Off;
+        let keeps_handles = handover_path.is_some() || is_stored;
+        let (report_sender, reports) = mpsc::channel(REPORTS_MAX);
+        let (mut data_path, crew) =
+            DataPath::new(workers.count, core_dumps, activation, keeps_handles, report_sender)
+                .map_err(failed("the workers' descriptors"))?;
+        let bound = data_path
+            .bind(&snapshot)
+            .map_err(|failures| Failure::Config(Refused::Unbindable(failures)))?;
+        let is_gone = |name: &String| !snapshot.listeners.iter().any(|it| *it.name == **name);
+        if let Some(taking) = taking {
+            taking.unused = data_path.unused(&snapshot);
+        }
+        let mut listeners_gone = data_path.let_go();
+        let was_stored = taking.is_none() && !listeners_gone.is_empty();
+        listeners_gone.retain(|name| !is_stored || is_gone(name));
+        let mut first = config.keep(candidate);
+        let (admin, metrics) =
+            self.early.or_bind(&snapshot.startup, &mut taken, data_path.activation())?;
+        if let Some(taking) = taking {
+            taking.unused.extend(taken.unused_admin());
+        }
+        // Clients that connect to what is not used here would wait for ever otherwise, once the other process has closed it.
+        drop(taken);
+        let bound_at =
+            |socket: &Option<AdminSocket>| socket.as_ref()?.local_address().ok().flatten();
+        let addresses = Came { listeners: bound.addresses.clone(), admin: bound_at(&admin) };
+
+        let open = io::limits::open_files().unwrap_or_default();
+        let descriptors = Descriptors::divide(self.open_files_max, open, workers.count);
+        let Telemetry { collector, reader, emitters } = Telemetry::of(workers.count);
+        let at = (&addresses, bound_at(&metrics));
+        log_start(config.name(), &snapshot, &workers, &descriptors, at);
+        let log =
+            LogWriter::start(reader, &mut first).map_err(failed("the access log's thread"))?;
+        // One that takes another's place knows first which endpoints that one gives no requests.
+        let crew = (crew, taking.is_none());
+        data_path
+            .start(crew, &snapshot, bound.sockets, emitters, descriptors)
+            .map_err(failed("the workers' threads"))?;
+        if was_stored {
+            // The process that had them is gone.
+            data_path.set_socket_options(&snapshot);
+        }
+        let (steps, handover) = mpsc::channel(STEPS_MAX);
+        let is_taking_over = taking.is_some();
+        let options = snapshot.startup.handover.clone();
+        let (contacts, sessions) = (data_path.contacts(), config.sessions());
+        let storer = Box::new(Storing::new(contacts.clone(), sessions.clone()));
+        let thread = HandoverThread { options, contacts, steps, sessions };
+        let hands_over = thread.start(handover_path.as_deref(), taking, stored)?;
+        came(&addresses)?;
+        Ok(Control::new(Parts {
+            sources,
+            config,
+            first,
+            addresses: bound.addresses,
+            workers: data_path,
+            reports,
+            log,
+            collector,
+            admin,
+            metrics,
+            answerers: Answerers::default(),
+            service_manager: service_manager(),
+            handover,
+            is_taking_over,
+            hands_over,
+            is_init: is_init(),
+            listeners_gone,
+            storer,
+            had_connections,
+            version: VERSION,
+        }))
+    }
+}
+
+/// What the system refused at the start.
+fn failed(what: &'static str) -> impl Fn(std::io::Error) -> Failure {
+    move |error| Failure::Start(format!("{what}: {error}; {}", hint_for_start(&error)))
+}
+
+fn hint_for_start(error: &std::io::Error) -> &'static str {
+    match io::errno_name(error) {
+        "EMFILE" | "ENFILE" => "raise the limit on open files (`LimitNOFILE=`, `ulimit -n`)",
+        "EAGAIN" | "ENOMEM" => {
+            "raise the limit on threads or memory (`TasksMax=`, `MemoryMax=`, `ulimit -u`)"
+        }
+        _ => "see the system's log",
     }
 }
 
@@ -401,6 +457,12 @@ fn take_over_from(
         None => Asked::NoProcess("the configuration has no handover.socket".to_owned()),
     };
     if let Asked::NoProcess(reason) = &asked {
+        if take_over == TakeOver::Required && has_starter_ended(|name| std::env::var_os(name)) {
+            tracing::error!(
+                "the process that this one was to replace has ended: this one starts, without its connections"
+            );
+            return Ok(asked);
+        }
         if take_over != TakeOver::IfAny {
             return Err(Failure::Start(format!("there is no process to take over from: {reason}")));
         }
@@ -449,7 +511,7 @@ impl HandoverThread {
     fn start(
         self,
         path: Option<&Path>,
-        taking: Option<Taking>,
+        taking: &mut Option<Box<Taking>>,
         stored: Option<Stored>,
     ) -> Result<Option<OwnedFd>, Failure> {
         let Some(path) = path else {
@@ -464,13 +526,19 @@ impl HandoverThread {
             Some(_) => None,
             None => Some(self.bind(path)?),
         };
+        // What is sent there is lost with a thread that cannot be started.
+        let (sender, receiver) = std::sync::mpsc::channel();
         thread::Builder::new()
             .name("strait-handover".to_owned())
             .spawn({
                 let path = path.to_owned();
-                move || self.work(path, listener, taking, stored, ending)
+                move || {
+                    let taking = receiver.recv().unwrap_or_default();
+                    self.work(path, listener, taking, stored, ending);
+                }
             })
             .map_err(failed)?;
+        let _ = sender.send(taking.take().map(|taking| *taking));
         Ok(Some(hands_over))
     }
 
@@ -540,6 +608,7 @@ impl HandoverThread {
             sessions,
             refusal_logged_at: Cell::default(),
             failure_logged_at: Cell::default(),
+            newcomers: RefCell::default(),
             refused: RefCell::default(),
             ending,
         }

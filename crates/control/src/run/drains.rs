@@ -50,6 +50,12 @@ impl Drains {
         }
     }
 
+    /// Answers changes that another process has, before they count here.
+    pub(super) fn answer_waiting(&mut self) {
+        self.asked.append(&mut self.waiting);
+        self.answer();
+    }
+
     /// Replies once all changes so far count.
     pub(super) fn reply_when_counted(&mut self, reply: oneshot::Sender<()>) {
         self.waiting.push(Reply::Handover(reply));

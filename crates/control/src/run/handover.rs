@@ -7,18 +7,22 @@ use std::time::Duration;
 use config::snapshot::Address;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Map, Value};
+use telemetry::FormerTotals;
 use telemetry::events::{HandoverEnded, HandoverFailed};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Reading, Running, State, breakers};
 use crate::admin::{AdminSocket, Query, Scope, Server, own_admin_files, set_socket_mode};
 use crate::clock;
-use crate::handover::{Begun, HandoverStep, KeptAdmin, Summary};
+use crate::handover::{Begun, FormerState, HandoverStep, KeptAdmin};
 use crate::handover_report::HandoverNews;
 use crate::log_writer::SlowForm;
 use crate::run::Outcome;
 use crate::signals::Asked;
 use crate::workers::Workers;
+
+/// How long the last counts of a process may take to be asked for, at its end.
+const LAST_REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long connections may take to be back with their workers that another process did not take, ns.
 const RETURN_TIME: u64 = 2_000_000_000;
@@ -173,11 +177,15 @@ impl<W: Workers> Running<W> {
                 self.kept.hurry();
                 self.begin_when_read();
             }
-            HandoverStep::Summarize { is_own, reply } => {
-                let _ = reply.send(self.summary(is_own));
+            HandoverStep::Count(reply) => {
+                let _ = reply.send(self.collector.readings());
             }
             HandoverStep::SaveHealth(reply) => {
                 let _ = reply.send(self.write_health());
+                if matches!(self.handing, Handing::Giving { .. }) {
+                    // The other process accepts connections, and has it from here on.
+                    self.config.drains.answer_waiting();
+                }
             }
             HandoverStep::SaveSlow(reply) => self.save_slow(reply),
             HandoverStep::RolledBack => {
@@ -230,12 +238,12 @@ impl<W: Workers> Running<W> {
             }
             HandoverStep::EndRest => self.end_rest(),
             HandoverStep::Learned { health, reply } => {
-                let is_newer = matches!(self.handing, Handing::TakingBack { .. });
-                self.adopt_health(&health, is_newer);
+                // That one finds out what endpoints are like until this one has its place.
+                self.adopt_health(&health, true);
                 self.config.drains.reply_when_counted(reply);
                 self.hand_drains();
             }
-            HandoverStep::TakenOver { summary, generation, is_return, reply } => {
+            HandoverStep::TakenOver { mut state, generation, is_return, reply } => {
                 self.collector.set_generation(generation);
                 self.handover_report.generation = generation;
                 let was_to_end = matches!(
@@ -243,22 +251,23 @@ impl<W: Workers> Running<W> {
                     Handing::Taking { is_to_end: true, .. }
                         | Handing::TakingBack { is_to_end: true, .. }
                 );
-                self.take_over(&summary, is_return);
-                self.log.adopt_slow(summary.slow);
+                let slow = std::mem::take(&mut state.slow);
+                self.take_over(state, is_return);
+                self.log.adopt_slow(slow);
                 if was_to_end && is_return {
                     self.terminate();
                 }
                 let _ = reply.send(was_to_end && !is_return);
             }
-            HandoverStep::Restored { summary, generation } => {
+            HandoverStep::Restored { state, generation } => {
                 self.collector.set_generation(generation);
                 self.handover_report.generation = generation;
-                self.add_totals(&summary.totals, false);
-                self.adopt_health(&summary.health, false);
-                self.log.adopt_slow(summary.slow);
+                self.add_totals(state.totals, false);
+                self.adopt_health(&state.health, false);
+                self.log.adopt_slow(state.slow);
             }
             HandoverStep::News(news) => self.on_handover_news(news),
-            HandoverStep::Update { totals, is_return } => self.add_totals(&totals, is_return),
+            HandoverStep::Update { totals, is_return } => self.add_totals(totals, is_return),
             // The service manager hears this process from here on; the former one may be of a version that does not say so.
             HandoverStep::MainProcess => self.store_listeners(),
             HandoverStep::FormerStays(process) => self.listing.begin(process),
@@ -333,9 +342,10 @@ impl<W: Workers> Running<W> {
         if is_waited_for || !self.moves.under_way.is_empty() {
             return;
         }
-        if let Some(reply) = self.begin_waits.take() {
-            // Who asked may have given up.
-            let _ = reply.send(self.begin_giving());
+        let Some(reply) = self.begin_waits.take() else { return };
+        // Who asked may have given up.
+        if !reply.is_closed() && reply.send(self.begin_giving()).is_err() {
+            self.end_giving();
         }
     }
 
@@ -493,6 +503,27 @@ impl<W: Workers> Running<W> {
         self.drain();
     }
 
+    /// Lets the process that took this one's place know what was counted to the end: the last connections have closed since it
+    /// heard last.
+    pub(super) async fn report_last(&mut self, steps: &mut mpsc::Receiver<HandoverStep<W>>) {
+        if !matches!(self.handing, Handing::Given(_)) {
+            return;
+        }
+        let reported = async {
+            let mut is_asked = false;
+            // The thread that asks once more has sent what it got before.
+            while let Some(step) = steps.recv().await {
+                let HandoverStep::Count(reply) = step else { continue };
+                let _ = reply.send(self.collector.readings());
+                if std::mem::replace(&mut is_asked, true) {
+                    return;
+                }
+            }
+        };
+        // Without an answer that process, or its connection, is gone.
+        let _ = tokio::time::timeout(LAST_REPORT_TIMEOUT, reported).await;
+    }
+
     /// Ends at once what a process still has that has given its place away, and that is the third of those that live.
     fn end_rest(&mut self) {
         if matches!(self.handing, Handing::Given(_)) && self.state == State::Draining {
@@ -503,7 +534,7 @@ impl<W: Workers> Running<W> {
         }
     }
 
-    fn add_totals(&mut self, totals: &[u8], is_return: bool) {
+    fn add_totals(&mut self, totals: FormerTotals, is_return: bool) {
         if totals.is_empty() {
             return;
         }
@@ -536,6 +567,11 @@ impl<W: Workers> Running<W> {
         for used in runtime.iter() {
             let name = used.cell.name();
             let value = over.get(name).and_then(|it| serde_json::from_value(it.clone()).ok());
+            if let (Some(written), None) = (over.get(name), &value) {
+                tracing::warn!(
+                    "runtime {name}: its override is dropped, because {written} is no value in this version"
+                );
+            }
             if value != used.cell.get() {
                 // It is used: it is one of these.
                 let _ = runtime.put_over(&[(name.to_owned(), value)]);
@@ -566,13 +602,13 @@ impl<W: Workers> Running<W> {
         }
     }
 
-    fn take_over(&mut self, summary: &Summary, is_return: bool) {
+    fn take_over(&mut self, state: FormerState, is_return: bool) {
         if is_return {
             self.collector.begin_return();
         }
-        self.add_totals(&summary.totals, is_return);
+        self.add_totals(state.totals, is_return);
         self.handing = Handing::None;
-        self.adopt_health(&summary.health, is_return);
+        self.adopt_health(&state.health, true);
         self.kept.read();
         self.hold_kept();
         own_admin_files(true);

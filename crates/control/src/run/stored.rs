@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use super::handover::Handing;
 use super::moves::Ended;
 use super::{Running, State, breakers};
-use crate::handover::Summary;
+use crate::handover::OwnState;
 use crate::storing::{StoredCounts, Storer};
 use crate::workers::Workers;
 
@@ -140,14 +140,14 @@ impl<W: Workers> Running<W> {
             let reason = "no service manager started this process (NOTIFY_SOCKET)".to_owned();
             return self.on_stored(storer, Err(reason));
         }
-        let (snapshot, summary) = (Arc::clone(&self.config.snapshot), self.summary(false));
+        let (snapshot, state) = (Arc::clone(&self.config.snapshot), self.own_state());
         let generation = self.handover_report.generation;
         let (reply, slow) = oneshot::channel();
         self.save_slow(reply);
         self.moves.under_way.spawn_blocking(move || {
             let agreed = config::agreed(&snapshot);
-            let summary = Summary { slow: slow.blocking_recv().unwrap_or_default(), ..summary };
-            let result = storer.store(agreed, summary, generation);
+            let state = OwnState { slow: slow.blocking_recv().unwrap_or_default(), ..state };
+            let result = storer.store(agreed, state, generation);
             Ended::Stored(storer, result)
         });
     }
@@ -191,18 +191,20 @@ impl<W: Workers> Running<W> {
             let (reply, slow) = oneshot::channel();
             self.save_slow(reply);
             let slow = slow.await.unwrap_or_default();
-            let summary = Summary { slow, ..self.summary(false) };
+            let state = OwnState { slow, ..self.own_state() };
             if let Some(storer) = &mut self.stored.storer {
-                storer.finish(summary);
+                storer.finish(state);
             }
         }
     }
 
-    /// What this process has counted and knows; or without what others had counted.
-    pub(super) fn summary(&mut self, is_own: bool) -> Summary {
-        let readings = self.collector.readings();
-        let totals = if is_own { readings.write_own_totals() } else { readings.write_totals() };
-        Summary { totals, health: self.write_health(), slow: Vec::new() }
+    /// What this process has counted and knows, without slow requests.
+    fn own_state(&mut self) -> OwnState {
+        OwnState {
+            readings: self.collector.readings(),
+            health: self.write_health(),
+            slow: Vec::new(),
+        }
     }
 
     /// What this process knows of endpoints, and what operators said of them and of `runtime` values.

@@ -98,7 +98,9 @@ impl<W: Workers> Running<W> {
 
     /// Whether what was built can be handed to the workers.
     pub(super) fn takes_up(&self) -> bool {
-        self.moves.under_way.is_empty() && (self.is_ending() || !self.versions.is_behind())
+        // A handover waits for what is built, and may be the way out if a worker hangs.
+        let is_urgent = self.is_ending() || self.begin_waits.is_some();
+        self.moves.under_way.is_empty() && (is_urgent || !self.versions.is_behind())
     }
 
     /// Reports a worker for which changes wait.

@@ -1,6 +1,7 @@
 //! Connections as they are written down, and what makes one of the other.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use config::memory::MemoryLevel;
@@ -23,7 +24,7 @@ use crate::connection::codec::http2::{self};
 use crate::connection::connections::Connections;
 use crate::connection::delivery::Lingering;
 use crate::connection::rpc::rpc_limits;
-use crate::connection::transport::{SavedTls, Tls};
+use crate::connection::transport::{SavedTls, Tls, TlsState};
 use crate::connection::{Connection, ConnectionRole, Downstream, Life, Upstream, UpstreamState};
 use crate::cx::Cx;
 use crate::keys::{ConnKey, EndpointKey, ExchangeKey, PoolId, Slot, label};
@@ -376,7 +377,9 @@ impl Connections {
         now: Time,
         cx: &mut Cx,
     ) -> Option<(Connection, Option<Duration>)> {
-        let connection = self.remove(key)?;
+        let mut connection = self.remove(key)?;
+        // One of which nothing has come begins where it goes.
+        self.end_handshake(&mut connection, cx);
         let deadline = cx.timers.deadline(connection.timer);
         cx.timers.remove(connection.timer);
         Some((connection, deadline.is_set().then(|| deadline - now)))
@@ -500,7 +503,23 @@ impl Connections {
             cx,
         );
         self.restore_connection(key, saved.connection, now, listen, cx);
+        self.expect_handshake(key, now, listen);
         Ok(key)
+    }
+
+    /// Has a client begin its handshake here, if it had sent nothing of it where it comes from.
+    fn expect_handshake(&mut self, key: ConnKey, now: Time, listen: &Listen) {
+        let Some(connection) = self.table.get_mut(key) else { return };
+        let Some(downstream) = connection.downstream() else { return };
+        if connection.tls.is_some() || connection.opening() != Some(Opening::Handshake) {
+            return;
+        }
+        let listener = listen.listeners.get(downstream.listener).listener();
+        if let Some(settings) = &listener.seen_by(downstream.chain).tls {
+            let state = TlsState::Expected(Arc::clone(settings));
+            connection.tls = Some(Box::new(Tls::new(state, now)));
+            self.handshakes_expected += 1;
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use config::chains::ConnectionFacts;
-use config::snapshot::{Address, ChainId, Detected, ListenerProtocol};
+use config::snapshot::{Address, ChainId, Detected, ListenerChain, ListenerProtocol};
 use proxy::Snapshot;
 use proxy::misdirected::is_misdirected;
 use wire::h1::{Scan, decode_request};
@@ -74,10 +74,14 @@ fn tcp_addresses(listener: &Listener) -> impl Iterator<Item = SocketAddr> {
     })
 }
 
-/// Where the request's connection goes: to the address with the URL's port, or to the first.
+/// Where the request's connection goes: to the address with the URL's port, or to the first. A listener on all addresses says nothing of
+/// which it is; the URL does if it has one.
 fn destination(listener: &Listener, request: &Request) -> Option<SocketAddr> {
     let of_port = request.port.and_then(|port| address_of(listener, port, request));
-    of_port.or_else(|| tcp_addresses(listener).next())
+    let address = of_port.or_else(|| tcp_addresses(listener).next())?;
+    let is_open = address.ip().is_unspecified();
+    let asked = request.ip.filter(|ip| is_open && ip.is_ipv4() == address.is_ipv4());
+    Some(asked.map_or(address, |ip| SocketAddr::new(ip, address.port())))
 }
 
 /// Describes the filter chain of a connection that carries HTTP, and returns the listener with that
@@ -108,6 +112,16 @@ pub(super) fn describe_chain<'s>(
     let destination = destination(listener, request);
     let protocol = Some(protocol);
     let facts = ConnectionFacts { source: request.from, destination, protocol, server_name, alpn };
+    let asks_where = |chain: &ListenerChain<_>| !chain.matches.destinations.is_empty();
+    if destination.is_some_and(|at| at.ip().is_unspecified())
+        && listener.chains.iter().any(asks_where)
+    {
+        story.line(
+            "chain",
+            "it is not known to which address of this machine the connection goes, so no chain with `destinations` matches: write \
+             the address in the URL, and the host as --header 'host: …'",
+        );
+    }
     let chain = listener.chains.choose(&facts);
     match chain {
         Some(chain) => story.line("chain", format!("{}: matches {what}", chain.name)),

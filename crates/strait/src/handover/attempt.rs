@@ -19,11 +19,12 @@ use ::handover::{
 use control::{Begun, HandoverNews, HandoverResult, HandoverStep, KeptAdmin};
 use io::Traffic;
 use io::packets::ProcessHandle;
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
+use wiped::Wiped;
 use worker::{KeptListener, Message as Mail, Origin};
 
 use super::asking::put_back;
-use super::collecting::{Batch, Collecting};
+use super::collecting::{Batch, Collecting, Round};
 use super::giving::{End, Giving};
 use super::giving_back::NotReturned;
 use super::groups::{AllGiven, GivenAway};
@@ -37,11 +38,20 @@ use crate::data_path::DataPath;
 /// How long the end of a process may take that has closed its connection to this one.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Between two looks whether control has begun.
+const BEGIN_PAUSE: Duration = Duration::from_millis(2);
+
 /// Sockets that are closed before other threads have their turn.
 const CLOSES_MAX: usize = 64;
 
 /// Why connections stay that too many others belong to.
 const TOO_LARGE: &str = "the group has more connections than can move together";
+
+/// Why connections stay of which nothing says what they would meet elsewhere.
+const REMOVED: &str = "a reload has removed their listener or filter chain";
+
+/// Why connections stay that could not move in time.
+const UNFINISHED: &str = "a TLS handshake, or one of two attempts of a request, has not ended";
 
 /// One attempt.
 pub(super) struct Attempt<'g> {
@@ -73,6 +83,8 @@ pub(super) struct Attempt<'g> {
     kept_admin: KeptAdmin,
     began: u64,
     updates: Updates,
+    /// What the other process knows of endpoints.
+    health_said: Wiped,
     /// What the other process asked for and has not got yet.
     listing: Listing,
 }
@@ -109,6 +121,7 @@ impl<'g> Attempt<'g> {
             kept_admin: KeptAdmin::default(),
             began,
             updates: Updates::default(),
+            health_said: Wiped::default(),
             listing: Listing::default(),
         }
     }
@@ -157,11 +170,8 @@ impl<'g> Attempt<'g> {
             self.giving.refused.borrow_mut().look(Duration::ZERO);
             return;
         }
-        let other = self.giving.accept(Duration::ZERO);
-        if let Some(Ok(other)) = other.map(Line::new) {
-            let reason = format!("process {} is taking over already", self.line.peer.pid);
-            self.giving.refuse(&other, "busy", reason);
-        }
+        let pid = self.line.peer.pid;
+        self.giving.turn_away(|| format!("process {pid} is taking over already"));
     }
 
     fn perform(&mut self, action: GiverAction) -> Option<End> {
@@ -291,10 +301,8 @@ impl<'g> Attempt<'g> {
         let found: Option<Vec<_>> = keys.iter().map(|key| self.listening(&begun, key)).collect();
         match found {
             Some(sockets) => {
-                let result = self.line.send(frame, &sockets);
-                if let Err(error) = result {
-                    self.giver.fail(Failure::Own(format!("listening sockets: {error}")));
-                }
+                let sent = self.line.send(frame, &sockets);
+                self.note_sent(sent);
             }
             None => self.giver.fail(Failure::Own("a listening socket is gone".to_owned())),
         }
@@ -308,8 +316,7 @@ impl<'g> Attempt<'g> {
     ) -> Option<BorrowedFd<'f>> {
         match key {
             SocketKey::Listener(name, number) => {
-                let (_, handles) = begun.handles.iter().find(|(it, _)| **it == **name)?;
-                handles.get(*number as usize).map(AsFd::as_fd)
+                begun.handles.get(&**name)?.get(*number as usize).map(AsFd::as_fd)
             }
             SocketKey::Admin => begun.admin.as_ref().map(AsFd::as_fd),
             SocketKey::Metrics => begun.metrics.as_ref().map(AsFd::as_fd),
@@ -346,9 +353,19 @@ impl<'g> Attempt<'g> {
     }
 
     fn describe(&mut self) {
-        let (reply, begun) = oneshot::channel();
+        let (reply, mut begun) = oneshot::channel();
         self.step(HandoverStep::Begin(reply));
-        match begun.blocking_recv() {
+        // The other process waits no longer.
+        let until = self.giver.next_deadline().unwrap_or_else(now);
+        let begun = loop {
+            match begun.try_recv() {
+                Err(TryRecvError::Empty) if now() < until => {
+                    let _ = self.giving.ending.wait(BEGIN_PAUSE);
+                }
+                begun => break begun,
+            }
+        };
+        match begun {
             Ok(Ok(begun)) => {
                 let parts = parts(&begun.snapshot);
                 let delivered = Some(&begun.delivered).filter(|_| self.giver.reads_resources());
@@ -359,7 +376,14 @@ impl<'g> Attempt<'g> {
                 self.resources = sealed.map(|(file, _)| file);
             }
             Ok(Err(reason)) => self.giver.fail(Failure::Own(reason)),
-            Err(_) => self.giver.fail(Failure::Own("this process is ending".to_owned())),
+            Err(TryRecvError::Closed) => {
+                self.giver.fail(Failure::Own("this process is ending".to_owned()));
+            }
+            Err(TryRecvError::Empty) => {
+                let reason =
+                    "this process is still reading its configuration, or moving connections";
+                self.giver.fail(Failure::Own(reason.to_owned()));
+            }
         }
     }
 
@@ -421,7 +445,10 @@ impl<'g> Attempt<'g> {
         let former = self.giving.contacts.former();
         former.send(&Message::Succeeded);
         former.leave();
-        Left::add(&mut self.left, TOO_LARGE, self.collecting.round_before().too_large);
+        let Round { too_large, staying, pending, returned: _ } = self.collecting.round_before();
+        for (reason, count) in [(TOO_LARGE, too_large), (REMOVED, staying), (UNFINISHED, pending)] {
+            Left::add(&mut self.left, reason, count);
+        }
         self.count();
         let (reply, is_done) = oneshot::channel();
         let kept_admin = self.kept_admin;

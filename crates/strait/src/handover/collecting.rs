@@ -37,6 +37,8 @@ pub(super) struct Round {
     pub(super) too_large: u32,
     /// They cannot move at all.
     pub(super) staying: u32,
+    /// They have come back.
+    pub(super) returned: u32,
 }
 
 /// Where to go on with asking workers for connections. A round asks each for all; an empty batch ends it.
@@ -205,6 +207,7 @@ impl Collecting {
         self.round.pending += given.pending;
         self.round.too_large += given.too_large;
         self.round.staying += given.staying;
+        self.round.returned += given.returned;
         batch.groups.extend(given.groups.into_iter().map(|moving| GivenAway::new(worker, moving)));
     }
 

@@ -8,10 +8,10 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::handover::{Deadlines, Giver, Hello, Message, Purpose, UpgradeRequest};
+use ::handover::{Deadlines, Giver, Purpose, UpgradeRequest};
 use config::snapshot::HandoverOptions;
 use control::{HandoverNews, HandoverStep};
-use io::packets::{Barrier, PacketError, PacketListener, Packets, own_user};
+use io::packets::{Barrier, PacketListener, Packets, own_user};
 use proxy::save::VERSION as FORM;
 use tls::ProcessSessions;
 use tokio::sync::mpsc::Sender;
@@ -19,15 +19,13 @@ use tokio::sync::mpsc::Sender;
 use super::attempt::Attempt;
 use super::leaving::Leaving;
 use super::line::{Incoming, Line, nanos, now};
+use super::newcomers::{First, Heard, LOOK_INTERVAL, Newcomers};
 use super::refused::RefusedPeers;
 use super::requester::Requester;
 use super::start_command::StartCommand;
 use super::{access, is_allowed};
 use crate::VERSION;
 use crate::data_path::{Contacts, DataPath};
-
-/// How long who connects may take to say what it wants.
-const HELLO_TIMEOUT: u64 = 2_000_000_000;
 
 /// Refusals in between are counted, and not logged.
 const REFUSAL_LOG_INTERVAL: u64 = 1_000_000_000;
@@ -61,16 +59,10 @@ pub(crate) struct Giving {
     pub(crate) refusal_logged_at: Cell<u64>,
     /// When a failed accept was.
     pub(crate) failure_logged_at: Cell<u64>,
+    pub(crate) newcomers: RefCell<Newcomers>,
     pub(crate) refused: RefCell<RefusedPeers>,
     /// Is over once this process is ending, and nothing can be handed over any more.
     pub(crate) ending: Barrier,
-}
-
-/// What a process said first.
-pub(super) struct Heard {
-    /// As it came, for the giver's machine.
-    frame: Vec<u8>,
-    pub(super) hello: Hello,
 }
 
 /// How an attempt ended.
@@ -88,9 +80,7 @@ impl Giving {
     pub(crate) fn run(mut self) {
         // A process that starts meanwhile finds none here, and listens itself.
         while !self.is_ending() {
-            let Some(packets) = self.accept(ACCEPT_TIMEOUT) else { continue };
-            let Ok(mut line) = Line::new(packets) else { continue };
-            let Some(heard) = self.hear(&mut line) else { continue };
+            let Some((line, heard)) = self.next_peer(ACCEPT_TIMEOUT) else { continue };
             let end = match &heard.hello.purpose {
                 Purpose::Take { .. } => self.give(line, &heard, None),
                 Purpose::Upgrade(request) => self.upgrade(line, request),
@@ -105,9 +95,9 @@ impl Giving {
                 End::Back => {}
                 End::Returned(generation) => self.generation = generation,
                 End::Over(leaving) => {
-                    let Self { listener, contacts, control, refused, .. } = self;
+                    let Self { listener, contacts, control, refused, newcomers, .. } = self;
                     // What connects there from now on finds the other process, or none.
-                    drop((listener, refused));
+                    drop((listener, refused, newcomers));
                     if let Some(leaving) = leaving {
                         leaving.run(&contacts, &control);
                     }
@@ -149,53 +139,44 @@ impl Giving {
         None
     }
 
-    /// What a process says first, if it may ask.
-    pub(super) fn hear(&self, line: &mut Line) -> Option<Heard> {
-        let peer = line.peer;
-        if !is_allowed(peer.uid, &self.options) {
-            let reason = format!("user {} may not take over: add it to handover.users", peer.uid);
-            self.refuse(line, "user", reason);
-            return None;
+    /// The next process that says what it wants, if it may: waits so long at most for one that connects, or until this process is
+    /// ending.
+    pub(super) fn next_peer(&self, timeout: Duration) -> Option<(Line, Heard)> {
+        let is_waited_for = !self.newcomers.borrow().is_empty();
+        let timeout = if is_waited_for { timeout.min(LOOK_INTERVAL) } else { timeout };
+        if let Some(Ok(line)) = self.accept(timeout).map(Line::new) {
+            self.receive_newcomer(line);
         }
-        let no_hello = || "its first packet is not Hello".to_owned();
-        let until = now().saturating_add(HELLO_TIMEOUT);
-        while now() < until {
-            match line.receive(Some(until)) {
-                Ok(Incoming::Frame(frame, 0)) => {
-                    return match Message::decode(&frame) {
-                        Ok(Some(Message::Hello(hello))) => {
-                            Some(Heard { frame: frame.to_vec(), hello })
-                        }
-                        Ok(_) => {
-                            self.refuse(line, "out_of_turn", no_hello());
-                            None
-                        }
-                        Err(error) => {
-                            self.refuse(line, "garbled", format!("{}: {error}", no_hello()));
-                            None
-                        }
-                    };
-                }
-                Ok(Incoming::Nothing) => {}
-                Ok(Incoming::End) => {
-                    self.refuse(line, "closed", "it closed the connection".to_owned());
-                    return None;
-                }
-                Ok(Incoming::Frame(_, count)) => {
-                    let reason = format!("{}: it has {count} descriptors", no_hello());
-                    self.refuse(line, "descriptors", reason);
-                    return None;
-                }
-                Err(error) => {
-                    let is_lost = matches!(error, PacketError::DescriptorsLost);
-                    let cause = if is_lost { "descriptors" } else { "garbled" };
-                    self.refuse(line, cause, format!("{}: {error}", no_hello()));
-                    return None;
-                }
+        loop {
+            let next = self.newcomers.borrow_mut().next();
+            match next? {
+                (line, First::Hello(heard)) => return Some((line, heard)),
+                (line, First::Refused(cause, reason)) => self.refuse(&line, cause, reason),
+                (_, First::Nothing) => {}
             }
         }
-        self.refuse(line, "silent", "it sent nothing".to_owned());
-        None
+    }
+
+    fn receive_newcomer(&self, line: Line) {
+        let uid = line.peer.uid;
+        if !is_allowed(uid, &self.options) {
+            let reason = format!("user {uid} may not take over: add it to handover.users");
+            return self.refuse(&line, "user", reason);
+        }
+        let displaced = self.newcomers.borrow_mut().add(line);
+        if let Some(line) = displaced {
+            let reason = "it sent nothing, and others have connected".to_owned();
+            self.refuse(&line, "silent", reason);
+        }
+    }
+
+    /// Refuses a process that connects, and those that are waited for, because this one is busy. Does not wait.
+    pub(super) fn turn_away(&self, reason: impl Fn() -> String) {
+        let waiting = self.newcomers.borrow_mut().take();
+        let other = self.accept(Duration::ZERO).and_then(|packets| Line::new(packets).ok());
+        for line in waiting.chain(other) {
+            self.refuse(&line, "busy", reason());
+        }
     }
 
     /// Says no to who connected, and counts it. What is logged of it is bounded.
@@ -253,16 +234,16 @@ impl Giving {
                 let reason = format!("the new process ended before it took over ({status})");
                 return Self::conclude(requester, reason);
             }
-            let Some(packets) = self.accept(Duration::from_millis(50)) else { continue };
-            let Ok(mut taker) = Line::new(packets) else { continue };
+            let next = self.next_peer(Duration::from_millis(50));
+            let Some((taker, heard)) = next else { continue };
             if taker.peer.pid != child.id() {
                 let reason = format!("process {} is taking over already", child.id());
                 self.refuse(&taker, "busy", reason);
                 continue;
             }
-            let heard = self.hear(&mut taker);
-            let is_taker = |it: &Heard| matches!(it.hello.purpose, Purpose::Take { .. });
-            let Some(heard) = heard.filter(is_taker) else { continue };
+            if !matches!(heard.hello.purpose, Purpose::Take { .. }) {
+                continue;
+            }
             requester.child = Some(child);
             return self.give(taker, &heard, Some(requester));
         }

@@ -15,7 +15,6 @@ use proxy::Snapshot;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 
-use super::asking::ping;
 use super::giving::{End, Giving};
 use super::line::{Incoming, Line, nanos, now};
 use super::requester::Requester;
@@ -56,21 +55,17 @@ impl Giving {
         }
         let until = now().saturating_add(CONNECT_TIMEOUT);
         while now() < until && !self.is_ending() {
-            let Some(packets) = self.accept(Duration::from_millis(50)) else { continue };
-            let Ok(mut former) = Line::new(packets) else { continue };
-            match self.hear(&mut former) {
-                Some(heard) if matches!(heard.hello.purpose, Purpose::TakeBack { .. }) => {
-                    return self.give(former, &heard, Some(requester));
-                }
-                Some(_) => {
-                    let reason = "this process is giving back to the old one".to_owned();
-                    self.refuse(&former, "busy", reason);
-                }
-                None => {}
+            let next = self.next_peer(Duration::from_millis(50));
+            let Some((former, heard)) = next else { continue };
+            if matches!(heard.hello.purpose, Purpose::TakeBack { .. }) {
+                return self.give(former, &heard, Some(requester));
             }
+            let reason = "this process is giving back to the old one".to_owned();
+            self.refuse(&former, "busy", reason);
         }
         let reason =
-            "the old process does not take back: its probation is over, or it is ending".to_owned();
+            "the old process does not take back: its probation is over, or it is ending or stopped"
+                .to_owned();
         Self::conclude(requester, reason)
     }
 
@@ -147,7 +142,7 @@ pub(crate) fn watch(contacts: &Contacts, path: &Path, probation: Duration) {
     let until = now().saturating_add(nanos(probation));
     while now() < until && contacts.former().is_there() {
         pause();
-        let look = || ping(contacts, 0..contacts.count(), WORKER_TIMEOUT);
+        let look = || contacts.ping(0..contacts.count(), WORKER_TIMEOUT);
         let Err(worker) = look().or_else(|_| look()) else { continue };
         let reason = format!("worker {worker} does not respond");
         tracing::error!("{reason}: everything is given back to the old process");

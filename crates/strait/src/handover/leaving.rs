@@ -2,7 +2,8 @@
 //! others have come since.
 
 use ::handover::{Giver, GiverAction, Message};
-use control::{HandoverStep, Summary};
+use control::HandoverStep;
+use telemetry::Readings;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 use wiped::Wiped;
@@ -67,10 +68,10 @@ impl Leaving {
             }
             let at = now();
             if !self.line.is_full()
-                && let Some(summary) = updates.next(at, || summary(control, self.is_return))
+                && let Some(totals) = updates.next(at, || totals(control, self.is_return))
             {
-                let Some(summary) = summary else { return };
-                self.giver.update(&[(TOTALS.to_owned(), Wiped::from(summary.totals))]);
+                let Some(totals) = totals else { return };
+                self.giver.update(&[(TOTALS.to_owned(), totals)]);
             }
             self.listing.go_on(&mut self.giver, &self.line);
             match self.line.receive(self.listing.next_look()) {
@@ -85,11 +86,13 @@ impl Leaving {
     }
 }
 
-/// What the process has counted, and knows: all, or without what others had counted. None if control has ended.
-pub(super) fn summary(control: &Sender<HandoverStep<DataPath>>, is_own: bool) -> Option<Summary> {
-    let (reply, summary) = oneshot::channel();
-    control.blocking_send(HandoverStep::Summarize { is_own, reply }).ok()?;
-    summary.blocking_recv().ok()
+/// What the process has counted: all, or without what others had counted, which the one that asks has. None if control has ended.
+pub(super) fn totals(control: &Sender<HandoverStep<DataPath>>, is_own: bool) -> Option<Wiped> {
+    let (reply, readings) = oneshot::channel();
+    control.blocking_send(HandoverStep::Count(reply)).ok()?;
+    let readings: Readings = readings.blocking_recv().ok()?;
+    let totals = if is_own { readings.write_own_totals() } else { readings.write_totals() };
+    Some(totals.into())
 }
 
 /// The slow requests of the process; none if its access log's output blocks.

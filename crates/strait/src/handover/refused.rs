@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use io::packets::{Packets, Received};
 
-use super::line::now;
-
-/// How long a process may take to say what it wants.
-const HELLO_TIMEOUT: u64 = 2_000_000_000;
+use super::line::{nanos, now};
+use super::newcomers::HELLO_TIMEOUT;
 
 /// Connections that are kept, at most.
 const REFUSED_MAX: usize = 16;
@@ -27,7 +25,7 @@ impl RefusedPeers {
         if self.0.len() >= REFUSED_MAX {
             self.0.pop_front();
         }
-        self.0.push_back((packets, now().saturating_add(HELLO_TIMEOUT)));
+        self.0.push_back((packets, now().saturating_add(nanos(HELLO_TIMEOUT))));
     }
 
     /// Closes connections on which something came, or nothing in time. Does not wait; returns for how long the caller may.

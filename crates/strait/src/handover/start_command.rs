@@ -2,10 +2,14 @@
 //!
 //! The program is kept as the path that it was started by: what is there later may be another version.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ::handover::UpgradeRequest;
+
+/// The environment variable that says which process started this one to be replaced by it.
+const STARTED_BY: &str = "STRAIT_STARTED_BY";
 
 /// How a process was started.
 #[derive(Clone, Debug)]
@@ -13,7 +17,7 @@ pub(crate) struct StartCommand {
     /// The program, as a whole path.
     pub(crate) program: PathBuf,
     /// What stands behind it.
-    pub(crate) arguments: Vec<std::ffi::OsString>,
+    pub(crate) arguments: Vec<OsString>,
 }
 
 impl StartCommand {
@@ -85,9 +89,16 @@ impl StartCommand {
         for variable in ["WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"] {
             command.env_remove(variable);
         }
+        command.env(STARTED_BY, std::process::id().to_string());
         command.stdin(Stdio::null());
         command
     }
+}
+
+/// Whether this process was started to take the place of one that has ended since.
+pub(crate) fn has_starter_ended(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let starter = variable(STARTED_BY).and_then(|pid| pid.to_str()?.parse::<u32>().ok());
+    starter.is_some_and(|starter| starter != std::os::unix::process::parent_id())
 }
 
 /// The file that this process runs, for a name that is no path of a program (`exec -a`).

@@ -16,9 +16,10 @@ use ::handover::{
 use ::io::Socket;
 use ::io::packets::{PacketError, Packets, Received};
 use ::io::sealed::{SealedError, read_sealed, sealed_len};
-use control::{HandoverNews, HandoverResult, HandoverStep, Summary};
+use control::{FormerState, HandoverNews, HandoverResult, HandoverStep};
 use proxy::Snapshot;
 use proxy::save::{Differing, VERSION as FORM};
+use telemetry::FormerTotals;
 use tls::ProcessSessions;
 use tokio::sync::mpsc::Sender;
 use wiped::Wiped;
@@ -137,10 +138,11 @@ impl Stored {
     pub(crate) fn restore(self, contacts: &Contacts, control: &Sender<HandoverStep<DataPath>>) {
         let Self { mut connections, sockets, states, differing, generation } = self;
         let said = |topic: &str| states.get(topic).map(<[u8]>::to_vec).unwrap_or_default();
-        let summary = Summary { totals: said(TOTALS), health: said(HEALTH), slow: said(SLOW) };
+        let totals = FormerTotals::read(states.get(TOTALS).unwrap_or_default());
+        let state = FormerState { totals, health: said(HEALTH), slow: said(SLOW) };
         // Control ends with the process; the same below.
         let step = |step| drop(control.blocking_send(step));
-        step(HandoverStep::Restored { summary, generation });
+        step(HandoverStep::Restored { state, generation });
         let version = connections.program.clone();
         step(HandoverStep::News(HandoverNews::Began { is_giver: false, pid: 0, version }));
         contacts.deliver_to_all(|| Mail::Differing(Arc::clone(&differing)));

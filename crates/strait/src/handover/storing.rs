@@ -18,14 +18,14 @@ use ::handover::{
 use ::io::Socket;
 use ::io::packets::{Barrier, Packets};
 use config::Agreed;
-use control::{StoredCounts, Storer, Summary};
+use control::{OwnState, StoredCounts, Storer};
 use proxy::save::VERSION as FORM;
 use tls::ProcessSessions;
 use wiped::Wiped;
 use worker::{Message as Mail, Origin};
 
 use super::asking::put_back;
-use super::collecting::Collecting;
+use super::collecting::{Collecting, Round};
 use super::groups::GivenAway;
 use super::line::now;
 use super::{BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing, part};
@@ -72,7 +72,7 @@ impl Storing {
         &mut self,
         queue: &Queue,
         agreed: Vec<Agreed>,
-        summary: Summary,
+        state: OwnState,
         generation: u64,
     ) -> Result<StoredCounts, String> {
         queue.check_kept()?;
@@ -88,7 +88,7 @@ impl Storing {
                 // Now the connections are the next process's: their sockets here close without a word.
                 self.early = self.sessions.early.give().into();
                 self.balancing = balancing::save(&self.contacts);
-                queue.add_states(self.states(summary));
+                queue.add_states(self.states(state));
                 Ok(counts)
             }
             Err(reason) => {
@@ -102,11 +102,11 @@ impl Storing {
         }
     }
 
-    fn states(&self, summary: Summary) -> StoredStates {
+    fn states(&self, state: OwnState) -> StoredStates {
         StoredStates(vec![
-            (TOTALS.to_owned(), summary.totals),
-            (HEALTH.to_owned(), summary.health),
-            (SLOW.to_owned(), summary.slow),
+            (TOTALS.to_owned(), state.readings.write_totals()),
+            (HEALTH.to_owned(), state.health),
+            (SLOW.to_owned(), state.slow),
             (TICKET_KEYS.to_owned(), self.sessions.ring.write().to_vec()),
             (EARLY_SESSIONS.to_owned(), self.early.to_vec()),
             (BALANCING.to_owned(), self.balancing.clone()),
@@ -125,18 +125,18 @@ impl Storer for Storing {
     fn store(
         &mut self,
         agreed: Vec<Agreed>,
-        summary: Summary,
+        state: OwnState,
         generation: u64,
     ) -> Result<StoredCounts, String> {
         let Some(queue) = self.queue.take() else { return Err("there is no queue".to_owned()) };
-        let result = self.store_all(&queue, agreed, summary, generation);
+        let result = self.store_all(&queue, agreed, state, generation);
         self.queue = Some(queue);
         result
     }
 
-    fn finish(&mut self, summary: Summary) {
+    fn finish(&mut self, state: OwnState) {
         if let Some(queue) = &self.queue {
-            queue.add_states(self.states(summary));
+            queue.add_states(self.states(state));
         }
     }
 }
@@ -239,12 +239,13 @@ fn collect(contacts: &Contacts) -> Collected {
         if !is_round_over {
             continue;
         }
-        let round = collecting.round_before();
-        if round.pending == 0 || now() >= until {
+        let Round { pending, too_large: larger, staying, returned } = collecting.round_before();
+        if pending == 0 || now() >= until {
+            let staying = [staying, returned, larger].into_iter().map(u64::from).sum::<u64>();
             break Ok(StoredCounts {
                 groups: given.len() as u64,
-                staying: u64::from(round.staying) + u64::from(round.too_large) + too_large,
-                handshakes: u64::from(round.pending),
+                staying: staying + too_large,
+                handshakes: u64::from(pending),
             });
         }
         too_large = 0;

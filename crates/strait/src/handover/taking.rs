@@ -16,21 +16,21 @@ use ::handover::{
 use config::HandoverReader;
 use config::snapshot::{Address, HandoverOptions};
 use control::{
-    AdminSocket, DeliveredResources, HandoverNews, HandoverResult, HandoverStep, OldProcess,
-    Summary,
+    AdminSocket, DeliveredResources, FormerState, HandoverNews, HandoverResult, HandoverStep,
+    OldProcess,
 };
 use io::Socket;
 use io::inherited::Inherited;
 use io::packets::{PacketListener, Packets, ProcessHandle};
 use proxy::Snapshot;
 use proxy::save::{Differing, Held, Remains, VERSION as FORM};
+use telemetry::FormerTotals;
 use tls::ProcessSessions;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 use wiped::Wiped;
 use worker::{Message as Mail, Moving, Origin, Take};
 
-use super::asking::ping;
 use super::groups::open_envelope;
 use super::line::{Incoming, Line, ends, give_way, now};
 use super::{
@@ -323,10 +323,19 @@ impl Taking {
                 return Ok(Asked::NoProcess(reason.to_owned()));
             }
             if let Some(failure) = stopped {
+                if !is_check && matches!(failure, Failure::Closed(_)) && self.has_giver_ended() {
+                    return Ok(Asked::NoProcess(format!("the process there has ended: {failure}")));
+                }
                 return Err(start(&format!("this process cannot take over: {failure}")));
             }
             self.hear();
         }
+    }
+
+    /// Whether the other process is gone, and not only its end of the connection.
+    fn has_giver_ended(&self) -> bool {
+        let process = self.process.as_ref();
+        process.is_some_and(|process| process.wait(END_TIMEOUT).unwrap_or(false))
     }
 
     /// Begins with what sources have delivered to the other process, or goes on without.
@@ -402,7 +411,8 @@ impl Taking {
                 SocketKey::Listener(name, _) => {
                     let socket = Inherited::new(descriptor)
                         .map_err(|error| format!("a socket of listener {name}: {error}"))?;
-                    match sockets.listeners.iter_mut().find(|(it, _)| *it == name) {
+                    // Those of a listener are neighbours.
+                    match sockets.listeners.last_mut().filter(|(it, _)| *it == name) {
                         Some((_, list)) => list.push(socket),
                         None => sockets.listeners.push((name, vec![socket])),
                     }
@@ -460,7 +470,7 @@ impl Taking {
         for (phase, after_ms) in &self.phases {
             news(HandoverNews::Phase(phase, *after_ms));
         }
-        if ping(contacts, 0..contacts.count(), WORKER_TIMEOUT).is_ok() {
+        if contacts.ping(0..contacts.count(), WORKER_TIMEOUT).is_ok() {
             self.taker.unused(mem::take(&mut self.unused));
             self.taker.serving(now());
         } else {
@@ -558,13 +568,14 @@ impl Taking {
         let early = states.get(EARLY_SESSIONS);
         sessions.early.adopt(early.map_or(&[][..], |early| early.as_slice()));
         let said = |topic: &str| states.get(topic).map(|it| it.to_vec()).unwrap_or_default();
-        let (totals, health, slow) = (said(TOTALS), said(HEALTH), said(SLOW));
-        let summary = Summary { totals, health, slow };
+        let totals = states.get(TOTALS).map_or(&[][..], |totals| totals.as_slice());
+        let totals = FormerTotals::read(totals);
+        let state = FormerState { totals, health: said(HEALTH), slow: said(SLOW) };
         if let Some(listener) = &self.listener {
             // From here on those who connect see this process as the other one.
             listener.own();
         }
-        self.commit(summary, is_alone, control);
+        self.commit(state, is_alone, control);
         let left = mem::take(&mut self.left).into_iter();
         let left = left.map(|left| (left.reason, left.count)).collect();
         news(HandoverNews::Counted { moved: self.moved, left });
@@ -615,9 +626,13 @@ impl Taking {
                     *next += 1;
                     let take =
                         Take { moving, origin: Origin::Process, number, reply: reply.clone() };
-                    let is_asked = contacts.post_unwoken(worker, Mail::Take(take)).is_ok();
-                    asked += u32::from(is_asked);
-                    workers.insert(worker);
+                    if contacts.post_unwoken(worker, Mail::Take(take)).is_ok() {
+                        asked += 1;
+                        workers.insert(worker);
+                    } else {
+                        let reason = "a worker of the new process takes no messages".to_owned();
+                        refused.push(Refused { group: number, reason });
+                    }
                 }
                 None => {
                     let reason = "the group is damaged".to_owned();
@@ -627,7 +642,7 @@ impl Taking {
         }
         drop(reply);
         // One wake and one answer for all groups of a batch: for each of them it would cost more than the groups.
-        let pongs = ping(contacts, workers.into_iter(), WORKER_TIMEOUT);
+        let pongs = contacts.ping(workers.into_iter(), WORKER_TIMEOUT);
         for _ in 0..asked {
             let wait = if pongs.is_ok() { Duration::ZERO } else { WORKER_TIMEOUT };
             let Ok(taken) = answers.recv_timeout(wait) else {
@@ -643,7 +658,7 @@ impl Taking {
 
     fn commit(
         &mut self,
-        summary: Summary,
+        state: FormerState,
         is_alone: bool,
         control: &Sender<HandoverStep<DataPath>>,
     ) {
@@ -655,7 +670,7 @@ impl Taking {
         let (reply, is_done) = oneshot::channel();
         let generation = self.generation;
         let is_return = self.is_return;
-        let step = HandoverStep::TakenOver { summary, generation, is_return, reply };
+        let step = HandoverStep::TakenOver { state, generation, is_return, reply };
         // Control ends with the process.
         let _ = control.blocking_send(step);
         self.is_to_return = is_done.blocking_recv().unwrap_or(false);
@@ -674,7 +689,7 @@ impl Taking {
                     // Where control has no time, the next ones say as much. Nothing here waits for it: the former process
                     // ends one that is silent.
                     TakerAction::Update { topic, bytes } if topic == TOTALS => {
-                        let (totals, is_return) = (bytes.to_vec(), self.is_return);
+                        let (totals, is_return) = (FormerTotals::read(&bytes), self.is_return);
                         let _ = control.try_send(HandoverStep::Update { totals, is_return });
                     }
                     TakerAction::IsMainProcess => drop(control.try_send(HandoverStep::MainProcess)),
@@ -698,6 +713,7 @@ impl Taking {
                     | TakerAction::Stop(_) => {}
                 }
             }
+            contacts.former().flush();
             self.hear();
         }
         contacts.former().keep(None);
@@ -708,6 +724,9 @@ impl Taking {
 
 /// How long connections are not accepted while it is not known which endpoints get no requests, ns.
 const HEALTH_WAIT_MAX: u64 = 1_000_000_000;
+
+/// How long the end of a process may take that has closed its connection.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Has this process know what the other one knew of endpoints, before it accepts connections.
 fn learn(health: &[u8], control: &Sender<HandoverStep<DataPath>>) {
@@ -741,9 +760,11 @@ fn listening(descriptor: OwnedFd) -> Result<Inherited, String> {
 }
 
 pub(super) fn differences(own: &[Part], theirs: &[Part]) -> Vec<Difference> {
+    let named = own.iter().map(|it| ((it.kind, &*it.name), it.fingerprint));
+    let named: BTreeMap<_, _> = named.collect();
     let difference = |part: &Part| {
-        let found = own.iter().find(|it| (it.kind, &it.name) == (part.kind, &part.name));
-        let is_same = found.is_some_and(|it| it.fingerprint == part.fingerprint);
+        let found = named.get(&(part.kind, &*part.name));
+        let is_same = found.is_some_and(|fingerprint| *fingerprint == part.fingerprint);
         (!is_same).then(|| Difference {
             kind: part.kind,
             name: part.name.clone(),

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
 use std::time::Duration;
 
 use ::handover::{Hello, Message, Purpose, UpgradeRequest};
@@ -25,6 +25,9 @@ const SOCKET: &str = "/run/strait/handover/strait.sock";
 
 /// How long the running process may be silent. One of an earlier version is, while the new process reads its configuration.
 const SILENCE_NS: u64 = 70_000_000_000;
+
+/// How long a reader of the output may pause at the end.
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long the end of a process may take that has closed its connection to this one.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
@@ -75,7 +78,7 @@ pub(crate) fn upgrade(upgrade: &Upgrade) -> Result<(), Failure> {
         Err(Silence::Ended) => match successor(&path, line.peer.pid) {
             Some(pid) => {
                 printer.print(format!(
-                    "the running process ended; process {pid} serves, with the connections that it had received"
+                    "the running process ended; process {pid} serves, with the connections that it had received, if any"
                 ));
                 Ok(())
             }
@@ -202,21 +205,27 @@ fn listen(
 /// Prints on a thread of its own: the running process must not wait for a reader of the output.
 struct Printer {
     lines: Sender<String>,
-    thread: Option<JoinHandle<()>>,
+    /// Hears of each line that is printed, until the thread ends.
+    printed: Receiver<()>,
 }
 
 impl Printer {
     fn start(mut to: impl Write + Send + 'static) -> Self {
-        let (lines, printed) = channel::<String>();
+        let (lines, given) = channel::<String>();
+        let (said, printed) = channel();
         let print = move || {
-            for line in printed {
+            for line in given {
                 // A failed write is no reason to end: the status says how the upgrade ended.
                 if writeln!(to, "{line}").and_then(|()| to.flush()).is_err() {
                     return;
                 }
+                // It is waited for at the end alone.
+                let _ = said.send(());
             }
         };
-        Self { lines, thread: thread::Builder::new().spawn(print).ok() }
+        // Without a thread nothing is printed.
+        let _ = thread::Builder::new().spawn(print);
+        Self { lines, printed }
     }
 
     fn print(&self, line: String) {
@@ -224,12 +233,14 @@ impl Printer {
         let _ = self.lines.send(line);
     }
 
-    /// Waits until everything is printed that can be.
+    /// Waits until everything is printed that can be, as long as the output is read.
     fn finish(self) {
+        self.finish_within(UNREAD_TIMEOUT);
+    }
+
+    fn finish_within(self, timeout: Duration) {
         drop(self.lines);
-        if let Some(thread) = self.thread {
-            let _ = thread.join();
-        }
+        while self.printed.recv_timeout(timeout).is_ok() {}
     }
 }
 

@@ -123,7 +123,7 @@ fn draw_table(top: &Top, frame: &mut Frame<'_>, area: Rect) {
         let cells =
             row.iter().zip(&widths).take(shown).enumerate().map(|(column, (cell, &width))| {
                 let is_number = column > 0 && column < last.max(2) && is_figure(cell);
-                let text = if is_number { format!("{cell:>width$}") } else { printable(cell) };
+                let text = if is_number { format!("{cell:>width$}") } else { cell.clone() };
                 Cell::from(text).style(word_style(cell))
             });
         let style = if place + top.offset == top.selected {
@@ -169,11 +169,6 @@ fn fitting(widths: &[usize], width: u16) -> Vec<u16> {
 
 fn is_figure(cell: &str) -> bool {
     cell == "-" || cell.starts_with(|first: char| first.is_ascii_digit()) && !cell.contains(':')
-}
-
-/// Names and targets are others' text: what would move the cursor is not drawn.
-fn printable(cell: &str) -> String {
-    cell.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
 fn keys_line(top: &Top) -> Line<'_> {

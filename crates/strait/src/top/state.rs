@@ -176,19 +176,23 @@ impl Top {
             Err(error) => return self.error = Some(error),
         };
         self.error = None;
-        self.state = answer.state;
+        self.state = printable(&answer.state);
         self.memory = Memory::of(&answer.memory);
         if *question != self.question() {
             return;
         }
-        let page: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let mut page: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        clean(&mut page);
         let listed = ["/clusters", "/listeners", "/rules", "/sources"]
             .iter()
             .find_map(|key| page.pointer(key));
         self.entries = listed.and_then(Value::as_array).cloned().unwrap_or_default();
         self.lines = match listed {
             Some(_) => Vec::new(),
-            None => String::from_utf8_lossy(&answer.body).lines().map(str::to_owned).collect(),
+            None => printable(&String::from_utf8_lossy(&answer.body))
+                .lines()
+                .map(str::to_owned)
+                .collect(),
         };
         self.matched = page.pointer("/matched").and_then(Value::as_u64).unwrap_or_default();
         // Entries that were not on the screen before have no rates yet.
@@ -528,4 +532,22 @@ impl Table {
         }
         text
     }
+}
+
+/// Replaces what would move the cursor or turn text around in all texts of a page: names and targets are others' text. A line feed
+/// would make two lines of one, too.
+fn clean(page: &mut Value) {
+    match page {
+        Value::String(text) => *text = printable(text).replace('\n', "\u{fffd}"),
+        Value::Array(items) => items.iter_mut().for_each(clean),
+        Value::Object(members) => members.values_mut().for_each(clean),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// The same for lines of text.
+fn printable(text: &str) -> String {
+    let turns = |letter: char| matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_bad = |letter: char| letter != '\n' && letter.is_control() || turns(letter);
+    text.chars().map(|letter| if is_bad(letter) { '\u{fffd}' } else { letter }).collect()
 }

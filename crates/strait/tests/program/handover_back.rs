@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
 
 use ::tls::Version;
 use rustix::process::{Signal, kill_process};
@@ -11,6 +10,7 @@ use crate::handover::{Successors, over_tls, process, upgrade, upgraded, with_han
 use crate::kit::{
     Client, Scratch, Service, Strait, claim_port, forward_to, get, strait, text, until,
 };
+use crate::stopped_worker::StoppedWorker;
 use crate::tls::certificates;
 use crate::tls_client::{self, TlsClient};
 
@@ -121,19 +121,6 @@ fn nothing_is_given_back_where_no_process_stands_by() {
     }
 }
 
-/// Stops a thread of another process until this one ends, as a debugger does.
-const STOP_THREAD: &str = "
-import ctypes, os, sys
-libc = ctypes.CDLL(None, use_errno=True)
-libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-PTRACE_ATTACH = 16
-if libc.ptrace(PTRACE_ATTACH, int(sys.argv[1]), None, None) != 0:
-    sys.exit(f'ptrace: {os.strerror(ctypes.get_errno())}')
-os.waitpid(int(sys.argv[1]), 0x40000000)
-print('stopped', flush=True)
-sys.stdin.read()
-";
-
 #[test]
 fn a_process_whose_worker_hangs_in_its_probation_gives_everything_back() {
     let (service, mut successors) = (Service::start("one"), Successors::default());
@@ -147,25 +134,18 @@ fn a_process_whose_worker_hangs_in_its_probation_gives_everything_back() {
     let mut kept: Vec<_> = (0..20).map(|_| Client::connect(strait.listener)).collect();
     kept.iter_mut().for_each(|client| drop(client.get("/")));
     upgraded(&strait, &mut successors);
-    let tasks = fs::read_dir(format!("/proc/{}/task", successors.0[0])).unwrap();
-    let is_worker = |path: &std::path::PathBuf| {
-        fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "strait-worker-0")
-    };
-    let worker = tasks.map(|task| task.unwrap().path()).find(is_worker).unwrap();
-    let thread = worker.file_name().unwrap().to_str().unwrap();
-    let stopper = Command::new("python3")
-        .args(["-c", STOP_THREAD, thread])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn();
-    let Ok(mut stopper) = stopper else {
-        println!("skipped: python3 is missing");
-        return;
-    };
-    let mut said = [0; 7];
-    if std::io::Read::read_exact(stopper.stdout.as_mut().unwrap(), &mut said).is_err() {
-        println!("skipped: threads of other processes cannot be stopped here");
-        return;
+    let Some(stopped) = StoppedWorker::stop(successors.0[0], 0) else { return };
+    // It is built while the other ones wait for the worker, and must not hold up the way out.
+    let changed = fs::read_to_string(strait.path("strait.yaml")).unwrap();
+    for n in 0..3 {
+        strait.write(
+            "strait.yaml.new",
+            &changed.replace("drain_timeout: 1s", &format!("drain_timeout: {}s", n + 2)),
+        );
+        fs::rename(strait.path("strait.yaml.new"), strait.path("strait.yaml")).unwrap();
+        until("the change", || {
+            (strait.times_logged("configuration applied") > 1 + n.min(1)).then_some(())
+        });
     }
     strait.wait_for_log("does not respond");
     until("what the other worker had", || {
@@ -174,8 +154,7 @@ fn a_process_whose_worker_hangs_in_its_probation_gives_everything_back() {
     });
     // What the worker that answers had goes on; the rest ends with its process.
     strait.wait_for_log("did not end in time: it is killed");
-    let _ = stopper.kill();
-    let _ = stopper.wait();
+    drop(stopped);
     let went_on = kept.iter_mut().filter_map(|client| client.try_get("/")).count();
     assert!((1..20).contains(&went_on), "{went_on} of 20");
     assert_eq!(get(strait.listener, "/").status, 200);

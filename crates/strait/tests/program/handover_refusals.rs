@@ -110,7 +110,15 @@ fn what_is_no_conversation_is_closed_and_hinders_no_handover() {
         until(cause, || (failures(&strait, cause) == wanted).then_some(()));
     }
     assert!(strait.times_logged("a handover is refused") < 9, "its lines are bounded");
+    // Those that stay silent are not waited for: they are refused because another one has come.
+    let silent: Vec<_> = (0..8).map(|_| connect(&path)).collect();
     upgraded(&strait, &mut successors);
+    for socket in silent {
+        let reason = receive(&socket).unwrap();
+        let reason = String::from_utf8_lossy(&reason).into_owned();
+        assert!(reason.contains("is taking over already"), "{reason}");
+        wait_for_end(&socket);
+    }
     assert_eq!(strait.wait_for_end().code(), Some(0));
     assert_eq!(kept.get("/").status, 200);
 }

@@ -4,9 +4,10 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
+use crate::handover::{Successors, process, upgraded_to, with_handover};
 use crate::kit::{
     Client, Scratch, Service, Strait, claim_port, forward_to, get, read, strait, text, until,
     with_admin,
@@ -135,6 +136,31 @@ fn sigusr1_opens_a_renamed_file_again() {
     get(strait.listener, "/after");
     until("the second line", || read(&file).contains("/after").then_some(()));
     assert!(!read(&rotated).contains("/after") && !read(&file).contains("/before"));
+}
+
+#[test]
+fn a_process_that_was_replaced_follows_a_renamed_file() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let scratch = Scratch::new();
+    let (file, rotated) = (scratch.path("access.log"), scratch.path("access.log.1"));
+    let config = logging_to(&service, file.to_str().unwrap(), "text");
+    let after = with_handover(&scratch, &config, "probation: 60s");
+    // A listener that the new process does not have, so that the old one goes on serving it.
+    let gone = claim_port();
+    let edge = "  - { name: edge,";
+    let listener = format!("  - {{ name: gone, address: '127.0.0.1:{gone}', routes: all }}\n");
+    let before = after.replacen(edge, &format!("{listener}{edge}"), 1);
+    let strait = Strait::run_in(scratch, &before);
+    strait.write("after.yaml", &after);
+    upgraded_to(&strait, "after.yaml", &mut successors);
+    std::fs::rename(&file, &rotated).unwrap();
+    kill_process(process(successors.0[0]), Signal::USR1).unwrap();
+    until("the file", || file.exists().then_some(()));
+    let at = SocketAddr::from(([127, 0, 0, 1], gone));
+    until("a line of the old process", || {
+        get(at, "/of-the-old-process");
+        read(&file).contains("/of-the-old-process").then_some(())
+    });
 }
 
 #[test]

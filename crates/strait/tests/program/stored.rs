@@ -231,6 +231,23 @@ fn clients_that_come_between_two_processes_are_served_by_the_second() {
 }
 
 #[test]
+fn what_is_kept_and_cannot_be_listened_on_is_left_out_and_its_listener_binds_anew() {
+    let (service, manager, scratch) = (Service::start("one"), Manager::new(), Scratch::new());
+    let port = claim_port();
+    let config = with_second(&forward_to(service.address), port);
+    let config = with_handover(&scratch, &config, "fd_store: listeners");
+    let datagrams = UnixDatagram::unbound().unwrap();
+    let name = "strait.listener.second".to_owned();
+    manager.store.lock().unwrap().insert(name, vec![datagrams.into()]);
+    let file = scratch.write("strait.yaml", &config);
+    let Some(started) = manager.start(&file) else { return };
+    started.wait_for_log("a socket that the service manager has kept is not used");
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    until("the listener", || TcpStream::connect(address).ok());
+    assert_eq!(get(address, "/").status, 200);
+}
+
+#[test]
 fn what_is_kept_follows_reloads_and_handovers() {
     let (service, manager, scratch) = (Service::start("one"), Manager::new(), Scratch::new());
     let (port, other) = (claim_port(), claim_port());

@@ -10,9 +10,15 @@ impl Connection {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
-    /// Whether its handshake is not over, even if the connection has begun.
+    /// Whether its handshake has begun and is not over, even if the connection has begun.
     pub(crate) fn owes_handshake(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| !matches!(tls.state, TlsState::Records(_)))
+        let tls = self.tls.as_ref();
+        tls.is_some_and(|tls| match tls.state {
+            // Nothing of it is known before its first byte.
+            TlsState::Expected(_) => tls.partial.is_some() || self.inbox.is_some(),
+            TlsState::Records(_) => false,
+            TlsState::Waiting { .. } | TlsState::Handshake(_) | TlsState::Early(_) => true,
+        })
     }
 
     /// Whether its handshake waits for its own signature, and takes nothing until then.
