@@ -50,6 +50,13 @@ pub(crate) fn check(data: &[u8]) {
                 let said = deliver(&mut loader, &source.to_string(), &all);
                 has_late |= said.has_late;
                 for (name, content) in said.accepted {
+                    let is_anothers = |(known, source_of, _): &(_, String, _)| {
+                        *known == name && *source_of != source.to_string()
+                    };
+                    // To say that it is not there takes nothing of another's away.
+                    if content.is_none() && delivered.iter().any(is_anothers) {
+                        continue;
+                    }
                     delivered.retain(|(known, ..)| *known != name);
                     delivered.extend(content.map(|it| (name, source.to_string(), it)));
                 }

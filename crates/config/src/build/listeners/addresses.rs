@@ -43,6 +43,19 @@ pub(super) fn take_addresses(
     }
 }
 
+/// A path without what only spells it otherwise. Links are not followed: what they are is not known here.
+fn plain(path: &FilePath) -> Arc<FilePath> {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            Component::Normal(_) | Component::RootDir | Component::Prefix(_) => plain.push(part),
+        }
+    }
+    plain.into()
+}
+
 /// Why no process can listen there, whatever the machine is.
 fn unbindable(address: &Address) -> Option<Problem> {
     match address {
@@ -51,18 +64,7 @@ fn unbindable(address: &Address) -> Option<Problem> {
             let rule = "a listener on IPv6 takes no connections of IPv4";
             Some(Problem::new(rule, format!("write {v4}:{}", v6.port())))
         }
-        Address::Tcp(SocketAddr::V4(_)) => None,
-        // One socket under two names would be found out only when it is bound.
-        Address::Unix(path) => {
-            let plain: PathBuf = path.components().collect();
-            let has_parent = path.components().any(|part| part == Component::ParentDir);
-            let is_plain = !has_parent && plain.as_os_str() == path.as_os_str();
-            let rule = "the path of a listener has no `.`, `..` or double slashes";
-            (!is_plain).then(|| match has_parent {
-                true => Problem::new(rule, "write the path of the socket itself"),
-                false => Problem::new(rule, format!("write unix:{}", plain.display())),
-            })
-        }
+        Address::Tcp(SocketAddr::V4(_)) | Address::Unix(_) => None,
     }
 }
 
@@ -98,12 +100,16 @@ impl Taken {
     fn place(address: &Address) -> Place {
         match address {
             Address::Tcp(address) => Place::Port(address.port()),
-            Address::Unix(path) => Place::Path(Arc::clone(path)),
+            Address::Unix(path) => Place::Path(plain(path)),
         }
     }
 
     fn is_in_the_way_of(&self, other: &Self) -> bool {
-        self.address.overlaps(&other.address) || self.is_dual || other.is_dual
+        // Of one path there is one socket.
+        self.address.is_unix()
+            || self.address.overlaps(&other.address)
+            || self.is_dual
+            || other.is_dual
     }
 }
 
