@@ -2,20 +2,23 @@
 //! work.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Output, Stdio};
 
 use handover::{Hello, Message, Purpose, UpgradeRequest};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rustix::process::{Signal, geteuid};
+use rustix::process::{Signal, geteuid, kill_process};
 
 use crate::handover::{
-    Successors, ended_with, over_tls, upgrade, upgraded, upgraded_to, with_handover,
+    Successors, ended_with, over_tls, process, upgrade, upgraded, upgraded_to, with_handover,
 };
 use crate::handover_refusals::{connect, receive, send};
-use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, strait, text, until};
+use crate::kit::{
+    Client, Scratch, Service, Strait, claim_port, forward_to, get, strait, text, until,
+};
 use crate::tls::certificates;
 
 /// A user without rights.
@@ -216,6 +219,93 @@ fn a_client_that_stays_in_its_handshake_makes_no_handover_fail() {
     });
     let out = upgraded(&strait, &mut successors);
     assert!(out.contains("remaining after") && out.contains("commit after 1"), "{out}");
+}
+
+/// Such a client holds up COMMIT: until then the new process accepts connections, and the old one hears of what is decided.
+#[test]
+fn what_is_decided_and_found_out_during_a_handover_counts_at_once() {
+    let (one, other) = (Service::start("one"), Service::start("other"));
+    let mut successors = Successors::default();
+    let scratch = certificates();
+    let (chain, key) = (scratch.path("site.pem"), scratch.path("site.key"));
+    let secure = claim_port();
+    let config = format!(
+        "workers: 2
+listeners:
+  - {{ name: edge, address: 127.0.0.1:0, routes: all }}
+  - {{ name: secure, address: '127.0.0.1:{secure}', routes: all, tls: {{ certificates: [{{ chain: {}, key: {} }}] }} }}
+routes:
+  - name: all
+    rules:
+      - {{ match: {{ prefix: /canary, fraction: {{ percent: 0, runtime: canary }} }}, respond: {{ body: canary }} }}
+      - {{ match: {{ prefix: / }}, cluster: web }}
+clusters: [{{ name: web, endpoints: ['{}', '{}'] }}]
+",
+        chain.display(),
+        key.display(),
+        one.address,
+        other.address
+    );
+    let config = with_handover(&scratch, &config, "probation: 0s");
+    let strait = Strait::run_in(scratch, &config);
+    // One that has sent nothing moves, and one that has begun does not.
+    let mut silent = TcpStream::connect(("127.0.0.1", secure)).unwrap();
+    let mut client = Client::connect(SocketAddr::from(([127, 0, 0, 1], secure)));
+    client.send("\x16\x03\x01\x02");
+    until("the connections", || {
+        let page = strait.admin_json("/connections");
+        let rows = page["connections"].as_array().unwrap().iter();
+        (rows.filter(|row| row["listener"] == "secure").count() == 2).then_some(())
+    });
+    let command = upgrade_into(&strait, Stdio::piped(), &[]);
+    until("the last phase before COMMIT", || {
+        let last = strait.admin_json("/handover")["last"].take();
+        let phases = last["phases"].as_array()?.clone();
+        phases.iter().any(|phase| phase["name"] == "remaining").then_some(())
+    });
+    let post = |path: &str| Client::connect(strait.admin).request("POST", path);
+    let path = format!("/clusters/web/endpoints/{}?health=drain", one.address);
+    let answer = post(&path);
+    let drained = format!("{} of cluster web: drained\n", one.address);
+    assert_eq!((answer.status, answer.text()), (200, drained));
+    assert_eq!(post("/runtime?canary=100").status, 200);
+    until("both in the new process", || {
+        let all = (0..10).map(|_| get(strait.listener, "/").text());
+        let is_drained = all.into_iter().all(|text| text.starts_with("other"));
+        (is_drained && get(strait.listener, "/canary").text() == "canary").then_some(())
+    });
+    assert_eq!(strait.admin_json("/handover")["state"], "giving", "it was not over meanwhile");
+    drop(client);
+    let output = command.wait_with_output().unwrap();
+    successors.0.push(successor(&output));
+    // Its handshake begins where it is by now.
+    silent.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut response = String::new();
+    silent.read_to_string(&mut response).unwrap();
+    assert!(response.contains("This port speaks HTTPS"), "{response}");
+}
+
+#[test]
+fn a_new_process_starts_by_itself_where_the_running_one_ends_before_it_could_take_over() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let scratch = Scratch::new();
+    let address = SocketAddr::from(([127, 0, 0, 1], claim_port()));
+    let config = forward_to(service.address).replace("127.0.0.1:0", &address.to_string());
+    let config = with_handover(&scratch, &config, "");
+    let mut strait = Strait::run_in(scratch, &config);
+    let (binary, go) = slow_program(&strait);
+    let command = upgrade_into(&strait, Stdio::piped(), &["--binary", &binary]);
+    strait.wait_for_log("upgrade: started the new process");
+    kill_process(process(strait.pid()), Signal::KILL).unwrap();
+    strait.wait_for_end();
+    go();
+    let output = command.wait_with_output().unwrap();
+    let (out, error) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{out}{error}");
+    let pid = out.split("process ").filter_map(|rest| rest.split(' ').next()?.parse().ok()).last();
+    successors.0.push(pid.unwrap());
+    assert!(out.contains("the running process ended"), "{out}");
+    assert_eq!(get(address, "/").status, 200);
 }
 
 /// A process that ends with this.
