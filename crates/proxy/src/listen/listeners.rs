@@ -91,7 +91,7 @@ pub(crate) struct Lost {
     chains: Vec<ChainId>,
     /// What connections without a chain met.
     default: bool,
-    /// The listener's chains that are new, or match other connections.
+    /// The listener's chains that are new, or match other connections, in the order of their ids.
     added: Vec<ChainId>,
 }
 
@@ -116,8 +116,11 @@ impl Lost {
             Criterion::ALL.iter().all(fits)
         };
         // A look-up costs as much as some of these.
-        let may_be = self.added.len() > FITS_MAX || self.added.iter().any(fits);
-        may_be && listener.chains.choose(facts).map(|chosen| chosen.id) != chain
+        if self.added.len() <= FITS_MAX && !self.added.iter().any(fits) {
+            return false;
+        }
+        let chosen = listener.chains.choose(facts).map(|chosen| chosen.id);
+        chosen != chain && chosen.is_some_and(|chosen| self.added.binary_search(&chosen).is_ok())
     }
 
     /// Whether some connections may meet other chains than they do.
@@ -196,7 +199,8 @@ impl Listeners {
             chains.sort_unstable();
             let has_default = former.listener().has_default;
             let default = has_default && (!listener.has_default || others.contains(id));
-            let added = new.remove(id).unwrap_or_default();
+            let mut added = new.remove(id).unwrap_or_default();
+            added.sort_unstable();
             if former.open > 0 && (default || !chains.is_empty() || !added.is_empty()) {
                 let to = self.states.insert(ListenerState {
                     drains_on: Some(self.newest.clone()),
