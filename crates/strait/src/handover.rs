@@ -13,7 +13,7 @@ mod groups;
 mod leaving;
 mod line;
 mod listing;
-pub(crate) mod newcomers;
+pub(crate) mod pending;
 pub(crate) mod refused;
 mod requester;
 mod resources;

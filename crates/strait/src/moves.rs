@@ -29,8 +29,11 @@ impl Mover for Moves {
         to: u32,
         connections_max: usize,
     ) -> Result<Moved, NotMoved> {
-        // What is in its mailbox stands still until it looks there.
-        self.0.ping(once(to as usize), PING_TIMEOUT).map_err(|_| NotMoved::NoAnswer(to))?;
+        // What is in a mailbox stands still until its worker looks there, and reloads wait for what moves.
+        for worker in [to, connection.worker] {
+            let is_there = self.0.ping(once(worker as usize), PING_TIMEOUT);
+            is_there.map_err(|_| NotMoved::NoAnswer(worker))?;
+        }
         let moving = self.give(connection, connections_max)?;
         let (reason, moving) = match self.take(to, moving)? {
             Ok(keys) => return arrived(to, &keys).ok_or(NotMoved::UnknownConnection(connection)),

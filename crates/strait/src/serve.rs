@@ -608,7 +608,7 @@ impl HandoverThread {
             sessions,
             refusal_logged_at: Cell::default(),
             failure_logged_at: Cell::default(),
-            newcomers: RefCell::default(),
+            pending: RefCell::default(),
             refused: RefCell::default(),
             ending,
         }

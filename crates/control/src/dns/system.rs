@@ -120,11 +120,16 @@ impl<T: Default> Cached<T> {
         match content(path) {
             Ok(content) => *self = Self { stamp, value: Arc::new(parse(&content)), error: None },
             Err(error) => {
-                if error.kind() == io::ErrorKind::NotFound {
+                let is_gone = error.kind() == io::ErrorKind::NotFound;
+                let error = error.to_string();
+                if is_gone {
                     self.value = Arc::default();
+                } else if self.error.as_ref() != Some(&error) {
+                    let path = path.display();
+                    tracing::warn!("{path} cannot be read: {error}; its previous content is used");
                 }
                 self.stamp = None;
-                self.error = Some(error.to_string());
+                self.error = Some(error);
             }
         }
     }

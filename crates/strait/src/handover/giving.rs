@@ -19,7 +19,7 @@ use tokio::sync::mpsc::Sender;
 use super::attempt::Attempt;
 use super::leaving::Leaving;
 use super::line::{Incoming, Line, nanos, now};
-use super::newcomers::{First, Heard, LOOK_INTERVAL, Newcomers};
+use super::pending::{First, Heard, LOOK_INTERVAL, PendingPeers};
 use super::refused::RefusedPeers;
 use super::requester::Requester;
 use super::start_command::StartCommand;
@@ -59,7 +59,7 @@ pub(crate) struct Giving {
     pub(crate) refusal_logged_at: Cell<u64>,
     /// When a failed accept was.
     pub(crate) failure_logged_at: Cell<u64>,
-    pub(crate) newcomers: RefCell<Newcomers>,
+    pub(crate) pending: RefCell<PendingPeers>,
     pub(crate) refused: RefCell<RefusedPeers>,
     /// Is over once this process is ending, and nothing can be handed over any more.
     pub(crate) ending: Barrier,
@@ -95,9 +95,9 @@ impl Giving {
                 End::Back => {}
                 End::Returned(generation) => self.generation = generation,
                 End::Over(leaving) => {
-                    let Self { listener, contacts, control, refused, newcomers, .. } = self;
+                    let Self { listener, contacts, control, refused, pending, .. } = self;
                     // What connects there from now on finds the other process, or none.
-                    drop((listener, refused, newcomers));
+                    drop((listener, refused, pending));
                     if let Some(leaving) = leaving {
                         leaving.run(&contacts, &control);
                     }
@@ -142,13 +142,13 @@ impl Giving {
     /// The next process that says what it wants, if it may: waits so long at most for one that connects, or until this process is
     /// ending.
     pub(super) fn next_peer(&self, timeout: Duration) -> Option<(Line, Heard)> {
-        let is_waited_for = !self.newcomers.borrow().is_empty();
+        let is_waited_for = !self.pending.borrow().is_empty();
         let timeout = if is_waited_for { timeout.min(LOOK_INTERVAL) } else { timeout };
         if let Some(Ok(line)) = self.accept(timeout).map(Line::new) {
-            self.receive_newcomer(line);
+            self.add_pending(line);
         }
         loop {
-            let next = self.newcomers.borrow_mut().next();
+            let next = self.pending.borrow_mut().next();
             match next? {
                 (line, First::Hello(heard)) => return Some((line, heard)),
                 (line, First::Refused(cause, reason)) => self.refuse(&line, cause, reason),
@@ -157,13 +157,13 @@ impl Giving {
         }
     }
 
-    fn receive_newcomer(&self, line: Line) {
+    fn add_pending(&self, line: Line) {
         let uid = line.peer.uid;
         if !is_allowed(uid, &self.options) {
             let reason = format!("user {uid} may not take over: add it to handover.users");
             return self.refuse(&line, "user", reason);
         }
-        let displaced = self.newcomers.borrow_mut().add(line);
+        let displaced = self.pending.borrow_mut().add(line);
         if let Some(line) = displaced {
             let reason = "it sent nothing, and others have connected".to_owned();
             self.refuse(&line, "silent", reason);
@@ -172,7 +172,7 @@ impl Giving {
 
     /// Refuses a process that connects, and those that are waited for, because this one is busy. Does not wait.
     pub(super) fn turn_away(&self, reason: impl Fn() -> String) {
-        let waiting = self.newcomers.borrow_mut().take();
+        let waiting = self.pending.borrow_mut().take();
         let other = self.accept(Duration::ZERO).and_then(|packets| Line::new(packets).ok());
         for line in waiting.chain(other) {
             self.refuse(&line, "busy", reason());

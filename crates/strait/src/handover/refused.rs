@@ -7,7 +7,7 @@ use std::time::Duration;
 use io::packets::{Packets, Received};
 
 use super::line::{nanos, now};
-use super::newcomers::HELLO_TIMEOUT;
+use super::pending::HELLO_TIMEOUT;
 
 /// Connections that are kept, at most.
 const REFUSED_MAX: usize = 16;

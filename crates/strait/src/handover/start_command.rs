@@ -3,13 +3,24 @@
 //! The program is kept as the path that it was started by: what is there later may be another version.
 
 use std::ffi::OsString;
+use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use ::handover::UpgradeRequest;
 
+use super::line::{nanos, now};
+
 /// The environment variable that says which process started this one to be replaced by it.
 const STARTED_BY: &str = "STRAIT_STARTED_BY";
+
+/// How long the end of that process may take, once its sockets are closed.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Between two looks whether it has ended.
+const END_PAUSE: Duration = Duration::from_millis(5);
 
 /// How a process was started.
 #[derive(Clone, Debug)]
@@ -95,10 +106,20 @@ impl StartCommand {
     }
 }
 
-/// Whether this process was started to take the place of one that has ended since.
+/// Whether this process was started to take the place of one that has ended since, or ends now.
+#[expect(clippy::disallowed_methods, reason = "a process that has not started yet, which waits")]
 pub(crate) fn has_starter_ended(variable: impl Fn(&str) -> Option<OsString>) -> bool {
-    let starter = variable(STARTED_BY).and_then(|pid| pid.to_str()?.parse::<u32>().ok());
-    starter.is_some_and(|starter| starter != std::os::unix::process::parent_id())
+    let Some(starter) = variable(STARTED_BY).and_then(|pid| pid.to_str()?.parse::<u32>().ok())
+    else {
+        return false;
+    };
+    let has_ended = || starter != parent_id();
+    // The kernel closes the sockets of a process before it lets its children go.
+    let until = now().saturating_add(nanos(END_TIMEOUT));
+    while !has_ended() && now() < until {
+        thread::sleep(END_PAUSE);
+    }
+    has_ended()
 }
 
 /// The file that this process runs, for a name that is no path of a program (`exec -a`).

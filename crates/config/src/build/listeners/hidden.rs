@@ -21,9 +21,9 @@ const ELSEWHERE: [IpAddr; 4] = [
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 7)),
 ];
 
-/// A connection that is thought of.
+/// A connection that may come.
 #[derive(Clone, Debug)]
-struct Thought {
+struct Sample {
     port: u16,
     destination: IpAddr,
     server_name: Option<String>,
@@ -63,13 +63,13 @@ fn hides<F>(
 ) -> Option<(Criterion, Criterion)> {
     let later = Criterion::ALL.into_iter().skip(1);
     later.filter(|late| asks(other, *late)).find_map(|late| {
-        let thought = thought(other, hidden, late)?;
-        let alpn: Vec<&[u8]> = thought.alpn.iter().map(|name| &**name).collect();
+        let sample = sample(other, hidden, late)?;
+        let alpn: Vec<&[u8]> = sample.alpn.iter().map(|name| &**name).collect();
         let facts = ConnectionFacts {
-            source: Some(thought.source),
-            destination: Some(SocketAddr::new(thought.destination, thought.port)),
-            protocol: thought.protocol,
-            server_name: thought.server_name.as_deref(),
+            source: Some(sample.source),
+            destination: Some(SocketAddr::new(sample.destination, sample.port)),
+            protocol: sample.protocol,
+            server_name: sample.server_name.as_deref(),
             alpn: &alpn,
         };
         let fit = |matches, criterion: Criterion| criterion.fit(matches, &facts);
@@ -82,7 +82,7 @@ fn hides<F>(
 }
 
 /// A connection that matches both where that can be, but one of them alone by this criterion.
-fn thought(other: &ChainMatch, hidden: &ChainMatch, late: Criterion) -> Option<Thought> {
+fn sample(other: &ChainMatch, hidden: &ChainMatch, late: Criterion) -> Option<Sample> {
     let is_late = |criterion| criterion == late;
     let port = match (other.destination_ports.first(), hidden.destination_ports.first()) {
         (Some(port), _) | (None, Some(port)) => port.get(),
@@ -123,7 +123,7 @@ fn thought(other: &ChainMatch, hidden: &ChainMatch, late: Criterion) -> Option<T
     let destination =
         address(&other.destinations, &hidden.destinations, is_late(Criterion::Destination))?;
     let source = address(&other.sources, &hidden.sources, is_late(Criterion::Source))?;
-    Some(Thought { port, destination, server_name, protocol, alpn, source })
+    Some(Sample { port, destination, server_name, protocol, alpn, source })
 }
 
 /// An address in ranges of both, or in those of the hidden chain alone.

@@ -12,7 +12,7 @@ use super::line::{Incoming, Line, nanos, now};
 pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Connections that are waited for at a time: for a further one the oldest is refused.
-const NEWCOMERS_MAX: usize = 16;
+const PENDING_MAX: usize = 16;
 
 /// Between two looks while there are some.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(10);
@@ -26,7 +26,7 @@ pub(super) struct Heard {
 
 /// Connections on which nothing came yet, each with when that is too late (ns); the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Newcomers(VecDeque<(Line, u64)>);
+pub(crate) struct PendingPeers(VecDeque<(Line, u64)>);
 
 /// What has come on a connection.
 pub(super) enum First {
@@ -36,7 +36,7 @@ pub(super) enum First {
     Refused(&'static str, String),
 }
 
-impl Newcomers {
+impl PendingPeers {
     /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -44,7 +44,7 @@ impl Newcomers {
 
     /// Waits for what a process says. Returns who has to give way to it.
     pub(super) fn add(&mut self, line: Line) -> Option<Line> {
-        let oldest = (self.0.len() >= NEWCOMERS_MAX).then(|| self.0.pop_front()).flatten();
+        let oldest = (self.0.len() >= PENDING_MAX).then(|| self.0.pop_front()).flatten();
         self.0.push_back((line, now().saturating_add(nanos(HELLO_TIMEOUT))));
         oldest.map(|(line, _)| line)
     }
@@ -98,40 +98,40 @@ mod tests {
 
     use super::*;
 
-    fn connect(newcomers: &mut Newcomers) -> (Packets, Option<Line>) {
+    fn connect(pending: &mut PendingPeers) -> (Packets, Option<Line>) {
         let (ours, theirs) = Packets::pair().expect("a pair");
-        let displaced = newcomers.add(Line::new(ours).expect("it is open"));
+        let displaced = pending.add(Line::new(ours).expect("it is open"));
         (theirs, displaced)
     }
 
     #[test]
     fn whoever_says_something_is_heard_before_those_that_are_silent() {
-        let mut newcomers = Newcomers::default();
-        let silent: Vec<_> = (0..3).map(|_| connect(&mut newcomers)).collect();
-        assert!(newcomers.next().is_none());
-        let (speaker, _) = connect(&mut newcomers);
+        let mut pending = PendingPeers::default();
+        let silent: Vec<_> = (0..3).map(|_| connect(&mut pending)).collect();
+        assert!(pending.next().is_none());
+        let (speaker, _) = connect(&mut pending);
         speaker.send(b"hello", &[], Duration::ZERO).expect("it is open");
-        let Some((_, First::Refused(cause, _))) = newcomers.next() else { panic!("it spoke") };
+        let Some((_, First::Refused(cause, _))) = pending.next() else { panic!("it spoke") };
         assert_eq!(cause, "garbled");
-        assert!(newcomers.next().is_none());
+        assert!(pending.next().is_none());
         drop(silent);
-        let ended = std::iter::from_fn(|| newcomers.next());
+        let ended = std::iter::from_fn(|| pending.next());
         let is_closed = |first: &First| matches!(first, First::Refused("closed", _));
         assert_eq!(ended.filter(|(_, first)| is_closed(first)).count(), 3);
-        assert!(newcomers.is_empty());
+        assert!(pending.is_empty());
     }
 
     #[test]
     fn the_oldest_gives_way_where_there_are_too_many() {
-        let mut newcomers = Newcomers::default();
-        let mut peers: Vec<_> = (0..NEWCOMERS_MAX).map(|_| connect(&mut newcomers)).collect();
+        let mut pending = PendingPeers::default();
+        let mut peers: Vec<_> = (0..PENDING_MAX).map(|_| connect(&mut pending)).collect();
         assert!(peers.iter().all(|(_, displaced)| displaced.is_none()));
-        let (_theirs, displaced) = connect(&mut newcomers);
+        let (_theirs, displaced) = connect(&mut pending);
         displaced.expect("there was no room").refuse("no room".to_owned());
         let (oldest, _) = &mut peers[0];
         let mut buffer = [0; 256];
         let received = oldest.receive(&mut buffer, Duration::ZERO).expect("it is open");
         assert!(matches!(received, io::packets::Received::Packet(..)));
-        assert_eq!(newcomers.take().count(), NEWCOMERS_MAX);
+        assert_eq!(pending.take().count(), PENDING_MAX);
     }
 }

@@ -1,0 +1,200 @@
+//! How workers, and the process whose place this one took, are reached from a thread that may wait.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use io::Socket;
+use io::packets::Packets;
+use wiped::Wiped;
+use worker::{Listener, Message, Ping, Pong, Postbox};
+
+/// How the workers are reached from a thread that may wait.
+#[derive(Clone, Debug)]
+pub(crate) struct Contacts {
+    pub(super) workers: Vec<Reach>,
+    pub(super) former: FormerProcess,
+}
+
+/// How one worker is reached.
+#[derive(Clone, Debug)]
+pub(super) struct Reach {
+    pub(super) postbox: Postbox<Listener, Socket>,
+    pub(super) waker: io::Waker,
+    /// What the worker waits with.
+    pub(super) poller: io::Poller,
+}
+
+/// The connection to the process whose place this one took, as long as that one lives.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FormerProcess(Arc<Mutex<Option<FormerLine>>>);
+
+#[derive(Debug)]
+struct FormerLine {
+    packets: Packets,
+    /// What waits for room: that process may be stopped.
+    unsent: VecDeque<Wiped>,
+}
+
+impl FormerProcess {
+    /// Keeps another handle on the connection.
+    pub(crate) fn keep(&self, packets: Option<Packets>) {
+        *self.line() = packets.map(|packets| FormerLine { packets, unsent: VecDeque::new() });
+    }
+
+    /// Whether there is one.
+    pub(crate) fn is_there(&self) -> bool {
+        self.line().is_some()
+    }
+
+    /// Says that this process ends as it should: there is nothing to stand in for.
+    pub(crate) fn leave(&self) {
+        self.send(&::handover::Message::Committed);
+    }
+
+    /// Sends it a message as soon as it reads, and says whether there is such a process.
+    pub(crate) fn send(&self, message: &::handover::Message) -> bool {
+        let mut line = self.line();
+        let Some(line) = &mut *line else { return false };
+        // There are four such messages, each of them sent once or twice.
+        line.unsent.push_back(message.encode());
+        line.flush()
+    }
+
+    /// Sends what had no room.
+    pub(crate) fn flush(&self) {
+        if let Some(line) = &mut *self.line() {
+            line.flush();
+        }
+    }
+
+    fn line(&self) -> MutexGuard<'_, Option<FormerLine>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FormerLine {
+    /// Whether the other process still has its end.
+    fn flush(&mut self) -> bool {
+        while let Some(message) = self.unsent.front() {
+            match self.packets.send(message, &[], Duration::ZERO) {
+                Ok(()) => drop(self.unsent.pop_front()),
+                Err(error) => return error.kind() == std::io::ErrorKind::TimedOut,
+            }
+        }
+        true
+    }
+}
+
+impl Contacts {
+    /// Asks these workers whether they have carried out what they were sent, and waits for all: their answers, or one that does not answer
+    /// in this time.
+    pub(crate) fn ping(
+        &self,
+        workers: impl Iterator<Item = usize>,
+        timeout: Duration,
+    ) -> Result<Vec<Pong>, usize> {
+        let (reply, answers) = sync_channel(self.count());
+        let mut missing = BTreeSet::new();
+        for worker in workers {
+            self.post(worker, Message::Ping(Ping { reply: reply.clone() })).map_err(|_| worker)?;
+            missing.insert(worker);
+        }
+        let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let until = io::clock::monotonic_ns().saturating_add(timeout);
+        let mut pongs = Vec::with_capacity(missing.len());
+        while let Some(worker) = missing.first().copied() {
+            let left = Duration::from_nanos(until.saturating_sub(io::clock::monotonic_ns()));
+            let pong = answers.recv_timeout(left).map_err(|_| worker)?;
+            missing.remove(&(pong.worker as usize));
+            pongs.push(pong);
+        }
+        Ok(pongs)
+    }
+
+    /// How many workers there are.
+    pub(crate) fn count(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// The connection to the process whose place this one took.
+    pub(crate) const fn former(&self) -> &FormerProcess {
+        &self.former
+    }
+
+    /// Puts a message into a worker's mailbox, and waits for room for a moment.
+    ///
+    /// # Errors
+    ///
+    /// The message: the worker is gone, or takes none.
+    pub(crate) fn post(&self, worker: usize, message: Mail) -> Result<(), Mail> {
+        self.post_unwoken(worker, message)?;
+        if let Some(reach) = self.workers.get(worker) {
+            reach.waker.wake();
+        }
+        Ok(())
+    }
+
+    /// The same for one of several messages, the last of which wakes the worker.
+    ///
+    /// # Errors
+    ///
+    /// The message.
+    pub(crate) fn post_unwoken(&self, worker: usize, mut message: Mail) -> Result<(), Mail> {
+        const TRIES_MAX: u32 = 200;
+        let Some(Reach { postbox, waker, .. }) = self.workers.get(worker) else {
+            return Err(message);
+        };
+        for _ in 0..TRIES_MAX {
+            match postbox.post(message) {
+                Ok(()) => return Ok(()),
+                Err(back) => message = back,
+            }
+            waker.wake();
+            pause();
+        }
+        Err(message)
+    }
+
+    /// Puts a message into a worker's mailbox that may not be lost, and waits for room as long as the worker is there.
+    ///
+    /// # Errors
+    ///
+    /// The message: the worker is gone.
+    pub(crate) fn deliver(&self, worker: usize, message: Mail) -> Result<(), Mail> {
+        let Some(Reach { postbox, waker, .. }) = self.workers.get(worker) else {
+            return Err(message);
+        };
+        // It may sleep over a full mailbox only if it was not woken for what is in it.
+        waker.wake();
+        postbox.deliver(message)?;
+        waker.wake();
+        Ok(())
+    }
+
+    /// Has a worker not watch a socket any more that it gave away, before this process's handle on it is closed. Where another process
+    /// has one, too, the worker would be woken for whatever happens there.
+    pub(crate) fn unwatch(&self, worker: usize, socket: &Socket) {
+        if let Some(reach) = self.workers.get(worker) {
+            // Fails only if it is not watched, which is what is wanted.
+            let _ = reach.poller.remove(socket);
+        }
+    }
+
+    /// The same to all workers; without a worker its message is of no use.
+    pub(crate) fn deliver_to_all(&self, message: impl Fn() -> Mail) {
+        for worker in 0..self.count() {
+            drop(self.deliver(worker, message()));
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a thread of its own waits for room in a mailbox")]
+fn pause() {
+    thread::sleep(Duration::from_millis(5));
+}
+
+/// Messages to a worker.
+pub(crate) type Mail = Message<Listener, Socket>;

@@ -1,0 +1,254 @@
+//! The listening sockets of the process: who has which address, and what becomes of a socket whose listener changes.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use config::snapshot::{Address, ListenSocket, Listener as ListenerConfig, ListenerId};
+use control::{BindFailure, Workers};
+use proxy::Snapshot;
+use proxy::filter::Filter;
+use worker::{InheritedSocket, Listener};
+
+use super::DataPath;
+use super::addresses::{address_text, hint};
+
+/// A listener that this process has.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) id: ListenerId,
+    pub(super) name: Arc<str>,
+    options: ListenSocket,
+    pub(super) places: Vec<Place>,
+}
+
+/// An address of a listener that this process has.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// With the port that it got, if it asked for any.
+    address: Address,
+    /// Handles on its sockets, for the process that takes this one's place; none if none may.
+    pub(super) handles: Vec<OwnedFd>,
+}
+
+/// The sockets of one address of a listener.
+#[derive(Debug)]
+pub(crate) struct AddressSockets {
+    pub(super) id: ListenerId,
+    /// With the port that it got, if it asked for any.
+    pub(super) address: Address,
+    pub(super) from: SocketSource,
+}
+
+/// Where the sockets of an address come from.
+#[derive(Debug)]
+pub(super) enum SocketSource {
+    /// They are new to the workers: those of each one.
+    New(Vec<Vec<Listener>>),
+    /// Workers have them from this listener, which goes.
+    Inherited(ListenerId),
+}
+
+/// Handles on listening sockets, by the listener's name.
+pub(crate) type Handles = BTreeMap<Arc<str>, Vec<OwnedFd>>;
+
+/// Sockets of listeners, a list for each worker.
+pub(crate) type Sockets = Vec<AddressSockets>;
+
+impl Held {
+    pub(super) fn handles(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.places.iter().flat_map(|place| &place.handles)
+    }
+}
+
+impl AddressSockets {
+    /// For the workers, if they have the sockets.
+    pub(super) fn inherited(&self) -> Option<InheritedSocket> {
+        match self.from {
+            SocketSource::New(_) => None,
+            SocketSource::Inherited(from) => {
+                Some(InheritedSocket { id: self.id, from, address: self.address.clone() })
+            }
+        }
+    }
+}
+
+/// Which listener of this process has the address of a new listener.
+enum InTheWay<'a> {
+    Nothing,
+    /// Only listeners that make room for it.
+    Going,
+    /// One that stays, by its name and the address.
+    Staying(&'a str, &'a Address),
+}
+
+/// The sockets of each listener for one worker.
+pub(super) fn take_one_each(sockets: &mut Sockets) -> Vec<(ListenerId, Listener)> {
+    let of_worker = |of_address: &mut AddressSockets| {
+        let id = of_address.id;
+        let sockets = match &mut of_address.from {
+            SocketSource::New(sockets) => sockets.pop(),
+            SocketSource::Inherited(_) => None,
+        };
+        sockets.unwrap_or_default().into_iter().map(move |socket| (id, socket))
+    };
+    sockets.iter_mut().flat_map(of_worker).collect()
+}
+
+/// What an address in use may mean besides, where another process hands over.
+const STANDS_BY: &str = ". If a process that was replaced still serves it: `strait upgrade --back`, or wait until its \
+                         `handover.probation` is over";
+
+/// Why a unix listener that changes needs another process.
+const TAKEN_OVER: &str = "this process listens there already: changes of the socket options of a unix \
+                          listener require `strait upgrade`, a restart, or another path";
+
+/// Sockets and the address of TCP that they got, or why there are none.
+fn bound_as(
+    result: Result<Vec<Listener>, io::BindError>,
+) -> Result<(Vec<Vec<Listener>>, Option<SocketAddr>), String> {
+    taken_as(result.map(|sockets| sockets.into_iter().map(|socket| vec![socket]).collect()))
+}
+
+/// As [`bound_as`], where a worker may have several.
+fn taken_as(
+    result: Result<Vec<Vec<Listener>>, io::BindError>,
+) -> Result<(Vec<Vec<Listener>>, Option<SocketAddr>), String> {
+    let sockets = result.map_err(|error| {
+        let hint = match &error {
+            io::BindError::InUse => "stop that process, or take another address",
+            io::BindError::NotTransparent => {
+                "`original_destination: tproxy` needs it; give the process that, or remove the option"
+            }
+            io::BindError::NotASocket => "take another path, or remove what is there",
+            io::BindError::System { source, .. } => hint(source),
+        };
+        format!("{error}; {hint}")
+    })?;
+    let first = sockets.iter().flatten().next();
+    let address = first.and_then(|socket| socket.local_address().ok().flatten());
+    Ok((sockets, address))
+}
+
+pub(super) fn failure(
+    listener: &ListenerConfig<Box<dyn Filter>>,
+    address: &Address,
+    reason: String,
+) -> BindFailure {
+    let address = address_text(address);
+    BindFailure::Listener { listener: Arc::clone(&listener.name), address, reason }
+}
+
+/// Why a new listener cannot have an address beside those that were bound before it for the same snapshot. The system
+/// would let it: sockets that take over from others share their address.
+pub(super) fn in_the_way_of_new(
+    bound: &[AddressSockets],
+    address: &Address,
+    snapshot: &Snapshot,
+) -> Option<String> {
+    let other = bound.iter().find(|other| other.address.overlaps(address))?;
+    let name = snapshot.listener(other.id).map_or("", |(_, listener)| &listener.name);
+    let at = address_text(&other.address);
+    Some(format!("listener {name}, which is new with it, has {at}; choose another port"))
+}
+
+impl DataPath {
+    pub(super) fn hold(&mut self, snapshot: &Snapshot, sockets: &Sockets) {
+        for AddressSockets { id, address, from } in sockets {
+            let Some((_, listener)) = snapshot.listener(*id) else { continue };
+            let place = match from {
+                SocketSource::New(_) if !self.keeps_handles => None,
+                SocketSource::New(sockets) => {
+                    let sockets = sockets.iter().flatten();
+                    let handles = sockets.filter_map(|it| it.try_clone_fd().ok()).collect();
+                    Some(Place { address: address.clone(), handles })
+                }
+                SocketSource::Inherited(from) => self.take_place(*from, address),
+            };
+            let place =
+                place.unwrap_or_else(|| Place { address: address.clone(), handles: Vec::new() });
+            match self.held.iter_mut().find(|held| held.id == *id) {
+                Some(held) => held.places.push(place),
+                None => {
+                    let (name, options) = (Arc::clone(&listener.name), listener.socket);
+                    self.held.push(Held { id: *id, name, options, places: vec![place] });
+                }
+            }
+        }
+    }
+
+    /// Takes from a listener that goes what another one goes on with.
+    fn take_place(&mut self, from: ListenerId, address: &Address) -> Option<Place> {
+        let held = self.held.iter_mut().find(|held| held.id == from)?;
+        let place = held.places.iter().position(|place| place.address == *address)?;
+        Some(held.places.swap_remove(place))
+    }
+
+    /// The sockets of one address of a listener, one or more for each worker, and where they listen.
+    pub(super) fn bind_address(
+        &self,
+        listener: &ListenerConfig<Box<dyn Filter>>,
+        address: &Address,
+        going: &[ListenerId],
+    ) -> Result<(SocketSource, Address), String> {
+        let options = &listener.socket;
+        if let Some(from) = self.inherited(address, options, going) {
+            return Ok((SocketSource::Inherited(from), address.clone()));
+        }
+        let (sockets, bound) = match self.in_the_way(address, going) {
+            InTheWay::Nothing if let Some(taken) = self.activation.taken(listener, address) => {
+                taken_as(worker::take_over(taken, options, self.count()))
+            }
+            InTheWay::Nothing | InTheWay::Going
+                if let Some(inherited) = self.activation.find(address) =>
+            {
+                bound_as(worker::inherit(inherited, options, self.count()))
+            }
+            InTheWay::Nothing => {
+                let bound = worker::bind(address, options, self.count());
+                let is_in_use = matches!(bound, Err(io::BindError::InUse));
+                let may_stand_by = is_in_use && self.activation.has_taken();
+                bound_as(bound).map_err(|reason| match may_stand_by {
+                    true => reason + STANDS_BY,
+                    false => reason,
+                })
+            }
+            InTheWay::Going if address.is_unix() => Err(TAKEN_OVER.to_owned()),
+            InTheWay::Going => bound_as(worker::bind_beside(address, options, self.count())),
+            InTheWay::Staying(name, at) => {
+                let at = address_text(at);
+                Err(format!("listener {name} of this process has {at}; choose another port"))
+            }
+        }?;
+        let address = bound.map_or_else(|| address.clone(), Address::Tcp);
+        Ok((SocketSource::New(sockets), address))
+    }
+
+    /// A listener that goes, and listens on this address with the same options: its sockets stay open.
+    fn inherited(
+        &self,
+        address: &Address,
+        options: &ListenSocket,
+        going: &[ListenerId],
+    ) -> Option<ListenerId> {
+        let mut leaving = self.held.iter().filter(|held| going.contains(&held.id));
+        let is_there = |held: &&Held| {
+            held.options == *options && held.places.iter().any(|place| place.address == *address)
+        };
+        leaving.find(is_there).map(|held| held.id)
+    }
+
+    /// Which listener of this process stands in the way of one on `address`, when those in `going`
+    /// go.
+    fn in_the_way(&self, address: &Address, going: &[ListenerId]) -> InTheWay<'_> {
+        let held = self.held.iter();
+        let held = held.flat_map(|held| held.places.iter().map(move |at| (held, &at.address)));
+        let mut overlapping = held.filter(|(_, at)| at.overlaps(address)).peekable();
+        if overlapping.peek().is_none() {
+            return InTheWay::Nothing;
+        }
+        let staying = overlapping.find(|(held, _)| !going.contains(&held.id));
+        staying.map_or(InTheWay::Going, |(held, at)| InTheWay::Staying(&held.name, at))
+    }
+}
