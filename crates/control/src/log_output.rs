@@ -18,8 +18,9 @@ use std::time::Duration;
 use config::snapshot::{
     AccessLog, AccessLogCondition, AccessLogField, AccessLogFormat, AccessLogOutput,
 };
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{OFlags, StatVfs, fcntl_getfl, fcntl_setfl, fstatvfs};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use telemetry::{LogCondition, LogField, LogFormat, LogStyle};
 
 use crate::files::is_starved;
@@ -85,6 +86,23 @@ impl LogOutput {
         Ok(Self { sink: Sink::File(open(path)?, Arc::clone(path)), style })
     }
 
+    /// Looks whether anything can be written. A process looks before it takes another's place: if it serves alone, requests matter more
+    /// than lines.
+    ///
+    /// # Errors
+    ///
+    /// The file system of the file is full.
+    pub(crate) fn check_room(&self) -> Result<(), OpenError> {
+        let Sink::File(file, path) = &self.sink else { return Ok(()) };
+        let is_file = file.metadata().is_ok_and(|found| found.is_file());
+        if is_file && fstatvfs(file).is_ok_and(|system| is_full(&system, geteuid().is_root())) {
+            let source = io::Error::other("its file system is full; free disk space");
+            let what = "cannot be written";
+            return Err(OpenError { path: Arc::clone(path), what, source });
+        }
+        Ok(())
+    }
+
     fn identity(&self) -> io::Result<Identity> {
         match &self.sink {
             Sink::Stdout => Ok(Identity::Stdout),
@@ -92,6 +110,12 @@ impl LogOutput {
             Sink::File(file, _) => Ok(Identity::of(&file.metadata()?)),
         }
     }
+}
+
+/// Whether a file system has no room for this user. One without blocks does not count them.
+const fn is_full(system: &StatVfs, is_root: bool) -> bool {
+    let free = if is_root { system.f_bfree } else { system.f_bavail };
+    system.f_blocks > 0 && free == 0
 }
 
 impl Identity {
@@ -136,11 +160,12 @@ fn condition(condition: &AccessLogCondition) -> LogCondition {
     }
 }
 
-/// The access log cannot be opened.
+/// The access log cannot be opened, or has no room.
 #[derive(Debug, thiserror::Error)]
-#[error("access log {path}: cannot be opened for appending: {source}", path = path.display())]
+#[error("access log {path}: {what}: {source}", path = path.display())]
 pub struct OpenError {
     path: Arc<Path>,
+    what: &'static str,
     source: io::Error,
 }
 
@@ -168,7 +193,7 @@ fn open(path: &Arc<Path>) -> Result<File, OpenError> {
         } else {
             error
         };
-        OpenError { path: Arc::clone(path), source }
+        OpenError { path: Arc::clone(path), what: "cannot be opened for appending", source }
     })
 }
 

@@ -171,6 +171,16 @@ impl<F> Candidate<F> {
         self.prepared.snapshot()
     }
 
+    /// Looks whether its access log can be written, for a process that takes another's place.
+    ///
+    /// # Errors
+    ///
+    /// The file system of the log is full.
+    pub fn check_room(&self) -> Result<(), Refused> {
+        let log = self.log_output.as_ref();
+        log.map_or(Ok(()), LogOutput::check_room).map_err(Refused::AccessLog)
+    }
+
     /// What looks like a mistake in it.
     pub(crate) fn warnings(&self) -> &[Finding] {
         self.prepared.warnings()

@@ -163,6 +163,7 @@ impl Start {
         let snapshot = Arc::clone(candidate.snapshot());
         core_dumps.on_snapshot(&snapshot);
         if taking.is_some() {
+            candidate.check_room().map_err(Failure::Config)?;
             // Before workers accept: what they are asked for may be in the other process's memory.
             config.sessions().early.expect();
         }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use handover::{Hello, Message, Purpose};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -273,6 +273,45 @@ fn a_pipe_of_the_log_that_is_gone_refuses_the_upgrade() {
     assert!(error.contains("this pipe has no reader; start its reader first"), "{error}");
     assert_eq!(kept.get("/").field("connection"), None);
     assert_eq!(get(strait.admin, "/ready").status, 200);
+}
+
+/// A small file system for the folder `$LOG`, that is there for this process alone.
+const WITH_A_SMALL_DISK: &str = r#"exec unshare --mount sh -c 'mount -t tmpfs -o size=64k none "$LOG" && exec "$0" "$@"' "$0" "$@""#;
+
+#[test]
+fn a_full_disk_of_the_log_refuses_the_upgrade() {
+    let scratch = Scratch::new();
+    let folder = scratch.path("log");
+    fs::create_dir(&folder).unwrap();
+    let variables = [("LOG", folder.to_str().unwrap())];
+    let can_mount =
+        Command::new("sh").args(["-c", WITH_A_SMALL_DISK, "true"]).envs(variables).status();
+    if !can_mount.is_ok_and(|it| it.success()) {
+        println!("skipped: nothing can be mounted here");
+        return;
+    }
+    let service = Service::start("one");
+    let output = folder.join("access.log");
+    let config = forward_to(service.address);
+    let config = format!("{config}access_log: {{ output: '{}' }}\n", output.display());
+    let config = with_handover(&scratch, &config, "probation: 0s");
+    let strait = Strait::run_by(WITH_A_SMALL_DISK, Stdio::null(), &variables, &config);
+    let mut kept = Client::connect(strait.listener);
+    assert_eq!(kept.get("/").status, 200);
+    let folder = format!("/proc/{}/root{}", strait.pid(), folder.display());
+    let filler = format!("{folder}/filler");
+    // It writes lines as well, but to the end of a page that it has.
+    let room = fs::write(&filler, vec![0; 1 << 20]).unwrap_err();
+    assert_eq!(room.kind(), std::io::ErrorKind::StorageFull);
+    let output = upgrade(&strait, &[]);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("its file system is full; free disk space"), "{error}");
+    assert_eq!(kept.get("/").status, 200);
+    fs::remove_file(&filler).unwrap();
+    let output = upgrade(&strait, &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(kept.get("/").status, 200);
 }
 
 #[test]
