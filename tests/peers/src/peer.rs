@@ -24,6 +24,8 @@ pub(crate) enum Peer {
     DpkgShlibdeps,
     /// The compiler of the `net/http` upstream and of the programs of the Go module.
     Go,
+    /// Load of gRPC, streams among it.
+    Ghz,
     /// Go's `net/http` as a client of HTTP/1.1 and HTTP/2.
     GoClient,
     /// Go's `net/http` as an upstream of both.
@@ -105,7 +107,7 @@ enum Source {
 impl Peer {
     /// In the order in which they are installed. What only claims need that are tried by name is not
     /// among them.
-    const ALL: [Self; 41] = [
+    const ALL: [Self; 42] = [
         Self::CargoDeb,
         Self::Certutil,
         Self::Chromium,
@@ -135,6 +137,7 @@ impl Peer {
         Self::Unbound,
         Self::Unshare,
         Self::Wrk,
+        Self::Ghz,
         Self::GoClient,
         Self::GoServer,
         Self::GrpcClient,
@@ -159,6 +162,7 @@ impl Peer {
             Self::Envoy => "envoy",
             Self::DpkgDeb => "dpkg-deb",
             Self::DpkgShlibdeps => "dpkg-shlibdeps",
+            Self::Ghz => "ghz",
             Self::Go => "go",
             Self::GoClient => "h2client",
             Self::GoServer => "h2server",
@@ -232,6 +236,7 @@ impl Peer {
             Self::DpkgDeb => Source::Debian("dpkg"),
             Self::DpkgShlibdeps => Source::Debian("dpkg-dev"),
             Self::Go => Source::Debian("golang-go"),
+            Self::Ghz => Source::GoModule("github.com/bojand/ghz/cmd/ghz"),
             Self::GoClient => Source::GoModule("./h2client"),
             Self::GoServer => Source::GoModule("./h2server"),
             Self::GrpcClient => Source::GoModule("google.golang.org/grpc/interop/client"),

@@ -2,6 +2,7 @@
 
 mod a_hundred_handovers_lose_nothing;
 mod a_hundred_handovers_lose_nothing_between_proxies;
+mod a_hundred_handovers_lose_nothing_of_ghz;
 mod a_hundred_handovers_lose_nothing_of_grpc;
 mod a_hundred_handovers_lose_nothing_of_java;
 mod a_kill_at_any_message_loses_nothing;
@@ -42,6 +43,7 @@ pub(super) const CLAIMS: &[Claim] = &[
 pub(super) const ASKED: &[Claim] = &[
     a_hundred_handovers_lose_nothing::CLAIM,
     a_hundred_handovers_lose_nothing_between_proxies::CLAIM,
+    a_hundred_handovers_lose_nothing_of_ghz::CLAIM,
     a_hundred_handovers_lose_nothing_of_grpc::CLAIM,
     a_hundred_handovers_lose_nothing_of_java::CLAIM,
     the_previous_version_and_this_one_replace_each_other::CLAIM,
