@@ -93,8 +93,10 @@ pub enum NotMoved {
     /// It is where it is to go.
     #[error("the connection is on worker {0} already")]
     SameWorker(u32),
-    /// Nothing says what it would meet elsewhere.
-    #[error("its listener or filter chain was removed, so it cannot move")]
+    /// Elsewhere it would meet what its listener has now.
+    #[error(
+        "a reload has removed its listener or filter chain, or asks more of connections there: it drains, and cannot move"
+    )]
     Stays,
     /// The connections that belong together are more than move at once.
     #[error("more than {0} connections would have to move together")]
@@ -105,6 +107,9 @@ pub enum NotMoved {
     /// There is no such process beside this one.
     #[error("process {0} has ended, or this one did not replace it")]
     UnknownProcess(u32),
+    /// Another connection of its group stays.
+    #[error("a connection of its group drains after a reload: try again once that has ended")]
+    WithDraining,
     /// There is no such worker.
     #[error("there is no worker {worker}: the last is {last}")]
     UnknownWorker {
@@ -123,7 +128,8 @@ impl NotMoved {
                 404
             }
             Self::Handshake | Self::Refused { .. } | Self::SameWorker(_) => 409,
-            Self::NotNow(_) | Self::OfOldProcess { .. } | Self::Stays | Self::TooLarge(_) => 409,
+            Self::NotNow(_) | Self::OfOldProcess { .. } | Self::TooLarge(_) => 409,
+            Self::Stays | Self::WithDraining => 409,
             Self::Late(_) | Self::NoAnswer(_) => 503,
         }
     }

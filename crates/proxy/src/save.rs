@@ -82,10 +82,34 @@ pub enum Movable {
     Busy,
     /// A handshake has to end first.
     NotYet,
-    /// Its listener, or its chain, is not configured any more.
+    /// Its listener drains with it: a reload has removed what it was admitted to, or asks more of connections there.
     Stays,
     /// It goes with the connection on the other side of its exchange.
     WithAnother,
+}
+
+/// Why a connection does not leave its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmovable {
+    /// A handshake has to end first, or one of two attempts of an exchange.
+    NotYet,
+    /// See [`Movable::Stays`].
+    Stays,
+    /// Another connection of its group stays. That one ends with what it carries, and then the others can move.
+    WithDraining,
+    /// Its group has more connections than were asked for.
+    TooLarge,
+    /// There is no such connection, or it went with another.
+    Unknown,
+}
+
+/// A group that is not saved.
+#[derive(Debug)]
+pub struct NotSaved {
+    /// Why.
+    pub why: Unmovable,
+    /// Its connections; if it is too large, some of them.
+    pub connections: Vec<ConnKey>,
 }
 
 /// Why bytes cannot become connections.
@@ -232,7 +256,11 @@ impl Listen {
         end.check_protocol(&cx.snapshot.protocols)?;
         match end {
             SavedEnd::Downstream(saved) => {
-                self.listener_named(&saved.listener, cx)?;
+                let listener = self.listener_named(&saved.listener, cx)?;
+                let chains = &self.listeners.get(listener).listener().chains;
+                if saved.chain.as_ref().is_some_and(|name| chains.named(name).is_none()) {
+                    return Err(RestoreError::Differs("chain"));
+                }
                 saved.check_differing(&cx.differing)
             }
             SavedEnd::Upstream(saved) => saved.check_differing(&cx.differing),
@@ -307,23 +335,11 @@ impl Companions {
 }
 
 impl Connections {
-    fn has_known_listener(&self, key: ConnKey, listen: &Listen, cx: &Cx) -> bool {
+    /// Whether a connection ends where it is. What it was admitted to is not what its listener has now, and elsewhere it
+    /// would meet that.
+    fn stays(&self, key: ConnKey, listen: &Listen) -> bool {
         let downstream = self.get(key).and_then(Connection::downstream);
-        downstream.is_none_or(|downstream| {
-            let listener = listen.listeners.get(downstream.listener).listener();
-            listen.listener_named(&listener.name, cx).is_ok()
-        })
-    }
-}
-
-impl Connections {
-    /// Whether its chain is not configured any more, so that nothing says what it would meet elsewhere.
-    fn has_lost_chain(&self, key: ConnKey, listen: &Listen) -> bool {
-        let downstream = self.get(key).and_then(Connection::downstream);
-        downstream.is_some_and(|downstream| {
-            let listener = listen.listeners.get(downstream.listener).listener();
-            downstream.chain.is_some_and(|id| listener.chains.find(id).is_none())
-        })
+        downstream.is_some_and(|it| listen.listeners.get(it.listener).is_draining())
     }
 }
 
@@ -366,12 +382,10 @@ impl Proxy {
     fn movability(&self, key: ConnKey, connection: &Connection) -> Movable {
         if connection.upstream().is_some() && self.leading(key) != key {
             Movable::WithAnother
+        } else if self.connections.stays(key, &self.listen) {
+            Movable::Stays
         } else if connection.owes_handshake() {
             Movable::NotYet
-        } else if !self.connections.has_known_listener(key, &self.listen, &self.cx)
-            || self.connections.has_lost_chain(key, &self.listen)
-        {
-            Movable::Stays
         } else if connection.is_busy() {
             Movable::Busy
         } else {

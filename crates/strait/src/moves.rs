@@ -8,7 +8,8 @@ use std::time::Duration;
 use control::{ConnectionId, ConnectionWork, Moved, Mover, NotMoved};
 use io::Socket;
 use proxy::ConnKey;
-use worker::{Give, Kept, Message as Mail, Moving, Origin, Take, Wanted, Weigh, Work};
+use proxy::save::Unmovable;
+use worker::{Give, Message as Mail, Moving, Origin, Take, Wanted, Weigh, Work};
 
 use crate::data_path::Contacts;
 
@@ -95,10 +96,11 @@ impl Moves {
         // What it gives later goes on there: the answer cannot be sent then.
         let given = wait(&answer).ok_or_else(no_answer)?;
         given.groups.into_iter().next().ok_or(match given.kept {
-            Some(Kept::Handshake) => NotMoved::Handshake,
-            Some(Kept::Stays) => NotMoved::Stays,
-            Some(Kept::TooLarge) => NotMoved::TooLarge(connections_max),
-            Some(Kept::Unknown) | None => NotMoved::UnknownConnection(connection),
+            Some(Unmovable::NotYet) => NotMoved::Handshake,
+            Some(Unmovable::Stays) => NotMoved::Stays,
+            Some(Unmovable::WithDraining) => NotMoved::WithDraining,
+            Some(Unmovable::TooLarge) => NotMoved::TooLarge(connections_max),
+            Some(Unmovable::Unknown) | None => NotMoved::UnknownConnection(connection),
         })
     }
 

@@ -18,9 +18,9 @@ pub use kernel::{
     take_over,
 };
 pub use mailbox::{
-    Give, Given, InheritedSocket, Kept, KeptListener, Mailbox, Mailboxes, Message, Origin, Ping,
-    Pong, Postbox, REPORTS_MAX, Report, ReportBody, ReportQueue, Reporter, SaveBalancing, Take,
-    Taken, Wanted, Weigh, Weighed, Work,
+    Give, Given, InheritedSocket, KeptListener, Mailbox, Mailboxes, Message, Origin, Ping, Pong,
+    Postbox, REPORTS_MAX, Report, ReportBody, ReportQueue, Reporter, SaveBalancing, Take, Taken,
+    Wanted, Weigh, Weighed, Work,
 };
 pub use moving::Moving;
 pub use turn::{GROUP_PART_MAX, Settings, TurnError, Worker};

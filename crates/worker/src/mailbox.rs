@@ -9,7 +9,7 @@ use std::time::Duration;
 use config::checks::CheckTask;
 use config::memory::MemoryPressure;
 use config::snapshot::{Address, ClusterId, ListenerId};
-use proxy::save::{BalancingPlace, ClusterBalancing, Differing, RestoreError};
+use proxy::save::{BalancingPlace, ClusterBalancing, Differing, RestoreError, Unmovable};
 use proxy::time::Time;
 use proxy::{BuiltFilter, ConnKey, ExchangeKey, Snapshot};
 use wiped::Pieces;
@@ -181,29 +181,16 @@ pub struct Given<S> {
     pub next: Option<u32>,
     /// Connections that were looked at and cannot move yet, such as those during a handshake.
     pub pending: u32,
-    /// Connections that were looked at and stay, since their listener or filter chain is gone.
+    /// Connections that were looked at and stay, since their listener drains with them.
     pub staying: u32,
     /// Connections that were looked at and stay, since they moved and came back.
     pub returned: u32,
     /// Connections that were looked at and stay, since more belong together than were asked for.
     pub too_large: u32,
     /// Why the one that was asked for is not given.
-    pub kept: Option<Kept>,
+    pub kept: Option<Unmovable>,
     /// Whether connections of this worker were served a moment ago: they wait while others move.
     pub is_busy: bool,
-}
-
-/// Why a connection is not given away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
-    /// A handshake has to end first, or one of two attempts of an exchange.
-    Handshake,
-    /// Its listener, or its chain, is not configured any more.
-    Stays,
-    /// Its group has more connections than were asked for.
-    TooLarge,
-    /// There is no such connection.
-    Unknown,
 }
 
 /// Brings connections to a worker.

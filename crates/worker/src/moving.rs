@@ -7,13 +7,13 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
 use proxy::ConnKey;
-use proxy::save::{Held, Movable, Remains, RestoreError, Restoring, Saved, Saving};
+use proxy::save::{
+    Held, Movable, NotSaved, Remains, RestoreError, Restoring, Saved, Saving, Unmovable,
+};
 use proxy::time::Time;
 use wiped::Pieces;
 
-use crate::mailbox::{
-    Give, Given, Kept, Origin, Ping, Pong, Take, Taken, Wanted, Weigh, Weighed, Work,
-};
+use crate::mailbox::{Give, Given, Origin, Ping, Pong, Take, Taken, Wanted, Weigh, Weighed, Work};
 use crate::sockets::Flags;
 use crate::turn::Worker;
 use crate::world::World;
@@ -152,11 +152,12 @@ pub(crate) struct TakeAnswer<S> {
 }
 
 impl<S> Given<S> {
-    fn note_kept(&mut self, why: Option<Kept>) {
+    fn note_kept(&mut self, why: Unmovable) {
         match why {
-            Some(Kept::TooLarge) => self.too_large += 1,
-            Some(Kept::Handshake | Kept::Stays) => self.pending += 1,
-            Some(Kept::Unknown) | None => {}
+            Unmovable::TooLarge => self.too_large += 1,
+            Unmovable::NotYet | Unmovable::WithDraining => self.pending += 1,
+            Unmovable::Stays => self.staying += 1,
+            Unmovable::Unknown => {}
         }
     }
 }
@@ -231,7 +232,7 @@ impl<W: World> Worker<W> {
         let mut given = self.no_groups();
         given.groups.reserve(groups_max.min(GROUPS_RESERVED) as usize);
         // Of groups that cannot move: not to be put together for each of their connections.
-        let mut kept: BTreeMap<u64, Kept> = BTreeMap::new();
+        let mut kept: BTreeMap<u64, Unmovable> = BTreeMap::new();
         let (mut next, mut looked_at, mut is_first) = (Some(first), 0, true);
         let mut candidates = Vec::new().into_iter();
         loop {
@@ -254,25 +255,27 @@ impl<W: World> Worker<W> {
                 Movable::WithAnother => {}
                 _ if self.returned.contains(&key.to_bits()) => given.returned += 1,
                 Movable::Busy if only_idle => {}
-                Movable::NotYet => given.pending += 1,
-                Movable::Stays => given.staying += 1,
-                Movable::Idle | Movable::Busy if kept.contains_key(&key.to_bits()) => {
-                    given.note_kept(kept.get(&key.to_bits()).copied());
+                Movable::NotYet => given.note_kept(Unmovable::NotYet),
+                Movable::Stays => given.note_kept(Unmovable::Stays),
+                Movable::Idle | Movable::Busy => {
+                    if let Some(why) = kept.get(&key.to_bits()) {
+                        given.note_kept(*why);
+                        continue;
+                    }
+                    match self.begin_save(key, connections_max) {
+                        Ok((saving, sockets)) if self.is_large(saving.connections().len()) => {
+                            given.next = Some(key.index() + 1);
+                            return (given, Some((saving, sockets)));
+                        }
+                        Ok((saving, sockets)) => {
+                            given.groups.push(self.finish_save(saving, sockets));
+                        }
+                        Err(NotSaved { why, connections }) => {
+                            given.note_kept(why);
+                            kept.extend(connections.iter().map(|key| (key.to_bits(), why)));
+                        }
+                    }
                 }
-                Movable::Idle | Movable::Busy => match self.begin_save(key, connections_max) {
-                    Ok((saving, sockets)) if self.is_large(saving.connections().len()) => {
-                        given.next = Some(key.index() + 1);
-                        return (given, Some((saving, sockets)));
-                    }
-                    Ok((saving, sockets)) => given.groups.push(self.finish_save(saving, sockets)),
-                    Err(group) => {
-                        let is_too_large = group.len() > connections_max;
-                        let why = if is_too_large { Kept::TooLarge } else { Kept::Handshake };
-                        // Without a group it went with another, or ended.
-                        given.note_kept((!group.is_empty()).then_some(why));
-                        kept.extend(group.iter().map(|key| (key.to_bits(), why)));
-                    }
-                },
             }
         }
         given.next = next;
@@ -288,9 +291,9 @@ impl<W: World> Worker<W> {
         // With an upstream connection that an exchange has alone goes what it belongs to.
         let key = self.proxy.leading(connection);
         let kept = match self.proxy.movable_one(key) {
-            None => Kept::Unknown,
-            Some(Movable::NotYet | Movable::WithAnother) => Kept::Handshake,
-            Some(Movable::Stays) => Kept::Stays,
+            None => Unmovable::Unknown,
+            Some(Movable::NotYet | Movable::WithAnother) => Unmovable::NotYet,
+            Some(Movable::Stays) => Unmovable::Stays,
             Some(Movable::Idle | Movable::Busy) => match self.begin_save(key, connections_max) {
                 Ok((saving, sockets)) if self.is_large(saving.connections().len()) => {
                     return (given, Some((saving, sockets)));
@@ -300,8 +303,7 @@ impl<W: World> Worker<W> {
                     given.groups.push(self.finish_save(saving, sockets));
                     return (given, None);
                 }
-                Err(group) if group.len() > connections_max => Kept::TooLarge,
-                Err(_) => Kept::Handshake,
+                Err(refused) => refused.why,
             },
         };
         given.kept = Some(kept);
@@ -483,14 +485,14 @@ impl<W: World> Worker<W> {
         &mut self,
         key: ConnKey,
         connections_max: usize,
-    ) -> Result<Large<W::Socket>, Vec<ConnKey>> {
+    ) -> Result<Large<W::Socket>, NotSaved> {
         let now = self.world.now();
         let saving = match self.proxy.begin_save(key, connections_max, now) {
             Ok(saving) => saving,
-            Err(group) => {
+            Err(refused) => {
                 // A health check that it carried may have ended.
                 self.perform();
-                return Err(group);
+                return Err(refused);
             }
         };
         let sockets = saving.connections().iter().map(|key| self.sockets.remove(*key)).collect();

@@ -58,7 +58,7 @@ pub(super) struct SavedConnection {
 pub(super) struct SavedDownstream {
     pub(super) connection: SavedConnection,
     pub(super) listener: String,
-    chain: Option<String>,
+    pub(super) chain: Option<String>,
     life: Life,
     is_detected: bool,
     is_aged: bool,

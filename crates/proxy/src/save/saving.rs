@@ -11,7 +11,7 @@ use wiped::{Pieces, Wiped};
 
 use super::connections::TakenEnd;
 use super::exchanges::TakenExchange;
-use super::{Companions, Held, Remains, Saved, SavedEnd, VERSION};
+use super::{Companions, Held, NotSaved, Remains, Saved, SavedEnd, Unmovable, VERSION};
 use crate::connection::Upstream;
 use crate::keys::{ConnKey, ExchangeKey, PoolId};
 use crate::proxy::Proxy;
@@ -149,25 +149,27 @@ impl Proxy {
     ///
     /// # Errors
     ///
-    /// The connections of the group, where some downstream came through a listener that is not configured any more (no
-    /// worker could take it up, not even this one), while a handshake of TLS lasts or two attempts of an exchange, and where they are more
-    /// than `connections_max`.
+    /// It is not saved where the listener of some downstream drains (elsewhere it would meet another), while a handshake of TLS lasts or two
+    /// attempts of an exchange, and where its connections are more than `connections_max`.
     pub fn begin_save(
         &mut self,
         key: ConnKey,
         connections_max: usize,
         now: Time,
-    ) -> Result<Saving, Vec<ConnKey>> {
+    ) -> Result<Saving, NotSaved> {
         debug_assert!(self.cx.agenda.is_empty(), "each event is settled");
         let upstream = self.connections.get(key).map(|connection| connection.upstream().is_some());
         if upstream.is_none_or(|is_upstream| is_upstream && self.leading(key) != key)
             || self.end_checks_on(key, now)
         {
-            return Err(Vec::new());
+            return Err(NotSaved { why: Unmovable::Unknown, connections: Vec::new() });
+        }
+        if self.connections.stays(key, &self.listen) {
+            return Err(NotSaved { why: Unmovable::Stays, connections: vec![key] });
         }
         let companions = self.companions(key, connections_max);
-        if !self.can_move(&companions, connections_max) {
-            return Err(companions.connections);
+        if let Some(why) = self.unmovable(&companions, connections_max) {
+            return Err(NotSaved { why, connections: companions.connections });
         }
         let upstreams = companions.connections.iter();
         let upstreams = upstreams.filter_map(|key| self.connections.get(*key)?.upstream());
@@ -232,12 +234,18 @@ impl Proxy {
         held
     }
 
-    fn can_move(&self, companions: &Companions, connections_max: usize) -> bool {
-        let is_movable = |key: &ConnKey| {
-            let connection = self.connections.get(*key);
-            // A handshake is finished where it began.
-            self.connections.has_known_listener(*key, &self.listen, &self.cx)
-                && connection.is_some_and(|it| !it.owes_handshake())
+    /// Why a group cannot be saved, if it cannot.
+    fn unmovable(&self, companions: &Companions, connections_max: usize) -> Option<Unmovable> {
+        let Companions { connections, exchanges, .. } = companions;
+        if connections.len() > connections_max {
+            return Some(Unmovable::TooLarge);
+        }
+        if connections.iter().any(|key| self.connections.stays(*key, &self.listen)) {
+            return Some(Unmovable::WithDraining);
+        }
+        // A handshake is finished where it began.
+        let is_settled = |key: &ConnKey| {
+            self.connections.get(*key).is_some_and(|connection| !connection.owes_handshake())
         };
         let is_detached = |key: &ExchangeKey| {
             self.exchanges.get(*key).is_some_and(|exchange| exchange.detached.is_some())
@@ -251,10 +259,10 @@ impl Proxy {
             })
         };
         let has_listener = !self.cx.snapshot.listeners.is_empty();
-        companions.connections.len() <= connections_max
-            && companions.connections.iter().all(is_movable)
-            && (self.exchanges.hedges == 0 || !companions.exchanges.iter().any(is_hedged))
-            && (has_listener || !companions.exchanges.iter().any(is_detached))
+        let can_move = connections.iter().all(is_settled)
+            && (self.exchanges.hedges == 0 || !exchanges.iter().any(is_hedged))
+            && (has_listener || !exchanges.iter().any(is_detached));
+        (!can_move).then_some(Unmovable::NotYet)
     }
 
     /// Goes on with exchanges that waited for the room of connections that are gone, once their sockets are out.

@@ -12,7 +12,7 @@ use crate::tls::certificates;
 use crate::tls_client::{self, TlsClient};
 
 /// The connection of a client, as the admin interface lists it.
-fn listed(strait: &Strait, client: SocketAddr) -> Value {
+pub(crate) fn listed(strait: &Strait, client: SocketAddr) -> Value {
     until("the connection", || {
         let page = strait.admin_json("/connections?limit=10000");
         let rows = page["connections"].as_array().unwrap().clone();
@@ -20,11 +20,11 @@ fn listed(strait: &Strait, client: SocketAddr) -> Value {
     })
 }
 
-fn post(strait: &Strait, path: &str) -> Response {
+pub(crate) fn post(strait: &Strait, path: &str) -> Response {
     Client::connect(strait.admin).request("POST", path)
 }
 
-fn id(row: &Value) -> String {
+pub(crate) fn id(row: &Value) -> String {
     row["id"].as_str().unwrap().to_owned()
 }
 

@@ -9,9 +9,11 @@ use std::os::unix::net::UnixStream;
 
 use rustix::process::Signal;
 
+use crate::handover::{Successors, upgraded, with_handover};
 use crate::kit::{
     Client, Scratch, Service, Strait, claim_port, forward_to, get, get_from_either, until,
 };
+use crate::moves::{id, listed, post};
 
 #[test]
 fn a_changed_file_swaps_routes_and_keeps_connections() {
@@ -345,14 +347,30 @@ fn connections_of_before_do_not_reach_what_new_ones_may_not() {
             "routes: priv, chains: [{ name: some, match: { sources: [127.0.0.0/8] }, protocol: http2, routes: priv }]".to_owned(),
         ),
     ] {
-        let strait = Strait::run(&config(&before));
-        let mut client = Client::connect(address);
-        assert_eq!(client.get("/").text(), "public", "{before}");
-        strait.rewrite(&config(&after));
+        let (scratch, mut successors) = (Scratch::new(), Successors::default());
+        let replaced = |config: &str| with_handover(&scratch, config, "probation: 0s");
+        let strait = Strait::run(&replaced(&config(&before)));
+        let mut clients = [Client::connect(address), Client::connect(address)];
+        for client in &mut clients {
+            assert_eq!(client.get("/").text(), "public", "{before}");
+        }
+        strait.rewrite(&replaced(&config(&after)));
         strait.wait_for_version(2);
-        let response = client.get("/");
-        let seen = (response.status, response.text(), response.field("connection"));
-        assert_eq!(seen, (200, "public".to_owned(), Some("close")), "{before} -> {after}");
+        let is_still_public = |client: &mut Client| {
+            let response = client.get("/");
+            let seen = (response.status, response.text(), response.field("connection"));
+            assert_eq!(seen, (200, "public".to_owned(), Some("close")), "{before} -> {after}");
+        };
+        let [mut first, mut second] = clients;
+        // Nor by way of another worker, or of another process.
+        let row = listed(&strait, first.address());
+        let to = 1 - row["worker"].as_u64().unwrap();
+        let answer = post(&strait, &format!("/connections/move?connection={}&to={to}", id(&row)));
+        assert!(answer.status == 409 && answer.text().contains("it drains"), "{}", answer.text());
+        is_still_public(&mut first);
+        let printed = upgraded(&strait, &mut successors);
+        assert!(printed.contains(" stay: a reload has removed"), "{printed}");
+        is_still_public(&mut second);
     }
     // What changes nothing of that leaves them open.
     let strait = Strait::run(&config(&format!("routes: priv, {here}")));
