@@ -302,8 +302,13 @@ pub(crate) fn parts<F>(
     context: &mut Context<'_, '_, F>,
 ) -> Parts<F> {
     let ids = &mut context.ids;
-    let mut cluster_names = Names::new(declared.0, |name| ids.cluster(name));
-    if context.has_sources {
+    let has_sources = context.has_sources;
+    let mut cluster_names = Names::new(declared.0, |name| match has_sources {
+        // What a source delivered, and waited for this file, may name it as well.
+        true => ids.hold(name),
+        false => ids.cluster(name),
+    });
+    if has_sources {
         let elsewhere =
             clusters::named(file).filter(|name| !cluster_names.known.contains_key(name));
         cluster_names.others = elsewhere.map(|name| (name.into(), ids.hold(name))).collect();

@@ -47,15 +47,15 @@ pub(crate) struct RouteConfig {
 impl RouteConfig {
     /// Whether listeners find the same tables for the same hosts here.
     pub(crate) fn leads_the_same(&self, other: &Self) -> bool {
-        let lead = |config: &Self| -> Vec<_> {
-            config
-                .virtual_hosts
-                .iter()
-                .map(|table| (table.id, table.hosts.clone(), table.has_ports))
-                .collect()
-        };
-        lead(self) == lead(other)
+        let (own, others) = (&self.virtual_hosts, &other.virtual_hosts);
+        own.len() == others.len()
+            && own.iter().zip(others).all(|(own, other)| leads_the_same(own, other))
     }
+}
+
+/// Whether listeners find the same table for the same hosts.
+pub(crate) fn leads_the_same(table: &RouteTable, other: &RouteTable) -> bool {
+    (table.id, &table.hosts, table.has_ports) == (other.id, &other.hosts, other.has_ports)
 }
 
 /// What TLS needs beside its options: a certificate with its key, authorities, or a key of tickets.

@@ -25,8 +25,8 @@ use crate::map::Map;
 use crate::matching::Percent;
 use crate::origins::{Origins, ResourceKind, ResourceName};
 use crate::outside::Outside;
-use crate::resource::RouteConfig;
-use crate::snapshot::{EndpointsFrom, ListenerId, RootsSource, RouteTable, Snapshot};
+use crate::resource::{self, RouteConfig};
+use crate::snapshot::{EndpointsFrom, ListenerId, RootsSource, RouteTable, Slots, Snapshot};
 use crate::store::Touched;
 
 /// Kinds in the order in which others need them.
@@ -238,11 +238,25 @@ impl<'a, F> Batch<'a, F> {
         if !is_same {
             self.lower_removed_routes();
         }
-        // Whether the file has them, or has them no more.
         let tables = self.delivered.named().filter(|it| it.kind == ResourceKind::Route);
         let of_file = tables.filter(|it| self.delivered.find(it.kind, &it.name).is_none());
-        self.moved.extend(of_file.cloned());
+        let others =
+            of_file.filter(|it| !self.leads_the_same(&it.name)).cloned().collect::<Vec<_>>();
+        self.moved.extend(others);
         self.follow(ResourceKind::Listener);
+    }
+
+    /// Whether listeners find the same table of the file under this name as before, or none.
+    fn leads_the_same(&self, name: &str) -> bool {
+        let former = self.former.filter(|it| it.origins.has(ResourceKind::Route, name));
+        let former =
+            former.and_then(|it| it.route_table(self.loader.store.ids().route_table(name)?));
+        let now = self.file.tables.as_ref().and_then(|tables| tables.get(name).copied());
+        match (former, now) {
+            (Some(former), Some(now)) => resource::leads_the_same(former, now),
+            (None, None) => true,
+            _ => false,
+        }
     }
 
     /// Lowers route configurations again that are gone and in use: their rules ask for values that may be others.
@@ -463,6 +477,9 @@ impl<'a, F> Batch<'a, F> {
 
     /// Gives clusters that serve the endpoints that were assigned to them, unless they were lowered with these.
     fn assign(&mut self) {
+        let (mut lowered, mut gone) = (Slots::default(), Slots::default());
+        self.touched.clusters.iter().for_each(|cluster| lowered.insert(cluster.id.0, ()));
+        self.touched.clusters_gone.iter().for_each(|id| gone.insert(id.0, ()));
         let assigned = self.moved.iter().filter(|it| it.kind == ResourceKind::Assignment);
         for name in assigned {
             let entry = self.changed.find(self.delivered, name.kind, &name.name);
@@ -470,11 +487,9 @@ impl<'a, F> Batch<'a, F> {
             let id = self.loader.store.ids().cluster(&name.name);
             let (Some(assignment), Some(id)) = (assignment, id) else { continue };
             let former = self.former.and_then(|former| former.cluster(id));
-            let is_lowered = self.touched.clusters.iter().any(|cluster| cluster.id == id);
-            let is_gone = self.touched.clusters_gone.contains(&id);
             if former.is_some_and(|it| it.endpoints_from == EndpointsFrom::Assignment)
-                && !is_lowered
-                && !is_gone
+                && lowered.find(id.0).is_none()
+                && gone.find(id.0).is_none()
             {
                 self.touched.assigned.push((id, Arc::clone(assignment)));
             }

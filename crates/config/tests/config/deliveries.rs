@@ -550,6 +550,23 @@ fn listeners_follow_the_tables_of_the_file_and_the_file_goes_first() {
 }
 
 #[test]
+fn a_listener_that_waited_for_the_file_leads_to_the_clusters_that_come_with_it() {
+    let mut loader = loaded();
+    let chain = "{ name: raw, match: { sources: [10.0.0.0/8] }, protocol: tcp, cluster: new }";
+    let text = format!("{{ name: rim, address: '127.0.0.1:2', routes: late, chains: [{chain}] }}");
+    assert_eq!(one(&mut loader, Listener, "rim", &text).1, "waits for route/late");
+    let more = TEXT
+        .replace("routes: [{", "routes: [{ name: late, hosts: [late.example], rules: [] }, {")
+        .replace("clusters: [", "clusters: [{ name: new, endpoints: ['10.0.0.2:80'] }, ");
+    let now = loader.load("f", &more).unwrap();
+    let rim = listener(&now, "rim").expect("what it waited for is there");
+    let chain = rim.chains.iter().next().unwrap();
+    let relay = chain.listener.relay.as_ref().expect("it relays");
+    let (cluster, _) = relay.clusters[0];
+    assert_eq!(now.cluster(cluster).map(|it| &*it.name), Some("new"));
+}
+
+#[test]
 fn sources_go_before_each_other_in_their_order_whichever_came_first() {
     let mut loader = loaded();
     loader.order_sources(vec!["first".into(), "second".into()]);
