@@ -525,7 +525,10 @@ impl<W: Workers> Running<W> {
     fn makes_checks(&self) -> bool {
         // A process that hands over finds out what the other one goes by, which makes none before it has the place.
         matches!(self.state, State::Starting | State::Ready | State::Leaving)
-            && matches!(self.handing, Handing::None | Handing::Giving { .. })
+            && matches!(
+                self.handing,
+                Handing::None | Handing::Giving { .. } | Handing::Given { stands_in: true, .. }
+            )
     }
 
     /// Has workers serve the requests of clusters whose endpoints have been checked.

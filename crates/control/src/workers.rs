@@ -76,12 +76,12 @@ pub trait Workers: Send + 'static {
     /// it has done so, no snapshot may be published, and no drain may begin.
     fn mover(&self) -> Option<Self::Mover>;
 
-    /// Handles on the listening sockets that there are.
+    /// Handles on the listening sockets that there are, or on those of these listeners alone.
     ///
     /// # Errors
     ///
-    /// Out of descriptors, or this process keeps none.
-    fn handles(&self) -> std::io::Result<Self::Handles>;
+    /// Out of descriptors, now or when they were bound.
+    fn handles(&self, listeners: Option<&[ListenerId]>) -> std::io::Result<Self::Handles>;
 
     /// Sets the options of listening sockets, which another process has set as it is configured, or not at all: from now on they are this
     /// process's own.

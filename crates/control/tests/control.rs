@@ -159,7 +159,7 @@ impl Workers for Notebook {
         Some(Mover { notes, holds })
     }
 
-    fn handles(&self) -> std::io::Result<Self::Handles> {
+    fn handles(&self, _: Option<&[ListenerId]>) -> std::io::Result<Self::Handles> {
         Ok(vec![("edge".into(), Vec::new())])
     }
 
@@ -813,7 +813,7 @@ fn a_connection_moves_while_the_process_serves_and_the_answer_says_what_came_of_
     until("ready", || control.ask("GET", "/ready").contains(" 200 "));
     for (connection, status, part) in [
         ("0.1.3", 200, "\"id\": \"1.1.3\",\n  \"moved\": 2"),
-        ("0.0.3", 409, "was removed, so it cannot move"),
+        ("0.0.3", 409, "it drains, and cannot move"),
         ("1.1.3", 409, "on worker 1 already"),
         ("2.1.3", 404, "no connection 2.1.3"),
     ] {

@@ -68,6 +68,8 @@ pub struct Giver {
     pace: Pace,
     is_check: bool,
     reads_packs: bool,
+    /// What the taker has said of its end, before that.
+    why_taker_ends: Option<String>,
     reads_resources: bool,
     /// Listeners whose sockets the taker does not use.
     unused: Vec<UnusedSocket>,
@@ -136,6 +138,7 @@ impl Giver {
             pace: Pace::default(),
             is_check: false,
             reads_packs: false,
+            why_taker_ends: None,
             reads_resources: false,
             unused: Vec::new(),
             silence: Silence::default(),
@@ -226,6 +229,10 @@ impl Giver {
                 Ok(())
             }
             Ok(Some(Message::Unused { sockets })) => self.on_unused(sockets),
+            Ok(Some(Message::Ends { reason })) => {
+                self.why_taker_ends = Some(reason);
+                Ok(())
+            }
             Ok(Some(Message::Busy)) => {
                 self.pace.is_taker_busy = true;
                 Ok(())
@@ -606,7 +613,11 @@ impl Giver {
                 self.state = State::Ended;
                 self.actions.push_back(GiverAction::AcceptAgain);
             }
-            _ => self.roll_back(Failure::Closed(self.phase()), PeerLife::Over),
+            _ => {
+                let why = self.why_taker_ends.take().map(Failure::GaveUp);
+                let failure = why.unwrap_or_else(|| Failure::Closed(self.phase()));
+                self.roll_back(failure, PeerLife::Over);
+            }
         }
     }
 

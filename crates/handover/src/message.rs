@@ -98,6 +98,11 @@ pub enum Message {
     Succeeded,
     /// To a process that still ends what it has, while two younger ones live: it is to end that at once.
     EndRest,
+    /// From a taker that cannot go on and ends, from [`Message::Serving`] on: what it was handed is free once its connection is closed.
+    Ends {
+        /// Why.
+        reason: String,
+    },
     /// The sender runs, and has nothing else to send.
     Alive,
     /// From a taker, before [`Message::Serving`]: it reads [`Message::Pack`].
@@ -436,7 +441,7 @@ impl Message {
                 frame::encode(kind, &(topic, bytes_total, bytes))
             }
             Self::GiveUp { reason } => frame::encode(kind, reason),
-            Self::TakeBack { reason } => frame::encode(kind, reason),
+            Self::TakeBack { reason } | Self::Ends { reason } => frame::encode(kind, reason),
             Self::Succeeded
             | Self::EndRest
             | Self::Alive
@@ -489,6 +494,7 @@ impl Message {
             END_REST => Self::EndRest,
             ALIVE => Self::Alive,
             READS_PACKS => Self::ReadsPacks,
+            ENDS => Self::Ends { reason: frame::body(body)? },
             UNUSED => Self::Unused { sockets: frame::body(body)? },
             BUSY => Self::Busy,
             MAIN_PROCESS => Self::MainProcess,
@@ -524,6 +530,7 @@ impl Message {
             Self::Alive => ALIVE,
             Self::ReadsPacks => READS_PACKS,
             Self::Unused { .. } => UNUSED,
+            Self::Ends { .. } => ENDS,
             Self::Busy => BUSY,
             Self::Pack { .. } => PACK,
             Self::MainProcess => MAIN_PROCESS,
@@ -556,6 +563,7 @@ impl Message {
             Self::Alive => "Alive",
             Self::ReadsPacks => "ReadsPacks",
             Self::Unused { .. } => "Unused",
+            Self::Ends { .. } => "Ends",
             Self::Busy => "Busy",
             Self::Pack { .. } => "Pack",
             Self::MainProcess => "MainProcess",
@@ -598,6 +606,7 @@ const LIST_CONNECTIONS: u16 = IGNORABLE + 8;
 const CONNECTIONS: u16 = IGNORABLE + 9;
 const BUSY: u16 = IGNORABLE + 10;
 const UNUSED: u16 = IGNORABLE + 11;
+const ENDS: u16 = IGNORABLE + 12;
 
 /// The body of a hello. What later versions add stands behind it.
 fn hello(body: &[u8]) -> Result<Hello, FrameError> {

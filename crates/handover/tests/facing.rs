@@ -320,6 +320,23 @@ fn a_taker_knows_what_the_giver_knew_a_moment_ago_wherever_that_one_ends() {
 }
 
 #[test]
+fn why_a_taker_ends_that_serves_is_known() {
+    let mut pair = Pair::new(1000);
+    while pair.giver.phase() < Phase::Connections {
+        assert!(pair.deliver());
+    }
+    let reason = "a worker does not answer".to_owned();
+    pair.giver.on_frame(&Message::Ends { reason: reason.clone() }.encode(), 0, pair.now);
+    let is_rolled_back = |it: &GiverAction| matches!(it, GiverAction::RollBack { .. });
+    let before: Vec<_> = std::iter::from_fn(|| pair.giver.poll()).collect();
+    assert!(!before.iter().any(is_rolled_back), "it may still use what it was handed");
+    pair.giver.on_closed();
+    let behind = std::iter::from_fn(|| pair.giver.poll()).find(is_rolled_back);
+    let expected = GiverAction::RollBack { failure: Failure::GaveUp(reason), peer: PeerLife::Over };
+    assert_eq!(behind, Some(expected));
+}
+
+#[test]
 fn a_taker_that_ends_in_probation_makes_the_giver_accept_again() {
     let mut pair = Pair::new(10);
     while pair.giver.phase() < Phase::Probation {

@@ -11,14 +11,13 @@ mod tests;
 mod worker_thread;
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 
 use ::handover::UnusedSocket;
 use config::checks::CheckTask;
 use config::memory::MemoryPressure;
-use config::snapshot::ClusterId;
+use config::snapshot::{Cluster, ClusterId, ListenerId};
 use control::{BindFailure, Bound, ExplainRequest, ExplainStep, Report, Workers};
 use io::Socket;
 use proxy::filter::Filter;
@@ -53,6 +52,8 @@ pub(crate) struct DataPath {
     activation: Activation,
     /// Whether another process may take this one's place.
     keeps_handles: bool,
+    /// Whether connections to upstreams may have a mark, as far as that was tried.
+    can_mark: bool,
     /// The process whose place this one took.
     former: FormerProcess,
 }
@@ -90,14 +91,12 @@ impl DataPath {
         let pollers: Vec<_> =
             postboxes.iter().map(|_| io::Poller::new()).collect::<Result<_, _>>()?;
         let reaches = postboxes.into_iter().zip(&wakers).zip(&pollers);
-        let reaches = reaches.map(|((postbox, waker), poller)| Reach {
-            postbox,
-            waker: waker.clone(),
-            poller: poller.clone(),
-        });
+        let reaches = reaches
+            .map(|((postbox, waker), poller)| Reach::new(postbox, waker.clone(), poller.clone()));
         let workers = reaches.map(|reach| Contact { reach, waiting: VecDeque::new() }).collect();
         let (held, former) = (Vec::new(), FormerProcess::default());
-        let this = Self { workers, held, core_dumps, activation, keeps_handles, former };
+        let can_mark = false;
+        let this = Self { workers, held, core_dumps, activation, keeps_handles, can_mark, former };
         Ok((this, Crew { mailboxes, wakers, pollers }))
     }
 
@@ -166,7 +165,7 @@ impl Workers for DataPath {
 
     fn bind(&mut self, snapshot: &Snapshot) -> Result<Bound<Sockets>, Vec<BindFailure>> {
         let mut bound = Bound { sockets: Vec::new(), addresses: Vec::new() };
-        let mut failures = unmarkable(snapshot);
+        let mut failures = self.unmarkable(snapshot);
         for id in &snapshot.changes.listeners_added {
             let Some((_, listener)) = snapshot.listener(*id) else { continue };
             let going = &snapshot.changes.listeners_removed;
@@ -255,11 +254,13 @@ impl Workers for DataPath {
         has_all.then(|| Moves(self.contacts()))
     }
 
-    fn handles(&self) -> std::io::Result<Handles> {
-        let handles = self.held.iter().map(|held| {
-            let handles: Result<_, _> = held.handles().map(OwnedFd::try_clone).collect();
-            handles.map(|handles| (Arc::clone(&held.name), handles))
-        });
+    fn handles(&self, listeners: Option<&[ListenerId]>) -> std::io::Result<Handles> {
+        let is_asked = |held: &&Held| listeners.is_none_or(|ids| ids.contains(&held.id));
+        let handles = self
+            .held
+            .iter()
+            .filter(is_asked)
+            .map(|held| held.cloned_handles().map(|handles| (Arc::clone(&held.name), handles)));
         handles.collect()
     }
 
@@ -306,6 +307,32 @@ impl Workers for DataPath {
 }
 
 impl DataPath {
+    /// The new and changed clusters that ask for a mark, if this process cannot give any. Once it could, it can: to try needs a descriptor.
+    fn unmarkable(&mut self, snapshot: &Snapshot) -> Vec<BindFailure> {
+        let changes = &snapshot.changes;
+        let asking = changes.clusters_added.iter().chain(&changes.clusters_changed);
+        let asking = asking.filter_map(|id| snapshot.cluster(*id));
+        let mut marked = asking.filter(|cluster| cluster.mark.is_some()).peekable();
+        if self.can_mark || marked.peek().is_none() {
+            return Vec::new();
+        }
+        let reason = match worker::probe_mark() {
+            Ok(()) => {
+                self.can_mark = true;
+                return Vec::new();
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                "`mark` needs CAP_NET_ADMIN; give the process that, or remove it".to_owned()
+            }
+            Err(error) => format!("`mark` cannot be tried: {error}"),
+        };
+        let failure = |cluster: &Arc<Cluster>| BindFailure::Cluster {
+            cluster: Arc::clone(&cluster.name),
+            reason: reason.clone(),
+        };
+        marked.map(failure).collect()
+    }
+
     /// Starts the workers with the first snapshot. Unless they accept, [`Mail::AcceptAgain`] begins that.
     pub(crate) fn start(
         &mut self,
@@ -360,27 +387,4 @@ impl ReportQueue for Reports {
         // Without control there is no reader.
         let _ = self.0.blocking_send(report);
     }
-}
-
-/// The new and changed clusters that ask for a mark, if this process cannot give any.
-fn unmarkable(snapshot: &Snapshot) -> Vec<BindFailure> {
-    let changes = &snapshot.changes;
-    let asking = changes.clusters_added.iter().chain(&changes.clusters_changed);
-    let asking = asking.filter_map(|id| snapshot.cluster(*id));
-    let mut marked = asking.filter(|cluster| cluster.mark.is_some()).peekable();
-    if marked.peek().is_none() {
-        return Vec::new();
-    }
-    let Err(error) = worker::probe_mark() else { return Vec::new() };
-    let reason = match error.kind() {
-        std::io::ErrorKind::PermissionDenied => {
-            "`mark` needs CAP_NET_ADMIN; give the process that, or remove it".to_owned()
-        }
-        _ => format!("`mark` cannot be tried: {error}"),
-    };
-    let failure = |cluster: &Arc<_>| BindFailure::Cluster {
-        cluster: Arc::clone(cluster),
-        reason: reason.clone(),
-    };
-    marked.map(|cluster| failure(&cluster.name)).collect()
 }

@@ -173,7 +173,7 @@ impl<W: Workers> Running<W> {
     pub(super) fn hand_drains(&mut self) {
         let InEffect { drains, builder, .. } = &mut self.config;
         // A process that takes another's place, or its own again, drains as that one did.
-        let is_handing = matches!(self.handing, Handing::Giving { .. } | Handing::Given(_));
+        let is_handing = matches!(self.handing, Handing::Giving { .. } | Handing::Given { .. });
         let is_busy = builder.is_busy() || is_handing;
         if (drains.changes.is_empty() && drains.waiting.is_empty()) || is_busy {
             return;

@@ -22,10 +22,10 @@ impl<W: Workers> Running<W> {
         }
         match self.handing {
             Handing::Taking { .. } => return self.stop_taking(),
-            Handing::Given(_) if self.state == State::Ready => return self.finish_giving(),
+            Handing::Given { .. } if self.state == State::Ready => return self.finish_giving(),
             Handing::None
             | Handing::Giving { .. }
-            | Handing::Given(_)
+            | Handing::Given { .. }
             | Handing::TakingBack { .. } => {}
         }
         match self.state {

@@ -38,13 +38,18 @@ pub(super) enum Handing {
     None,
     /// Another process is taking this one's place. Files are not read; a signal to end waits.
     Giving {
-        /// Whether a file changed meanwhile.
-        has_changed: bool,
+        /// How files are to be read afterwards, if something asked for that meanwhile.
+        postponed: Option<Reading>,
         /// Whether the process was asked to end meanwhile.
         is_to_end: bool,
     },
-    /// The process with this id has taken it.
-    Given(u32),
+    /// Another process has taken it.
+    Given {
+        /// Its id.
+        successor: u32,
+        /// Whether this one serves, since that one does not run.
+        stands_in: bool,
+    },
     /// That process gives everything back. A signal to end waits.
     TakingBack {
         /// Its id.
@@ -69,7 +74,7 @@ impl Handing {
     /// The process that serves in this one's place.
     pub(super) const fn successor(self) -> Option<u32> {
         match self {
-            Self::Given(successor) | Self::TakingBack { successor, .. } => Some(successor),
+            Self::Given { successor, .. } | Self::TakingBack { successor, .. } => Some(successor),
             Self::None | Self::Giving { .. } | Self::Taking { .. } => None,
         }
     }
@@ -202,17 +207,21 @@ impl<W: Workers> Running<W> {
                 self.be_the_process_again();
             }
             HandoverStep::StandIn => {
-                if matches!(self.handing, Handing::Given(_)) && self.state == State::Ready {
+                if let Handing::Given { stands_in, .. } = &mut self.handing
+                    && self.state == State::Ready
+                {
+                    *stands_in = true;
                     self.serve_admin();
                 }
             }
             HandoverStep::StandBack => {
-                if matches!(self.handing, Handing::Given(_)) {
+                if let Handing::Given { stands_in, .. } = &mut self.handing {
+                    *stands_in = false;
                     self.release_servers();
                 }
             }
             HandoverStep::BeginReturn(reply) => {
-                if let Handing::Given(successor) = self.handing
+                if let Handing::Given { successor, .. } = self.handing
                     && self.state == State::Ready
                 {
                     self.handing = Handing::TakingBack { successor, is_to_end: false };
@@ -221,7 +230,7 @@ impl<W: Workers> Running<W> {
             }
             HandoverStep::NotReturned => {
                 if let Handing::TakingBack { successor, is_to_end } = self.handing {
-                    self.handing = Handing::Given(successor);
+                    self.handing = Handing::Given { successor, stands_in: false };
                     if is_to_end {
                         self.end();
                     }
@@ -327,7 +336,7 @@ impl<W: Workers> Running<W> {
         match self.handing {
             Handing::None => "none",
             Handing::Giving { .. } => "giving",
-            Handing::Given(_) => "given",
+            Handing::Given { .. } => "given",
             Handing::Taking { .. } | Handing::TakingBack { .. } => "taking",
         }
     }
@@ -359,12 +368,12 @@ impl<W: Workers> Running<W> {
         if let Some(reason) = self.kept.missing() {
             return Err(reason);
         }
-        let handles = self.workers.handles().map_err(|error| error.to_string())?;
+        let handles = self.workers.handles(None).map_err(|error| error.to_string())?;
         if self.lost_at.take().is_some() {
             self.collector.lose_given();
         }
         self.collector.begin_giving();
-        self.handing = Handing::Giving { has_changed: false, is_to_end: false };
+        self.handing = Handing::Giving { postponed: None, is_to_end: false };
         Ok(Begun {
             snapshot: self.config.snapshot.clone(),
             handles,
@@ -375,14 +384,14 @@ impl<W: Workers> Running<W> {
     }
 
     /// Whether reading a file waits for the end of a handover.
-    pub(super) const fn postpones_reading(&mut self) -> bool {
+    pub(super) fn postpones_reading(&mut self, reading: Reading) -> bool {
         match &mut self.handing {
-            Handing::Giving { has_changed, .. } => {
-                *has_changed = true;
+            Handing::Giving { postponed, .. } => {
+                *postponed = (*postponed).max(Some(reading));
                 true
             }
             // Its start has read it, and what it took over goes with that.
-            Handing::Taking { .. } | Handing::TakingBack { .. } | Handing::Given(_) => true,
+            Handing::Taking { .. } | Handing::TakingBack { .. } | Handing::Given { .. } => true,
             Handing::None => false,
         }
     }
@@ -396,7 +405,9 @@ impl<W: Workers> Running<W> {
                 // A second signal does not wait.
                 !std::mem::replace(is_to_end, true)
             }
-            Handing::None | Handing::Given(_) | Handing::Taking { is_moving: false, .. } => false,
+            Handing::None | Handing::Given { .. } | Handing::Taking { is_moving: false, .. } => {
+                false
+            }
         }
     }
 
@@ -426,21 +437,21 @@ impl<W: Workers> Running<W> {
 
     fn end_giving(&mut self) {
         let handing = std::mem::take(&mut self.handing);
-        let Handing::Giving { has_changed, is_to_end } = handing else { return };
+        let Handing::Giving { postponed, is_to_end } = handing else { return };
         if is_to_end {
             // A second signal did not wait: this process is ending, and the end of the handover is no third one.
             if self.state == State::Ready {
                 self.terminate();
             }
-        } else if has_changed {
-            self.read_config(Reading::IfChanged);
+        } else if let Some(reading) = postponed {
+            self.read_config(reading);
         }
     }
 
     /// The other process answers on the admin interface from now on.
     fn hand_over(&mut self, successor: u32) {
         let was_to_end = matches!(self.handing, Handing::Giving { is_to_end: true, .. });
-        self.handing = Handing::Given(successor);
+        self.handing = Handing::Given { successor, stands_in: false };
         if self.admin_handles.has_given_files() {
             own_admin_files(false);
         }
@@ -477,7 +488,7 @@ impl<W: Workers> Running<W> {
     }
 
     fn be_the_process_again(&mut self) {
-        if !matches!(self.handing, Handing::Given(_)) || self.state != State::Ready {
+        if !matches!(self.handing, Handing::Given { .. }) || self.state != State::Ready {
             return;
         }
         self.handing = Handing::None;
@@ -492,7 +503,7 @@ impl<W: Workers> Running<W> {
     }
 
     pub(super) fn finish_giving(&mut self) {
-        let Handing::Given(successor) = self.handing else { return };
+        let Handing::Given { successor, .. } = self.handing else { return };
         if self.state != State::Ready {
             return;
         }
@@ -506,7 +517,7 @@ impl<W: Workers> Running<W> {
     /// Lets the process that took this one's place know what was counted to the end: the last connections have closed since it
     /// heard last.
     pub(super) async fn report_last(&mut self, steps: &mut mpsc::Receiver<HandoverStep<W>>) {
-        if !matches!(self.handing, Handing::Given(_)) {
+        if !matches!(self.handing, Handing::Given { .. }) {
             return;
         }
         let reported = async {
@@ -526,7 +537,7 @@ impl<W: Workers> Running<W> {
 
     /// Ends at once what a process still has that has given its place away, and that is the third of those that live.
     fn end_rest(&mut self) {
-        if matches!(self.handing, Handing::Given(_)) && self.state == State::Draining {
+        if matches!(self.handing, Handing::Given { .. }) && self.state == State::Draining {
             tracing::warn!(
                 "two newer processes exist: the remaining connections of this one are closed"
             );

@@ -120,7 +120,9 @@ impl<W: Workers> Running<W> {
     fn why_nothing_moves(&self) -> Option<String> {
         match (self.state, &self.handing) {
             (State::Ready, Handing::None) => None,
-            (State::Ready, Handing::Given(pid)) => Some(format!("process {pid} has taken over")),
+            (State::Ready, Handing::Given { successor: pid, .. }) => {
+                Some(format!("process {pid} has taken over"))
+            }
             (
                 State::Ready,
                 Handing::Giving { .. } | Handing::Taking { .. } | Handing::TakingBack { .. },

@@ -465,7 +465,9 @@ impl<F: Send + Sync + 'static> InEffect<F> {
     /// Writes the page about one resource of it.
     fn show_resource(&self, resource: ResourceName, reply: oneshot::Sender<Content>) {
         let snapshot = Arc::clone(&self.snapshot);
-        let refused = self.deliveries.refused(&resource).cloned();
+        // What a source says beside the file concerns that source alone.
+        let refused = self.deliveries.refused(&resource);
+        let refused = refused.filter(|_| !snapshot.is_in_file(&resource)).cloned();
         let is_wanted = self.deliveries.is_warming(&resource);
         let accepted = self.deliveries.accepted(&resource).cloned();
         let waits_for = self.deliveries.waits_for(&resource).to_vec();

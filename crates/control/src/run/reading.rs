@@ -15,7 +15,7 @@ const GRACE: u64 = 1_000_000_000;
 
 impl<W: Workers> Running<W> {
     pub(super) fn read_config(&mut self, reading: Reading) {
-        if self.postpones_reading() {
+        if self.postpones_reading(reading) {
             return;
         }
         if self.is_ending() {
@@ -34,7 +34,7 @@ impl<W: Workers> Running<W> {
             || config.look_again_at.is_some();
         match noticed {
             Noticed::Files(names) if !is_open && !self.is_ending() => {
-                if !self.postpones_reading() {
+                if !self.postpones_reading(Reading::IfChanged) {
                     self.config.builder.read_files(names);
                 }
             }

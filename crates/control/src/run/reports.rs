@@ -45,7 +45,7 @@ impl<W: Workers> Running<W> {
                 self.answer_for_ended(|of| of == worker);
                 if self.stopped.len() == self.workers.count() as usize {
                     self.outcome = Some(match (self.handing, self.state) {
-                        (Handing::Given(successor), _) => Outcome::Replaced(successor),
+                        (Handing::Given { successor, .. }, _) => Outcome::Replaced(successor),
                         (_, State::Stopping) => Outcome::Stopped,
                         (
                             _,

@@ -64,7 +64,9 @@ impl<W: Workers> Running<W> {
     /// Reads the configuration that waited for first answers again, once they are there or took too long.
     pub(super) fn end_warming(&mut self) {
         // Those that came have to be handed over before.
-        let is_settled = self.config.answers.is_empty() && !self.config.builder.is_busy();
+        let is_settled = self.config.answers.is_empty()
+            && !self.config.builder.is_busy()
+            && self.handing == Handing::None;
         if is_settled && self.config.warming.is_over(&self.config.dns) {
             self.read_config(Reading::Anyway);
         }

@@ -69,15 +69,7 @@ impl<W: Workers> Running<W> {
         if !is_on || self.handing != Handing::None {
             return;
         }
-        match self.workers.handles() {
-            Ok(handles) => {
-                for (name, sockets) in handles {
-                    self.service_manager.store_listener(&name, sockets);
-                    self.stored.listeners.insert(name);
-                }
-            }
-            Err(error) => tracing::warn!("listening sockets are not kept: {error}"),
-        }
+        self.store_those_of(None);
     }
 
     /// Follows listeners that came, went, or have other sockets.
@@ -95,20 +87,21 @@ impl<W: Workers> Running<W> {
                 self.service_manager.forget_listener(&name);
             }
         }
-        let added: BTreeSet<_> = snapshot
-            .changes
-            .listeners_added
-            .iter()
-            .filter_map(|id| name_in(&snapshot, *id))
-            .collect();
-        if added.is_empty() {
-            return;
+        let added = &snapshot.changes.listeners_added;
+        if !added.is_empty() {
+            self.store_those_of(Some(added));
         }
-        for (name, sockets) in self.workers.handles().into_iter().flatten() {
-            if added.contains(&name) {
-                self.service_manager.store_listener(&name, sockets);
-                self.stored.listeners.insert(name);
+    }
+
+    fn store_those_of(&mut self, listeners: Option<&[ListenerId]>) {
+        match self.workers.handles(listeners) {
+            Ok(handles) => {
+                for (name, sockets) in handles {
+                    self.service_manager.store_listener(&name, sockets);
+                    self.stored.listeners.insert(name);
+                }
             }
+            Err(error) => tracing::warn!("listening sockets are not kept: {error}"),
         }
     }
 

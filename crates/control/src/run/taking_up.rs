@@ -63,6 +63,8 @@ impl<W: Workers> Running<W> {
             self.collector.config_rejected(&ConfigRejected { errors, at });
             self.config.refused = Some((at, refused));
             self.config.warming.forget();
+            // It may have waited for answers of others.
+            self.config.dns.set_resolvers(&self.config.snapshot.resolvers);
             let host_names = self.config.host_names.clone();
             self.follow_names(&host_names);
         }

@@ -25,6 +25,83 @@ pub(super) struct Reach {
     pub(super) waker: io::Waker,
     /// What the worker waits with.
     pub(super) poller: io::Poller,
+    backlog: Backlog,
+}
+
+/// Messages to one worker that may not be lost, while there is no room in its mailbox: a thread delivers them in their order. Whoever sends
+/// them does not wait, since the others may depend on it and this worker may hang.
+#[derive(Clone, Debug, Default)]
+struct Backlog(Arc<Mutex<Waiting>>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    messages: VecDeque<Mail>,
+    /// Whether a thread is at it. From then on nothing else may be put into the mailbox.
+    has_thread: bool,
+}
+
+impl Backlog {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next message of the thread, whose end it is if there is none.
+    fn next(&self) -> Option<Mail> {
+        let mut waiting = self.lock();
+        let next = waiting.messages.pop_front();
+        waiting.has_thread = next.is_some();
+        next
+    }
+}
+
+impl Reach {
+    pub(super) fn new(
+        postbox: Postbox<Listener, Socket>,
+        waker: io::Waker,
+        poller: io::Poller,
+    ) -> Self {
+        Self { postbox, waker, poller, backlog: Backlog::default() }
+    }
+
+    /// Puts a message in if there is room and nothing waits for it.
+    fn try_post(&self, message: Mail) -> Result<(), Mail> {
+        if self.backlog.lock().has_thread { Err(message) } else { self.postbox.post(message) }
+    }
+
+    fn deliver(&self, worker: usize, message: Mail) {
+        let mut waiting = self.backlog.lock();
+        if waiting.has_thread {
+            waiting.messages.push_back(message);
+        } else if let Err(message) = self.postbox.post(message) {
+            waiting.messages.push_back(message);
+            waiting.has_thread = true;
+            drop(waiting);
+            let this = self.clone();
+            let thread = thread::Builder::new().name("strait-late".to_owned());
+            if let Err(error) = thread.spawn(move || this.deliver_waiting(worker)) {
+                tracing::error!(
+                    worker,
+                    "the thread that waits for room in a worker's mailbox cannot be started: {error}"
+                );
+                self.deliver_waiting(worker);
+            }
+        }
+        // It may sleep over a full mailbox only if it was not woken for what is in it.
+        self.waker.wake();
+    }
+
+    fn deliver_waiting(&self, worker: usize) {
+        let mut lost = 0_u32;
+        while let Some(message) = self.backlog.next() {
+            match self.postbox.deliver(message) {
+                Ok(()) => self.waker.wake(),
+                Err(_) => lost += 1,
+            }
+        }
+        if lost > 0 {
+            tracing::error!(worker, lost, "a worker has ended, and messages to it are lost");
+        }
+    }
 }
 
 /// The connection to the process whose place this one took, as long as that one lives.
@@ -144,34 +221,34 @@ impl Contacts {
     /// The message.
     pub(crate) fn post_unwoken(&self, worker: usize, mut message: Mail) -> Result<(), Mail> {
         const TRIES_MAX: u32 = 200;
-        let Some(Reach { postbox, waker, .. }) = self.workers.get(worker) else {
-            return Err(message);
-        };
+        let Some(reach) = self.workers.get(worker) else { return Err(message) };
         for _ in 0..TRIES_MAX {
-            match postbox.post(message) {
+            match reach.try_post(message) {
                 Ok(()) => return Ok(()),
                 Err(back) => message = back,
             }
-            waker.wake();
+            reach.waker.wake();
             pause();
         }
         Err(message)
     }
 
-    /// Puts a message into a worker's mailbox that may not be lost, and waits for room as long as the worker is there.
-    ///
-    /// # Errors
-    ///
-    /// The message: the worker is gone.
-    pub(crate) fn deliver(&self, worker: usize, message: Mail) -> Result<(), Mail> {
-        let Some(Reach { postbox, waker, .. }) = self.workers.get(worker) else {
-            return Err(message);
-        };
-        // It may sleep over a full mailbox only if it was not woken for what is in it.
-        waker.wake();
-        postbox.deliver(message)?;
-        waker.wake();
-        Ok(())
+    /// Sends a worker a message that may not be lost. It comes behind those that were delivered before, as soon as there is room; this does not
+    /// wait for that.
+    pub(crate) fn deliver(&self, worker: usize, message: Mail) {
+        if let Some(reach) = self.workers.get(worker) {
+            reach.deliver(worker, message);
+        }
+    }
+
+    /// Waits until what was delivered is in the mailboxes, for so long at most: a worker may hang.
+    pub(crate) fn flush(&self, timeout: Duration) {
+        let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let until = io::clock::monotonic_ns().saturating_add(timeout);
+        let is_waiting = |reach: &Reach| reach.backlog.lock().has_thread;
+        while self.workers.iter().any(is_waiting) && io::clock::monotonic_ns() < until {
+            pause();
+        }
     }
 
     /// Has a worker not watch a socket any more that it gave away, before this process's handle on it is closed. Where another process
@@ -183,10 +260,10 @@ impl Contacts {
         }
     }
 
-    /// The same to all workers; without a worker its message is of no use.
+    /// The same to all workers.
     pub(crate) fn deliver_to_all(&self, message: impl Fn() -> Mail) {
         for worker in 0..self.count() {
-            drop(self.deliver(worker, message()));
+            self.deliver(worker, message());
         }
     }
 }

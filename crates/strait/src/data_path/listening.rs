@@ -30,6 +30,8 @@ pub(super) struct Place {
     address: Address,
     /// Handles on its sockets, for the process that takes this one's place; none if none may.
     pub(super) handles: Vec<OwnedFd>,
+    /// Whether there was no descriptor for a handle on each of them. Without one the queue of that socket would be lost.
+    is_incomplete: bool,
 }
 
 /// The sockets of one address of a listener.
@@ -59,6 +61,18 @@ pub(crate) type Sockets = Vec<AddressSockets>;
 impl Held {
     pub(super) fn handles(&self) -> impl Iterator<Item = &OwnedFd> {
         self.places.iter().flat_map(|place| &place.handles)
+    }
+
+    /// Other handles on all its sockets.
+    pub(super) fn cloned_handles(&self) -> std::io::Result<Vec<OwnedFd>> {
+        if self.places.iter().any(|place| place.is_incomplete) {
+            return Err(std::io::Error::other(format!(
+                "no descriptor was left for another handle on the socket of listener {}: raise the limit on open files, then \
+                 remove the listener and add it again, or restart",
+                self.name
+            )));
+        }
+        self.handles().map(OwnedFd::try_clone).collect()
     }
 }
 
@@ -160,14 +174,19 @@ impl DataPath {
             let place = match from {
                 SocketSource::New(_) if !self.keeps_handles => None,
                 SocketSource::New(sockets) => {
-                    let sockets = sockets.iter().flatten();
-                    let handles = sockets.filter_map(|it| it.try_clone_fd().ok()).collect();
-                    Some(Place { address: address.clone(), handles })
+                    let handles = sockets.iter().flatten().map(Listener::try_clone_fd).collect();
+                    let handles: std::io::Result<Vec<_>> = handles;
+                    let is_incomplete = handles.is_err();
+                    let handles = handles.unwrap_or_default();
+                    Some(Place { address: address.clone(), handles, is_incomplete })
                 }
                 SocketSource::Inherited(from) => self.take_place(*from, address),
             };
-            let place =
-                place.unwrap_or_else(|| Place { address: address.clone(), handles: Vec::new() });
+            let place = place.unwrap_or_else(|| Place {
+                address: address.clone(),
+                handles: Vec::new(),
+                is_incomplete: false,
+            });
             match self.held.iter_mut().find(|held| held.id == *id) {
                 Some(held) => held.places.push(place),
                 None => {

@@ -50,8 +50,9 @@ impl AskedWorkers {
         contacts: &Contacts,
     ) -> Result<(), Silent> {
         let Some(reply) = self.reply.clone() else { return Err(Silent) };
+        contacts.post(worker, Mail::Give(Give { wanted, reply })).map_err(|_| Silent)?;
         self.missing.insert(worker);
-        contacts.post(worker, Mail::Give(Give { wanted, reply })).map_err(|_| Silent)
+        Ok(())
     }
 
     /// The next answer, or none if all were heard.
@@ -110,12 +111,7 @@ impl AskedWorkers {
 pub(crate) fn put_back(contacts: &Contacts, worker: usize, moving: Moving<Socket>, origin: Origin) {
     // The worker's answer is of no use: it took the same bytes up once.
     let (reply, _) = sync_channel(1);
-    if contacts.deliver(worker, Mail::Take(Take { moving, origin, number: 0, reply })).is_err() {
-        tracing::error!(
-            worker,
-            "handover: a worker has ended, and the connections that it gave are lost"
-        );
-    }
+    contacts.deliver(worker, Mail::Take(Take { moving, origin, number: 0, reply }));
 }
 
 #[cfg(test)]

@@ -38,6 +38,9 @@ use crate::data_path::DataPath;
 /// How long the end of a process may take that has closed its connection to this one.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long workers may take to read the messages by which connections return to them.
+const MAILBOX_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Between two looks whether control has begun.
 const BEGIN_PAUSE: Duration = Duration::from_millis(2);
 
@@ -47,8 +50,9 @@ const CLOSES_MAX: usize = 64;
 /// Why connections stay that too many others belong to.
 const TOO_LARGE: &str = "the group has more connections than can move together";
 
-/// Why connections stay of which nothing says what they would meet elsewhere.
-const REMOVED: &str = "a reload has removed their listener or filter chain";
+/// Why connections stay that would meet elsewhere what their listener has now.
+const DRAINING: &str =
+    "a reload has removed their listener or filter chain, or asks more of connections there";
 
 /// Why connections stay that could not move in time.
 const UNFINISHED: &str = "a TLS handshake, or one of two attempts of a request, has not ended";
@@ -446,7 +450,8 @@ impl<'g> Attempt<'g> {
         former.send(&Message::Succeeded);
         former.leave();
         let Round { too_large, staying, pending, returned: _ } = self.collecting.round_before();
-        for (reason, count) in [(TOO_LARGE, too_large), (REMOVED, staying), (UNFINISHED, pending)] {
+        for (reason, count) in [(TOO_LARGE, too_large), (DRAINING, staying), (UNFINISHED, pending)]
+        {
             Left::add(&mut self.left, reason, count);
         }
         self.count();
@@ -490,6 +495,8 @@ impl<'g> Attempt<'g> {
         if !self.is_accepting {
             self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
         }
+        // A newer configuration comes behind what continues with this one.
+        self.giving.contacts.flush(MAILBOX_TIMEOUT);
         self.count();
         self.news(HandoverNews::Failed(failure.word()));
         let result = HandoverResult::RolledBack;

@@ -65,8 +65,7 @@ pub(super) fn restore(saved: &[u8], contacts: &Contacts) {
     };
     for (worker, parts) in all.into_iter().enumerate().take(contacts.count()) {
         for part in parts {
-            // It fails where the worker has ended.
-            drop(contacts.deliver(worker, Mail::RestoreBalancing(part)));
+            contacts.deliver(worker, Mail::RestoreBalancing(part));
         }
     }
 }

@@ -174,7 +174,7 @@ impl Collecting {
     }
 
     /// Asks each worker that has more; says whether one has.
-    fn ask_all(&self, collect: Collect) -> (AskedWorkers, Result<bool, Silent>) {
+    fn ask_all(&mut self, collect: Collect) -> (AskedWorkers, Result<bool, Silent>) {
         let Collect { groups_max, of_worker_max, .. } = collect;
         let mut asked = AskedWorkers::none(self.contacts.count());
         let mut was_asked = false;
@@ -193,11 +193,13 @@ impl Collecting {
             let only_idle = self.only_idle;
             let connections_max = GROUP_SOCKETS_MAX as usize;
             let wanted = Wanted::From { first, groups_max: share, connections_max, only_idle };
-            if asked.ask(worker, wanted, &self.contacts).is_err() {
-                return (asked, Err(Silent));
+            match asked.ask(worker, wanted, &self.contacts) {
+                Ok(()) => was_asked = true,
+                Err(Silent) if self.leaves_out_silent => drop(self.silent.insert(worker)),
+                Err(Silent) => return (asked, Err(Silent)),
             }
-            was_asked = true;
         }
+        self.leave_out();
         (asked, Ok(was_asked))
     }
 

@@ -146,7 +146,8 @@ pub(crate) fn watch(contacts: &Contacts, path: &Path, probation: Duration) {
         let Err(worker) = look().or_else(|_| look()) else { continue };
         let reason = format!("worker {worker} does not respond");
         tracing::error!("{reason}: everything is given back to the old process");
-        return ask_to_give_back(path, reason);
+        // This process ends if it is; otherwise it is asked again, as an upgrade may be under way.
+        ask_to_give_back(path, reason);
     }
 }
 

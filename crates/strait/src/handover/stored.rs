@@ -266,10 +266,7 @@ impl Restoring<'_> {
             let worker = self.next % self.contacts.count().max(1);
             self.next += 1;
             let take = Take { moving, origin: Origin::Process, number: 0, reply: reply.clone() };
-            if let Err(Mail::Take(take)) = self.contacts.deliver(worker, Mail::Take(take)) {
-                reset_group(take.moving);
-                self.refuse("its worker has ended");
-            }
+            self.contacts.deliver(worker, Mail::Take(take));
         }
         drop(reply);
         // A worker that takes longer has them all the same.

@@ -63,6 +63,9 @@ pub(crate) struct Storing {
     balancing: Vec<u8>,
 }
 
+/// How long workers may take to read the messages by which connections return to them.
+const MAILBOX_TIMEOUT: Duration = Duration::from_secs(2);
+
 impl Storing {
     pub(crate) fn new(contacts: Contacts, sessions: ProcessSessions) -> Self {
         Self { contacts, sessions, queue: None, early: Wiped::default(), balancing: Vec::new() }
@@ -97,6 +100,7 @@ impl Storing {
                     put_back(&self.contacts, worker, given.into_moving(), Origin::Worker);
                 }
                 self.contacts.deliver_to_all(|| Mail::AcceptAgain);
+                self.contacts.flush(MAILBOX_TIMEOUT);
                 Err(reason)
             }
         }

@@ -10,8 +10,8 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use ::handover::{
-    Deadlines, Difference, Failure, Left, ListedConnections, Part, PartKind, Phase, ReceivedGroup,
-    Refused, SocketKey, Taker, TakerAction, UnusedSocket, Welcome,
+    Deadlines, Difference, Failure, Left, ListedConnections, Message, Part, PartKind, Phase,
+    ReceivedGroup, Refused, SocketKey, Taker, TakerAction, UnusedSocket, Welcome,
 };
 use config::HandoverReader;
 use config::snapshot::{Address, HandoverOptions};
@@ -523,6 +523,7 @@ impl Taking {
                     TakerAction::EndSilent => self.end_silent(),
                     TakerAction::Stop(failure) => {
                         let reason = format!("this process cannot take over: {failure}");
+                        self.send(&Message::Ends { reason: failure.to_string() }.encode());
                         // Control ends the process, and with it the connection to the other one, which
                         // then knows that nothing is used here any more.
                         let _ = control.blocking_send(HandoverStep::Stop(reason));
