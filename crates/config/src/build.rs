@@ -72,7 +72,7 @@ use crate::snapshot::{
     AccessLog, Address, Cluster, HandoverOptions, Http2Options, Limits, Listener, Ping, Resolvers,
     RouteTable, RpcOptions, Snapshot, StartupOptions, StateFolder,
 };
-use crate::tree::{Node, Site};
+use crate::text::tree::{Node, Site};
 use crate::units::Size;
 
 /// What one load has to work with.
@@ -151,7 +151,7 @@ impl Declared {
             name.text()
         });
         let names: Vec<Box<str>> = names.map(Box::from).collect();
-        let is_list = matches!(section.value, crate::tree::Value::List(_));
+        let is_list = matches!(section.value, crate::text::tree::Value::List(_));
         let is_complete = is_list && names.len() == section.items().len();
         Self { names, is_complete }
     }

@@ -14,8 +14,8 @@ use crate::file;
 use crate::filters::is_part;
 use crate::origins::ResourceKind;
 use crate::secrets::{MASK, is_secret_name};
-use crate::shape::{Shape, ShapeKind};
 use crate::snapshot::{Cluster, Listener, RouteTable, Snapshot};
+use crate::text::shape::{Shape, ShapeKind};
 use crate::units::{Period, Size};
 
 /// The whole of `snapshot` in the form of a file.

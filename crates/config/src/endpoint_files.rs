@@ -14,9 +14,9 @@ use crate::findings::{Errors, Finding, Findings, Path, Problem, START};
 use crate::map::Map;
 use crate::outside::Outside;
 use crate::resource::Assignment;
-use crate::shape::{self, SchemaError, Shape, schema_of};
 use crate::snapshot::ClusterId;
-use crate::tree::{self, Site};
+use crate::text::shape::{self, SchemaError, Shape, schema_of};
+use crate::text::tree::{self, Site};
 
 /// What stands in a file without anything.
 const EMPTY_HINT: &str = "write `- 127.0.0.1:8080` for each endpoint, or `[]` for none";

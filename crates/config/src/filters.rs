@@ -17,8 +17,8 @@ use wire::rpc::RpcProtocol;
 use crate::findings::{Findings, Path, Problem};
 use crate::handlers::RouteHandler;
 use crate::protocols::Protocols;
-use crate::shape::{self, SchemaError, Shape};
-use crate::tree::{Mismatch, Node, Site, deserialize};
+use crate::text::shape::{self, SchemaError, Shape};
+use crate::text::tree::{Mismatch, Node, Site, deserialize};
 
 /// What the keys of an item of a filter chain are.
 const FILTER_NOUN: &str = "filter";

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::build;
 use crate::file::Handover;
 use crate::findings::{Errors, Findings, Path, Problem};
-use crate::include;
 use crate::outside::Outside;
-use crate::shape::{self, SchemaError, Shape};
 use crate::snapshot::HandoverOptions;
-use crate::tree::{self, Node, Site, Value};
+use crate::text::include;
+use crate::text::shape::{self, SchemaError, Shape};
+use crate::text::tree::{self, Node, Site, Value};
 
 const KEY: &str = "handover";
 

@@ -1,9 +1,9 @@
 //! Text to snapshot: typed, valid, immutable.
 //!
 //! ```text
-//! text ─ tree ─ shape::check ─ file::* ─ build ─ store ─ snapshot::*
-//!        with    unknown keys,  types     names,   ids,     what workers
-//!        places  kinds, bounds            hosts    changes  use
+//! text ─ text::tree ─ text::shape ─ file::* ─ build ─ store ─ snapshot::*
+//!        with places  unknown keys, types     names,   ids,     what workers
+//!                     kinds, bounds           hosts    changes  use
 //! ```
 //!
 //! Endpoints may stand in files of their own ([`Loader::prepare_endpoints`]): these go from the text to
@@ -54,7 +54,6 @@ pub mod hash_table;
 pub mod health;
 pub mod hosts;
 mod ids;
-mod include;
 mod load;
 pub mod locality;
 mod map;
@@ -70,25 +69,21 @@ pub mod paths;
 pub mod preconnect;
 pub mod priority;
 pub mod protocols;
-mod reference;
 pub mod reports;
 mod resource;
 pub mod retry;
 pub mod rewrite;
 pub mod runtime;
 pub mod schedule;
-mod schema;
 mod secrets;
-mod shape;
 pub mod shared_cell;
 pub mod slow_start;
 pub mod snapshot;
 mod store;
 pub mod subsets;
 pub mod targets;
+mod text;
 pub mod transports;
-mod tree;
-mod unchanged;
 pub mod units;
 mod variables;
 pub mod view;
@@ -110,9 +105,6 @@ pub use handover_alone::HandoverReader;
 pub use load::{Loader, Prepared, PreparedEndpoints, PreparedUpdates};
 pub use origins::{Origins, ResourceKind, ResourceName};
 pub use outside::Outside;
-pub use reference::reference;
-pub use schema::schema;
 pub use secrets::MASK;
-pub use shape::SchemaError;
-pub use tree::FILE_BYTES_MAX;
+pub use text::{FILE_BYTES_MAX, SchemaError, reference, schema};
 pub use xxhash::xxh64;

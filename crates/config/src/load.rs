@@ -27,16 +27,16 @@ use crate::file::File;
 use crate::filters::FilterKinds;
 use crate::findings::{Errors, Finding, Findings, Path, Problem};
 use crate::ids::TakenIds;
-use crate::include;
 use crate::origins::{ResourceKind, ResourceName};
 use crate::outside::{Memory, Outside};
-use crate::schema::compiled;
-use crate::shape::{self, SchemaError, Shape};
 use crate::snapshot::{Changes, ClusterId, ClusterProtocol, EndpointsFrom, Snapshot};
 use crate::store::{Linked, Store};
 use crate::subsets::Metadata;
-use crate::tree::{self, Site};
-use crate::unchanged::{Digests, Entries};
+use crate::text::include;
+use crate::text::schema::compiled;
+use crate::text::shape::{self, SchemaError, Shape};
+use crate::text::tree::{self, Site};
+use crate::text::unchanged::{Digests, Entries};
 
 /// What stands in a file without anything.
 const EMPTY_HINT: &str =

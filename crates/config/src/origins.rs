@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use crate::findings::{Places, Position};
 use crate::map::Map;
-use crate::tree::Node;
+use crate::text::tree::Node;
 
 /// The kinds of resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

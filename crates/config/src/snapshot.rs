@@ -30,7 +30,7 @@ use crate::metrics::Metrics;
 use crate::origins::{Origins, ResourceName};
 use crate::protocols::Protocols;
 use crate::runtime::Runtime;
-use crate::shape::Shape;
+use crate::text::shape::Shape;
 
 pub use crate::address::Address;
 pub use crate::dns::{DnsAnswer, DnsFamily, DnsMode, DnsName, Resolved};

@@ -21,14 +21,14 @@ use crate::map::Map;
 use crate::origins::{Origins, ResourceKind};
 use crate::resource::{self, Assignment};
 use crate::runtime::Runtime;
-use crate::shape::Shape;
 use crate::snapshot::{
     Address, Changes, Cluster, ClusterId, Description, Endpoint, EndpointId, EndpointsFrom, Id,
     Listener, ListenerBounds, ListenerId, RouteTable, RouteTableId, Slots, Snapshot, TransportId,
 };
 use crate::subsets::{Metadata, Selectors};
+use crate::text::shape::Shape;
+use crate::text::unchanged::Former;
 use crate::transports::Transports;
-use crate::unchanged::Former;
 use crate::view::{Member, View};
 
 /// The latest snapshot, and the ids in it.

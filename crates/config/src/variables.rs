@@ -1,8 +1,8 @@
 //! What looks like a variable of another program, in a text that is taken as it is.
 
 use crate::findings::{Findings, Path, Problem};
-use crate::shape::Literal;
-use crate::tree::Node;
+use crate::text::shape::Literal;
+use crate::text::tree::Node;
 
 /// Warns if the text at `path` has what other programs replace, such as `$remote_addr` of nginx or
 /// `%REQ(:path)%` of Envoy.

@@ -14,8 +14,19 @@ use crate::last_good::DeliveredResources;
 use crate::workers::Workers;
 
 /// A step of a handover, for control.
+#[derive(Debug)]
 pub enum HandoverStep<W: Workers> {
-    /// Another process would take this one's place: until the next step no file is read.
+    /// Something is asked of this process.
+    Ask(HandoverQuestion<W>),
+    /// This process is something else from now on.
+    Became(HandoverChange),
+    /// Something became known.
+    Heard(HandoverFact),
+}
+
+/// What the thread of handovers asks.
+pub enum HandoverQuestion<W: Workers> {
+    /// Another process would take this one's place: until the next change no file is read.
     Begin(oneshot::Sender<Result<Begun<W>, String>>),
     /// What this process has counted. The thread that asks writes it down, which takes a while.
     Count(oneshot::Sender<Readings>),
@@ -23,6 +34,29 @@ pub enum HandoverStep<W: Workers> {
     SaveHealth(oneshot::Sender<Vec<u8>>),
     /// The slow requests of this process. Nothing comes within a moment if the access log's output blocks.
     SaveSlow(oneshot::Sender<Vec<u8>>),
+    /// This process, which has given its place away, is to take it back: the configuration in effect, which stays so until
+    /// then.
+    BeginReturn(oneshot::Sender<Arc<Snapshot<W::Filter>>>),
+    /// Some connections of this process are to be listed for the one that took its place: of that worker, from the slot on.
+    List {
+        /// The worker.
+        worker: u32,
+        /// The slot.
+        slot: u32,
+        /// Where they go; nothing does if the worker does not answer.
+        reply: oneshot::Sender<ListedRows>,
+    },
+}
+
+impl<W: Workers> fmt::Debug for HandoverQuestion<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandoverQuestion").finish_non_exhaustive()
+    }
+}
+
+/// What this process is from now on.
+#[derive(Debug)]
+pub enum HandoverChange {
     /// Nothing came of it: this process goes on as before.
     RolledBack,
     /// Another process has taken this one's place.
@@ -38,27 +72,10 @@ pub enum HandoverStep<W: Workers> {
     AcceptAgain,
     /// That process does not run, and cannot be ended: this one accepts beside it, and answers on the admin interface.
     StandIn,
-    /// That process runs again, and is the process.
+    /// That process runs again, and is the one that serves.
     StandBack,
-    /// This process, which has given its place away, is to take it back: the configuration in effect, which stays so until
-    /// then.
-    BeginReturn(oneshot::Sender<Arc<Snapshot<W::Filter>>>),
-    /// That does not come about: the other process stays.
+    /// This process does not take its place back: the other one stays.
     NotReturned,
-    /// This process is to end, as by SIGTERM, unless it is ending or not the process any more.
-    End,
-    /// This process ends, once what it still has is over. Its receiver hears when the service manager knows the other one as the
-    /// main process.
-    Finish(oneshot::Sender<()>),
-    /// That is to be over now: two newer processes exist.
-    EndRest,
-    /// What the process knows of endpoints whose place this one takes, before this one accepts.
-    Learned {
-        /// As [`FormerState::health`].
-        health: Vec<u8>,
-        /// Hears when workers have it.
-        reply: oneshot::Sender<()>,
-    },
     /// This process has taken the place of another.
     TakenOver {
         /// What it has counted, and knew.
@@ -77,13 +94,34 @@ pub enum HandoverStep<W: Workers> {
         /// How many handovers led to this process.
         generation: u64,
     },
-    /// Something became known of it.
+    /// This process ends, once what it still has is over. Its receiver hears when the service manager knows the other one as the
+    /// main process.
+    Finish(oneshot::Sender<()>),
+    /// That is to be over now: two newer processes exist.
+    EndRest,
+    /// This process is to end, as by SIGTERM, unless it is ending or does not serve any more.
+    End,
+    /// This process cannot take the other's place, and ends.
+    Stop(String),
+}
+
+/// What became known.
+#[derive(Debug)]
+pub enum HandoverFact {
+    /// How the handover goes.
     News(HandoverNews),
+    /// What the process knows of endpoints whose place this one takes, before this one accepts.
+    Learned {
+        /// As [`FormerState::health`].
+        health: Vec<u8>,
+        /// Hears when workers have it.
+        reply: oneshot::Sender<()>,
+    },
     /// What the former process has counted by now.
     Update {
         /// Its counters and histograms.
         totals: FormerTotals,
-        /// As in [`HandoverStep::TakenOver`].
+        /// As in [`HandoverChange::TakenOver`].
         is_return: bool,
     },
     /// The service manager knows this process as the main one of its service, and listens to it.
@@ -92,16 +130,7 @@ pub enum HandoverStep<W: Workers> {
     FormerStays(OldProcess),
     /// The process with this id, whose place this one took, has ended.
     FormerEnded(u32),
-    /// Some connections of this process are to be listed for the one that took its place: of that worker, from the slot on.
-    List {
-        /// The worker.
-        worker: u32,
-        /// The slot.
-        slot: u32,
-        /// Where they go; nothing does if the worker does not answer.
-        reply: oneshot::Sender<ListedRows>,
-    },
-    /// The former process has listed some.
+    /// The former process has listed some of its connections.
     Listed {
         /// The number of the request, as [`Workers::list_former`] sent it.
         request: u32,
@@ -110,40 +139,6 @@ pub enum HandoverStep<W: Workers> {
         /// The worker and the slot to go on with, if there are more.
         next: Option<(u32, u32)>,
     },
-    /// This process cannot take the other's place, and ends.
-    Stop(String),
-}
-
-impl<W: Workers> fmt::Debug for HandoverStep<W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Begin(_) => "Begin",
-            Self::Count(_) => "Count",
-            Self::SaveHealth(_) => "SaveHealth",
-            Self::SaveSlow(_) => "SaveSlow",
-            Self::RolledBack => "RolledBack",
-            Self::Committed { .. } => "Committed",
-            Self::AcceptAgain => "AcceptAgain",
-            Self::StandIn => "StandIn",
-            Self::StandBack => "StandBack",
-            Self::BeginReturn(_) => "BeginReturn",
-            Self::NotReturned => "NotReturned",
-            Self::End => "End",
-            Self::Finish(_) => "Finish",
-            Self::EndRest => "EndRest",
-            Self::Learned { .. } => "Learned",
-            Self::TakenOver { .. } => "TakenOver",
-            Self::Restored { .. } => "Restored",
-            Self::News(_) => "News",
-            Self::Update { .. } => "Update",
-            Self::MainProcess => "MainProcess",
-            Self::FormerStays(_) => "FormerStays",
-            Self::FormerEnded(_) => "FormerEnded",
-            Self::List { .. } => "List",
-            Self::Listed { .. } => "Listed",
-            Self::Stop(_) => "Stop",
-        })
-    }
 }
 
 /// The sockets of the admin interface that a process keeps which has given its place away: the other one does not use them.
@@ -173,7 +168,7 @@ pub struct FormerState {
     pub totals: FormerTotals,
     /// Which endpoints are ejected, unhealthy or drained.
     pub health: Vec<u8>,
-    /// Its slow requests, where they were asked for ([`HandoverStep::SaveSlow`]).
+    /// Its slow requests, where they were asked for ([`HandoverQuestion::SaveSlow`]).
     pub slow: Vec<u8>,
 }
 

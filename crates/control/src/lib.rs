@@ -51,7 +51,10 @@ pub use admin::{AdminSocket, ExplainRequest, ExplainStep, OldProcess, own_admin_
 #[doc(hidden)]
 pub use dns::records_of_dns_answer;
 pub use files::{Files, STDIN};
-pub use handover::{Begun, FormerState, HandoverStep, KeptAdmin, ListedRows, OwnState};
+pub use handover::{
+    Begun, FormerState, HandoverChange, HandoverFact, HandoverQuestion, HandoverStep, KeptAdmin,
+    ListedRows, OwnState,
+};
 pub use handover_report::{HandoverNews, HandoverResult};
 pub use last_good::{DeliveredError, DeliveredResources};
 pub use log_output::{LogOutput, OpenError};

@@ -65,7 +65,7 @@ use self::deliveries::Deliveries;
 use self::demands::Demands;
 use self::drains::Drains;
 use self::handover::{AdminHandles, Handing};
-use self::kept::Kept;
+use self::kept::KeptState;
 use self::moves::{Ended, Moves};
 use self::old_process::OldListing;
 use self::stored::Stored;
@@ -264,7 +264,7 @@ struct Running<W: Workers> {
     descriptors_warned_at: Option<u64>,
     overflows: Overflows,
     health: Health,
-    kept: Kept,
+    kept: KeptState,
     versions: Versions,
     moves: Moves,
     handover_report: HandoverReport,

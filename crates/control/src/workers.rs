@@ -14,7 +14,7 @@ use config::snapshot::{Address, ClusterId, ListenerId, Snapshot};
 
 use crate::admin::{ExplainRequest, ExplainStep};
 #[cfg(doc)]
-use crate::handover::HandoverStep;
+use crate::handover::HandoverFact;
 use crate::moves::Mover;
 
 /// The workers as control sees them. No method waits: what does not fit into a mailbox is kept, in
@@ -69,7 +69,7 @@ pub trait Workers: Send + 'static {
     fn ask_alive(&mut self, worker: u32, request: u64);
 
     /// Asks the process whose place this one took for its connections from a worker and a slot on. The answer is a
-    /// [`HandoverStep::Listed`] with the number `request`, if one comes.
+    /// [`HandoverFact::Listed`] with the number `request`, if one comes.
     fn list_former(&mut self, request: u32, worker: u32, slot: u32);
 
     /// What moves connections from worker to worker; none while messages wait for room in a mailbox. Until

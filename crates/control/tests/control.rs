@@ -20,9 +20,9 @@ use config::snapshot::{Address, ClusterId, EndpointId, Id, ListenerId, Snapshot}
 use config::{FilterKinds, Loader, ResourceName, Update, Verdict};
 use control::{
     AdminSocket, Answerers, BindFailure, Bound, ConfigFile, ConnectionId, ConnectionWork, Control,
-    DeliveredResources, EarlyAdmin, ExplainRequest, ExplainStep, FormerState, HandoverStep,
-    KeptAdmin, ListedRows, LogWriter, Moved, NotMoved, OldProcess, Outcome, OwnState, Parts,
-    Report, ServiceManager, Source, Workers,
+    DeliveredResources, EarlyAdmin, ExplainRequest, ExplainStep, FormerState, HandoverChange,
+    HandoverFact, HandoverQuestion, HandoverStep, KeptAdmin, ListedRows, LogWriter, Moved,
+    NotMoved, OldProcess, Outcome, OwnState, Parts, Report, ServiceManager, Source, Workers,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use telemetry::{Collector, LogReader};
@@ -94,11 +94,11 @@ impl Notebook {
 }
 
 fn committed(successor: u32) -> HandoverStep<Notebook> {
-    HandoverStep::Committed {
+    HandoverStep::Became(HandoverChange::Committed {
         successor,
         kept_admin: KeptAdmin::default(),
         reply: tokio::sync::oneshot::channel().0,
-    }
+    })
 }
 
 /// Keeps nothing.
@@ -366,7 +366,7 @@ fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over(
     let running = Running::fixed();
     let begin = || {
         let (reply, begun) = tokio::sync::oneshot::channel();
-        running.steps.blocking_send(HandoverStep::Begin(reply)).unwrap();
+        running.steps.blocking_send(HandoverStep::Ask(HandoverQuestion::Begin(reply))).unwrap();
         begun.blocking_recv().unwrap()
     };
     assert_eq!(begin().unwrap_err(), "this process is starting");
@@ -376,7 +376,7 @@ fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over(
     let begun = begin().unwrap();
     assert!(begun.handles.len() == 1 && begun.admin.is_some() && begun.metrics.is_none());
     assert_eq!(begin().unwrap_err(), "this process is in a handover already");
-    running.steps.blocking_send(HandoverStep::RolledBack).unwrap();
+    running.steps.blocking_send(HandoverStep::Became(HandoverChange::RolledBack)).unwrap();
     let again = begin().unwrap();
     assert!(running.ask("GET", "/ready").contains("ready"));
 
@@ -387,13 +387,13 @@ fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over(
         let client = TcpStream::connect(running.admin).unwrap();
         listener.accept().is_ok_and(|(_, peer)| peer == client.local_addr().unwrap())
     });
-    running.steps.blocking_send(HandoverStep::AcceptAgain).unwrap();
+    running.steps.blocking_send(HandoverStep::Became(HandoverChange::AcceptAgain)).unwrap();
     until("ready", || running.ask("GET", "/ready").contains("ready"));
 
     begin().unwrap();
     running.steps.blocking_send(committed(4711)).unwrap();
     let (reply, is_said) = tokio::sync::oneshot::channel();
-    running.steps.blocking_send(HandoverStep::Finish(reply)).unwrap();
+    running.steps.blocking_send(HandoverStep::Became(HandoverChange::Finish(reply))).unwrap();
     is_said.blocking_recv().unwrap();
     running.wait_for("drain");
     running.report(0, ReportBody::Stopped);
@@ -537,10 +537,10 @@ fn a_handover_begins_once_a_changed_configuration_is_in_effect() {
         #[expect(clippy::disallowed_methods, reason = "the watch takes a while to notice")]
         std::thread::sleep(Duration::from_millis(10 * version));
         let (reply, begun) = tokio::sync::oneshot::channel();
-        running.steps.blocking_send(HandoverStep::Begin(reply)).unwrap();
+        running.steps.blocking_send(HandoverStep::Ask(HandoverQuestion::Begin(reply))).unwrap();
         let begun = begun.blocking_recv().unwrap();
         assert!(begun.is_ok(), "{:?}", begun.err());
-        running.steps.blocking_send(HandoverStep::RolledBack).unwrap();
+        running.steps.blocking_send(HandoverStep::Became(HandoverChange::RolledBack)).unwrap();
     }
     assert_eq!(running.end(), Outcome::Drained);
     std::fs::remove_dir_all(&folder).unwrap();
@@ -679,7 +679,7 @@ fn the_connections_of_the_process_before_are_shown_behind_the_own_ones() {
         let (worker, slot) = place;
         control.wait_for(&format!("the old process lists {worker} from {slot}, request {request}"));
         let rows = rows.iter().map(|id| format!("{{\"id\":\"{id}\",\"state\":\"idle\"}}"));
-        step(HandoverStep::Listed { request, rows: rows.collect(), next });
+        step(HandoverStep::Heard(HandoverFact::Listed { request, rows: rows.collect(), next }));
     };
     let ids = |page: &serde_json::Value| -> Vec<String> {
         let rows = page["connections"].as_array().unwrap().iter();
@@ -688,11 +688,11 @@ fn the_connections_of_the_process_before_are_shown_behind_the_own_ones() {
     let page = shown("/connections", &|| describe_none(&control, 0));
     assert_eq!((ids(&page), page["old_process"].is_null()), (vec![], true));
 
-    step(HandoverStep::FormerStays(old(false)));
+    step(HandoverStep::Heard(HandoverFact::FormerStays(old(false))));
     let page = shown("/connections", &|| describe_none(&control, 2));
     assert_eq!(page["old_process"]["error"], "its version does not list its connections");
 
-    step(HandoverStep::FormerStays(old(true)));
+    step(HandoverStep::Heard(HandoverFact::FormerStays(old(true))));
     let page = shown("/connections?limit=3", &|| {
         describe_none(&control, 4);
         // One is damaged.
@@ -713,7 +713,11 @@ fn the_connections_of_the_process_before_are_shown_behind_the_own_ones() {
     let page = shown("/connections?after=4711:0.0", &|| listed(4, (0, 0), &[], Some((0, 0))));
     assert_eq!(page["old_process"]["error"].as_str(), None);
     let page = shown("/connections?after=4711:0.0", &|| {
-        step(HandoverStep::Listed { request: 77, rows: Vec::new(), next: None });
+        step(HandoverStep::Heard(HandoverFact::Listed {
+            request: 77,
+            rows: Vec::new(),
+            next: None,
+        }));
     });
     assert_eq!(page["old_process"]["error"], "it did not answer in time");
     let page = shown("/connections?after=4712:0.0", &|| {});
@@ -722,9 +726,9 @@ fn the_connections_of_the_process_before_are_shown_behind_the_own_ones() {
     let moved = |id: &str| control.ask("POST", &format!("/connections/move?connection={id}&to=1"));
     let answer = moved("4711:0.2.7");
     assert!(answer.contains(" 409 ") && answer.contains("belongs to process 4711"), "{answer}");
-    step(HandoverStep::FormerEnded(12));
+    step(HandoverStep::Heard(HandoverFact::FormerEnded(12)));
     assert!(moved("4711:0.2.7").contains(" 409 "), "another has ended");
-    step(HandoverStep::FormerEnded(4711));
+    step(HandoverStep::Heard(HandoverFact::FormerEnded(4711)));
     until("its end", || {
         let answer = moved("4711:0.2.7");
         answer.contains(" 404 ") && answer.contains("process 4711 has ended")
@@ -737,7 +741,10 @@ fn connections_are_listed_for_the_process_that_took_over() {
     let control = Running::fixed();
     let list = |worker, slot| {
         let (reply, listed) = tokio::sync::oneshot::channel();
-        control.steps.blocking_send(HandoverStep::List { worker, slot, reply }).unwrap();
+        control
+            .steps
+            .blocking_send(HandoverStep::Ask(HandoverQuestion::List { worker, slot, reply }))
+            .unwrap();
         listed
     };
     let listed = list(0, 5);
@@ -826,11 +833,11 @@ fn a_connection_moves_while_the_process_serves_and_the_answer_says_what_came_of_
     let counts = ["request\",result=\"moved\"} 1", "request\",result=\"refused\"} 1"];
     assert!(counts.iter().all(|count| stats.contains(count)), "{stats}");
     let (reply, begun) = tokio::sync::oneshot::channel();
-    control.steps.blocking_send(HandoverStep::Begin(reply)).unwrap();
+    control.steps.blocking_send(HandoverStep::Ask(HandoverQuestion::Begin(reply))).unwrap();
     begun.blocking_recv().unwrap().unwrap();
     let answer = control.ask("POST", "/connections/move?connection=0.1.3&to=1");
     assert!(answer.contains(" 409 ") && answer.contains("a handover is under way"), "{answer}");
-    control.steps.blocking_send(HandoverStep::RolledBack).unwrap();
+    control.steps.blocking_send(HandoverStep::Became(HandoverChange::RolledBack)).unwrap();
     assert_eq!(control.end(), Outcome::Drained);
 }
 
@@ -863,13 +870,13 @@ fn nothing_that_needs_every_connection_in_its_place_begins_while_one_is_on_its_w
     #[expect(clippy::disallowed_methods, reason = "nothing tells that something has not happened")]
     std::thread::sleep(Duration::from_millis(300));
     let (reply, mut begun) = tokio::sync::oneshot::channel();
-    control.steps.blocking_send(HandoverStep::Begin(reply)).unwrap();
+    control.steps.blocking_send(HandoverStep::Ask(HandoverQuestion::Begin(reply))).unwrap();
     assert!(control.ask("GET", "/config").contains("\"version\": 1"));
     assert!(begun.try_recv().is_err());
     moved(asked);
     let begun = begun.blocking_recv().unwrap().unwrap();
     assert_eq!(begun.snapshot.version, 2, "first the configuration, then the handover");
-    control.steps.blocking_send(HandoverStep::RolledBack).unwrap();
+    control.steps.blocking_send(HandoverStep::Became(HandoverChange::RolledBack)).unwrap();
     until("the end of the handover", || !control.ask("GET", "/handover").contains("giving"));
 
     let asked = begin_to_move(2);
@@ -1671,7 +1678,7 @@ fn a_process_that_takes_over_restores_what_the_other_one_had_learnt_by_then() {
     giver.hears("cluster/web 2: accepted");
     until("ready", || giver.running.ask("GET", "/ready").contains("ready"));
     let (reply, begun) = tokio::sync::oneshot::channel();
-    giver.running.steps.blocking_send(HandoverStep::Begin(reply)).unwrap();
+    giver.running.steps.blocking_send(HandoverStep::Ask(HandoverQuestion::Begin(reply))).unwrap();
     begun.blocking_recv().unwrap().unwrap();
     assert!(read(&file).contains("10.0.0.1:81"), "it is written before the handover begins");
     assert!(heard.lock().unwrap().is_empty(), "the other one waits");
@@ -1679,7 +1686,12 @@ fn a_process_that_takes_over_restores_what_the_other_one_had_learnt_by_then() {
     giver.running.steps.blocking_send(committed(4711)).unwrap();
     let (reply, taken) = tokio::sync::oneshot::channel();
     let state = FormerState::default();
-    let step = HandoverStep::TakenOver { state, generation: 1, is_return: false, reply };
+    let step = HandoverStep::Became(HandoverChange::TakenOver {
+        state,
+        generation: 1,
+        is_return: false,
+        reply,
+    });
     taker.steps.blocking_send(step).unwrap();
     taken.blocking_recv().unwrap();
     taker.report(0, ReportBody::Started);
@@ -1726,7 +1738,11 @@ fn a_process_begins_with_what_sources_delivered_to_the_one_whose_place_it_takes(
     until("ready", || giver.running.ask("GET", "/ready").contains("ready"));
     let begin = || {
         let (reply, begun) = tokio::sync::oneshot::channel();
-        giver.running.steps.blocking_send(HandoverStep::Begin(reply)).unwrap();
+        giver
+            .running
+            .steps
+            .blocking_send(HandoverStep::Ask(HandoverQuestion::Begin(reply)))
+            .unwrap();
         let begun = begun.blocking_recv().unwrap().unwrap();
         begun.delivered.encode().unwrap()
     };
@@ -1756,12 +1772,12 @@ fn a_process_begins_with_what_sources_delivered_to_the_one_whose_place_it_takes(
     giver.running.steps.blocking_send(committed(4711)).unwrap();
     assert!(silent.lock().unwrap().is_empty(), "its source waits");
     let (reply, taken) = tokio::sync::oneshot::channel();
-    let step = HandoverStep::TakenOver {
+    let step = HandoverStep::Became(HandoverChange::TakenOver {
         state: FormerState::default(),
         generation: 1,
         is_return: false,
         reply,
-    };
+    });
     taker.steps.blocking_send(step).unwrap();
     taken.blocking_recv().unwrap();
     let restored = until_heard(&silent, "restored: ");
@@ -1781,11 +1797,11 @@ fn a_process_begins_with_what_sources_delivered_to_the_one_whose_place_it_takes(
     assert!(taker.ask("GET", "/clusters?name=web").contains("10.0.0.1:80"));
     // And hands on in its turn.
     let (reply, begun) = tokio::sync::oneshot::channel();
-    taker.steps.blocking_send(HandoverStep::Begin(reply)).unwrap();
+    taker.steps.blocking_send(HandoverStep::Ask(HandoverQuestion::Begin(reply))).unwrap();
     let begun = begun.blocking_recv().unwrap().unwrap();
     assert_eq!(begun.delivered.len(), 3);
     assert_eq!(giver.running.end(), Outcome::Replaced(4711));
-    taker.steps.blocking_send(HandoverStep::RolledBack).unwrap();
+    taker.steps.blocking_send(HandoverStep::Became(HandoverChange::RolledBack)).unwrap();
     assert_eq!(taker.end(), Outcome::Drained);
 
     // Its source speaks after a takeover, and has one no longer.
@@ -1799,12 +1815,12 @@ fn a_process_begins_with_what_sources_delivered_to_the_one_whose_place_it_takes(
     taker.report(0, ReportBody::Started);
     taker.report(1, ReportBody::Started);
     let (reply, _) = tokio::sync::oneshot::channel();
-    let step = HandoverStep::TakenOver {
+    let step = HandoverStep::Became(HandoverChange::TakenOver {
         state: FormerState::default(),
         generation: 1,
         is_return: false,
         reply,
-    };
+    });
     taker.steps.blocking_send(step).unwrap();
     until("the source", || {
         heard.lock().unwrap().iter().any(|it| it.starts_with("cluster/web 1: accepted"))

@@ -74,10 +74,6 @@ pub struct Giver {
     /// Listeners whose sockets the taker does not use.
     unused: Vec<UnusedSocket>,
     silence: Silence,
-    /// Whether the taker was to be ended for its silence.
-    is_given_up: bool,
-    /// Whether this process accepts beside the taker, which is silent and cannot be ended.
-    is_standing_in: bool,
     /// When the taker, which waits, hears from this process next.
     alive_at: u64,
     /// When it hears next what this process knows.
@@ -100,10 +96,21 @@ enum State {
     /// Waits for the caller's summary.
     Summarizing,
     Committing,
-    Probation,
+    Probation(Standby),
     /// Probation is over, and the connection to the taker is not.
     Leaving,
     Ended,
+}
+
+/// What this process does in the probation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standby {
+    /// It stands by.
+    Waiting,
+    /// The taker was to be ended for its silence.
+    TakerGivenUp,
+    /// That could not be done: this process accepts beside the taker.
+    StandingIn,
 }
 
 #[derive(Debug)]
@@ -142,8 +149,6 @@ impl Giver {
             reads_resources: false,
             unused: Vec::new(),
             silence: Silence::default(),
-            is_given_up: false,
-            is_standing_in: false,
             alive_at: 0,
             inform_at: 0,
             unheard: 0,
@@ -165,7 +170,7 @@ impl Giver {
             State::Listening | State::Serving => Phase::Listeners,
             State::Moving(phase) => phase,
             State::Summarizing | State::Committing => Phase::Commit,
-            State::Probation => Phase::Probation,
+            State::Probation(_) => Phase::Probation,
             State::Leaving | State::Ended => Phase::Done,
         }
     }
@@ -194,7 +199,7 @@ impl Giver {
         let said = self.alive_at.min(inform_at);
         let alive = matches!(self.state, State::Moving(_)).then_some(said);
         // As long as the other process may be stopped, a probation that is over does not end: there are looks at it alone.
-        let waits = self.state == State::Probation && self.silence.is_in_doubt();
+        let waits = matches!(self.state, State::Probation(_)) && self.silence.is_in_doubt();
         let deadline = (!waits).then_some(self.deadline);
         let looks =
             [total, alive, self.again_at, self.pace.rests_until(), self.silence.next_look()];
@@ -208,8 +213,9 @@ impl Giver {
         }
         self.silence.on_frame();
         self.unheard = 0;
-        self.is_given_up = false;
-        if std::mem::take(&mut self.is_standing_in) {
+        if let State::Probation(standby) = &mut self.state
+            && std::mem::replace(standby, Standby::Waiting) == Standby::StandingIn
+        {
             self.actions.push_back(GiverAction::StandBack);
         }
         let phase = self.phase();
@@ -238,7 +244,7 @@ impl Giver {
                 Ok(())
             }
             Ok(Some(Message::GiveUp { reason }))
-                if !matches!(self.state, State::Probation | State::Leaving) =>
+                if !matches!(self.state, State::Probation(_) | State::Leaving) =>
             {
                 self.drop_unsent();
                 return self.roll_back(Failure::GaveUp(reason), PeerLife::Over);
@@ -274,39 +280,39 @@ impl Giver {
             }
             (State::Committing, Message::Committed) => {
                 self.actions.push_back(GiverAction::Committed);
-                self.enter(State::Probation);
+                self.enter(State::Probation(Standby::Waiting));
                 self.deadline = later(now, self.deadlines.probation);
                 Ok(())
             }
             // It ends as it should, or has handed over in its turn: there is nothing to stand in for.
-            (State::Probation, Message::Committed) => {
+            (State::Probation(_), Message::Committed) => {
                 self.finish();
                 Ok(())
             }
-            (State::Probation, Message::TakeBack { reason }) => {
+            (State::Probation(_), Message::TakeBack { reason }) => {
                 self.actions.push_back(GiverAction::BecomeTaker(reason));
                 Ok(())
             }
-            (State::Probation | State::Leaving, Message::Succeeded) => {
+            (State::Probation(_) | State::Leaving, Message::Succeeded) => {
                 self.actions.push_back(GiverAction::EndFormer);
                 Ok(())
             }
-            (State::Probation | State::Leaving, Message::EndRest) => {
-                if self.state == State::Probation {
+            (State::Probation(_) | State::Leaving, Message::EndRest) => {
+                if matches!(self.state, State::Probation(_)) {
                     self.finish();
                 }
                 self.actions.push_back(GiverAction::EndRest);
                 Ok(())
             }
             (
-                State::Probation | State::Leaving,
+                State::Probation(_) | State::Leaving,
                 Message::ListConnections { request, worker, slot },
             ) => {
                 self.actions.push_back(GiverAction::List { request, worker, slot });
                 Ok(())
             }
             // What else it says there cannot end what is done.
-            (State::Probation | State::Leaving, _) => Ok(()),
+            (State::Probation(_) | State::Leaving, _) => Ok(()),
             (_, message) => {
                 Err(Failure::OutOfTurn { phase: self.phase(), message: message.name() })
             }
@@ -506,7 +512,7 @@ impl Giver {
             self.state,
             State::Summarizing
                 | State::Committing
-                | State::Probation
+                | State::Probation(_)
                 | State::Leaving
                 | State::Ended
         )
@@ -572,14 +578,14 @@ impl Giver {
 
     /// Newer values of what the process knows, while this process still has connections.
     pub fn update(&mut self, states: &[(String, Wiped)]) {
-        if matches!(self.state, State::Probation | State::Leaving) {
+        if matches!(self.state, State::Probation(_) | State::Leaving) {
             self.send_states(states);
         }
     }
 
     /// Connections that this process still has, as [`GiverAction::List`] asked.
     pub fn list(&mut self, listed: ListedConnections) {
-        if matches!(self.state, State::Probation | State::Leaving) {
+        if matches!(self.state, State::Probation(_) | State::Leaving) {
             self.send(&Message::Connections(listed));
         }
     }
@@ -609,7 +615,7 @@ impl Giver {
         match self.state {
             State::Ended => {}
             State::Leaving => self.state = State::Ended,
-            State::Probation => {
+            State::Probation(_) => {
                 self.state = State::Ended;
                 self.actions.push_back(GiverAction::AcceptAgain);
             }
@@ -638,18 +644,19 @@ impl Giver {
             || is_silent && matches!(self.state, State::Moving(_));
         match self.state {
             // Where this process was stopped itself meanwhile, it looks first whether the other one runs.
-            State::Probation if self.deadline <= now && !self.silence.is_in_doubt() => {
+            State::Probation(_) if self.deadline <= now && !self.silence.is_in_doubt() => {
                 self.finish();
             }
-            State::Probation if is_silent => {
-                // It may be gone for good, or run again: as long as it does neither, this process does not end.
-                if !std::mem::replace(&mut self.is_given_up, true) {
-                    self.actions.push_back(GiverAction::EndSilent);
-                } else if !std::mem::replace(&mut self.is_standing_in, true) {
-                    self.actions.push_back(GiverAction::StandIn);
-                }
+            // It may be gone for good, or run again: as long as it does neither, this process does not end.
+            State::Probation(Standby::Waiting) if is_silent => {
+                self.state = State::Probation(Standby::TakerGivenUp);
+                self.actions.push_back(GiverAction::EndSilent);
             }
-            State::Probation => {}
+            State::Probation(Standby::TakerGivenUp) if is_silent => {
+                self.state = State::Probation(Standby::StandingIn);
+                self.actions.push_back(GiverAction::StandIn);
+            }
+            State::Probation(_) => {}
             _ if self.deadline <= now || is_late => self.fail(Failure::Silent(self.phase())),
             _ if self.is_before_commit() && self.total_at <= now => {
                 self.fail(Failure::Late(self.phase()));
@@ -684,7 +691,7 @@ impl Giver {
 
     /// This side cannot go on: the attempt is over.
     pub fn fail(&mut self, failure: Failure) {
-        if matches!(self.state, State::Ended | State::Probation | State::Leaving) {
+        if matches!(self.state, State::Ended | State::Probation(_) | State::Leaving) {
             return;
         }
         self.drop_unsent();

@@ -53,7 +53,7 @@ pub use stored::{
     STORED_FILE_BYTES_MAX, STORED_PACKET_BYTES_MAX, STORED_SOCKETS_MAX, StoredConnections,
     StoredError, StoredGroup, StoredPacket, StoredQueue, StoredStates,
 };
-pub use taker::{ReceivedGroup, Taker, TakerAction};
+pub use taker::{FollowingAction, MovingAction, OpeningAction, ReceivedGroup, Taker, TakerAction};
 
 /// Groups in a batch, at most.
 pub const BATCH_GROUPS_MAX: u32 = 64;

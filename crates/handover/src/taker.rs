@@ -4,7 +4,7 @@
 //!  Welcome ─► Parts ─► Comparing ─► Sockets ─► Opening ─► Taking ─► Committing ─► Done
 //! ```
 //!
-//! From `Taking` on, the end of the giver makes this process go on alone ([`TakerAction::Commit`] with
+//! From `Taking` on, the end of the giver makes this process go on alone ([`MovingAction::Commit`] with
 //! what it has); before, it has nothing to go on with ([`TakerAction::Stop`]).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -28,13 +28,28 @@ use crate::{
 /// Topics of state, at most.
 const TOPICS_MAX: usize = 64;
 
-/// What the taker's caller is to do. Descriptors are counted out of those that came, in their order.
+/// What the taker's caller is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TakerAction {
     /// Log and report that a phase began.
     Enter(Phase),
     /// Send a frame.
     Send(Wiped),
+    /// Something before this process listens.
+    Opening(OpeningAction),
+    /// Something while connections move.
+    Moving(MovingAction),
+    /// Something once this process is the one that serves.
+    Following(FollowingAction),
+    /// The giver has ended, as it should.
+    Finished,
+    /// This process does not take over: it is to let everything go and end.
+    Stop(Failure),
+}
+
+/// What is to be done until this process listens. Descriptors are counted out of those that came, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpeningAction {
     /// The giver says who it is.
     Welcomed(Welcome),
     /// Begin with what sources have delivered to the giver, and say so by [`Taker::begun`]: the next descriptor is a file of so
@@ -45,15 +60,19 @@ pub enum TakerAction {
     Compare(Vec<Part>),
     /// Listen on these sockets, the next descriptors, and say so by [`Taker::serving`].
     Listen(Vec<SocketKey>),
-    /// Serve these groups, and say which cannot be by [`Taker::taken`].
+}
+
+/// What is to be done while connections move, until this process takes the place of the other one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MovingAction {
+    /// Serve these groups, whose descriptors are the next ones, and say which cannot be by [`Taker::taken`].
     Take {
         /// The batch.
         batch: u32,
         /// Its groups.
         groups: Vec<ReceivedGroup>,
     },
-    /// The giver has said what it knows of this topic, for the first time: [`Taker::state`] has it. This process accepts already,
-    /// and is not the process yet.
+    /// The giver has said what it knows of this topic, for the first time or something else than before: [`Taker::state`] has it.
     Learned(String),
     /// Take over what the giver knew, and say so by [`Taker::committed`].
     Commit {
@@ -62,7 +81,14 @@ pub enum TakerAction {
         /// Whether the giver ended before it said all.
         is_alone: bool,
     },
-    /// The giver, which still has connections, knows more by now.
+    /// The giver is silent: end it, then [`Taker::on_closed`], or [`Taker::stop_for_silence`] if it cannot be ended.
+    EndSilent,
+}
+
+/// What the giver says that still has connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FollowingAction {
+    /// It knows more by now.
     Update {
         /// The name of what is known, such as `totals`.
         topic: String,
@@ -71,14 +97,8 @@ pub enum TakerAction {
     },
     /// Probation is over, and the service manager knows this process as the main one of its service.
     IsMainProcess,
-    /// The giver, which still has connections, names some of them, as [`Message::ListConnections`] asked.
+    /// Some of its connections, as [`Message::ListConnections`] asked.
     Listed(ListedConnections),
-    /// The giver is silent: end it, then [`Taker::on_closed`], or [`Taker::stop_for_silence`] if it cannot be ended.
-    EndSilent,
-    /// The giver has ended, as it should.
-    Finished,
-    /// This process does not take over: it is to let everything go and end.
-    Stop(Failure),
 }
 
 /// A group that came.
@@ -308,7 +328,7 @@ impl Taker {
                     let version = welcome.version;
                     return Err(Failure::Version { min: version, max: version });
                 }
-                self.actions.push_back(TakerAction::Welcomed(welcome));
+                self.actions.push_back(TakerAction::Opening(OpeningAction::Welcomed(welcome)));
                 self.enter(State::Parts);
                 self.deadline = later(now, self.deadlines.config);
                 Ok(())
@@ -317,7 +337,7 @@ impl Taker {
                 if self.reads_resources && self.parts.is_empty() =>
             {
                 self.reads_resources = false;
-                self.actions.push_back(TakerAction::Begin(bytes));
+                self.actions.push_back(TakerAction::Opening(OpeningAction::Begin(bytes)));
                 Ok(())
             }
             (State::Parts, Message::Parts { parts, is_last }) => self.on_parts(parts, is_last),
@@ -334,11 +354,11 @@ impl Taker {
             }
             (State::Done, Message::MainProcess) => {
                 self.is_main_process = true;
-                self.actions.push_back(TakerAction::IsMainProcess);
+                self.actions.push_back(TakerAction::Following(FollowingAction::IsMainProcess));
                 Ok(())
             }
             (State::Done, Message::Connections(listed)) => {
-                self.actions.push_back(TakerAction::Listed(listed));
+                self.actions.push_back(TakerAction::Following(FollowingAction::Listed(listed)));
                 Ok(())
             }
             (State::Taking, Message::Commit) if self.is_between_batches() => {
@@ -364,19 +384,21 @@ impl Taker {
         }
         if is_last {
             self.state = State::Comparing;
-            self.actions.push_back(TakerAction::Compare(mem::take(&mut self.parts)));
+            self.actions.push_back(TakerAction::Opening(OpeningAction::Compare(mem::take(
+                &mut self.parts,
+            ))));
         }
         Ok(())
     }
 
-    /// This process has begun with these, or goes on without, as [`TakerAction::Begin`] asked. That may have taken a while.
+    /// This process has begun with these, or goes on without, as [`OpeningAction::Begin`] asked. That may have taken a while.
     pub fn begun(&mut self, now: u64) {
         if self.state == State::Parts {
             self.deadline = later(now, self.deadlines.config);
         }
     }
 
-    /// Where this process is configured otherwise, as [`TakerAction::Compare`] asked.
+    /// Where this process is configured otherwise, as [`OpeningAction::Compare`] asked.
     pub fn compared(&mut self, differences: Vec<Difference>, now: u64) {
         if self.state != State::Comparing {
             return;
@@ -406,7 +428,7 @@ impl Taker {
                 return Err(self.out_of_turn("Sockets"));
             }
             self.state = State::Opening;
-            self.actions.push_back(TakerAction::Listen(keys));
+            self.actions.push_back(TakerAction::Opening(OpeningAction::Listen(keys)));
         }
         Ok(())
     }
@@ -421,7 +443,7 @@ impl Taker {
         }
     }
 
-    /// This process accepts, as [`TakerAction::Listen`] asked.
+    /// This process accepts, as [`OpeningAction::Listen`] asked.
     pub fn serving(&mut self, now: u64) {
         if self.state != State::Opening {
             return;
@@ -495,11 +517,11 @@ impl Taker {
         }
         self.taking.push_back(batch);
         let groups = mem::take(&mut self.groups);
-        self.actions.push_back(TakerAction::Take { batch, groups });
+        self.actions.push_back(TakerAction::Moving(MovingAction::Take { batch, groups }));
         Ok(())
     }
 
-    /// What became of a batch, as [`TakerAction::Take`] asked, and whether workers of this process serve others meanwhile.
+    /// What became of a batch, as [`MovingAction::Take`] asked, and whether workers of this process serve others meanwhile.
     pub fn taken(&mut self, batch: u32, mut refused: Vec<Refused>, is_busy: bool, now: u64) {
         if self.taking.front() != Some(&batch) {
             return;
@@ -538,13 +560,14 @@ impl Taker {
         }
         let bytes = mem::take(&mut held.coming);
         if self.state == State::Done {
-            self.actions.push_back(TakerAction::Update { topic, bytes });
+            self.actions
+                .push_back(TakerAction::Following(FollowingAction::Update { topic, bytes }));
             return Ok(());
         }
         let is_another = held.whole.as_ref().is_none_or(|known| *known != bytes);
         held.whole = Some(bytes);
         if is_another {
-            self.actions.push_back(TakerAction::Learned(topic));
+            self.actions.push_back(TakerAction::Moving(MovingAction::Learned(topic)));
         }
         Ok(())
     }
@@ -564,10 +587,10 @@ impl Taker {
         self.deadline = later(now, self.deadlines.commit);
         let states = mem::take(&mut self.states).into_iter();
         let states = states.filter_map(|(topic, held)| Some((topic, held.whole?))).collect();
-        self.actions.push_back(TakerAction::Commit { states, is_alone });
+        self.actions.push_back(TakerAction::Moving(MovingAction::Commit { states, is_alone }));
     }
 
-    /// This process has taken over, as [`TakerAction::Commit`] asked.
+    /// This process has taken over, as [`MovingAction::Commit`] asked.
     pub fn committed(&mut self) {
         if self.state != State::Committing {
             return;
@@ -601,7 +624,7 @@ impl Taker {
         if is_to_end && self.watches() {
             // Asked once: it ends by that, in one way or the other.
             self.has_ended_giver = true;
-            self.actions.push_back(TakerAction::EndSilent);
+            self.actions.push_back(TakerAction::Moving(MovingAction::EndSilent));
         } else if is_late {
             self.stop_for_silence();
         } else if self.is_to_send_alive() && self.alive_at <= now {

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use handover::{
-    Deadlines, FRAME_BYTES_MAX, Failure, FrameError, Giver, GiverAction, Hello, ListedConnections,
-    Message, Part, PartKind, PeerLife, Phase, Purpose, Taker, TakerAction, Welcome,
+    Deadlines, FRAME_BYTES_MAX, Failure, FollowingAction, FrameError, Giver, GiverAction, Hello,
+    ListedConnections, Message, MovingAction, Part, PartKind, PeerLife, Phase, Purpose, Taker,
+    TakerAction, Welcome,
 };
 
 #[path = "checks/conversation.rs"]
@@ -50,7 +51,8 @@ fn all_groups_move_but_those_that_are_refused() {
     pair.served.sort_unstable();
     assert_eq!(pair.served, (0..1000).filter(|group| *group != 2).collect::<Vec<_>>());
     assert_eq!(pair.returned, [2]);
-    let [TakerAction::Commit { states, is_alone: false }] = &*pair.taker_ends else {
+    let [TakerAction::Moving(MovingAction::Commit { states, is_alone: false })] = &*pair.taker_ends
+    else {
         panic!("{:?}", pair.taker_ends);
     };
     assert_eq!(*states["counters"], [1; 100_000]);
@@ -202,8 +204,10 @@ fn a_fault_at_any_frame_leaves_one_owner() {
             pair.run_out();
             let case = format!("{fault:?} at {place}: {:?} {:?}", pair.giver_ends, pair.taker_ends);
             let ends: Vec<_> = pair.giver_ends.iter().collect();
-            let is_taken_over =
-                pair.taker_ends.iter().any(|end| matches!(end, TakerAction::Commit { .. }));
+            let is_taken_over = pair
+                .taker_ends
+                .iter()
+                .any(|end| matches!(end, TakerAction::Moving(MovingAction::Commit { .. })));
             match ends[..] {
                 [GiverAction::Committed, GiverAction::Finish | GiverAction::AcceptAgain] => {
                     assert!(is_taken_over, "{case}");
@@ -278,7 +282,7 @@ fn a_taker_whose_giver_ends_goes_on_once_it_serves_and_not_before() {
         pair.taker.on_closed(pair.now);
         pair.act();
         match &*pair.taker_ends {
-            [TakerAction::Commit { is_alone: true, .. }] => assert!(is_alone),
+            [TakerAction::Moving(MovingAction::Commit { is_alone: true, .. })] => assert!(is_alone),
             [TakerAction::Stop(Failure::Closed(_))] => assert!(!is_alone),
             ends => panic!("{ends:?}"),
         }
@@ -313,7 +317,8 @@ fn a_taker_knows_what_the_giver_knew_a_moment_ago_wherever_that_one_ends() {
     assert_eq!(pair.taker.state("counters").map(<[u8]>::len), Some(1_000));
     pair.taker.on_closed(pair.now);
     pair.act();
-    let [TakerAction::Commit { states, is_alone: true }] = &*pair.taker_ends else {
+    let [TakerAction::Moving(MovingAction::Commit { states, is_alone: true })] = &*pair.taker_ends
+    else {
         panic!("{:?}", pair.taker_ends);
     };
     assert_eq!((states["counters"].len(), states["health"].len()), (1_000, 10));
@@ -694,7 +699,7 @@ fn a_process_that_takes_back_ends_a_silent_one_and_goes_on_alone() {
         let look = |now| {
             taker.on_time(now);
             let action = taker.poll();
-            if action == Some(TakerAction::EndSilent) {
+            if action == Some(TakerAction::Moving(MovingAction::EndSilent)) {
                 if can_be_ended {
                     taker.on_closed(now);
                 } else {
@@ -703,11 +708,15 @@ fn a_process_that_takes_back_ends_a_silent_one_and_goes_on_alone() {
             }
             action
         };
-        let is_end =
-            |it: &TakerAction| matches!(it, TakerAction::Commit { .. } | TakerAction::Stop(_));
+        let is_end = |it: &TakerAction| {
+            matches!(it, TakerAction::Moving(MovingAction::Commit { .. }) | TakerAction::Stop(_))
+        };
         let (action, after_ms) = asked_for(now, 20, look, is_end).unwrap();
         if can_be_ended {
-            assert!(matches!(action, TakerAction::Commit { is_alone: true, .. }), "{action:?}");
+            assert!(
+                matches!(action, TakerAction::Moving(MovingAction::Commit { is_alone: true, .. })),
+                "{action:?}"
+            );
         } else {
             assert_eq!(action, TakerAction::Stop(Failure::Silent(Phase::Connections)));
         }
@@ -872,7 +881,7 @@ fn list(pair: &mut Pair) -> (Option<GiverAction>, Option<TakerAction>) {
         pair.taker.on_frame(&frame, 0, pair.now);
     }
     let answered = std::iter::from_fn(|| pair.taker.poll())
-        .find(|it| *it == TakerAction::Listed(listed.clone()));
+        .find(|it| *it == TakerAction::Following(FollowingAction::Listed(listed.clone())));
     (asked, answered)
 }
 
@@ -978,7 +987,7 @@ fn a_giver_that_is_stopped_after_the_taker_serves_is_ended_and_the_taker_goes_on
             }
             taker.on_time(now);
             let action = taker.poll();
-            if action == Some(TakerAction::EndSilent) {
+            if action == Some(TakerAction::Moving(MovingAction::EndSilent)) {
                 assert_ne!(case, Case::IsSlow);
                 match case {
                     Case::Stopped => taker.on_closed(now),
@@ -987,11 +996,15 @@ fn a_giver_that_is_stopped_after_the_taker_serves_is_ended_and_the_taker_goes_on
             }
             action
         };
-        let is_end =
-            |it: &TakerAction| matches!(it, TakerAction::Commit { .. } | TakerAction::Stop(_));
+        let is_end = |it: &TakerAction| {
+            matches!(it, TakerAction::Moving(MovingAction::Commit { .. }) | TakerAction::Stop(_))
+        };
         let (action, after_ms) = asked_for(now, 160, look, is_end).unwrap();
         if case == Case::Stopped {
-            assert!(matches!(action, TakerAction::Commit { is_alone: true, .. }), "{action:?}");
+            assert!(
+                matches!(action, TakerAction::Moving(MovingAction::Commit { is_alone: true, .. })),
+                "{action:?}"
+            );
         } else {
             assert_eq!(action, TakerAction::Stop(Failure::Silent(Phase::Connections)), "{case:?}");
         }

@@ -10,7 +10,7 @@ mod listening;
 mod tests;
 mod worker_thread;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::thread;
 
@@ -46,7 +46,7 @@ use crate::secrecy::CoreDumps;
 pub(crate) struct DataPath {
     workers: Vec<Contact>,
     /// The listeners of this process.
-    held: Vec<Held>,
+    held: BTreeMap<ListenerId, Held>,
     core_dumps: CoreDumps,
     /// Sockets that the service manager passed to the process.
     activation: Activation,
@@ -94,7 +94,7 @@ impl DataPath {
         let reaches = reaches
             .map(|((postbox, waker), poller)| Reach::new(postbox, waker.clone(), poller.clone()));
         let workers = reaches.map(|reach| Contact { reach, waiting: VecDeque::new() }).collect();
-        let (held, former) = (Vec::new(), FormerProcess::default());
+        let (held, former) = (BTreeMap::new(), FormerProcess::default());
         let can_mark = false;
         let this = Self { workers, held, core_dumps, activation, keeps_handles, can_mark, former };
         Ok((this, Crew { mailboxes, wakers, pollers }))
@@ -193,7 +193,7 @@ impl Workers for DataPath {
         self.hold(snapshot, &sockets);
         let removed = &snapshot.changes.listeners_removed;
         if !removed.is_empty() {
-            self.held.retain(|held| !removed.contains(&held.id));
+            self.held.retain(|id, _| !removed.contains(id));
         }
         let inherited: Arc<[_]> = sockets.iter().filter_map(AddressSockets::inherited).collect();
         for contact in &mut self.workers {
@@ -255,18 +255,15 @@ impl Workers for DataPath {
     }
 
     fn handles(&self, listeners: Option<&[ListenerId]>) -> std::io::Result<Handles> {
-        let is_asked = |held: &&Held| listeners.is_none_or(|ids| ids.contains(&held.id));
-        let handles = self
-            .held
-            .iter()
-            .filter(is_asked)
-            .map(|held| held.cloned_handles().map(|handles| (Arc::clone(&held.name), handles)));
+        let is_asked = |id: &ListenerId| listeners.is_none_or(|ids| ids.contains(id));
+        let asked = self.held.iter().filter(|(id, _)| is_asked(id));
+        let handles = asked.map(|(_, held)| Ok((Arc::clone(&held.name), held.cloned_handles()?)));
         handles.collect()
     }
 
     fn set_socket_options(&self, snapshot: &Snapshot) {
-        for held in &self.held {
-            let Some((_, listener)) = snapshot.listener(held.id) else { continue };
+        for (id, held) in &self.held {
+            let Some((_, listener)) = snapshot.listener(*id) else { continue };
             let mut handles = held.handles();
             if let Err(error) = handles.try_for_each(|it| worker::set_options(it, &listener.socket))
             {
@@ -278,7 +275,7 @@ impl Workers for DataPath {
     fn drain(&mut self) {
         self.former.leave();
         // The queues end with the workers' own handles.
-        let places = self.held.iter_mut().flat_map(|held| &mut held.places);
+        let places = self.held.values_mut().flat_map(|held| &mut held.places);
         places.for_each(|place| place.handles.clear());
         self.tell_all(|| Message::Drain);
     }

@@ -7,6 +7,7 @@ mod asking;
 mod attempt;
 mod balancing;
 mod collecting;
+mod differences;
 pub(crate) mod giving;
 pub(crate) mod giving_back;
 mod groups;
@@ -21,6 +22,7 @@ pub(crate) mod start_command;
 pub(crate) mod stored;
 pub(crate) mod storing;
 pub(crate) mod taking;
+mod timeouts;
 pub(crate) mod upgrade;
 
 use std::ffi::OsString;

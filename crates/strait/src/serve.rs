@@ -40,7 +40,7 @@ use crate::handover::spawn;
 use crate::handover::start_command::{StartCommand, has_starter_ended};
 use crate::handover::stored::Stored;
 use crate::handover::storing::Storing;
-use crate::handover::taking::{Asked, Beginning, TakenSockets, Taking};
+use crate::handover::taking::{Beginning, TakeOutcome, TakenSockets, Taking};
 use crate::secrecy::{self, CoreDumps};
 use crate::{COMMIT, Failure, INIT, VERSION, handover, logging};
 
@@ -95,12 +95,12 @@ pub(crate) fn serve(
     // What comes with a takeover may take its place.
     drop(snapshot);
     let has_sources = !sources.is_empty();
-    let mut begun = Begun { config: &mut config, candidate: Ok(candidate), has_sources };
+    let mut begun = StartCandidate { config: &mut config, candidate: Ok(candidate), has_sources };
     let asked = take_over_from(take_over, handover_path.as_deref(), &handover_options, &mut begun)?;
     let (mut taking, taken) = match asked {
-        Asked::NoProcess(_) => (None, TakenSockets::default()),
-        Asked::Taking(taking, sockets) => (Some(taking), sockets),
-        Asked::Checked => return Ok(()),
+        TakeOutcome::NoProcess(_) => (None, TakenSockets::default()),
+        TakeOutcome::Taking(taking, sockets) => (Some(taking), sockets),
+        TakeOutcome::Checked => return Ok(()),
     };
     let candidate = begun.candidate;
     let start = Start {
@@ -448,16 +448,16 @@ fn take_over_from(
     path: Option<&Path>,
     options: &HandoverOptions,
     beginning: &mut dyn Beginning,
-) -> Result<Asked, Failure> {
-    let Some(take_over) = take_over else { return Ok(Asked::NoProcess(String::new())) };
+) -> Result<TakeOutcome, Failure> {
+    let Some(take_over) = take_over else { return Ok(TakeOutcome::NoProcess(String::new())) };
     let asked = match path {
         Some(path) => {
             let is_check = take_over == TakeOver::Check;
             handover::taking::ask(path, options, beginning, is_check)?
         }
-        None => Asked::NoProcess("the configuration has no handover.socket".to_owned()),
+        None => TakeOutcome::NoProcess("the configuration has no handover.socket".to_owned()),
     };
-    if let Asked::NoProcess(reason) = &asked {
+    if let TakeOutcome::NoProcess(reason) = &asked {
         if take_over == TakeOver::Required && has_starter_ended(|name| std::env::var_os(name)) {
             tracing::error!(
                 "the process that this one was to replace has ended: this one starts, without its connections"
@@ -473,14 +473,14 @@ fn take_over_from(
 }
 
 /// What a process begins with that may take another's place.
-struct Begun<'a> {
+struct StartCandidate<'a> {
     config: &'a mut ConfigFile<Box<dyn Filter>>,
     /// Or why there is none any more.
     candidate: Result<Candidate<Box<dyn Filter>>, Refused>,
     has_sources: bool,
 }
 
-impl Beginning for Begun<'_> {
+impl Beginning for StartCandidate<'_> {
     fn reads_resources(&self) -> bool {
         self.has_sources || self.candidate.as_ref().is_ok_and(|it| !it.host_names().is_empty())
     }

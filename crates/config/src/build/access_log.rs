@@ -11,7 +11,7 @@ use crate::file::access_log::{Condition, Format, Status};
 use crate::findings::{Findings, Problem};
 use crate::nearest;
 use crate::snapshot::{AccessLog, AccessLogCondition, AccessLogField, AccessLogOutput, Captures};
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// Header fields of one side: their values are kept with each exchange.
 const CAPTURES_MAX: usize = 32;

@@ -10,7 +10,7 @@ use crate::file::delivered::{AssignedEndpoint, Assignment as FileAssignment, Loc
 use crate::findings::{Findings, Problem};
 use crate::resource::{Assignment, Endpoint};
 use crate::snapshot::{Cluster, EndpointsFrom, Traits};
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// What sources have assigned to clusters of these names.
 pub(crate) struct Assignments<'a> {

@@ -11,7 +11,7 @@ use crate::filters::FilterKinds;
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
 use crate::protocols::Protocols;
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// What the listeners speak that use a route table, and the first of them.
 type Users<'f> = Map<&'f str, (Option<RpcName>, &'f str)>;

@@ -10,7 +10,7 @@ use crate::file;
 use crate::file::access_log::Status;
 use crate::file::cluster::Protocol;
 use crate::findings::{Findings, Problem};
-use crate::tree::Site;
+use crate::text::tree::Site;
 use crate::xxhash::xxh64;
 
 /// What a check calls itself, in the field where clients do.

@@ -29,8 +29,8 @@ use crate::snapshot::{
 };
 use crate::store::{Assigned, Choosing};
 use crate::subsets::Metadata;
+use crate::text::tree::Site;
 use crate::transports::Transports;
-use crate::tree::Site;
 
 pub(super) fn build<F>(
     file: &file::File,

@@ -12,7 +12,7 @@ use crate::file::listener::OneOrSeveral;
 use crate::file::{self, delivered::RouteConfig};
 use crate::map::Map;
 use crate::snapshot::{Cluster, ClusterId, Listener, ListenerId, RouteTable};
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// A resource, and what it names and is not there.
 pub(crate) struct Lowered<T> {

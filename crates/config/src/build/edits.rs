@@ -2,7 +2,7 @@
 
 use crate::edits::{EditPlace, Editor, Edits, EditsKey, HeaderEdits, HeadersKey, Side};
 use crate::findings::Findings;
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// The edits that are asked for; none if nothing is. What is wrong is reported and left out.
 pub(super) fn edits(

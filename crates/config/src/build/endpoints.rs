@@ -13,7 +13,7 @@ use crate::map::Map;
 use crate::resource::{Assignment, Endpoint};
 use crate::snapshot::{Address, EndpointsFrom, ListedEndpoint, Traits};
 use crate::subsets::Metadata;
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// What a list holds.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use super::{Files, http};
 use crate::error_pages::{CAUSES, ErrorPage, ErrorPages, Page, Source, pieces};
 use crate::findings::{Findings, Problem};
 use crate::nearest;
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// Builds the pages at `site`.
 pub(super) fn build(

@@ -22,7 +22,7 @@ use crate::secrets::is_pem;
 use crate::snapshot::{
     CertificateSource, ListenerTls, RootsSource, Signing, Snapshot, TicketKeySource,
 };
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// What a file holds, wiped when it is let go: there are keys among them.
 type Content = Zeroizing<Vec<u8>>;

@@ -12,7 +12,7 @@ use crate::hash::{
     HashCookie, HashKey, HashValueKey, HashWord, Hashing, MadeCookie, Part, PartValue,
 };
 use crate::matching::Place;
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// What says to which endpoint requests go; none if nothing does, or something is wrong, which is reported. `site` is
 /// that of `hash`.

@@ -28,7 +28,7 @@ use crate::snapshot::{
     ListenerChain, ListenerId, ListenerProtocol, ListenerTls, OriginalDestination, Relay,
     RouteTable, RouteTableId,
 };
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 pub(super) fn build<F>(
     file: &file::File,

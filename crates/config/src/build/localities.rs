@@ -10,7 +10,7 @@ use crate::file::delivered::Locality;
 use crate::findings::{Findings, Problem};
 use crate::locality::LocalityRule;
 use crate::map::Map;
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// A locality, if it is written. `site` is that of `locality`.
 pub(super) fn own(

@@ -13,7 +13,7 @@ use crate::matching::{
     Case, Criterion, Listed, PathKind, PathMatch, Patterns, Place, Template, ValueKey, build_value,
 };
 use crate::runtime::Fraction;
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// A rule's condition on the path; `site` is that of `match`. None if something is wrong, which is reported.
 pub(super) fn path(

@@ -7,7 +7,7 @@ use crate::findings::{Findings, Problem};
 use crate::matching::FractionKey;
 use crate::mirrors::Mirror;
 use crate::snapshot::ClusterId;
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// The clusters that get copies of a rule's requests, all but those with a mistake, which is reported. `site` is that
 /// of the rule.

@@ -9,7 +9,7 @@ use crate::file::{self, route};
 use crate::findings::{Findings, Problem};
 use crate::hosts::{HOST_BYTES_MAX, Host};
 use crate::snapshot::RouteTable;
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// A listener or a chain by which clients reach a route table.
 struct Entrance<'a> {

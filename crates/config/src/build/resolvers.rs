@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::file;
 use crate::findings::{Findings, Problem};
 use crate::snapshot::Resolvers;
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// Servers that are asked one after the other: a name that none of them knows takes as long as all of them.
 const SERVERS_MAX: usize = 8;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::access_log::statuses;
 use crate::findings::{Findings, Problem};
 use crate::retry::{Hedge, Retry, RetryMethods, RetryOn, RetryPolicy};
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// When requests of a rule are sent again; none if something is wrong, which is reported. `whole` bounds all attempts
 /// together, and `site` is that of the rule.

@@ -6,7 +6,7 @@ use super::{http, matching};
 use crate::findings::{Findings, Problem};
 use crate::matching::{PathKind, PathMatch, Place};
 use crate::rewrite::{HostRewrite, PathRewrite, Rewrite, RewriteKey, Substitution};
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// How requests are changed; none if they are not, or something is wrong, which is reported. `matched` is the rule's
 /// condition on the path, as far as that could be read.

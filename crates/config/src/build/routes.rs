@@ -26,7 +26,7 @@ use crate::snapshot::{
     Action, ClusterId, Forward, Redirect, RedirectPath, Respond, RouteTable, RouteTableId, Rule,
     WeightedRule,
 };
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 pub(super) fn build<F>(
     entries: &[Arc<file::RouteTable>],

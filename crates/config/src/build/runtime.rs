@@ -11,7 +11,7 @@ use crate::map::Map;
 use crate::matching::{FractionKey, Percent};
 use crate::nearest;
 use crate::runtime::{Fraction, Runtime, RuntimeCell, RuntimeUse};
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// The values of a file, and the cells by which the admin interface puts others over them.
 pub(crate) struct Values<'a> {

@@ -9,7 +9,7 @@ use crate::resource::Assignment;
 use crate::subsets::{
     Fallback, SELECTORS_MAX, Selectors, SubsetAsked, SubsetHeader, SubsetValue, Wanted,
 };
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// By what a cluster's endpoints make subsets, if they do. `site` is that of the cluster.
 pub(super) fn selectors(

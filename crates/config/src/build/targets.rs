@@ -7,7 +7,7 @@ use crate::map::Map;
 use crate::matching::Place;
 use crate::snapshot::ClusterId;
 use crate::targets::{Named, Share, ShareKey, Shares, Sticky, Target};
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// Where a rule forwards to; none if it forwards nowhere, or something is wrong, which is reported.
 pub(super) fn target(

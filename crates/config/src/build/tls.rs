@@ -19,7 +19,7 @@ use crate::snapshot::{
     CertificateSource, ClientTrust, ClusterProtocol, ClusterTls, ClusterTlsSource,
     ListenerProtocol, ListenerTls, ListenerTlsSource, TicketKeySource,
 };
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// What a listener speaks, as far as ALPN has to fit it.
 #[derive(Clone, Copy)]

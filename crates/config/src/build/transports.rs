@@ -8,8 +8,8 @@ use crate::file::cluster::Endpoint;
 use crate::findings::Problem;
 use crate::snapshot::{Cluster, ClusterTls, ProxyProtocolVersion, TransportId};
 use crate::subsets::Metadata;
+use crate::text::tree::Site;
 use crate::transports::{EndpointTransport, Transport, Transports, has_all};
-use crate::tree::Site;
 
 /// The transports of a cluster. `site` is that of the cluster.
 pub(super) fn build<F>(

@@ -8,7 +8,7 @@ use crate::file::cluster::Protocol;
 use crate::file::route::Rule;
 use crate::file::{self, RouteTable};
 use crate::findings::{Findings, Problem};
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// The clusters that rules of these tables open tunnels to.
 pub(crate) fn tunnelled<'t>(

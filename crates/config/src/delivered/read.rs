@@ -18,8 +18,8 @@ use crate::file::tls::CertificateFiles;
 use crate::findings::{Findings, Path, Position, Problem};
 use crate::origins::{ResourceKind, ResourceName};
 use crate::resource::{self, SecretPart};
-use crate::shape::{self, SchemaError, Shape, schema_of};
-use crate::tree::{self, Node, Site};
+use crate::text::shape::{self, SchemaError, Shape, schema_of};
+use crate::text::tree::{self, Node, Site};
 
 /// What stands in a text without anything.
 const EMPTY_HINT: &str = "write `{ name: web, endpoints: [\"10.0.0.1:80\"] }`, for instance";

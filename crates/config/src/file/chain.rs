@@ -73,7 +73,7 @@ pub struct ChainMatch {
     pub destination_ports: Vec<NonZeroU16>,
 }
 
-/// What first bytes may be; [`compiled`](crate::schema::compiled) adds the RPC protocols.
+/// What first bytes may be; [`compiled`](crate::text::schema::compiled) adds the RPC protocols.
 fn detected(_: &mut SchemaGenerator) -> Schema {
     let word = |name: &str, description: &str| json!({ "type": "string", "const": name, "description": description });
     let words = [

@@ -74,7 +74,7 @@ pub(super) struct Batch<'a, F> {
 }
 
 /// What came of a batch.
-pub(super) struct Done<F> {
+pub(super) struct BatchResult<F> {
     pub(super) changed: Changed,
     pub(super) touched: Touched<F>,
     pub(super) taken: TakenIds,
@@ -84,7 +84,7 @@ pub(super) struct Done<F> {
 
 /// A version of a resource.
 #[derive(Clone)]
-struct Item {
+struct DeliveredVersion {
     kind: ResourceKind,
     name: Arc<str>,
     source: Arc<str>,
@@ -93,7 +93,7 @@ struct Item {
     has_waited: bool,
 }
 
-impl Item {
+impl DeliveredVersion {
     fn origin(&self) -> String {
         delivered::origin(&self.source, self.kind, &self.name, &self.version)
     }
@@ -195,7 +195,7 @@ impl<'a, F> Batch<'a, F> {
         for name in waited {
             let Some(entry) = self.delivered.find(name.kind, &name.name) else { continue };
             if let Some(item) = item_of(name, entry) {
-                self.lower_again(&Item { has_waited: true, ..item });
+                self.lower_again(&DeliveredVersion { has_waited: true, ..item });
             }
         }
     }
@@ -268,7 +268,7 @@ impl<'a, F> Batch<'a, F> {
             }
             let AskingRoutes { source, version, text } = asks.clone();
             let (kind, name) = (ResourceKind::Route, Arc::clone(name));
-            let item = Item { kind, name, source, version, text, has_waited: false };
+            let item = DeliveredVersion { kind, name, source, version, text, has_waited: false };
             let mut findings = Findings::new(&item.origin(), &item.text);
             let lowered = self.routes(&item, &mut findings);
             let is_wrong = findings.into_result().is_err();
@@ -316,7 +316,7 @@ impl<'a, F> Batch<'a, F> {
 
     /// Lowers a version that was accepted, since something is another that decides about it. Its source hears of a
     /// refusal, and of the end of one.
-    fn lower_again(&mut self, item: &Item) {
+    fn lower_again(&mut self, item: &DeliveredVersion) {
         let refused = self.lower(item).err();
         let Some(former) = self.delivered.find(item.kind, &item.name) else { return };
         if refused.is_some() {
@@ -364,7 +364,7 @@ impl<'a, F> Batch<'a, F> {
             }
             return Ok(());
         };
-        self.lower(&Item {
+        self.lower(&DeliveredVersion {
             kind: update.kind,
             name: Arc::clone(&update.name),
             source: Arc::clone(source),
@@ -410,7 +410,7 @@ impl<'a, F> Batch<'a, F> {
         self.changed.insert(kind, name, None);
     }
 
-    fn lower(&mut self, item: &Item) -> Result<(), Errors> {
+    fn lower(&mut self, item: &DeliveredVersion) -> Result<(), Errors> {
         let text = item.text.clone();
         let mut findings = Findings::new(&item.origin(), &text);
         let entry = match item.kind {
@@ -427,7 +427,7 @@ impl<'a, F> Batch<'a, F> {
     }
 
     /// Whether the system lets this process have it, as far as that was tried.
-    fn check_bound(&mut self, item: &Item, hint: &'static str) -> Result<(), Errors> {
+    fn check_bound(&mut self, item: &DeliveredVersion, hint: &'static str) -> Result<(), Errors> {
         let is_it = |it: &&Unbound| it.name.kind == item.kind && *it.name.name == *item.name;
         let Some(unbound) = self.unbound.iter().find(is_it) else { return Ok(()) };
         self.taken.roll_back(self.mark);
@@ -543,22 +543,22 @@ impl<'a, F> Batch<'a, F> {
         self.changed.set_removed_routes(all);
     }
 
-    pub(super) fn finish(mut self) -> Done<F> {
+    pub(super) fn finish(mut self) -> BatchResult<F> {
         self.settle_removed_routes();
         self.assign();
         let Self { changed, touched, taken, late, warnings, .. } = self;
-        Done { changed, touched, taken, late, warnings }
+        BatchResult { changed, touched, taken, late, warnings }
     }
 }
 
 /// What was accepted, if its text is kept.
-fn item_of(name: &ResourceName, entry: &Entry) -> Option<Item> {
+fn item_of(name: &ResourceName, entry: &Entry) -> Option<DeliveredVersion> {
     let text = match &entry.content {
         Content::Cluster(text) | Content::Routes(_, text) => text.clone()?,
         Content::Listener(text, _) => text.clone(),
         Content::Assignment(_) | Content::Secret(_) => return None,
     };
-    Some(Item {
+    Some(DeliveredVersion {
         kind: name.kind,
         name: Arc::from(&*name.name),
         source: Arc::clone(&entry.source),

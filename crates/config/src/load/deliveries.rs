@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::batch::{Batch, Done, FileParts};
+use super::batch::{Batch, BatchResult, FileParts};
 use super::{Loader, Prepared};
 use crate::build::{Parts, Values};
 use crate::delivered::{self, Changed, Content, Delivered, NamesChanged, Unbound, Update, Verdict};
@@ -109,8 +109,8 @@ impl<F> Loader<F> {
         self.prepare_done(done, Vec::new())
     }
 
-    fn prepare_done(&mut self, done: Done<F>, verdicts: Vec<Verdict>) -> PreparedUpdates<F> {
-        let Done { changed, touched, taken, late, warnings } = done;
+    fn prepare_done(&mut self, done: BatchResult<F>, verdicts: Vec<Verdict>) -> PreparedUpdates<F> {
+        let BatchResult { changed, touched, taken, late, warnings } = done;
         let none = Delivered::default();
         let mut wanted = changed.names_changed(self.delivered.as_ref().unwrap_or(&none));
         wanted.retain(|name| self.depends_on_deliveries(name));
@@ -173,7 +173,7 @@ impl<F> Loader<F> {
         };
         batch.values = Values::new(&parts.source.runtime, batch.former.map(|it| &*it.runtime));
         batch.follow_file(&parts.source.runtime);
-        let Done { changed, touched, taken, late, .. } = batch.finish();
+        let BatchResult { changed, touched, taken, late, .. } = batch.finish();
         let latest = self.store.latest();
         let changed_here = &changed;
         let kept = |kind| {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::regexes::{Patterns, Regexes, Searches};
 use crate::findings::{Findings, Problem};
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// A condition on a value: a text that it must equal, or a map.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

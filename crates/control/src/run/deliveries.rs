@@ -2,6 +2,7 @@
 //! resources wait for what they name, and which source gets which verdict.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,10 +27,7 @@ const REFUSED_MAX: usize = 10_000;
 #[derive(Debug)]
 pub(super) struct Deliveries {
     following: Following,
-    /// What the builder has, or is to have again.
-    asked: Option<BuildRequest>,
-    /// Whether the builder is to have it again.
-    is_to_be_asked: bool,
+    asked: Question,
     waits: BTreeMap<ResourceName, Wait>,
     /// What the file is read without, until it is taken up.
     left_out: BTreeSet<ResourceName>,
@@ -59,6 +57,17 @@ pub(super) struct Refusal {
     /// Wall-clock time, ns.
     pub(super) at: u64,
     pub(super) errors: Errors,
+}
+
+/// What the builder is asked: one thing at a time.
+#[derive(Debug, Default)]
+enum Question {
+    #[default]
+    None,
+    /// It is to be asked, for the first time or again.
+    Due(BuildRequest),
+    /// The builder has it.
+    Open(BuildRequest),
 }
 
 /// What the builder is asked.
@@ -105,8 +114,7 @@ impl Deliveries {
         following.want(&new(&wanted), &new(&demanded));
         let deliveries = Self {
             following,
-            asked: None,
-            is_to_be_asked: false,
+            asked: Question::None,
             waits: BTreeMap::new(),
             left_out: BTreeSet::new(),
             wanted,
@@ -216,9 +224,10 @@ impl Deliveries {
 
     /// Takes note of what could not be bound: the builder is asked again, without these.
     pub(super) fn on_unbindable(&mut self, failures: Vec<BindFailure>) {
-        let Some(asked) = &mut self.asked else { return };
-        asked.unbound.extend(failures.iter().map(unbound));
-        self.is_to_be_asked = true;
+        if let Question::Open(mut asked) | Question::Due(mut asked) = mem::take(&mut self.asked) {
+            asked.unbound.extend(failures.iter().map(unbound));
+            self.asked = Question::Due(asked);
+        }
     }
 
     /// Says how many lines were not logged of a second that is over.
@@ -296,7 +305,7 @@ impl<W: Workers> Running<W> {
     /// Whether what sources say can be handed over: while it cannot, they wait.
     pub(super) fn takes_deliveries(&self) -> bool {
         let is_idle = !self.config.builder.is_busy() && self.handing == Handing::None;
-        let is_free = self.config.deliveries.asked.is_none();
+        let is_free = matches!(self.config.deliveries.asked, Question::None);
         is_idle && is_free && matches!(self.state, State::Starting | State::Ready)
     }
 
@@ -306,8 +315,7 @@ impl<W: Workers> Running<W> {
     }
 
     fn ask_deliveries(&mut self, what: Asked) {
-        self.config.deliveries.asked = Some(BuildRequest { what, unbound: Vec::new() });
-        self.config.deliveries.is_to_be_asked = true;
+        self.config.deliveries.asked = Question::Due(BuildRequest { what, unbound: Vec::new() });
         self.hand_deliveries();
     }
 
@@ -317,10 +325,13 @@ impl<W: Workers> Running<W> {
         if config.builder.is_busy() || self.handing != Handing::None {
             return;
         }
-        let Some(asked) = config.deliveries.asked.as_ref() else { return };
-        if !std::mem::take(&mut config.deliveries.is_to_be_asked) {
-            return;
-        }
+        let asked = match mem::take(&mut config.deliveries.asked) {
+            Question::Due(asked) => asked,
+            other => {
+                config.deliveries.asked = other;
+                return;
+            }
+        };
         let unbound = asked.unbound.clone();
         match &asked.what {
             Asked::Updates { source, updates, .. } => {
@@ -328,20 +339,18 @@ impl<W: Workers> Running<W> {
             }
             Asked::Waited(names) => config.builder.waited(names.clone(), unbound),
         }
+        config.deliveries.asked = Question::Open(asked);
     }
 
     /// Reports what became of what sources deliver, and tells those who did.
     pub(super) fn on_delivered(&mut self, delivered: DeliveredUpdates) {
         let DeliveredUpdates { verdicts, late, wanted, waits } = delivered;
-        let asked = self.config.deliveries.asked.take();
+        let asked = mem::take(&mut self.config.deliveries.asked);
         self.want_others(wanted);
         let refused_late: BTreeSet<ResourceName> = refused(&late).cloned().collect();
         self.on_relinked(late, waits);
-        let Some(Asked::Updates { source, updates, reply, restored }) =
-            asked.map(|asked| asked.what)
-        else {
-            return;
-        };
+        let (Question::Open(asked) | Question::Due(asked)) = asked else { return };
+        let Asked::Updates { source, updates, reply, restored } = asked.what else { return };
         self.note_demands(source, &updates, &verdicts);
         self.config.deliveries.note_accepted(source, &updates, &verdicts);
         match restored {

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::handover::Handing;
+use super::moves::AfterMoves;
 use super::{Running, State};
 use crate::clock;
 use crate::workers::Workers;
@@ -84,7 +85,7 @@ impl<W: Workers> Running<W> {
         self.config.dns.stop();
         self.service_manager.forget_workers();
         self.service_manager.stopping(timeout.saturating_add(END_MAX), "draining");
-        self.drain_workers();
+        self.after_moves(AfterMoves::Drain);
     }
 
     pub(super) const fn is_ending(&self) -> bool {

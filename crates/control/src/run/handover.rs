@@ -14,7 +14,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::{Reading, Running, State, breakers};
 use crate::admin::{AdminSocket, Query, Scope, Server, own_admin_files, set_socket_mode};
 use crate::clock;
-use crate::handover::{Begun, FormerState, HandoverStep, KeptAdmin};
+use crate::handover::{
+    Begun, FormerState, HandoverChange, HandoverFact, HandoverQuestion, HandoverStep, KeptAdmin,
+};
 use crate::handover_report::HandoverNews;
 use crate::log_writer::SlowForm;
 use crate::run::Outcome;
@@ -176,51 +178,32 @@ impl AdminHandles {
 impl<W: Workers> Running<W> {
     pub(super) fn on_handover(&mut self, step: HandoverStep<W>) {
         match step {
-            HandoverStep::Begin(reply) => {
+            HandoverStep::Ask(question) => self.on_handover_question(question),
+            HandoverStep::Became(change) => self.on_handover_change(change),
+            HandoverStep::Heard(fact) => self.on_handover_fact(fact),
+        }
+    }
+
+    fn on_handover_question(&mut self, question: HandoverQuestion<W>) {
+        match question {
+            HandoverQuestion::Begin(reply) => {
                 // One that waits is of a giver that has given up: there is one at a time.
                 self.begin_waits = Some(reply);
                 self.kept.hurry();
                 self.begin_when_read();
             }
-            HandoverStep::Count(reply) => {
+            HandoverQuestion::Count(reply) => {
                 let _ = reply.send(self.collector.readings());
             }
-            HandoverStep::SaveHealth(reply) => {
+            HandoverQuestion::SaveHealth(reply) => {
                 let _ = reply.send(self.write_health());
                 if matches!(self.handing, Handing::Giving { .. }) {
                     // The other process accepts connections, and has it from here on.
                     self.config.drains.answer_waiting();
                 }
             }
-            HandoverStep::SaveSlow(reply) => self.save_slow(reply),
-            HandoverStep::RolledBack => {
-                self.lost_at = Some(clock::monotonic_ns() + RETURN_TIME);
-                self.end_giving();
-            }
-            HandoverStep::Committed { successor, kept_admin, reply } => {
-                self.admin_handles.set_kept(kept_admin);
-                self.hand_over(successor);
-                let _ = reply.send(());
-            }
-            HandoverStep::AcceptAgain => {
-                self.lost_at = Some(clock::monotonic_ns() + RETURN_TIME);
-                self.be_the_process_again();
-            }
-            HandoverStep::StandIn => {
-                if let Handing::Given { stands_in, .. } = &mut self.handing
-                    && self.state == State::Ready
-                {
-                    *stands_in = true;
-                    self.serve_admin();
-                }
-            }
-            HandoverStep::StandBack => {
-                if let Handing::Given { stands_in, .. } = &mut self.handing {
-                    *stands_in = false;
-                    self.release_servers();
-                }
-            }
-            HandoverStep::BeginReturn(reply) => {
+            HandoverQuestion::SaveSlow(reply) => self.save_slow(reply),
+            HandoverQuestion::BeginReturn(reply) => {
                 if let Handing::Given { successor, .. } = self.handing
                     && self.state == State::Ready
                 {
@@ -228,7 +211,40 @@ impl<W: Workers> Running<W> {
                     let _ = reply.send(Arc::clone(&self.config.snapshot));
                 }
             }
-            HandoverStep::NotReturned => {
+            HandoverQuestion::List { worker, slot, reply } => self.list(worker, slot, reply),
+        }
+    }
+
+    fn on_handover_change(&mut self, change: HandoverChange) {
+        match change {
+            HandoverChange::RolledBack => {
+                self.lost_at = Some(clock::monotonic_ns() + RETURN_TIME);
+                self.end_giving();
+            }
+            HandoverChange::Committed { successor, kept_admin, reply } => {
+                self.admin_handles.set_kept(kept_admin);
+                self.hand_over(successor);
+                let _ = reply.send(());
+            }
+            HandoverChange::AcceptAgain => {
+                self.lost_at = Some(clock::monotonic_ns() + RETURN_TIME);
+                self.be_the_process_again();
+            }
+            HandoverChange::StandIn => {
+                if let Handing::Given { stands_in, .. } = &mut self.handing
+                    && self.state == State::Ready
+                {
+                    *stands_in = true;
+                    self.serve_admin();
+                }
+            }
+            HandoverChange::StandBack => {
+                if let Handing::Given { stands_in, .. } = &mut self.handing {
+                    *stands_in = false;
+                    self.release_servers();
+                }
+            }
+            HandoverChange::NotReturned => {
                 if let Handing::TakingBack { successor, is_to_end } = self.handing {
                     self.handing = Handing::Given { successor, stands_in: false };
                     if is_to_end {
@@ -236,23 +252,7 @@ impl<W: Workers> Running<W> {
                     }
                 }
             }
-            HandoverStep::End => {
-                if self.handing == Handing::None && self.state == State::Ready {
-                    self.terminate();
-                }
-            }
-            HandoverStep::Finish(reply) => {
-                self.finish_giving();
-                let _ = reply.send(());
-            }
-            HandoverStep::EndRest => self.end_rest(),
-            HandoverStep::Learned { health, reply } => {
-                // That one finds out what endpoints are like until this one has its place.
-                self.adopt_health(&health, true);
-                self.config.drains.reply_when_counted(reply);
-                self.hand_drains();
-            }
-            HandoverStep::TakenOver { mut state, generation, is_return, reply } => {
+            HandoverChange::TakenOver { mut state, generation, is_return, reply } => {
                 self.collector.set_generation(generation);
                 self.handover_report.generation = generation;
                 let was_to_end = matches!(
@@ -268,19 +268,39 @@ impl<W: Workers> Running<W> {
                 }
                 let _ = reply.send(was_to_end && !is_return);
             }
-            HandoverStep::Restored { state, generation } => {
+            HandoverChange::Restored { state, generation } => {
                 self.collector.set_generation(generation);
                 self.handover_report.generation = generation;
                 self.add_totals(state.totals, false);
                 self.adopt_health(&state.health, false);
                 self.log.adopt_slow(state.slow);
             }
-            HandoverStep::News(news) => self.on_handover_news(news),
-            HandoverStep::Update { totals, is_return } => self.add_totals(totals, is_return),
-            // The service manager hears this process from here on; the former one may be of a version that does not say so.
-            HandoverStep::MainProcess => self.store_listeners(),
-            HandoverStep::FormerStays(process) => self.listing.begin(process),
-            HandoverStep::FormerEnded(pid) => {
+            HandoverChange::Finish(reply) => {
+                self.finish_giving();
+                let _ = reply.send(());
+            }
+            HandoverChange::EndRest => self.end_rest(),
+            HandoverChange::End => {
+                if self.handing == Handing::None && self.state == State::Ready {
+                    self.terminate();
+                }
+            }
+            HandoverChange::Stop(reason) => {
+                self.workers.stop();
+                self.outcome = Some(Outcome::Failed(reason));
+            }
+        }
+    }
+
+    fn on_handover_fact(&mut self, fact: HandoverFact) {
+        match fact {
+            HandoverFact::News(news) => self.on_handover_news(news),
+            HandoverFact::Update { totals, is_return } => self.add_totals(totals, is_return),
+            HandoverFact::Listed { request, rows, next } => {
+                self.listing.on_listed(request, &rows, next);
+            }
+            HandoverFact::FormerStays(process) => self.listing.begin(process),
+            HandoverFact::FormerEnded(pid) => {
                 self.listing.end(pid);
                 // One that has handed over in its turn does not know what of it is open elsewhere.
                 if self.handing == Handing::None {
@@ -288,13 +308,13 @@ impl<W: Workers> Running<W> {
                 }
                 self.store_listeners();
             }
-            HandoverStep::List { worker, slot, reply } => self.list(worker, slot, reply),
-            HandoverStep::Listed { request, rows, next } => {
-                self.listing.on_listed(request, &rows, next);
-            }
-            HandoverStep::Stop(reason) => {
-                self.workers.stop();
-                self.outcome = Some(Outcome::Failed(reason));
+            // The service manager hears this process from here on; the former one may be of a version that does not say so.
+            HandoverFact::MainProcess => self.store_listeners(),
+            HandoverFact::Learned { health, reply } => {
+                // That one finds out what endpoints are like until this one has its place.
+                self.adopt_health(&health, true);
+                self.config.drains.reply_when_counted(reply);
+                self.hand_drains();
             }
         }
     }
@@ -432,7 +452,7 @@ impl<W: Workers> Running<W> {
     /// Ends a process that is not the one that serves yet: what it has goes back.
     pub(super) fn stop_taking(&mut self) {
         let reason = "asked to end before it had taken over".to_owned();
-        self.on_handover(HandoverStep::Stop(reason));
+        self.on_handover(HandoverStep::Became(HandoverChange::Stop(reason)));
     }
 
     fn end_giving(&mut self) {
@@ -524,7 +544,7 @@ impl<W: Workers> Running<W> {
             let mut is_asked = false;
             // The thread that asks once more has sent what it got before.
             while let Some(step) = steps.recv().await {
-                let HandoverStep::Count(reply) = step else { continue };
+                let HandoverStep::Ask(HandoverQuestion::Count(reply)) = step else { continue };
                 let _ = reply.send(self.collector.readings());
                 if std::mem::replace(&mut is_asked, true) {
                     return;

@@ -29,7 +29,7 @@ const HURRY_MAX: u64 = 1_000_000_000;
 
 /// What is kept.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct KeptState {
     /// None without `state`.
     keeper: Option<Keeper>,
     /// What sources have delivered, if another process may take this one's place.
@@ -54,7 +54,7 @@ pub(super) struct Kept {
     /// Why the file could not be used when it was read, if it could not.
     unusable: Option<String>,
     /// Of what a version before the last one serves, with its source.
-    formers: BTreeMap<ResourceName, (Arc<str>, Why)>,
+    served_before: BTreeMap<ResourceName, (Arc<str>, Why)>,
 }
 
 /// Why another version serves than the one that was accepted last.
@@ -68,7 +68,7 @@ enum Why {
     Refuses(BTreeSet<ResourceName>),
 }
 
-impl Kept {
+impl KeptState {
     /// Begins to keep what names stand for, if there is a folder. `restores` wait for [`Self::restore`].
     pub(super) fn start(
         startup: &StartupOptions,
@@ -234,8 +234,8 @@ impl Kept {
             let why = why_former(verdict, update.content.is_some(), refused_late, wanted);
             let serves = if why.is_some() { Serves::Former } else { Serves::Last };
             match why {
-                Some(why) => drop(self.formers.insert(name.clone(), (Arc::clone(&of), why))),
-                None => drop(self.formers.remove(name)),
+                Some(why) => drop(self.served_before.insert(name.clone(), (Arc::clone(&of), why))),
+                None => drop(self.served_before.remove(name)),
             }
             let version = update.version;
             let kept = update.content.map(|content| KeptResource { version, content, at });
@@ -260,7 +260,7 @@ impl Kept {
             }
             let name = verdict.name.clone();
             match why_former(verdict, update.content.is_some(), refused_late, wanted) {
-                Some(why) => drop(self.formers.insert(name, (Arc::clone(&of), why))),
+                Some(why) => drop(self.served_before.insert(name, (Arc::clone(&of), why))),
                 None => changes.push(Change::Serves(ResourceKey { source: Arc::clone(&of), name })),
             }
         }
@@ -273,12 +273,12 @@ impl Kept {
         names: impl Iterator<Item = &'n ResourceName>,
         wanted: &BTreeSet<ResourceName>,
     ) {
-        if self.formers.is_empty() {
+        if self.served_before.is_empty() {
             return;
         }
         let names: BTreeSet<&ResourceName> = names.collect();
         let mut changes = Vec::new();
-        self.formers.retain(|name, (source, why)| {
+        self.served_before.retain(|name, (source, why)| {
             let is_former = match why {
                 Why::Waits => !names.contains(name),
                 Why::IsNamed => wanted.contains(name),

@@ -38,8 +38,17 @@ pub(super) struct Moves {
     pub(super) under_way: JoinSet<Ended>,
     rebalancer: Rebalancer,
     look_at: u64,
-    /// Whether workers are to drain once nothing is under way.
-    is_drain_due: bool,
+    /// What is to be done once nothing is under way.
+    after: Option<AfterMoves>,
+}
+
+/// What waits for connections that are between two workers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum AfterMoves {
+    /// Have the workers drain.
+    Drain,
+    /// Store connections for the next process.
+    Store,
 }
 
 /// A move that the admin interface was asked for.
@@ -154,8 +163,7 @@ impl<W: Workers> Running<W> {
                 self.moves.rebalancer.on_moved(from, &moved, clock::monotonic_ns());
             }
         }
-        self.store_if_due();
-        self.drain_workers_if_due();
+        self.do_after_moves();
         self.begin_when_read();
     }
 
@@ -191,15 +199,21 @@ impl<W: Workers> Running<W> {
         });
     }
 
-    /// Tells the workers to drain, at the latest when the moves under way are over: a worker that has drained is gone.
-    pub(super) fn drain_workers(&mut self) {
-        self.moves.is_drain_due = true;
-        self.drain_workers_if_due();
+    /// Does something now, or when the moves under way are over.
+    pub(super) fn after_moves(&mut self, what: AfterMoves) {
+        self.moves.after = Some(what);
+        self.do_after_moves();
     }
 
-    fn drain_workers_if_due(&mut self) {
-        if self.moves.under_way.is_empty() && std::mem::take(&mut self.moves.is_drain_due) {
-            self.workers.drain();
+    fn do_after_moves(&mut self) {
+        if !self.moves.under_way.is_empty() {
+            return;
+        }
+        match self.moves.after.take() {
+            None => {}
+            // A worker that has drained is gone.
+            Some(AfterMoves::Drain) => self.workers.drain(),
+            Some(AfterMoves::Store) => self.store(),
         }
     }
 }

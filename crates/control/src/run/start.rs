@@ -17,7 +17,7 @@ use super::deliveries::Deliveries;
 use super::demands::Demands;
 use super::drains::Drains;
 use super::handover::{AdminHandles, Handing};
-use super::kept::Kept;
+use super::kept::KeptState;
 use super::moves::Moves;
 use super::old_process::OldListing;
 use super::stored::Stored;
@@ -80,7 +80,7 @@ impl<W: Workers> Running<W> {
         let demanded = demands.followed(&wanted).collect();
         let (deliveries, delivered, restores) = Deliveries::start(parts.sources, wanted, demanded);
         let (hands_over, is_held) = (parts.hands_over.is_some(), parts.is_taking_over);
-        let mut kept = Kept::start(&snapshot.startup, &known, restores, hands_over, is_held);
+        let mut kept = KeptState::start(&snapshot.startup, &known, restores, hands_over, is_held);
         kept.resume(&resumed, deliveries.wanted());
         // One that takes another's place reads what that one leaves when it has done so.
         if !parts.is_taking_over {

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::handover::Handing;
-use super::moves::Ended;
+use super::moves::{AfterMoves, Ended};
 use super::{Running, State, breakers};
 use crate::handover::OwnState;
 use crate::storing::{StoredCounts, Storer};
@@ -37,8 +37,6 @@ pub(super) struct Stored {
     had_connections: bool,
     /// None while it stores connections.
     storer: Option<Box<dyn Storer>>,
-    /// Whether connections are to be stored once nothing moves.
-    is_due: bool,
     /// Whether they were.
     is_stored: bool,
 }
@@ -50,7 +48,6 @@ impl Stored {
             listeners: BTreeSet::new(),
             had_connections,
             storer: Some(storer),
-            is_due: false,
             is_stored: false,
         }
     }
@@ -115,15 +112,11 @@ impl<W: Workers> Running<W> {
         self.state = State::Storing;
         self.service_manager.forget_workers();
         self.service_manager.stopping(STORING_MAX, "storing connections");
-        self.stored.is_due = true;
-        self.store_if_due();
+        self.after_moves(AfterMoves::Store);
     }
 
-    /// Begins to store connections, at the latest when those that move between workers have arrived.
-    pub(super) fn store_if_due(&mut self) {
-        if !self.moves.under_way.is_empty() || !mem::take(&mut self.stored.is_due) {
-            return;
-        }
+    /// Begins to store connections, none of which is on its way between workers.
+    pub(super) fn store(&mut self) {
         let Some(mut storer) = self.stored.storer.take() else { return };
         let is_sent = match storer.open() {
             Ok((queue, barrier)) => self.service_manager.store_connections(queue, barrier),

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use handover::{
     BATCH_GROUPS_MAX, BATCHES_MAX, Collect, Deadlines, FRAME_BYTES_MAX, Failure, GivenGroup, Giver,
-    GiverAction, ListedConnections, Part, PartKind, Phase, SocketKey, Taker, TakerAction,
+    GiverAction, ListedConnections, MovingAction, OpeningAction, Part, PartKind, Phase, SocketKey,
+    Taker, TakerAction,
 };
 
 const FORM: u16 = 11;
@@ -174,14 +175,16 @@ impl Pair {
                 assert!(frame.len() <= FRAME_BYTES_MAX);
                 self.to_giver.push_back((frame.to_vec(), 0));
             }
-            TakerAction::Begin(bytes) => {
+            TakerAction::Opening(OpeningAction::Begin(bytes)) => {
                 self.begun.push(bytes);
                 self.now += self.beginning;
                 self.taker.begun(self.now);
             }
-            TakerAction::Compare(_) => self.taker.compared(Vec::new(), self.now),
-            TakerAction::Listen(_) => self.taker.serving(self.now),
-            TakerAction::Take { batch, groups } => {
+            TakerAction::Opening(OpeningAction::Compare(_)) => {
+                self.taker.compared(Vec::new(), self.now);
+            }
+            TakerAction::Opening(OpeningAction::Listen(_)) => self.taker.serving(self.now),
+            TakerAction::Moving(MovingAction::Take { batch, groups }) => {
                 assert!(groups.len() <= BATCH_GROUPS_MAX as usize);
                 let (refused, served): (Vec<_>, Vec<_>) =
                     groups.into_iter().partition(|it| self.refuses.contains(&it.group));
@@ -191,11 +194,11 @@ impl Pair {
                     .map(|it| handover::Refused { group: it.group, reason: "ä".repeat(3000) });
                 self.taker.taken(batch, refused.collect(), self.is_busy.1, self.now);
             }
-            TakerAction::Learned(topic) => {
+            TakerAction::Moving(MovingAction::Learned(topic)) => {
                 assert!(self.taker.state(&topic).is_some());
                 self.learned.push(topic);
             }
-            TakerAction::Commit { .. } => {
+            TakerAction::Moving(MovingAction::Commit { .. }) => {
                 self.taker.committed();
                 self.taker_ends.push(action);
             }

@@ -17,7 +17,6 @@ use super::addresses::{address_text, hint};
 /// A listener that this process has.
 #[derive(Debug)]
 pub(super) struct Held {
-    pub(super) id: ListenerId,
     pub(super) name: Arc<str>,
     options: ListenSocket,
     pub(super) places: Vec<Place>,
@@ -187,19 +186,18 @@ impl DataPath {
                 handles: Vec::new(),
                 is_incomplete: false,
             });
-            match self.held.iter_mut().find(|held| held.id == *id) {
-                Some(held) => held.places.push(place),
-                None => {
-                    let (name, options) = (Arc::clone(&listener.name), listener.socket);
-                    self.held.push(Held { id: *id, name, options, places: vec![place] });
-                }
-            }
+            let held = self.held.entry(*id).or_insert_with(|| Held {
+                name: Arc::clone(&listener.name),
+                options: listener.socket,
+                places: Vec::new(),
+            });
+            held.places.push(place);
         }
     }
 
     /// Takes from a listener that goes what another one goes on with.
     fn take_place(&mut self, from: ListenerId, address: &Address) -> Option<Place> {
-        let held = self.held.iter_mut().find(|held| held.id == from)?;
+        let held = self.held.get_mut(&from)?;
         let place = held.places.iter().position(|place| place.address == *address)?;
         Some(held.places.swap_remove(place))
     }
@@ -251,23 +249,24 @@ impl DataPath {
         options: &ListenSocket,
         going: &[ListenerId],
     ) -> Option<ListenerId> {
-        let mut leaving = self.held.iter().filter(|held| going.contains(&held.id));
-        let is_there = |held: &&Held| {
-            held.options == *options && held.places.iter().any(|place| place.address == *address)
+        let is_there = |id: &&ListenerId| {
+            let held = self.held.get(id).filter(|held| held.options == *options);
+            held.is_some_and(|held| held.places.iter().any(|place| place.address == *address))
         };
-        leaving.find(is_there).map(|held| held.id)
+        going.iter().find(is_there).copied()
     }
 
     /// Which listener of this process stands in the way of one on `address`, when those in `going`
     /// go.
     fn in_the_way(&self, address: &Address, going: &[ListenerId]) -> InTheWay<'_> {
         let held = self.held.iter();
-        let held = held.flat_map(|held| held.places.iter().map(move |at| (held, &at.address)));
-        let mut overlapping = held.filter(|(_, at)| at.overlaps(address)).peekable();
+        let held =
+            held.flat_map(|(id, held)| held.places.iter().map(move |at| (id, held, &at.address)));
+        let mut overlapping = held.filter(|(_, _, at)| at.overlaps(address)).peekable();
         if overlapping.peek().is_none() {
             return InTheWay::Nothing;
         }
-        let staying = overlapping.find(|(held, _)| !going.contains(&held.id));
-        staying.map_or(InTheWay::Going, |(held, at)| InTheWay::Staying(&held.name, at))
+        let staying = overlapping.find(|(id, ..)| !going.contains(id));
+        staying.map_or(InTheWay::Going, |(_, held, at)| InTheWay::Staying(&held.name, at))
     }
 }

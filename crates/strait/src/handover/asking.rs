@@ -10,10 +10,8 @@ use io::Socket;
 use worker::{Give, Given, Message as Mail, Moving, Origin, Take, Wanted};
 
 use super::line::now;
+use super::timeouts::WORKER_TIMEOUT;
 use crate::data_path::Contacts;
-
-/// How long a worker may take to answer.
-const WORKER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Workers that were asked for connections.
 #[derive(Debug)]

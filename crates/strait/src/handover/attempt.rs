@@ -16,7 +16,10 @@ use ::handover::{
     Collect, Failure, GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, GivenGroup, Giver, GiverAction,
     GroupPack, GroupPiece, Left, Message, PeerLife, Phase, SocketKey,
 };
-use control::{Begun, HandoverNews, HandoverResult, HandoverStep, KeptAdmin};
+use control::{
+    Begun, HandoverChange, HandoverFact, HandoverNews, HandoverQuestion, HandoverResult,
+    HandoverStep, KeptAdmin,
+};
 use io::Traffic;
 use io::packets::ProcessHandle;
 use tokio::sync::oneshot::{self, error::TryRecvError};
@@ -32,14 +35,10 @@ use super::leaving::{Leaving, Updates};
 use super::line::{FLUSH_INTERVAL, Incoming, Line, ends, give_way, nanos, now};
 use super::listing::Listing;
 use super::requester::{Requester, reap};
+use super::timeouts::MAILBOX_TIMEOUT;
+use super::timeouts::PROCESS_END_TIMEOUT;
 use super::{parts, resources};
 use crate::data_path::DataPath;
-
-/// How long the end of a process may take that has closed its connection to this one.
-const END_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// How long workers may take to read the messages by which connections return to them.
-const MAILBOX_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Between two looks whether control has begun.
 const BEGIN_PAUSE: Duration = Duration::from_millis(2);
@@ -240,7 +239,7 @@ impl<'g> Attempt<'g> {
             GiverAction::EndFormer => {
                 self.giving.contacts.former().send(&Message::EndRest);
             }
-            GiverAction::EndRest => self.step(HandoverStep::EndRest),
+            GiverAction::EndRest => self.step(HandoverStep::Became(HandoverChange::EndRest)),
             GiverAction::List { request, worker, slot } => {
                 self.listing.begin(request, (worker, slot), &self.giving.control);
             }
@@ -259,7 +258,7 @@ impl<'g> Attempt<'g> {
                 Some(End::Returned(generation))
             }
             Err(NotReturned::Refused(reason)) => {
-                self.step(HandoverStep::NotReturned);
+                self.step(HandoverStep::Became(HandoverChange::NotReturned));
                 tracing::error!(
                     pid,
                     "the connections cannot be taken back, and the probation continues: {reason}"
@@ -358,7 +357,7 @@ impl<'g> Attempt<'g> {
 
     fn describe(&mut self) {
         let (reply, mut begun) = oneshot::channel();
-        self.step(HandoverStep::Begin(reply));
+        self.step(HandoverStep::Ask(HandoverQuestion::Begin(reply)));
         // The other process waits no longer.
         let until = self.giver.next_deadline().unwrap_or_else(now);
         let begun = loop {
@@ -457,7 +456,11 @@ impl<'g> Attempt<'g> {
         self.count();
         let (reply, is_done) = oneshot::channel();
         let kept_admin = self.kept_admin;
-        self.step(HandoverStep::Committed { successor: pid, kept_admin, reply });
+        self.step(HandoverStep::Became(HandoverChange::Committed {
+            successor: pid,
+            kept_admin,
+            reply,
+        }));
         // An operator who hears of the end may ask on the admin interface, where the other process has to answer.
         let _ = is_done.blocking_recv();
         let ms = now().saturating_sub(self.began) / 1_000_000;
@@ -501,7 +504,7 @@ impl<'g> Attempt<'g> {
         self.news(HandoverNews::Failed(failure.word()));
         let result = HandoverResult::RolledBack;
         self.news(HandoverNews::Ended(result, failure.to_string()));
-        self.step(HandoverStep::RolledBack);
+        self.step(HandoverStep::Became(HandoverChange::RolledBack));
         tracing::error!(pid, returned, ended, "the handover is rolled back: {failure}");
         let mut reason = failure.to_string();
         if let Some(mut asked) = self.asked.take() {
@@ -520,7 +523,7 @@ impl<'g> Attempt<'g> {
     /// The other process has compared the configurations, and ends.
     fn on_checked(&mut self) -> End {
         self.news(HandoverNews::Ended(HandoverResult::Checked, String::new()));
-        self.step(HandoverStep::RolledBack);
+        self.step(HandoverStep::Became(HandoverChange::RolledBack));
         tracing::info!(pid = self.line.peer.pid, "compared with another process's configuration");
         if let Some(asked) = self.asked.take() {
             asked.finish(true, "checked: this process continues".to_owned());
@@ -556,7 +559,7 @@ impl<'g> Attempt<'g> {
     /// Probation is over: this process ends.
     fn finish(&mut self) {
         let (reply, is_said) = oneshot::channel();
-        self.step(HandoverStep::Finish(reply));
+        self.step(HandoverStep::Became(HandoverChange::Finish(reply)));
         // Control ends with the process.
         if is_said.blocking_recv().is_ok() {
             self.giver.main_process();
@@ -566,7 +569,8 @@ impl<'g> Attempt<'g> {
     fn accept_again(&mut self) -> End {
         let pid = self.line.peer.pid;
         // The end of the connection is that of the process. If it is not, two would be the process.
-        let has_ended = |process: &ProcessHandle| process.wait(END_TIMEOUT).unwrap_or(false);
+        let has_ended =
+            |process: &ProcessHandle| process.wait(PROCESS_END_TIMEOUT).unwrap_or(false);
         if self.process.as_ref().is_some_and(|process| !has_ended(process)) && self.end_peer() {
             tracing::error!(
                 pid,
@@ -584,12 +588,12 @@ impl<'g> Attempt<'g> {
         self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
         let reason = "it ended during its probation".to_owned();
         self.news(HandoverNews::Ended(HandoverResult::StoodIn, reason));
-        self.step(HandoverStep::AcceptAgain);
+        self.step(HandoverStep::Became(HandoverChange::AcceptAgain));
         End::Back
     }
 
     fn news(&self, news: HandoverNews) {
-        self.step(HandoverStep::News(news));
+        self.step(HandoverStep::Heard(HandoverFact::News(news)));
     }
 
     /// Says how many have moved, and what stays.

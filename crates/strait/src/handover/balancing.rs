@@ -2,15 +2,12 @@
 //! with it. In JSON, since it is no part of a connection's form, and what one version does not know another may say.
 
 use std::sync::mpsc::channel;
-use std::time::Duration;
 
 use proxy::save::{BalancingPlace, ClusterBalancing};
 use worker::{Message as Mail, SaveBalancing};
 
+use super::timeouts::BALANCING_TIMEOUT;
 use crate::data_path::Contacts;
-
-/// How long a worker may take to answer. Without an answer its clusters begin anew, which is no reason to hand over nothing.
-const WORKER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Clusters and endpoints that are written down, of all workers. What exceeds them begins anew.
 const ENTRIES_MAX: usize = 200_000;
@@ -33,7 +30,7 @@ fn save_worker(worker: usize, contacts: &Contacts, room: &mut usize) -> OfWorker
         let (reply, answer) = channel();
         let ask = Mail::SaveBalancing(SaveBalancing { from, reply });
         let part = contacts.post(worker, ask).ok();
-        let Some(part) = part.and_then(|()| answer.recv_timeout(WORKER_TIMEOUT).ok()) else {
+        let Some(part) = part.and_then(|()| answer.recv_timeout(BALANCING_TIMEOUT).ok()) else {
             tracing::warn!(
                 worker,
                 "handover: a worker did not return its load-balancing state in time: its endpoints start without it"

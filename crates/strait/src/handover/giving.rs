@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ::handover::{Deadlines, Giver, Purpose, UpgradeRequest};
 use config::snapshot::HandoverOptions;
-use control::{HandoverNews, HandoverStep};
+use control::{HandoverFact, HandoverNews, HandoverStep};
 use io::packets::{Barrier, PacketListener, Packets, own_user};
 use proxy::save::VERSION as FORM;
 use tls::ProcessSessions;
@@ -187,7 +187,7 @@ impl Giving {
             tracing::warn!(pid = peer.pid, uid = peer.uid, "a handover is refused: {reason}");
         }
         // Control ends with the process.
-        let news = HandoverStep::News(HandoverNews::Failed(cause));
+        let news = HandoverStep::Heard(HandoverFact::News(HandoverNews::Failed(cause)));
         let _ = self.control.blocking_send(news);
         line.refuse(reason);
         if let Ok(packets) = line.try_clone() {
@@ -282,7 +282,7 @@ impl Giving {
         let version = hello.program.clone();
         let began_with = HandoverNews::Began { is_giver: true, pid: line.peer.pid, version };
         // Control ends with the process.
-        let _ = self.control.blocking_send(HandoverStep::News(began_with));
+        let _ = self.control.blocking_send(HandoverStep::Heard(HandoverFact::News(began_with)));
         Attempt::new(self, line, asked, is_return, giver, began).run()
     }
 }

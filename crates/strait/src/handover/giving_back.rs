@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use ::handover::{Hello, Message, Purpose, UnusedSocket};
-use control::HandoverStep;
+use control::{HandoverChange, HandoverQuestion, HandoverStep};
 use io::packets::{Packets, ProcessHandle};
 use proxy::Snapshot;
 use tokio::sync::mpsc::Sender;
@@ -18,7 +18,9 @@ use tokio::sync::oneshot;
 use super::giving::{End, Giving};
 use super::line::{Incoming, Line, nanos, now};
 use super::requester::Requester;
-use super::taking::{Asked, TakenSockets, Taking};
+use super::taking::{TakeOutcome, TakenSockets, Taking};
+use super::timeouts::RETURNED_END_TIMEOUT;
+use super::timeouts::WATCHDOG_TIMEOUT;
 use super::{is_allowed, spawn};
 use crate::VERSION;
 use crate::activation::Activation;
@@ -27,14 +29,8 @@ use crate::data_path::{Contacts, DataPath};
 /// How long the former process may take to connect.
 const CONNECT_TIMEOUT: u64 = 5_000_000_000;
 
-/// How long a worker may take to answer before the process is unwell: what is asked twice.
-const WORKER_TIMEOUT: Duration = Duration::from_millis(2500);
-
 /// Between two looks at the workers.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// How long a process may take to end that has given everything back, beyond the drain.
-const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why everything was not taken back.
 pub(super) enum NotReturned {
@@ -74,7 +70,7 @@ impl Giving {
         let refused = |reason: String| NotReturned::Refused(reason);
         let (reply, snapshot) = oneshot::channel();
         // Control ends with the process.
-        let _ = self.control.blocking_send(HandoverStep::BeginReturn(reply));
+        let _ = self.control.blocking_send(HandoverStep::Ask(HandoverQuestion::BeginReturn(reply)));
         let snapshot =
             snapshot.blocking_recv().map_err(|_| refused("this process is ending".to_owned()))?;
         let line = Packets::connect(&self.path).and_then(Line::new);
@@ -85,12 +81,12 @@ impl Giving {
         let taking = Taking::of_former(line, &self.options, process);
         let taking = match taking.receive_sockets(&mut &*snapshot, false) {
             // This process has its own handles on those that it uses.
-            Ok(Asked::Taking(mut taking, sockets)) => {
+            Ok(TakeOutcome::Taking(mut taking, sockets)) => {
                 taking.unused = unused(sockets, &snapshot);
                 taking
             }
-            Ok(Asked::NoProcess(reason)) => return Err(refused(reason)),
-            Ok(Asked::Checked) => return Err(refused("it only compares".to_owned())),
+            Ok(TakeOutcome::NoProcess(reason)) => return Err(refused(reason)),
+            Ok(TakeOutcome::Checked) => return Err(refused("it only compares".to_owned())),
             Err(error) => return Err(refused(error.to_string())),
         };
         let drain_timeout = snapshot.limits.drain_timeout;
@@ -101,7 +97,7 @@ impl Giving {
         self.set_access();
         let generation = taken.generation;
         if let Some(process) = taken.process.take() {
-            let timeout = drain_timeout.saturating_add(END_TIMEOUT);
+            let timeout = drain_timeout.saturating_add(RETURNED_END_TIMEOUT);
             spawn("strait-unwell", move || end_within(&process, timeout));
         }
         let (contacts, control) = (self.contacts.clone(), self.control.clone());
@@ -142,7 +138,7 @@ pub(crate) fn watch(contacts: &Contacts, path: &Path, probation: Duration) {
     let until = now().saturating_add(nanos(probation));
     while now() < until && contacts.former().is_there() {
         pause();
-        let look = || contacts.ping(0..contacts.count(), WORKER_TIMEOUT);
+        let look = || contacts.ping(0..contacts.count(), WATCHDOG_TIMEOUT);
         let Err(worker) = look().or_else(|_| look()) else { continue };
         let reason = format!("worker {worker} does not respond");
         tracing::error!("{reason}: everything is given back to the old process");
@@ -156,7 +152,7 @@ pub(crate) fn return_and_end(path: &Path, control: &Sender<HandoverStep<DataPath
     tracing::info!("asked to end during the handover: everything is given back to the old process");
     ask_to_give_back(path, "the new process was asked to end".to_owned());
     // Control ends with the process.
-    let _ = control.blocking_send(HandoverStep::End);
+    let _ = control.blocking_send(HandoverStep::Became(HandoverChange::End));
 }
 
 /// Has the thread of handovers give everything back, and waits for the end of that, which this process may not see.

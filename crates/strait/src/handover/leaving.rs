@@ -2,7 +2,7 @@
 //! others have come since.
 
 use ::handover::{Giver, GiverAction, Message};
-use control::HandoverStep;
+use control::{HandoverChange, HandoverQuestion, HandoverStep};
 use telemetry::Readings;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
@@ -58,7 +58,9 @@ impl Leaving {
                 // Control ends with the process: the same below.
                 match action {
                     GiverAction::Send(frame) => self.line.queue(frame),
-                    GiverAction::EndRest => drop(control.blocking_send(HandoverStep::EndRest)),
+                    GiverAction::EndRest => {
+                        drop(control.blocking_send(HandoverStep::Became(HandoverChange::EndRest)));
+                    }
                     GiverAction::List { request, worker, slot } => {
                         self.listing.begin(request, (worker, slot), control);
                     }
@@ -89,7 +91,7 @@ impl Leaving {
 /// What the process has counted: all, or without what others had counted, which the one that asks has. None if control has ended.
 pub(super) fn totals(control: &Sender<HandoverStep<DataPath>>, is_own: bool) -> Option<Wiped> {
     let (reply, readings) = oneshot::channel();
-    control.blocking_send(HandoverStep::Count(reply)).ok()?;
+    control.blocking_send(HandoverStep::Ask(HandoverQuestion::Count(reply))).ok()?;
     let readings: Readings = readings.blocking_recv().ok()?;
     let totals = if is_own { readings.write_own_totals() } else { readings.write_totals() };
     Some(totals.into())
@@ -99,6 +101,6 @@ pub(super) fn totals(control: &Sender<HandoverStep<DataPath>>, is_own: bool) -> 
 pub(super) fn slow(control: &Sender<HandoverStep<DataPath>>) -> Vec<u8> {
     let (reply, slow) = oneshot::channel();
     // Control ends with the process.
-    let _ = control.blocking_send(HandoverStep::SaveSlow(reply));
+    let _ = control.blocking_send(HandoverStep::Ask(HandoverQuestion::SaveSlow(reply)));
     slow.blocking_recv().unwrap_or_default()
 }

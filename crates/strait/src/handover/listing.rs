@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use ::handover::{Giver, ListedConnections};
-use control::{HandoverStep, ListedRows};
+use control::{HandoverQuestion, HandoverStep, ListedRows};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -39,7 +39,10 @@ impl Listing {
         }
         let (reply, listed) = oneshot::channel();
         // Control ends with the process. Where it has no time, the other process hears nothing, and says so.
-        if control.try_send(HandoverStep::List { worker, slot, reply }).is_ok() {
+        if control
+            .try_send(HandoverStep::Ask(HandoverQuestion::List { worker, slot, reply }))
+            .is_ok()
+        {
             self.under_way.push_back((request, listed));
         }
     }

@@ -12,12 +12,10 @@ use std::time::Duration;
 use ::handover::UpgradeRequest;
 
 use super::line::{nanos, now};
+use super::timeouts::PROCESS_END_TIMEOUT;
 
 /// The environment variable that says which process started this one to be replaced by it.
 const STARTED_BY: &str = "STRAIT_STARTED_BY";
-
-/// How long the end of that process may take, once its sockets are closed.
-const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Between two looks whether it has ended.
 const END_PAUSE: Duration = Duration::from_millis(5);
@@ -115,7 +113,7 @@ pub(crate) fn has_starter_ended(variable: impl Fn(&str) -> Option<OsString>) -> 
     };
     let has_ended = || starter != parent_id();
     // The kernel closes the sockets of a process before it lets its children go.
-    let until = now().saturating_add(nanos(END_TIMEOUT));
+    let until = now().saturating_add(nanos(PROCESS_END_TIMEOUT));
     while !has_ended() && now() < until {
         thread::sleep(END_PAUSE);
     }

@@ -16,7 +16,9 @@ use ::handover::{
 use ::io::Socket;
 use ::io::packets::{PacketError, Packets, Received};
 use ::io::sealed::{SealedError, read_sealed, sealed_len};
-use control::{FormerState, HandoverNews, HandoverResult, HandoverStep};
+use control::{
+    FormerState, HandoverChange, HandoverFact, HandoverNews, HandoverResult, HandoverStep,
+};
 use proxy::Snapshot;
 use proxy::save::{Differing, VERSION as FORM};
 use telemetry::FormerTotals;
@@ -25,12 +27,11 @@ use tokio::sync::mpsc::Sender;
 use wiped::Wiped;
 use worker::{Message as Mail, Moving, Origin, Take};
 
-use super::taking::{differences, differing, moving, report};
+use super::differences::{differences, differing, report};
+use super::taking::moving;
+use super::timeouts::WORKER_TIMEOUT;
 use super::{BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing, parts};
 use crate::data_path::{Contacts, DataPath};
-
-/// How long a worker may take to answer.
-const WORKER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Packets of a queue, at most: several times as many as are ever sent.
 const PACKETS_MAX: usize = 1024;
@@ -142,9 +143,13 @@ impl Stored {
         let state = FormerState { totals, health: said(HEALTH), slow: said(SLOW) };
         // Control ends with the process; the same below.
         let step = |step| drop(control.blocking_send(step));
-        step(HandoverStep::Restored { state, generation });
+        step(HandoverStep::Became(HandoverChange::Restored { state, generation }));
         let version = connections.program.clone();
-        step(HandoverStep::News(HandoverNews::Began { is_giver: false, pid: 0, version }));
+        step(HandoverStep::Heard(HandoverFact::News(HandoverNews::Began {
+            is_giver: false,
+            pid: 0,
+            version,
+        })));
         contacts.deliver_to_all(|| Mail::Differing(Arc::clone(&differing)));
         balancing::restore(states.get(BALANCING).unwrap_or_default(), contacts);
         let mut sockets = sockets.into_iter();
@@ -173,9 +178,9 @@ impl Stored {
             tracing::warn!(groups = count, "stored connections were closed: {reason}");
         }
         let left = left.into_iter().map(|left| (left.reason, left.count)).collect();
-        step(HandoverStep::News(HandoverNews::Counted { moved, left }));
+        step(HandoverStep::Heard(HandoverFact::News(HandoverNews::Counted { moved, left })));
         let ended = HandoverNews::Ended(HandoverResult::Restored, String::new());
-        step(HandoverStep::News(ended));
+        step(HandoverStep::Heard(HandoverFact::News(ended)));
     }
 }
 

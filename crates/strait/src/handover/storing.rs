@@ -28,6 +28,7 @@ use super::asking::put_back;
 use super::collecting::{Collecting, Round};
 use super::groups::GivenAway;
 use super::line::now;
+use super::timeouts::MAILBOX_TIMEOUT;
 use super::{BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing, part};
 use crate::VERSION;
 use crate::data_path::Contacts;
@@ -62,9 +63,6 @@ pub(crate) struct Storing {
     /// What workers had learned when they gave their connections.
     balancing: Vec<u8>,
 }
-
-/// How long workers may take to read the messages by which connections return to them.
-const MAILBOX_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Storing {
     pub(crate) fn new(contacts: Contacts, sessions: ProcessSessions) -> Self {

@@ -1,48 +1,36 @@
 //! The new process's side: until it has the listening sockets on the thread that starts the process, and from
 //! there on a thread of its own.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::mem;
+mod following;
+mod moving;
+
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use ::handover::{
-    Deadlines, Difference, Failure, Left, ListedConnections, Message, Part, PartKind, Phase,
-    ReceivedGroup, Refused, SocketKey, Taker, TakerAction, UnusedSocket, Welcome,
+    Deadlines, Failure, Left, OpeningAction, Part, Phase, SocketKey, Taker, TakerAction,
+    UnusedSocket, Welcome,
 };
 use config::HandoverReader;
 use config::snapshot::{Address, HandoverOptions};
-use control::{
-    AdminSocket, DeliveredResources, FormerState, HandoverNews, HandoverResult, HandoverStep,
-    OldProcess,
-};
+use control::{AdminSocket, DeliveredResources, HandoverNews};
 use io::Socket;
 use io::inherited::Inherited;
 use io::packets::{PacketListener, Packets, ProcessHandle};
 use proxy::Snapshot;
 use proxy::save::{Differing, Held, Remains, VERSION as FORM};
-use telemetry::FormerTotals;
-use tls::ProcessSessions;
-use tokio::sync::mpsc::Sender;
-use tokio::sync::oneshot;
 use wiped::Wiped;
-use worker::{Message as Mail, Moving, Origin, Take};
+use worker::Moving;
 
+use super::differences::{differences, differing, report};
 use super::groups::open_envelope;
-use super::line::{Incoming, Line, ends, give_way, now};
-use super::{
-    BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, access, balancing, is_allowed,
-    parts, resources, socket_path,
-};
+use super::line::{Incoming, Line, give_way, now};
+use super::timeouts::PROCESS_END_TIMEOUT;
+use super::{access, is_allowed, parts, resources, socket_path};
 use crate::activation::{is_anywhere, is_at};
-use crate::data_path::{Contacts, DataPath};
 use crate::{Failure as StartFailure, VERSION};
-
-/// How long a worker may take to answer.
-const WORKER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the running process may take to read why this one gives up, ns.
 const READ_TIMEOUT: u64 = 2_000_000_000;
@@ -139,7 +127,7 @@ impl Beginning for &Snapshot {
 
 /// What came of an attempt to take over.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum TakeOutcome {
     /// There is no process to take over from.
     NoProcess(String),
     /// It gives.
@@ -158,7 +146,7 @@ pub(crate) fn ask(
     options: &HandoverOptions,
     beginning: &mut dyn Beginning,
     is_check: bool,
-) -> Result<Asked, StartFailure> {
+) -> Result<TakeOutcome, StartFailure> {
     let at = path.display();
     let is_owner = |user| is_allowed(user, options);
     if let Err(error) = io::packets::check_private_folder(path, access(options), is_owner) {
@@ -166,7 +154,7 @@ pub(crate) fn ask(
             io::packets::FolderError::System(error)
                 if error.kind() == std::io::ErrorKind::NotFound =>
             {
-                Ok(Asked::NoProcess(format!("{at}: its folder is missing")))
+                Ok(TakeOutcome::NoProcess(format!("{at}: its folder is missing")))
             }
             error => {
                 let failure = start(&format!("the folder of {at} is not private: {error}"));
@@ -183,7 +171,7 @@ pub(crate) fn ask(
                 std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused
             ) =>
         {
-            return Ok(Asked::NoProcess(format!("no process listens at {at}")));
+            return Ok(TakeOutcome::NoProcess(format!("no process listens at {at}")));
         }
         Err(error) => return Err(start(&format!("{at}: {error}"))),
     };
@@ -277,54 +265,34 @@ impl Taking {
         mut self,
         beginning: &mut dyn Beginning,
         is_check: bool,
-    ) -> Result<Asked, StartFailure> {
+    ) -> Result<TakeOutcome, StartFailure> {
         let mut stopped = None;
         loop {
             while let Some(action) = self.taker.poll() {
                 match action {
                     TakerAction::Enter(phase) => drop(self.enter(phase)),
                     TakerAction::Send(frame) => self.send(&frame),
-                    TakerAction::Welcomed(welcome) => self.on_welcome(&welcome),
-                    TakerAction::Begin(bytes) => {
-                        self.begin_with(bytes, beginning);
-                        self.taker.begun(now());
-                    }
-                    TakerAction::Compare(theirs) => {
-                        let differences = differences(&beginning.parts(), &theirs);
-                        self.differing = Arc::new(differing(&differences));
-                        report(&differences, "its connections stay with the old process");
-                        if is_check && differences.is_empty() {
-                            tracing::info!(
-                                "handover: no difference prevents connections from moving"
-                            );
+                    TakerAction::Opening(action) => {
+                        if let Some(sockets) = self.open(action, beginning, is_check) {
+                            return Ok(TakeOutcome::Taking(Box::new(self), sockets));
                         }
-                        self.taker.compared(differences, now());
                     }
-                    TakerAction::Listen(keys) => match self.take_sockets(keys) {
-                        Ok(sockets) => return Ok(Asked::Taking(Box::new(self), sockets)),
-                        Err(reason) => self.taker.fail(Failure::Own(reason)),
-                    },
-                    TakerAction::Finished if is_check => return Ok(Asked::Checked),
+                    TakerAction::Finished if is_check => return Ok(TakeOutcome::Checked),
                     // The frame for the other process comes behind it.
                     TakerAction::Stop(failure) => stopped = Some(failure),
                     // They come behind the listening sockets.
-                    TakerAction::Take { .. }
-                    | TakerAction::Learned(_)
-                    | TakerAction::Commit { .. }
-                    | TakerAction::Update { .. }
-                    | TakerAction::IsMainProcess
-                    | TakerAction::Listed(_)
-                    | TakerAction::EndSilent
-                    | TakerAction::Finished => {}
+                    TakerAction::Moving(_) | TakerAction::Following(_) | TakerAction::Finished => {}
                 }
             }
             if let Some(Failure::Closed(Phase::Hello)) = stopped {
                 let reason = "the process that listened there has closed its socket, or ended";
-                return Ok(Asked::NoProcess(reason.to_owned()));
+                return Ok(TakeOutcome::NoProcess(reason.to_owned()));
             }
             if let Some(failure) = stopped {
                 if !is_check && matches!(failure, Failure::Closed(_)) && self.has_giver_ended() {
-                    return Ok(Asked::NoProcess(format!("the process there has ended: {failure}")));
+                    return Ok(TakeOutcome::NoProcess(format!(
+                        "the process there has ended: {failure}"
+                    )));
                 }
                 return Err(start(&format!("this process cannot take over: {failure}")));
             }
@@ -332,10 +300,40 @@ impl Taking {
         }
     }
 
+    /// Does what is to be done before this process listens; returns the listening sockets, which come last.
+    fn open(
+        &mut self,
+        action: OpeningAction,
+        beginning: &mut dyn Beginning,
+        is_check: bool,
+    ) -> Option<TakenSockets> {
+        match action {
+            OpeningAction::Welcomed(welcome) => self.on_welcome(&welcome),
+            OpeningAction::Begin(bytes) => {
+                self.begin_with(bytes, beginning);
+                self.taker.begun(now());
+            }
+            OpeningAction::Compare(theirs) => {
+                let differences = differences(&beginning.parts(), &theirs);
+                self.differing = Arc::new(differing(&differences));
+                report(&differences, "its connections stay with the old process");
+                if is_check && differences.is_empty() {
+                    tracing::info!("handover: no difference prevents connections from moving");
+                }
+                self.taker.compared(differences, now());
+            }
+            OpeningAction::Listen(keys) => match self.take_sockets(keys) {
+                Ok(sockets) => return Some(sockets),
+                Err(reason) => self.taker.fail(Failure::Own(reason)),
+            },
+        }
+        None
+    }
+
     /// Whether the other process is gone, and not only its end of the connection.
     fn has_giver_ended(&self) -> bool {
         let process = self.process.as_ref();
-        process.is_some_and(|process| process.wait(END_TIMEOUT).unwrap_or(false))
+        process.is_some_and(|process| process.wait(PROCESS_END_TIMEOUT).unwrap_or(false))
     }
 
     /// Begins with what sources have delivered to the other process, or goes on without.
@@ -369,6 +367,11 @@ impl Taking {
 
     fn say_why(&mut self, reason: &str) {
         self.taker.fail(Failure::Own(reason.to_owned()));
+        self.send_all();
+    }
+
+    /// Sends what waits to be sent; nothing else is done any more.
+    fn send_all(&mut self) {
         while let Some(action) = self.taker.poll() {
             if let TakerAction::Send(frame) = action {
                 self.send(&frame);
@@ -452,291 +455,6 @@ impl Taking {
         }
         self.taker.on_time(at);
     }
-
-    /// Takes connections until this process is the process; returns then, with what is left to hear of the former
-    /// one. None if this process has to end.
-    pub(crate) fn take_connections(
-        mut self,
-        contacts: &Contacts,
-        control: &Sender<HandoverStep<DataPath>>,
-        sessions: &ProcessSessions,
-    ) -> Option<Self> {
-        let differing = Arc::clone(&self.differing);
-        contacts.deliver_to_all(|| Mail::Differing(Arc::clone(&differing)));
-        // Control ends with the process; the same below.
-        let news = |news| drop(control.blocking_send(HandoverStep::News(news)));
-        let (pid, version) = (self.line.peer.pid, self.version.clone());
-        news(HandoverNews::Began { is_giver: false, pid, version });
-        for (phase, after_ms) in &self.phases {
-            news(HandoverNews::Phase(phase, *after_ms));
-        }
-        if contacts.ping(0..contacts.count(), WORKER_TIMEOUT).is_ok() {
-            self.taker.unused(mem::take(&mut self.unused));
-            self.taker.serving(now());
-        } else {
-            self.taker.fail(Failure::Own("a worker did not start in time".to_owned()));
-        }
-        let mut next = 0;
-        let mut accepts_by = Some(now().saturating_add(HEALTH_WAIT_MAX));
-        loop {
-            // The other process does not accept either by now, perhaps.
-            if accepts_by.take_if(|at| *at <= now()).is_some() {
-                tracing::warn!(
-                    "handover: the other process does not say what it knows of endpoints; connections are accepted without that"
-                );
-                contacts.deliver_to_all(|| Mail::AcceptAgain);
-            }
-            while let Some(action) = self.taker.poll() {
-                match action {
-                    TakerAction::Enter(phase) => news(self.enter(phase)),
-                    TakerAction::Send(frame) => self.send(&frame),
-                    TakerAction::Take { batch, groups } => {
-                        let count = groups.len() as u64;
-                        let (refused, is_busy) = self.take(groups, contacts, &mut next);
-                        let is_first = self.moved == 0;
-                        self.moved += count.saturating_sub(refused.len() as u64);
-                        if is_first {
-                            news(HandoverNews::Counted { moved: self.moved, left: Vec::new() });
-                        }
-                        for refused in &refused {
-                            Left::add(&mut self.left, &refused.reason, 1);
-                        }
-                        self.taker.taken(batch, refused, is_busy, now());
-                    }
-                    TakerAction::Learned(topic) => {
-                        let state = self.taker.state(&topic).unwrap_or_default();
-                        match &*topic {
-                            HEALTH => {
-                                learn(state, control);
-                                accepts_by = None;
-                                contacts.deliver_to_all(|| Mail::AcceptAgain);
-                            }
-                            TICKET_KEYS => sessions.ring.adopt(state),
-                            BALANCING => balancing::restore(state, contacts),
-                            _ => {}
-                        }
-                    }
-                    TakerAction::Commit { states, is_alone } => {
-                        self.take_place(&states, is_alone, (contacts, control, sessions));
-                        return Some(self);
-                    }
-                    TakerAction::EndSilent => self.end_silent(),
-                    TakerAction::Stop(failure) => {
-                        let reason = format!("this process cannot take over: {failure}");
-                        self.send(&Message::Ends { reason: failure.to_string() }.encode());
-                        // Control ends the process, and with it the connection to the other one, which
-                        // then knows that nothing is used here any more.
-                        let _ = control.blocking_send(HandoverStep::Stop(reason));
-                        mem::forget(self);
-                        return None;
-                    }
-                    // They came before, or come behind COMMIT.
-                    TakerAction::Welcomed(_)
-                    | TakerAction::Begin(_)
-                    | TakerAction::Compare(_)
-                    | TakerAction::Listen(_)
-                    | TakerAction::Update { .. }
-                    | TakerAction::IsMainProcess
-                    | TakerAction::Listed(_)
-                    | TakerAction::Finished => {}
-                }
-            }
-            self.hear();
-        }
-    }
-
-    /// Becomes the process, with what the other one knew.
-    fn take_place(
-        &mut self,
-        states: &BTreeMap<String, Wiped>,
-        is_alone: bool,
-        (contacts, control, sessions): (
-            &Contacts,
-            &Sender<HandoverStep<DataPath>>,
-            &ProcessSessions,
-        ),
-    ) {
-        // Control ends with the process.
-        let news = |news| drop(control.blocking_send(HandoverStep::News(news)));
-        // The former process may have ended before it said what it knew.
-        contacts.deliver_to_all(|| Mail::AcceptAgain);
-        // Before it is the process, which may be asked to end at once.
-        contacts.former().keep(self.line.try_clone().ok());
-        if let Some(keys) = states.get(TICKET_KEYS) {
-            sessions.ring.adopt(keys);
-        }
-        // None if the former process ended before: they ended with it.
-        let early = states.get(EARLY_SESSIONS);
-        sessions.early.adopt(early.map_or(&[][..], |early| early.as_slice()));
-        let said = |topic: &str| states.get(topic).map(|it| it.to_vec()).unwrap_or_default();
-        let totals = states.get(TOTALS).map_or(&[][..], |totals| totals.as_slice());
-        let totals = FormerTotals::read(totals);
-        let state = FormerState { totals, health: said(HEALTH), slow: said(SLOW) };
-        if let Some(listener) = &self.listener {
-            // From here on those who connect see this process as the other one.
-            listener.own();
-        }
-        self.commit(state, is_alone, control);
-        let left = mem::take(&mut self.left).into_iter();
-        let left = left.map(|left| (left.reason, left.count)).collect();
-        news(HandoverNews::Counted { moved: self.moved, left });
-        let result =
-            if self.is_return { HandoverResult::TakenBack } else { HandoverResult::Completed };
-        news(HandoverNews::Ended(result, String::new()));
-        self.taker.committed();
-        while let Some(action) = self.taker.poll() {
-            if let TakerAction::Send(frame) = action {
-                self.send(&frame);
-            }
-        }
-        contacts.deliver_to_all(|| Mail::SocketsAreOwn);
-    }
-
-    /// Ends the other process, which is silent: this one goes on alone, with what it has by now.
-    fn end_silent(&mut self) {
-        let pid = self.line.peer.pid;
-        tracing::error!(
-            pid,
-            "the old process does not run any more (stopped or hanging), and is killed"
-        );
-        let is_over = self.process.as_ref().is_some_and(ends);
-        if is_over {
-            self.taker.on_closed(now());
-        } else {
-            self.taker.stop_for_silence();
-        }
-    }
-
-    /// Has the workers take groups. Says which they refuse, and whether a worker also serves others.
-    fn take(
-        &mut self,
-        groups: Vec<ReceivedGroup>,
-        contacts: &Contacts,
-        next: &mut usize,
-    ) -> (Vec<Refused>, bool) {
-        let mut refused = Vec::new();
-        let (reply, answers) = sync_channel(groups.len());
-        let (mut asked, mut workers) = (0, BTreeSet::new());
-        for group in groups {
-            let count = group.sockets as usize;
-            let sockets = self.line.descriptors.drain(..count.min(self.line.descriptors.len()));
-            let number = group.group;
-            match moving(group.bytes, sockets.collect()) {
-                Some(moving) => {
-                    let worker = *next % contacts.count().max(1);
-                    *next += 1;
-                    let take =
-                        Take { moving, origin: Origin::Process, number, reply: reply.clone() };
-                    if contacts.post_unwoken(worker, Mail::Take(take)).is_ok() {
-                        asked += 1;
-                        workers.insert(worker);
-                    } else {
-                        let reason = "a worker of the new process takes no messages".to_owned();
-                        refused.push(Refused { group: number, reason });
-                    }
-                }
-                None => {
-                    let reason = "the group is damaged".to_owned();
-                    refused.push(Refused { group: number, reason });
-                }
-            }
-        }
-        drop(reply);
-        // One wake and one answer for all groups of a batch: for each of them it would cost more than the groups.
-        let pongs = contacts.ping(workers.into_iter(), WORKER_TIMEOUT);
-        for _ in 0..asked {
-            let wait = if pongs.is_ok() { Duration::ZERO } else { WORKER_TIMEOUT };
-            let Ok(taken) = answers.recv_timeout(wait) else {
-                self.taker.fail(Failure::Own("a worker does not answer".to_owned()));
-                break;
-            };
-            if let Err((error, _)) = taken.result {
-                refused.push(Refused { group: taken.number, reason: error.to_string() });
-            }
-        }
-        (refused, pongs.is_ok_and(|pongs| pongs.iter().any(|pong| pong.is_busy)))
-    }
-
-    fn commit(
-        &mut self,
-        state: FormerState,
-        is_alone: bool,
-        control: &Sender<HandoverStep<DataPath>>,
-    ) {
-        io::own_socket_files(true);
-        let pid = self.line.peer.pid;
-        if is_alone {
-            tracing::error!(pid, "the old process ended during the handover: this one continues");
-        }
-        let (reply, is_done) = oneshot::channel();
-        let generation = self.generation;
-        let is_return = self.is_return;
-        let step = HandoverStep::TakenOver { state, generation, is_return, reply };
-        // Control ends with the process.
-        let _ = control.blocking_send(step);
-        self.is_to_return = is_done.blocking_recv().unwrap_or(false);
-        tracing::info!(pid, generation = self.generation, "took over");
-    }
-
-    /// Passes on what the former process counts, until it has ended.
-    pub(crate) fn follow(mut self, contacts: &Contacts, control: &Sender<HandoverStep<DataPath>>) {
-        let pid = self.line.peer.pid;
-        // It may be asked from here on, behind `Committed`. Control ends with the process; the same below.
-        let process = OldProcess { pid, lists_connections: self.lists_connections };
-        let _ = control.blocking_send(HandoverStep::FormerStays(process));
-        while !self.taker.is_over() {
-            while let Some(action) = self.taker.poll() {
-                match action {
-                    // Where control has no time, the next ones say as much. Nothing here waits for it: the former process
-                    // ends one that is silent.
-                    TakerAction::Update { topic, bytes } if topic == TOTALS => {
-                        let (totals, is_return) = (FormerTotals::read(&bytes), self.is_return);
-                        let _ = control.try_send(HandoverStep::Update { totals, is_return });
-                    }
-                    TakerAction::IsMainProcess => drop(control.try_send(HandoverStep::MainProcess)),
-                    TakerAction::Listed(ListedConnections { request, rows, next }) => {
-                        drop(control.try_send(HandoverStep::Listed { request, rows, next }));
-                    }
-                    TakerAction::Send(frame) if !self.line.is_full() => self.line.queue(frame),
-                    // A frame without room says that this process runs, which can wait. Nothing else concerns a process that has everything.
-                    TakerAction::Send(_)
-                    | TakerAction::Enter(_)
-                    | TakerAction::Welcomed(_)
-                    | TakerAction::Begin(_)
-                    | TakerAction::Compare(_)
-                    | TakerAction::Listen(_)
-                    | TakerAction::Take { .. }
-                    | TakerAction::Learned(_)
-                    | TakerAction::Commit { .. }
-                    | TakerAction::Update { .. }
-                    | TakerAction::EndSilent
-                    | TakerAction::Finished
-                    | TakerAction::Stop(_) => {}
-                }
-            }
-            contacts.former().flush();
-            self.hear();
-        }
-        contacts.former().keep(None);
-        let _ = control.blocking_send(HandoverStep::FormerEnded(pid));
-        tracing::info!(pid, "the old process has ended");
-    }
-}
-
-/// How long connections are not accepted while it is not known which endpoints get no requests, ns.
-const HEALTH_WAIT_MAX: u64 = 1_000_000_000;
-
-/// How long the end of a process may take that has closed its connection.
-const END_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Has this process know what the other one knew of endpoints, before it accepts connections.
-fn learn(health: &[u8], control: &Sender<HandoverStep<DataPath>>) {
-    let (reply, is_learned) = oneshot::channel();
-    let step = HandoverStep::Learned { health: health.to_vec(), reply };
-    // Control ends with the process, and answers no later than it builds a configuration.
-    if control.blocking_send(step).is_ok() {
-        let _ = is_learned.blocking_recv();
-    }
 }
 
 /// A group with its sockets.
@@ -760,62 +478,6 @@ fn listening(descriptor: OwnedFd) -> Result<Inherited, String> {
     Inherited::new(descriptor).map_err(|error| format!("a socket of the admin interface: {error}"))
 }
 
-pub(super) fn differences(own: &[Part], theirs: &[Part]) -> Vec<Difference> {
-    let named = own.iter().map(|it| ((it.kind, &*it.name), it.fingerprint));
-    let named: BTreeMap<_, _> = named.collect();
-    let difference = |part: &Part| {
-        let found = named.get(&(part.kind, &*part.name));
-        let is_same = found.is_some_and(|fingerprint| *fingerprint == part.fingerprint);
-        (!is_same).then(|| Difference {
-            kind: part.kind,
-            name: part.name.clone(),
-            is_missing: found.is_none(),
-        })
-    };
-    theirs.iter().filter_map(difference).collect()
-}
-
-pub(super) fn differing(differences: &[Difference]) -> Differing {
-    let mut differing = Differing::default();
-    for difference in differences {
-        let names = match difference.kind {
-            PartKind::Listener => &mut differing.listeners,
-            PartKind::Chain => &mut differing.chains,
-            PartKind::Cluster => &mut differing.clusters,
-        };
-        names.insert(difference.name.clone());
-    }
-    differing
-}
-
-/// Warns of differences, and says what becomes of connections that they concern.
-pub(super) fn report(differences: &[Difference], outcome: &str) {
-    for Difference { kind, name, is_missing } in differences {
-        let what = if *is_missing { "is not configured here" } else { "is configured differently" };
-        let kind = kind.as_str();
-        tracing::warn!("handover: {kind} {name} {what}: {outcome}");
-    }
-}
-
 fn start(reason: &str) -> StartFailure {
     StartFailure::Start(reason.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_missing_or_other_differs_and_what_is_new_does_not() {
-        let part = |name: &str, fingerprint| Part {
-            kind: PartKind::Cluster,
-            name: name.to_owned(),
-            fingerprint,
-        };
-        let own = [part("same", 1), part("other", 2), part("new", 3)];
-        let theirs = [part("same", 1), part("other", 9), part("gone", 4)];
-        let found = differences(&own, &theirs);
-        let found: Vec<_> = found.iter().map(|it| (&*it.name, it.is_missing)).collect();
-        assert_eq!(found, [("other", false), ("gone", true)]);
-    }
 }

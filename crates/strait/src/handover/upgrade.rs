@@ -13,6 +13,7 @@ use config::snapshot::HandoverOptions;
 use io::packets::{Packets, ProcessHandle, own_user};
 
 use super::line::{Incoming, Line, now};
+use super::timeouts::PROCESS_END_TIMEOUT;
 use super::{access, is_allowed, socket_path};
 use crate::arguments::Upgrade;
 use crate::{Failure, VERSION};
@@ -28,9 +29,6 @@ const SILENCE_NS: u64 = 70_000_000_000;
 
 /// How long a reader of the output may pause at the end.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// How long the end of a process may take that has closed its connection to this one.
-const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Before each look for the process that has taken the place of one that ended.
 const SUCCESSOR_PAUSES: [Duration; 5] = [
@@ -175,7 +173,8 @@ fn listen(
             Ok(Incoming::Frame(frame, _)) => frame,
             Ok(Incoming::Nothing) => continue,
             Ok(Incoming::End) => {
-                let has_ended = process.is_some_and(|it| it.wait(END_TIMEOUT).unwrap_or(false));
+                let has_ended =
+                    process.is_some_and(|it| it.wait(PROCESS_END_TIMEOUT).unwrap_or(false));
                 if has_ended {
                     return Err(Silence::Ended);
                 }

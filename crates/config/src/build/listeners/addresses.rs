@@ -9,7 +9,7 @@ use crate::file::listener::OneOrSeveral;
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
 use crate::snapshot::Address;
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// Notes where a listener listens, and that each address has one listener.
 pub(super) fn take_addresses(

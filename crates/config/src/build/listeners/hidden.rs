@@ -8,7 +8,7 @@ use crate::cidr::Cidr;
 use crate::findings::{Findings, Problem};
 use crate::hosts::Host;
 use crate::snapshot::{ChainMatch, Detected};
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// Chains of a listener that are compared with each other: of more there would be too many pairs.
 const CHAINS_MAX: usize = 64;

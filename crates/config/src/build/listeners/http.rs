@@ -11,7 +11,7 @@ use crate::file::listener::{ClientCertDetail, Http, OneOrSeveral, ProxyProtocol}
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
 use crate::snapshot::{ClientCertDetails, HttpOptions, RouteTable};
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// Fields with an option of their own: what a client says there is never its own to say.
 const FORWARDED_OWN: [(&str, &str); 5] = [

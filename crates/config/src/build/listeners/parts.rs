@@ -8,7 +8,7 @@ use crate::filters::FilterSource;
 use crate::findings::Problem;
 use crate::handlers::RuleName;
 use crate::snapshot::{BuiltHandler, FILTERS_MAX, HANDLERS_MAX, Handlers, Listener, RouteTableId};
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 /// The chain: the former one if it was made from the same text, since filters may hold caches.
 pub(super) fn filters<F>(

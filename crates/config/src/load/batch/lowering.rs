@@ -3,17 +3,21 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Batch, Item};
+use super::{Batch, DeliveredVersion};
 use crate::build::{self, Lowered, tunnels};
 use crate::delivered::{self, Content, Entry};
 use crate::findings::{Errors, Findings, Problem};
 use crate::origins::{ResourceKind, ResourceName};
 use crate::resource::RouteConfig;
 use crate::snapshot::{ClusterProtocol, EndpointsFrom};
-use crate::tree::Site;
+use crate::text::tree::Site;
 
 impl<F> Batch<'_, F> {
-    pub(super) fn secret(&mut self, item: &Item, findings: &mut Findings<'_>) -> LoweredEntry {
+    pub(super) fn secret(
+        &mut self,
+        item: &DeliveredVersion,
+        findings: &mut Findings<'_>,
+    ) -> LoweredEntry {
         let shapes = &self.loader.shapes;
         let Some(secret) = delivered::secret(shapes, &item.name, &item.text, findings) else {
             return Ok(None);
@@ -27,7 +31,11 @@ impl<F> Batch<'_, F> {
         Ok(Some(item.entry(Content::Secret(Arc::new(secret)), Vec::new())))
     }
 
-    pub(super) fn assignment(&mut self, item: &Item, findings: &mut Findings<'_>) -> LoweredEntry {
+    pub(super) fn assignment(
+        &mut self,
+        item: &DeliveredVersion,
+        findings: &mut Findings<'_>,
+    ) -> LoweredEntry {
         let shapes = &self.loader.shapes;
         let Some((root, file)) = delivered::assignment(shapes, &item.name, &item.text, findings)
         else {
@@ -38,7 +46,11 @@ impl<F> Batch<'_, F> {
         Ok(Some(item.entry(Content::Assignment(Arc::new(assignment)), Vec::new())))
     }
 
-    pub(super) fn cluster(&mut self, item: &Item, findings: &mut Findings<'_>) -> LoweredEntry {
+    pub(super) fn cluster(
+        &mut self,
+        item: &DeliveredVersion,
+        findings: &mut Findings<'_>,
+    ) -> LoweredEntry {
         let shapes = &self.loader.shapes;
         let Some((root, file)) = delivered::cluster(shapes, &item.name, &item.text, findings)
         else {
@@ -80,7 +92,11 @@ impl<F> Batch<'_, F> {
         Ok(Some(entry))
     }
 
-    pub(super) fn routes(&mut self, item: &Item, findings: &mut Findings<'_>) -> LoweredEntry {
+    pub(super) fn routes(
+        &mut self,
+        item: &DeliveredVersion,
+        findings: &mut Findings<'_>,
+    ) -> LoweredEntry {
         let shapes = &self.loader.shapes;
         let Some((root, file)) = delivered::routes(shapes, &item.name, &item.text, findings) else {
             return Ok(None);
@@ -137,7 +153,11 @@ impl<F> Batch<'_, F> {
         Ok(Some(item.entry(Content::Routes(config, text), names)))
     }
 
-    pub(super) fn listener(&mut self, item: &Item, findings: &mut Findings<'_>) -> LoweredEntry {
+    pub(super) fn listener(
+        &mut self,
+        item: &DeliveredVersion,
+        findings: &mut Findings<'_>,
+    ) -> LoweredEntry {
         let shapes = &self.loader.shapes;
         let Some((root, file)) = delivered::listener(shapes, &item.name, &item.text, findings)
         else {

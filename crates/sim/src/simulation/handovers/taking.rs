@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::mpsc::{TryRecvError, sync_channel};
 
-use ::handover::{ReceivedGroup, Refused, TakerAction};
+use ::handover::{MovingAction, OpeningAction, ReceivedGroup, Refused, TakerAction};
 use config::checks::Checker;
 use config::outlier::Detector;
 use config::snapshot::ListenerId;
@@ -22,8 +22,8 @@ impl Simulation {
         let Some(taker) = &mut it.taker else { return };
         match action {
             TakerAction::Send(frame) => self.send(false, &frame, 0, Vec::new()),
-            TakerAction::Compare(_) => taker.compared(Vec::new(), now),
-            TakerAction::Listen(_) => {
+            TakerAction::Opening(OpeningAction::Compare(_)) => taker.compared(Vec::new(), now),
+            TakerAction::Opening(OpeningAction::Listen(_)) => {
                 let workers = it.workers;
                 let (loader, snapshot) = self.configurations.begin_again();
                 let to = self.start_process(workers, &snapshot);
@@ -42,12 +42,14 @@ impl Simulation {
                     taker.serving(now);
                 }
             }
-            TakerAction::Take { batch, groups } => self.take_batch(batch, groups),
+            TakerAction::Moving(MovingAction::Take { batch, groups }) => {
+                self.take_batch(batch, groups);
+            }
             // What the other process knew is there; until then nothing is accepted.
-            TakerAction::Learned(_) => {
+            TakerAction::Moving(MovingAction::Learned(_)) => {
                 it.to.clone().for_each(|number| self.post(number, Message::AcceptAgain));
             }
-            TakerAction::Commit { .. } => {
+            TakerAction::Moving(MovingAction::Commit { .. }) => {
                 taker.committed();
                 let workers = it.to.clone();
                 workers.clone().for_each(|number| self.post(number, Message::AcceptAgain));
@@ -64,13 +66,10 @@ impl Simulation {
                 self.end_process(workers);
             }
             TakerAction::Enter(_)
-            | TakerAction::Welcomed(_)
-            | TakerAction::Begin(_)
-            | TakerAction::Update { .. }
-            | TakerAction::IsMainProcess
-            | TakerAction::EndSilent
-            | TakerAction::Finished
-            | TakerAction::Listed(_) => {}
+            | TakerAction::Opening(OpeningAction::Welcomed(_) | OpeningAction::Begin(_))
+            | TakerAction::Moving(MovingAction::EndSilent)
+            | TakerAction::Following(_)
+            | TakerAction::Finished => {}
         }
     }
 

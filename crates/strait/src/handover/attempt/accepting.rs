@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ::handover::UnusedSocket;
-use control::HandoverStep;
+use control::{HandoverChange, HandoverStep};
 use worker::{KeptListener, Message as Mail};
 
 use super::Attempt;
@@ -50,7 +50,7 @@ impl Attempt<'_> {
              runs; end that one, or let it run"
         );
         self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
-        self.step(HandoverStep::StandIn);
+        self.step(HandoverStep::Became(HandoverChange::StandIn));
     }
 
     /// The new process runs again, and is the process.
@@ -59,6 +59,6 @@ impl Attempt<'_> {
         tracing::warn!(pid, "the new process runs again: this one accepts no more connections");
         let but = &self.kept;
         self.giving.contacts.deliver_to_all(|| Mail::StopAccepting { but: Arc::clone(but) });
-        self.step(HandoverStep::StandBack);
+        self.step(HandoverStep::Became(HandoverChange::StandBack));
     }
 }

@@ -1,7 +1,7 @@
 //! What the other process hears beside connections.
 
 use ::handover::{Phase, STATE_BYTES_MAX};
-use control::HandoverStep;
+use control::{HandoverQuestion, HandoverStep};
 use tokio::sync::oneshot;
 use wiped::Wiped;
 
@@ -40,7 +40,7 @@ impl Attempt<'_> {
     /// What this process knows of endpoints; none if control has ended.
     fn health(&self) -> Option<Wiped> {
         let (reply, health) = oneshot::channel();
-        self.step(HandoverStep::SaveHealth(reply));
+        self.step(HandoverStep::Ask(HandoverQuestion::SaveHealth(reply)));
         health.blocking_recv().ok().map(Wiped::from)
     }
 

@@ -16,7 +16,7 @@ use crate::ids::Ids;
 use crate::map::Map;
 use crate::snapshot::{Action, Cluster, EndpointsFrom, Forward, RouteTable, Snapshot};
 use crate::targets::Target;
-use crate::tree::{self, Mismatch, Node, Value};
+use crate::text::tree::{self, Mismatch, Node, Value};
 
 /// The sections whose entries are known again.
 const SECTIONS: [&str; 2] = [CLUSTERS, ROUTES];

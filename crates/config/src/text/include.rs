@@ -11,7 +11,7 @@ use crate::build::unreadable;
 use crate::findings::{Findings, Path, Position, Problem};
 use crate::map::Map;
 use crate::outside::Outside;
-use crate::tree::{self, Entry, Node, Value};
+use crate::text::tree::{self, Entry, Node, Value};
 use crate::wildcard::is_pattern;
 
 /// Files that a configuration may consist of.

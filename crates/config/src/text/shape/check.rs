@@ -8,7 +8,7 @@
 use super::{Field, Format, Integer, Object, Shape, ShapeKind, Special};
 use crate::findings::{Findings, Path, Position, Problem};
 use crate::nearest;
-use crate::tree::{Entry, Node, Scalar, Value};
+use crate::text::tree::{Entry, Node, Scalar, Value};
 use crate::{units, variables};
 
 /// Checks `node` against `shape` and cuts out what is wrong. Whether `node` itself is still there.
@@ -522,8 +522,8 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
-    use crate::shape::schema_of;
-    use crate::tree;
+    use crate::text::shape::schema_of;
+    use crate::text::tree;
 
     #[derive(Debug, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]

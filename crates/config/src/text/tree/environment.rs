@@ -143,7 +143,7 @@ fn value<'v>(variable: &'v str, outside: &dyn Outside) -> Result<Cow<'v, str>, P
 mod tests {
     use super::*;
     use crate::outside::Memory;
-    use crate::tree;
+    use crate::text::tree;
 
     fn memory() -> Memory {
         let mut memory = Memory::default();

@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
     use crate::findings::Findings;
-    use crate::tree::yaml;
+    use crate::text::tree::yaml;
 
     /// What the reader of YAML makes of a text, with all positions.
     fn by_yaml(text: &str) -> String {

@@ -3,8 +3,8 @@
 use serde_json::Value as Json;
 
 use crate::filters::FilterKinds;
-use crate::schema::compiled;
-use crate::shape::{Format, SchemaError, Shape, ShapeKind};
+use crate::text::schema::compiled;
+use crate::text::shape::{Format, SchemaError, Shape, ShapeKind};
 
 /// The reference of a file with these filters, as Markdown.
 ///

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use crate::file::File;
 use crate::filters::FilterKinds;
 use crate::protocols::Protocols;
-use crate::shape::schema_of;
+use crate::text::shape::schema_of;
 
 /// The JSON Schema (draft 2020-12) of a file with these filters.
 ///
@@ -110,8 +110,8 @@ mod tests {
 
     use super::*;
     use crate::findings::{Findings, Path};
-    use crate::shape::{self, Format, Shape, ShapeKind};
-    use crate::tree::{self, Node, Value};
+    use crate::text::shape::{self, Format, Shape, ShapeKind};
+    use crate::text::tree::{self, Node, Value};
 
     /// Scalars of every kind, right in some place each.
     const SCALARS: [&str; 26] = [

@@ -1,0 +1,59 @@
+//! What the former process says while it ends the connections that it still has.
+
+use ::handover::{FollowingAction, ListedConnections, TakerAction};
+use control::{HandoverFact, HandoverStep, OldProcess};
+use telemetry::FormerTotals;
+use tokio::sync::mpsc::Sender;
+
+use super::Taking;
+use crate::data_path::{Contacts, DataPath};
+use crate::handover::TOTALS;
+
+impl Taking {
+    /// Passes on what the former process counts, until it has ended.
+    pub(crate) fn follow(mut self, contacts: &Contacts, control: &Sender<HandoverStep<DataPath>>) {
+        let pid = self.line.peer.pid;
+        // It may be asked from here on, behind `Committed`. Control ends with the process; the same below.
+        let process = OldProcess { pid, lists_connections: self.lists_connections };
+        let _ = control.blocking_send(HandoverStep::Heard(HandoverFact::FormerStays(process)));
+        while !self.taker.is_over() {
+            while let Some(action) = self.taker.poll() {
+                match action {
+                    TakerAction::Following(action) => self.pass_on(action, control),
+                    // A frame without room says that this process runs, which can wait.
+                    TakerAction::Send(frame) if self.line.is_full() => drop(frame),
+                    TakerAction::Send(frame) => self.line.queue(frame),
+                    // It concerns no process that has everything.
+                    TakerAction::Enter(_)
+                    | TakerAction::Opening(_)
+                    | TakerAction::Moving(_)
+                    | TakerAction::Finished
+                    | TakerAction::Stop(_) => {}
+                }
+            }
+            contacts.former().flush();
+            self.hear();
+        }
+        contacts.former().keep(None);
+        let _ = control.blocking_send(HandoverStep::Heard(HandoverFact::FormerEnded(pid)));
+        tracing::info!(pid, "the old process has ended");
+    }
+
+    /// Where control has no time, the next ones say as much. Nothing here waits for it: the former process ends one that is silent.
+    fn pass_on(&self, action: FollowingAction, control: &Sender<HandoverStep<DataPath>>) {
+        let step = match action {
+            FollowingAction::Update { topic, bytes } if topic == TOTALS => {
+                HandoverStep::Heard(HandoverFact::Update {
+                    totals: FormerTotals::read(&bytes),
+                    is_return: self.is_return,
+                })
+            }
+            FollowingAction::Update { .. } => return,
+            FollowingAction::IsMainProcess => HandoverStep::Heard(HandoverFact::MainProcess),
+            FollowingAction::Listed(ListedConnections { request, rows, next }) => {
+                HandoverStep::Heard(HandoverFact::Listed { request, rows, next })
+            }
+        };
+        drop(control.try_send(step));
+    }
+}

@@ -1,0 +1,300 @@
+//! Connections come, and then the place of the other process: from the listening sockets on until COMMIT.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use ::handover::{Failure, Left, Message, MovingAction, ReceivedGroup, Refused, TakerAction};
+use control::{
+    FormerState, HandoverChange, HandoverFact, HandoverNews, HandoverResult, HandoverStep,
+};
+use telemetry::FormerTotals;
+use tls::ProcessSessions;
+use tokio::sync::mpsc::Sender;
+use tokio::sync::oneshot;
+use wiped::Wiped;
+use worker::{Message as Mail, Origin, Take};
+
+use super::{Taking, moving};
+use crate::data_path::{Contacts, DataPath};
+use crate::handover::line::{ends, now};
+use crate::handover::timeouts::WORKER_TIMEOUT;
+use crate::handover::{BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing};
+
+/// How long connections are not accepted while it is not known which endpoints get no requests, ns.
+const HEALTH_WAIT_MAX: u64 = 1_000_000_000;
+
+/// A process to which connections come.
+struct ConnectionTaker<'a> {
+    taking: Taking,
+    contacts: &'a Contacts,
+    control: &'a Sender<HandoverStep<DataPath>>,
+    sessions: &'a ProcessSessions,
+    /// The worker that gets the next group.
+    next_worker: usize,
+    /// When connections are accepted whatever is known of endpoints by then.
+    accepts_by: Option<u64>,
+}
+
+/// How it ended.
+enum Taken {
+    /// This process has the place of the other one.
+    Place,
+    /// It has to end.
+    Nothing,
+}
+
+impl Taking {
+    /// Takes connections until this process is the one that serves; returns then, with what is left to hear of the former
+    /// one. None if this process has to end.
+    pub(crate) fn take_connections(
+        self,
+        contacts: &Contacts,
+        control: &Sender<HandoverStep<DataPath>>,
+        sessions: &ProcessSessions,
+    ) -> Option<Self> {
+        let accepts_by = Some(now().saturating_add(HEALTH_WAIT_MAX));
+        let mut this = ConnectionTaker {
+            taking: self,
+            contacts,
+            control,
+            sessions,
+            next_worker: 0,
+            accepts_by,
+        };
+        match this.run() {
+            Taken::Place => Some(this.taking),
+            Taken::Nothing => {
+                // Its connection ends with the process: the other one then knows that nothing is used here any more.
+                mem::forget(this.taking);
+                None
+            }
+        }
+    }
+}
+
+impl ConnectionTaker<'_> {
+    fn run(&mut self) -> Taken {
+        self.begin();
+        loop {
+            // The other process does not accept either by now, perhaps.
+            if self.accepts_by.take_if(|at| *at <= now()).is_some() {
+                tracing::warn!(
+                    "handover: the other process does not say what it knows of endpoints; connections are accepted without that"
+                );
+                self.contacts.deliver_to_all(|| Mail::AcceptAgain);
+            }
+            while let Some(action) = self.taking.taker.poll() {
+                match action {
+                    TakerAction::Enter(phase) => {
+                        let entered = self.taking.enter(phase);
+                        self.news(entered);
+                    }
+                    TakerAction::Send(frame) => self.taking.send(&frame),
+                    TakerAction::Moving(MovingAction::Commit { states, is_alone }) => {
+                        self.take_place(&states, is_alone);
+                        return Taken::Place;
+                    }
+                    TakerAction::Moving(action) => self.perform(action),
+                    TakerAction::Stop(failure) => {
+                        self.stop(&failure);
+                        return Taken::Nothing;
+                    }
+                    // They came before, or come behind COMMIT.
+                    TakerAction::Opening(_) | TakerAction::Following(_) | TakerAction::Finished => {
+                    }
+                }
+            }
+            self.taking.hear();
+        }
+    }
+
+    fn begin(&mut self) {
+        let differing = Arc::clone(&self.taking.differing);
+        self.contacts.deliver_to_all(|| Mail::Differing(Arc::clone(&differing)));
+        let (pid, version) = (self.taking.line.peer.pid, self.taking.version.clone());
+        self.news(HandoverNews::Began { is_giver: false, pid, version });
+        for (phase, after_ms) in &self.taking.phases {
+            self.news(HandoverNews::Phase(phase, *after_ms));
+        }
+        if self.contacts.ping(0..self.contacts.count(), WORKER_TIMEOUT).is_ok() {
+            let unused = mem::take(&mut self.taking.unused);
+            self.taking.taker.unused(unused);
+            self.taking.taker.serving(now());
+        } else {
+            self.taking.taker.fail(Failure::Own("a worker did not start in time".to_owned()));
+        }
+    }
+
+    fn perform(&mut self, action: MovingAction) {
+        match action {
+            MovingAction::Take { batch, groups } => {
+                let count = groups.len() as u64;
+                let (refused, is_busy) = self.take(groups);
+                let is_first = self.taking.moved == 0;
+                self.taking.moved += count.saturating_sub(refused.len() as u64);
+                if is_first {
+                    let moved = self.taking.moved;
+                    self.news(HandoverNews::Counted { moved, left: Vec::new() });
+                }
+                for refused in &refused {
+                    Left::add(&mut self.taking.left, &refused.reason, 1);
+                }
+                self.taking.taker.taken(batch, refused, is_busy, now());
+            }
+            MovingAction::Learned(topic) => {
+                let state = self.taking.taker.state(&topic).unwrap_or_default();
+                match &*topic {
+                    HEALTH => {
+                        learn(state, self.control);
+                        self.accepts_by = None;
+                        self.contacts.deliver_to_all(|| Mail::AcceptAgain);
+                    }
+                    TICKET_KEYS => self.sessions.ring.adopt(state),
+                    BALANCING => balancing::restore(state, self.contacts),
+                    _ => {}
+                }
+            }
+            MovingAction::EndSilent => self.end_silent(),
+            // The end of it.
+            MovingAction::Commit { .. } => {}
+        }
+    }
+
+    /// This process cannot go on.
+    fn stop(&mut self, failure: &Failure) {
+        self.taking.send(&Message::Ends { reason: failure.to_string() }.encode());
+        let reason = format!("this process cannot take over: {failure}");
+        // Control ends the process.
+        let _ = self.control.blocking_send(HandoverStep::Became(HandoverChange::Stop(reason)));
+    }
+
+    /// Becomes the process that serves, with what the other one knew.
+    fn take_place(&mut self, states: &BTreeMap<String, Wiped>, is_alone: bool) {
+        // The former process may have ended before it said what it knew.
+        self.contacts.deliver_to_all(|| Mail::AcceptAgain);
+        // Before it is the process, which may be asked to end at once.
+        self.contacts.former().keep(self.taking.line.try_clone().ok());
+        if let Some(keys) = states.get(TICKET_KEYS) {
+            self.sessions.ring.adopt(keys);
+        }
+        // None if the former process ended before: they ended with it.
+        let early = states.get(EARLY_SESSIONS);
+        self.sessions.early.adopt(early.map_or(&[][..], |early| early.as_slice()));
+        let said = |topic: &str| states.get(topic).map(|it| it.to_vec()).unwrap_or_default();
+        let totals = states.get(TOTALS).map_or(&[][..], |totals| totals.as_slice());
+        let totals = FormerTotals::read(totals);
+        let state = FormerState { totals, health: said(HEALTH), slow: said(SLOW) };
+        if let Some(listener) = &self.taking.listener {
+            // From here on those who connect see this process as the other one.
+            listener.own();
+        }
+        self.commit(state, is_alone);
+        let left = mem::take(&mut self.taking.left).into_iter();
+        let left = left.map(|left| (left.reason, left.count)).collect();
+        self.news(HandoverNews::Counted { moved: self.taking.moved, left });
+        let result = match self.taking.is_return {
+            true => HandoverResult::TakenBack,
+            false => HandoverResult::Completed,
+        };
+        self.news(HandoverNews::Ended(result, String::new()));
+        self.taking.taker.committed();
+        self.taking.send_all();
+        self.contacts.deliver_to_all(|| Mail::SocketsAreOwn);
+    }
+
+    fn commit(&mut self, state: FormerState, is_alone: bool) {
+        io::own_socket_files(true);
+        let pid = self.taking.line.peer.pid;
+        if is_alone {
+            tracing::error!(pid, "the old process ended during the handover: this one continues");
+        }
+        let (reply, is_done) = oneshot::channel();
+        let Taking { generation, is_return, .. } = self.taking;
+        let step =
+            HandoverStep::Became(HandoverChange::TakenOver { state, generation, is_return, reply });
+        // Control ends with the process.
+        let _ = self.control.blocking_send(step);
+        self.taking.is_to_return = is_done.blocking_recv().unwrap_or(false);
+        tracing::info!(pid, generation, "took over");
+    }
+
+    /// Ends the other process, which is silent: this one goes on alone, with what it has by now.
+    fn end_silent(&mut self) {
+        let pid = self.taking.line.peer.pid;
+        tracing::error!(
+            pid,
+            "the old process does not run any more (stopped or hanging), and is killed"
+        );
+        let is_over = self.taking.process.as_ref().is_some_and(ends);
+        if is_over {
+            self.taking.taker.on_closed(now());
+        } else {
+            self.taking.taker.stop_for_silence();
+        }
+    }
+
+    /// Has the workers take groups. Says which they refuse, and whether a worker also serves others.
+    fn take(&mut self, groups: Vec<ReceivedGroup>) -> (Vec<Refused>, bool) {
+        let mut refused = Vec::new();
+        let (reply, answers) = sync_channel(groups.len());
+        let (mut asked, mut workers) = (0, BTreeSet::new());
+        let contacts = self.contacts;
+        for group in groups {
+            let descriptors = &mut self.taking.line.descriptors;
+            let count = (group.sockets as usize).min(descriptors.len());
+            let sockets = descriptors.drain(..count).collect();
+            let number = group.group;
+            match moving(group.bytes, sockets) {
+                Some(moving) => {
+                    let worker = self.next_worker % contacts.count().max(1);
+                    self.next_worker += 1;
+                    let take =
+                        Take { moving, origin: Origin::Process, number, reply: reply.clone() };
+                    if contacts.post_unwoken(worker, Mail::Take(take)).is_ok() {
+                        asked += 1;
+                        workers.insert(worker);
+                    } else {
+                        let reason = "a worker of the new process takes no messages".to_owned();
+                        refused.push(Refused { group: number, reason });
+                    }
+                }
+                None => {
+                    let reason = "the group is damaged".to_owned();
+                    refused.push(Refused { group: number, reason });
+                }
+            }
+        }
+        drop(reply);
+        // One wake and one answer for all groups of a batch: for each of them it would cost more than the groups.
+        let pongs = contacts.ping(workers.into_iter(), WORKER_TIMEOUT);
+        for _ in 0..asked {
+            let wait = if pongs.is_ok() { Duration::ZERO } else { WORKER_TIMEOUT };
+            let Ok(taken) = answers.recv_timeout(wait) else {
+                self.taking.taker.fail(Failure::Own("a worker does not answer".to_owned()));
+                break;
+            };
+            if let Err((error, _)) = taken.result {
+                refused.push(Refused { group: taken.number, reason: error.to_string() });
+            }
+        }
+        (refused, pongs.is_ok_and(|pongs| pongs.iter().any(|pong| pong.is_busy)))
+    }
+
+    fn news(&self, news: HandoverNews) {
+        // Control ends with the process.
+        let _ = self.control.blocking_send(HandoverStep::Heard(HandoverFact::News(news)));
+    }
+}
+
+/// Has this process know what the other one knew of endpoints, before it accepts connections.
+fn learn(health: &[u8], control: &Sender<HandoverStep<DataPath>>) {
+    let (reply, is_learned) = oneshot::channel();
+    let step = HandoverStep::Heard(HandoverFact::Learned { health: health.to_vec(), reply });
+    // Control ends with the process, and answers no later than it builds a configuration.
+    if control.blocking_send(step).is_ok() {
+        let _ = is_learned.blocking_recv();
+    }
+}
