@@ -65,6 +65,7 @@ impl Collector {
             version,
             commit: "unknown",
             names: Arc::default(),
+            replaced: Arc::default(),
             workers: Vec::new(),
             moved: Arc::default(),
             control: ControlCounters::default(),
@@ -110,6 +111,7 @@ impl Collector {
         self.poll();
         let readings = &mut self.readings;
         let former = std::mem::replace(&mut readings.names, names);
+        Arc::make_mut(&mut readings.replaced).update(&former, &readings.names);
         let tables: BTreeSet<LabelId> = readings
             .workers
             .iter()
@@ -143,9 +145,10 @@ impl Collector {
             }
         }
         let readings = &mut self.readings;
-        let names = &readings.names;
+        let (names, replaced) = (&readings.names, &readings.replaced);
         for blocks in readings.workers.iter_mut().map(Arc::make_mut) {
-            blocks.listeners.retain(|id, _| names.listener(*id).is_some());
+            let is_named = |id| names.listener(id).is_some() || replaced.name(id).is_some();
+            blocks.listeners.retain(|id, _| is_named(*id));
             blocks.rules.retain(|(id, _), _| names.route(*id).is_some());
             blocks.clusters.retain(|id, _| names.cluster(*id).is_some());
         }
@@ -364,7 +367,13 @@ impl Collector {
             (level("strait_downstream_connections_active"), level("strait_exchanges_active"))
         });
         let ((mut opened, mut closed), (mut started, mut finished)) = former.unwrap_or_default();
-        for block in self.readings.workers.iter().filter_map(|worker| worker.listeners.get(&id)) {
+        let name = self.readings.names.listener(id);
+        let ids: Vec<_> = name
+            .map(|name| self.readings.replaced.ids(name).chain([id]).collect())
+            .unwrap_or_default();
+        let blocks = self.readings.workers.iter();
+        for block in blocks.flat_map(|worker| ids.iter().filter_map(|id| worker.listeners.get(id)))
+        {
             closed += block.connections.closed.value();
             finished += block.exchanges.finished.value();
             opened += block.connections.opened.value();

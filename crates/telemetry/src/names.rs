@@ -4,7 +4,7 @@
 //! snapshot, so that nothing new is counted under an id without a name. What is not named any
 //! more is not reported any more.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::events::LabelId;
@@ -135,9 +135,9 @@ impl<'n> NameSets<'n> {
     /// Those of `former` that `now` does not have, whatever their ids are. Costs little where none of them went.
     pub(crate) fn gone(former: &'n Names, now: &'n Names) -> Self {
         let gone = Self {
-            listeners: former.listeners.gone(&now.listeners).map(|name| &**name).collect(),
-            routes: former.routes.gone(&now.routes).map(|route| &*route.name).collect(),
-            clusters: former.clusters.gone(&now.clusters).map(|name| &**name).collect(),
+            listeners: former.listeners.gone(&now.listeners).map(|(_, name)| &**name).collect(),
+            routes: former.routes.gone(&now.routes).map(|(_, route)| &*route.name).collect(),
+            clusters: former.clusters.gone(&now.clusters).map(|(_, name)| &**name).collect(),
         };
         if gone.is_empty() {
             return gone;
@@ -162,6 +162,39 @@ impl<'n> NameSets<'n> {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.listeners.is_empty() && self.routes.is_empty() && self.clusters.is_empty()
+    }
+}
+
+/// Listeners that are others now under the same name, as after a change of their socket: what they have counted, and their
+/// open connections go on counting, is the name's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Replaced(VecDeque<(LabelId, Arc<str>)>);
+
+impl Replaced {
+    /// How many are known; the oldest are forgotten then, with what they counted.
+    const MAX: usize = 256;
+
+    /// Notes those of `former` whose names others have `now`, and forgets those whose names nothing has.
+    pub(crate) fn update(&mut self, former: &Names, now: &Names) {
+        let gone: Vec<_> = former.listeners.gone(&now.listeners).collect();
+        if gone.is_empty() {
+            return;
+        }
+        let names: BTreeSet<&str> = now.listeners().map(|name| &**name).collect();
+        self.0.extend(gone.into_iter().map(|(id, name)| (id, Arc::clone(name))));
+        self.0.retain(|(_, name)| names.contains(&**name));
+        let surplus = self.0.len().saturating_sub(Self::MAX);
+        self.0.drain(..surplus);
+    }
+
+    /// Those that had this name.
+    pub(crate) fn ids(&self, name: &str) -> impl Iterator<Item = LabelId> {
+        self.0.iter().filter(move |(_, it)| **it == *name).map(|(id, _)| *id)
+    }
+
+    /// The name that such a listener had.
+    pub(crate) fn name(&self, id: LabelId) -> Option<&Arc<str>> {
+        self.0.iter().find(|(it, _)| *it == id).map(|(_, name)| name)
     }
 }
 
@@ -274,11 +307,12 @@ impl<T> Table<T> {
     }
 
     /// What has another id, or none, among these.
-    fn gone<'t>(&'t self, now: &'t Self) -> impl Iterator<Item = &'t T> {
+    fn gone<'t>(&'t self, now: &'t Self) -> impl Iterator<Item = (LabelId, &'t T)> {
         self.slots.iter().enumerate().filter_map(|(slot, place)| {
             let (generation, value) = place.as_ref()?;
             let there = now.slots.get(slot).and_then(Option::as_ref);
-            there.is_none_or(|(it, _)| it != generation).then_some(value)
+            let id = LabelId { slot: u32::try_from(slot).ok()?, generation: *generation };
+            there.is_none_or(|(it, _)| it != generation).then_some((id, value))
         })
     }
 

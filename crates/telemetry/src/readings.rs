@@ -15,7 +15,7 @@ use crate::exposition::{Glob, PrometheusText, StatsText};
 use crate::former::FormerTotals;
 use crate::metrics::config::ControlCounters;
 use crate::metrics::{RULES_MAX, RuleReading, View, families};
-use crate::names::{EndpointName, Names};
+use crate::names::{EndpointName, Names, Replaced};
 use crate::process::ProcessFacts;
 
 /// What workers, control and former processes have counted.
@@ -24,6 +24,7 @@ pub struct Readings {
     pub(crate) version: &'static str,
     pub(crate) commit: &'static str,
     pub(crate) names: Arc<Names>,
+    pub(crate) replaced: Arc<Replaced>,
     pub(crate) workers: Vec<Arc<Blocks>>,
     /// The route tables whose rules have changed since they were first counted.
     pub(crate) moved: Arc<BTreeMap<LabelId, Moved>>,
@@ -82,6 +83,11 @@ impl Readings {
         // Figures of the process itself do not go along.
         let process = ProcessFacts::default();
         self.former.write(&self.view(&process)).into_bytes()
+    }
+
+    /// The name of a listener, or of one that another has taken the place of.
+    pub(crate) fn listener_name(&self, id: LabelId) -> Option<&Arc<str>> {
+        self.names.listener(id).or_else(|| self.replaced.name(id))
     }
 
     /// What left this process and did not come back.
@@ -170,7 +176,7 @@ impl Readings {
             let block: &WorkerBlock = &worker.worker;
             view.workers.push((index.to_string(), block));
             for (id, block) in &worker.listeners {
-                if let Some(name) = self.names.listener(*id) {
+                if let Some(name) = self.listener_name(*id) {
                     view.listeners.entry(name).or_default().push(block);
                 }
             }

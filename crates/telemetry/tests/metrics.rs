@@ -436,6 +436,31 @@ fn what_one_worker_or_process_began_may_end_in_another() {
 }
 
 #[test]
+fn a_listener_that_takes_the_place_of_another_of_its_name_goes_on_with_its_counts() {
+    let (mut emitters, mut collector) = workers(1);
+    let emitter = &mut emitters[0];
+    emitter.exchange_finished(&finished());
+    let next = LabelId { slot: EDGE.slot + 7, generation: 0 };
+    let named = |id, name: &str| {
+        let mut names = Names::default();
+        names.insert_listener(id, name.into());
+        Arc::new(names)
+    };
+    collector.set_names(named(next, "edge"));
+    // What drains is counted where it began.
+    emitter.exchange_finished(&finished());
+    emitter.exchange_finished(&ExchangeFinished { listener: next, ..finished() });
+    assert_eq!(collector.listener_totals(next).exchanges_total, 3);
+    let finished_by = "strait_exchanges_finished_total{listener=\"edge\"}";
+    assert_stats(&mut collector, &[(finished_by, "3")]);
+    // They end with the name.
+    let other = LabelId { generation: 1, ..next };
+    collector.set_names(named(other, "rim"));
+    collector.set_names(named(next, "edge"));
+    assert_eq!(collector.listener_totals(next).exchanges_total, 0);
+}
+
+#[test]
 fn what_is_no_longer_named_is_no_longer_reported_and_a_new_use_of_its_slot_starts_at_zero() {
     let (mut emitters, mut collector) = workers(1);
     let emitter = &mut emitters[0];
