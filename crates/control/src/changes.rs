@@ -52,6 +52,17 @@ pub(crate) fn summary<F>(former: &Snapshot<F>, now: &Snapshot<F>) -> String {
     if former.access_log != now.access_log {
         add(&mut text, format_args!("access_log"));
     }
+    let (before, source) = (&former.source, &now.source);
+    let others = [
+        ("locality", before.locality != source.locality),
+        ("resolvers", before.resolvers != source.resolvers),
+        ("metrics", before.metrics != source.metrics),
+        ("rebalance", before.rebalance != source.rebalance),
+        ("runtime", before.runtime != source.runtime),
+    ];
+    for (section, _) in others.into_iter().filter(|(_, is_other)| *is_other) {
+        add(&mut text, format_args!("{section}"));
+    }
     if text.is_empty() {
         text.push_str("nothing");
     }

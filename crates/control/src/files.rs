@@ -231,8 +231,12 @@ impl Seen {
             if now.is_some() && now == *stamp {
                 return false;
             }
-            *stamp = now;
-            state.again(path) != *state
+            let is_other = state.again(path) != *state;
+            // Of what is not loaded yet nothing is noted, or the next look would find nothing new.
+            if !is_other {
+                *stamp = now;
+            }
+            is_other
         })
     }
 
@@ -413,6 +417,26 @@ fn too_large() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_change_is_seen_until_it_is_loaded_however_old_the_file_is() {
+        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let link = std::env::temp_dir().join(format!("strait-link-{}", std::process::id()));
+        let point_to = |name: &str| {
+            _ = std::fs::remove_file(&link);
+            std::os::unix::fs::symlink(package.join(name), &link).unwrap();
+        };
+        point_to("Cargo.toml");
+        let files = Files::beside(&package.join("strait.yaml"));
+        files.read(&link).unwrap();
+        let (mut seen, _) = files.into_seen();
+        assert!(!seen.is_changed());
+        point_to("src/lib.rs");
+        assert!((0..3).all(|_| seen.is_changed()));
+        point_to("Cargo.toml");
+        assert!(!seen.is_changed());
+        std::fs::remove_file(&link).unwrap();
+    }
 
     #[test]
     fn a_file_has_a_stamp_once_it_was_left_alone_and_only_while_it_is_there() {

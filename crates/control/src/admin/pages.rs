@@ -167,10 +167,9 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
         "/ready" => Asked::Page(Page::Ready { is_verbose: argument("verbose").is_some() }),
         "/healthz" => Asked::Page(Page::Healthz),
         "/metrics" => Asked::Page(Page::Metrics),
-        "/config" => match argument("resource").map(|resource| resource.parse()) {
-            None => Asked::Page(Page::Config),
-            Some(Ok(resource)) => Asked::Page(Page::Resource(resource)),
-            Some(Err(hint)) => Asked::Nothing(Answer::text(400, format!("resource: {hint}\n"))),
+        "/config" => match config(query) {
+            Ok(page) => Asked::Page(page),
+            Err(hint) => Asked::Nothing(Answer::text(400, hint + "\n")),
         },
         "/clusters" | "/listeners" | "/routes" => match Listing::read(arguments(query)) {
             Ok(listing) if path == "/clusters" => Asked::Page(Page::Clusters(listing)),
@@ -216,6 +215,20 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
         page
     } else {
         Asked::WrongMethod { allow }
+    }
+}
+
+/// The configuration, or the one resource of it that a query names.
+fn config(query: &str) -> Result<Page, String> {
+    let mut arguments = arguments(query);
+    match (arguments.next(), arguments.next()) {
+        (None, _) => Ok(Page::Config),
+        (Some((name, value)), None) if name == "resource" => {
+            let resource = value.parse().map_err(|hint| format!("resource: {hint}"))?;
+            Ok(Page::Resource(resource))
+        }
+        (Some((name, _)), None) => Err(format!("{name}: the only parameter is resource")),
+        (Some(_), Some((name, _))) => Err(format!("{name}: one resource at a time")),
     }
 }
 
