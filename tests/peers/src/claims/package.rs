@@ -1,5 +1,6 @@
 //! The files of `packaging/`, and the programs that read them.
 
+mod kubernetes_accepts_the_manifests;
 mod logrotate_loses_no_line;
 mod man_reads_the_pages;
 mod promtool_accepts_the_scrape_configuration;
@@ -24,7 +25,8 @@ pub(super) const CLAIMS: &[Claim] = &[
 ];
 
 /// Those that are tried only if their name is asked for.
-pub(super) const ASKED: &[Claim] = &[the_build_stage_builds::CLAIM];
+pub(super) const ASKED: &[Claim] =
+    &[kubernetes_accepts_the_manifests::CLAIM, the_build_stage_builds::CLAIM];
 
 /// The repository.
 pub(super) fn repository() -> PathBuf {
