@@ -88,6 +88,8 @@ pub struct Worker<W: World> {
     pub(crate) returned: BTreeSet<u64>,
     /// Whether another process has some of the sockets, too: to close one is no end to its peer then.
     pub(crate) shares_sockets: bool,
+    /// When this worker began to accept connections, for the first time or again.
+    accepts_since: Time,
     /// Events of this turn; kept for its room.
     events: Vec<Event>,
     /// Connections with more to read than was read.
@@ -156,6 +158,7 @@ impl<W: World> Worker<W> {
             mail_waits: false,
             returned: BTreeSet::new(),
             shares_sockets: false,
+            accepts_since: now,
             events: Vec::new(),
             again: Vec::new(),
             scratch: vec![0; SPLICE_BYTES].into_boxed_slice(),
@@ -565,6 +568,7 @@ impl<W: World> Worker<W> {
                 Message::SocketsAreOwn => {
                     self.shares_sockets = false;
                     self.proxy.set_differing(Arc::default());
+                    self.proxy.end_surplus(self.accepts_since, self.now);
                 }
                 Message::Drain => self.drain(),
                 Message::Stop => self.state = State::Stopped,

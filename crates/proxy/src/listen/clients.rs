@@ -122,7 +122,8 @@ impl Clients {
         }
     }
 
-    fn count_of(&self, client: ClientPlace, part: Part) -> u32 {
+    /// How many of something a client has.
+    pub(crate) fn count_of(&self, client: ClientPlace, part: Part) -> u32 {
         let entry = self.table.get(client.0 as usize);
         entry.and_then(|entry| entry.parts.get(part as usize).copied()).unwrap_or(0)
     }

@@ -6,3 +6,4 @@ mod drain;
 mod memory;
 mod overload;
 mod relay;
+mod surplus;

@@ -15,6 +15,7 @@ use crate::ops::Op;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
 use crate::upstream::age::has_served;
+use crate::upstream::pool::Pool;
 
 impl Upstreams {
     /// Puts an upstream connection into its pool if it has a free slot and is not there, and takes
@@ -48,6 +49,16 @@ impl Upstreams {
             return None;
         }
         let is_unused = multiplex.streams.is_empty() && !connection.is_connecting();
+        let (endpoint_key, was_used) = (upstream.endpoint_key(), connection.requests > 0);
+        if is_of_requests
+            && is_unused
+            && was_used
+            && let Some(cluster) = cluster
+            && self.pools.is_over(Pool::new(cluster, endpoint_key.pool.priority), endpoint)
+        {
+            self.retire(key, connections, cx);
+            return None;
+        }
         let has_slot = multiplex.free_slots() > 0
             && !multiplex.is_gone
             && (links.is_some() || !connections.is_of_former(key, cx));

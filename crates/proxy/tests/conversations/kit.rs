@@ -584,6 +584,12 @@ impl<'s> Talk<'s> {
         self.settle();
     }
 
+    /// As after a handover, of which all connections are new.
+    pub(crate) fn ends_surplus(&mut self) {
+        self.proxy.end_surplus(Time::from_nanos(0), self.now);
+        self.settle();
+    }
+
     /// What became of endpoints that failed, since this was asked last.
     pub(crate) fn detected(&mut self) -> Vec<Happened> {
         std::mem::take(&mut self.detected).into_iter().map(|event| event.happened).collect()

@@ -374,6 +374,52 @@ fn connections_of_a_removed_listener_end_with_their_next_response() {
 }
 
 #[test]
+fn upstream_connections_beyond_a_lower_bound_end_once_they_are_free() {
+    hold_in_place(CONFIG, |talk| {
+        let clients = [talk.client(), talk.client(), talk.client()];
+        let upstreams = clients.map(|client| {
+            talk.says(client, GET);
+            talk.upstream()
+        });
+        talk.reconfigures(&format!("{CONFIG}    connections_max: 1\n"));
+        for (client, upstream) in clients.into_iter().zip(upstreams) {
+            talk.says(upstream, OK);
+            talk.hears(client, OK);
+        }
+        assert_eq!(upstreams.map(|upstream| talk.is_closed(upstream)), [true, true, false]);
+    });
+}
+
+#[test]
+fn what_is_beyond_bounds_after_a_handover_is_asked_to_go_if_new_and_closed_if_unused() {
+    hold_in_place(CONFIG, |talk| {
+        let clients = [1, 2, 3].map(|_| {
+            talk.passes(Duration::from_millis(1));
+            talk.client()
+        });
+        let upstreams = clients.map(|client| {
+            talk.says(client, GET);
+            talk.upstream()
+        });
+        for (client, upstream) in clients.into_iter().zip(upstreams) {
+            talk.says(upstream, OK);
+            talk.hears(client, OK);
+        }
+        talk.ends_surplus();
+        assert!(!upstreams.iter().any(|upstream| talk.is_closed(*upstream)), "nothing is too much");
+        let listener =
+            CONFIG.replace("name: edge\n", "name: edge\n    connections_per_client_max: 2\n");
+        assert_ne!(listener, CONFIG);
+        talk.reconfigures(&format!("{listener}    connections_max: 1\n"));
+        talk.ends_surplus();
+        let open = upstreams.iter().filter(|upstream| !talk.is_closed(**upstream)).count();
+        assert_eq!(open, 1);
+        talk.passes(Duration::from_secs(6));
+        assert_eq!(clients.map(|client| talk.is_closed(client)), [false, false, true]);
+    });
+}
+
+#[test]
 fn more_room_serves_those_that_wait() {
     let narrow = format!("{CONFIG}    connections_max: 1\n");
     hold_in_place(&narrow, |talk| {

@@ -155,6 +155,7 @@ impl<W: World> Worker<W> {
             return;
         }
         self.returned.clear();
+        self.accepts_since = self.now;
         for (index, listening) in (0u32..).zip(&mut self.listeners) {
             if !std::mem::take(&mut listening.is_left) {
                 continue;

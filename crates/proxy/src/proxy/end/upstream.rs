@@ -17,6 +17,7 @@ use crate::proxy::Proxy;
 use crate::tools::sent::Sent;
 use crate::tools::time::Time;
 use crate::upstream::age::{has_served, is_aged};
+use crate::upstream::pool::Pool;
 
 impl Proxy {
     /// Ends an exchange's side towards its upstream: a connection of its own for this cause, a stream with
@@ -70,6 +71,10 @@ impl Proxy {
         let Some(cluster) = cluster.filter(|cluster| is_kept && !is_spent(cluster)) else {
             return self.close_upstream(key, None, now);
         };
+        let pool = Pool::new(&cluster, ids.pool.priority);
+        if checks.is_none() && self.upstream.pools.is_over(pool, ids.endpoint) {
+            return self.close_upstream(key, None, now);
+        }
         let is_put = match checks {
             Some(target) => {
                 let is_kept =

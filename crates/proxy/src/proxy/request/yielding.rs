@@ -89,7 +89,12 @@ impl Proxy {
     /// Closes connections that no exchange uses, up to so many; returns how many. Each has carried so many requests: where
     /// exchanges wait here too, one that was opened for them is theirs first. Otherwise workers would close each other's
     /// connections without end.
-    fn close_unused(&mut self, pool: Pool<'_>, (count, requests): (u32, u32), now: Time) -> u32 {
+    pub(in crate::proxy) fn close_unused(
+        &mut self,
+        pool: Pool<'_>,
+        (count, requests): (u32, u32),
+        now: Time,
+    ) -> u32 {
         for closed in 0..count {
             let unused = self.upstream.pools.any_unused(pool, &self.connections);
             let carried = unused.and_then(|key| self.connections.get(key)).map(|it| it.requests);

@@ -126,6 +126,23 @@ impl Pools {
         self.pool(newest.id()).is_some_and(|state| state.has_room(share, bound))
     }
 
+    /// How many connections a cluster has beyond its bound, as after that was lowered, or where another process had some of them.
+    pub(crate) fn surplus(&mut self, newest: Pool<'_>) -> u32 {
+        let max = Bound::of(newest).max;
+        let open = self.pool(newest.id()).map_or(0, |state| state.breakers.connections());
+        open.saturating_sub(max)
+    }
+
+    /// Whether a cluster, or this endpoint of it, has more connections than it may: then one that becomes free is closed.
+    pub(crate) fn is_over(&mut self, newest: Pool<'_>, endpoint: EndpointId) -> bool {
+        if self.surplus(newest) > 0 {
+            return true;
+        }
+        let Some(max) = newest.per_endpoint_max() else { return false };
+        let open = self.endpoint(endpoint).and_then(|state| state.connections.open());
+        open.is_some_and(|open| open > max.get())
+    }
+
     /// Takes a permit for a connection, if it has none. Returns false if none may be opened.
     pub(super) fn takes_connection(&mut self, newest: Pool<'_>) -> bool {
         let (share, bound) = (self.share, Bound::of(newest));
@@ -522,6 +539,11 @@ impl Pools {
         }
         let next = if has_room { state.breakers.next_wanting(member) } else { None };
         next.map(bit)
+    }
+
+    /// The pools of this worker.
+    pub(crate) fn all(&self) -> impl Iterator<Item = PoolId> {
+        self.states().map(|state| state.id)
     }
 
     /// The pools in use of clusters whose slots are in a set of bells.
