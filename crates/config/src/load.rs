@@ -112,6 +112,11 @@ pub struct PreparedEndpoints<F> {
 }
 
 impl<F> Prepared<F> {
+    /// Counts it as the successor of this version of another process. Only for one that nothing else has seen.
+    pub fn continue_versions(&mut self, version: u64) {
+        self.linked.continue_versions(version);
+    }
+
     /// The snapshot, which does not count before it is kept.
     #[must_use]
     pub const fn snapshot(&self) -> &Arc<Snapshot<F>> {
@@ -198,6 +203,11 @@ impl<F> Prepared<F> {
 }
 
 impl<F> Loader<F> {
+    /// Counts snapshots from this version of another process on, whose place this one takes.
+    pub const fn continue_versions(&mut self, version: u64) {
+        self.store.continue_versions(version);
+    }
+
     /// A loader that knows these filters.
     ///
     /// # Errors

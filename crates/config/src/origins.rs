@@ -150,6 +150,12 @@ impl Origins {
         }
     }
 
+    /// Calls a version by another number.
+    pub(crate) fn renumber(&mut self, from: u64, to: u64) {
+        let entries = self.kinds.iter_mut().flat_map(Map::values_mut);
+        entries.filter(|entry| entry.since == from).for_each(|entry| entry.since = to);
+    }
+
     /// The names of the entries of a kind.
     pub(crate) fn names(&self, kind: ResourceKind) -> impl Iterator<Item = &str> + Clone {
         self.of(kind).keys().map(AsRef::as_ref)

@@ -36,6 +36,8 @@ use crate::view::{Member, View};
 pub(crate) struct Store<F> {
     ids: Ids,
     latest: Option<Arc<Snapshot<F>>>,
+    /// The version before the first, if another process had one.
+    version_before: u64,
     /// Whether a source is asked for clusters once a request needs them.
     pub(crate) is_on_demand: bool,
     /// The endpoints that operators drain.
@@ -79,11 +81,28 @@ pub(crate) struct Linked<F> {
     transports_gone: Vec<TransportId>,
 }
 
+impl<F> Linked<F> {
+    /// Counts it as the successor of this version, unless something has seen it.
+    pub(crate) fn continue_versions(&mut self, version: u64) {
+        let Some(snapshot) = Arc::get_mut(&mut self.snapshot) else { return };
+        let before = snapshot.version;
+        snapshot.version = version.saturating_add(1);
+        if let Some(origins) = Arc::get_mut(&mut snapshot.origins) {
+            origins.renumber(before, snapshot.version);
+        }
+    }
+}
+
 impl<F> Store<F> {
+    /// The first snapshot is the successor of this version.
+    pub(crate) const fn continue_versions(&mut self, version: u64) {
+        self.version_before = version;
+    }
+
     /// A store before the first snapshot. `shape`: what may stand in a file.
     pub(crate) fn new(shape: Arc<Shape>) -> Self {
         let (ids, drained) = (Ids::default(), Drained::default());
-        Self { ids, latest: None, is_on_demand: false, drained, shape }
+        Self { ids, latest: None, version_before: 0, is_on_demand: false, drained, shape }
     }
 
     /// The latest snapshot, if there is one.
@@ -299,7 +318,8 @@ impl<F> Store<F> {
     }
 
     fn version_next(&self) -> u64 {
-        self.latest.as_ref().map_or(1, |latest| latest.version.saturating_add(1))
+        let latest = self.latest.as_ref().map_or(self.version_before, |latest| latest.version);
+        latest.saturating_add(1)
     }
 }
 

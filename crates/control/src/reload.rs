@@ -171,6 +171,11 @@ impl<F> Candidate<F> {
         self.prepared.snapshot()
     }
 
+    /// Counts it as the successor of this version of another process, whose place this one takes.
+    pub fn continue_versions(&mut self, version: u64) {
+        self.prepared.continue_versions(version);
+    }
+
     /// Looks whether its access log can be written, for a process that takes another's place.
     ///
     /// # Errors
@@ -484,6 +489,11 @@ impl<F> ConfigFile<F> {
         if sources.iter().any(|source| source.is_on_demand()) {
             self.loader.expect_demands();
         }
+    }
+
+    /// Counts configurations from this version of another process on, whose place this one takes.
+    pub fn continue_versions(&mut self, version: u64) {
+        self.loader.continue_versions(version);
     }
 
     /// The candidate of the file that was loaded last, together with what sources had delivered to another process: what served

@@ -369,12 +369,19 @@ impl Giver {
         self.reads_resources
     }
 
-    /// What this process is configured to do, as [`GiverAction::Describe`] asked; and how many bytes of what sources have
-    /// delivered to it there are for a taker that reads them, if there are any. That one has a second more for each MiB of them.
-    pub fn describe(&mut self, parts: Vec<Part>, resources: Option<u64>, now: u64) {
+    /// What this process is configured to do, and in which version, as [`GiverAction::Describe`] asked; and how many bytes of what
+    /// sources have delivered to it there are for a taker that reads them, if there are any. That one has a second more for
+    /// each MiB of them.
+    pub fn describe(
+        &mut self,
+        (version, parts): (u64, Vec<Part>),
+        resources: Option<u64>,
+        now: u64,
+    ) {
         if self.state != State::Describing {
             return;
         }
+        self.send(&Message::ConfigVersion { version });
         if let Some(bytes) = resources.filter(|_| self.reads_resources) {
             let frame = Message::Resources { bytes }.encode();
             let more = Duration::from_secs(1 + (bytes >> 20));

@@ -98,6 +98,11 @@ pub enum Message {
     Succeeded,
     /// To a process that still ends what it has, while two younger ones live: it is to end that at once.
     EndRest,
+    /// From a giver, before what it is configured to do: the version of its configuration, which the taker goes on from.
+    ConfigVersion {
+        /// Counted from 1.
+        version: u64,
+    },
     /// From a taker that cannot go on and ends, from [`Message::Serving`] on: what it was handed is free once its connection is closed.
     Ends {
         /// Why.
@@ -449,7 +454,9 @@ impl Message {
             | Self::ReadsPacks
             | Self::Busy => frame::encode(kind, &()),
             Self::Unused { sockets } => frame::encode(kind, sockets),
-            Self::Resources { bytes } => frame::encode(kind, bytes),
+            Self::Resources { bytes: number } | Self::ConfigVersion { version: number } => {
+                frame::encode(kind, number)
+            }
             Self::ListConnections { request, worker, slot } => {
                 frame::encode(kind, &(request, worker, slot))
             }
@@ -494,6 +501,7 @@ impl Message {
             END_REST => Self::EndRest,
             ALIVE => Self::Alive,
             READS_PACKS => Self::ReadsPacks,
+            CONFIG_VERSION => Self::ConfigVersion { version: frame::body(body)? },
             ENDS => Self::Ends { reason: frame::body(body)? },
             UNUSED => Self::Unused { sockets: frame::body(body)? },
             BUSY => Self::Busy,
@@ -531,6 +539,7 @@ impl Message {
             Self::ReadsPacks => READS_PACKS,
             Self::Unused { .. } => UNUSED,
             Self::Ends { .. } => ENDS,
+            Self::ConfigVersion { .. } => CONFIG_VERSION,
             Self::Busy => BUSY,
             Self::Pack { .. } => PACK,
             Self::MainProcess => MAIN_PROCESS,
@@ -564,6 +573,7 @@ impl Message {
             Self::ReadsPacks => "ReadsPacks",
             Self::Unused { .. } => "Unused",
             Self::Ends { .. } => "Ends",
+            Self::ConfigVersion { .. } => "ConfigVersion",
             Self::Busy => "Busy",
             Self::Pack { .. } => "Pack",
             Self::MainProcess => "MainProcess",
@@ -607,6 +617,7 @@ const CONNECTIONS: u16 = IGNORABLE + 9;
 const BUSY: u16 = IGNORABLE + 10;
 const UNUSED: u16 = IGNORABLE + 11;
 const ENDS: u16 = IGNORABLE + 12;
+const CONFIG_VERSION: u16 = IGNORABLE + 13;
 
 /// The body of a hello. What later versions add stands behind it.
 fn hello(body: &[u8]) -> Result<Hello, FrameError> {

@@ -52,6 +52,8 @@ pub enum TakerAction {
 pub enum OpeningAction {
     /// The giver says who it is.
     Welcomed(Welcome),
+    /// The configuration of the giver has this version: that of this process goes on from there.
+    ContinueVersions(u64),
     /// Begin with what sources have delivered to the giver, and say so by [`Taker::begun`]: the next descriptor is a file of so
     /// many bytes.
     Begin(u64),
@@ -331,6 +333,11 @@ impl Taker {
                 self.actions.push_back(TakerAction::Opening(OpeningAction::Welcomed(welcome)));
                 self.enter(State::Parts);
                 self.deadline = later(now, self.deadlines.config);
+                Ok(())
+            }
+            (State::Parts, Message::ConfigVersion { version }) if self.parts.is_empty() => {
+                let action = OpeningAction::ContinueVersions(version);
+                self.actions.push_back(TakerAction::Opening(action));
                 Ok(())
             }
             (State::Parts, Message::Resources { bytes })

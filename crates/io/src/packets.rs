@@ -373,6 +373,15 @@ impl ProcessHandle {
         Ok(Self { fd: pidfd_open(pid, PidfdFlags::empty())? })
     }
 
+    /// Another handle on the same process.
+    ///
+    /// # Errors
+    ///
+    /// Out of descriptors.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()? })
+    }
+
     /// Ends it at once, whatever it does.
     ///
     /// # Errors

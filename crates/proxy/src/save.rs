@@ -257,11 +257,7 @@ impl Listen {
         match end {
             SavedEnd::Downstream(saved) => {
                 let listener = self.listener_named(&saved.listener, cx)?;
-                let chains = &self.listeners.get(listener).listener().chains;
-                if saved.chain.as_ref().is_some_and(|name| chains.named(name).is_none()) {
-                    return Err(RestoreError::Differs("chain"));
-                }
-                saved.check_differing(&cx.differing)
+                saved.check(self.listeners.get(listener).listener(), &cx.differing)
             }
             SavedEnd::Upstream(saved) => saved.check_differing(&cx.differing),
         }

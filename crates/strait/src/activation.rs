@@ -5,7 +5,7 @@
 //! configuration has no use for is an error at the start: its connections would wait for ever. Those that a former process
 //! left with the service manager (`handover.fd_store`) go by the names of its listeners, as in a handover.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 
@@ -119,6 +119,12 @@ impl Activation {
         !self.taken.is_empty()
     }
 
+    /// Whether a socket of the process before this one takes connections of this address, or the other way around.
+    pub(crate) fn overlaps(&self, address: &Address) -> bool {
+        let mut sockets = self.taken.iter().filter_map(|(_, sockets)| sockets.first());
+        sockets.any(|socket| address_of(socket).overlaps(address))
+    }
+
     /// The queues in which the process before this one left connections.
     pub(crate) fn take_connections(&mut self) -> Vec<OwnedFd> {
         std::mem::take(&mut self.connections)
@@ -151,14 +157,30 @@ impl Activation {
         let used: BTreeSet<_> = used.map(<[Inherited]>::as_ptr).collect();
         let unused = self.taken.iter().filter(|(_, sockets)| !used.contains(&sockets.as_ptr()));
         let socket = |(name, sockets): &(String, Vec<Inherited>)| {
-            let address = sockets.first().map(|socket| match socket.address() {
-                io::Address::Tcp(address) => Address::Tcp(address),
-                io::Address::Unix(path) => Address::Unix(path.into()),
-            });
+            let address = sockets.first().map(address_of);
             let address = address.as_ref().map(address_text);
             UnusedSocket::Listener { name: name.clone(), address }
         };
         unused.map(socket).collect()
+    }
+
+    /// The listeners of `snapshot` whose name had an address in the former process that is not theirs.
+    pub(crate) fn moved(&self, snapshot: &Snapshot) -> BTreeSet<String> {
+        let by_name: BTreeMap<&str, _> =
+            snapshot.listeners.iter().map(|listener| (&*listener.name, listener)).collect();
+        let is_elsewhere = |(name, sockets): &&(String, Vec<Inherited>)| {
+            let (Some(listener), Some(socket)) = (by_name.get(&**name), sockets.first()) else {
+                return false;
+            };
+            let at = address_of(socket);
+            let is_its = |address: &Address| {
+                is_at(socket, address)
+                    || is_anywhere(socket, address)
+                    || is_any_ip(address) && address.overlaps(&at)
+            };
+            !listener.addresses.iter().any(is_its)
+        };
+        self.taken.iter().filter(is_elsewhere).map(|(name, _)| name.clone()).collect()
     }
 
     /// Closes its handles on sockets of a former process, which listeners have taken, and says of which listeners there were
@@ -197,6 +219,19 @@ impl Activation {
 
 fn start(reasons: &[String]) -> Failure {
     Failure::Start(format!("sockets of the service manager (LISTEN_FDS):\n{}", reasons.join("\n")))
+}
+
+/// Where a socket listens.
+fn address_of(socket: &Inherited) -> Address {
+    match socket.address() {
+        io::Address::Tcp(address) => Address::Tcp(address),
+        io::Address::Unix(path) => Address::Unix(path.into()),
+    }
+}
+
+/// Whether it is all addresses of a family.
+const fn is_any_ip(address: &Address) -> bool {
+    matches!(address, Address::Tcp(address) if address.ip().is_unspecified())
 }
 
 /// Whether `address` leaves the port open, and the socket listens there.

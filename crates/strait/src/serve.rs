@@ -181,6 +181,7 @@ impl Start {
         let is_gone = |name: &String| !snapshot.listeners.iter().any(|it| *it.name == **name);
         if let Some(taking) = taking {
             taking.unused = data_path.unused(&snapshot);
+            taking.note_moved(data_path.activation().moved(&snapshot));
         }
         let mut listeners_gone = data_path.let_go();
         let was_stored = taking.is_none() && !listeners_gone.is_empty();
@@ -311,8 +312,9 @@ fn read_stored(
 ) -> (bool, Option<Stored>) {
     let queues = activation.take_connections();
     let had_connections = !queues.is_empty();
-    let stored = Stored::read(queues, snapshot);
-    if let Some(stored) = &stored {
+    let mut stored = Stored::read(queues, snapshot);
+    if let Some(stored) = &mut stored {
+        stored.note_moved(activation.moved(snapshot));
         stored.adopt(sessions);
     }
     (had_connections, stored)
@@ -490,6 +492,13 @@ impl Beginning for StartCandidate<'_> {
         let candidate = std::mem::replace(&mut self.candidate, Err(unknown));
         self.candidate = candidate.and_then(|it| self.config.restore(it, delivered));
         self.candidate.as_ref().map(drop).map_err(ToString::to_string)
+    }
+
+    fn continue_versions(&mut self, version: u64) {
+        self.config.continue_versions(version);
+        if let Ok(candidate) = &mut self.candidate {
+            candidate.continue_versions(version);
+        }
     }
 
     fn parts(&self) -> Vec<Part> {

@@ -126,7 +126,8 @@ impl Pair {
                     name: format!("cluster-{n}"),
                     fingerprint: n.into(),
                 };
-                self.giver.describe((0..4000).map(part).collect(), self.resources, self.now);
+                let parts = (0..4000).map(part).collect();
+                self.giver.describe((7, parts), self.resources, self.now);
             }
             GiverAction::Listen => {
                 let sockets = (0..300).map(|n| SocketKey::Listener("edge".to_owned(), n));

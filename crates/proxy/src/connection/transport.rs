@@ -132,6 +132,13 @@ pub(crate) struct SavedTls {
     is_key_limit_warned: bool,
 }
 
+impl SavedTls {
+    /// The server name that a client asked for.
+    pub(crate) fn server_name(&self) -> Option<&str> {
+        self.facts.as_deref()?.handshake.server_name.as_deref()
+    }
+}
+
 impl Tls {
     pub(crate) fn new(state: TlsState, now: Time) -> Self {
         Self {

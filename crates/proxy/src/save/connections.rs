@@ -4,10 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::chains::ConnectionFacts;
 use config::memory::MemoryLevel;
 use config::priority::Priority;
 use config::protocols::Protocols;
-use config::snapshot::{ClusterId, ClusterProtocol, EndpointId, TransportId};
+use config::snapshot::{
+    Address, ClusterId, ClusterProtocol, Detected, EndpointId, Listener, OriginalDestination,
+    TransportId,
+};
 use serde::{Deserialize, Serialize};
 use telemetry::events::Relocated;
 use wire::buffer::Buffer;
@@ -27,6 +31,7 @@ use crate::connection::rpc::rpc_limits;
 use crate::connection::transport::{SavedTls, Tls, TlsState};
 use crate::connection::{Connection, ConnectionRole, Downstream, Life, Upstream, UpstreamState};
 use crate::cx::Cx;
+use crate::filter::Filter;
 use crate::keys::{ConnKey, EndpointKey, ExchangeKey, PoolId, Slot, label};
 use crate::listen::Listen;
 use crate::listen::clients::Part;
@@ -188,16 +193,63 @@ impl SavedEnd {
 }
 
 impl SavedDownstream {
-    pub(super) fn check_differing(&self, differing: &Differing) -> Result<(), RestoreError> {
+    /// Whether it would be agreed on and admitted in the same way on this listener, which has its name.
+    pub(super) fn check(
+        &self,
+        listener: &Listener<Box<dyn Filter>>,
+        differing: &Differing,
+    ) -> Result<(), RestoreError> {
+        let chain = self.chain.as_deref();
+        if chain.is_some_and(|name| listener.chains.named(name).is_none()) {
+            return Err(RestoreError::Differs("chain"));
+        }
         if differing.listeners.contains(&self.listener) {
             return Err(RestoreError::Differs("listener"));
         }
-        let is_other =
-            |chain: &String| differing.chains.contains(&format!("{}/{chain}", self.listener));
-        if self.chain.as_ref().is_some_and(is_other) {
+        let named = |chain: &str| format!("{}/{chain}", self.listener);
+        if chain.is_some_and(|chain| differing.chains.contains(&named(chain))) {
             return Err(RestoreError::Differs("chain"));
         }
+        if differing.moved.contains(&self.listener) && !self.came_to(listener) {
+            return Err(RestoreError::Differs("address"));
+        }
+        if !differing.chains_new.is_empty()
+            && let Some(facts) = self.facts()
+            && let Some(met) = listener.chains.choose(&facts)
+            && Some(&*met.name) != chain
+            && differing.chains_new.contains(&named(&met.name))
+        {
+            return Err(RestoreError::Differs("chain, which would be another here,"));
+        }
         Ok(())
+    }
+
+    /// Whether it was accepted at an address of this listener, as far as its own address says that.
+    fn came_to(&self, listener: &Listener<Box<dyn Filter>>) -> bool {
+        let is_own = listener.http.proxy_protocol.is_none()
+            && listener.socket.original_destination == OriginalDestination::Off;
+        let local = self.connection.local.socket_address().filter(|_| is_own).map(Address::Tcp);
+        local.is_some_and(|local| listener.addresses.iter().any(|it| it.overlaps(&local)))
+    }
+
+    /// What is known of it; none if that says nothing of which chain it would meet, or it brings no further requests.
+    fn facts(&self) -> Option<ConnectionFacts<'_>> {
+        let tls = self.connection.tls.as_deref();
+        let (protocol, agreed): (_, &[&[u8]]) = match &self.connection.codec {
+            SavedCodec::Http1(_) => (Detected::Http1, &[b"http/1.1"]),
+            SavedCodec::Http2(_) => (Detected::Http2, &[b"h2"]),
+            SavedCodec::Rpc(saved) => (Detected::Rpc(RpcName::new(&saved.protocol)?), &[]),
+            SavedCodec::Opening(_) | SavedCodec::Bytes(_) => return None,
+        };
+        let original = self.original.as_deref().copied();
+        Some(ConnectionFacts {
+            source: self.connection.peer.ip(),
+            destination: original.or_else(|| self.connection.local.socket_address()),
+            protocol: Some(if tls.is_some() { Detected::Tls } else { protocol }),
+            server_name: tls.and_then(SavedTls::server_name),
+            // What was agreed upon was offered.
+            alpn: if tls.is_some() { agreed } else { &[] },
+        })
     }
 }
 

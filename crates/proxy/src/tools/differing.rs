@@ -12,4 +12,8 @@ pub struct Differing {
     pub chains: BTreeSet<String>,
     /// Clusters.
     pub clusters: BTreeSet<String>,
+    /// Chains that are new here, or match other connections than there; as `listener/chain`.
+    pub chains_new: BTreeSet<String>,
+    /// Listeners of this process whose name had an address there that is not theirs here.
+    pub moved: BTreeSet<String>,
 }

@@ -28,8 +28,8 @@ pub(super) struct Reach {
     backlog: Backlog,
 }
 
-/// Messages to one worker that may not be lost, while there is no room in its mailbox: a thread delivers them in their order. Whoever sends
-/// them does not wait, since the others may depend on it and this worker may hang.
+/// Messages to one worker that may not be lost, while there is no room in its mailbox: a thread delivers them in their order. The sender
+/// does not wait, since other workers may depend on it and this one may hang.
 #[derive(Clone, Debug, Default)]
 struct Backlog(Arc<Mutex<Waiting>>);
 

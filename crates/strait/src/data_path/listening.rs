@@ -222,6 +222,10 @@ impl DataPath {
             {
                 bound_as(worker::inherit(inherited, options, self.count()))
             }
+            // The process before this one has it, or stands in the way with it.
+            InTheWay::Nothing if self.activation.overlaps(address) => {
+                bound_as(worker::bind_beside(address, options, self.count()))
+            }
             InTheWay::Nothing => {
                 let bound = worker::bind(address, options, self.count());
                 let is_in_use = matches!(bound, Err(io::BindError::InUse));

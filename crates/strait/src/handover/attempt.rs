@@ -6,15 +6,15 @@
 mod accepting;
 mod states;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::handover::{
-    Collect, Failure, GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, GivenGroup, Giver, GiverAction,
-    GroupPack, GroupPiece, Left, Message, PeerLife, Phase, SocketKey,
+    Collect, Difference, Failure, GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, GivenGroup, Giver,
+    GiverAction, GroupPack, GroupPiece, Left, Message, PeerLife, Phase, SocketKey,
 };
 use control::{
     Begun, HandoverChange, HandoverFact, HandoverNews, HandoverQuestion, HandoverResult,
@@ -200,13 +200,7 @@ impl<'g> Attempt<'g> {
                 give_way();
             }
             GiverAction::Describe => self.describe(),
-            GiverAction::Compared(differences) => {
-                self.tell(differences.into_iter().map(|it| {
-                    let kind = it.kind.as_str();
-                    let what = if it.is_missing { "is missing" } else { "differs" };
-                    format!("{kind} {} {what}: its connections stay", it.name)
-                }));
-            }
+            GiverAction::Compared(differences) => self.tell_differences(&differences),
             GiverAction::Checked => return Some(self.on_checked()),
             GiverAction::Listen => self.listen(),
             GiverAction::StopAccepting { but } => self.stop_accepting(&but),
@@ -251,8 +245,14 @@ impl<'g> Attempt<'g> {
     /// on.
     fn take_back_all(&mut self, reason: &str) -> Option<End> {
         let pid = self.line.peer.pid;
+        let has_ended = |process: &ProcessHandle| process.wait(Duration::ZERO).unwrap_or(false);
+        if self.process.as_ref().is_some_and(has_ended) {
+            // The end of the connection is what comes next, and then this process accepts.
+            return None;
+        }
         tracing::error!(pid, "the new process asks this one to take everything back: {reason}");
-        match self.giving.return_all(self.process.take()) {
+        let process = self.process.as_ref().and_then(|process| process.try_clone().ok());
+        match self.giving.return_all(process) {
             Ok(generation) => {
                 reap(self.child.take());
                 Some(End::Returned(generation))
@@ -274,6 +274,23 @@ impl<'g> Attempt<'g> {
         tracing::info!(%phase, ms, pid = self.line.peer.pid, "handover");
         self.news(HandoverNews::Phase(phase.as_str(), ms));
         self.tell([format!("{phase} after {ms} ms")]);
+    }
+
+    fn tell_differences(&mut self, differences: &[Difference]) {
+        let own = self.begun.as_ref().filter(|_| !differences.is_empty());
+        let own = own.map(|begun| parts(&begun.snapshot)).unwrap_or_default();
+        let own: BTreeSet<_> = own.iter().map(|part| (part.kind, &*part.name)).collect();
+        let line = |it: &Difference| {
+            let (kind, name) = (it.kind.as_str(), &it.name);
+            match it.is_missing {
+                true => format!("{kind} {name} is missing: its connections stay"),
+                false if own.contains(&(it.kind, &**name)) => {
+                    format!("{kind} {name} differs: its connections stay")
+                }
+                false => format!("{kind} {name} is new: connections that it matches stay"),
+            }
+        };
+        self.tell(differences.iter().map(line));
     }
 
     fn tell(&mut self, lines: impl IntoIterator<Item = String>) {
@@ -370,12 +387,12 @@ impl<'g> Attempt<'g> {
         };
         match begun {
             Ok(Ok(begun)) => {
-                let parts = parts(&begun.snapshot);
+                let described = (begun.snapshot.version, parts(&begun.snapshot));
                 let delivered = Some(&begun.delivered).filter(|_| self.giver.reads_resources());
                 let sealed = delivered.and_then(resources::seal);
                 self.begun = Some(begun);
                 let bytes = sealed.as_ref().map(|(_, bytes)| *bytes);
-                self.giver.describe(parts, bytes, now());
+                self.giver.describe(described, bytes, now());
                 self.resources = sealed.map(|(file, _)| file);
             }
             Ok(Err(reason)) => self.giver.fail(Failure::Own(reason)),

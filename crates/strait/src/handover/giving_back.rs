@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use ::handover::{Hello, Message, Purpose, UnusedSocket};
+use ::handover::{Hello, Message, Purpose};
 use control::{HandoverChange, HandoverQuestion, HandoverStep};
 use io::packets::{Packets, ProcessHandle};
 use proxy::Snapshot;
@@ -82,7 +82,7 @@ impl Giving {
         let taking = match taking.receive_sockets(&mut &*snapshot, false) {
             // This process has its own handles on those that it uses.
             Ok(TakeOutcome::Taking(mut taking, sockets)) => {
-                taking.unused = unused(sockets, &snapshot);
+                use_sockets(&mut taking, sockets, &snapshot);
                 taking
             }
             Ok(TakeOutcome::NoProcess(reason)) => return Err(refused(reason)),
@@ -106,15 +106,16 @@ impl Giving {
     }
 }
 
-/// The sockets of the other process that this one does not use.
-fn unused(mut taken: TakenSockets, snapshot: &Snapshot) -> Vec<UnusedSocket> {
+/// Notes which sockets of the other process this one does not use, and which listeners had others there.
+fn use_sockets(taking: &mut Taking, mut taken: TakenSockets, snapshot: &Snapshot) {
     let mut listeners = Activation::default();
     listeners.take_over(std::mem::take(&mut taken.listeners));
     let startup = &snapshot.startup;
     for address in startup.admin.iter().chain(&startup.metrics) {
         drop(taken.take_admin(address));
     }
-    listeners.unused(snapshot).into_iter().chain(taken.unused_admin()).collect()
+    taking.unused = listeners.unused(snapshot).into_iter().chain(taken.unused_admin()).collect();
+    taking.note_moved(listeners.moved(snapshot));
 }
 
 /// Ends a process that has given everything back and does not end by itself, as one whose worker hangs.

@@ -3,6 +3,7 @@
 //! Everything is read and compared before the first connection is continued. What is not whole, or not ours, is refused as
 //! a whole: its sockets are reset, so that their peers know, and none is served by halves.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,8 +11,8 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use ::handover::{
-    Difference, Left, STORED_FILE_BYTES_MAX, STORED_PACKET_BYTES_MAX, StoredConnections,
-    StoredError, StoredPacket, StoredQueue, StoredStates,
+    Left, STORED_FILE_BYTES_MAX, STORED_PACKET_BYTES_MAX, StoredConnections, StoredError,
+    StoredPacket, StoredQueue, StoredStates,
 };
 use ::io::Socket;
 use ::io::packets::{PacketError, Packets, Received};
@@ -27,7 +28,7 @@ use tokio::sync::mpsc::Sender;
 use wiped::Wiped;
 use worker::{Message as Mail, Moving, Origin, Take};
 
-use super::differences::{differences, differing, report};
+use super::differences::Comparison;
 use super::taking::moving;
 use super::timeouts::WORKER_TIMEOUT;
 use super::{BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing, parts};
@@ -45,7 +46,7 @@ pub(crate) struct Stored {
     connections: StoredConnections,
     sockets: Vec<OwnedFd>,
     states: StoredStates,
-    differing: Arc<Differing>,
+    differing: Differing,
     /// How many handovers led to this process.
     pub(crate) generation: u64,
 }
@@ -119,11 +120,21 @@ impl Stored {
         states: StoredStates,
         snapshot: &Snapshot,
     ) -> Self {
-        let differences: Vec<Difference> = differences(&parts(snapshot), &connections.parts);
-        report(&differences, "its stored connections are closed");
-        let differing = Arc::new(differing(&differences));
+        let compared = Comparison::new(&parts(snapshot), &connections.parts);
+        compared.report("stored connections that it concerns are closed");
+        let differing = compared.differing();
         let generation = connections.generation + 1;
         Self { connections, sockets, states, differing, generation }
+    }
+
+    /// Some listeners have other addresses than what had their names in the former process.
+    pub(crate) fn note_moved(&mut self, listeners: BTreeSet<String>) {
+        for listener in &listeners {
+            tracing::warn!(
+                "handover: listener {listener} has other addresses here: stored connections of the former ones are closed"
+            );
+        }
+        self.differing.moved = listeners;
     }
 
     /// Takes over what decides on handshakes. To be called before workers accept.
@@ -150,6 +161,7 @@ impl Stored {
             pid: 0,
             version,
         })));
+        let differing = Arc::new(differing);
         contacts.deliver_to_all(|| Mail::Differing(Arc::clone(&differing)));
         balancing::restore(states.get(BALANCING).unwrap_or_default(), contacts);
         let mut sockets = sockets.into_iter();

@@ -4,9 +4,9 @@
 mod following;
 mod moving;
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ::handover::{
@@ -24,9 +24,9 @@ use proxy::save::{Differing, Held, Remains, VERSION as FORM};
 use wiped::Wiped;
 use worker::Moving;
 
-use super::differences::{differences, differing, report};
+use super::differences::Comparison;
 use super::groups::open_envelope;
-use super::line::{Incoming, Line, give_way, now};
+use super::line::{Incoming, Line, give_way, nanos, now};
 use super::timeouts::PROCESS_END_TIMEOUT;
 use super::{access, is_allowed, parts, resources, socket_path};
 use crate::activation::{is_anywhere, is_at};
@@ -34,6 +34,9 @@ use crate::{Failure as StartFailure, VERSION};
 
 /// How long the running process may take to read why this one gives up, ns.
 const READ_TIMEOUT: u64 = 2_000_000_000;
+
+/// Between two looks whether the process is there that gives everything back.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Descriptors that a process has beside those that it takes over.
 const OWN_DESCRIPTORS: u64 = 64;
@@ -43,7 +46,7 @@ const OWN_DESCRIPTORS: u64 = 64;
 pub(crate) struct Taking {
     line: Line,
     taker: Taker,
-    differing: Arc<Differing>,
+    differing: Differing,
     /// Version of the other program.
     version: String,
     /// Whether the other process lists the connections that it still has.
@@ -106,6 +109,9 @@ pub(crate) trait Beginning {
     /// It cannot.
     fn begin_with(&mut self, delivered: DeliveredResources) -> Result<(), String>;
 
+    /// Counts its configurations from this version of the other process on.
+    fn continue_versions(&mut self, version: u64);
+
     /// What connections were agreed on in its configuration.
     fn parts(&self) -> Vec<Part>;
 }
@@ -118,6 +124,10 @@ impl Beginning for &Snapshot {
 
     fn begin_with(&mut self, _: DeliveredResources) -> Result<(), String> {
         Err("this process has its own".to_owned())
+    }
+
+    fn continue_versions(&mut self, _: u64) {
+        // It goes on with its own.
     }
 
     fn parts(&self) -> Vec<Part> {
@@ -232,7 +242,7 @@ impl Taking {
         Self {
             line,
             taker,
-            differing: Arc::default(),
+            differing: Differing::default(),
             version: String::new(),
             lists_connections: false,
             began: now(),
@@ -259,6 +269,16 @@ impl Taking {
         let (forms, deadlines) = (vec![FORM], deadlines(options));
         let taker = Taker::of_former(VERSION, forms, descriptors, deadlines, now());
         Self::new(line, taker, process, true)
+    }
+
+    /// Some listeners have other addresses here than what had their names in the other process: connections to those stay there.
+    pub(crate) fn note_moved(&mut self, listeners: BTreeSet<String>) {
+        for listener in &listeners {
+            tracing::warn!(
+                "handover: listener {listener} has other addresses here: connections of the former ones stay with the old process"
+            );
+        }
+        self.differing.moved = listeners;
     }
 
     pub(super) fn receive_sockets(
@@ -289,7 +309,10 @@ impl Taking {
                 return Ok(TakeOutcome::NoProcess(reason.to_owned()));
             }
             if let Some(failure) = stopped {
-                if !is_check && matches!(failure, Failure::Closed(_)) && self.has_giver_ended() {
+                if !is_check
+                    && matches!(failure, Failure::Closed(_))
+                    && self.has_giver_ended(PROCESS_END_TIMEOUT)
+                {
                     return Ok(TakeOutcome::NoProcess(format!(
                         "the process there has ended: {failure}"
                     )));
@@ -309,18 +332,19 @@ impl Taking {
     ) -> Option<TakenSockets> {
         match action {
             OpeningAction::Welcomed(welcome) => self.on_welcome(&welcome),
+            OpeningAction::ContinueVersions(version) => beginning.continue_versions(version),
             OpeningAction::Begin(bytes) => {
                 self.begin_with(bytes, beginning);
                 self.taker.begun(now());
             }
             OpeningAction::Compare(theirs) => {
-                let differences = differences(&beginning.parts(), &theirs);
-                self.differing = Arc::new(differing(&differences));
-                report(&differences, "its connections stay with the old process");
-                if is_check && differences.is_empty() {
+                let compared = Comparison::new(&beginning.parts(), &theirs);
+                self.differing = compared.differing();
+                compared.report("connections that it concerns stay with the old process");
+                if is_check && compared.is_empty() {
                     tracing::info!("handover: no difference prevents connections from moving");
                 }
-                self.taker.compared(differences, now());
+                self.taker.compared(compared.all(), now());
             }
             OpeningAction::Listen(keys) => match self.take_sockets(keys) {
                 Ok(sockets) => return Some(sockets),
@@ -331,9 +355,9 @@ impl Taking {
     }
 
     /// Whether the other process is gone, and not only its end of the connection.
-    fn has_giver_ended(&self) -> bool {
+    fn has_giver_ended(&self, timeout: Duration) -> bool {
         let process = self.process.as_ref();
-        process.is_some_and(|process| process.wait(PROCESS_END_TIMEOUT).unwrap_or(false))
+        process.is_some_and(|process| process.wait(timeout).unwrap_or(false))
     }
 
     /// Begins with what sources have delivered to the other process, or goes on without.
@@ -442,7 +466,9 @@ impl Taking {
     }
 
     fn hear(&mut self) {
-        let incoming = self.line.receive(self.taker.next_deadline());
+        let look_at = self.is_return.then(|| now().saturating_add(nanos(LOOK_INTERVAL)));
+        let incoming =
+            self.line.receive(self.taker.next_deadline().into_iter().chain(look_at).min());
         let at = now();
         match incoming {
             Ok(Incoming::Frame(frame, count)) => {
@@ -450,6 +476,10 @@ impl Taking {
                 give_way();
             }
             Ok(Incoming::End) => self.taker.on_closed(at),
+            // The socket that it connects to lives on in this process where the other one has ended.
+            Ok(Incoming::Nothing) if self.is_return && self.has_giver_ended(Duration::ZERO) => {
+                self.taker.on_closed(at);
+            }
             Ok(Incoming::Nothing) => {}
             Err(error) => self.taker.fail(Failure::Own(error.to_string())),
         }

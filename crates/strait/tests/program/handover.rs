@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::kit::{
-    Client, Scratch, Service, Strait, claim_port, forward_to, get, strait, text, until,
+    Client, Scratch, Service, Strait, claim_port, forward_to, get, strait, text, until, with_admin,
 };
 use crate::tls::certificates;
 use crate::tls_client::{self, TlsClient};
@@ -374,6 +374,69 @@ fn a_check_names_each_listener_chain_and_cluster_whose_connections_would_stay() 
         "cluster other differs",
     ];
     assert_eq!(check(&next), expected);
+}
+
+/// What a connection was let in for is not what it would meet in the next process: it stays, and keeps its routes.
+#[test]
+fn connections_stay_that_the_next_configuration_gives_to_another_chain_or_listener() {
+    let (one, other) = (claim_port(), claim_port());
+    let address = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+    let listener = |name: &str, port: u16, more: &str| {
+        format!("  - {{ name: {name}, address: '127.0.0.1:{port}', {more} }}\n")
+    };
+    let routes = "routes:\n\
+        \x20 - { name: pub, rules: [{ match: { prefix: / }, respond: { body: public } }] }\n\
+        \x20 - { name: priv, rules: [{ match: { prefix: / }, respond: { body: private } }] }\n";
+    let text = |listeners: &[String]| format!("listeners:\n{}{routes}", listeners.concat());
+    let before = text(&[listener("a", one, "routes: pub"), listener("b", other, "routes: priv")]);
+    let chain =
+        "routes: priv, chains: [{ name: local, match: { sources: [127.0.0.0/8] }, routes: pub }]";
+    // A chain for it that is new, and two listeners that exchanged their addresses.
+    for after in [
+        text(&[listener("a", one, chain), listener("b", other, "routes: priv")]),
+        text(&[listener("a", other, "routes: priv"), listener("b", one, "routes: pub")]),
+    ] {
+        let (scratch, mut successors) = (Scratch::new(), Successors::default());
+        let [before, after] =
+            [&before, &after].map(|text| with_handover(&scratch, text, "probation: 0s"));
+        let strait = Strait::run(&before);
+        let mut client = Client::connect(address(one));
+        assert_eq!(client.get("/").text(), "public");
+        let version = strait.metric("strait_config_version");
+        strait.write("next.yaml", &with_admin(&after));
+        let printed = upgraded_to(&strait, "next.yaml", &mut successors);
+        assert!(printed.contains("1 stay: its "), "{printed}");
+        assert_eq!(client.get("/").text(), "public", "{after}");
+        assert_eq!(get(address(one), "/").text(), "public");
+        until("the new process", || {
+            (strait.metric("strait_config_version") == version + 1.0).then_some(())
+        });
+    }
+}
+
+/// One address, all addresses, and back: the process before listens on the same port meanwhile.
+#[test]
+fn a_listener_may_have_all_addresses_of_its_port_in_the_next_process_and_one_again() {
+    let port = claim_port();
+    let (scratch, mut successors) = (Scratch::new(), Successors::default());
+    let text = |ip: &str| {
+        let text = format!(
+            "listeners: [{{ name: edge, address: '{ip}:{port}', routes: all }}]\n\
+             routes: [{{ name: all, rules: [{{ match: {{ prefix: / }}, respond: {{}} }}] }}]\n"
+        );
+        with_handover(&scratch, &text, "probation: 0s")
+    };
+    let strait = Strait::run(&text("127.0.0.1"));
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut kept = Client::connect(address);
+    assert_eq!(kept.get("/").status, 200);
+    for ip in ["0.0.0.0", "127.0.0.1"] {
+        strait.write("next.yaml", &with_admin(&text(ip)));
+        upgraded_to(&strait, "next.yaml", &mut successors);
+        let response = kept.get("/");
+        assert_eq!((response.status, response.field("connection")), (200, None), "{ip}");
+        assert_eq!(get(address, "/").status, 200, "{ip}");
+    }
 }
 
 #[test]

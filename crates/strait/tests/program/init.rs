@@ -91,7 +91,7 @@ fn the_first_process_of_a_container_stays_small_and_ends_as_its_successors_do() 
     assert_eq!(strait.metric("strait_generation"), 2.0);
     // Signals reach it.
     kill_process(process(first), Signal::HUP).unwrap();
-    strait.wait_for_version(2);
+    strait.wait_for_version(4);
     kill_process(process(first), Signal::TERM).unwrap();
     assert_eq!(strait.wait_for_end().code(), Some(0));
 }
@@ -112,7 +112,7 @@ fn a_signal_to_the_first_process_of_a_container_is_for_its_successor_in_the_prob
     let Some((mut strait, first, _scratch)) = run(&service, "probation: 1m") else { return };
     upgraded(&strait);
     kill_process(process(first), Signal::HUP).unwrap();
-    strait.wait_for_version(2);
+    strait.wait_for_version(3);
     assert_eq!(get(strait.listener, "/").status, 200);
     kill_process(process(first), Signal::TERM).unwrap();
     assert_eq!(strait.wait_for_end().code(), Some(0));

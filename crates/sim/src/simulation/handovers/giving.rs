@@ -51,7 +51,7 @@ impl Simulation {
             }
             // Nothing is handed on so: the taker's loader hears the same from the source.
             GiverAction::SendResources(_) => {}
-            GiverAction::Describe => giver.describe(Vec::new(), None, now),
+            GiverAction::Describe => giver.describe((1, Vec::new()), None, now),
             GiverAction::Listen => {
                 let count = u32::try_from(self.listeners_of.len()).expect("few listeners");
                 let key = |number| SocketKey::Listener("all".to_owned(), number);

@@ -66,7 +66,11 @@ impl Simulation {
                 self.end_process(workers);
             }
             TakerAction::Enter(_)
-            | TakerAction::Opening(OpeningAction::Welcomed(_) | OpeningAction::Begin(_))
+            | TakerAction::Opening(
+                OpeningAction::Welcomed(_)
+                | OpeningAction::ContinueVersions(_)
+                | OpeningAction::Begin(_),
+            )
             | TakerAction::Moving(MovingAction::EndSilent)
             | TakerAction::Following(_)
             | TakerAction::Finished => {}

@@ -112,7 +112,7 @@ impl ConnectionTaker<'_> {
     }
 
     fn begin(&mut self) {
-        let differing = Arc::clone(&self.taking.differing);
+        let differing = Arc::new(mem::take(&mut self.taking.differing));
         self.contacts.deliver_to_all(|| Mail::Differing(Arc::clone(&differing)));
         let (pid, version) = (self.taking.line.peer.pid, self.taking.version.clone());
         self.news(HandoverNews::Began { is_giver: false, pid, version });
