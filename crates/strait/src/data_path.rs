@@ -141,7 +141,7 @@ impl Contact {
     fn flush(&mut self) {
         let before = self.waiting.len();
         while let Some(message) = self.waiting.pop_front() {
-            if let Err(message) = self.reach.postbox.post(message) {
+            if let Err(message) = self.reach.try_post(message) {
                 self.waiting.push_front(message);
                 break;
             }
@@ -250,7 +250,9 @@ impl Workers for DataPath {
     }
 
     fn mover(&self) -> Option<Moves> {
-        let has_all = self.workers.iter().all(|contact| contact.waiting.is_empty());
+        let has_all =
+            |contact: &Contact| contact.waiting.is_empty() && !contact.reach.has_backlog();
+        let has_all = self.workers.iter().all(has_all);
         has_all.then(|| Moves(self.contacts()))
     }
 

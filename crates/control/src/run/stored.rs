@@ -66,7 +66,8 @@ impl<W: Workers> Running<W> {
         if !is_on || self.handing != Handing::None {
             return;
         }
-        self.store_those_of(None);
+        let all: Vec<_> = self.config.snapshot.listeners.iter().map(|it| it.id).collect();
+        self.store_those_of(&all);
     }
 
     /// Follows listeners that came, went, or have other sockets.
@@ -86,19 +87,22 @@ impl<W: Workers> Running<W> {
         }
         let added = &snapshot.changes.listeners_added;
         if !added.is_empty() {
-            self.store_those_of(Some(added));
+            self.store_those_of(added);
         }
     }
 
-    fn store_those_of(&mut self, listeners: Option<&[ListenerId]>) {
-        match self.workers.handles(listeners) {
-            Ok(handles) => {
-                for (name, sockets) in handles {
-                    self.service_manager.store_listener(&name, sockets);
-                    self.stored.listeners.insert(name);
+    /// One that fails is no reason to keep none.
+    fn store_those_of(&mut self, listeners: &[ListenerId]) {
+        for id in listeners {
+            match self.workers.handles(Some(&[*id])) {
+                Ok(handles) => {
+                    for (name, sockets) in handles {
+                        self.service_manager.store_listener(&name, sockets);
+                        self.stored.listeners.insert(name);
+                    }
                 }
+                Err(error) => tracing::warn!("a listening socket is not kept: {error}"),
             }
-            Err(error) => tracing::warn!("listening sockets are not kept: {error}"),
         }
     }
 

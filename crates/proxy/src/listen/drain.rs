@@ -65,8 +65,16 @@ impl Listen {
                     let facts = facts_of(connection, downstream)?;
                     Some(lost.has_new_for(listener, downstream.chain, &facts))
                 };
+                // Its chain was chosen before what it is going to say is known.
+                let is_unread = match connection.opening() {
+                    Some(Opening::Handshake) => true,
+                    Some(Opening::Detect) => connection.tls.is_some(),
+                    _ => false,
+                };
                 downstream.listener == lost.from
-                    && (lost.concerns(downstream.chain) || has_new().unwrap_or_default())
+                    && (lost.concerns(downstream.chain)
+                        || is_unread && lost.has_new()
+                        || has_new().unwrap_or_default())
             })
         };
         let concerned = connections.table.iter().filter(|(_, connection)| is_concerned(connection));

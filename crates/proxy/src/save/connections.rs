@@ -213,6 +213,14 @@ impl SavedDownstream {
         if differing.moved.contains(&self.listener) && !self.came_to(listener) {
             return Err(RestoreError::Differs("address"));
         }
+        let is_decided = !matches!(self.connection.codec, SavedCodec::Opening(_));
+        if chain.is_none() && is_decided && !listener.has_default {
+            return Err(RestoreError::Differs("listener"));
+        }
+        if self.is_chosen_unread() && differing.chains_new.iter().any(|it| self.is_listener_of(it))
+        {
+            return Err(RestoreError::Differs("chain, which may be another here,"));
+        }
         if !differing.chains_new.is_empty()
             && let Some(facts) = self.facts()
             && let Some(met) = listener.chains.choose(&facts)
@@ -222,6 +230,20 @@ impl SavedDownstream {
             return Err(RestoreError::Differs("chain, which would be another here,"));
         }
         Ok(())
+    }
+
+    /// Whether a chain was chosen for it, or none, before what it is going to say is known.
+    fn is_chosen_unread(&self) -> bool {
+        match self.connection.codec {
+            SavedCodec::Opening(Opening::Handshake) => true,
+            SavedCodec::Opening(Opening::Detect) => self.connection.tls.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether a chain, as `listener/chain`, is one of its listener.
+    fn is_listener_of(&self, chain: &str) -> bool {
+        chain.strip_prefix(&*self.listener).is_some_and(|rest| rest.starts_with('/'))
     }
 
     /// Whether it was accepted at an address of this listener, as far as its own address says that.

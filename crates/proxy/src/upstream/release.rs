@@ -50,9 +50,11 @@ impl Upstreams {
         }
         let is_unused = multiplex.streams.is_empty() && !connection.is_connecting();
         let (endpoint_key, was_used) = (upstream.endpoint_key(), connection.requests > 0);
+        // What is being placed counts twice until it is.
         if is_of_requests
             && is_unused
             && was_used
+            && !cx.is_placing
             && let Some(cluster) = cluster
             && self.pools.is_over(Pool::new(cluster, endpoint_key.pool.priority), endpoint)
         {

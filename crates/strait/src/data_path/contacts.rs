@@ -21,7 +21,7 @@ pub(crate) struct Contacts {
 /// How one worker is reached.
 #[derive(Clone, Debug)]
 pub(super) struct Reach {
-    pub(super) postbox: Postbox<Listener, Socket>,
+    postbox: Postbox<Listener, Socket>,
     pub(super) waker: io::Waker,
     /// What the worker waits with.
     pub(super) poller: io::Poller,
@@ -64,8 +64,14 @@ impl Reach {
     }
 
     /// Puts a message in if there is room and nothing waits for it.
-    fn try_post(&self, message: Mail) -> Result<(), Mail> {
-        if self.backlog.lock().has_thread { Err(message) } else { self.postbox.post(message) }
+    pub(super) fn try_post(&self, message: Mail) -> Result<(), Mail> {
+        let waiting = self.backlog.lock();
+        if waiting.has_thread { Err(message) } else { self.postbox.post(message) }
+    }
+
+    /// Whether messages wait for room.
+    pub(super) fn has_backlog(&self) -> bool {
+        self.backlog.lock().has_thread
     }
 
     fn deliver(&self, worker: usize, message: Mail) {
@@ -245,7 +251,7 @@ impl Contacts {
     pub(crate) fn flush(&self, timeout: Duration) {
         let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let until = io::clock::monotonic_ns().saturating_add(timeout);
-        let is_waiting = |reach: &Reach| reach.backlog.lock().has_thread;
+        let is_waiting = Reach::has_backlog;
         while self.workers.iter().any(is_waiting) && io::clock::monotonic_ns() < until {
             pause();
         }

@@ -30,10 +30,11 @@ impl Comparison {
             })
         };
         let is_new = |((kind, name), fingerprint): &(&(PartKind, String), &u64)| {
-            let listener = name.split_once('/').map_or("", |(listener, _)| listener);
+            // Either of the two names may have a slash itself.
+            let mut cuts = name.match_indices('/').filter_map(|(at, _)| name.get(..at));
             *kind == PartKind::Chain
                 && there.get(&(*kind, name.clone())) != Some(*fingerprint)
-                && there.contains_key(&(PartKind::Listener, listener.to_owned()))
+                && cuts.any(|it| there.contains_key(&(PartKind::Listener, it.to_owned())))
         };
         let chains_new = here.iter().filter(is_new).map(|((_, name), _)| name.clone());
         Self {
@@ -107,6 +108,8 @@ mod tests {
             cluster("new", 3),
             listener("edge", 1),
             listener("rim", 1),
+            listener("a/b", 1),
+            chain("a/b/c", 1),
             chain("edge/same", 1),
             chain("edge/other", 2),
             chain("edge/new", 3),
@@ -117,17 +120,23 @@ mod tests {
             cluster("other", 9),
             cluster("gone", 4),
             listener("edge", 1),
+            listener("a/b", 1),
             chain("edge/same", 1),
             chain("edge/other", 9),
         ];
         let found = Comparison::new(&own, &theirs);
         let all = found.all();
         let all: Vec<_> = all.iter().map(|it| (&*it.name, it.is_missing)).collect();
-        let expected =
-            [("other", false), ("gone", true), ("edge/other", false), ("edge/new", false)];
+        let expected = [
+            ("other", false),
+            ("gone", true),
+            ("edge/other", false),
+            ("a/b/c", false),
+            ("edge/new", false),
+        ];
         assert_eq!(all, expected);
         let new: Vec<_> = found.differing().chains_new.into_iter().collect();
-        assert_eq!(new, ["edge/new", "edge/other"]);
+        assert_eq!(new, ["a/b/c", "edge/new", "edge/other"]);
         assert!(Comparison::new(&own, &own).is_empty());
     }
 }

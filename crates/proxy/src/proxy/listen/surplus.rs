@@ -21,9 +21,11 @@ impl Proxy {
         for id in pools {
             let Some(cluster) = self.cx.snapshot.cluster(id.cluster).cloned() else { continue };
             let pool = Pool::new(&cluster, id.priority);
-            let surplus = self.upstream.pools.surplus(pool);
-            self.close_unused(pool, (surplus, 0), now);
-            self.settle(now);
+            // Other workers are at it, too: each looks again before it closes the next.
+            while self.upstream.pools.surplus(pool) > 0 && self.close_unused(pool, (1, 0), now) > 0
+            {
+                self.settle(now);
+            }
         }
     }
 
