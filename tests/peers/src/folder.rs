@@ -11,10 +11,14 @@ pub(crate) struct Folder {
     is_kept: bool,
 }
 
+/// Characters of a claim's name in that of its folder: the path of a socket below it has at most 107 bytes.
+const NAME_CHARS_MAX: usize = 48;
+
 impl Folder {
     /// A new, empty folder for `name`, readable by servers that give up their rights.
     pub(crate) fn new(name: &str) -> Result<Self> {
-        let name = format!("strait-peers-{}-{}", std::process::id(), name.replace("::", "-"));
+        let name: String = name.replace("::", "-").chars().take(NAME_CHARS_MAX).collect();
+        let name = format!("strait-peers-{}-{name}", std::process::id());
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).with_context(|| format!("creating {}", path.display()))?;
         Ok(Self { path, is_kept: false })
