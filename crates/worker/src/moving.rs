@@ -411,7 +411,6 @@ impl<W: World> Worker<W> {
         let LargeRestore { restoring, moving, begun, .. } = &mut restore;
         for stride in self.strides() {
             if restoring.is_placed() {
-                moving.held = Held::default();
                 let last = (*begun + stride).min(restoring.keys().len());
                 let keys = restoring.keys().get(*begun..last).unwrap_or_default();
                 keys.iter().for_each(|key| self.begin_watching(*key, now));
@@ -549,8 +548,6 @@ impl<W: World> Worker<W> {
             Ok(keys) => keys,
             Err(error) => return Err((error, moving)),
         };
-        // They count by themselves from here on.
-        drop(moving.held);
         for (key, socket) in keys.iter().zip(moving.sockets) {
             if let Some(socket) = socket {
                 self.sockets.insert(*key, socket, Flags::default());
