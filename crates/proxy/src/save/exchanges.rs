@@ -316,7 +316,14 @@ impl Proxy {
         let state = self.listen.listeners.get(listener);
         let listener = state.listener().seen_by(chain);
         let (snapshot, place) = state.pin();
-        let route = saved.route.as_ref().map(|route| self.cx.restore_route(&snapshot, route));
+        let mut route = saved.route.as_ref().map(|route| self.cx.restore_route(&snapshot, route));
+        if let Some(route) = &mut route
+            && let Some(connection) = upstream.and_then(|it| self.connections.get(it.connection))
+            && let Some(side) = connection.upstream()
+        {
+            // What is under way keeps the priority that it began with, whatever its rule says now: so do the bounds that count it.
+            route.priority = side.priority;
+        }
         let timer = self.cx.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
         let deadlines = restore_deadlines(&saved.deadlines, now);
         let (_, first) = deadlines.first();

@@ -91,6 +91,34 @@ fn the_bounds_of_each_priority_are_its_own() {
 }
 
 #[test]
+fn what_moves_keeps_its_priority_whatever_its_rule_says_now() {
+    let urgent = with_urgent(CONFIG) + "    requests_max: 1\n";
+    let others = [
+        urgent.replace(", priority: high", ""),
+        // Its rule is gone.
+        CONFIG.to_owned() + "    requests_max: 1\n",
+    ];
+    for other in others {
+        hold(&urgent, |talk| {
+            if talk.variant() == Variant::Moving {
+                return talk.leave_out();
+            }
+            let (first, second) = (talk.client(), talk.client());
+            talk.says(first, URGENT);
+            let own = talk.upstream();
+            talk.hears(own, URGENT);
+            talk.comes_back_to(first, &other);
+            // It takes no room of those of default priority.
+            talk.says(second, GET);
+            let upstream = talk.upstream();
+            serve(talk, second, upstream, GET);
+            talk.says(own, OK);
+            talk.hears(first, OK);
+        });
+    }
+}
+
+#[test]
 fn endpoints_are_bounded_for_the_default_priority_alone() {
     let config = config("    connections_per_endpoint_max: 1\n");
     hold(&config.replace("connections_max: 1\n", "connections_max: 9\n"), |talk| {
