@@ -176,6 +176,21 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_the_peer_counts_whether_or_not_it_was_met() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut socket, _) = listener.accept().unwrap();
+        peer.write_all(b"all").unwrap();
+        socket.read_exact(&mut [0; 3]).unwrap();
+        let before = Traffic::of(&socket).unwrap();
+        drop(peer);
+        assert_eq!(socket.peek(&mut [0; 1]).unwrap(), 0, "the end has come");
+        let after = Traffic::of(&socket).unwrap();
+        assert_eq!((after.read, after.written), (before.read + 1, before.written));
+        assert_eq!(Traffic::of_each(&[socket.as_fd()]), [Some(after)]);
+    }
+
+    #[test]
     fn a_connection_that_was_reset_has_no_count() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

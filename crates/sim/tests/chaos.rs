@@ -93,6 +93,11 @@ fn thousand_seeds_of_chaos() {
 }
 
 #[test]
+fn seeds_that_failed_once_keep_every_promise() {
+    run_all([187_341_955_670, 900_004_283], Scenario::of);
+}
+
+#[test]
 fn config_swaps_under_load_lose_nothing() {
     let summaries =
         run_all(0..150, |seed| Scenario { swaps: 12, clients: 15, ..Scenario::harmless(seed) });

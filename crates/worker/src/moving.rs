@@ -106,7 +106,7 @@ pub struct Moving<S> {
     pub sockets: Vec<Option<S>>,
     /// What they count for on their way.
     pub held: Held,
-    /// See [`Saved::may_begin`](proxy::save::Saved::may_begin).
+    /// See [`Saved::may_begin`](proxy::save::Saved::may_begin). So may a request whose connection has no socket.
     pub may_begin: bool,
     /// What is left of it where it was.
     pub remains: Remains,
@@ -568,6 +568,8 @@ fn grow_heap() {
 
 fn moving<S>(saved: Saved, sockets: Vec<Option<S>>) -> Moving<S> {
     let Saved { bytes, held, may_begin, remains, .. } = saved;
+    // One that has no socket yet, or none any more, is opened or given up wherever it is taken up: its request goes elsewhere then.
+    let may_begin = may_begin || sockets.iter().any(Option::is_none);
     Moving { bytes, sockets, held, may_begin, remains }
 }
 

@@ -86,11 +86,13 @@ impl Network {
         }
     }
 
-    /// What was moved over a connection by its owner; an end counts as one.
+    /// What was moved over a connection by its owner; an end counts as one. So does that of the other, which the owner may have
+    /// met, as in the kernel's counts (`io::Traffic`).
     #[must_use]
     pub fn traffic(&self, id: EndId) -> Option<(u64, u64)> {
         let end = self.get(id).filter(|end| end.phase != Phase::Broken)?;
-        Some((end.read_total, end.written_total + u64::from(end.is_shut)))
+        let read = end.read_total + u64::from(end.has_fin);
+        Some((read, end.written_total + u64::from(end.is_shut)))
     }
 
     /// A worker uses an end: which has to be its own.
