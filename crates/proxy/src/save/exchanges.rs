@@ -557,8 +557,25 @@ impl Cx {
 struct Filtered {
     slots: Option<Box<[u8]>>,
     observers: BodyObservers,
-    /// The filter to run again: one that waited, where the chain is another now.
+    /// The filter to go on with where one waited, and the chain is another now: the first that has not let the request pass.
     again: Option<usize>,
+}
+
+/// The place of the first filter of a chain that is none of those that have decided, which are looked up by name.
+fn first_undecided<'a>(
+    mut chain: impl ExactSizeIterator<Item = &'a str>,
+    decided: &[String],
+) -> usize {
+    let len = chain.len();
+    let mut decided: Vec<&str> = decided.iter().map(String::as_str).collect();
+    let is_undecided = |name: &str| match decided.iter().position(|it| *it == name) {
+        Some(place) => {
+            decided.swap_remove(place);
+            false
+        }
+        None => true,
+    };
+    chain.position(is_undecided).unwrap_or(len)
 }
 
 impl Filtered {
@@ -568,7 +585,6 @@ impl Filtered {
         let slot_bytes = if has_filters { slot_bytes } else { 0 };
         let names = listener.filter_sources.iter().map(|source| source.name());
         let is_same_chain = names.clone().eq(saved.filters.iter().map(String::as_str));
-        // In another chain, a filter that waited is run again where it stands now.
         let waits = match &saved.stage {
             SavedStage::Suspended { step, .. } => Some(step.place()),
             SavedStage::Gathering { filter, .. } => Some(*filter),
@@ -576,8 +592,12 @@ impl Filtered {
         };
         let again = waits.filter(|_| !is_same_chain).map(|filter| {
             // One that waits for its cluster is behind all of them.
-            let Some(name) = saved.filters.get(filter) else { return names.clone().count() };
-            names.clone().position(|other| other == name).unwrap_or(filter)
+            let Some(decided) =
+                saved.filters.get(..filter).filter(|it| it.len() < saved.filters.len())
+            else {
+                return names.len();
+            };
+            first_undecided(names.clone(), decided)
         });
         let observers = if !has_filters {
             BodyObservers::default()

@@ -145,7 +145,7 @@ const WHOLE: &str = "[{ whole: { request_max: 20, response_max: 20 } }]";
 
 #[test]
 fn a_streaming_filter_sees_every_octet_and_delays_none() {
-    hold_with(&config("[{ sum: {} }]"), &kinds, |talk| {
+    hold_with(&config("[{ sum: {} }]"), kinds, |talk| {
         let client = talk.client();
         talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n\x01\x02");
         let upstream = talk.upstream();
@@ -165,7 +165,7 @@ fn a_streaming_filter_sees_every_octet_and_delays_none() {
 
 #[test]
 fn a_body_that_a_filter_wants_whole_reaches_it_before_anything_goes_upstream() {
-    hold_with(&config(WHOLE), &kinds, |talk| {
+    hold_with(&config(WHOLE), kinds, |talk| {
         let client = talk.client();
         talk.says(client, "POST /a?b HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\n\r\n1234");
         assert!(!talk.is_connecting());
@@ -192,7 +192,7 @@ fn a_body_that_a_filter_wants_whole_reaches_it_before_anything_goes_upstream() {
 
 #[test]
 fn chunks_are_put_together_and_their_trailers_kept() {
-    hold_with(&config(WHOLE), &kinds, |talk| {
+    hold_with(&config(WHOLE), kinds, |talk| {
         let client = talk.client();
         talk.says(
             client,
@@ -216,7 +216,7 @@ fn chunks_are_put_together_and_their_trailers_kept() {
 
 #[test]
 fn who_waits_for_leave_to_send_the_body_gets_it_when_a_filter_wants_the_body() {
-    hold_with(&config(WHOLE), &kinds, |talk| {
+    hold_with(&config(WHOLE), kinds, |talk| {
         let client = talk.client();
         let head =
             "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
@@ -235,7 +235,7 @@ fn who_waits_for_leave_to_send_the_body_gets_it_when_a_filter_wants_the_body() {
 
 #[test]
 fn a_filter_that_saw_the_body_may_refuse_or_ask() {
-    hold_with(&config(WHOLE), &kinds, |talk| {
+    hold_with(&config(WHOLE), kinds, |talk| {
         let client = talk.client();
         talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nno");
         talk.hears_about(client, "HTTP/1.1 403 Forbidden\r\n", &["body_refused"]);
@@ -258,7 +258,7 @@ fn a_filter_that_saw_the_body_may_refuse_or_ask() {
 #[test]
 fn bodies_beyond_the_bound_of_a_filter_are_refused() {
     for announced in ["Content-Length: 21\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n15\r\n"] {
-        hold_with(&config(WHOLE), &kinds, |talk| {
+        hold_with(&config(WHOLE), kinds, |talk| {
             let client = talk.client();
             let head = format!("POST / HTTP/1.1\r\nHost: x\r\n{announced}");
             talk.says(client, &head);
@@ -267,7 +267,7 @@ fn bodies_beyond_the_bound_of_a_filter_are_refused() {
             assert!(!talk.is_connecting());
             talk.ends(client);
         });
-        hold_with(&config(WHOLE), &kinds, |talk| {
+        hold_with(&config(WHOLE), kinds, |talk| {
             let client = talk.client();
             talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
             let upstream = talk.upstream();
@@ -282,7 +282,7 @@ fn bodies_beyond_the_bound_of_a_filter_are_refused() {
 
 #[test]
 fn a_held_response_that_breaks_off_becomes_an_error() {
-    hold_with(&config(WHOLE), &kinds, |talk| {
+    hold_with(&config(WHOLE), kinds, |talk| {
         let client = talk.client();
         talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         let upstream = talk.upstream();
@@ -296,7 +296,7 @@ fn a_held_response_that_breaks_off_becomes_an_error() {
 
 #[test]
 fn a_body_that_stops_coming_while_a_filter_waits_is_timed_out() {
-    hold_with(&config(WHOLE), &kinds, |talk| {
+    hold_with(&config(WHOLE), kinds, |talk| {
         let client = talk.client();
         talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\n\r\n1234");
         talk.passes(std::time::Duration::from_secs(61));
@@ -309,7 +309,7 @@ fn a_body_that_stops_coming_while_a_filter_waits_is_timed_out() {
 fn several_filters_gather_once_and_see_the_same_body() {
     let filters = "[{ whole: { request_max: 20, response_max: 20 } }, { sum: {} }, \
         { whole: { request_max: 8, response_max: 4 } }]";
-    hold_with(&config(filters), &kinds, |talk| {
+    hold_with(&config(filters), kinds, |talk| {
         let client = talk.client();
         talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n\x01\x02\x03");
         let upstream = talk.upstream();

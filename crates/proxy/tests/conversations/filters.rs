@@ -7,7 +7,7 @@ use wire::h2::RequestForm;
 use wire::head::{RequestHead, ResponseHead};
 
 use crate::frames::Speaker;
-use crate::kit::hold_with;
+use crate::kit::{Variant, hold_with};
 
 const CONFIG: &str = "
 listeners:
@@ -104,13 +104,14 @@ struct AskConfig {}
 fn kinds() -> config::FilterKinds<Box<dyn Filter>> {
     let mut kinds = config::FilterKinds::<Box<dyn Filter>>::new();
     kinds.register("mark", |config: MarkConfig| Ok(Box::new(Mark { name: config.name }))).unwrap();
+    kinds.register("tag", |config: MarkConfig| Ok(Box::new(Mark { name: config.name }))).unwrap();
     kinds.register("ask", |_: AskConfig| Ok(Box::new(Ask))).unwrap();
     kinds
 }
 
 #[test]
 fn a_filter_suspends_and_is_resumed_with_its_answer() {
-    hold_with(CONFIG, &kinds, |talk| {
+    hold_with(CONFIG, kinds, |talk| {
         let client = talk.client();
         talk.says(
             client,
@@ -134,8 +135,40 @@ fn a_filter_suspends_and_is_resumed_with_its_answer() {
 }
 
 #[test]
+fn a_request_that_waits_in_a_filter_meets_those_of_another_chain_that_have_not_let_it_pass() {
+    let chain =
+        &CONFIG[CONFIG.find("      - mark").unwrap()..CONFIG.find("    routes: all").unwrap()];
+    for (other, adds) in [
+        // The filter that waited is gone.
+        ("[{ tag: { name: x-new } }]", vec!["x-new"]),
+        // The first one has run.
+        ("[{ mark: { name: x-again } }, { tag: { name: x-new } }]", vec!["x-new"]),
+        ("[{ tag: { name: x-new } }, { mark: { name: x-again } }]", vec!["x-new", "x-again"]),
+        ("[{ mark: { name: x-again } }]", vec![]),
+        ("[]", vec![]),
+    ] {
+        hold_with(CONFIG, kinds, |talk| {
+            if talk.variant() == Variant::Moving {
+                return talk.leave_out();
+            }
+            let client = talk.client();
+            talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nX-User: ann\r\n\r\n");
+            let new =
+                CONFIG.replace("filters:\n", "filters:").replace(chain, &format!(" {other}\n"));
+            talk.comes_back_to(client, &new);
+            let upstream = talk.upstream();
+            let heard = talk.heard(upstream).to_ascii_lowercase();
+            for name in ["x-new", "x-again"] {
+                let count = heard.matches(&format!("{name}: request")).count();
+                assert_eq!(count, usize::from(adds.contains(&name)), "{other}: {heard}");
+            }
+        });
+    }
+}
+
+#[test]
 fn a_filter_may_answer_before_and_after_it_asked() {
-    hold_with(CONFIG, &kinds, |talk| {
+    hold_with(CONFIG, kinds, |talk| {
         let client = talk.client();
         talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         let heard = talk.hears_about(client, "HTTP/1.1 401 Unauthorized\r\n", &["x-last: 401"]);
@@ -167,7 +200,7 @@ routes:
 
 #[test]
 fn filters_edit_the_heads_of_replies_that_are_made_here() {
-    hold_with(OWN_REPLIES, &kinds, |talk| {
+    hold_with(OWN_REPLIES, kinds, |talk| {
         let client = talk.client();
         for (ask, status, length) in [
             ("GET /here HTTP/1.1\r\nHost: x\r\n\r\n", "200 OK", 2),
@@ -189,7 +222,7 @@ fn filters_edit_the_heads_of_replies_that_are_made_here() {
             assert!(!heard.contains("server:") && !heard.contains("999"), "{heard}");
         }
     });
-    hold_with(OWN_REPLIES, &kinds, |talk| {
+    hold_with(OWN_REPLIES, kinds, |talk| {
         let mut client = Speaker::client(talk);
         client.hears(talk);
         let stream = client.asks(talk, "GET /none HTTP/1.1\r\nHost: x\r\n\r\n", true);
@@ -201,7 +234,7 @@ fn filters_edit_the_heads_of_replies_that_are_made_here() {
 
 #[test]
 fn a_filter_that_is_never_answered_ends_its_exchange() {
-    hold_with(CONFIG, &kinds, |talk| {
+    hold_with(CONFIG, kinds, |talk| {
         let client = talk.client();
         talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nX-User: ann\r\n\r\n");
         talk.passes(std::time::Duration::from_secs(11));
@@ -214,7 +247,7 @@ fn a_filter_that_is_never_answered_ends_its_exchange() {
 
 #[test]
 fn a_client_that_leaves_while_a_filter_waits_is_forgotten() {
-    hold_with(CONFIG, &kinds, |talk| {
+    hold_with(CONFIG, kinds, |talk| {
         let client = talk.client();
         talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nX-User: ann\r\n\r\n");
         talk.breaks(client);
@@ -226,7 +259,7 @@ fn a_client_that_leaves_while_a_filter_waits_is_forgotten() {
 #[test]
 fn an_upgrade_that_the_route_forbids_is_refused_after_a_filter_asked_too() {
     let forbidding = CONFIG.replace("cluster: web }", "cluster: web, upgrades: [] }");
-    hold_with(&forbidding, &kinds, |talk| {
+    hold_with(&forbidding, kinds, |talk| {
         let mut client = Speaker::client(talk);
         client.hears(talk);
         let ask = "GET /chat HTTP/1.1\r\nHost: x\r\nX-User: ann\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
@@ -243,7 +276,7 @@ fn filters_see_no_copy_and_none_of_its_answer() {
     let mirror = "cluster: web, mirror: [{ cluster: shadow }] }]";
     let shadow = "  - name: shadow\n    endpoints: ['127.0.0.1:9100']\n";
     let config = CONFIG.replace("cluster: web }]", mirror) + shadow;
-    hold_with(&config, &kinds, |talk| {
+    hold_with(&config, kinds, |talk| {
         let client = talk.client();
         talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nX-User: ann\r\n\r\n");
         talk.answers(b"admin");

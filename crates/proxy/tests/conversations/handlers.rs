@@ -78,7 +78,7 @@ fn get(fields: &str) -> String {
 
 #[test]
 fn the_first_handler_that_decides_says_which_rule() {
-    hold_with(CONFIG, &kinds, |talk| {
+    hold_with(CONFIG, kinds, |talk| {
         let client = talk.client();
         for (fields, port) in [
             ("", 9000),
@@ -103,7 +103,7 @@ fn the_first_handler_that_decides_says_which_rule() {
 
 #[test]
 fn a_request_that_a_handler_refuses_meets_no_table() {
-    hold_with(CONFIG, &kinds, |talk| {
+    hold_with(CONFIG, kinds, |talk| {
         for fields in
             ["x-first: none\r\nx-second: one\r\n", "x-second: none\r\n", "x-second: wrong\r\n"]
         {
@@ -119,7 +119,7 @@ fn a_request_that_a_handler_refuses_meets_no_table() {
 
 #[test]
 fn streams_of_http2_meet_handlers_too() {
-    hold_with(CONFIG, &kinds, |talk| {
+    hold_with(CONFIG, kinds, |talk| {
         let mut client = Speaker::client(talk);
         let stream = client.asks(talk, &get("x-first: two\r\n"), true);
         let heard = client.hears(talk);

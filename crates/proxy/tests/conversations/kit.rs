@@ -49,13 +49,13 @@ pub(crate) enum Variant {
 
 /// Holds a conversation in every variant.
 pub(crate) fn hold(config: &str, script: impl Fn(&mut Talk<'_>)) {
-    hold_with(config, &kinds_of_ours, script);
+    hold_with(config, kinds_of_ours, script);
 }
 
 /// As [`hold`], with filters of the test's own.
 pub(crate) fn hold_with(
     config: &str,
-    kinds: &dyn Fn() -> config::FilterKinds<Box<dyn Filter>>,
+    kinds: Kinds,
     script: impl Fn(&mut Talk<'_>),
 ) {
     hold_setting(&Setting::new(config, kinds, &Files::default()), script);
@@ -63,7 +63,7 @@ pub(crate) fn hold_with(
 
 /// Holds a conversation whose configuration names files.
 pub(crate) fn hold_with_files(config: &str, files: &Files, script: impl Fn(&mut Talk<'_>)) {
-    hold_setting(&Setting::new(config, &kinds_of_ours, files), script);
+    hold_setting(&Setting::new(config, kinds_of_ours, files), script);
 }
 
 fn hold_setting(setting: &Setting, script: impl Fn(&mut Talk<'_>)) {
@@ -92,24 +92,24 @@ impl Files {
     }
 }
 
+/// The filters that a configuration may name.
+pub(crate) type Kinds = fn() -> config::FilterKinds<Box<dyn Filter>>;
+
 /// A configuration, under one set of ids and under another.
 pub(crate) struct Setting {
     config: String,
     files: Files,
+    kinds: Kinds,
     snapshots: [(Arc<Snapshot>, Arc<Names>); 2],
 }
 
 impl Setting {
     /// Without filters.
     pub(crate) fn of(config: &str) -> Self {
-        Self::new(config, &kinds_of_ours, &Files::default())
+        Self::new(config, kinds_of_ours, &Files::default())
     }
 
-    fn new(
-        config: &str,
-        kinds: &dyn Fn() -> config::FilterKinds<Box<dyn Filter>>,
-        files: &Files,
-    ) -> Self {
+    fn new(config: &str, kinds: Kinds, files: &Files) -> Self {
         let has_log = config.contains("\naccess_log:");
         let log = if has_log { "" } else { "access_log: { output: stdout }\n" };
         let config = format!("{config}{log}");
@@ -123,7 +123,7 @@ impl Setting {
             let names = names_of(&snapshot);
             (snapshot, names)
         });
-        Self { config, files: files.clone(), snapshots }
+        Self { config, files: files.clone(), kinds, snapshots }
     }
 }
 
@@ -569,7 +569,7 @@ impl<'s> Talk<'s> {
     /// Another configuration takes the place of this one. For variants in which the proxy stays.
     pub(crate) fn reconfigures(&mut self, config: &str) {
         let loader = self.loader.get_or_insert_with(|| {
-            let mut loader = loader(&self.setting.config, kinds_of_ours());
+            let mut loader = loader(&self.setting.config, (self.setting.kinds)());
             // The same text first, so that the ids and what follows are as in the proxy.
             let former = loader.load_with("test.yaml", &self.setting.config, &self.setting.files.0);
             former.expect("a valid configuration");
