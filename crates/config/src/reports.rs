@@ -57,6 +57,13 @@ pub enum ReportBody<F, A> {
     /// No file descriptor or memory was left to accept a connection with; tried again soon. The name of the kernel's error, empty where
     /// the process keeps what is left for others.
     OutOfDescriptors(&'static str),
+    /// A group of connections that was to return from elsewhere cannot go on, and nothing else has it: they were reset.
+    GroupLost {
+        /// How many.
+        connections: u32,
+        /// Why it was refused.
+        reason: String,
+    },
     /// Connections were closed, since the clients of a listener held more than its `buffered_max`.
     BufferedOverflow {
         /// Which listener.

@@ -50,8 +50,8 @@ pub use message::{
 pub use pace::Collect;
 pub use pieces::{GivenGroup, GroupPack, GroupPiece};
 pub use stored::{
-    STORED_FILE_BYTES_MAX, STORED_PACKET_BYTES_MAX, STORED_SOCKETS_MAX, StoredConnections,
-    StoredError, StoredGroup, StoredPacket, StoredQueue, StoredStates,
+    STORED_BYTES_MAX, STORED_FILE_BYTES_MAX, STORED_PACKET_BYTES_MAX, STORED_SOCKETS_MAX,
+    StoredConnections, StoredError, StoredGroup, StoredPacket, StoredQueue, StoredStates,
 };
 pub use taker::{FollowingAction, MovingAction, OpeningAction, ReceivedGroup, Taker, TakerAction};
 

@@ -31,6 +31,9 @@ pub const STORED_PACKET_BYTES_MAX: usize = 64;
 /// Bytes of a file, at most.
 pub const STORED_FILE_BYTES_MAX: u64 = 1 << 30;
 
+/// Bytes of all groups, at most: what their names may need has room in the file beside them.
+pub const STORED_BYTES_MAX: u64 = 3 << 28;
+
 /// Sockets, at most: what the queue of a socket has room for with the kernel's defaults (`net.core.wmem_default`), 253 in a packet.
 pub const STORED_SOCKETS_MAX: u64 = 1 << 16;
 
@@ -204,16 +207,24 @@ impl StoredConnections {
     /// [`StoredError`].
     pub fn decode(file: &[u8]) -> Result<Self, StoredError> {
         let this: Self = decode(file)?;
+        this.check().map(|()| this)
+    }
+
+    /// Whether all of it is within the bounds that its reader knows.
+    ///
+    /// # Errors
+    ///
+    /// It is not.
+    pub fn check(&self) -> Result<(), StoredError> {
         let is_large = |group: &StoredGroup| {
             group.bytes.len() > GROUP_BYTES_MAX as usize || group.sockets > GROUP_SOCKETS_MAX
         };
-        if this.parts.len() > PARTS_MAX
-            || this.groups.iter().any(is_large)
-            || this.sockets() > STORED_SOCKETS_MAX
-        {
-            return Err(StoredError::TooLarge);
-        }
-        Ok(this)
+        let bytes: u64 = self.groups.iter().map(|group| group.bytes.len() as u64).sum();
+        let is_within = self.parts.len() <= PARTS_MAX
+            && !self.groups.iter().any(is_large)
+            && bytes <= STORED_BYTES_MAX
+            && self.sockets() <= STORED_SOCKETS_MAX;
+        if is_within { Ok(()) } else { Err(StoredError::TooLarge) }
     }
 
     /// How many sockets belong to it.
@@ -240,17 +251,23 @@ impl StoredStates {
         encode(self)
     }
 
-    /// What a file says.
+    /// What a file says, but for topics with more than [`STATE_BYTES_MAX`] bytes: what others say holds without them.
     ///
     /// # Errors
     ///
     /// [`StoredError`].
     pub fn decode(file: &[u8]) -> Result<Self, StoredError> {
-        let this: Self = decode(file)?;
-        let is_large = |(_, bytes): &(String, Vec<u8>)| bytes.len() > STATE_BYTES_MAX as usize;
-        if this.0.len() > TOPICS_MAX || this.0.iter().any(is_large) {
+        let mut this: Self = decode(file)?;
+        if this.0.len() > TOPICS_MAX {
             return Err(StoredError::TooLarge);
         }
+        this.0.retain_mut(|(_, bytes)| {
+            let is_within = bytes.len() <= STATE_BYTES_MAX as usize;
+            if !is_within {
+                drop(Wiped::from(std::mem::take(bytes)));
+            }
+            is_within
+        });
         Ok(this)
     }
 
@@ -357,7 +374,15 @@ mod tests {
     fn more_than_is_ever_written_is_refused() {
         let mut many = connections();
         many.groups[0].sockets = GROUP_SOCKETS_MAX + 1;
+        assert_eq!(many.check(), Err(StoredError::TooLarge));
         assert_eq!(StoredConnections::decode(&many.encode()), Err(StoredError::TooLarge));
+        let states = StoredStates(vec![
+            ("totals".to_owned(), vec![0; STATE_BYTES_MAX as usize + 1]),
+            ("health".to_owned(), Vec::new()),
+        ]);
+        let read = StoredStates::decode(&states.encode());
+        let read = read.as_ref().map(|read| (read.get("totals"), read.get("health")));
+        assert_eq!(read, Ok((None, Some(&b""[..]))), "the others hold");
         let topics = (0..=TOPICS_MAX).map(|n| (n.to_string(), Vec::new()));
         let states = StoredStates(topics.collect());
         assert_eq!(StoredStates::decode(&states.encode()), Err(StoredError::TooLarge));

@@ -557,6 +557,9 @@ impl Simulation {
                 ReportBody::FailedItself { cluster, endpoint } => {
                     self.on_failed_itself(cluster, endpoint);
                 }
+                ReportBody::GroupLost { connections, reason } => {
+                    self.ledger.violate(format!("{connections} connections are lost: {reason}"));
+                }
                 ReportBody::Started
                 | ReportBody::TakenUp(_)
                 | ReportBody::Stopped

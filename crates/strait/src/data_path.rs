@@ -239,7 +239,7 @@ impl Workers for DataPath {
 
     fn list_former(&mut self, request: u32, worker: u32, slot: u32) {
         // One that has ended says nothing, and control hears of that.
-        self.former.send(&::handover::Message::ListConnections { request, worker, slot });
+        self.former.ask(&::handover::Message::ListConnections { request, worker, slot });
     }
 
     fn explain(

@@ -3,7 +3,7 @@
 //! Here: what both sides have in common, and the admin addresses of a process that drains, which its successor
 //! asks for with `POST /release`. [`giving`] and [`taking`] carry out what the crate `handover` decides.
 
-mod asking;
+pub(crate) mod asking;
 mod attempt;
 mod balancing;
 mod collecting;
@@ -123,7 +123,7 @@ pub(crate) fn bind(address: &Address, mode: Option<FileMode>) -> io::Result<Admi
 /// Starts a thread that something else goes on without.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
     if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(work) {
-        tracing::error!("handover: the thread {name} cannot be started: {error}");
+        tracing::error!("the thread {name} cannot be started: {error}");
     }
 }
 

@@ -2,16 +2,17 @@
 //! takes, and what it refuses returns.
 
 use std::iter::once;
-use std::sync::mpsc::{Receiver, channel, sync_channel};
+use std::sync::mpsc::{channel, sync_channel};
 use std::time::Duration;
 
 use control::{ConnectionId, ConnectionWork, Moved, Mover, NotMoved};
 use io::Socket;
 use proxy::ConnKey;
 use proxy::save::Unmovable;
-use worker::{Give, Message as Mail, Moving, Origin, Take, Wanted, Weigh, Work};
+use worker::{Message as Mail, Moving, Origin, Take, Wanted, Weigh, Work};
 
 use crate::data_path::Contacts;
+use crate::handover::asking::{AskedWorkers, Silent, return_if_refused};
 
 /// How long a worker may take to answer that it takes messages.
 const PING_TIMEOUT: Duration = Duration::from_millis(500);
@@ -36,12 +37,12 @@ impl Mover for Moves {
             is_there.map_err(|_| NotMoved::NoAnswer(worker))?;
         }
         let moving = self.give(connection, connections_max)?;
-        let (reason, moving) = match self.take(to, moving)? {
+        let (reason, moving) = match self.take(to, connection.worker, moving)? {
             Ok(keys) => return arrived(to, &keys).ok_or(NotMoved::UnknownConnection(connection)),
             Err(refused) => refused,
         };
         let from = connection.worker;
-        match self.take(from, moving)? {
+        match self.take(from, from, moving)? {
             Ok(keys) => {
                 let back = arrived(from, &keys);
                 let connection = back.map_or(connection, |moved| moved.connection);
@@ -89,12 +90,16 @@ impl Moves {
         let ConnectionId { worker, slot, generation } = connection;
         let key = ConnKey::new(slot, generation);
         let wanted = Wanted::One { connection: key, connections_max };
-        let (reply, answer) = sync_channel(1);
-        let no_answer = || NotMoved::NoAnswer(worker);
-        let give = Mail::Give(Give { wanted, reply });
-        self.0.post(worker as usize, give).map_err(|_| no_answer())?;
-        // What it gives later goes on there: the answer cannot be sent then.
-        let given = wait(&answer).ok_or_else(no_answer)?;
+        let mut asked = AskedWorkers::none(1);
+        let no_answer = |_: Silent| NotMoved::NoAnswer(worker);
+        asked.ask(worker as usize, wanted, &self.0).map_err(no_answer)?;
+        let given = match asked.next_within(WORKER_TIMEOUT) {
+            Ok(given) => given.ok_or(NotMoved::NoAnswer(worker))?,
+            Err(silent) => {
+                asked.return_late(self.0.clone());
+                return Err(no_answer(silent));
+            }
+        };
         given.groups.into_iter().next().ok_or(match given.kept {
             Some(Unmovable::NotYet) => NotMoved::Handshake,
             Some(Unmovable::Stays) => NotMoved::Stays,
@@ -104,13 +109,17 @@ impl Moves {
         })
     }
 
-    /// Has a worker go on with connections; or says why it does not, with them.
-    fn take(&self, worker: u32, moving: Moving<Socket>) -> Result<Answer, NotMoved> {
+    /// Has a worker go on with connections; or says why it does not, with them. If it refuses them when this waits no longer, they
+    /// return to the worker that they came `from`.
+    fn take(&self, worker: u32, from: u32, moving: Moving<Socket>) -> Result<Answer, NotMoved> {
         let (reply, answer) = sync_channel(1);
         let take = Take { moving, origin: Origin::Worker, number: 0, reply };
         match self.0.post(worker as usize, Mail::Take(take)) {
             Ok(()) => {
-                let taken = wait(&answer).ok_or(NotMoved::Late(worker))?;
+                let Ok(taken) = answer.recv_timeout(WORKER_TIMEOUT) else {
+                    return_if_refused(answer, from, self.0.clone());
+                    return Err(NotMoved::Late(worker));
+                };
                 Ok(taken.result.map_err(|(error, moving)| (error.to_string(), moving)))
             }
             Err(Mail::Take(take)) => Ok(Err(("it accepts no message".to_owned(), take.moving))),
@@ -121,13 +130,6 @@ impl Moves {
 
 /// The connections as a worker has them now; or why it refused them, with them.
 type Answer = Result<Vec<ConnKey>, (String, Moving<Socket>)>;
-
-/// A worker's answer; none if it has ended, or takes too long.
-fn wait<T>(answer: &Receiver<T>) -> Option<T> {
-    let answered = answer.recv_timeout(WORKER_TIMEOUT);
-    // One that came just then.
-    answered.or_else(|_| answer.try_recv()).ok()
-}
 
 /// The first of the connections that a worker took, by which they were asked for.
 fn arrived(worker: u32, keys: &[ConnKey]) -> Option<Moved> {

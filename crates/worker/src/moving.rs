@@ -13,7 +13,9 @@ use proxy::save::{
 use proxy::time::Time;
 use wiped::Pieces;
 
-use crate::mailbox::{Give, Given, Origin, Ping, Pong, Take, Taken, Wanted, Weigh, Weighed, Work};
+use crate::mailbox::{
+    Give, Given, Origin, Ping, Pong, ReportBody, Take, Taken, Wanted, Weigh, Weighed, Work,
+};
 use crate::sockets::Flags;
 use crate::turn::Worker;
 use crate::world::World;
@@ -353,7 +355,22 @@ impl<W: World> Worker<W> {
             self.returned.extend(keys.iter().map(|key| key.to_bits()));
         }
         // Who asked may be gone; what was taken goes on.
-        let _ = reply.try_send(Taken { number, result, used });
+        let unheard = reply.try_send(Taken { number, result, used });
+        if let Err(TrySendError::Full(taken) | TrySendError::Disconnected(taken)) = unheard
+            && let Err((error, moving)) = taken.result
+        {
+            self.lose(&error, moving);
+        }
+    }
+
+    /// Ends the connections of a group that has nowhere to go.
+    fn lose(&mut self, error: &RestoreError, moving: Moving<W::Socket>) {
+        let mut connections = 0;
+        for socket in moving.sockets.into_iter().flatten() {
+            self.world.reset(socket);
+            connections += 1;
+        }
+        self.mailbox.report(ReportBody::GroupLost { connections, reason: error.to_string() });
     }
 
     /// Whether a large group is being saved or restored.

@@ -94,6 +94,11 @@ impl<W: Workers> Running<W> {
                     "a listening socket failed ({errno}): restart the process to make this worker listen again"
                 );
             }
+            ReportBody::GroupLost { connections, reason } => tracing::error!(
+                worker,
+                connections,
+                "connections that returned to their worker were reset, since it cannot go on with them: {reason}"
+            ),
             ReportBody::BufferedOverflow { listener, closed } => {
                 self.warn_of_overflow(listener, closed);
             }

@@ -53,11 +53,7 @@ pub(crate) fn hold(config: &str, script: impl Fn(&mut Talk<'_>)) {
 }
 
 /// As [`hold`], with filters of the test's own.
-pub(crate) fn hold_with(
-    config: &str,
-    kinds: Kinds,
-    script: impl Fn(&mut Talk<'_>),
-) {
+pub(crate) fn hold_with(config: &str, kinds: Kinds, script: impl Fn(&mut Talk<'_>)) {
     hold_setting(&Setting::new(config, kinds, &Files::default()), script);
 }
 

@@ -141,9 +141,19 @@ impl FormerProcess {
     pub(crate) fn send(&self, message: &::handover::Message) -> bool {
         let mut line = self.line();
         let Some(line) = &mut *line else { return false };
-        // There are four such messages, each of them sent once or twice.
+        // Each of them is sent once or twice.
         line.unsent.push_back(message.encode());
         line.flush()
+    }
+
+    /// Asks it a question, which is dropped if it has not read what it was sent before: one that stands still would be asked for ever.
+    pub(crate) fn ask(&self, question: &::handover::Message) {
+        let mut line = self.line();
+        let Some(line) = &mut *line else { return };
+        if line.flush() && line.unsent.is_empty() {
+            line.unsent.push_back(question.encode());
+            line.flush();
+        }
     }
 
     /// Sends what had no room.

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
 use std::time::Duration;
 
 use io::Socket;
-use worker::{Give, Given, Message as Mail, Moving, Origin, Take, Wanted};
+use worker::{Give, Given, Message as Mail, Moving, Origin, Take, Taken, Wanted};
 
 use super::line::now;
+use super::spawn;
 use super::timeouts::WORKER_TIMEOUT;
 use crate::data_path::Contacts;
 
@@ -92,24 +92,32 @@ impl AskedWorkers {
                 tracing::warn!(
                     worker,
                     groups = given.groups.len(),
-                    "handover: a late answer of a worker arrived; its connections return to it"
+                    "a late answer of a worker arrived; its connections return to it"
                 );
                 given.groups.into_iter().for_each(|moving| put_back(worker, moving));
             }
         };
-        if let Err(error) = thread::Builder::new().name("strait-late".to_owned()).spawn(wait) {
-            tracing::error!(
-                "handover: the thread that waits for a worker's late answer cannot be started: {error}"
-            );
-        }
+        spawn("strait-late", wait);
     }
 }
 
-/// Has a worker go on with a group that it gave.
+/// Has a worker go on with a group that it gave. If it cannot, as where the group's listener was removed meanwhile, the worker ends the
+/// group's connections and says so.
 pub(crate) fn put_back(contacts: &Contacts, worker: usize, moving: Moving<Socket>, origin: Origin) {
-    // The worker's answer is of no use: it took the same bytes up once.
     let (reply, _) = sync_channel(1);
     contacts.deliver(worker, Mail::Take(Take { moving, origin, number: 0, reply }));
+}
+
+/// Waits for a worker that has not said in time whether it takes a group: if it does not, the group returns to the worker that gave it.
+pub(crate) fn return_if_refused(answer: Receiver<Taken<Socket>>, giver: u32, contacts: Contacts) {
+    spawn("strait-late", move || {
+        let Ok(Taken { result: Err((error, moving)), .. }) = answer.recv() else { return };
+        tracing::warn!(
+            worker = giver,
+            "a worker refused connections late, and they return to the one that gave them: {error}"
+        );
+        put_back(&contacts, giver as usize, moving, Origin::Worker);
+    });
 }
 
 #[cfg(test)]

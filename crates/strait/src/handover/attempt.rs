@@ -4,7 +4,7 @@
 //! its way until the other process has acknowledged it.
 
 mod accepting;
-mod states;
+pub(super) mod states;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -379,8 +379,11 @@ impl<'g> Attempt<'g> {
         let until = self.giver.next_deadline().unwrap_or_else(now);
         let begun = loop {
             match begun.try_recv() {
+                // A process that ends does not answer any more.
                 Err(TryRecvError::Empty) if now() < until => {
-                    let _ = self.giving.ending.wait(BEGIN_PAUSE);
+                    if self.giving.ending.wait(BEGIN_PAUSE).is_ok_and(|has_ended| has_ended) {
+                        break Err(TryRecvError::Closed);
+                    }
                 }
                 begun => break begun,
             }

@@ -12,8 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use ::handover::{
-    Collect, DESCRIPTORS_MAX, GROUP_BYTES_MAX, Part, STORED_SOCKETS_MAX, StoredConnections,
-    StoredGroup, StoredPacket, StoredStates,
+    Collect, DESCRIPTORS_MAX, GROUP_BYTES_MAX, Part, STATE_BYTES_MAX, STORED_BYTES_MAX,
+    STORED_SOCKETS_MAX, StoredConnections, StoredGroup, StoredPacket, StoredStates,
 };
 use ::io::Socket;
 use ::io::packets::{Barrier, Packets};
@@ -25,6 +25,7 @@ use wiped::Wiped;
 use worker::{Message as Mail, Origin};
 
 use super::asking::put_back;
+use super::attempt::states::bounded;
 use super::collecting::{Collecting, Round};
 use super::groups::GivenAway;
 use super::line::now;
@@ -105,8 +106,9 @@ impl Storing {
     }
 
     fn states(&self, state: OwnState) -> StoredStates {
+        let totals = bounded(state.readings.write_totals().into(), STATE_BYTES_MAX as usize);
         StoredStates(vec![
-            (TOTALS.to_owned(), state.readings.write_totals()),
+            (TOTALS.to_owned(), totals.to_vec()),
             (HEALTH.to_owned(), state.health),
             (SLOW.to_owned(), state.slow),
             (TICKET_KEYS.to_owned(), self.sessions.ring.write().to_vec()),
@@ -180,6 +182,8 @@ impl Queue {
         let groups = given.iter().map(group).collect();
         let program = VERSION.to_owned();
         let stored = StoredConnections { program, form: FORM, generation, parts, groups };
+        // What the next process would refuse stays here, and drains.
+        stored.check().map_err(|error| error.to_string())?;
         let send = || -> io::Result<()> {
             self.send_file(StoredPacket::Connections, &stored.encode())?;
             let sockets: Vec<_> = given.iter().flat_map(GivenAway::sockets).collect();
@@ -216,7 +220,7 @@ fn collect(contacts: &Contacts) -> Collected {
         is_ahead: false,
         is_probe: false,
     };
-    let (mut given, mut sockets) = (Vec::new(), 0);
+    let (mut given, mut sockets, mut bytes) = (Vec::new(), 0, 0);
     let until = now().saturating_add(HANDSHAKES_MAX);
     // Groups of this round that are too large for the queue.
     let mut too_large = 0;
@@ -224,14 +228,16 @@ fn collect(contacts: &Contacts) -> Collected {
         let batch = collecting.next(wanted);
         let (is_round_over, is_cut) = (batch.groups.is_empty(), batch.is_cut);
         for group in batch.groups {
-            let of_group = group.sockets().count() as u64;
-            let is_too_large = group.bytes_len() > GROUP_BYTES_MAX as usize;
-            if sockets + of_group > STORED_SOCKETS_MAX || is_too_large {
+            let (of_group, len) = (group.sockets().count() as u64, group.bytes_len() as u64);
+            if sockets + of_group > STORED_SOCKETS_MAX
+                || bytes + len > STORED_BYTES_MAX
+                || len > u64::from(GROUP_BYTES_MAX)
+            {
                 // It is not asked for once more, and drains.
                 too_large += 1;
                 put_back(contacts, group.worker, group.into_moving(), Origin::Returned);
             } else {
-                sockets += of_group;
+                (sockets, bytes) = (sockets + of_group, bytes + len);
                 given.push(group);
             }
         }

@@ -72,7 +72,7 @@ impl Attempt<'_> {
 
 /// As many of these lines as fit, the short ones first: those of counters are worth more than those of histograms, of which each has
 /// the room of fifty. Connections are worth more than any of them.
-fn bounded(totals: Wiped, bytes_max: usize) -> Wiped {
+pub(crate) fn bounded(totals: Wiped, bytes_max: usize) -> Wiped {
     if totals.len() <= bytes_max {
         return totals;
     }
