@@ -27,10 +27,21 @@ use crate::message::{
 use crate::pace::Pace;
 use crate::pieces::{self, GivenGroup, PIECE_BYTES_MAX, cut, shortened};
 use crate::silence::{ALIVE_INTERVAL, Silence};
-use crate::{GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, LISTENING_MAX, PARTS_MAX, STATE_BYTES_MAX};
+use crate::{
+    BATCH_BYTES_MAX, GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, LISTENING_MAX, PARTS_MAX, STATE_BYTES_MAX,
+};
 
 /// Between two attempts to move what could not move before.
 const REST_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Bytes that a batch has the time of any for.
+const BYTES_IN_TIME: u32 = 1 << 20;
+
+/// How much longer a batch with so many bytes may take: a second for 4 MiB, four times what it takes where others want two processors
+/// twice over.
+fn extra_time(bytes: u32) -> Duration {
+    Duration::from_micros(u64::from(bytes.saturating_sub(BYTES_IN_TIME)) / 4)
+}
 
 /// How old what the taker knows of this process's counts may be where this one ends all of a sudden.
 const INFORM_INTERVAL: Duration = Duration::from_millis(100);
@@ -63,6 +74,8 @@ pub struct Giver {
     /// When COMMIT comes although connections cannot move yet.
     remaining_until: u64,
     under_way: VecDeque<Batch>,
+    /// Groups for the next batches, and when their workers were asked for them.
+    waiting: VecDeque<(GivenGroup, u64)>,
     batch_next: u32,
     is_collecting: bool,
     pace: Pace,
@@ -117,6 +130,10 @@ enum Standby {
 struct Batch {
     number: u32,
     groups: Vec<u32>,
+    /// When their workers were asked for them.
+    asked_at: u64,
+    /// How long it may take, once those before it were acknowledged.
+    within: Duration,
     deadline: u64,
 }
 
@@ -140,6 +157,7 @@ impl Giver {
             again_at: None,
             remaining_until: u64::MAX,
             under_way: VecDeque::new(),
+            waiting: VecDeque::new(),
             batch_next: 0,
             is_collecting: false,
             pace: Pace::default(),
@@ -272,7 +290,7 @@ impl Giver {
                 self.alive_at = now;
                 self.enter(State::Moving(Phase::Probe));
                 self.deadline = u64::MAX;
-                self.collect();
+                self.collect(now);
                 Ok(())
             }
             (State::Moving(_), Message::Taken { batch, refused }) => {
@@ -437,20 +455,31 @@ impl Giver {
         self.state = State::Serving;
     }
 
-    fn collect(&mut self) {
+    /// Begins the next batch of what waits, or has the workers give more.
+    fn collect(&mut self, now: u64) {
         let State::Moving(phase) = self.state else { return };
-        if self.is_collecting || self.again_at.is_some() {
-            return;
-        }
-        if let Some(collect) = self.pace.next(phase == Phase::Probe, self.under_way.len()) {
-            self.is_collecting = true;
-            self.actions.push_back(GiverAction::Collect(collect));
+        while let Some(collect) = self.pace.next(phase == Phase::Probe, self.under_way.len()) {
+            if self.waiting.is_empty() {
+                if !self.is_collecting && self.again_at.is_none() {
+                    self.is_collecting = true;
+                    self.actions.push_back(GiverAction::Collect(collect));
+                }
+                return;
+            }
+            self.begin_batch(now);
         }
     }
 
-    /// The next groups, as [`GiverAction::Collect`] asked. None at all says that nothing can move now; `pending` connections may be able
-    /// to later. Also whether workers of this process serve others meanwhile.
-    pub fn give(&mut self, groups: Vec<GivenGroup>, pending: u32, is_busy: bool, now: u64) {
+    /// The next groups, as [`GiverAction::Collect`] asked, which have stood still since `asked_at`. None at all says that nothing can
+    /// move now; `pending` connections may be able to later. Also whether workers of this process serve others meanwhile.
+    pub fn give(
+        &mut self,
+        groups: Vec<GivenGroup>,
+        asked_at: u64,
+        pending: u32,
+        is_busy: bool,
+        now: u64,
+    ) {
         let State::Moving(phase) = self.state else { return };
         self.is_collecting = false;
         self.pace.is_giver_busy = is_busy;
@@ -464,22 +493,34 @@ impl Giver {
             let reason = format!("its group has {bytes} bytes or too many connections");
             self.actions.push_back(GiverAction::TakeBack(Refused { group, reason }));
         }
-        if groups.is_empty() {
-            return self.collect();
+        self.waiting.extend(groups.into_iter().map(|group| (group, asked_at)));
+        self.collect(now);
+    }
+
+    /// Sends groups that wait: as many as a batch may have bytes of, or one that has more.
+    fn begin_batch(&mut self, now: u64) {
+        let Some((first, asked_at)) = self.waiting.pop_front() else { return };
+        let mut bytes = first.bytes;
+        let mut groups = vec![first];
+        let fits = |bytes: u32, group: &GivenGroup, at: u64| {
+            at == asked_at && bytes.saturating_add(group.bytes) <= BATCH_BYTES_MAX
+        };
+        while let Some((group, _)) =
+            self.waiting.pop_front_if(|(group, at)| fits(bytes, group, *at))
+        {
+            bytes += group.bytes;
+            groups.push(group);
         }
         let number = self.batch_next;
         self.batch_next = self.batch_next.wrapping_add(1);
-        let batch = Batch {
-            number,
-            groups: groups.iter().map(|group| group.group).collect(),
-            deadline: later(now, self.deadlines.batch),
-        };
+        let within = self.deadlines.batch.saturating_add(extra_time(bytes));
+        let deadline = later(now, within);
+        let ids = groups.iter().map(|group| group.group).collect();
+        self.under_way.push_back(Batch { number, groups: ids, asked_at, within, deadline });
         let count = u32::try_from(groups.len()).unwrap_or(u32::MAX);
         let frames = pieces::of_groups(number, &groups, self.reads_packs);
         self.actions.extend(frames.into_iter().map(GiverAction::from));
         self.send(&Message::BatchEnd { batch: number, groups: count });
-        self.under_way.push_back(batch);
-        self.collect();
     }
 
     fn on_nothing(&mut self, phase: Phase, pending: u32, now: u64) {
@@ -491,7 +532,7 @@ impl Giver {
         match phase {
             Phase::Probe => {
                 self.begin_connections(now);
-                self.collect();
+                self.collect(now);
             }
             _ if pending > 0 && now < remaining_until => {
                 self.enter(State::Moving(Phase::Remaining));
@@ -544,16 +585,16 @@ impl Giver {
             self.actions.push_back(GiverAction::TakeBack(refused));
         }
         let groups = u32::try_from(left.len()).unwrap_or(u32::MAX);
-        self.actions.push_back(GiverAction::Taken { groups });
+        self.actions.push_back(GiverAction::Taken { groups, asked_at: taken.asked_at });
         if self.state == State::Moving(Phase::Probe) {
             self.begin_connections(now);
         }
         self.pace.on_taken(now);
         // Each batch has its time from when those before it were acknowledged.
         for batch in &mut self.under_way {
-            batch.deadline = later(now, self.deadlines.batch);
+            batch.deadline = later(now, batch.within);
         }
-        self.collect();
+        self.collect(now);
         Ok(())
     }
 
@@ -641,10 +682,10 @@ impl Giver {
         }
         if self.again_at.is_some_and(|at| at <= now) {
             self.again_at = None;
-            self.collect();
+            self.collect(now);
         }
         if self.pace.on_time(now) {
-            self.collect();
+            self.collect(now);
         }
         let is_silent = self.silence.on_time(now);
         let is_late = self.under_way.iter().any(|batch| batch.deadline <= now)
@@ -719,6 +760,7 @@ impl Giver {
     fn roll_back(&mut self, failure: Failure, peer: PeerLife) {
         self.state = State::Ended;
         self.under_way.clear();
+        self.waiting.clear();
         self.actions.push_back(GiverAction::RollBack { failure, peer });
     }
 

@@ -49,6 +49,7 @@ pub use message::{
 };
 pub use pace::Collect;
 pub use pieces::{GivenGroup, GroupPack, GroupPiece};
+pub use silence::ALIVE_INTERVAL;
 pub use stored::{
     STORED_BYTES_MAX, STORED_FILE_BYTES_MAX, STORED_PACKET_BYTES_MAX, STORED_SOCKETS_MAX,
     StoredConnections, StoredError, StoredGroup, StoredPacket, StoredQueue, StoredStates,
@@ -57,6 +58,8 @@ pub use taker::{FollowingAction, MovingAction, OpeningAction, ReceivedGroup, Tak
 
 /// Groups in a batch, at most.
 pub const BATCH_GROUPS_MAX: u32 = 64;
+/// Bytes of a batch, at most, unless it has a single group.
+pub const BATCH_BYTES_MAX: u32 = 4 << 20;
 /// Batches that are not acknowledged, at most.
 pub const BATCHES_MAX: usize = 4;
 /// Groups in a batch from one worker, at most, while workers also serve connections that do not move: these wait for as long as a

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::deadlines::later;
 
 /// Between two `Alive`.
-pub(crate) const ALIVE_INTERVAL: Duration = Duration::from_millis(250);
+pub const ALIVE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long a process that sends `Alive` may be silent.
 const SILENCE_MAX: Duration = Duration::from_secs(4);

@@ -291,6 +291,15 @@ impl Taker {
         matches!(self.state, State::Taking | State::Done) && !self.is_main_process
     }
 
+    /// Whether the giver is to hear now that this process is there, for a caller that is kept from calling [`Self::on_time`].
+    pub fn is_alive_due(&mut self, now: u64) -> bool {
+        let is_due = self.is_to_send_alive() && self.alive_at <= now;
+        if is_due {
+            self.alive_at = later(now, ALIVE_INTERVAL);
+        }
+        is_due
+    }
+
     /// Whether this process looks if the giver runs: it serves, and could go on alone.
     fn watches(&self) -> bool {
         self.state == State::Taking && !self.has_ended_giver
@@ -634,9 +643,8 @@ impl Taker {
             self.actions.push_back(TakerAction::Moving(MovingAction::EndSilent));
         } else if is_late {
             self.stop_for_silence();
-        } else if self.is_to_send_alive() && self.alive_at <= now {
+        } else if self.is_alive_due(now) {
             self.send(&Message::Alive);
-            self.alive_at = later(now, ALIVE_INTERVAL);
         }
     }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use handover::{
-    Deadlines, FRAME_BYTES_MAX, Failure, FollowingAction, FrameError, Giver, GiverAction, Hello,
-    ListedConnections, Message, MovingAction, Part, PartKind, PeerLife, Phase, Purpose, Taker,
-    TakerAction, Welcome,
+    Deadlines, FRAME_BYTES_MAX, Failure, FollowingAction, FrameError, GivenGroup, Giver,
+    GiverAction, Hello, ListedConnections, Message, MovingAction, Part, PartKind, PeerLife, Phase,
+    Purpose, Taker, TakerAction, Welcome,
 };
 
 #[path = "checks/conversation.rs"]
@@ -487,6 +487,42 @@ fn a_silent_peer_ends_the_attempt_within_the_deadline_of_its_phase() {
 }
 
 #[test]
+fn groups_with_many_bytes_go_in_batches_of_their_own_which_may_take_longer() {
+    let mut pair = Pair::new(1000);
+    while pair.giver.phase() < Phase::Connections {
+        assert!(pair.deliver());
+    }
+    while pair.giver.poll().is_some() {}
+    let mut taken = (1..).map(|batch| Message::Taken { batch, refused: vec![] }.encode());
+    // An acknowledged batch makes room for the next one.
+    pair.giver.on_frame(&taken.next().unwrap(), 0, pair.now);
+    while pair.giver.poll().is_some() {}
+    let mib = |group, mib: u32| GivenGroup { group, bytes: mib << 20, sockets: 1 };
+    let groups = [mib(1, 1), mib(2, 2), mib(3, 2), mib(4, 9), mib(5, 1)];
+    pair.giver.give(groups.to_vec(), 5, 0, false, pair.now);
+    let mut next = || {
+        let mut groups = Vec::new();
+        let mut asks = false;
+        while let Some(action) = pair.giver.poll() {
+            match action {
+                GiverAction::SendPiece(piece) if groups.last() != Some(&piece.group()) => {
+                    groups.push(piece.group());
+                }
+                GiverAction::Collect(_) => asks = true,
+                _ => {}
+            }
+        }
+        pair.giver.on_frame(&taken.next().unwrap(), 0, pair.now);
+        (groups, asks)
+    };
+    assert_eq!(next(), (vec![1, 2], false));
+    assert_eq!(next(), (vec![3], false));
+    assert_eq!(next(), (vec![4], false));
+    assert_eq!(next(), (vec![5], false));
+    assert_eq!(next(), (vec![], true));
+}
+
+#[test]
 fn what_was_not_sent_when_the_attempt_failed_is_not_sent() {
     let mut pair = Pair::new(1000);
     while pair.giver.phase() < Phase::Connections {
@@ -495,7 +531,7 @@ fn what_was_not_sent_when_the_attempt_failed_is_not_sent() {
     // An acknowledged batch makes room for the next one.
     pair.giver.on_frame(&Message::Taken { batch: 1, refused: vec![] }.encode(), 0, pair.now);
     let groups = pair.movable.split_off(pair.movable.len() - 20);
-    pair.giver.give(groups, 0, false, pair.now);
+    pair.giver.give(groups, pair.now, 0, false, pair.now);
     while !matches!(pair.giver.poll(), Some(GiverAction::SendPack(_))) {}
     pair.giver.fail(Failure::Own("it does not read".to_owned()));
     let frames: Vec<_> = std::iter::from_fn(|| pair.giver.poll())
@@ -548,7 +584,7 @@ fn a_taker_that_is_stopped_while_connections_are_waited_for_is_noticed_after_fou
         let mut last = None;
         while let Some(action) = giver.poll() {
             if let GiverAction::Collect(_) = action {
-                giver.give(Vec::new(), 1, false, now);
+                giver.give(Vec::new(), now, 1, false, now);
             }
             last = Some(action);
         }

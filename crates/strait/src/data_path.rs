@@ -28,7 +28,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use worker::{Listener, Mailbox, Mailboxes, Message, ReportQueue};
 
 pub(crate) use self::addresses::{address_text, hint};
-pub(crate) use self::contacts::{Contacts, Mail};
+pub(crate) use self::contacts::{Contacts, Mail, Pings};
 pub(crate) use self::listening::{Handles, Sockets};
 
 use self::contacts::{FormerProcess, Reach};

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
@@ -295,6 +296,7 @@ impl ReportQueue for SyncSender<Report> {
 #[derive(Debug)]
 pub struct Mailbox<L, S> {
     messages: Receiver<Message<L, S>>,
+    progress: Progress,
     reports: Arc<dyn ReportQueue>,
     worker: u32,
     /// Reports of this turn, those that wait for others, and those that did not fit: oldest first, and none may be lost.
@@ -319,11 +321,18 @@ impl Reporter {
 
 /// Control's end of one worker's mailbox. The worker has to be woken after a message.
 #[derive(Debug)]
-pub struct Postbox<L, S>(SyncSender<Message<L, S>>);
+pub struct Postbox<L, S> {
+    messages: SyncSender<Message<L, S>>,
+    progress: Progress,
+}
+
+/// How many parts of large groups a worker has moved: it may answer nothing else meanwhile, and is at work as long as this grows.
+#[derive(Clone, Debug, Default)]
+struct Progress(Arc<AtomicU32>);
 
 impl<L, S> Clone for Postbox<L, S> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self { messages: self.messages.clone(), progress: self.progress.clone() }
     }
 }
 
@@ -334,7 +343,7 @@ impl<L, S> Postbox<L, S> {
     ///
     /// The message, if the mailbox is full or the worker is gone.
     pub fn post(&self, message: Message<L, S>) -> Result<(), Message<L, S>> {
-        self.0.try_send(message).map_err(|error| match error {
+        self.messages.try_send(message).map_err(|error| match error {
             TrySendError::Full(message) | TrySendError::Disconnected(message) => message,
         })
     }
@@ -346,7 +355,13 @@ impl<L, S> Postbox<L, S> {
     ///
     /// The message, if the worker is gone.
     pub fn deliver(&self, message: Message<L, S>) -> Result<(), Message<L, S>> {
-        self.0.send(message).map_err(|error| error.0)
+        self.messages.send(message).map_err(|error| error.0)
+    }
+
+    /// How many parts of large groups the worker has moved, up to 2^32: as long as this grows it is at work, although it answers nothing.
+    #[must_use]
+    pub fn progress(&self) -> u32 {
+        self.progress.0.load(Ordering::Relaxed)
     }
 }
 
@@ -374,15 +389,16 @@ impl<L, S> Mailboxes<L, S> {
         let (mut mailboxes, mut postboxes) = (Vec::new(), Vec::new());
         for worker in 0..workers {
             let (sender, messages) = sync_channel(MESSAGES_MAX);
-            let reports = Arc::clone(queue);
+            let (reports, progress) = (Arc::clone(queue), Progress::default());
+            postboxes.push(Postbox { messages: sender, progress: progress.clone() });
             mailboxes.push(Mailbox {
                 messages,
+                progress,
                 reports,
                 worker,
                 unsent: Default::default(),
                 flush_at: None,
             });
-            postboxes.push(Postbox(sender));
         }
         Self { mailboxes, postboxes }
     }
@@ -397,6 +413,11 @@ impl<L, S> Mailbox<L, S> {
 
     pub(crate) fn next(&self) -> Option<Message<L, S>> {
         self.messages.try_recv().ok()
+    }
+
+    /// A part of a large group has moved.
+    pub(crate) fn note_progress(&self) {
+        self.progress.0.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The number of its worker.

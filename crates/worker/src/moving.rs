@@ -390,7 +390,10 @@ impl<W: World> Worker<W> {
 
     /// Goes on with a large group, for a moment.
     pub(crate) fn move_on(&mut self) {
-        self.has_moved |= self.under_way.is_some();
+        if self.under_way.is_some() {
+            self.has_moved = true;
+            self.mailbox.note_progress();
+        }
         match self.under_way.take() {
             None => {}
             Some(UnderWay::Saving(save)) => self.continue_save(save),

@@ -139,7 +139,7 @@ impl Pair {
                 let keep = self.movable.len().saturating_sub(most);
                 let groups = self.movable.split_off(keep);
                 self.collected += 1;
-                self.giver.give(groups, self.pending, self.is_busy.0, self.now);
+                self.giver.give(groups, self.now, self.pending, self.is_busy.0, self.now);
             }
             GiverAction::TakeBack(refused) => self.returned.push(refused.group),
             GiverAction::Inform { is_first } => {

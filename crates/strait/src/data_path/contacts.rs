@@ -1,7 +1,7 @@
 //! How workers, and the process whose place this one took, are reached from a thread that may wait.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -181,6 +181,43 @@ impl FormerLine {
     }
 }
 
+/// Workers that were asked whether they have carried out what they were sent.
+#[derive(Debug)]
+pub(crate) struct Pings {
+    answers: Receiver<Pong>,
+    missing: BTreeSet<usize>,
+    pongs: Vec<Pong>,
+}
+
+impl Pings {
+    /// Waits for all, for so long at most.
+    ///
+    /// # Errors
+    ///
+    /// One that has not answered.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> Result<(), usize> {
+        let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let until = io::clock::monotonic_ns().saturating_add(timeout);
+        while let Some(worker) = self.missing.first().copied() {
+            let left = Duration::from_nanos(until.saturating_sub(io::clock::monotonic_ns()));
+            let pong = self.answers.recv_timeout(left).map_err(|_| worker)?;
+            self.missing.remove(&(pong.worker as usize));
+            self.pongs.push(pong);
+        }
+        Ok(())
+    }
+
+    /// The workers that have not answered.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = usize> {
+        self.missing.iter().copied()
+    }
+
+    /// Whether a worker that has answered also serves others.
+    pub(crate) fn is_any_busy(&self) -> bool {
+        self.pongs.iter().any(|pong| pong.is_busy)
+    }
+}
+
 impl Contacts {
     /// Asks these workers whether they have carried out what they were sent, and waits for all: their answers, or one that does not answer
     /// in this time.
@@ -189,22 +226,25 @@ impl Contacts {
         workers: impl Iterator<Item = usize>,
         timeout: Duration,
     ) -> Result<Vec<Pong>, usize> {
+        let mut pings = self.begin_pings(workers)?;
+        pings.wait(timeout).map(|()| pings.pongs)
+    }
+
+    /// Asks them, and lets the caller wait.
+    pub(crate) fn begin_pings(&self, workers: impl Iterator<Item = usize>) -> Result<Pings, usize> {
         let (reply, answers) = sync_channel(self.count());
         let mut missing = BTreeSet::new();
         for worker in workers {
             self.post(worker, Message::Ping(Ping { reply: reply.clone() })).map_err(|_| worker)?;
             missing.insert(worker);
         }
-        let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        let until = io::clock::monotonic_ns().saturating_add(timeout);
-        let mut pongs = Vec::with_capacity(missing.len());
-        while let Some(worker) = missing.first().copied() {
-            let left = Duration::from_nanos(until.saturating_sub(io::clock::monotonic_ns()));
-            let pong = answers.recv_timeout(left).map_err(|_| worker)?;
-            missing.remove(&(pong.worker as usize));
-            pongs.push(pong);
-        }
-        Ok(pongs)
+        Ok(Pings { answers, missing, pongs: Vec::new() })
+    }
+
+    /// How much of large groups these workers have moved, which is another number as long as one of them is at it.
+    pub(crate) fn progress(&self, workers: impl Iterator<Item = usize>) -> u32 {
+        let reached = workers.filter_map(|worker| self.workers.get(worker));
+        reached.fold(0, |sum, reach| sum.wrapping_add(reach.postbox.progress()))
     }
 
     /// How many workers there are.

@@ -53,12 +53,18 @@ impl AskedWorkers {
         Ok(())
     }
 
-    /// The next answer, or none if all were heard.
-    pub(crate) fn next(&mut self) -> Result<Option<Given<Socket>>, Silent> {
-        self.next_within(WORKER_TIMEOUT)
+    /// The next answer, or none if all were heard. A worker that moves a large group has more time.
+    pub(crate) fn next(&mut self, contacts: &Contacts) -> Result<Option<Given<Socket>>, Silent> {
+        loop {
+            let before = contacts.progress(self.silent());
+            let next = self.next_within(WORKER_TIMEOUT);
+            if next.is_ok() || contacts.progress(self.silent()) == before {
+                return next;
+            }
+        }
     }
 
-    /// The same, for so long.
+    /// The same, within this time whatever it does.
     pub(crate) fn next_within(
         &mut self,
         timeout: Duration,

@@ -6,15 +6,15 @@
 mod accepting;
 pub(super) mod states;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::handover::{
-    Collect, Difference, Failure, GROUP_BYTES_MAX, GROUP_SOCKETS_MAX, GivenGroup, Giver,
-    GiverAction, GroupPack, GroupPiece, Left, Message, PeerLife, Phase, SocketKey,
+    Collect, Difference, Failure, GivenGroup, Giver, GiverAction, GroupPack, GroupPiece, Left,
+    Message, PeerLife, Phase, SocketKey,
 };
 use control::{
     Begun, HandoverChange, HandoverFact, HandoverNews, HandoverQuestion, HandoverResult,
@@ -72,8 +72,6 @@ pub(super) struct Attempt<'g> {
     resources: Option<OwnedFd>,
     given: AllGiven,
     collecting: Collecting,
-    /// When workers were asked for the groups of each batch under way: from then on these stand still.
-    asked_at: VecDeque<u64>,
     /// How long a connection stood still at most, ns.
     silence: u64,
     left: Vec<Left>,
@@ -115,7 +113,6 @@ impl<'g> Attempt<'g> {
             resources: None,
             given: AllGiven::default(),
             collecting: Collecting::for_handover(giving.contacts.clone(), is_return),
-            asked_at: VecDeque::new(),
             silence: 0,
             left: Vec::new(),
             moved: 0,
@@ -211,11 +208,9 @@ impl<'g> Attempt<'g> {
                     self.take_back(given);
                 }
             }
-            GiverAction::Taken { groups } => {
+            GiverAction::Taken { groups, asked_at } => {
                 self.moved += u64::from(groups);
-                let asked_at = self.asked_at.pop_front();
-                let silence = asked_at.map_or(0, |at| now().saturating_sub(at));
-                self.silence = self.silence.max(silence);
+                self.silence = self.silence.max(now().saturating_sub(asked_at));
             }
             GiverAction::Inform { is_first } => self.inform(is_first),
             GiverAction::Summarize => match self.whole_state() {
@@ -300,8 +295,24 @@ impl<'g> Attempt<'g> {
     }
 
     fn send(&mut self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) {
-        let sent = self.line.send(frame, descriptors);
-        self.note_sent(sent);
+        loop {
+            match self.line.send(frame, descriptors) {
+                // It does not read while it takes connections up, and says that it is there.
+                Err(error) if error.kind() == std::io::ErrorKind::TimedOut && self.has_heard() => {}
+                sent => return self.note_sent(sent),
+            }
+        }
+    }
+
+    /// Reads what the other process has said meanwhile; whether it has said anything.
+    fn has_heard(&mut self) -> bool {
+        let mut has_heard = false;
+        while let Ok(Incoming::Frame(frame, count)) = self.line.receive(Some(0)) {
+            self.line.descriptors.clear();
+            self.giver.on_frame(&frame, count, now());
+            has_heard = true;
+        }
+        has_heard
     }
 
     fn note_sent(&mut self, sent: std::io::Result<()>) {
@@ -429,18 +440,13 @@ impl<'g> Attempt<'g> {
         if is_cut {
             self.giver.fail(Failure::Own("a worker does not answer".to_owned()));
         }
-        let mut add = |given: GivenAway| {
+        let add = |given: GivenAway| {
             let sockets = u32::try_from(given.sockets().count()).unwrap_or(u32::MAX);
             let bytes = u32::try_from(given.bytes_len()).unwrap_or(u32::MAX);
             GivenGroup { group: self.given.add(given), bytes, sockets }
         };
-        let groups: Vec<_> = groups.into_iter().map(&mut add).collect();
-        // A batch without any is none.
-        let fits = |it: &GivenGroup| it.bytes <= GROUP_BYTES_MAX && it.sockets <= GROUP_SOCKETS_MAX;
-        if groups.iter().any(fits) {
-            self.asked_at.push_back(asked_at);
-        }
-        self.giver.give(groups, pending, is_busy, now());
+        let groups = groups.into_iter().map(add).collect();
+        self.giver.give(groups, asked_at, pending, is_busy, now());
     }
 
     fn take_back(&self, given: GivenAway) {

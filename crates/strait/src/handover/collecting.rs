@@ -132,7 +132,7 @@ impl Collecting {
         };
         let mut answers = Vec::new();
         while result.is_ok() {
-            match asked.next() {
+            match asked.next(&self.contacts) {
                 Ok(Some(given)) => answers.push(given),
                 Ok(None) => break,
                 Err(silent) => result = Err(silent),

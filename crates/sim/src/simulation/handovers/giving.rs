@@ -295,7 +295,7 @@ impl Simulation {
         let pending = it.pending;
         if let Some(giver) = &mut it.giver {
             let is_empty = groups.is_empty();
-            giver.give(groups, pending, is_busy, now);
+            giver.give(groups, now, pending, is_busy, now);
             if is_empty {
                 self.begin_again(is_probe);
             }

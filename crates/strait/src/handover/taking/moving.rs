@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::time::Duration;
 
-use ::handover::{Failure, Left, Message, MovingAction, ReceivedGroup, Refused, TakerAction};
+use ::handover::{
+    ALIVE_INTERVAL, Failure, Left, Message, MovingAction, ReceivedGroup, Refused, TakerAction,
+};
 use control::{
     FormerState, HandoverChange, HandoverFact, HandoverNews, HandoverResult, HandoverStep,
 };
@@ -18,8 +19,8 @@ use wiped::Wiped;
 use worker::{Message as Mail, Origin, Take};
 
 use super::{Taking, moving};
-use crate::data_path::{Contacts, DataPath};
-use crate::handover::line::{ends, now};
+use crate::data_path::{Contacts, DataPath, Pings};
+use crate::handover::line::{ends, nanos, now};
 use crate::handover::timeouts::WORKER_TIMEOUT;
 use crate::handover::{BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing};
 
@@ -269,10 +270,10 @@ impl ConnectionTaker<'_> {
         }
         drop(reply);
         // One wake and one answer for all groups of a batch: for each of them it would cost more than the groups.
-        let pongs = contacts.ping(workers.into_iter(), WORKER_TIMEOUT);
+        let pings = contacts.begin_pings(workers.into_iter()).ok();
+        let pings = pings.and_then(|pings| self.wait(pings));
         for _ in 0..asked {
-            let wait = if pongs.is_ok() { Duration::ZERO } else { WORKER_TIMEOUT };
-            let Ok(taken) = answers.recv_timeout(wait) else {
+            let Some(taken) = pings.as_ref().and_then(|_| answers.try_recv().ok()) else {
                 self.taking.taker.fail(Failure::Own("a worker does not answer".to_owned()));
                 break;
             };
@@ -280,7 +281,25 @@ impl ConnectionTaker<'_> {
                 refused.push(Refused { group: taken.number, reason: error.to_string() });
             }
         }
-        (refused, pongs.is_ok_and(|pongs| pongs.iter().any(|pong| pong.is_busy)))
+        (refused, pings.is_some_and(|pings| pings.is_any_busy()))
+    }
+
+    /// Waits for workers as long as they are at work, and says to the other process that this one is there. None if one hangs.
+    fn wait(&mut self, mut pings: Pings) -> Option<Pings> {
+        let mut progress = self.contacts.progress(pings.missing());
+        let mut at_work = now();
+        while pings.wait(ALIVE_INTERVAL).is_err() {
+            let latest = self.contacts.progress(pings.missing());
+            if latest != progress {
+                (progress, at_work) = (latest, now());
+            } else if now().saturating_sub(at_work) >= nanos(WORKER_TIMEOUT) {
+                return None;
+            }
+            if self.taking.taker.is_alive_due(now()) {
+                self.taking.send(&Message::Alive.encode());
+            }
+        }
+        Some(pings)
     }
 
     fn news(&self, news: HandoverNews) {
