@@ -22,6 +22,9 @@ const HINT_MASKED: &str = "the correction is not shown, because it may reveal th
 /// Characters of a value or of a line of the file that are shown.
 const SHOWN_CHARS_MAX: usize = 120;
 
+/// The same of a rule or a hint, which may repeat a value.
+const TOLD_CHARS_MAX: usize = 600;
+
 /// One mistake, or one thing that looks like one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -184,7 +187,7 @@ impl fmt::Display for Path<'_> {
                 if !key.is_empty() && key.bytes().all(is_plain) {
                     write!(f, "{parent}{dot}{key}")
                 } else {
-                    write!(f, "{parent}{dot}{}", shorten(&format!("{key:?}")))
+                    write!(f, "{parent}{dot}{}", shorten(&format!("{key:?}"), SHOWN_CHARS_MAX))
                 }
             }
         }
@@ -354,7 +357,9 @@ impl<'a> Findings<'a> {
         Problem { rule, hint }: Problem,
     ) -> Finding {
         let (value, hint) = match hint {
-            _ if !is_secret || value.is_empty() => (shorten(value).into_owned(), hint),
+            _ if !is_secret || value.is_empty() => {
+                (shorten(value, SHOWN_CHARS_MAX).into_owned(), hint)
+            }
             // What was known before the value was read does not hold it.
             Cow::Borrowed(_) => (MASK.to_owned(), hint),
             Cow::Owned(_) => (MASK.to_owned(), Cow::Borrowed(HINT_MASKED)),
@@ -366,8 +371,8 @@ impl<'a> Findings<'a> {
             column: at.column,
             path: path.to_string(),
             value,
-            rule: rule.into_owned(),
-            hint: hint.into_owned(),
+            rule: shorten(&rule, TOLD_CHARS_MAX).into_owned(),
+            hint: shorten(&hint, TOLD_CHARS_MAX).into_owned(),
             source: if is_secret { String::new() } else { self.source(at) },
         }
     }
@@ -396,8 +401,8 @@ fn lines(text: &str) -> Vec<&str> {
 }
 
 /// `text` with its end cut off if it is too long to show.
-fn shorten(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+fn shorten(text: &str, chars_max: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(chars_max) {
         None => Cow::Borrowed(text),
         Some((end, _)) => {
             let mut short = text.get(..end).unwrap_or_default().to_owned();

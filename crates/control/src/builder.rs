@@ -35,6 +35,8 @@ const HELD_MAX: u64 = 1_000_000_000;
 /// Under which condition the file is read. Later ones include those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reading {
+    /// Not at all: the files of endpoints of what serves, if they read differently.
+    EndpointsAlone,
     /// Certificates or endpoints that it names read differently, and it does not.
     IfTextIsSame,
     /// It reads differently than last time.
@@ -316,6 +318,9 @@ fn build<F>(
 }
 
 fn read<F>(file: &mut ConfigFile<F>, reading: Reading) -> Built<F> {
+    if reading == Reading::EndpointsAlone {
+        return read_endpoints(file, None);
+    }
     if reading == Reading::IfTextIsSame && file.path().is_some() && !file.are_texts_same() {
         let name = file.name();
         tracing::warn!(

@@ -264,6 +264,11 @@ impl EndpointFiles {
         self.files.insert(name, file);
     }
 
+    /// Whether there is one of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.files.contains_key(name)
+    }
+
     /// The names of those whose files are called so.
     pub(crate) fn named(&self, of_files: &BTreeSet<OsString>) -> Vec<Arc<str>> {
         of_files.iter().filter_map(|name| self.by_file.get(name)).flatten().cloned().collect()

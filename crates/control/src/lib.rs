@@ -38,6 +38,8 @@ mod questions;
 mod rebalance;
 mod reload;
 mod run;
+#[cfg(test)]
+mod scratch;
 mod service_manager;
 mod signals;
 mod source;

@@ -42,7 +42,9 @@ pub struct ConfigFile<F> {
     is_stream: bool,
     /// The files that it named then.
     seen: Seen,
-    /// The files of endpoints among them.
+    /// The files of endpoints among them, until what was loaded counts.
+    endpoints_loaded: EndpointFiles,
+    /// The files of endpoints of what counts. They are followed whatever becomes of a later text.
     endpoints: EndpointFiles,
     /// Whether the access log could not be opened then, for lack of descriptors.
     is_log_starved: bool,
@@ -289,6 +291,7 @@ impl<F> ConfigFile<F> {
             stamp: None,
             is_stream: false,
             seen: Seen::default(),
+            endpoints_loaded: EndpointFiles::default(),
             endpoints: EndpointFiles::default(),
             is_log_starved: false,
             names: Arc::default(),
@@ -314,7 +317,8 @@ impl<F> ConfigFile<F> {
 
     /// The file and those that it named when it was read last; empty if there is none.
     pub(crate) fn watched(&self) -> Vec<PathBuf> {
-        let named = self.seen.paths().chain(self.endpoints.paths()).map(Path::to_owned);
+        let named = self.seen.paths().chain(self.endpoints_loaded.paths());
+        let named: BTreeSet<_> = named.chain(self.endpoints.paths()).map(Path::to_owned).collect();
         self.path.iter().cloned().chain(named).collect()
     }
 
@@ -331,7 +335,8 @@ impl<F> ConfigFile<F> {
         };
         let stamp = Stamp::of(path);
         let is_known = stamp.is_some() && stamp == self.stamp;
-        if is_known && !self.is_log_starved && !self.seen.is_changed() {
+        let is_named_changed = self.seen.is_changed() || self.are_refused_changed();
+        if is_known && !self.is_log_starved && !is_named_changed {
             return Look::Same;
         }
         let content = read_again(path);
@@ -340,12 +345,17 @@ impl<F> ConfigFile<F> {
             self.stamp = stamp;
         }
         match content {
-            Ok(_) if is_same && !self.is_log_starved && !self.seen.is_changed() => Look::Same,
+            Ok(_) if is_same && !self.is_log_starved && !is_named_changed => Look::Same,
             Err(error) if is_starved(&error) => Look::Starved,
             Ok(_) => Look::Changed,
             Err(_) if is_same => Look::Same,
             Err(_) => Look::Unreadable,
         }
+    }
+
+    /// Whether a file of endpoints has changed that only a text names which does not count: it may count now.
+    fn are_refused_changed(&self) -> bool {
+        self.endpoints_loaded.changed().iter().any(|name| !self.endpoints.has(name))
     }
 
     /// Whether the text, and not what it names, reads as when it was loaded last.
@@ -366,7 +376,7 @@ impl<F> ConfigFile<F> {
             // What it named was not read.
             Some(State::Unreadable(_)) => false,
             Some(State::Digest(_) | State::Listing(_)) | None => {
-                self.is_log_starved || self.seen.is_starved() || self.endpoints.is_starved()
+                self.is_log_starved || self.seen.is_starved() || self.endpoints_loaded.is_starved()
             }
         }
     }
@@ -405,7 +415,7 @@ impl<F> ConfigFile<F> {
         let files = self.files();
         let prepared = self.loader.prepare(&self.name, &text, &files);
         let folder = files.folder().to_owned();
-        (self.seen, self.endpoints) = files.into_seen();
+        (self.seen, self.endpoints_loaded) = files.into_seen();
         let prepared = prepared.map_err(Refused::Invalid)?;
         let access_log = &prepared.snapshot().access_log;
         let log_output = LogOutput::open(access_log, &folder);
@@ -425,9 +435,11 @@ impl<F> ConfigFile<F> {
     /// is to be looked at.
     pub(crate) fn are_endpoints(&self, names: &BTreeSet<OsString>) -> bool {
         let is_among = |path: &Path| path.file_name().is_some_and(|name| names.contains(name));
+        let mut loaded = self.endpoints_loaded.named(names).into_iter();
         !self.is_log_starved
             && !self.path.as_deref().is_some_and(is_among)
             && !self.seen.paths().any(is_among)
+            && loaded.all(|name| self.endpoints.has(&name))
     }
 
     /// Reads those files of endpoints again that may have changed, and nothing else: all, or those with these names. None
@@ -666,6 +678,7 @@ impl<F> ConfigFile<F> {
         let wanted = prepared.wanted().clone();
         let snapshot = self.loader.keep(prepared);
         self.names = Arc::clone(&names);
+        self.endpoints = std::mem::take(&mut self.endpoints_loaded);
         Accepted { snapshot, warnings, log_output, names, wanted, endpoints_read, known, duration }
     }
 }
@@ -781,6 +794,46 @@ mod tests {
     use config::FilterKinds;
 
     use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn files_of_endpoints_are_followed_whatever_becomes_of_a_later_text() {
+        let scratch = Scratch::new("reload-endpoints");
+        let write = |name: &str, text: &str| std::fs::write(scratch.0.join(name), text).unwrap();
+        let text = "listeners: [{ name: a, address: '127.0.0.1:1', routes: [r] }]
+routes: [{ name: r, hosts: [x], rules: [{ match: { prefix: / }, cluster: web }] }]
+clusters: [{ name: web, endpoints: { file: e.yaml } }]
+";
+        write("strait.yaml", text);
+        write("e.yaml", "['127.0.0.1:2']");
+        let loader = Loader::<()>::new(FilterKinds::new()).unwrap();
+        let mut file = ConfigFile::new(&scratch.0.join("strait.yaml"), loader);
+        let candidate = file.load().unwrap();
+        file.keep(candidate);
+        for (port, later) in (3..).zip([
+            "nonsense: [",
+            "",
+            &text.replace("cluster: web", "cluster: none"),
+            &text.replace("e.yaml", "missing.yaml"),
+        ]) {
+            write("strait.yaml", later);
+            write("e.yaml", &format!("['127.0.0.1:{port}']"));
+            assert!(file.load().is_err(), "{later}");
+            assert!(file.watched().contains(&scratch.0.join("e.yaml")), "{later}");
+            let names = [OsString::from("e.yaml")].into();
+            assert!(file.are_endpoints(&names), "{later}");
+            let loaded = file.load_endpoints(None).unwrap().unwrap();
+            let candidate = loaded.candidate.expect("its endpoints are others");
+            let web = candidate.snapshot().clusters.iter().next().unwrap().1;
+            assert_eq!(web.endpoints[0].address.to_string(), format!("127.0.0.1:{port}"));
+            file.keep_endpoints(*candidate);
+        }
+        // What only the refused text names may be the reason.
+        write("missing.yaml", "['127.0.0.1:9']");
+        assert!(!file.are_endpoints(&[OsString::from("missing.yaml")].into()));
+        assert_eq!(file.look(), Look::Changed);
+        assert!(file.load().is_ok());
+    }
 
     #[test]
     fn a_pipe_is_read_once_and_not_looked_at_again() {

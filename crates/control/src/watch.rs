@@ -41,6 +41,9 @@ const PATIENCE_MAX: u64 = 1_000_000_000;
 /// Between two looks at events of which none concerned the files: others may come by the thousand.
 const PACE: Duration = Duration::from_millis(10);
 
+/// Between two looks at files that cannot be watched, and attempts to watch them.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Bytes of events that are read at a time; the longest name fits.
 const EVENT_BYTES: usize = 4096;
 
@@ -92,14 +95,14 @@ impl FileWatch {
     ///
     /// # Errors
     ///
-    /// The kernel has no watch or thread left, or there is no directory for one of them.
+    /// The kernel has no pipe or thread left.
     pub(crate) fn new(paths: Vec<PathBuf>) -> io::Result<(Self, WatchList)> {
-        let mut places = Places::new()?;
-        places.follow(&paths)?;
+        let mut watching = Watching::default();
+        watching.follow(&paths);
         let (ring, bell) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let paths = Paths(Arc::new(Mutex::new(paths)));
         let (sender, changed) = mpsc::channel(1);
-        let thread = Thread { places, paths: paths.clone(), ring, changed: sender };
+        let thread = Thread { watching, paths: paths.clone(), ring, changed: sender };
         std::thread::Builder::new().name("strait-watch".to_owned()).spawn(move || thread.run())?;
         Ok((Self { changed }, WatchList { paths, bell }))
     }
@@ -130,7 +133,7 @@ impl WatchList {
 /// The thread.
 #[derive(Debug)]
 struct Thread {
-    places: Places,
+    watching: Watching,
     paths: Paths,
     ring: OwnedFd,
     changed: mpsc::Sender<Noticed>,
@@ -141,6 +144,8 @@ struct Thread {
 enum Woken {
     /// The list may be another.
     Rung,
+    /// It is time to look at what cannot be watched.
+    Due,
     /// There may be events, or the time is over.
     Other,
     /// The watch is to end.
@@ -164,14 +169,14 @@ impl Thread {
         while !(are_others || changed.is_any()) {
             // Without looking at events while it lasts.
             let woken = self.wait(timeout)?;
-            are_others |= woken == Woken::Rung;
-            self.places.read(&mut changed);
+            are_others |= woken != Woken::Other;
+            self.watching.places.read(&mut changed);
             timeout = (timeout.is_none()).then_some(PACE);
         }
         let began = clock::monotonic_ns();
         loop {
             let woken = self.wait(Some(QUIET))?;
-            let was_quiet = !self.places.read(&mut changed) && woken != Woken::Rung;
+            let was_quiet = !self.watching.places.read(&mut changed) && woken != Woken::Rung;
             are_others |= woken == Woken::Rung;
             // Running out of patience is as good as quiet.
             if was_quiet || clock::monotonic_ns().saturating_sub(began) > PATIENCE_MAX {
@@ -182,28 +187,24 @@ impl Thread {
             return Some(Noticed::Files(changed.files));
         }
         let paths = self.paths.lock().clone();
-        if let Err(error) = self.places.follow(&paths) {
-            tracing::warn!("files of the configuration are not watched ({error}): send SIGHUP");
-        }
+        self.watching.follow(&paths);
         Some(Noticed::Anything)
     }
 
     /// Waits for the list and for events, or for the list alone and so long. None once the watch is to end.
     fn wait(&self, timeout: Option<Duration>) -> Option<Woken> {
         let ring = PollFd::new(&self.ring, PollFlags::IN);
-        let events = PollFd::new(&self.places.inotify, PollFlags::IN);
-        let mut both = [ring, events];
-        let timespec = timeout.and_then(|it| Timespec::try_from(it).ok());
-        let waited = if timespec.is_some() {
-            let [ring, _] = &mut both;
-            retry_on_intr(|| poll(std::slice::from_mut(ring), timespec.as_ref()))
-        } else {
-            retry_on_intr(|| poll(&mut both, None))
-        };
+        let events = self.watching.places.inotify.as_ref().filter(|_| timeout.is_none());
+        let events = events.map(|events| PollFd::new(events, PollFlags::IN));
+        let mut polled: Vec<_> = std::iter::once(ring).chain(events).collect();
+        let retry = self.watching.failure.as_ref().map(|_| RETRY_INTERVAL);
+        let timespec = timeout.or(retry).and_then(|it| Timespec::try_from(it).ok());
+        let waited = retry_on_intr(|| poll(&mut polled, timespec.as_ref()));
         debug_assert!(waited.is_ok(), "these are open, and fit");
-        let [ring, _] = &both;
-        match self.rung(ring.revents()) {
+        let found = polled.first().map_or(PollFlags::empty(), PollFd::revents);
+        match self.rung(found) {
             Woken::Ended => None,
+            Woken::Other if timeout.is_none() && waited == Ok(0) => Some(Woken::Due),
             woken => Some(woken),
         }
     }
@@ -279,31 +280,61 @@ impl Known {
     }
 }
 
+/// The watched directories, and whether these are all.
+#[derive(Debug, Default)]
+struct Watching {
+    places: Places,
+    /// Why some files are not watched, as was said last.
+    failure: Option<String>,
+}
+
+impl Watching {
+    /// Watches the directories in which the files lie now. What cannot be watched is looked at again and again.
+    fn follow(&mut self, paths: &[PathBuf]) {
+        let failure = self.places.follow(paths).err().map(|error| error.to_string());
+        match &failure {
+            Some(error) if failure != self.failure => tracing::warn!(
+                "files of the configuration are not watched ({error}): Strait looks at them every {} seconds instead",
+                RETRY_INTERVAL.as_secs()
+            ),
+            None if self.failure.is_some() => {
+                tracing::info!("all files of the configuration are watched again");
+            }
+            _ => {}
+        }
+        self.failure = failure;
+    }
+}
+
 /// The watched directories.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Places {
-    inotify: OwnedFd,
+    /// None as long as the kernel has none for this process.
+    inotify: Option<OwnedFd>,
     known: Known,
     /// Without links, by the kernel's numbers of their watches.
     directories: BTreeMap<i32, PathBuf>,
 }
 
 impl Places {
-    fn new() -> io::Result<Self> {
-        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
-        let inotify = inotify.map_err(|error| match error {
-            Errno::MFILE => io::Error::other(
-                "no watch is left: raise fs.inotify.max_user_instances, or the limit on open files",
-            ),
-            error => error.into(),
-        })?;
-        Ok(Self { inotify, known: Known::default(), directories: BTreeMap::new() })
+    fn begin(&mut self) -> io::Result<()> {
+        if self.inotify.is_none() {
+            let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
+            self.inotify = Some(inotify.map_err(|error| match error {
+                Errno::MFILE => io::Error::other(
+                    "no watch is left: raise fs.inotify.max_user_instances, or the limit on open files",
+                ),
+                error => error.into(),
+            })?);
+        }
+        Ok(())
     }
 
     /// Reads the events that there are, and says whether any concerned the files.
     fn read(&self, changed: &mut Changed) -> bool {
+        let Some(inotify) = &self.inotify else { return false };
         let mut buffer = [const { MaybeUninit::uninit() }; EVENT_BYTES];
-        let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
+        let mut reader = inotify::Reader::new(inotify, &mut buffer);
         let mut is_any = false;
         loop {
             let event = match reader.next() {
@@ -332,6 +363,7 @@ impl Places {
     /// Watches the directories in which the files lie now. Goes on after an error, and tells the
     /// first.
     fn follow(&mut self, paths: &[PathBuf]) -> io::Result<()> {
+        self.begin()?;
         let mut looked_up = LookedUp::new(paths);
         let mut result = Ok(());
         for _ in 0..LOOKS_MAX {
@@ -349,23 +381,31 @@ impl Places {
     }
 
     fn watch(&mut self, directories: BTreeSet<PathBuf>) -> io::Result<()> {
+        let Some(inotify) = &self.inotify else { return Ok(()) };
         let mut result = Ok(());
         let mut watched = BTreeMap::new();
         for directory in directories {
             // Again for those that are watched: one may have been removed and made anew.
-            match inotify::add_watch(&self.inotify, &directory, WATCHED) {
+            match inotify::add_watch(inotify, &directory, WATCHED) {
                 Ok(number) => drop(watched.insert(number, directory)),
-                Err(Errno::NOSPC) => {
-                    let error = "no watch is left: raise fs.inotify.max_user_watches";
-                    result = result.and_then(|()| Err(io::Error::other(error)));
+                Err(error) => {
+                    // The watch of before may hold on, as where the process may not read the directory any more.
+                    let before = self.directories.iter().find(|(_, it)| **it == directory);
+                    watched.extend(before.map(|(number, it)| (*number, it.clone())));
+                    let error = match error {
+                        Errno::NOSPC => {
+                            io::Error::other("no watch is left: raise fs.inotify.max_user_watches")
+                        }
+                        error => error.into(),
+                    };
+                    result = result.and(Err(error));
                 }
-                Err(error) => result = result.and_then(|()| Err(error.into())),
             }
         }
         let gone = self.directories.keys().filter(|number| !watched.contains_key(number));
         for number in gone {
             // It fails if the directory is gone, and the watch with it.
-            let _ = inotify::remove_watch(&self.inotify, *number);
+            let _ = inotify::remove_watch(inotify, *number);
         }
         self.directories = watched;
         result
@@ -475,24 +515,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-
-    /// A directory of its own, removed on drop.
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("strait-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&path);
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use crate::scratch::Scratch;
 
     async fn expect_change(watch: &mut FileWatch) -> Noticed {
         let changed = tokio::time::timeout(Duration::from_secs(10), watch.changed());
@@ -645,17 +668,35 @@ mod tests {
     }
 
     #[test]
+    fn what_could_not_be_watched_is_once_it_can() {
+        let scratch = Scratch::new("watch-again");
+        let path = scratch.0.join("strait.yaml");
+        fs::write(&path, "a").unwrap();
+        // What the kernel refuses to watch with.
+        let other = fs::File::open("/dev/null").unwrap();
+        let places = Places { inotify: Some(other.into()), ..Places::default() };
+        let mut watching = Watching { places, failure: None };
+        watching.follow(std::slice::from_ref(&path));
+        assert!(watching.failure.is_some() && watching.places.directories.is_empty());
+        watching.places.inotify = None;
+        watching.follow(std::slice::from_ref(&path));
+        assert!(watching.failure.is_none(), "{:?}", watching.failure);
+        assert!(watching.places.directories.values().any(|it| it.ends_with(&scratch.0)));
+    }
+
+    #[test]
     fn what_is_written_beside_the_files_is_no_event() {
         let scratch = Scratch::new("watch-beside");
         let path = scratch.0.join("strait.yaml");
         fs::write(&path, "a").unwrap();
-        let mut places = Places::new().unwrap();
+        let mut places = Places::default();
         places.follow(std::slice::from_ref(&path)).unwrap();
         let mut log = fs::File::create(scratch.0.join("access.log")).unwrap();
         let mut changed = Changed::default();
         // That it is new is one, which concerns no file.
         let mut buffer = [const { MaybeUninit::uninit() }; EVENT_BYTES];
-        let mut reader = inotify::Reader::new(&places.inotify, &mut buffer);
+        let inotify = places.inotify.as_ref().unwrap();
+        let mut reader = inotify::Reader::new(inotify, &mut buffer);
         assert_eq!(reader.next().unwrap().events(), ReadFlags::CREATE);
         for _ in 0..100 {
             log.write_all(b"a line").unwrap();

@@ -12,9 +12,12 @@ mod state;
 mod tests;
 
 use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use tokio::signal::unix::{SignalKind, signal};
 
 use self::fetch::Fetcher;
 use self::state::{Then, Top};
@@ -56,10 +59,11 @@ fn wait(interval: Duration) {
 
 fn watch(client: AdminClient, mut top: Top, options: &TopOptions) -> Result<(), Failure> {
     let fetcher = Fetcher::start(client, options.interval)?;
+    let is_to_end = note_signals()?;
     let mut terminal = ratatui::try_init().map_err(|error| {
         Failure::Top(format!("no terminal ({error}): with --once it prints a table and needs none"))
     })?;
-    let result = show(&mut terminal, &fetcher, &mut top);
+    let result = show(&mut terminal, &fetcher, &mut top, &is_to_end);
     ratatui::restore();
     Ok(result?)
 }
@@ -68,8 +72,9 @@ fn show(
     terminal: &mut ratatui::DefaultTerminal,
     fetcher: &Fetcher,
     top: &mut Top,
+    is_to_end: &AtomicBool,
 ) -> io::Result<()> {
-    loop {
+    while !is_to_end.load(Ordering::Relaxed) {
         terminal.draw(|frame| {
             top.set_height(screen::rows(frame.area()));
             screen::draw(top, frame);
@@ -86,4 +91,27 @@ fn show(
             top.on_answer(&question, answer, at);
         }
     }
+    Ok(())
+}
+
+/// Notes SIGTERM and SIGHUP, whose default would leave the terminal without its former screen.
+fn note_signals() -> io::Result<Arc<AtomicBool>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let (mut terminate, mut hangup) = {
+        let _entered = runtime.enter();
+        (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?)
+    };
+    let is_to_end = Arc::new(AtomicBool::new(false));
+    let noted = Arc::clone(&is_to_end);
+    let wait = move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
+            }
+        });
+        noted.store(true, Ordering::Relaxed);
+    };
+    std::thread::Builder::new().name("strait-signals".to_owned()).spawn(wait)?;
+    Ok(is_to_end)
 }

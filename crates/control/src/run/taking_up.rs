@@ -11,7 +11,7 @@ use config::{EndpointsOutcome, Finding, ResourceKind};
 use telemetry::events::{ConfigAccepted, ConfigRejected, SourceKind};
 
 use super::Running;
-use crate::builder::Built;
+use crate::builder::{Built, Reading};
 use crate::reload::{Candidate, Endpoints, EndpointsCandidate, Refused, TakenUp};
 use crate::workers::{BindFailure, Workers};
 use crate::{changes, clock};
@@ -51,7 +51,8 @@ impl<W: Workers> Running<W> {
         }
         let result = match result {
             Ok(candidate) if self.is_held(&candidate) => {
-                return self.config.builder.discard(candidate);
+                self.config.builder.discard(candidate);
+                return self.read_config(Reading::EndpointsAlone);
             }
             Ok(candidate) => self.take_up(candidate).await,
             Err(refused) => Err(refused),
@@ -67,6 +68,8 @@ impl<W: Workers> Running<W> {
             self.config.dns.set_resolvers(&self.config.snapshot.resolvers);
             let host_names = self.config.host_names.clone();
             self.follow_names(&host_names);
+            // Files of endpoints that changed together with the text are followed all the same.
+            self.read_config(Reading::EndpointsAlone);
         }
     }
 

@@ -912,6 +912,26 @@ fn a_silent_service_is_asked_for_a_sign_of_life() {
 }
 
 #[test]
+fn a_client_that_is_silent_behind_its_only_request_is_asked_for_a_sign_of_life() {
+    let options = "routes: site, http2: { ping: { interval: 5s, timeout: 1s } },";
+    hold(&to_one().replacen("routes: site,", options, 1), |talk| {
+        let mut client = Speaker::client(talk);
+        client.hears(talk);
+        client.gets(talk, "/slow");
+        let mut upstream = Speaker::upstream(talk);
+        upstream.hears(talk);
+        talk.passes(Duration::from_millis(5_100));
+        // It answers by itself.
+        client.hears(talk);
+        talk.passes(Duration::from_secs(3));
+        assert!(!talk.is_closed(client.peer));
+        talk.passes(Duration::from_millis(2_200));
+        talk.passes(Duration::from_millis(1_100));
+        assert!(talk.is_closed(client.peer) && talk.log().contains("http2_ping_timeout"));
+    });
+}
+
+#[test]
 fn an_upgrade_gives_up_on_a_service_that_cannot_be_reached() {
     hold(TO_HTTP2, |talk| {
         if talk.variant() == Variant::Moving {

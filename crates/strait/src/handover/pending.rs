@@ -18,17 +18,24 @@ const PENDING_MAX: usize = 16;
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What a process said first.
+#[derive(Debug)]
 pub(super) struct Heard {
     /// As it came, for the giver's machine.
     pub(super) frame: Vec<u8>,
     pub(super) hello: Hello,
 }
 
-/// Connections on which nothing came yet, each with when that is too late (ns); the oldest first.
+/// Connections on which nothing was heard yet.
 #[derive(Debug, Default)]
-pub(crate) struct PendingPeers(VecDeque<(Line, u64)>);
+pub(crate) struct PendingPeers {
+    /// Each with when that is too late (ns); the oldest first.
+    silent: VecDeque<(Line, u64)>,
+    /// Those that would have given way, had they not said something by then.
+    heard: VecDeque<(Line, First)>,
+}
 
 /// What has come on a connection.
+#[derive(Debug)]
 pub(super) enum First {
     Hello(Heard),
     Nothing,
@@ -39,34 +46,49 @@ pub(super) enum First {
 impl PendingPeers {
     /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.silent.is_empty() && self.heard.is_empty()
     }
 
     /// Waits for what a process says. Returns who has to give way to it.
     pub(super) fn add(&mut self, line: Line) -> Option<Line> {
-        let oldest = (self.0.len() >= PENDING_MAX).then(|| self.0.pop_front()).flatten();
-        self.0.push_back((line, now().saturating_add(nanos(HELLO_TIMEOUT))));
-        oldest.map(|(line, _)| line)
+        let mut displaced = None;
+        if self.silent.len() + self.heard.len() >= PENDING_MAX
+            && let Some((mut oldest, _)) = self.silent.pop_front()
+        {
+            match first(&mut oldest) {
+                First::Nothing => displaced = Some(oldest),
+                // It came before others connected, and was not looked for since.
+                heard => self.heard.push_back((oldest, heard)),
+            }
+        }
+        self.silent.push_back((line, now().saturating_add(nanos(HELLO_TIMEOUT))));
+        displaced
     }
 
     /// Stops to wait.
     pub(super) fn take(&mut self) -> impl Iterator<Item = Line> + use<> {
-        std::mem::take(&mut self.0).into_iter().map(|(line, _)| line)
+        let heard = std::mem::take(&mut self.heard).into_iter().map(|(line, _)| line);
+        heard.chain(std::mem::take(&mut self.silent).into_iter().map(|(line, _)| line))
     }
 
     /// Takes out the first one on which something came, or nothing in time.
     pub(super) fn next(&mut self) -> Option<(Line, First)> {
+        if let Some(heard) = self.heard.pop_front() {
+            return Some(heard);
+        }
         let at = now();
         let come =
-            self.0.iter_mut().enumerate().find_map(|(place, (line, until))| match first(line) {
-                First::Nothing if at < *until => None,
-                First::Nothing => {
-                    Some((place, First::Refused("silent", "it sent nothing".to_owned())))
+            self.silent.iter_mut().enumerate().find_map(|(place, (line, until))| {
+                match first(line) {
+                    First::Nothing if at < *until => None,
+                    First::Nothing => {
+                        Some((place, First::Refused("silent", "it sent nothing".to_owned())))
+                    }
+                    come => Some((place, come)),
                 }
-                come => Some((place, come)),
             });
         let (place, come) = come?;
-        self.0.remove(place).map(|(line, _)| (line, come))
+        self.silent.remove(place).map(|(line, _)| (line, come))
     }
 }
 
@@ -119,6 +141,19 @@ mod tests {
         let is_closed = |first: &First| matches!(first, First::Refused("closed", _));
         assert_eq!(ended.filter(|(_, first)| is_closed(first)).count(), 3);
         assert!(pending.is_empty());
+    }
+
+    #[test]
+    fn who_has_spoken_does_not_give_way() {
+        let mut pending = PendingPeers::default();
+        let (speaker, _) = connect(&mut pending);
+        speaker.send(b"hello", &[], Duration::ZERO).expect("it is open");
+        let later: Vec<_> = (0..PENDING_MAX).map(|_| connect(&mut pending)).collect();
+        assert!(later.iter().all(|(_, displaced)| displaced.is_none()));
+        let (_more, displaced) = connect(&mut pending);
+        assert!(displaced.is_some(), "there is no room for more");
+        let Some((_, First::Refused(cause, _))) = pending.next() else { panic!("it spoke") };
+        assert_eq!(cause, "garbled");
     }
 
     #[test]

@@ -68,11 +68,15 @@ fn variable(text: &str, at: Position) -> Option<Stop> {
     Some((Position { column, ..at }, Problem::new(rule, format!("write {name:?}"))))
 }
 
+/// Octets that an IPv6 address in brackets may have, with both of these.
+const BRACKETED_MAX: usize = 64;
+
 /// The first `[…]:port` of a line that stands without quotes, and where it begins.
 fn address(line: &str) -> Option<(usize, &str)> {
     line.match_indices('[').find_map(|(place, _)| {
         let found = line.get(place..)?;
-        let end = found.find(']')?;
+        // No farther than it may be: a line may have millions of brackets.
+        let end = found.bytes().take(BRACKETED_MAX).position(|byte| byte == b']')?;
         let port = found.get(end..)?.strip_prefix("]:")?;
         let digits = port.bytes().take_while(u8::is_ascii_digit).count();
         let found = found.get(..end + 2 + digits)?;

@@ -19,6 +19,9 @@ pub(super) const DEPTH_MAX: usize = 32;
 /// lines could otherwise grow to any size.
 const ALIAS_NODES_MAX: usize = 100_000;
 
+/// Octets of text that these may copy.
+const ALIAS_BYTES_MAX: usize = 8 << 20;
+
 /// Reads `text`. What is wrong with it is reported, with `empty_hint` if it is empty; none means that
 /// nothing can be read.
 pub(crate) fn read(
@@ -32,8 +35,13 @@ pub(crate) fn read(
         findings.error(START, Path::Root, "", problem);
         return None;
     }
-    let mut reader =
-        Reader { findings, open: Vec::new(), anchors: Map::default(), alias_nodes: 0, root: None };
+    let mut reader = Reader {
+        findings,
+        open: Vec::new(),
+        anchors: Map::default(),
+        copied: Copied::default(),
+        root: None,
+    };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match reader.run(text) {
         Ok(()) => {}
@@ -64,8 +72,24 @@ struct Reader<'a, 'text> {
     open: Vec<Open>,
     /// What an anchor stands for.
     anchors: Map<usize, (Node, Extent)>,
-    alias_nodes: usize,
+    copied: Copied,
     root: Option<Node>,
+}
+
+/// What anchors and aliases have copied so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Copied {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl Copied {
+    fn add(&mut self, extent: Extent, at: Position) -> Result<(), Stop> {
+        self.nodes = self.nodes.saturating_add(extent.nodes);
+        self.bytes = self.bytes.saturating_add(extent.bytes);
+        let is_within = self.nodes <= ALIAS_NODES_MAX && self.bytes <= ALIAS_BYTES_MAX;
+        if is_within { Ok(()) } else { Err(too_many_copies(at)) }
+    }
 }
 
 /// A list or a map whose end was not yet seen.
@@ -81,16 +105,22 @@ struct Open {
 struct Extent {
     /// Values in it and itself.
     nodes: usize,
+    /// Octets of their texts.
+    bytes: usize,
     /// Lists and maps within each other.
     depth: usize,
 }
 
 impl Extent {
-    const SCALAR: Self = Self { nodes: 1, depth: 0 };
-    const EMPTY: Self = Self { nodes: 1, depth: 1 };
+    const EMPTY: Self = Self { nodes: 1, bytes: 0, depth: 1 };
+
+    const fn of_text(text: &str) -> Self {
+        Self { nodes: 1, bytes: text.len(), depth: 0 }
+    }
 
     fn add(&mut self, inner: Self) {
         self.nodes = self.nodes.saturating_add(inner.nodes);
+        self.bytes = self.bytes.saturating_add(inner.bytes);
         self.depth = self.depth.max(inner.depth.saturating_add(1));
     }
 }
@@ -124,8 +154,9 @@ impl Reader<'_, '_> {
             Event::Scalar(text, style, anchor, tag) => {
                 no_tag(tag.is_some(), at)?;
                 let is_plain = style == ScalarStyle::Plain;
+                let extent = Extent::of_text(&text);
                 let value = Value::Scalar { text: text.into(), is_plain };
-                self.on_node(Node::new(at, value), anchor, Extent::SCALAR)
+                self.on_node(Node::new(at, value), anchor, extent)
             }
             Event::SequenceStart(anchor, tag) => {
                 no_tag(tag.is_some(), at)?;
@@ -176,10 +207,7 @@ impl Reader<'_, '_> {
         if self.open.len().saturating_add(extent.depth) > DEPTH_MAX {
             return Err(too_deep(at));
         }
-        self.alias_nodes = self.alias_nodes.saturating_add(extent.nodes);
-        if self.alias_nodes > ALIAS_NODES_MAX {
-            return Err(too_many_copies(at));
-        }
+        self.copied.add(*extent, at)?;
         let (node, extent) = (node.clone(), *extent);
         self.on_node(node, 0, extent)
     }
@@ -187,10 +215,7 @@ impl Reader<'_, '_> {
     /// A whole node: it becomes a key, a value, an item or the root.
     fn on_node(&mut self, node: Node, anchor: usize, extent: Extent) -> Result<(), Stop> {
         if anchor != 0 {
-            self.alias_nodes = self.alias_nodes.saturating_add(extent.nodes);
-            if self.alias_nodes > ALIAS_NODES_MAX {
-                return Err(too_many_copies(node.at));
-            }
+            self.copied.add(extent, node.at)?;
             self.anchors.insert(anchor, (node.clone(), extent));
         }
         let Some(open) = self.open.last_mut() else {
@@ -262,7 +287,8 @@ fn too_deep(at: Position) -> Stop {
 }
 
 fn too_many_copies(at: Position) -> Stop {
-    let rule = format!("anchors and aliases copy at most {ALIAS_NODES_MAX} values");
+    let mib = ALIAS_BYTES_MAX >> 20;
+    let rule = format!("anchors and aliases copy at most {ALIAS_NODES_MAX} values, and {mib} MiB");
     (at, Problem::new(rule, "write out what differs, or use fewer aliases"))
 }
 
@@ -340,6 +366,21 @@ mod tests {
         }
         let errors = parse(&text).unwrap_err();
         assert!(errors.errors[0].rule.contains("100000 values"), "{errors}");
+    }
+
+    #[test]
+    fn what_anchors_copy_of_a_long_text_is_bounded_too() {
+        let text = |len: usize| format!("- &a {}\n{}", "x".repeat(len), "- *a\n".repeat(1_000));
+        assert_eq!(parse(&text(8_000)).unwrap().items().len(), 1_001);
+        let errors = parse(&text(9_000)).unwrap_err();
+        assert!(errors.errors[0].rule.contains("and 8 MiB"), "{errors}");
+    }
+
+    #[test]
+    fn brackets_without_an_end_are_refused_as_fast_as_they_are_read() {
+        // By an error that looks for each of them at the rest of the line, this takes minutes.
+        assert!(parse(&"[".repeat(4 << 20)).is_err());
+        assert!(parse(&"[a, ".repeat(1 << 20)).is_err());
     }
 
     #[test]

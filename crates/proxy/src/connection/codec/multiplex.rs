@@ -267,11 +267,15 @@ impl Multiplex {
     }
 
     /// The peer said something at `now`.
-    pub(crate) fn on_sign_of_life(&mut self, now: Time, silence: Option<Duration>) {
+    pub(crate) fn on_sign_of_life(&mut self, now: Time) {
         if let Some(http2) = self.http2_mut() {
             http2.on_time(now);
         }
         self.watches.clear(Watch::PingTimeout);
+    }
+
+    /// What the peer said at `now` is read: where streams are open, it may be silent for so long.
+    pub(crate) fn watch_silence(&mut self, now: Time, silence: Option<Duration>) {
         match silence.filter(|_| !self.streams.is_empty()) {
             Some(silence) => self.watches.set(Watch::PingDue, now + silence),
             None => self.watches.clear(Watch::PingDue),

@@ -40,7 +40,7 @@ impl Proxy {
         let is_downstream = connection.downstream().is_some();
         let silence = self.listen.silence(connection, &self.cx);
         if let Some(multiplex) = self.connections.multiplex_mut(key) {
-            multiplex.on_sign_of_life(now, silence);
+            multiplex.on_sign_of_life(now);
         }
         let mut scratch = self.cx.frame_scratch.take().unwrap_or_default();
         let mut at = 0;
@@ -79,6 +79,9 @@ impl Proxy {
             }
         }
         self.cx.frame_scratch = Some(scratch);
+        if let Some(multiplex) = self.connections.multiplex_mut(key) {
+            multiplex.watch_silence(now, silence);
+        }
         if self.connections.frames_heard(key) != heard {
             self.after_calls(key, now);
         }
