@@ -130,6 +130,7 @@ enum Standby {
 struct Batch {
     number: u32,
     groups: Vec<u32>,
+    bytes: u32,
     /// When their workers were asked for them.
     asked_at: u64,
     /// How long it may take, once those before it were acknowledged.
@@ -458,7 +459,12 @@ impl Giver {
     /// Begins the next batch of what waits, or has the workers give more.
     fn collect(&mut self, now: u64) {
         let State::Moving(phase) = self.state else { return };
-        while let Some(collect) = self.pace.next(phase == Phase::Probe, self.under_way.len()) {
+        loop {
+            // What waits for others to be taken stands still.
+            let bytes: u64 = self.under_way.iter().map(|batch| u64::from(batch.bytes)).sum();
+            let next = self.pace.next(phase == Phase::Probe, self.under_way.len());
+            let next = next.filter(|_| bytes < u64::from(BATCH_BYTES_MAX));
+            let Some(collect) = next else { return };
             if self.waiting.is_empty() {
                 if !self.is_collecting && self.again_at.is_none() {
                     self.is_collecting = true;
@@ -516,7 +522,8 @@ impl Giver {
         let within = self.deadlines.batch.saturating_add(extra_time(bytes));
         let deadline = later(now, within);
         let ids = groups.iter().map(|group| group.group).collect();
-        self.under_way.push_back(Batch { number, groups: ids, asked_at, within, deadline });
+        let batch = Batch { number, groups: ids, bytes, asked_at, within, deadline };
+        self.under_way.push_back(batch);
         let count = u32::try_from(groups.len()).unwrap_or(u32::MAX);
         let frames = pieces::of_groups(number, &groups, self.reads_packs);
         self.actions.extend(frames.into_iter().map(GiverAction::from));
