@@ -98,7 +98,7 @@ pub enum HandoverChange {
     /// main process.
     Finish(oneshot::Sender<()>),
     /// That is to be over now: two newer processes exist.
-    EndRest,
+    EndRemaining,
     /// This process is to end, as by SIGTERM, unless it is ending or does not serve any more.
     End,
     /// This process cannot take the other's place, and ends.

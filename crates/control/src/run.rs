@@ -43,13 +43,13 @@ use crate::watch::{FileWatch, Noticed, WatchList};
 use crate::workers::{Report, Workers};
 
 mod breakers;
-mod carried;
 mod deliveries;
 mod demands;
 mod drains;
 mod ending;
 mod handover;
 mod kept;
+mod listing_pages;
 mod moves;
 mod old_process;
 mod pages;

@@ -57,9 +57,6 @@ pub enum Failure {
         /// The newest.
         max: u16,
     },
-    /// No form of connections that the taker reads is written by the giver.
-    #[error("the new process does not read form {0}, in which connections are written")]
-    Form(u16),
     /// The whole of it took too long.
     #[error("the handover takes longer than handover.timeout: it came to {0}")]
     Late(Phase),
@@ -81,7 +78,6 @@ impl Failure {
             Self::OutOfTurn { .. } => "out_of_turn",
             Self::Own(_) => "own",
             Self::Version { .. } => "version",
-            Self::Form(_) => "form",
             Self::Late(_) => "timeout",
             Self::Silent(_) => "silent",
         }

@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Between two attempts to move what could not move before.
-const REST_INTERVAL: Duration = Duration::from_millis(20);
+const REMAINING_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Bytes that a batch has the time of any for.
 const BYTES_IN_TIME: u32 = 1 << 20;
@@ -81,6 +81,8 @@ pub struct Giver {
     pace: Pace,
     is_check: bool,
     reads_packs: bool,
+    /// Whether the taker reads connections as they are written here. Otherwise all of them stay, and drain.
+    reads_form: bool,
     /// What the taker has said of its end, before that.
     why_taker_ends: Option<String>,
     reads_resources: bool,
@@ -164,6 +166,7 @@ impl Giver {
             pace: Pace::default(),
             is_check: false,
             reads_packs: false,
+            reads_form: true,
             why_taker_ends: None,
             reads_resources: false,
             unused: Vec::new(),
@@ -289,9 +292,14 @@ impl Giver {
                 self.actions.push_back(GiverAction::Inform { is_first: false });
                 self.inform_at = later(now, INFORM_INTERVAL);
                 self.alive_at = now;
-                self.enter(State::Moving(Phase::Probe));
                 self.deadline = u64::MAX;
-                self.collect(now);
+                if self.reads_form {
+                    self.enter(State::Moving(Phase::Probe));
+                    self.collect(now);
+                } else {
+                    self.begin_connections(now);
+                    self.on_nothing(Phase::Connections, 0, now);
+                }
                 Ok(())
             }
             (State::Moving(_), Message::Taken { batch, refused }) => {
@@ -316,11 +324,11 @@ impl Giver {
                 self.actions.push_back(GiverAction::EndFormer);
                 Ok(())
             }
-            (State::Probation(_) | State::Leaving, Message::EndRest) => {
+            (State::Probation(_) | State::Leaving, Message::EndRemaining) => {
                 if matches!(self.state, State::Probation(_)) {
                     self.finish();
                 }
-                self.actions.push_back(GiverAction::EndRest);
+                self.actions.push_back(GiverAction::EndRemaining);
                 Ok(())
             }
             (
@@ -350,9 +358,7 @@ impl Giver {
                 return Err(Failure::OutOfTurn { phase: Phase::Hello, message: "Hello" });
             }
         };
-        if !forms_read.contains(&self.offer.form) {
-            return Err(Failure::Form(self.offer.form));
-        }
+        self.reads_form = forms_read.contains(&self.offer.form);
         self.is_check = is_check;
         self.reads_resources = hello.reads_resources;
         let probation_ms = u64::try_from(self.deadlines.probation.as_millis()).unwrap_or(u64::MAX);
@@ -380,6 +386,12 @@ impl Giver {
             return Err(Failure::OverBound { what: "listening sockets", max: LISTENING_MAX });
         }
         Ok(())
+    }
+
+    /// Whether connections move: the taker reads the form in which they are written.
+    #[must_use]
+    pub const fn moves_connections(&self) -> bool {
+        self.reads_form
     }
 
     /// Whether the taker reads what sources have delivered.
@@ -544,7 +556,7 @@ impl Giver {
             _ if pending > 0 && now < remaining_until => {
                 self.enter(State::Moving(Phase::Remaining));
                 self.remaining_until = remaining_until;
-                self.again_at = Some(later(now, REST_INTERVAL));
+                self.again_at = Some(later(now, REMAINING_INTERVAL));
             }
             _ => {
                 self.enter(State::Summarizing);

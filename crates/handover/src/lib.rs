@@ -14,7 +14,7 @@
 //!     │ Piece…, BatchEnd ──────────────────► │  PROBE        up to 32 idle connections
 //!     │ ◄───────────────────────────── Taken │
 //!     │ Piece…, BatchEnd ──────────────────► │  CONNECTIONS  four batches under way
-//!     │ ◄───────────────────────────── Taken │  REST         what could not move before
+//!     │ ◄───────────────────────────── Taken │  REMAINING    what could not move before
 //!     │ State…, Commit ────────────────────► │  COMMIT       counters, keys of tickets
 //!     │ ◄───────────────────────── Committed │  probation    the giver keeps the listening sockets
 //! ```

@@ -97,7 +97,7 @@ pub enum Message {
     /// From a taker that has handed over in its turn, before it says `Committed` once more.
     Succeeded,
     /// To a process that still ends what it has, while two younger ones live: it is to end that at once.
-    EndRest,
+    EndRemaining,
     /// From a giver, before what it is configured to do: the version of its configuration, which the taker goes on from.
     ConfigVersion {
         /// Counted from 1.
@@ -448,7 +448,7 @@ impl Message {
             Self::GiveUp { reason } => frame::encode(kind, reason),
             Self::TakeBack { reason } | Self::Ends { reason } => frame::encode(kind, reason),
             Self::Succeeded
-            | Self::EndRest
+            | Self::EndRemaining
             | Self::Alive
             | Self::MainProcess
             | Self::ReadsPacks
@@ -498,7 +498,7 @@ impl Message {
             PROGRESS => Self::Progress { text: frame::body(body)? },
             TAKE_BACK => Self::TakeBack { reason: frame::body(body)? },
             SUCCEEDED => Self::Succeeded,
-            END_REST => Self::EndRest,
+            END_REMAINING => Self::EndRemaining,
             ALIVE => Self::Alive,
             READS_PACKS => Self::ReadsPacks,
             CONFIG_VERSION => Self::ConfigVersion { version: frame::body(body)? },
@@ -534,7 +534,7 @@ impl Message {
             Self::Progress { .. } => PROGRESS,
             Self::TakeBack { .. } => TAKE_BACK,
             Self::Succeeded => SUCCEEDED,
-            Self::EndRest => END_REST,
+            Self::EndRemaining => END_REMAINING,
             Self::Alive => ALIVE,
             Self::ReadsPacks => READS_PACKS,
             Self::Unused { .. } => UNUSED,
@@ -568,7 +568,7 @@ impl Message {
             Self::Progress { .. } => "Progress",
             Self::TakeBack { .. } => "TakeBack",
             Self::Succeeded => "Succeeded",
-            Self::EndRest => "EndRest",
+            Self::EndRemaining => "EndRemaining",
             Self::Alive => "Alive",
             Self::ReadsPacks => "ReadsPacks",
             Self::Unused { .. } => "Unused",
@@ -605,7 +605,7 @@ const PROGRESS: u16 = IGNORABLE;
 // not noticed in its probation, new listeners are stored later, and each group has a frame of its own.
 const TAKE_BACK: u16 = IGNORABLE + 1;
 const SUCCEEDED: u16 = IGNORABLE + 2;
-const END_REST: u16 = IGNORABLE + 3;
+const END_REMAINING: u16 = IGNORABLE + 3;
 const ALIVE: u16 = IGNORABLE + 4;
 const MAIN_PROCESS: u16 = IGNORABLE + 5;
 const READS_PACKS: u16 = IGNORABLE + 6;

@@ -398,7 +398,10 @@ fn a_giver_that_still_ends_what_it_has_learns_that_younger_ones_live() {
             pair.giver.on_frame(&message.encode(), 0, pair.now);
         }
         let is_notice = |action: &GiverAction| {
-            matches!(action, GiverAction::Finish | GiverAction::EndFormer | GiverAction::EndRest)
+            matches!(
+                action,
+                GiverAction::Finish | GiverAction::EndFormer | GiverAction::EndRemaining
+            )
         };
         let noticed: Vec<_> = std::iter::from_fn(|| pair.giver.poll()).filter(is_notice).collect();
         assert_eq!(pair.giver.next_deadline(), None);
@@ -408,7 +411,8 @@ fn a_giver_that_still_ends_what_it_has_learns_that_younger_ones_live() {
         assert!(pair.giver.is_over());
         noticed
     };
-    let (succeeded, committed, end) = (Message::Succeeded, Message::Committed, Message::EndRest);
+    let (succeeded, committed, end) =
+        (Message::Succeeded, Message::Committed, Message::EndRemaining);
     assert_eq!(
         frames(&[succeeded.clone(), committed.clone()]),
         [GiverAction::EndFormer, GiverAction::Finish]
@@ -417,8 +421,8 @@ fn a_giver_that_still_ends_what_it_has_learns_that_younger_ones_live() {
         frames(&[committed.clone(), succeeded]),
         [GiverAction::Finish, GiverAction::EndFormer]
     );
-    assert_eq!(frames(&[committed, end.clone()]), [GiverAction::Finish, GiverAction::EndRest]);
-    assert_eq!(frames(&[end]), [GiverAction::Finish, GiverAction::EndRest]);
+    assert_eq!(frames(&[committed, end.clone()]), [GiverAction::Finish, GiverAction::EndRemaining]);
+    assert_eq!(frames(&[end]), [GiverAction::Finish, GiverAction::EndRemaining]);
 }
 
 #[test]
@@ -782,21 +786,30 @@ fn a_taker_learns_when_the_service_manager_knows_it() {
 }
 
 #[test]
-fn who_speaks_other_versions_or_reads_no_form_is_refused() {
-    let hello = |forms_read: Vec<u16>| {
-        Hello::new("2.0.0", Purpose::Take { forms_read, descriptors: 9, is_check: false })
-    };
-    let mut newer = hello(vec![11]);
+fn who_speaks_other_versions_is_refused() {
+    let purpose = Purpose::Take { forms_read: vec![11], descriptors: 9, is_check: false };
+    let mut newer = Hello::new("2.0.0", purpose);
     (newer.version_min, newer.version_max) = (2, 3);
-    for (hello, expected) in
-        [(newer, Failure::Version { min: 2, max: 3 }), (hello(vec![9, 12]), Failure::Form(11))]
-    {
-        let mut giver = Giver::new("1.0.0", 11, 40, 0, Default::default(), 0);
-        giver.on_frame(&Message::Hello(hello).encode(), 0, 0);
-        let actions: Vec<_> = std::iter::from_fn(|| giver.poll()).collect();
-        let last = GiverAction::RollBack { failure: expected, peer: PeerLife::Over };
-        assert_eq!(actions.last(), Some(&last));
-    }
+    let mut giver = Giver::new("1.0.0", 11, 40, 0, Default::default(), 0);
+    giver.on_frame(&Message::Hello(newer).encode(), 0, 0);
+    let actions: Vec<_> = std::iter::from_fn(|| giver.poll()).collect();
+    let failure = Failure::Version { min: 2, max: 3 };
+    assert_eq!(actions.last(), Some(&GiverAction::RollBack { failure, peer: PeerLife::Over }));
+}
+
+#[test]
+fn who_does_not_read_the_form_of_connections_gets_all_else() {
+    let mut pair = Pair::new(50);
+    pair.taker = Taker::new("2.0.0", vec![9, 12], 1024, false, Default::default(), 0);
+    pair.run_out();
+    assert_eq!(pair.giver_ends, [GiverAction::Committed, GiverAction::Finish]);
+    assert!(!pair.giver.moves_connections());
+    assert_eq!((pair.collected, pair.served.len(), pair.movable.len()), (0, 0, 50));
+    let [TakerAction::Moving(MovingAction::Commit { states, is_alone: false })] = &*pair.taker_ends
+    else {
+        panic!("{:?}", pair.taker_ends);
+    };
+    assert_eq!(*states["counters"], [1; 100_000]);
 }
 
 #[test]

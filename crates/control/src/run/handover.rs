@@ -279,7 +279,7 @@ impl<W: Workers> Running<W> {
                 self.finish_giving();
                 let _ = reply.send(());
             }
-            HandoverChange::EndRest => self.end_rest(),
+            HandoverChange::EndRemaining => self.end_rest(),
             HandoverChange::End => {
                 if self.handing == Handing::None && self.state == State::Ready {
                     self.terminate();
@@ -456,8 +456,8 @@ impl<W: Workers> Running<W> {
     }
 
     fn end_giving(&mut self) {
-        let handing = std::mem::take(&mut self.handing);
-        let Handing::Giving { postponed, is_to_end } = handing else { return };
+        let Handing::Giving { postponed, is_to_end } = self.handing else { return };
+        self.handing = Handing::None;
         if is_to_end {
             // A second signal did not wait: this process is ending, and the end of the handover is no third one.
             if self.state == State::Ready {

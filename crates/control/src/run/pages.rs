@@ -14,8 +14,8 @@ use telemetry::events::ConfigResources;
 use telemetry::{EndpointName, ProcessFacts, Readings};
 use tokio::sync::oneshot;
 
-use super::carried::Carried;
 use super::deliveries::AcceptedVersion;
+use super::listing_pages::ListingPage;
 use super::{DESCRIBING_MAX, EndpointFile, EndpointsRefused, InEffect, Running, State};
 use crate::admin::{
     Answer, Content, ExplainRequest, ExplainStep, Explained, Listing, Page, PieceWriter, Query,
@@ -102,17 +102,17 @@ impl<W: Workers> Running<W> {
             Page::Config => return self.config.show(self.versions.workers(), reply),
             Page::Resource(resource) => return self.config.show_resource(resource, reply),
             Page::Clusters(listing) => {
-                let page = self.show_carried(listing, Carried::write_clusters);
+                let page = self.show_listing(listing, ListingPage::write_clusters);
                 let _ = reply.send(page);
                 return;
             }
             Page::Listeners(listing) => {
-                let page = self.show_carried(listing, Carried::write_listeners);
+                let page = self.show_listing(listing, ListingPage::write_listeners);
                 let _ = reply.send(page);
                 return;
             }
             Page::Routes(listing) => {
-                let page = self.show_carried(listing, Carried::write_routes);
+                let page = self.show_listing(listing, ListingPage::write_routes);
                 let _ = reply.send(page);
                 return;
             }
@@ -345,12 +345,12 @@ impl<W: Workers> Running<W> {
     }
 
     /// Writes a page about what is configured, and what it carries.
-    fn show_carried(
+    fn show_listing(
         &self,
         listing: Listing,
-        write: impl FnOnce(&Carried<W::Filter>, PieceWriter) -> io::Result<()> + Send + 'static,
+        write: impl FnOnce(&ListingPage<W::Filter>, PieceWriter) -> io::Result<()> + Send + 'static,
     ) -> Content {
-        let carried = Carried {
+        let page = ListingPage {
             snapshot: Arc::clone(&self.config.snapshot),
             addresses: self.config.addresses.clone(),
             health: self.health.describe(),
@@ -359,7 +359,7 @@ impl<W: Workers> Running<W> {
         };
         let (writer, pieces) = pieces();
         // The reader may be gone, and sees else that it is cut off.
-        tokio::task::spawn_blocking(move || drop(write(&carried, writer)));
+        tokio::task::spawn_blocking(move || drop(write(&page, writer)));
         Content::Pieces(pieces)
     }
 }

@@ -81,7 +81,7 @@ pub enum GiverAction {
     /// The taker has handed over in its turn: the process whose place this one took is to end what it still has.
     EndFormer,
     /// Two younger processes live: this one ends what it still has at once.
-    EndRest,
+    EndRemaining,
     /// Name the connections that this process still has, from there on, by [`Giver::list`](crate::Giver::list).
     List {
         /// A number for the answer.
@@ -122,7 +122,7 @@ impl GiverAction {
             | Self::Finish
             | Self::BecomeTaker(_)
             | Self::EndFormer
-            | Self::EndRest
+            | Self::EndRemaining
             | Self::List { .. } => false,
         }
     }

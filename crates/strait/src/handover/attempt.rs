@@ -26,6 +26,8 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use wiped::Wiped;
 use worker::{KeptListener, Message as Mail, Origin};
 
+use proxy::save::VERSION as FORM;
+
 use super::asking::put_back;
 use super::collecting::{Batch, Collecting, Round};
 use super::giving::{End, Giving};
@@ -226,9 +228,11 @@ impl<'g> Attempt<'g> {
             GiverAction::BecomeTaker(reason) => return self.take_back_all(&reason),
             GiverAction::Finish => self.finish(),
             GiverAction::EndFormer => {
-                self.giving.contacts.former().send(&Message::EndRest);
+                self.giving.contacts.former().send(&Message::EndRemaining);
             }
-            GiverAction::EndRest => self.step(HandoverStep::Became(HandoverChange::EndRest)),
+            GiverAction::EndRemaining => {
+                self.step(HandoverStep::Became(HandoverChange::EndRemaining));
+            }
             GiverAction::List { request, worker, slot } => {
                 self.listing.begin(request, (worker, slot), &self.giving.control);
             }
@@ -269,6 +273,11 @@ impl<'g> Attempt<'g> {
         tracing::info!(%phase, ms, pid = self.line.peer.pid, "handover");
         self.news(HandoverNews::Phase(phase.as_str(), ms));
         self.tell([format!("{phase} after {ms} ms")]);
+        if phase == Phase::Config && !self.giver.moves_connections() {
+            self.tell([format!(
+                "the new version does not read connections in form {FORM}: all of them stay and drain"
+            )]);
+        }
     }
 
     fn tell_differences(&mut self, differences: &[Difference]) {
@@ -474,10 +483,13 @@ impl<'g> Attempt<'g> {
         let former = self.giving.contacts.former();
         former.send(&Message::Succeeded);
         former.leave();
-        let Round { too_large, staying, pending, returned: _ } = self.collecting.round_before();
-        for (reason, count) in [(TOO_LARGE, too_large), (DRAINING, staying), (UNFINISHED, pending)]
-        {
-            Left::add(&mut self.left, reason, count);
+        if self.giver.moves_connections() {
+            let Round { too_large, staying, pending, returned: _ } = self.collecting.round_before();
+            let left = [(TOO_LARGE, too_large), (DRAINING, staying), (UNFINISHED, pending)];
+            left.into_iter().for_each(|(reason, count)| Left::add(&mut self.left, reason, count));
+        } else {
+            let reason = format!("the new version does not read connections in form {FORM}");
+            Left::add(&mut self.left, &reason, self.collecting.count());
         }
         self.count();
         let (reply, is_done) = oneshot::channel();

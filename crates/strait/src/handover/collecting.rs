@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ::handover::{Collect, GROUP_SOCKETS_MAX};
+use ::handover::{BATCH_GROUPS_MAX, Collect, GROUP_SOCKETS_MAX};
 use io::Socket;
 use worker::{Given, Origin, Wanted};
 
@@ -47,6 +47,8 @@ pub(super) struct Collecting {
     contacts: Contacts,
     /// Whether a round asks for idle connections before others.
     is_idle_first: bool,
+    /// Connections of a group that moves, at most.
+    connections_max: usize,
     /// Whether workers that do not answer are left out from then on. Otherwise one of them ends the collecting.
     leaves_out_silent: bool,
     /// The slot from which on each worker has more.
@@ -74,6 +76,7 @@ impl Collecting {
     fn new(contacts: Contacts, is_idle_first: bool, leaves_out_silent: bool) -> Self {
         Self {
             is_idle_first,
+            connections_max: GROUP_SOCKETS_MAX as usize,
             leaves_out_silent,
             next: vec![Some(0); contacts.count()],
             only_idle: is_idle_first,
@@ -105,6 +108,21 @@ impl Collecting {
             self.begin_again(wanted.is_probe && self.is_idle_first);
         }
         batch
+    }
+
+    /// How many connections there are, none of which is to move.
+    pub(super) fn count(&mut self) -> u32 {
+        self.connections_max = 0;
+        self.begin_again(false);
+        let all = Collect {
+            groups_max: BATCH_GROUPS_MAX,
+            of_worker_max: BATCH_GROUPS_MAX,
+            is_ahead: false,
+            is_probe: false,
+        };
+        drop(self.next(all));
+        let Round { pending, too_large, staying, returned } = self.round_before;
+        pending + too_large + staying + returned
     }
 
     fn begin_again(&mut self, only_idle: bool) {
@@ -191,7 +209,7 @@ impl Collecting {
             }
             room -= share;
             let only_idle = self.only_idle;
-            let connections_max = GROUP_SOCKETS_MAX as usize;
+            let connections_max = self.connections_max;
             let wanted = Wanted::From { first, groups_max: share, connections_max, only_idle };
             match asked.ask(worker, wanted, &self.contacts) {
                 Ok(()) => was_asked = true,

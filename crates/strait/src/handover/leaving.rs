@@ -58,13 +58,16 @@ impl Leaving {
                 // Control ends with the process: the same below.
                 match action {
                     GiverAction::Send(frame) => self.line.queue(frame),
-                    GiverAction::EndRest => {
-                        drop(control.blocking_send(HandoverStep::Became(HandoverChange::EndRest)));
+                    GiverAction::EndRemaining => {
+                        drop(
+                            control
+                                .blocking_send(HandoverStep::Became(HandoverChange::EndRemaining)),
+                        );
                     }
                     GiverAction::List { request, worker, slot } => {
                         self.listing.begin(request, (worker, slot), control);
                     }
-                    GiverAction::EndFormer => drop(contacts.former().send(&Message::EndRest)),
+                    GiverAction::EndFormer => drop(contacts.former().send(&Message::EndRemaining)),
                     _ => {}
                 }
             }

@@ -156,9 +156,13 @@ while packet := s.recv(70000): print(packet[:2].hex(), packet[3:].decode())";
 
 /// Says hello as a process that takes over, and reads what the running one is configured to do.
 fn begin(path: &Path) -> OwnedFd {
-    let socket = connect(path);
     // `strait upgrade --check` would say the same.
-    let forms_read = (0..100).collect();
+    begin_reading(path, (0..100).collect())
+}
+
+/// The same as one that reads these forms of connections.
+fn begin_reading(path: &Path, forms_read: Vec<u16>) -> OwnedFd {
+    let socket = connect(path);
     let hello =
         Hello::new("test", Purpose::Take { forms_read, descriptors: 1 << 20, is_check: false });
     send(&socket, &Message::Hello(hello).encode(), 0);
@@ -208,6 +212,33 @@ fn a_process_that_does_not_keep_to_the_conversation_is_refused_and_counted() {
     assert_eq!(failures(&strait, "busy"), 6);
     upgraded(&strait, &mut successors);
     assert_eq!(kept.get("/").status, 200);
+}
+
+#[test]
+fn a_process_that_reads_no_connections_of_this_form_gets_all_else_and_they_drain() {
+    let service = Service::start("one");
+    let mut strait = run(&service);
+    let mut kept = Client::connect(strait.listener);
+    assert_eq!(kept.get("/").status, 200);
+    let taker = begin_reading(&strait.path("handover/strait.sock"), vec![999]);
+    let is_met = |wanted: fn(&Message) -> bool| {
+        while let Ok(message) = Message::decode(&receive(&taker).expect("it goes on")) {
+            if message.is_some_and(|message| wanted(&message)) {
+                return;
+            }
+        }
+    };
+    send(&taker, &Message::Differences { differences: Vec::new(), is_last: true }.encode(), 0);
+    is_met(|message| matches!(message, Message::Sockets { is_last: true, .. }));
+    send(&taker, &Message::Serving.encode(), 0);
+    is_met(|message| matches!(message, Message::Commit));
+    send(&taker, &Message::Committed.encode(), 0);
+    let handed_over = strait.wait_for_entry("handed over");
+    // The client's connection, and that to the service.
+    assert_eq!((&handed_over["groups"], &handed_over["left"]), (&0.into(), &2.into()));
+    assert_eq!(kept.get("/").status, 200);
+    drop(kept);
+    assert_eq!(strait.wait_for_end().code(), Some(0), "{}", strait.all_logged());
 }
 
 #[test]

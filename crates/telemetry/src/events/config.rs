@@ -203,11 +203,10 @@ pub struct HandoverFailed {
 }
 
 /// Why handovers fail.
-pub const HANDOVER_FAILURES: [&str; 13] = [
+pub const HANDOVER_FAILURES: [&str; 12] = [
     "busy",
     "closed",
     "descriptors",
-    "form",
     "garbled",
     "gave_up",
     "out_of_turn",

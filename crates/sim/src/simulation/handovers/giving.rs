@@ -104,7 +104,7 @@ impl Simulation {
             GiverAction::EndSilent => self.end_taker(),
             // It is ended each time.
             GiverAction::StandIn | GiverAction::StandBack => {}
-            GiverAction::BecomeTaker(_) | GiverAction::EndFormer | GiverAction::EndRest => {}
+            GiverAction::BecomeTaker(_) | GiverAction::EndFormer | GiverAction::EndRemaining => {}
             GiverAction::Enter(_)
             | GiverAction::Compared(_)
             | GiverAction::Checked

@@ -28,7 +28,7 @@ use crate::workers::address_text;
 const COUNTERS_A_TURN_MAX: usize = 500;
 
 /// What the pages are written from.
-pub(super) struct Carried<F> {
+pub(super) struct ListingPage<F> {
     pub(super) snapshot: Arc<Snapshot<F>>,
     /// Where the listeners are bound.
     pub(super) addresses: BTreeMap<ListenerId, Vec<Address>>,
@@ -39,7 +39,7 @@ pub(super) struct Carried<F> {
     pub(super) listing: Listing,
 }
 
-impl<F> Carried<F> {
+impl<F> ListingPage<F> {
     /// Writes the clusters that are asked for.
     pub(super) fn write_clusters(&self, out: PieceWriter) -> io::Result<()> {
         let is_listed = self.listing.names();
@@ -347,9 +347,9 @@ mod tests {
         let (queries, mut asked) = mpsc::channel(1);
         let listing = Listing { sort: Some(Sort::Pending), ..Listing::default() };
         let (addresses, health) = (BTreeMap::new(), Described::default());
-        let carried = Carried { snapshot, addresses, health, queries, listing };
+        let shown = ListingPage { snapshot, addresses, health, queries, listing };
         let (writer, page) = pieces();
-        let written = tokio::task::spawn_blocking(move || carried.write_clusters(writer));
+        let written = tokio::task::spawn_blocking(move || shown.write_clusters(writer));
         let counting = tokio::spawn(async move {
             let mut sizes = Vec::new();
             while let Some(query) = asked.recv().await {
