@@ -34,11 +34,11 @@ use crate::{
 /// Between two attempts to move what could not move before.
 const REMAINING_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Bytes that a batch has the time of any for.
+/// A batch with so many bytes has no more time than others.
 const BYTES_IN_TIME: u32 = 1 << 20;
 
-/// How much longer a batch with so many bytes may take: a second for 4 MiB, four times what it takes where others want two processors
-/// twice over.
+/// How much longer a batch with more bytes may take: a second for each 4 MiB. Where other work has two processors twice over, these take a
+/// quarter of that.
 fn extra_time(bytes: u32) -> Duration {
     Duration::from_micros(u64::from(bytes.saturating_sub(BYTES_IN_TIME)) / 4)
 }

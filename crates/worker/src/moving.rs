@@ -358,12 +358,14 @@ impl<W: World> Worker<W> {
         let unheard = reply.try_send(Taken { number, result, used });
         if let Err(TrySendError::Full(taken) | TrySendError::Disconnected(taken)) = unheard
             && let Err((error, moving)) = taken.result
+            // Another process has the sockets as well, and goes on with them.
+            && origin != Origin::Process
         {
             self.lose(&error, moving);
         }
     }
 
-    /// Ends the connections of a group that has nowhere to go.
+    /// Ends the connections of a group that nothing else has.
     fn lose(&mut self, error: &RestoreError, moving: Moving<W::Socket>) {
         let mut connections = 0;
         for socket in moving.sockets.into_iter().flatten() {

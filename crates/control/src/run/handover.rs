@@ -279,7 +279,7 @@ impl<W: Workers> Running<W> {
                 self.finish_giving();
                 let _ = reply.send(());
             }
-            HandoverChange::EndRemaining => self.end_rest(),
+            HandoverChange::EndRemaining => self.end_remaining(),
             HandoverChange::End => {
                 if self.handing == Handing::None && self.state == State::Ready {
                     self.terminate();
@@ -556,7 +556,7 @@ impl<W: Workers> Running<W> {
     }
 
     /// Ends at once what a process still has that has given its place away, and that is the third of those that live.
-    fn end_rest(&mut self) {
+    fn end_remaining(&mut self) {
         if matches!(self.handing, Handing::Given { .. }) && self.state == State::Draining {
             tracing::warn!(
                 "two newer processes exist: the remaining connections of this one are closed"

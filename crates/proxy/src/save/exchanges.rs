@@ -16,6 +16,7 @@ use super::codecs::{
 use super::records::{SavedRecord, restore_progress, restore_record};
 use super::routes::SavedRoute;
 use super::{Companions, SavedSide, before};
+use crate::connection::Connection;
 use crate::connection::codec::streams::Tail;
 use crate::connection::connections::Connections;
 use crate::cx::Cx;
@@ -26,7 +27,7 @@ use crate::exchange::progress::Progress;
 use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::exchange::record::Words;
 use crate::exchange::stage::{Current, Stage, Suspended};
-use crate::exchange::{Deadlines, Exchange, ExchangeKind, Handshake, Request, Wait};
+use crate::exchange::{Deadlines, Exchange, ExchangeKind, Handshake, Request, Route, Wait};
 use crate::filter::filter_chain::{BodyObservers, FilterStep, Gathered, Held};
 use crate::filter::{Filter, Question};
 use crate::keys::{ConnKey, ExchangeKey, StreamKey, label};
@@ -36,6 +37,7 @@ use crate::ops::Op;
 use crate::proxy::Proxy;
 use crate::timers::TimerOwner;
 use crate::tools::buffers::Buffers;
+use crate::tools::pinned::Pinned;
 use crate::tools::time::Time;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -294,6 +296,22 @@ impl Proxy {
         Some((downstream, role.listener, role.chain, role.client))
     }
 
+    /// The route of a saved exchange. What is under way keeps the priority that it began with, whatever its rule says now, and so do the
+    /// bounds that count it.
+    fn restored_route(
+        &mut self,
+        saved: &SavedExchange,
+        upstream: Option<StreamKey>,
+        snapshot: &Pinned,
+    ) -> Option<Route> {
+        let mut route = self.cx.restore_route(snapshot, saved.route.as_ref()?);
+        let connection = upstream.and_then(|it| self.connections.get(it.connection));
+        if let Some(side) = connection.and_then(Connection::upstream) {
+            route.priority = side.priority;
+        }
+        Some(route)
+    }
+
     pub(super) fn restore_exchange(
         &mut self,
         mut saved: SavedExchange,
@@ -316,19 +334,12 @@ impl Proxy {
         let state = self.listen.listeners.get(listener);
         let listener = state.listener().seen_by(chain);
         let (snapshot, place) = state.pin();
-        let mut route = saved.route.as_ref().map(|route| self.cx.restore_route(&snapshot, route));
-        if let Some(route) = &mut route
-            && let Some(connection) = upstream.and_then(|it| self.connections.get(it.connection))
-            && let Some(side) = connection.upstream()
-        {
-            // What is under way keeps the priority that it began with, whatever its rule says now: so do the bounds that count it.
-            route.priority = side.priority;
-        }
+        let Filtered { slots, observers, again } = Filtered::new(&mut saved, listener);
+        let route = self.restored_route(&saved, upstream, &snapshot);
         let timer = self.cx.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
         let deadlines = restore_deadlines(&saved.deadlines, now);
         let (_, first) = deadlines.first();
         let (words, captures) = self.cx.restore_words(&saved.record);
-        let Filtered { slots, observers, again } = Filtered::new(&mut saved, listener);
         let gathered = saved.gathered.map(|saved| restore_gathered(saved, &mut self.cx.buffers));
         let kept = saved.kept.get(..KEPT_BYTES_MAX.min(saved.kept.len()));
         let kept = kept.filter(|kept| !kept.is_empty());

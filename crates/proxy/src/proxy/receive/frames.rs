@@ -79,13 +79,10 @@ impl Proxy {
             }
         }
         self.cx.frame_scratch = Some(scratch);
-        if let Some(multiplex) = self.connections.multiplex_mut(key) {
-            multiplex.watch_silence(now, silence);
-        }
         if self.connections.frames_heard(key) != heard {
             self.after_calls(key, now);
         }
-        self.after_frames(key, now);
+        self.after_frames(key, silence, now);
         at
     }
 
@@ -105,10 +102,11 @@ impl Proxy {
     }
 
     /// What was said is answered, if need be.
-    fn after_frames(&mut self, key: ConnKey, now: Time) {
+    fn after_frames(&mut self, key: ConnKey, silence: Option<Duration>, now: Time) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let listener = connection.downstream().map(|downstream| downstream.listener);
         let Some(multiplex) = connection.codec.multiplex_mut() else { return };
+        multiplex.watch_silence(now, silence);
         let has_work = multiplex.has_work() || multiplex.is_finished();
         let is_amid_head = multiplex.is_amid_head();
         if !multiplex.watches.is_set(Watch::Opening) {
