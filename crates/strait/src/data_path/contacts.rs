@@ -1,7 +1,7 @@
 //! How workers, and the process whose place this one took, are reached from a thread that may wait.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -190,21 +190,25 @@ pub(crate) struct Pings {
 }
 
 impl Pings {
-    /// Waits for all, for so long at most.
+    /// Whether all have answered, within this time at most.
     ///
     /// # Errors
     ///
-    /// One that has not answered.
-    pub(crate) fn wait(&mut self, timeout: Duration) -> Result<(), usize> {
+    /// One that has ended.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> Result<bool, usize> {
         let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let until = io::clock::monotonic_ns().saturating_add(timeout);
         while let Some(worker) = self.missing.first().copied() {
             let left = Duration::from_nanos(until.saturating_sub(io::clock::monotonic_ns()));
-            let pong = self.answers.recv_timeout(left).map_err(|_| worker)?;
+            let pong = match self.answers.recv_timeout(left) {
+                Ok(pong) => pong,
+                Err(RecvTimeoutError::Timeout) => return Ok(false),
+                Err(RecvTimeoutError::Disconnected) => return Err(worker),
+            };
             self.missing.remove(&(pong.worker as usize));
             self.pongs.push(pong);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The workers that have not answered.
@@ -227,7 +231,8 @@ impl Contacts {
         timeout: Duration,
     ) -> Result<Vec<Pong>, usize> {
         let mut pings = self.begin_pings(workers)?;
-        pings.wait(timeout).map(|()| pings.pongs)
+        pings.wait(timeout)?;
+        pings.missing.first().map_or(Ok(pings.pongs), |worker| Err(*worker))
     }
 
     /// Asks them, and lets the caller wait.
@@ -331,3 +336,20 @@ fn pause() {
 
 /// Messages to a worker.
 pub(crate) type Mail = Message<Listener, Socket>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_waited_for_unless_they_have_ended() {
+        let (reply, answers) = sync_channel(2);
+        let mut pings = Pings { answers, missing: [0, 1].into(), pongs: Vec::new() };
+        assert_eq!(pings.wait(Duration::ZERO), Ok(false));
+        reply.send(Pong { worker: 0, is_busy: true }).expect("there is room");
+        assert_eq!(pings.wait(Duration::ZERO), Ok(false));
+        assert_eq!((pings.missing().collect::<Vec<_>>(), pings.is_any_busy()), (vec![1], true));
+        drop(reply);
+        assert_eq!(pings.wait(Duration::MAX), Err(1));
+    }
+}

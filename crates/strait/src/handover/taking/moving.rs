@@ -284,11 +284,12 @@ impl ConnectionTaker<'_> {
         (refused, pings.is_some_and(|pings| pings.is_any_busy()))
     }
 
-    /// Waits for workers as long as they are at work, and says to the other process that this one is there. None if one hangs.
+    /// Waits for workers as long as they are at work, and says to the other process that this one is there. None if one hangs or has
+    /// ended.
     fn wait(&mut self, mut pings: Pings) -> Option<Pings> {
         let mut progress = self.contacts.progress(pings.missing());
         let mut at_work = now();
-        while pings.wait(ALIVE_INTERVAL).is_err() {
+        while !pings.wait(ALIVE_INTERVAL).ok()? {
             let latest = self.contacts.progress(pings.missing());
             if latest != progress {
                 (progress, at_work) = (latest, now());
