@@ -31,7 +31,7 @@ use self::listener::{
 use self::request::Request;
 use self::rules::{Client, describe_head};
 use self::tls::{client_of, describe_tls, is_client_known, shown_by};
-use self::trial::{Trial, try_out};
+use self::trial::{Refusal, Trial, try_out};
 use crate::Failure;
 use crate::arguments::Explain;
 use crate::filter_list::loader;
@@ -152,11 +152,13 @@ fn describe_request(
     let client = Client { from: request.from, certificate: client };
     describe_head(story, snapshot, listener, request, client);
     let outcome = outcome(snapshot, trial);
-    if story.asks_dns && outcome.ends_with("cause no_endpoint") {
-        // Nothing is asked here.
-        return story.line("outcome", "forwarded to one of the addresses that DNS has");
-    }
     match trial {
+        Trial::Answered { refusal: Some(Refusal { cause, .. }), .. }
+            if story.asks_dns && cause == "no_endpoint" =>
+        {
+            // Nothing is asked here.
+            story.line("outcome", "forwarded to one of the addresses that DNS has");
+        }
         Trial::Answered { .. } if story.is_random => {
             story.line("outcome", format!("{outcome}, for the cluster that is chosen this time"));
         }
@@ -205,23 +207,24 @@ fn outcome(snapshot: &Snapshot, trial: &Trial) -> String {
             format!("forwarded to cluster {cluster}, this time {address}")
         }
         Trial::ForwardedOnward => "forwarded to the original destination".to_owned(),
-        Trial::Answered { head, body } => answer_text(head, body),
+        Trial::Answered { head, refusal } => answer_text(head, refusal.as_ref()),
         Trial::Suspended(topic) => format!("waits for an answer about {topic}"),
         Trial::Refused => "the connection is closed without a response".to_owned(),
     }
 }
 
-/// An answer of the proxy's own in a line. The body of a refusal says the cause behind the reason
-/// phrase.
-fn answer_text(head: &str, body: &str) -> String {
-    let line = head.lines().next().unwrap_or_default();
-    let mut words = line.splitn(3, ' ').skip(1);
-    let (status, reason) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let cause = body.strip_prefix(reason).and_then(|rest| rest.strip_prefix(": "));
+/// An answer of the proxy's own in a line.
+fn answer_text(head: &str, refusal: Option<&Refusal>) -> String {
+    let status = head.split(' ').nth(1).unwrap_or_default();
     let location = head.lines().find_map(|line| line.strip_prefix("location: "));
-    match (location, cause) {
+    match (location, refusal) {
         (Some(location), _) => format!("Strait replies with {status}, to {location}"),
-        (None, Some(cause)) => format!("Strait replies with {status}, cause {}", cause.trim_end()),
+        (None, Some(Refusal { cause, detail: Some(detail) })) => {
+            format!("Strait replies with {status}, cause {cause} ({detail})")
+        }
+        (None, Some(Refusal { cause, detail: None })) => {
+            format!("Strait replies with {status}, cause {cause}")
+        }
         (None, None) => format!("Strait replies with {status}"),
     }
 }

@@ -37,12 +37,6 @@ enum Speech {
     Http2(Box<Http2>),
 }
 
-/// An answer as text: the head, and the body as far as it is there.
-pub(super) struct Answer {
-    pub(super) head: String,
-    pub(super) body: String,
-}
-
 impl Client {
     pub(super) const fn plain(protocol: ListenerProtocol) -> Self {
         Self { security: Security::Plain, protocol, speech: None }
@@ -93,8 +87,8 @@ impl Client {
         out
     }
 
-    /// Takes what the listener sent: the answer, once it is there.
-    pub(super) fn hear(&mut self, bytes: &[u8]) -> Option<Answer> {
+    /// Takes what the listener sent: the head of the answer, once it is there.
+    pub(super) fn hear(&mut self, bytes: &[u8]) -> Option<String> {
         match &mut self.security {
             Security::Plain => self.read(bytes),
             Security::Handshake(handshake) => {
@@ -156,19 +150,19 @@ impl Client {
         Some(out.filled().to_vec())
     }
 
-    /// Reads an answer out of data.
-    fn read(&mut self, bytes: &[u8]) -> Option<Answer> {
+    /// Reads the head of an answer out of data.
+    fn read(&mut self, bytes: &[u8]) -> Option<String> {
         let codec = match self.speech.as_mut()? {
             Speech::Http1 if bytes.is_empty() => return None,
             Speech::Http1 => {
                 let text = String::from_utf8_lossy(bytes).into_owned();
-                let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-                return Some(Answer { head: head.to_owned(), body: body.to_owned() });
+                let (head, _) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+                return Some(head.to_owned());
             }
             Speech::Http2(codec) => codec,
         };
         let (mut scratch, mut at) = (Scratch::default(), 0);
-        let (mut answered, mut said) = (None, String::new());
+        let mut answered = None;
         loop {
             let rest = bytes.get(at..).unwrap_or_default();
             let (n, element) = codec.decode(rest, &Limits::default(), &mut scratch).ok()?;
@@ -179,11 +173,10 @@ impl Client {
                     let text = String::from_utf8_lossy(head.block()).into_owned();
                     answered = Some(text.trim_end().to_owned());
                 }
-                Element::Data { bytes, .. } => said.push_str(&String::from_utf8_lossy(bytes)),
                 _ => {}
             }
         }
-        answered.map(|head| Answer { head, body: said })
+        answered
     }
 }
 

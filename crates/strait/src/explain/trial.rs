@@ -9,14 +9,18 @@ use config::reports::ConnectionSide;
 use config::snapshot::{Address, ClusterId, OriginalDestination};
 use proxy::time::Time;
 use proxy::{Bells, ConnKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share, Snapshot};
-use telemetry::Emitter;
+use serde_json::Value;
+use telemetry::{Emitter, LogReader, Reports};
 
 use super::Listener;
-use super::client::{Answer, Client};
+use super::client::Client;
 use super::request::Request;
 
 /// The time of the trial, in which no time passes.
 const NOW: Time = Time::from_nanos(0);
+
+/// When all of it has come and gone: the list of slow requests has those that took some time.
+const LATER: Time = Time::from_nanos(1);
 
 /// The result of a trial.
 #[derive(Debug)]
@@ -25,12 +29,19 @@ pub(super) enum Trial {
     Forwarded(Option<ClusterId>, Address),
     /// A connection to where the client's was going is asked for.
     ForwardedOnward,
-    /// The proxy answers.
-    Answered { head: String, body: String },
+    /// The proxy answers, for this cause if it is a refusal.
+    Answered { head: String, refusal: Option<Refusal> },
     /// A filter asks this topic.
     Suspended(Arc<str>),
     /// No answer.
     Refused,
+}
+
+/// Why the proxy refuses a request, in the words of the access log.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) cause: String,
+    pub(super) detail: Option<String>,
 }
 
 /// Tries `request` on `listener`, as from a client on this machine.
@@ -41,7 +52,7 @@ pub(super) fn try_out(
     request: &Request,
 ) -> Trial {
     let settings = Settings { share: Share::APART, seed: 0, bells: Bells::new(1) };
-    let (emitter, _reports) = Emitter::new(64 << 10);
+    let (emitter, reports) = Emitter::new(64 << 10);
     let mut proxy = Proxy::new(settings, Arc::clone(snapshot), emitter, NOW);
     let local = PeerAddress::from(Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 1))));
     // Of a block that is for documentation (RFC 5737), so that no endpoint has it.
@@ -67,12 +78,13 @@ pub(super) fn try_out(
         };
         proxy.on_received(key, &mut header.into_bytes(), NOW);
     }
+    let mut answer = None;
     loop {
         let mut bytes = client.speak(&request.head);
         if !bytes.is_empty() {
             proxy.on_received(key, &mut bytes, NOW);
         }
-        match proxy.poll_op(NOW) {
+        match proxy.poll_op(LATER) {
             Some(Op::Connect { address, .. }) if address == Address::Tcp(elsewhere) => {
                 return Trial::ForwardedOnward;
             }
@@ -82,22 +94,33 @@ pub(super) fn try_out(
             Some(Op::Ask { question, .. }) => return Trial::Suspended(question.topic),
             Some(Op::Send(sender)) if sender == key => {
                 let bytes = take_unsent(&mut proxy, key);
-                if let Some(answer) = client.hear(&bytes) {
-                    return Trial::from(answer);
-                }
+                answer = answer.or_else(|| client.hear(&bytes));
             }
             Some(Op::SendNow(speaker, bytes)) if speaker == key => {
                 client.hear(&bytes);
             }
             Some(_) => {}
-            None => return Trial::Refused,
+            // Nothing is left to be sent.
+            None => break,
         }
+    }
+    match answer {
+        Some(head) => Trial::Answered { head, refusal: Refusal::of_last(reports) },
+        None => Trial::Refused,
     }
 }
 
-impl From<Answer> for Trial {
-    fn from(answer: Answer) -> Self {
-        Self::Answered { head: answer.head, body: answer.body }
+impl Refusal {
+    /// That of the only request, which has ended; none if it was not refused.
+    fn of_last(reports: Reports) -> Option<Self> {
+        let mut reader = LogReader::new();
+        reader.add_worker(reports.records);
+        reader.poll(0, &mut Vec::new(), usize::MAX);
+        let mut slow = Vec::new();
+        reader.write_slow_json(&mut slow);
+        let slow: Value = serde_json::from_slice(&slow).ok()?;
+        let said = |name: &str| slow["requests"][0][name].as_str().map(str::to_owned);
+        Some(Self { cause: said("cause")?, detail: said("cause_detail") })
     }
 }
 
@@ -115,6 +138,6 @@ fn take_unsent(proxy: &mut Proxy, key: ConnKey) -> Vec<u8> {
     let count = proxy.unsent(key, &mut slices);
     let bytes: Vec<u8> =
         slices.iter().take(count).flat_map(|slice| slice.iter().copied()).collect();
-    proxy.on_sent(key, bytes.len(), NOW, NOW);
+    proxy.on_sent(key, bytes.len(), LATER, LATER);
     bytes
 }
