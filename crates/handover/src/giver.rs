@@ -14,15 +14,15 @@ mod action;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use wiped::{Wiped, wipe};
+use wiped::Wiped;
 
 pub use self::action::{GiverAction, PeerLife};
 use crate::deadlines::{Deadlines, Phase, later};
 use crate::failure::Failure;
 use crate::frame::DESCRIPTORS_MAX;
 use crate::message::{
-    Difference, Hello, ListedConnections, Message, Part, Purpose, Refused, SocketKey, UnusedSocket,
-    VERSION, Welcome,
+    Difference, Hello, ListedConnections, Message, Part, Purpose, Refused, SocketKey, StatePiece,
+    UnusedSocket, VERSION, Welcome,
 };
 use crate::pace::Pace;
 use crate::pieces::{self, GivenGroup, PIECE_BYTES_MAX, cut, shortened};
@@ -34,13 +34,13 @@ use crate::{
 /// Between two attempts to move what could not move before.
 const REMAINING_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A batch with so many bytes has no more time than others.
-const BYTES_IN_TIME: u32 = 1 << 20;
+/// So many bytes need no more time than none.
+const BYTES_IN_TIME: u64 = 1 << 20;
 
-/// How much longer a batch with more bytes may take: a second for each 4 MiB. Where other work has two processors twice over, these take a
-/// quarter of that.
-fn extra_time(bytes: u32) -> Duration {
-    Duration::from_micros(u64::from(bytes.saturating_sub(BYTES_IN_TIME)) / 4)
+/// How much longer more bytes may take: a second for each 4 MiB. Where other work has two processors twice over, these take a quarter of
+/// that.
+const fn extra_time(bytes: u64) -> Duration {
+    Duration::from_micros(bytes.saturating_sub(BYTES_IN_TIME) / 4)
 }
 
 /// How old what the taker knows of this process's counts may be where this one ends all of a sudden.
@@ -49,6 +49,9 @@ const INFORM_INTERVAL: Duration = Duration::from_millis(100);
 /// How often the taker hears that without a word from it: one that stands still reads nothing, and this process must not wait for
 /// it.
 const UNHEARD_MAX: u32 = 3;
+
+/// What differs, at most: each part of either side, and the frames that say so.
+const DIFFERENCES_MAX: usize = 3 * PARTS_MAX;
 
 /// What this process says in its welcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +89,8 @@ pub struct Giver {
     /// What the taker has said of its end, before that.
     why_taker_ends: Option<String>,
     reads_resources: bool,
+    /// Differences that the taker has said so far.
+    differences: usize,
     /// Listeners whose sockets the taker does not use.
     unused: Vec<UnusedSocket>,
     silence: Silence,
@@ -126,6 +131,11 @@ enum Standby {
     TakerGivenUp,
     /// That could not be done: this process accepts beside the taker.
     StandingIn,
+}
+
+/// Whether a taker reads a state of so many bytes.
+fn is_read((_, bytes): &&(String, Wiped)) -> bool {
+    bytes.len() <= STATE_BYTES_MAX as usize
 }
 
 #[derive(Debug)]
@@ -169,6 +179,7 @@ impl Giver {
             reads_form: true,
             why_taker_ends: None,
             reads_resources: false,
+            differences: 0,
             unused: Vec::new(),
             silence: Silence::default(),
             alive_at: 0,
@@ -413,12 +424,14 @@ impl Giver {
             return;
         }
         self.send(&Message::ConfigVersion { version });
+        // What this process took for its description is no time of the taker's.
+        let mut within = self.deadlines.config;
         if let Some(bytes) = resources.filter(|_| self.reads_resources) {
             let frame = Message::Resources { bytes }.encode();
-            let more = Duration::from_secs(1 + (bytes >> 20));
-            self.deadline = later(now, self.deadlines.config.saturating_add(more));
+            within = within.saturating_add(Duration::from_secs(1 + (bytes >> 20)));
             self.actions.push_back(GiverAction::SendResources(frame));
         }
+        self.deadline = later(now, within);
         if parts.len() > PARTS_MAX {
             return self.fail(Failure::OverBound { what: "parts", max: PARTS_MAX });
         }
@@ -434,6 +447,11 @@ impl Giver {
         is_last: bool,
         now: u64,
     ) -> Result<(), Failure> {
+        // There may be a frame without any, too.
+        self.differences = self.differences.saturating_add(differences.len() + 1);
+        if self.differences > DIFFERENCES_MAX {
+            return Err(Failure::OverBound { what: "differences", max: DIFFERENCES_MAX });
+        }
         self.actions.push_back(GiverAction::Compared(differences));
         if !is_last {
             return Ok(());
@@ -531,7 +549,7 @@ impl Giver {
         }
         let number = self.batch_next;
         self.batch_next = self.batch_next.wrapping_add(1);
-        let within = self.deadlines.batch.saturating_add(extra_time(bytes));
+        let within = self.deadlines.batch.saturating_add(extra_time(bytes.into()));
         let deadline = later(now, within);
         let ids = groups.iter().map(|group| group.group).collect();
         let batch = Batch { number, groups: ids, bytes, asked_at, within, deadline };
@@ -620,9 +638,8 @@ impl Giver {
     /// What the process knows, by topic, as [`GiverAction::Inform`] asked.
     pub fn inform(&mut self, states: &[(String, Wiped)]) {
         // One that is too large ends the handover at its commit.
-        let is_sent = |(_, bytes): &&(String, Wiped)| bytes.len() <= STATE_BYTES_MAX as usize;
         if matches!(self.state, State::Moving(_)) {
-            self.send_states(states.iter().filter(is_sent));
+            self.send_states(states.iter().filter(is_read));
         }
     }
 
@@ -631,7 +648,7 @@ impl Giver {
         if self.state != State::Summarizing {
             return;
         }
-        if states.iter().any(|(_, bytes)| bytes.len() > STATE_BYTES_MAX as usize) {
+        if !states.iter().all(|state| is_read(&state)) {
             let max = STATE_BYTES_MAX as usize;
             return self.fail(Failure::OverBound { what: "bytes of state", max });
         }
@@ -640,13 +657,14 @@ impl Giver {
         self.state = State::Committing;
         // It sends nothing while it becomes the process. That it did not before counts.
         let within = self.deadlines.commit.saturating_sub(self.silence.so_far());
-        self.deadline = later(now, within);
+        let bytes = states.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        self.deadline = later(now, within.saturating_add(extra_time(bytes)));
     }
 
-    /// Newer values of what the process knows, while this process still has connections.
+    /// Newer values of what the process knows, while this process still has connections. What the taker would not read is left out.
     pub fn update(&mut self, states: &[(String, Wiped)]) {
         if matches!(self.state, State::Probation(_) | State::Leaving) {
-            self.send_states(states);
+            self.send_states(states.iter().filter(is_read));
         }
     }
 
@@ -663,12 +681,8 @@ impl Giver {
             let mut rest = bytes.as_slice();
             loop {
                 let (piece, behind) = rest.split_at(rest.len().min(PIECE_BYTES_MAX));
-                let (topic, bytes) = (topic.clone(), piece.to_vec());
-                let mut message = Message::State { topic, bytes_total, bytes };
-                self.send(&message);
-                if let Message::State { bytes, .. } = &mut message {
-                    wipe(bytes);
-                }
+                let (topic, bytes) = (topic.clone(), piece.to_vec().into());
+                self.send(&Message::State(StatePiece { topic, bytes_total, bytes }));
                 rest = behind;
                 if rest.is_empty() {
                     break;
@@ -677,7 +691,22 @@ impl Giver {
         }
     }
 
-    /// The connection to the other process is over, which says that it is.
+    /// Whether the taker is to hear now that this process is there, for a caller that is kept from calling [`Self::on_time`].
+    pub fn is_alive_due(&mut self, now: u64) -> bool {
+        let is_due = matches!(self.state, State::Moving(_)) && self.alive_at <= now;
+        if is_due {
+            self.alive_at = later(now, ALIVE_INTERVAL);
+        }
+        is_due
+    }
+
+    /// Whether the whole attempt has taken too long.
+    #[must_use]
+    pub const fn is_late(&self, now: u64) -> bool {
+        self.is_before_commit() && self.total_at <= now
+    }
+
+    /// The connection to the other process is over.
     pub fn on_closed(&mut self) {
         match self.state {
             State::Ended => {}
@@ -689,7 +718,8 @@ impl Giver {
             _ => {
                 let why = self.why_taker_ends.take().map(Failure::GaveUp);
                 let failure = why.unwrap_or_else(|| Failure::Closed(self.phase()));
-                self.roll_back(failure, PeerLife::Over);
+                let peer = if self.has_given() { PeerLife::Closed } else { PeerLife::Over };
+                self.roll_back(failure, peer);
             }
         }
     }
@@ -725,13 +755,10 @@ impl Giver {
             }
             State::Probation(_) => {}
             _ if self.deadline <= now || is_late => self.fail(Failure::Silent(self.phase())),
-            _ if self.is_before_commit() && self.total_at <= now => {
-                self.fail(Failure::Late(self.phase()));
-            }
+            _ if self.is_late(now) => self.fail(Failure::Late(self.phase())),
             State::Moving(_) => {
-                if self.alive_at <= now {
+                if self.is_alive_due(now) {
                     self.send(&Message::Alive);
-                    self.alive_at = later(now, ALIVE_INTERVAL);
                 }
                 if self.inform_at <= now && self.unheard < UNHEARD_MAX {
                     self.unheard += 1;
@@ -763,12 +790,16 @@ impl Giver {
         }
         self.drop_unsent();
         self.send(&Message::GiveUp { reason: shortened(failure.to_string()) });
-        // Before the sockets went, the other process has nothing of ours.
-        let has_sockets =
-            matches!(self.state, State::Serving | State::Moving(_) | State::Summarizing)
-                || self.state == State::Committing;
-        let peer = if has_sockets { PeerLife::InDoubt } else { PeerLife::Over };
+        let peer = if self.has_given() { PeerLife::InDoubt } else { PeerLife::Over };
         self.roll_back(failure, peer);
+    }
+
+    /// Whether the other process has sockets of this one.
+    const fn has_given(&self) -> bool {
+        matches!(
+            self.state,
+            State::Serving | State::Moving(_) | State::Summarizing | State::Committing
+        )
     }
 
     /// What was not sent yet is not: a process that does not read would have each frame wait.

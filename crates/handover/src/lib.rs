@@ -45,7 +45,7 @@ pub use frame::{DESCRIPTORS_MAX, FRAME_BYTES_MAX, FrameError};
 pub use giver::{Giver, GiverAction, PeerLife};
 pub use message::{
     Difference, Hello, Left, ListedConnections, Message, Packed, Part, PartKind, Piece, Purpose,
-    Refused, SocketKey, UnusedSocket, UpgradeRequest, VERSION, Welcome,
+    Refused, SocketKey, StatePiece, UnusedSocket, UpgradeRequest, VERSION, Welcome,
 };
 pub use pace::Collect;
 pub use pieces::{GivenGroup, GroupPack, GroupPiece};

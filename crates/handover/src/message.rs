@@ -72,14 +72,7 @@ pub enum Message {
         refused: Vec<Refused>,
     },
     /// A part of something that the process knows.
-    State {
-        /// The name of what is known, such as `totals`.
-        topic: String,
-        /// Bytes of it altogether.
-        bytes_total: u32,
-        /// The next bytes.
-        bytes: Vec<u8>,
-    },
+    State(StatePiece),
     /// The taker is to be the process.
     Commit,
     /// It is.
@@ -380,7 +373,19 @@ pub struct Piece {
     pub sockets: u32,
     /// The next bytes.
     #[serde(with = "crate::octets")]
-    pub bytes: Vec<u8>,
+    pub bytes: Wiped,
+}
+
+/// A part of something that the process knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatePiece {
+    /// The name of what is known, such as `totals`.
+    pub topic: String,
+    /// Bytes of it altogether.
+    pub bytes_total: u32,
+    /// The next bytes.
+    #[serde(with = "crate::octets")]
+    pub bytes: Wiped,
 }
 
 /// A group that goes with others in a frame.
@@ -392,7 +397,7 @@ pub struct Packed {
     pub sockets: u32,
     /// Its bytes.
     #[serde(with = "crate::octets")]
-    pub bytes: Vec<u8>,
+    pub bytes: Wiped,
 }
 
 /// A group that a taker cannot take.
@@ -413,12 +418,24 @@ pub struct Left {
     pub count: u32,
 }
 
+/// Reasons that are listed. The other process says them.
+const REASONS_MAX: usize = 64;
+
+/// What stands for those that are not.
+const OTHER_REASONS: &str = "other reasons";
+
 impl Left {
-    /// Adds `count` for `reason` to a list that has each reason once.
+    /// Adds `count` for `reason` to a list that has each reason once; all others once there are many.
     pub fn add(list: &mut Vec<Self>, reason: &str, count: u32) {
-        match list.iter_mut().find(|left| left.reason == reason) {
+        let find = |reason: &str| list.iter().position(|left| left.reason == reason);
+        let is_full = list.len() > REASONS_MAX;
+        let place = find(reason).or_else(|| find(OTHER_REASONS).filter(|_| is_full));
+        match place.and_then(|place| list.get_mut(place)) {
             Some(left) => left.count = left.count.saturating_add(count),
-            None if count > 0 => list.push(Self { reason: reason.to_owned(), count }),
+            None if count > 0 => {
+                let reason = if list.len() == REASONS_MAX { OTHER_REASONS } else { reason };
+                list.push(Self { reason: reason.to_owned(), count });
+            }
             None => {}
         }
     }
@@ -442,9 +459,7 @@ impl Message {
             Self::Pack { batch, groups } => frame::encode(kind, &(batch, groups)),
             Self::BatchEnd { batch, groups } => frame::encode(kind, &(batch, groups)),
             Self::Taken { batch, refused } => frame::encode(kind, &(batch, refused)),
-            Self::State { topic, bytes_total, bytes } => {
-                frame::encode(kind, &(topic, bytes_total, bytes))
-            }
+            Self::State(piece) => frame::encode(kind, piece),
             Self::GiveUp { reason } => frame::encode(kind, reason),
             Self::TakeBack { reason } | Self::Ends { reason } => frame::encode(kind, reason),
             Self::Succeeded
@@ -484,11 +499,7 @@ impl Message {
             PIECE => Self::Piece(frame::body(body)?),
             8 => frame::body(body).map(|(batch, groups)| Self::BatchEnd { batch, groups })?,
             9 => frame::body(body).map(|(batch, refused)| Self::Taken { batch, refused })?,
-            10 => frame::body(body).map(|(topic, bytes_total, bytes)| Self::State {
-                topic,
-                bytes_total,
-                bytes,
-            })?,
+            10 => Self::State(frame::body(body)?),
             11 => Self::Commit,
             12 => Self::Committed,
             13 => Self::GiveUp { reason: frame::body(body)? },
@@ -525,7 +536,7 @@ impl Message {
             Self::Piece(_) => PIECE,
             Self::BatchEnd { .. } => 8,
             Self::Taken { .. } => 9,
-            Self::State { .. } => 10,
+            Self::State(_) => 10,
             Self::Commit => 11,
             Self::Committed => 12,
             Self::GiveUp { .. } => 13,
@@ -560,7 +571,7 @@ impl Message {
             Self::Piece(_) => "Piece",
             Self::BatchEnd { .. } => "BatchEnd",
             Self::Taken { .. } => "Taken",
-            Self::State { .. } => "State",
+            Self::State(_) => "State",
             Self::Commit => "Commit",
             Self::Committed => "Committed",
             Self::GiveUp { .. } => "GiveUp",

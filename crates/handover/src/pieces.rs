@@ -226,14 +226,14 @@ mod tests {
             let Piece { batch, group, bytes_total, sockets_total, sockets, bytes } = decoded;
             assert_eq!((batch, group, bytes_total, sockets_total), (9, 7, 150_000, 300));
             assert_eq!((sockets, frame.len() <= FRAME_BYTES_MAX), (piece.sockets, true));
-            got.extend(bytes);
+            got.extend_from_slice(&bytes);
         }
         assert!(got == bytes && first_socket == 300);
         let [_, _, _, GroupFrame::Several(pack)] = &frames[..] else { panic!("{frames:?}") };
         assert_eq!(pack.groups().collect::<Vec<_>>(), [300, 70_000]);
         let of = |group| bytes.get(..if group == 300 { 0 } else { 200 }).unwrap_or_default();
         let frame = pack.frame(|group| of(group).chunks(90));
-        let packed = |group, sockets| Packed { group, sockets, bytes: of(group).to_vec() };
+        let packed = |group, sockets| Packed { group, sockets, bytes: of(group).to_vec().into() };
         let message = Message::Pack { batch: 9, groups: vec![packed(300, 1), packed(70_000, 0)] };
         assert_eq!(Message::decode(&frame), Ok(Some(message)));
         // A taker that does not read packs gets each group in a frame of its own.

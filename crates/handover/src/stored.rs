@@ -182,15 +182,10 @@ pub struct StoredConnections {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredGroup {
     /// Everything but the sockets.
-    pub bytes: Vec<u8>,
+    #[serde(with = "crate::octets")]
+    pub bytes: Wiped,
     /// How many sockets it has.
     pub sockets: u32,
-}
-
-impl Drop for StoredGroup {
-    fn drop(&mut self) {
-        drop(Wiped::from(std::mem::take(&mut self.bytes)));
-    }
 }
 
 impl StoredConnections {
@@ -331,7 +326,7 @@ mod tests {
 
     fn connections() -> StoredConnections {
         let part = Part { kind: PartKind::Listener, name: "edge".to_owned(), fingerprint: 7 };
-        let group = |bytes: &[u8], sockets| StoredGroup { bytes: bytes.to_vec(), sockets };
+        let group = |bytes: &[u8], sockets| StoredGroup { bytes: bytes.to_vec().into(), sockets };
         StoredConnections {
             program: "1.2.3".to_owned(),
             form: 21,

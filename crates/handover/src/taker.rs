@@ -16,7 +16,7 @@ use crate::deadlines::{Deadlines, Phase, later};
 use crate::failure::Failure;
 use crate::message::{
     Difference, Hello, ListedConnections, Message, Packed, Part, Piece, Purpose, Refused,
-    SocketKey, UnusedSocket, VERSION, Welcome,
+    SocketKey, StatePiece, UnusedSocket, VERSION, Welcome,
 };
 use crate::pieces::{cut, shortened, shortened_alone};
 use crate::silence::{ALIVE_INTERVAL, Silence};
@@ -365,8 +365,14 @@ impl Taker {
             (State::Taking, Message::BatchEnd { batch, groups }) => {
                 self.on_batch_end(batch, groups)
             }
-            (State::Taking | State::Done, Message::State { topic, bytes_total, bytes }) => {
-                self.on_state(topic, bytes_total, bytes)
+            (State::Taking, Message::State(piece)) => self.on_state(piece),
+            // What cannot be read there is not worth the connection, whose end would end this process.
+            (State::Done, Message::State(piece)) => {
+                let topic = piece.topic.clone();
+                if self.on_state(piece).is_err() {
+                    self.states.remove(&topic);
+                }
+                Ok(())
             }
             (State::Done, Message::MainProcess) => {
                 self.is_main_process = true;
@@ -553,7 +559,8 @@ impl Taker {
         self.wait_for_more(now);
     }
 
-    fn on_state(&mut self, topic: String, total: u32, bytes: Vec<u8>) -> Result<(), Failure> {
+    fn on_state(&mut self, piece: StatePiece) -> Result<(), Failure> {
+        let StatePiece { topic, bytes_total: total, bytes } = piece;
         if total > STATE_BYTES_MAX {
             let max = STATE_BYTES_MAX as usize;
             return Err(Failure::OverBound { what: "bytes of state", max });
@@ -569,7 +576,7 @@ impl Taker {
         else {
             return Err(self.out_of_turn("State"));
         };
-        append(&mut held.coming, bytes, left);
+        append(&mut held.coming, &bytes, left);
         held.to_come = left;
         if left > 0 {
             return Ok(());
@@ -615,7 +622,13 @@ impl Taker {
         self.enter(State::Done);
     }
 
-    /// The connection to the giver is over.
+    /// Whether the end of the giver makes this process the process.
+    #[must_use]
+    pub fn goes_on_alone(&self) -> bool {
+        self.state == State::Taking
+    }
+
+    /// The connection to the giver is over, which has ended with it.
     pub fn on_closed(&mut self, now: u64) {
         match self.state {
             State::Taking => self.commit(true, now),
@@ -695,14 +708,14 @@ impl Coming {
     }
 
     fn new(mut piece: Piece) -> Self {
-        let bytes = Wiped::from(mem::take(&mut piece.bytes));
+        let bytes = mem::take(&mut piece.bytes);
         Self { sockets: piece.sockets, piece, bytes }
     }
 
     fn and(mut self, next: Piece) -> Self {
         let so_far = self.bytes.len().saturating_add(next.bytes.len());
         let so_far = u32::try_from(so_far).unwrap_or(u32::MAX);
-        append(&mut self.bytes, next.bytes, self.piece.bytes_total.saturating_sub(so_far));
+        append(&mut self.bytes, &next.bytes, self.piece.bytes_total.saturating_sub(so_far));
         self.sockets = self.sockets.saturating_add(next.sockets);
         self
     }
@@ -713,8 +726,7 @@ const ROOM: usize = 4;
 
 /// Appends bytes that may have keys in them, and leaves no copy behind. `to_come` is said to follow: it is believed so far that a
 /// large group is copied for a third, and that who lies costs as many times what it sends.
-fn append(held: &mut Wiped, more: Vec<u8>, to_come: u32) {
-    let more = Wiped::from(more);
+fn append(held: &mut Wiped, more: &[u8], to_come: u32) {
     let len = held.len().saturating_add(more.len());
     if len > held.capacity() {
         let all = len.saturating_add(to_come as usize);
@@ -722,5 +734,5 @@ fn append(held: &mut Wiped, more: Vec<u8>, to_come: u32) {
         larger.extend_from_slice(held);
         *held = larger;
     }
-    held.extend_from_slice(&more);
+    held.extend_from_slice(more);
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use handover::{
     Deadlines, FRAME_BYTES_MAX, Failure, FollowingAction, FrameError, GivenGroup, Giver,
-    GiverAction, Hello, ListedConnections, Message, MovingAction, Part, PartKind, PeerLife, Phase,
-    Purpose, Taker, TakerAction, Welcome,
+    GiverAction, Hello, Left, ListedConnections, Message, MovingAction, Part, PartKind, PeerLife,
+    Phase, Purpose, STATE_BYTES_MAX, StatePiece, Taker, TakerAction, Welcome,
 };
 
 #[path = "checks/conversation.rs"]
@@ -212,7 +212,7 @@ fn a_fault_at_any_frame_leaves_one_owner() {
                 [GiverAction::Committed, GiverAction::Finish | GiverAction::AcceptAgain] => {
                     assert!(is_taken_over, "{case}");
                 }
-                [GiverAction::RollBack { peer: PeerLife::Over, .. }] => {
+                [GiverAction::RollBack { peer: PeerLife::Over | PeerLife::Closed, .. }] => {
                     let has_ended = matches!(fault, Fault::TakerEnds | Fault::GiverEnds);
                     assert!(!is_taken_over || has_ended, "{case}");
                 }
@@ -311,8 +311,8 @@ fn a_taker_knows_what_the_giver_knew_a_moment_ago_wherever_that_one_ends() {
     assert!((9..=11).contains(&(pair.informed - informed)), "{}", pair.informed);
     assert_eq!(pair.learned.len(), 2, "each topic once");
     // It ends while it says something newer.
-    let (topic, bytes) = ("counters".to_owned(), vec![7; 500]);
-    let cut = Message::State { topic, bytes_total: 2_000, bytes };
+    let (topic, bytes) = ("counters".to_owned(), vec![7; 500].into());
+    let cut = Message::State(StatePiece { topic, bytes_total: 2_000, bytes });
     pair.taker.on_frame(&cut.encode(), 0, pair.now);
     assert_eq!(pair.taker.state("counters").map(<[u8]>::len), Some(1_000));
     pair.taker.on_closed(pair.now);
@@ -337,8 +337,8 @@ fn why_a_taker_ends_that_serves_is_known() {
     assert!(!before.iter().any(is_rolled_back), "it may still use what it was handed");
     pair.giver.on_closed();
     let behind = std::iter::from_fn(|| pair.giver.poll()).find(is_rolled_back);
-    let expected = GiverAction::RollBack { failure: Failure::GaveUp(reason), peer: PeerLife::Over };
-    assert_eq!(behind, Some(expected));
+    let (failure, peer) = (Failure::GaveUp(reason), PeerLife::Closed);
+    assert_eq!(behind, Some(GiverAction::RollBack { failure, peer }));
 }
 
 #[test]
@@ -350,6 +350,91 @@ fn a_taker_that_ends_in_probation_makes_the_giver_accept_again() {
     pair.giver.on_closed();
     pair.act();
     assert_eq!(pair.giver_ends, [GiverAction::Committed, GiverAction::AcceptAgain]);
+}
+
+/// Counters grow, and the end of the connection would be the end of the new process.
+#[test]
+fn what_is_too_large_to_be_read_ends_no_connection_after_commit() {
+    let mut pair = Pair::new(10);
+    while pair.giver.phase() < Phase::Probation {
+        assert!(pair.deliver());
+    }
+    let large = vec![7; STATE_BYTES_MAX as usize + 1];
+    let [large, small] = [large, vec![7]].map(|bytes| ("counters".to_owned(), bytes.into()));
+    pair.giver.update(&[large]);
+    assert_eq!(pair.giver.poll(), None);
+    // Another version says it all the same, or says too much.
+    for (bytes_total, len) in [(STATE_BYTES_MAX + 1, 9), (5, 9)] {
+        let (topic, bytes) = ("counters".to_owned(), vec![7; len].into());
+        let frame = Message::State(StatePiece { topic, bytes_total, bytes }).encode();
+        pair.taker.on_frame(&frame, 0, pair.now);
+    }
+    pair.giver.update(&[small]);
+    while pair.deliver() {}
+    assert_eq!(pair.learned.last().map(String::as_str), Some("counters"));
+    let ends = [&pair.giver_ends.len(), &pair.taker_ends.len()];
+    assert_eq!(ends, [&1, &1], "{:?} {:?}", pair.giver_ends, pair.taker_ends);
+}
+
+#[test]
+fn a_giver_that_is_kept_from_its_loop_is_heard_and_knows_when_it_is_late() {
+    let mut pair = Pair::new(1000);
+    while pair.giver.phase() < Phase::Connections {
+        assert!(pair.deliver());
+    }
+    let since = pair.now;
+    let due = (0..100).filter(|look| pair.giver.is_alive_due(since + look * SECOND / 100));
+    assert!((4..=5).contains(&due.count()));
+    assert!(!pair.giver.is_late(59 * SECOND) && pair.giver.is_late(60 * SECOND));
+    while pair.giver.phase() < Phase::Probation {
+        assert!(pair.deliver());
+    }
+    assert!(!pair.giver.is_alive_due(61 * SECOND) && !pair.giver.is_late(61 * SECOND));
+}
+
+#[test]
+fn more_state_and_a_slow_description_leave_the_taker_its_time() {
+    let mut giver = Giver::new("1.0.0", 11, 40, 0, Default::default(), 0);
+    let purpose = Purpose::Take { forms_read: vec![11], descriptors: 9, is_check: false };
+    giver.on_frame(&Message::Hello(Hello::new("1.1.0", purpose)).encode(), 0, SECOND);
+    giver.describe((1, Vec::new()), None, 5 * SECOND);
+    assert_eq!(giver.next_deadline(), Some(10 * SECOND));
+    let same = Message::Differences { differences: Vec::new(), is_last: true };
+    giver.on_frame(&same.encode(), 0, 6 * SECOND);
+    giver.listen(Vec::new());
+    giver.on_frame(&Message::Serving.encode(), 0, 6 * SECOND);
+    for _probe_and_all in 0..2 {
+        giver.give(Vec::new(), 6 * SECOND, 0, false, 6 * SECOND);
+    }
+    let states = [("counters".to_owned(), vec![7; 61 << 20].into())];
+    giver.commit(&states, 7 * SECOND);
+    // Five, and one for each 4 MiB behind the first.
+    let deadline = giver.next_deadline().unwrap() as f64 / SECOND as f64;
+    assert!((27.7..27.8).contains(&deadline), "{deadline}");
+}
+
+#[test]
+fn differences_and_reasons_are_bounded() {
+    let mut pair = Pair::new(10);
+    while pair.giver.phase() < Phase::Config {
+        assert!(pair.deliver());
+    }
+    let frame = Message::Differences { differences: Vec::new(), is_last: false }.encode();
+    let frames = (0..u32::MAX).take_while(|_| {
+        pair.giver.on_frame(&frame, 0, pair.now);
+        let mut actions = std::iter::from_fn(|| pair.giver.poll());
+        !actions.any(|it| matches!(it, GiverAction::RollBack { .. }))
+    });
+    assert_eq!(frames.count(), 3 * handover::PARTS_MAX);
+
+    let mut left = Vec::new();
+    for count in 1..=1000 {
+        Left::add(&mut left, &format!("reason {count}"), 1);
+        Left::add(&mut left, "reason 1", 1);
+    }
+    let all: u32 = left.iter().map(|left| left.count).sum();
+    assert_eq!((left.len(), all, left[0].count), (65, 2000, 1001));
+    assert_eq!(left[64], Left { reason: "other reasons".to_owned(), count: 936 });
 }
 
 #[test]

@@ -21,6 +21,7 @@ use rustix::net::{
 };
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::clock;
 use crate::option;
 use crate::socket::SOCKET_FLAGS;
 
@@ -538,14 +539,20 @@ fn wait_for_any<const N: usize>(
     timeout: Duration,
 ) -> io::Result<bool> {
     let mut fds = fds.each_ref().map(|fd| PollFd::new(fd, flags));
-    let timeout = Timespec {
-        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: timeout.subsec_nanos().into(),
-    };
-    match poll(&mut fds, Some(&timeout)) {
-        Ok(count) => Ok(count > 0),
-        Err(Errno::INTR) => Ok(false),
-        Err(error) => Err(error.into()),
+    let began = clock::monotonic_ns();
+    loop {
+        let passed = clock::monotonic_ns().saturating_sub(began);
+        let left = timeout.saturating_sub(Duration::from_nanos(passed));
+        let timeout = Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(count) => return Ok(count > 0),
+            // It is no end of the time: whether another process has ended depends on that.
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

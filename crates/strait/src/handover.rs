@@ -23,6 +23,7 @@ pub(crate) mod stored;
 pub(crate) mod storing;
 pub(crate) mod taking;
 mod timeouts;
+mod totals;
 pub(crate) mod upgrade;
 
 use std::ffi::OsString;

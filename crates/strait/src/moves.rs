@@ -12,7 +12,7 @@ use proxy::save::Unmovable;
 use worker::{Message as Mail, Moving, Origin, Take, Wanted, Weigh, Work};
 
 use crate::data_path::Contacts;
-use crate::handover::asking::{AskedWorkers, Silent, return_if_refused};
+use crate::handover::asking::{AskedWorkers, Silent, put_back, return_if_refused};
 
 /// How long a worker may take to answer that it takes messages.
 const PING_TIMEOUT: Duration = Duration::from_millis(500);
@@ -48,13 +48,14 @@ impl Mover for Moves {
                 let connection = back.map_or(connection, |moved| moved.connection);
                 Err(NotMoved::Refused { worker: to, reason, connection })
             }
-            Err((again, _)) => {
+            Err((again, moving)) => {
                 tracing::error!(
                     from,
                     to,
-                    "connections are lost because no worker accepts them: {reason}; {again}"
+                    "connections that no worker accepts return to theirs, which may end them: {reason}; {again}"
                 );
-                Err(NotMoved::UnknownConnection(connection))
+                put_back(&self.0, from as usize, moving, Origin::Worker);
+                Err(NotMoved::Late(from))
             }
         }
     }

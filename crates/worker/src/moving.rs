@@ -248,7 +248,9 @@ impl<W: World> Worker<W> {
             };
             let is_full = given.groups.len() >= groups_max as usize;
             let is_first = std::mem::take(&mut is_first);
-            if is_full || !is_first && self.world.now() >= until {
+            let known = kept.get(&key.to_bits()).copied();
+            // To begin with a group once more costs as much as all of it: what it is known of goes on whatever the time is.
+            if known.is_none() && (is_full || !is_first && self.world.now() >= until) {
                 next = Some(key.index());
                 break;
             }
@@ -260,8 +262,8 @@ impl<W: World> Worker<W> {
                 Movable::NotYet => given.note_kept(Unmovable::NotYet),
                 Movable::Stays => given.note_kept(Unmovable::Stays),
                 Movable::Idle | Movable::Busy => {
-                    if let Some(why) = kept.get(&key.to_bits()) {
-                        given.note_kept(*why);
+                    if let Some(why) = known {
+                        given.note_kept(why);
                         continue;
                     }
                     match self.begin_save(key, connections_max) {

@@ -218,7 +218,10 @@ impl<W: Workers> Running<W> {
     fn on_handover_change(&mut self, change: HandoverChange) {
         match change {
             HandoverChange::RolledBack => {
-                self.lost_at = Some(clock::monotonic_ns() + RETURN_TIME);
+                // One that was refused before it began gave nothing.
+                if matches!(self.handing, Handing::Giving { .. }) {
+                    self.lost_at = Some(clock::monotonic_ns() + RETURN_TIME);
+                }
                 self.end_giving();
             }
             HandoverChange::Committed { successor, kept_admin, reply } => {

@@ -1,8 +1,8 @@
 //! Control's part in moving connections between workers: when they may, for whom, and what is counted.
 //!
 //! Workers that connections move between must have the same configuration, and be there until the end: meanwhile no
-//! configuration is taken up, no handover begins and no drain. Those wait for the moves under way, which take less than a
-//! millisecond each, and no other begins before them.
+//! configuration is taken up, no handover begins and no drain. Those wait for the moves under way, and no other begins before
+//! them. A move takes less than a millisecond where the workers answer; those that do not are not asked again.
 
 use std::collections::VecDeque;
 
@@ -190,10 +190,18 @@ impl<W: Workers> Running<W> {
             Step::Weigh(worker) => Ended::Weighed(mover.work(worker)),
             Step::Move(connections, to) => {
                 let from = connections.first().map_or(to, |it| it.worker);
-                let move_one = |it: &_| mover.move_group(*it, to, REBALANCED_CONNECTIONS_MAX);
-                let results = connections.iter().map(move_one);
-                let moved: Vec<_> = results.flatten().map(|moved| moved.connection).collect();
-                let refused = connections.len() - moved.len();
+                let (mut moved, mut refused) = (Vec::new(), 0);
+                for connection in &connections {
+                    match mover.move_group(*connection, to, REBALANCED_CONNECTIONS_MAX) {
+                        Ok(it) => moved.push(it.connection),
+                        Err(why) => {
+                            refused += 1;
+                            if matches!(why, NotMoved::NoAnswer(_) | NotMoved::Late(_)) {
+                                break;
+                            }
+                        }
+                    }
+                }
                 Ended::Rebalanced { from, to, moved, refused }
             }
         });

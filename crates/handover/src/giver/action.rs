@@ -133,6 +133,8 @@ impl GiverAction {
 pub enum PeerLife {
     /// It ended, or says that it uses nothing.
     Over,
+    /// It has closed its connection, as its end does: unless it is seen to run on, it ended.
+    Closed,
     /// It has to be ended first.
     InDoubt,
 }

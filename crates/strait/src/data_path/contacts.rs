@@ -119,22 +119,28 @@ struct FormerLine {
     packets: Packets,
     /// What waits for room: that process may be stopped.
     unsent: VecDeque<Wiped>,
+    /// Whether that process stands in for this one no more.
+    is_left: bool,
 }
 
 impl FormerProcess {
     /// Keeps another handle on the connection.
     pub(crate) fn keep(&self, packets: Option<Packets>) {
-        *self.line() = packets.map(|packets| FormerLine { packets, unsent: VecDeque::new() });
+        *self.line() =
+            packets.map(|packets| FormerLine { packets, unsent: VecDeque::new(), is_left: false });
     }
 
-    /// Whether there is one.
-    pub(crate) fn is_there(&self) -> bool {
-        self.line().is_some()
+    /// Whether there is one that stands in for this one, which has neither handed over nor begun to end.
+    pub(crate) fn stands_by(&self) -> bool {
+        self.line().as_ref().is_some_and(|line| !line.is_left)
     }
 
-    /// Says that this process ends as it should: there is nothing to stand in for.
+    /// Says that this process ends as it should, or has handed over in its turn: there is nothing to stand in for.
     pub(crate) fn leave(&self) {
         self.send(&::handover::Message::Committed);
+        if let Some(line) = &mut *self.line() {
+            line.is_left = true;
+        }
     }
 
     /// Sends it a message as soon as it reads, and says whether there is such a process.
@@ -181,6 +187,30 @@ impl FormerLine {
     }
 }
 
+/// How long workers are waited for that move connections: one that moves a large group has as long as it makes progress.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    progress: u32,
+    /// When there was some.
+    at_work: u64,
+}
+
+impl Patience {
+    /// Whether these workers have made no progress for so long.
+    pub(crate) fn is_over(
+        &mut self,
+        contacts: &Contacts,
+        workers: impl Iterator<Item = usize>,
+        timeout: Duration,
+    ) -> bool {
+        let (latest, now) = (contacts.progress(workers), io::clock::monotonic_ns());
+        if latest != self.progress {
+            *self = Self { progress: latest, at_work: now };
+        }
+        u128::from(now.saturating_sub(self.at_work)) >= timeout.as_nanos()
+    }
+}
+
 /// Workers that were asked whether they have carried out what they were sent.
 #[derive(Debug)]
 pub(crate) struct Pings {
@@ -224,14 +254,15 @@ impl Pings {
 
 impl Contacts {
     /// Asks these workers whether they have carried out what they were sent, and waits for all: their answers, or one that does not answer
-    /// in this time.
+    /// in this time, nor makes progress with a large group.
     pub(crate) fn ping(
         &self,
         workers: impl Iterator<Item = usize>,
         timeout: Duration,
     ) -> Result<Vec<Pong>, usize> {
         let mut pings = self.begin_pings(workers)?;
-        pings.wait(timeout)?;
+        let mut patience = self.patience(pings.missing());
+        while !pings.wait(timeout)? && !patience.is_over(self, pings.missing(), timeout) {}
         pings.missing.first().map_or(Ok(pings.pongs), |worker| Err(*worker))
     }
 
@@ -246,8 +277,13 @@ impl Contacts {
         Ok(Pings { answers, missing, pongs: Vec::new() })
     }
 
+    /// Begins to wait for these workers.
+    pub(crate) fn patience(&self, workers: impl Iterator<Item = usize>) -> Patience {
+        Patience { progress: self.progress(workers), at_work: io::clock::monotonic_ns() }
+    }
+
     /// How much of large groups these workers have moved, which is another number as long as one of them is at it.
-    pub(crate) fn progress(&self, workers: impl Iterator<Item = usize>) -> u32 {
+    fn progress(&self, workers: impl Iterator<Item = usize>) -> u32 {
         let reached = workers.filter_map(|worker| self.workers.get(worker));
         reached.fold(0, |sum, reach| sum.wrapping_add(reach.postbox.progress()))
     }
@@ -351,5 +387,22 @@ mod tests {
         assert_eq!((pings.missing().collect::<Vec<_>>(), pings.is_any_busy()), (vec![1], true));
         drop(reply);
         assert_eq!(pings.wait(Duration::MAX), Err(1));
+    }
+
+    /// Its workers end one by one then, and do not hang.
+    #[test]
+    fn nothing_stands_by_for_a_process_that_has_handed_over_or_ends() {
+        let (own, other) = Packets::pair().expect("the system has room");
+        let former = FormerProcess::default();
+        assert!(!former.stands_by());
+        former.keep(Some(own));
+        assert!(former.stands_by());
+        former.leave();
+        assert!(!former.stands_by() && former.send(&::handover::Message::Succeeded));
+        let mut buffer = [0; 64];
+        let heard = other.receive(&mut buffer, Duration::ZERO).expect("it is open");
+        let io::packets::Received::Packet(len, _) = heard else { panic!("{heard:?}") };
+        let committed = ::handover::Message::decode(&buffer[..len]);
+        assert_eq!(committed, Ok(Some(::handover::Message::Committed)));
     }
 }

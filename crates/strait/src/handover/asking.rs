@@ -2,9 +2,10 @@
 //! given up goes back to its worker.
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
+use ::handover::ALIVE_INTERVAL;
 use io::Socket;
 use worker::{Give, Given, Message as Mail, Moving, Origin, Take, Taken, Wanted};
 
@@ -53,13 +54,22 @@ impl AskedWorkers {
         Ok(())
     }
 
-    /// The next answer, or none if all were heard. A worker that moves a large group has more time.
-    pub(crate) fn next(&mut self, contacts: &Contacts) -> Result<Option<Given<Socket>>, Silent> {
+    /// The next answer, or none if all were heard. A worker that moves a large group has more time, as long as `goes_on`, which is asked
+    /// again and again.
+    pub(crate) fn next(
+        &mut self,
+        contacts: &Contacts,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Given<Socket>>, Silent> {
+        let mut patience = contacts.patience(self.silent());
         loop {
-            let before = contacts.progress(self.silent());
-            let next = self.next_within(WORKER_TIMEOUT);
-            if next.is_ok() || contacts.progress(self.silent()) == before {
-                return next;
+            match self.hear(ALIVE_INTERVAL) {
+                Ok(given) => return Ok(given),
+                Err(RecvTimeoutError::Timeout)
+                    if goes_on() && !patience.is_over(contacts, self.silent(), WORKER_TIMEOUT) => {}
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    return Err(Silent);
+                }
             }
         }
     }
@@ -69,12 +79,16 @@ impl AskedWorkers {
         &mut self,
         timeout: Duration,
     ) -> Result<Option<Given<Socket>>, Silent> {
+        self.hear(timeout).map_err(|_| Silent)
+    }
+
+    fn hear(&mut self, timeout: Duration) -> Result<Option<Given<Socket>>, RecvTimeoutError> {
         // From here on the workers have the only senders, so that their end ends the waiting.
         self.reply = None;
         if self.missing.is_empty() {
             return Ok(None);
         }
-        let given = self.answers.recv_timeout(timeout).map_err(|_| Silent)?;
+        let given = self.answers.recv_timeout(timeout)?;
         self.missing.remove(&(given.worker as usize));
         Ok(Some(given))
     }
@@ -92,18 +106,18 @@ impl AskedWorkers {
         if missing.is_empty() {
             return;
         }
-        let wait = move || {
-            for given in answers {
-                let worker = given.worker as usize;
-                tracing::warn!(
-                    worker,
-                    groups = given.groups.len(),
-                    "a late answer of a worker arrived; its connections return to it"
-                );
-                given.groups.into_iter().for_each(|moving| put_back(worker, moving));
-            }
+        let return_all = move |given: Given<Socket>| {
+            let worker = given.worker as usize;
+            tracing::warn!(
+                worker,
+                groups = given.groups.len(),
+                "a late answer of a worker arrived; its connections return to it"
+            );
+            given.groups.into_iter().for_each(|moving| put_back(worker, moving));
         };
-        spawn("strait-late", wait);
+        // What is there already does not depend on whether a thread can be started.
+        answers.try_iter().for_each(&return_all);
+        spawn("strait-late", move || answers.iter().for_each(return_all));
     }
 }
 

@@ -34,11 +34,10 @@ use super::giving::{End, Giving};
 use super::giving_back::NotReturned;
 use super::groups::{AllGiven, GivenAway};
 use super::leaving::{Leaving, Updates};
-use super::line::{FLUSH_INTERVAL, Incoming, Line, ends, give_way, nanos, now};
+use super::line::{FLUSH_INTERVAL, Incoming, Line, ends, give_way, nanos, now, runs_on};
 use super::listing::Listing;
 use super::requester::{Requester, reap};
 use super::timeouts::MAILBOX_TIMEOUT;
-use super::timeouts::PROCESS_END_TIMEOUT;
 use super::{parts, resources};
 use crate::data_path::DataPath;
 
@@ -47,6 +46,9 @@ const BEGIN_PAUSE: Duration = Duration::from_millis(2);
 
 /// Sockets that are closed before other threads have their turn.
 const CLOSES_MAX: usize = 64;
+
+/// Frames that are read while one waits to be sent.
+const HEARD_MAX: u32 = 64;
 
 /// Why connections stay that too many others belong to.
 const TOO_LARGE: &str = "the group has more connections than can move together";
@@ -183,10 +185,10 @@ impl<'g> Attempt<'g> {
             GiverAction::Send(frame) if self.giver.phase() >= Phase::Probation => {
                 self.line.queue(frame);
             }
-            GiverAction::Send(frame) => self.send(&frame, &[]),
+            GiverAction::Send(frame) => send(&mut self.line, &mut self.giver, &frame, &[]),
             GiverAction::SendResources(frame) => {
                 if let Some(resources) = self.resources.take() {
-                    self.send(&frame, &[resources.as_fd()]);
+                    send(&mut self.line, &mut self.giver, &frame, &[resources.as_fd()]);
                 }
             }
             GiverAction::SendListening(frame, keys) => self.send_listening(&frame, &keys),
@@ -303,64 +305,21 @@ impl<'g> Attempt<'g> {
         }
     }
 
-    fn send(&mut self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) {
-        loop {
-            match self.line.send(frame, descriptors) {
-                // It does not read while it takes connections up, and says that it is there.
-                Err(error) if error.kind() == std::io::ErrorKind::TimedOut && self.has_heard() => {}
-                sent => return self.note_sent(sent),
-            }
-        }
-    }
-
-    /// Reads what the other process has said meanwhile; whether it has said anything.
-    fn has_heard(&mut self) -> bool {
-        let mut has_heard = false;
-        while let Ok(Incoming::Frame(frame, count)) = self.line.receive(Some(0)) {
-            self.line.descriptors.clear();
-            self.giver.on_frame(&frame, count, now());
-            has_heard = true;
-        }
-        has_heard
-    }
-
-    fn note_sent(&mut self, sent: std::io::Result<()>) {
-        if let Err(error) = sent {
-            let error = match error.kind() {
-                // What it says of its own end, if anything, comes before the end of the connection.
-                std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset => return,
-                std::io::ErrorKind::TimedOut => "it does not read".to_owned(),
-                _ => error.to_string(),
-            };
-            self.giver.fail(Failure::Own(format!("cannot send to the other process: {error}")));
-        }
-    }
-
     fn send_listening(&mut self, frame: &[u8], keys: &[SocketKey]) {
-        let Some(begun) = self.begun.take() else { return };
-        let found: Option<Vec<_>> = keys.iter().map(|key| self.listening(&begun, key)).collect();
-        match found {
-            Some(sockets) => {
-                let sent = self.line.send(frame, &sockets);
-                self.note_sent(sent);
-            }
-            None => self.giver.fail(Failure::Own("a listening socket is gone".to_owned())),
-        }
-        self.begun = Some(begun);
-    }
-
-    fn listening<'f>(
-        &'f self,
-        begun: &'f Begun<DataPath>,
-        key: &SocketKey,
-    ) -> Option<BorrowedFd<'f>> {
-        match key {
+        let Some(begun) = &self.begun else { return };
+        let handover = self.giving.listener.as_fd();
+        let listening = |key: &SocketKey| match key {
             SocketKey::Listener(name, number) => {
                 begun.handles.get(&**name)?.get(*number as usize).map(AsFd::as_fd)
             }
             SocketKey::Admin => begun.admin.as_ref().map(AsFd::as_fd),
             SocketKey::Metrics => begun.metrics.as_ref().map(AsFd::as_fd),
-            SocketKey::Handover => Some(self.giving.listener.as_fd()),
+            SocketKey::Handover => Some(handover),
+        };
+        let found: Option<Vec<_>> = keys.iter().map(listening).collect();
+        match found {
+            Some(sockets) => send(&mut self.line, &mut self.giver, frame, &sockets),
+            None => self.giver.fail(Failure::Own("a listening socket is gone".to_owned())),
         }
     }
 
@@ -370,26 +329,19 @@ impl<'g> Attempt<'g> {
         let traffic = Traffic::of_each(&given.descriptors(first, count));
         given.note_sent(count, &mut traffic.into_iter());
         let sockets = given.descriptors(first, count);
-        let sent = self.line.send(&piece.frame(given.parts()), &sockets);
-        self.note_sent(sent);
+        send(&mut self.line, &mut self.giver, &piece.frame(given.parts()), &sockets);
     }
 
     fn send_pack(&mut self, pack: &GroupPack) {
-        let mut traffic = Traffic::of_each(&self.sockets_of(pack)).into_iter();
+        let mut traffic = Traffic::of_each(&self.given.sockets_of(pack)).into_iter();
         for group in pack.groups() {
             if let Some(given) = self.given.get_mut(group) {
                 given.note_sent(given.sockets().count(), &mut traffic);
             }
         }
-        let sockets = self.sockets_of(pack);
+        let sockets = self.given.sockets_of(pack);
         let parts = |group| self.given.get(group).into_iter().flat_map(GivenAway::parts);
-        let sent = self.line.send(&pack.frame(parts), &sockets);
-        self.note_sent(sent);
-    }
-
-    fn sockets_of(&self, pack: &GroupPack) -> Vec<BorrowedFd<'_>> {
-        let given = pack.groups().filter_map(|group| self.given.get(group));
-        given.flat_map(GivenAway::sockets).map(AsFd::as_fd).collect()
+        send(&mut self.line, &mut self.giver, &pack.frame(parts), &sockets);
     }
 
     fn describe(&mut self) {
@@ -445,8 +397,20 @@ impl<'g> Attempt<'g> {
 
     /// Takes the next groups out of the workers.
     fn collect(&mut self, wanted: Collect) {
-        let Batch { groups, pending, is_busy, asked_at, is_cut } = self.collecting.next(wanted);
+        let Self { collecting, giver, line, .. } = self;
+        let mut goes_on = || {
+            let at = now();
+            // The other process waits, and takes a long silence for the end of this one.
+            if giver.is_alive_due(at) && !line.is_full() {
+                line.queue(Message::Alive.encode());
+            }
+            !giver.is_late(at)
+        };
+        let batch = collecting.next(wanted, &mut goes_on);
+        let Batch { groups, pending, is_busy, asked_at, is_cut } = batch;
         if is_cut {
+            // It may be late, and has failed then.
+            self.giver.on_time(now());
             self.giver.fail(Failure::Own("a worker does not answer".to_owned()));
         }
         let add = |given: GivenAway| {
@@ -520,7 +484,11 @@ impl<'g> Attempt<'g> {
 
     fn roll_back(&mut self, failure: &Failure, peer: PeerLife) -> End {
         let pid = self.line.peer.pid;
-        let is_over = peer == PeerLife::Over || self.end_peer();
+        let is_over = match peer {
+            PeerLife::Over => true,
+            PeerLife::Closed => !runs_on(self.process.as_ref()) || self.end_peer(),
+            PeerLife::InDoubt => self.end_peer(),
+        };
         self.giving.sessions.early.reopen();
         let (mut returned, mut ended) = (0u32, 0u32);
         returned += self.collecting.return_ahead();
@@ -606,10 +574,8 @@ impl<'g> Attempt<'g> {
 
     fn accept_again(&mut self) -> End {
         let pid = self.line.peer.pid;
-        // The end of the connection is that of the process. If it is not, two would be the process.
-        let has_ended =
-            |process: &ProcessHandle| process.wait(PROCESS_END_TIMEOUT).unwrap_or(false);
-        if self.process.as_ref().is_some_and(|process| !has_ended(process)) && self.end_peer() {
+        // Two would be the process.
+        if runs_on(self.process.as_ref()) && self.end_peer() {
             tracing::error!(
                 pid,
                 "the new process closed its connection to this one, and was killed"
@@ -644,4 +610,33 @@ impl<'g> Attempt<'g> {
         // Control ends with the process.
         let _ = self.giving.control.blocking_send(step);
     }
+}
+
+/// Sends a frame. While the other process takes connections up, it does not read, and says that it is there.
+fn send(line: &mut Line, giver: &mut Giver, frame: &[u8], descriptors: &[BorrowedFd<'_>]) {
+    loop {
+        let Err(error) = line.send(frame, descriptors) else { return };
+        let reason = match error.kind() {
+            // What it says of its own end, if anything, comes before the end of the connection.
+            std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset => return,
+            std::io::ErrorKind::TimedOut if !giver.is_late(now()) && has_heard(line, giver) => {
+                continue;
+            }
+            std::io::ErrorKind::TimedOut => "it does not read".to_owned(),
+            _ => error.to_string(),
+        };
+        return giver.fail(Failure::Own(format!("cannot send to the other process: {reason}")));
+    }
+}
+
+/// Reads what the other process has said meanwhile; whether it has said anything, and not that it gives up.
+fn has_heard(line: &mut Line, giver: &mut Giver) -> bool {
+    let mut has_heard = false;
+    for _ in 0..HEARD_MAX {
+        let Ok(Incoming::Frame(frame, count)) = line.receive(Some(0)) else { break };
+        line.descriptors.clear();
+        giver.on_frame(&frame, count, now());
+        has_heard = true;
+    }
+    has_heard && giver.phase() != Phase::Done
 }

@@ -24,7 +24,7 @@ pub(super) struct Batch {
     pub(super) is_busy: bool,
     /// When workers were asked for these groups; monotonic time, ns.
     pub(super) asked_at: u64,
-    /// Whether a worker does not answer, which ends the collecting.
+    /// Whether a worker does not answer, or the caller does not go on: that ends the collecting.
     pub(super) is_cut: bool,
 }
 
@@ -93,14 +93,14 @@ impl Collecting {
         self.round_before
     }
 
-    /// Takes the next groups out of the workers.
-    pub(super) fn next(&mut self, wanted: Collect) -> Batch {
+    /// Takes the next groups out of the workers, as long as `goes_on`, which is asked again and again.
+    pub(super) fn next(&mut self, wanted: Collect, goes_on: &mut dyn FnMut() -> bool) -> Batch {
         let mut batch = Batch::default();
-        while batch.groups.is_empty() && self.ask_workers(wanted, &mut batch) {}
+        while batch.groups.is_empty() && self.ask_workers(wanted, &mut batch, goes_on) {}
         // Idle ones all went; then those that carry something.
         if batch.groups.is_empty() && !batch.is_cut && !wanted.is_probe && self.only_idle {
             self.begin_again(false);
-            while batch.groups.is_empty() && self.ask_workers(wanted, &mut batch) {}
+            while batch.groups.is_empty() && self.ask_workers(wanted, &mut batch, goes_on) {}
         }
         batch.pending = self.round.pending;
         if batch.groups.is_empty() {
@@ -120,7 +120,7 @@ impl Collecting {
             is_ahead: false,
             is_probe: false,
         };
-        drop(self.next(all));
+        drop(self.next(all, &mut || true));
         let Round { pending, too_large, staying, returned } = self.round_before;
         pending + too_large + staying + returned
     }
@@ -143,14 +143,23 @@ impl Collecting {
 
     /// Hears what each worker gives that has more; says whether one had. They give the next batch while this one is written down and
     /// sent: to wait for the one before the other took a quarter of the time of a handover.
-    fn ask_workers(&mut self, wanted: Collect, batch: &mut Batch) -> bool {
+    fn ask_workers(
+        &mut self,
+        wanted: Collect,
+        batch: &mut Batch,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        if !goes_on() {
+            batch.is_cut = true;
+            return false;
+        }
         let (mut asked, mut result) = match self.ahead.take() {
             Some(ahead) => (ahead, Ok(true)),
             None => self.ask_all(wanted),
         };
         let mut answers = Vec::new();
         while result.is_ok() {
-            match asked.next(&self.contacts) {
+            match asked.next(&self.contacts, goes_on) {
                 Ok(Some(given)) => answers.push(given),
                 Ok(None) => break,
                 Err(silent) => result = Err(silent),

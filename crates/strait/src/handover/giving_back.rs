@@ -133,14 +133,17 @@ fn end_within(process: &ProcessHandle, timeout: Duration) {
     let _ = process.kill();
 }
 
-/// Looks at the workers of a process that has just taken another's place, as long as that one stands by, and has everything
-/// given back if one does not answer.
+/// Looks at the workers of a process that has just taken another's place, as long as that one stands by for it, and has everything
+/// given back if one does not answer. Workers of a process that has handed over, or ends, end when they have nothing left.
 pub(crate) fn watch(contacts: &Contacts, path: &Path, probation: Duration) {
     let until = now().saturating_add(nanos(probation));
-    while now() < until && contacts.former().is_there() {
+    while now() < until && contacts.former().stands_by() {
         pause();
         let look = || contacts.ping(0..contacts.count(), WATCHDOG_TIMEOUT);
         let Err(worker) = look().or_else(|_| look()) else { continue };
+        if !contacts.former().stands_by() {
+            return;
+        }
         let reason = format!("worker {worker} does not respond");
         tracing::error!("{reason}: everything is given back to the old process");
         // This process ends if it is; otherwise it is asked again, as an upgrade may be under way.

@@ -3,6 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use ::handover::GroupPack;
 use io::packets::shut;
 use io::{Socket, Traffic};
 use wiped::{Pieces, Wiped};
@@ -54,6 +55,12 @@ impl AllGiven {
     /// Takes a group out. Its number is not used again.
     pub(crate) fn remove(&mut self, group: u32) -> Option<GivenAway> {
         self.0.get_mut(group as usize)?.take()
+    }
+
+    /// The sockets of the groups that go together.
+    pub(crate) fn sockets_of(&self, pack: &GroupPack) -> Vec<BorrowedFd<'_>> {
+        let given = pack.groups().filter_map(|group| self.get(group));
+        given.flat_map(GivenAway::sockets).map(AsFd::as_fd).collect()
     }
 
     /// Takes all out.

@@ -3,14 +3,13 @@
 
 use ::handover::{Giver, GiverAction, Message};
 use control::{HandoverChange, HandoverQuestion, HandoverStep};
-use telemetry::Readings;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
-use wiped::Wiped;
 
 use super::TOTALS;
 use super::line::{Incoming, Line, now};
 use super::listing::Listing;
+use super::totals::totals;
 use crate::data_path::{Contacts, DataPath};
 
 /// Between two reports of counters to the new process, while this one has connections left.
@@ -76,7 +75,7 @@ impl Leaving {
                 && let Some(totals) = updates.next(at, || totals(control, self.is_return))
             {
                 let Some(totals) = totals else { return };
-                self.giver.update(&[(TOTALS.to_owned(), totals)]);
+                self.giver.update(&[(TOTALS.to_owned(), totals.bytes)]);
             }
             self.listing.go_on(&mut self.giver, &self.line);
             match self.line.receive(self.listing.next_look()) {
@@ -89,15 +88,6 @@ impl Leaving {
             }
         }
     }
-}
-
-/// What the process has counted: all, or without what others had counted, which the one that asks has. None if control has ended.
-pub(super) fn totals(control: &Sender<HandoverStep<DataPath>>, is_own: bool) -> Option<Wiped> {
-    let (reply, readings) = oneshot::channel();
-    control.blocking_send(HandoverStep::Ask(HandoverQuestion::Count(reply))).ok()?;
-    let readings: Readings = readings.blocking_recv().ok()?;
-    let totals = if is_own { readings.write_own_totals() } else { readings.write_totals() };
-    Some(totals.into())
 }
 
 /// The slow requests of the process; none if its access log's output blocks.

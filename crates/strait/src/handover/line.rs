@@ -8,6 +8,8 @@ use ::handover::{FRAME_BYTES_MAX, Message};
 use io::packets::{PacketError, Packets, Peer, ProcessHandle, Received};
 use wiped::{Wiped, wipe};
 
+use super::timeouts::PROCESS_END_TIMEOUT;
+
 /// How long a frame may wait for room in the socket.
 const SEND_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -114,6 +116,12 @@ impl Line {
             Received::Nothing => Ok(Incoming::Nothing),
         }
     }
+}
+
+/// Whether the process at the other end is seen to run on, whose connection is over. That is how the end of a process shows, which takes a
+/// moment.
+pub(super) fn runs_on(process: Option<&ProcessHandle>) -> bool {
+    process.is_some_and(|process| !process.wait(PROCESS_END_TIMEOUT).unwrap_or(false))
 }
 
 /// Kills the process at the other end, and says whether it is over.

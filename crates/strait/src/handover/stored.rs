@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use ::handover::{
-    Left, STORED_FILE_BYTES_MAX, STORED_PACKET_BYTES_MAX, StoredConnections, StoredError,
-    StoredPacket, StoredQueue, StoredStates,
+    ALIVE_INTERVAL, Left, STORED_FILE_BYTES_MAX, STORED_PACKET_BYTES_MAX, StoredConnections,
+    StoredError, StoredPacket, StoredQueue, StoredStates,
 };
 use ::io::Socket;
 use ::io::packets::{PacketError, Packets, Received};
@@ -26,12 +26,14 @@ use telemetry::FormerTotals;
 use tls::ProcessSessions;
 use tokio::sync::mpsc::Sender;
 use wiped::Wiped;
-use worker::{Message as Mail, Moving, Origin, Take};
+use worker::{Message as Mail, Moving, Origin, Take, Taken};
 
 use super::differences::Comparison;
 use super::taking::moving;
 use super::timeouts::WORKER_TIMEOUT;
-use super::{BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing, parts};
+use super::{
+    BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing, parts, spawn,
+};
 use crate::data_path::{Contacts, DataPath};
 
 /// Packets of a queue, at most: several times as many as are ever sent.
@@ -123,7 +125,7 @@ impl Stored {
         let compared = Comparison::new(&parts(snapshot), &connections.parts);
         compared.report("stored connections that it concerns are closed");
         let differing = compared.differing();
-        let generation = connections.generation + 1;
+        let generation = connections.generation.saturating_add(1);
         Self { connections, sockets, states, differing, generation }
     }
 
@@ -166,7 +168,7 @@ impl Stored {
         balancing::restore(states.get(BALANCING).unwrap_or_default(), contacts);
         let mut sockets = sockets.into_iter();
         let groups = std::mem::take(&mut connections.groups).into_iter().map(|mut group| {
-            let bytes = Wiped::from(std::mem::take(&mut group.bytes));
+            let bytes = std::mem::take(&mut group.bytes);
             moving(bytes, sockets.by_ref().take(group.sockets as usize).collect())
         });
         let mut restoring = Restoring { contacts, next: 0, moved: 0, left: Vec::new() };
@@ -279,24 +281,44 @@ impl Restoring<'_> {
 
     fn take(&mut self, groups: Vec<Moving<Socket>>) {
         let (reply, answers) = sync_channel(groups.len());
+        let mut workers = BTreeSet::new();
         for moving in groups {
             let worker = self.next % self.contacts.count().max(1);
             self.next += 1;
+            workers.insert(worker);
             let take = Take { moving, origin: Origin::Process, number: 0, reply: reply.clone() };
             self.contacts.deliver(worker, Mail::Take(take));
         }
         drop(reply);
-        // A worker that takes longer has them all the same.
-        while let Ok(taken) = answers.recv_timeout(WORKER_TIMEOUT) {
-            match taken.result {
-                Ok(_) => self.moved += 1,
-                Err((error, moving)) => {
+        let workers = || workers.iter().copied();
+        let mut patience = self.contacts.patience(workers());
+        loop {
+            match answers.recv_timeout(ALIVE_INTERVAL) {
+                Ok(Taken { result: Ok(_), .. }) => self.moved += 1,
+                Ok(Taken { result: Err((error, moving)), .. }) => {
                     reset_group(moving);
                     self.refuse(&error.to_string());
                 }
+                Err(RecvTimeoutError::Timeout)
+                    if !patience.is_over(self.contacts, workers(), WORKER_TIMEOUT) => {}
+                // The worker has them all the same.
+                Err(RecvTimeoutError::Timeout) => return reset_if_refused(answers),
+                Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
+}
+
+/// Waits for workers that have not said in time whether they take groups: what they refuse is reset.
+fn reset_if_refused(answers: Receiver<Taken<Socket>>) {
+    spawn("strait-late", move || {
+        for taken in answers {
+            if let Err((error, moving)) = taken.result {
+                tracing::warn!("stored connections were closed late: {error}");
+                reset_group(moving);
+            }
+        }
+    });
 }
 
 fn reset_group(moving: Moving<Socket>) {

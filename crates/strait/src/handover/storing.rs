@@ -6,14 +6,13 @@
 //! process's, too, and returns to the workers if something fails.
 
 use std::io;
-use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
 use ::handover::{
-    Collect, DESCRIPTORS_MAX, GROUP_BYTES_MAX, Part, STATE_BYTES_MAX, STORED_BYTES_MAX,
-    STORED_SOCKETS_MAX, StoredConnections, StoredGroup, StoredPacket, StoredStates,
+    Collect, DESCRIPTORS_MAX, GROUP_BYTES_MAX, Part, STORED_BYTES_MAX, STORED_SOCKETS_MAX,
+    StoredConnections, StoredGroup, StoredPacket, StoredStates,
 };
 use ::io::Socket;
 use ::io::packets::{Barrier, Packets};
@@ -25,11 +24,11 @@ use wiped::Wiped;
 use worker::{Message as Mail, Origin};
 
 use super::asking::put_back;
-use super::attempt::states::bounded;
 use super::collecting::{Collecting, Round};
 use super::groups::GivenAway;
 use super::line::now;
 use super::timeouts::MAILBOX_TIMEOUT;
+use super::totals::Totals;
 use super::{BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing, part};
 use crate::VERSION;
 use crate::data_path::Contacts;
@@ -106,9 +105,10 @@ impl Storing {
     }
 
     fn states(&self, state: OwnState) -> StoredStates {
-        let totals = bounded(state.readings.write_totals().into(), STATE_BYTES_MAX as usize);
+        let totals = Totals::bounded(state.readings.write_totals());
+        totals.report();
         StoredStates(vec![
-            (TOTALS.to_owned(), totals.to_vec()),
+            (TOTALS.to_owned(), totals.bytes.to_vec()),
             (HEALTH.to_owned(), state.health),
             (SLOW.to_owned(), state.slow),
             (TICKET_KEYS.to_owned(), self.sessions.ring.write().to_vec()),
@@ -174,10 +174,8 @@ impl Queue {
     /// Puts connections into the queue.
     fn fill(&self, parts: Vec<Part>, generation: u64, given: &[GivenAway]) -> Result<(), String> {
         let group = |given: &GivenAway| {
-            let mut envelope = given.envelope();
-            // Wiped by its new owner.
-            let bytes = mem::take(&mut *envelope);
-            StoredGroup { bytes, sockets: given.sockets().count().try_into().unwrap_or(u32::MAX) }
+            let sockets = given.sockets().count().try_into().unwrap_or(u32::MAX);
+            StoredGroup { bytes: given.envelope(), sockets }
         };
         let groups = given.iter().map(group).collect();
         let program = VERSION.to_owned();
@@ -225,7 +223,7 @@ fn collect(contacts: &Contacts) -> Collected {
     // Groups of this round that are too large for the queue.
     let mut too_large = 0;
     let result = loop {
-        let batch = collecting.next(wanted);
+        let batch = collecting.next(wanted, &mut || true);
         let (is_round_over, is_cut) = (batch.groups.is_empty(), batch.is_cut);
         for group in batch.groups {
             let (of_group, len) = (group.sockets().count() as u64, group.bytes_len() as u64);

@@ -26,7 +26,7 @@ use worker::Moving;
 
 use super::differences::Comparison;
 use super::groups::open_envelope;
-use super::line::{Incoming, Line, give_way, nanos, now};
+use super::line::{Incoming, Line, give_way, nanos, now, runs_on};
 use super::timeouts::PROCESS_END_TIMEOUT;
 use super::{access, is_allowed, parts, resources, socket_path};
 use crate::activation::{is_anywhere, is_at};
@@ -411,7 +411,7 @@ impl Taking {
     }
 
     fn on_welcome(&mut self, welcome: &Welcome) {
-        self.generation = welcome.generation + 1;
+        self.generation = welcome.generation.saturating_add(1);
         self.probation = Duration::from_millis(welcome.probation_ms);
         self.version = welcome.program.clone();
         self.lists_connections = welcome.lists_connections;
@@ -474,6 +474,11 @@ impl Taking {
             Ok(Incoming::Frame(frame, count)) => {
                 self.taker.on_frame(&frame, count, at);
                 give_way();
+            }
+            // Both would be the process.
+            Ok(Incoming::End) if self.taker.goes_on_alone() && runs_on(self.process.as_ref()) => {
+                let reason = "the old process has closed its connection to this one, and runs on";
+                self.taker.fail(Failure::Own(reason.to_owned()));
             }
             Ok(Incoming::End) => self.taker.on_closed(at),
             // The socket that it connects to lives on in this process where the other one has ended.

@@ -20,7 +20,7 @@ use worker::{Message as Mail, Origin, Take};
 
 use super::{Taking, moving};
 use crate::data_path::{Contacts, DataPath, Pings};
-use crate::handover::line::{ends, nanos, now};
+use crate::handover::line::{ends, now};
 use crate::handover::timeouts::WORKER_TIMEOUT;
 use crate::handover::{BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing};
 
@@ -95,8 +95,7 @@ impl ConnectionTaker<'_> {
                     }
                     TakerAction::Send(frame) => self.taking.send(&frame),
                     TakerAction::Moving(MovingAction::Commit { states, is_alone }) => {
-                        self.take_place(&states, is_alone);
-                        return Taken::Place;
+                        return self.take_place(&states, is_alone);
                     }
                     TakerAction::Moving(action) => self.perform(action),
                     TakerAction::Stop(failure) => {
@@ -173,7 +172,7 @@ impl ConnectionTaker<'_> {
     }
 
     /// Becomes the process that serves, with what the other one knew.
-    fn take_place(&mut self, states: &BTreeMap<String, Wiped>, is_alone: bool) {
+    fn take_place(&mut self, states: &BTreeMap<String, Wiped>, is_alone: bool) -> Taken {
         // The former process may have ended before it said what it knew.
         self.contacts.deliver_to_all(|| Mail::AcceptAgain);
         // Before it is the process, which may be asked to end at once.
@@ -192,7 +191,9 @@ impl ConnectionTaker<'_> {
             // From here on those who connect see this process as the other one.
             listener.own();
         }
-        self.commit(state, is_alone);
+        if !self.commit(state, is_alone) {
+            return Taken::Nothing;
+        }
         let left = mem::take(&mut self.taking.left).into_iter();
         let left = left.map(|left| (left.reason, left.count)).collect();
         self.news(HandoverNews::Counted { moved: self.taking.moved, left });
@@ -204,9 +205,11 @@ impl ConnectionTaker<'_> {
         self.taking.taker.committed();
         self.taking.send_all();
         self.contacts.deliver_to_all(|| Mail::SocketsAreOwn);
+        Taken::Place
     }
 
-    fn commit(&mut self, state: FormerState, is_alone: bool) {
+    /// Has control go on as the process. False if it has ended: then the other process does.
+    fn commit(&mut self, state: FormerState, is_alone: bool) -> bool {
         io::own_socket_files(true);
         let pid = self.taking.line.peer.pid;
         if is_alone {
@@ -216,10 +219,12 @@ impl ConnectionTaker<'_> {
         let Taking { generation, is_return, .. } = self.taking;
         let step =
             HandoverStep::Became(HandoverChange::TakenOver { state, generation, is_return, reply });
-        // Control ends with the process.
-        let _ = self.control.blocking_send(step);
-        self.taking.is_to_return = is_done.blocking_recv().unwrap_or(false);
+        let is_done =
+            self.control.blocking_send(step).ok().and_then(|()| is_done.blocking_recv().ok());
+        let Some(is_to_return) = is_done else { return false };
+        self.taking.is_to_return = is_to_return;
         tracing::info!(pid, generation, "took over");
+        true
     }
 
     /// Ends the other process, which is silent: this one goes on alone, with what it has by now.
@@ -287,13 +292,9 @@ impl ConnectionTaker<'_> {
     /// Waits for workers as long as they are at work, and says to the other process that this one is there. None if one hangs or has
     /// ended.
     fn wait(&mut self, mut pings: Pings) -> Option<Pings> {
-        let mut progress = self.contacts.progress(pings.missing());
-        let mut at_work = now();
+        let mut patience = self.contacts.patience(pings.missing());
         while !pings.wait(ALIVE_INTERVAL).ok()? {
-            let latest = self.contacts.progress(pings.missing());
-            if latest != progress {
-                (progress, at_work) = (latest, now());
-            } else if now().saturating_sub(at_work) >= nanos(WORKER_TIMEOUT) {
+            if patience.is_over(self.contacts, pings.missing(), WORKER_TIMEOUT) {
                 return None;
             }
             if self.taking.taker.is_alive_due(now()) {
