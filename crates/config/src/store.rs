@@ -385,7 +385,10 @@ impl Assigned {
             from.logical().is_some() && former.endpoints_from.logical() == from.logical()
         };
         let logical = former.filter(is_same_name).and_then(|former| former.endpoints.first());
+        // The endpoint of a logical name is all that the name stood for: connections to what it stood for before are not the next one's.
+        let is_address = |former: &&Arc<Cluster>| former.endpoints_from.logical().is_none();
         let known: Map<(&Address, Option<&str>), &Endpoint> = former
+            .filter(is_address)
             .iter()
             .flat_map(|former| &former.endpoints)
             .map(|endpoint| ((&endpoint.address, endpoint.host().map(|host| &**host)), endpoint))

@@ -6,16 +6,16 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::hash::{DefaultHasher, Hash as _, Hasher};
 use std::io::{self, ErrorKind, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::Outside;
 use config::outside::NotText;
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, OFlags, access};
 use rustix::io::Errno;
 use rustix::process::{Uid, geteuid};
 use tls::{Roots, RootsError};
@@ -368,26 +368,42 @@ fn with_user(error: io::Error, user: Uid) -> io::Error {
 
 /// What a file holds, and its stamp from before it was read.
 fn read(path: &Path) -> (Option<Stamp>, io::Result<Zeroizing<Vec<u8>>>) {
-    match std::fs::metadata(path) {
-        Ok(found) => (Stamp::of_found(&found), read_found(path, &found)),
-        Err(error) => (None, Err(error)),
+    let found = match std::fs::metadata(path) {
+        Ok(found) => found,
+        Err(error) => return (None, Err(error)),
+    };
+    match open_regular(path, &found) {
+        Ok((file, opened)) => (Stamp::of_found(&opened), read_open(file, &opened)),
+        Err(error) => (Stamp::of_found(&found), Err(error)),
     }
 }
 
-/// Nothing but a regular file is read: a pipe could keep control waiting for ever.
-///
-/// What is read has one place in memory, which is wiped when it has to be larger.
-fn read_found(path: &Path, metadata: &Metadata) -> io::Result<Zeroizing<Vec<u8>>> {
-    if metadata.is_dir() {
+/// Opens what was found at this path, if it is a regular file, and says what it is by now. A pipe could keep control waiting for ever,
+/// also one that takes the file's place just now, and so could a file of the kernel's whose content is to come.
+pub(crate) fn open_regular(path: &Path, found: &Metadata) -> io::Result<(File, Metadata)> {
+    check_regular(found)?;
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let opened = file.metadata()?;
+    check_regular(&opened)?;
+    Ok((file, opened))
+}
+
+fn check_regular(found: &Metadata) -> io::Result<()> {
+    if found.is_dir() {
         return Err(ErrorKind::IsADirectory.into());
     }
-    if !metadata.is_file() {
+    if !found.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
     }
+    Ok(())
+}
+
+/// Reads a file. What is read has one place in memory, which is wiped when it has to be larger.
+fn read_open(mut file: File, metadata: &Metadata) -> io::Result<Zeroizing<Vec<u8>>> {
     if metadata.len() > NAMED_BYTES_MAX {
         return Err(too_large());
     }
-    let mut file = File::open(path)?;
     // With room for one octet more, in which the end is seen.
     let expected = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
     let mut content = Zeroizing::new(vec![0; expected.saturating_add(1)]);
@@ -422,6 +438,30 @@ fn too_large() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pipe_that_takes_the_place_of_a_file_is_not_waited_for() {
+        let folder = std::env::temp_dir().join(format!("strait-files-pipe-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir(&folder).unwrap();
+        let [file, pipe] = ["file", "pipe"].map(|name| folder.join(name));
+        std::fs::write(&file, "[]").unwrap();
+        let found = std::fs::metadata(&file).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        let (opened, _) = open_regular(&file, &found).unwrap();
+        assert_eq!(opened.metadata().unwrap().len(), 2);
+        // It was a file when it was looked at.
+        let error = open_regular(&pipe, &found).unwrap_err();
+        assert_eq!(error.to_string(), "not a regular file");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_change_is_seen_until_it_is_loaded_however_old_the_file_is() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use tls::ProcessSessions;
 use crate::clock;
 use crate::dns::{Change, Known, Status};
 use crate::expiry::Expiry;
-use crate::files::{EndpointFiles, Files, Seen, Stamp, State, is_starved};
+use crate::files::{EndpointFiles, Files, Seen, Stamp, State, is_starved, open_regular};
 use crate::last_good::{DeliveredResources, Divided, LastGood, Resumed, ResumedPart};
 use crate::log_output::{LogOutput, OpenError};
 use crate::names::names_after;
@@ -722,12 +722,14 @@ fn text_of(path: &Path, content: io::Result<Vec<u8>>) -> Result<String, Refused>
     text.map_err(|error| Refused::Unreadable(path.to_owned(), error))
 }
 
-/// As [`read`], while the process runs: a pipe could keep control waiting for ever.
+/// As [`read`], while the process runs, and nothing but a regular file.
 fn read_again(path: &Path) -> io::Result<Vec<u8>> {
-    if is_stream(path) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    read(path)
+    let (file, found) = open_regular(path, &std::fs::metadata(path)?)?;
+    check_length(found.len())?;
+    let mut content = Vec::new();
+    file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut content)?;
+    check_length(content.len() as u64)?;
+    Ok(content)
 }
 
 fn is_stream(path: &Path) -> bool {
@@ -735,10 +737,15 @@ fn is_stream(path: &Path) -> bool {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    if std::fs::metadata(path)?.len() > FILE_BYTES_MAX as u64 {
+    check_length(std::fs::metadata(path)?.len())?;
+    std::fs::read(path)
+}
+
+fn check_length(length: u64) -> io::Result<()> {
+    if length > FILE_BYTES_MAX as u64 {
         return Err(io::Error::other(format!("larger than {} MiB", FILE_BYTES_MAX >> 20)));
     }
-    std::fs::read(path)
+    Ok(())
 }
 
 impl Refused {

@@ -128,6 +128,28 @@ fn the_endpoint_of_a_logical_name_stays_the_same_while_its_address_changes() {
 }
 
 #[test]
+fn an_address_that_a_logical_name_stood_for_last_is_another_endpoint_once_it_is_its_own() {
+    // Connections to what the name stood for before are those of the logical endpoint, and in use as long as they are open.
+    for then in ["{ dns: 'api.internal:80' }", "['api.internal:80']", "['10.0.0.2:80']"] {
+        let mut loader = fresh();
+        let logical = text(&[("api", "{ dns: 'api.internal:80', mode: logical }")]);
+        let snapshot = loader.load("f", &logical).unwrap();
+        let name = name_of(&snapshot, "api");
+        let mut resolve = |address| take(&mut loader, &name, answer("api.internal", &[address]));
+        resolve("10.0.0.1:80").unwrap();
+        let former = resolve("10.0.0.2:80").unwrap();
+        let mut now = loader.load("f", &text(&[("api", then)])).unwrap();
+        if then.contains("api.internal") {
+            let name = name_of(&now, "api");
+            let taken = take(&mut loader, &name, answer("api.internal", &["10.0.0.2:80"]));
+            now = taken.unwrap_or(now);
+        }
+        let id_of = |snapshot| cluster(snapshot, "api").endpoints[0].id;
+        assert_ne!(id_of(&former), id_of(&now), "{then}");
+    }
+}
+
+#[test]
 fn an_address_behind_another_name_is_another_endpoint() {
     // TLS has asked for the former name there.
     let mut loader = fresh();
