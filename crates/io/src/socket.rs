@@ -144,6 +144,14 @@ impl Socket {
         Ok(rustix::net::shutdown(&self.fd, Shutdown::Write)?)
     }
 
+    /// Resets the connection although other handles on it stay open. A unix socket, which knows no reset, is shut down.
+    pub fn abort(&self) {
+        if rustix::net::connect_unspec(&self.fd).is_err() {
+            // Fails if the peer is gone already.
+            let _ = rustix::net::shutdown(&self.fd, Shutdown::Both);
+        }
+    }
+
     /// Closes with a reset instead of a FIN; what was sent and not acknowledged is lost.
     pub fn reset(self) {
         // Fails for no reason that a caller could act on; the socket is closed either way.
@@ -305,4 +313,29 @@ pub(crate) fn ip_address(address: SocketAddrAny) -> Option<SocketAddr> {
 pub(crate) fn unix_path(address: SocketAddrAny) -> Option<PathBuf> {
     let address = SocketAddrUnix::try_from(address).ok()?;
     address.path_bytes().map(|path| OsStr::from_bytes(path).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_aborted_connection_is_reset_though_another_handle_is_open() {
+        use std::io::{ErrorKind, Read as _};
+        use std::net::{TcpListener, TcpStream};
+        use std::os::unix::net::UnixStream;
+
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let other = accepted.try_clone().unwrap();
+        Socket::from(OwnedFd::from(accepted)).abort();
+        assert_eq!(peer.read(&mut [0; 1]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+        drop(other);
+        let (unix, mut peer) = UnixStream::pair().unwrap();
+        let other = unix.try_clone().unwrap();
+        Socket::from(OwnedFd::from(unix)).abort();
+        assert_eq!(peer.read(&mut [0; 1]).unwrap(), 0);
+        drop(other);
+    }
 }

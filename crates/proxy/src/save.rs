@@ -124,6 +124,9 @@ pub enum RestoreError {
     /// The listener that it came through is not in this configuration.
     #[error("there is no listener of the saved connection's name")]
     NoListener,
+    /// The worker has its share of as many connections as this option allows.
+    #[error("the worker already has its share of {0}")]
+    NoRoom(&'static str),
     /// Another version of this program wrote them.
     #[error("the saved connection has form {0}, and this program reads form {VERSION}")]
     Version(u16),
@@ -437,6 +440,22 @@ impl Proxy {
     /// [`RestoreError`]; nothing was taken up then.
     pub fn restore(&mut self, bytes: &Pieces, now: Time) -> Result<Vec<ConnKey>, RestoreError> {
         let mut restoring = self.begin_restore(bytes)?;
+        self.restore_part(&mut restoring, bytes, usize::MAX, now)?;
+        Ok(restoring.into_keys())
+    }
+
+    /// The same within the bounds on connections of a listener and of a client: a worker that gave its connections away lets others in.
+    ///
+    /// # Errors
+    ///
+    /// [`RestoreError`]; nothing was taken up then.
+    pub fn restore_within_bounds(
+        &mut self,
+        bytes: &Pieces,
+        now: Time,
+    ) -> Result<Vec<ConnKey>, RestoreError> {
+        let mut restoring = self.begin_restore(bytes)?;
+        restoring.is_within_bounds = true;
         self.restore_part(&mut restoring, bytes, usize::MAX, now)?;
         Ok(restoring.into_keys())
     }

@@ -37,12 +37,15 @@ impl Mover for Moves {
             is_there.map_err(|_| NotMoved::NoAnswer(worker))?;
         }
         let moving = self.give(connection, connections_max)?;
-        let (reason, moving) = match self.take(to, connection.worker, moving)? {
-            Ok(keys) => return arrived(to, &keys).ok_or(NotMoved::UnknownConnection(connection)),
-            Err(refused) => refused,
-        };
+        let (reason, moving) =
+            match self.take(to, connection.worker, moving, Origin::AnotherWorker)? {
+                Ok(keys) => {
+                    return arrived(to, &keys).ok_or(NotMoved::UnknownConnection(connection));
+                }
+                Err(refused) => refused,
+            };
         let from = connection.worker;
-        match self.take(from, from, moving)? {
+        match self.take(from, from, moving, Origin::Worker)? {
             Ok(keys) => {
                 let back = arrived(from, &keys);
                 let connection = back.map_or(connection, |moved| moved.connection);
@@ -112,9 +115,15 @@ impl Moves {
 
     /// Has a worker go on with connections; or says why it does not, with them. If it refuses them when this waits no longer, they
     /// return to the worker that they came `from`.
-    fn take(&self, worker: u32, from: u32, moving: Moving<Socket>) -> Result<Answer, NotMoved> {
+    fn take(
+        &self,
+        worker: u32,
+        from: u32,
+        moving: Moving<Socket>,
+        origin: Origin,
+    ) -> Result<Answer, NotMoved> {
         let (reply, answer) = sync_channel(1);
-        let take = Take { moving, origin: Origin::Worker, number: 0, reply };
+        let take = Take { moving, origin, number: 0, reply };
         match self.0.post(worker as usize, Mail::Take(take)) {
             Ok(()) => {
                 let Ok(taken) = answer.recv_timeout(WORKER_TIMEOUT) else {

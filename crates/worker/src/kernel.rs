@@ -444,6 +444,10 @@ impl World for Kernel {
         let _ = socket.shutdown_write();
     }
 
+    fn abort(&mut self, socket: &Socket) {
+        socket.abort();
+    }
+
     fn reset(&mut self, socket: Socket) {
         socket.reset();
     }

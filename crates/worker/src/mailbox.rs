@@ -214,7 +214,9 @@ pub enum Origin {
     Process,
     /// Another process that this worker gave them to. They are not to be given again.
     Returned,
-    /// A worker of this process.
+    /// Another worker of this process, which lets others in their place: the bounds of this one hold for them.
+    AnotherWorker,
+    /// A worker of this process: this one, as a rule, which had given them.
     Worker,
 }
 

@@ -327,10 +327,13 @@ impl<W: World> Worker<W> {
         answer: Option<TakeAnswer<W::Socket>>,
         now: Time,
     ) {
+        let is_within_bounds =
+            answer.as_ref().is_some_and(|answer| answer.origin == Origin::AnotherWorker);
         // A drain that ends at its deadline spares nothing that is only half here.
         if self.is_large(moving.sockets.len()) && self.under_way.is_none() && !self.is_draining() {
             match self.proxy.begin_restore(&moving.bytes) {
-                Ok(restoring) => {
+                Ok(mut restoring) => {
+                    restoring.is_within_bounds = is_within_bounds;
                     let restore = LargeRestore { restoring, moving, begun: 0, answer };
                     self.under_way = Some(UnderWay::Restoring(restore));
                 }
@@ -338,7 +341,7 @@ impl<W: World> Worker<W> {
             }
             return;
         }
-        let result = self.restore_keys(moving, now);
+        let result = self.restore_keys(moving, is_within_bounds, now);
         self.answer_take(answer, result);
     }
 
@@ -560,15 +563,20 @@ impl<W: World> Worker<W> {
         moving: Moving<W::Socket>,
     ) -> Result<(), (RestoreError, Moving<W::Socket>)> {
         let now = self.world.now();
-        self.restore_keys(moving, now).map(drop)
+        self.restore_keys(moving, false, now).map(drop)
     }
 
     fn restore_keys(
         &mut self,
         moving: Moving<W::Socket>,
+        is_within_bounds: bool,
         now: Time,
     ) -> Result<Restored, (RestoreError, Moving<W::Socket>)> {
-        let keys = match self.proxy.restore(&moving.bytes, now) {
+        let restored = match is_within_bounds {
+            true => self.proxy.restore_within_bounds(&moving.bytes, now),
+            false => self.proxy.restore(&moving.bytes, now),
+        };
+        let keys = match restored {
             Ok(keys) => keys,
             Err(error) => return Err((error, moving)),
         };

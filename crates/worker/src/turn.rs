@@ -435,6 +435,9 @@ impl<W: World> Worker<W> {
                 Op::Close(key) => self.close(key),
                 Op::Reset(key) => {
                     if let Some(socket) = self.sockets.remove(key) {
+                        if self.shares_sockets {
+                            self.world.abort(&socket);
+                        }
                         self.world.reset(socket);
                     }
                 }

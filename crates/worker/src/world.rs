@@ -143,6 +143,9 @@ pub trait World {
     /// Ends our direction (FIN).
     fn shutdown_write(&mut self, socket: &Self::Socket);
 
+    /// Resets a connection whose socket another process has, too: the peer is not to wait until that one closes its own.
+    fn abort(&mut self, socket: &Self::Socket);
+
     /// Closes so that the peer sees a reset.
     fn reset(&mut self, socket: Self::Socket);
 }

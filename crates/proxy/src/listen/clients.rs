@@ -81,6 +81,13 @@ impl Clients {
         (client, self.add(client, part))
     }
 
+    /// The network that stands for a client, and how many of something it has.
+    pub(crate) fn at(&self, address: IpAddr, part: Part) -> (u64, u32) {
+        let network = network_of(address);
+        let count = self.find(network).map_or(0, |place| self.count_of(ClientPlace(place), part));
+        (network, count)
+    }
+
     /// Counts one more of something for this client; says how many it has now.
     #[inline]
     pub(crate) fn add(&mut self, client: ClientPlace, part: Part) -> u32 {

@@ -1,6 +1,7 @@
 //! Connections as they are written down, and what makes one of the other.
 
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use wire::rpc::RpcName;
 use super::codecs::{
     CodecSettings, SavedCodec, SavedOutbox, restore_codec, restore_outbox, save_codec, save_outbox,
 };
-use super::{Differing, GONE, RestoreError, SavedEnd, before, since};
+use super::{Differing, GONE, Group, RestoreError, SavedEnd, before, since};
 use crate::connection::codec::Codec;
 use crate::connection::codec::Opening;
 use crate::connection::codec::http1::{Http1, RESPONSE_HEAD, Receive};
@@ -192,7 +193,40 @@ impl SavedEnd {
     }
 }
 
+impl Listen {
+    /// Whether the listeners and clients of these connections may have so many more here.
+    pub(super) fn check_room(&self, group: &Group, cx: &Cx) -> Result<(), RestoreError> {
+        let (mut of_listeners, mut of_clients) = (BTreeMap::new(), BTreeMap::new());
+        for end in &group.connections {
+            let SavedEnd::Downstream(saved) = end else { continue };
+            let listener = self.listener_named(&saved.listener, cx)?;
+            let state = self.listeners.get(listener);
+            let settings = state.listener();
+            let open = of_listeners.entry(listener.to_bits()).or_insert(state.open);
+            *open += 1;
+            if *open > cx.share.of(settings.connections_max.get()) {
+                return Err(RestoreError::NoRoom("connections_max"));
+            }
+            let Some(address) = saved.client_address(settings) else { continue };
+            let (network, count) = self.clients.at(address, Part::Connection);
+            let count = of_clients.entry(network).or_insert(count);
+            *count += 1;
+            if *count > cx.share.of(settings.connections_per_client_max.get()) {
+                return Err(RestoreError::NoRoom("connections_per_client_max"));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl SavedDownstream {
+    /// The address of its client, if that counts for this listener.
+    fn client_address(&self, listener: &Listener<Box<dyn Filter>>) -> Option<IpAddr> {
+        let is_known = !matches!(self.connection.codec, SavedCodec::Opening(Opening::ProxyHeader))
+            && listener.http.trusted_hops == 0;
+        self.connection.peer.ip().filter(|_| is_known)
+    }
+
     /// Whether it would be agreed on and admitted in the same way on this listener, which has its name.
     pub(super) fn check(
         &self,
@@ -552,10 +586,8 @@ impl Connections {
         cx.emitter.came(Relocated::Downstream { listener: of });
         let head_began = saved.head_began.map_or(Time::NEVER, |age| before(age, now));
         let found = listen.listeners.get(listener).listener();
+        let address = saved.client_address(found);
         let chain = saved.chain.and_then(|name| found.chains.named(&name).map(|chain| chain.id));
-        let is_known = !matches!(saved.connection.codec, SavedCodec::Opening(Opening::ProxyHeader))
-            && found.http.trusted_hops == 0;
-        let address = saved.connection.peer.ip().filter(|_| is_known);
         // What was let in stays, whatever the bounds are here.
         let (client, _) = listen.clients.enter(address, Part::Connection);
         let downstream = Downstream {
@@ -578,6 +610,9 @@ impl Connections {
         );
         self.restore_connection(key, saved.connection, now, listen, cx);
         self.expect_handshake(key, now, listen);
+        if saved.is_aged {
+            listen.close_later(key, self, now);
+        }
         Ok(key)
     }
 

@@ -37,6 +37,8 @@ pub struct Restoring {
     keys: Vec<ConnKey>,
     exchanges: Vec<Option<ExchangeKey>>,
     copies: Vec<Vec<u32>>,
+    /// Whether bounds on connections hold for what comes. What another process had let in stays, whatever they are.
+    pub is_within_bounds: bool,
 }
 
 #[derive(Debug)]
@@ -122,6 +124,7 @@ impl Proxy {
             keys: Vec::new(),
             exchanges: Vec::new(),
             copies: Vec::new(),
+            is_within_bounds: false,
         };
         let ends = restoring.count(bytes)?;
         // Most groups are one connection. What is said of others is not believed yet.
@@ -184,6 +187,9 @@ impl Proxy {
             return Ok(State::Reading { group, ends, exchanges: Some(left) });
         }
         group.check()?;
+        if restoring.is_within_bounds {
+            self.listen.check_room(&group, &self.cx)?;
+        }
         let (ends, exchanges) = (group.connections.into_iter(), group.exchanges.into_iter());
         Ok(State::Placing { ends, exchanges })
     }
@@ -259,6 +265,7 @@ mod tests {
             keys: Vec::new(),
             exchanges: Vec::new(),
             copies: Vec::new(),
+            is_within_bounds: false,
         }
     }
 

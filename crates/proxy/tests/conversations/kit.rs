@@ -762,16 +762,29 @@ impl<'s> Talk<'s> {
     /// Takes up what was written down elsewhere, with a peer for each connection.
     pub(crate) fn takes_up(&mut self, bytes: &[u8]) -> Result<Vec<Peer>, RestoreError> {
         let keys = self.restores(bytes)?;
+        Ok(self.goes_on_with(&keys))
+    }
+
+    /// The same of what another worker gave away.
+    pub(crate) fn takes_up_within_bounds(
+        &mut self,
+        bytes: &[u8],
+    ) -> Result<Vec<Peer>, RestoreError> {
+        let keys = self.proxy.restore_within_bounds(&bytes.to_vec().into(), self.now)?;
+        Ok(self.goes_on_with(&keys))
+    }
+
+    fn goes_on_with(&mut self, keys: &[ConnKey]) -> Vec<Peer> {
         let mut peers = Vec::new();
-        for key in &keys {
+        for key in keys {
             let mut state = PeerState::new(Some(*key), None);
             state.is_connecting = self.proxy.awaits_connection(*key);
             peers.push(Peer(self.peers.len()));
             self.peers.push(state);
         }
-        self.proxy.on_restored(&keys, self.now);
+        self.proxy.on_restored(keys, self.now);
         self.settle();
-        Ok(peers)
+        peers
     }
 
     /// Takes up what was written down elsewhere.

@@ -419,6 +419,59 @@ fn what_is_beyond_bounds_after_a_handover_is_asked_to_go_if_new_and_closed_if_un
     });
 }
 
+/// Tunnels, that is, and what carries a request: nothing else ends them, and they would stay beyond the bound for good.
+#[test]
+fn what_is_beyond_bounds_after_a_handover_and_does_not_go_is_closed() {
+    let config = CONFIG.replace(
+        "name: edge\n",
+        "name: edge\n    timeouts: { connection_age_grace: 30s }\n    connections_per_client_max: 1\n",
+    );
+    assert_ne!(config, CONFIG);
+    let wide = config.replace("client_max: 1", "client_max: 9");
+    hold_in_place(&wide, |talk| {
+        let clients = [1, 2].map(|_| {
+            talk.passes(Duration::from_millis(1));
+            talk.client()
+        });
+        let upstreams = clients.map(|client| {
+            talk.says(client, GET);
+            talk.upstream()
+        });
+        talk.reconfigures(&config);
+        talk.ends_surplus();
+        talk.passes(Duration::from_secs(29));
+        assert_eq!(clients.map(|client| talk.is_closed(client)), [false, false]);
+        talk.passes(Duration::from_secs(2));
+        assert_eq!(clients.map(|client| talk.is_closed(client)), [false, true]);
+        talk.says(upstreams[0], OK);
+        talk.hears(clients[0], OK);
+    });
+}
+
+/// The worker that gave it away lets others in.
+#[test]
+fn a_connection_of_another_worker_is_refused_where_its_client_has_its_share() {
+    let (all, each) = ("connections_max", "connections_per_client_max");
+    for (option, other) in [(all, each), (each, all)] {
+        let config = |max| {
+            let bounds = format!("name: edge\n    {option}: {max}\n    {other}: 100\n");
+            CONFIG.replace("name: edge\n", &bounds)
+        };
+        hold_in_place(&config(4), |talk| {
+            let clients: Vec<_> = std::iter::from_fn(|| talk.try_client()).collect();
+            let bytes = talk.saved(clients[0]);
+            let refused = talk.takes_up_within_bounds(&bytes).map_err(|it| it.to_string());
+            let refused = refused.map(|peers| peers.len());
+            assert_eq!(refused, Err(format!("the worker already has its share of {option}")));
+            talk.reconfigures(&config(8));
+            let taken = (0..8).take_while(|_| talk.takes_up_within_bounds(&bytes).is_ok());
+            assert_eq!(taken.count(), clients.len());
+            // What another process had let in is not refused.
+            assert!(talk.takes_up(&bytes).is_ok());
+        });
+    }
+}
+
 #[test]
 fn more_room_serves_those_that_wait() {
     let narrow = format!("{CONFIG}    connections_max: 1\n");

@@ -17,9 +17,13 @@ const ENDED_AT_ONCE_MAX: usize = 1_024;
 impl Proxy {
     /// Looks for connections that are over their age. Called every second.
     pub fn end_aged(&mut self, now: Time) {
+        if self.cx.is_placing {
+            return;
+        }
+        self.close_surplus(now);
         let has_ages =
             self.cx.snapshot.listener_bounds.has_connection_age || self.upstream.has_ages;
-        if !has_ages || self.cx.is_placing {
+        if !has_ages {
             return;
         }
         let mut due = Vec::new();

@@ -2,7 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use telemetry::cause::Cause;
+
+use crate::connection::Connection;
+use crate::connection::connections::Connections;
 use crate::keys::ConnKey;
+use crate::listen::Listen;
 use crate::listen::clients::{ClientPlace, Part};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
@@ -15,6 +20,7 @@ impl Proxy {
     pub fn end_surplus(&mut self, since: Time, now: Time) {
         for key in self.beyond_bounds(since) {
             self.connections.on_aged(key, now, &mut self.cx);
+            self.listen.close_later(key, &self.connections, now);
             self.settle(now);
         }
         let pools: Vec<_> = self.upstream.pools.all().collect();
@@ -26,6 +32,16 @@ impl Proxy {
             {
                 self.settle(now);
             }
+        }
+    }
+
+    /// Closes connections that were asked to go, as beyond a bound, and have not done so for as long as old ones may.
+    pub(super) fn close_surplus(&mut self, now: Time) {
+        let surplus = &mut self.listen.surplus;
+        let due: Vec<_> = surplus.extract_if(.., |(_, until)| *until <= now).collect();
+        for (key, _) in due {
+            self.abort_downstream(key, Cause::ConnectionAge, now);
+            self.settle(now);
         }
     }
 
@@ -63,5 +79,17 @@ impl Proxy {
             }
         }
         beyond
+    }
+}
+
+impl Listen {
+    /// Has a connection that was asked to go closed once it has had as long as old ones have for that.
+    pub(crate) fn close_later(&mut self, key: ConnKey, connections: &Connections, now: Time) {
+        let Some(downstream) = connections.get(key).and_then(Connection::downstream) else {
+            return;
+        };
+        let listener = self.listeners.get(downstream.listener).listener();
+        let grace = listener.seen_by(downstream.chain).timeouts.connection_age_grace;
+        self.surplus.push((key, now + grace));
     }
 }
