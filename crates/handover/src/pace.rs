@@ -10,7 +10,7 @@ use crate::{BATCH_GROUPS_MAX, BATCHES_MAX, PACED_GROUPS_MAX, PROBE_GROUPS_MAX};
 /// as long as a batch of this size takes.
 const PACE_INTERVAL: Duration = Duration::from_micros(500);
 
-/// How long batches may be paced: 100,000 connections take about as long. A quarter of the whole deadline, where that is less.
+/// How long batches may be paced: 90,000 connections of a worker take about as long. A quarter of the whole deadline, where that is less.
 const PACED_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What to take out of the workers.

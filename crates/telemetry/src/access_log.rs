@@ -379,7 +379,7 @@ at most one a minute for each cluster and cause, with the number of failures, an
 
 A stage that an exchange did not have is absent. Without stage times, only `duration_us` is present.
 
-`/slow` of the admin interface shows the 32 longest requests of the last five to ten minutes, and tunnels separately, also without an access
+`/slow` of the admin interface shows the 32 longest requests of the last five to ten minutes, but no tunnels, also without an access
 log: as text with a row for each stage, or as JSON whose `requests` are objects with the fields below and `percent`,
 the share of each stage in the duration. `other` is the time outside all stages.
 "#;

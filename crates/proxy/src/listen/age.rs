@@ -11,8 +11,10 @@ use std::time::Duration;
 use config::snapshot::Listener;
 
 use crate::connection::Connection;
+use crate::connection::connections::Connections;
 use crate::connection::transport::Tls;
 use crate::filter::Filter;
+use crate::keys::ConnKey;
 use crate::listen::Listen;
 use crate::tools::spread::spread;
 use crate::tools::time::Time;
@@ -40,6 +42,16 @@ impl Listen {
         } else {
             (age >= age_max && !downstream.is_aged).then_some(Due::Goaway)
         }
+    }
+
+    /// Has a connection that was asked to go closed once it has had as long as old ones have for that.
+    pub(crate) fn close_later(&mut self, key: ConnKey, connections: &Connections, now: Time) {
+        let Some(downstream) = connections.get(key).and_then(Connection::downstream) else {
+            return;
+        };
+        let listener = self.listeners.get(downstream.listener).listener();
+        let grace = listener.seen_by(downstream.chain).timeouts.connection_age_grace;
+        self.surplus.push((key, now + grace));
     }
 }
 

@@ -119,7 +119,8 @@ impl Refusal {
         let mut slow = Vec::new();
         reader.write_slow_json(&mut slow);
         let slow: Value = serde_json::from_slice(&slow).ok()?;
-        let said = |name: &str| slow["requests"][0][name].as_str().map(str::to_owned);
+        let request = slow.pointer("/requests/0")?;
+        let said = |name: &str| Some(request.get(name)?.as_str()?.to_owned());
         Some(Self { cause: said("cause")?, detail: said("cause_detail") })
     }
 }

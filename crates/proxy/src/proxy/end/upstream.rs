@@ -8,6 +8,7 @@ use telemetry::cause::Cause;
 use wire::h2::ErrorCode;
 
 use crate::connection::codec::elements::ReadEnd;
+use crate::connection::transport::Tls;
 use crate::connection::{Connection, Links, UpstreamState};
 use crate::exchange::Wait;
 use crate::exchange::stage::Stage;
@@ -156,6 +157,10 @@ impl Proxy {
     /// The upstream took bytes.
     pub(in crate::proxy) fn on_upstream_sent(&mut self, key: ConnKey, sent: Sent, now: Time) {
         let Some(connection) = self.connections.get(key) else { return };
+        // These are the handshake's, which is a part of connecting: the request waits behind them.
+        if connection.tls.as_deref().is_some_and(Tls::is_handshaking) {
+            return;
+        }
         let is_ending = connection.is_ending();
         let Some(exchange_key) = connection.exchange() else { return };
         self.on_request_sent(exchange_key, sent, is_ending, now);

@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use telemetry::cause::Cause;
 
-use crate::connection::Connection;
-use crate::connection::connections::Connections;
 use crate::keys::ConnKey;
-use crate::listen::Listen;
 use crate::listen::clients::{ClientPlace, Part};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
@@ -79,17 +76,5 @@ impl Proxy {
             }
         }
         beyond
-    }
-}
-
-impl Listen {
-    /// Has a connection that was asked to go closed once it has had as long as old ones have for that.
-    pub(crate) fn close_later(&mut self, key: ConnKey, connections: &Connections, now: Time) {
-        let Some(downstream) = connections.get(key).and_then(Connection::downstream) else {
-            return;
-        };
-        let listener = self.listeners.get(downstream.listener).listener();
-        let grace = listener.seen_by(downstream.chain).timeouts.connection_age_grace;
-        self.surplus.push((key, now + grace));
     }
 }
