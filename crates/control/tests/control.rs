@@ -998,7 +998,7 @@ fn a_file_that_cannot_be_read_any_more_is_told_once_for_each_change() {
     std::fs::remove_file(&path).unwrap();
     until("its absence", || control.ask("GET", "/config").contains("No such file"));
     std::fs::create_dir(&path).unwrap();
-    until("the directory", || control.ask("GET", "/config").contains("Is a directory"));
+    until("the directory", || control.ask("GET", "/config").contains("is a directory"));
     std::fs::remove_dir(&path).unwrap();
     mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     until("the pipe", || control.ask("GET", "/config").contains("not a regular file"));

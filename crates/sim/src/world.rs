@@ -186,6 +186,10 @@ impl World for SimWorld {
         self.network.borrow_mut().shutdown_write(socket.end());
     }
 
+    fn shutdown(&mut self, socket: &SimSocket) {
+        self.network.borrow_mut().shutdown_write(socket.end());
+    }
+
     fn abort(&mut self, socket: &SimSocket) {
         self.network.borrow_mut().reset(socket.end());
     }

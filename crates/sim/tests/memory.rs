@@ -273,6 +273,8 @@ impl World for Stage {
 
     fn shutdown_write(&mut self, _socket: &Socket) {}
 
+    fn shutdown(&mut self, _socket: &Socket) {}
+
     fn abort(&mut self, _socket: &Socket) {}
 
     fn reset(&mut self, _socket: Socket) {}

@@ -444,6 +444,10 @@ impl World for Kernel {
         let _ = socket.shutdown_write();
     }
 
+    fn shutdown(&mut self, socket: &Socket) {
+        ::io::packets::shut(socket);
+    }
+
     fn abort(&mut self, socket: &Socket) {
         socket.abort();
     }

@@ -469,7 +469,7 @@ impl<W: World> Worker<W> {
     fn close(&mut self, key: ConnKey) {
         let Some(socket) = self.sockets.remove(key) else { return };
         if self.shares_sockets {
-            self.world.shutdown_write(&socket);
+            self.world.shutdown(&socket);
         }
     }
 

@@ -143,6 +143,10 @@ pub trait World {
     /// Ends our direction (FIN).
     fn shutdown_write(&mut self, socket: &Self::Socket);
 
+    /// Ends both directions of a connection whose socket another process has, too: our end (FIN) is sent, and what the peer still sends is
+    /// answered with a reset, as if the socket were closed.
+    fn shutdown(&mut self, socket: &Self::Socket);
+
     /// Resets a connection whose socket another process has, too: the peer is not to wait until that one closes its own.
     fn abort(&mut self, socket: &Self::Socket);
 
