@@ -10,6 +10,9 @@
 //! name that was looked up on the way to one of them; another one cannot change what a path leads to. The ways are looked
 //! up again only if an event may have changed one.
 //!
+//! A folder above those may be replaced, and another file system may be mounted over one: neither is an event there. Whether the
+//! watched directories are still where they were is looked at now and then.
+//!
 //! A change is reported once things have been quiet for [`QUIET`]; whether any content differs is for
 //! the receiver to see. All of it happens on a thread, since looking at a directory may wait for a disk.
 
@@ -19,6 +22,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -41,7 +45,7 @@ const PATIENCE_MAX: u64 = 1_000_000_000;
 /// Between two looks at events of which none concerned the files: others may come by the thousand.
 const PACE: Duration = Duration::from_millis(10);
 
-/// Between two looks at files that cannot be watched, and attempts to watch them.
+/// Between two looks at files that cannot be watched, and attempts to watch them; and whether watched directories are where they were.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Bytes of events that are read at a time; the longest name fits.
@@ -144,7 +148,7 @@ struct Thread {
 enum Woken {
     /// The list may be another.
     Rung,
-    /// It is time to look at what cannot be watched.
+    /// It is time to look at what is not watched.
     Due,
     /// There may be events, or the time is over.
     Other,
@@ -197,14 +201,15 @@ impl Thread {
         let events = self.watching.places.inotify.as_ref().filter(|_| timeout.is_none());
         let events = events.map(|events| PollFd::new(events, PollFlags::IN));
         let mut polled: Vec<_> = std::iter::once(ring).chain(events).collect();
-        let retry = self.watching.failure.as_ref().map(|_| RETRY_INTERVAL);
-        let timespec = timeout.or(retry).and_then(|it| Timespec::try_from(it).ok());
+        let timespec = Timespec::try_from(timeout.unwrap_or(RETRY_INTERVAL)).ok();
         let waited = retry_on_intr(|| poll(&mut polled, timespec.as_ref()));
         debug_assert!(waited.is_ok(), "these are open, and fit");
         let found = polled.first().map_or(PollFlags::empty(), PollFd::revents);
         match self.rung(found) {
             Woken::Ended => None,
-            Woken::Other if timeout.is_none() && waited == Ok(0) => Some(Woken::Due),
+            Woken::Other if timeout.is_none() && waited == Ok(0) && self.watching.is_due() => {
+                Some(Woken::Due)
+            }
             woken => Some(woken),
         }
     }
@@ -289,6 +294,11 @@ struct Watching {
 }
 
 impl Watching {
+    /// Whether something may have changed without an event.
+    fn is_due(&self) -> bool {
+        self.failure.is_some() || self.places.are_elsewhere()
+    }
+
     /// Watches the directories in which the files lie now. What cannot be watched is looked at again and again.
     fn follow(&mut self, paths: &[PathBuf]) {
         let failure = self.places.follow(paths).err().map(|error| error.to_string());
@@ -314,6 +324,17 @@ struct Places {
     known: Known,
     /// Without links, by the kernel's numbers of their watches.
     directories: BTreeMap<i32, PathBuf>,
+    /// What these were when they were looked up.
+    identities: Vec<(PathBuf, Option<Identity>)>,
+}
+
+/// A directory, wherever it is: the numbers of its file system and its inode.
+type Identity = (u64, u64);
+
+/// What is at this path now.
+fn identity(directory: &Path) -> Option<Identity> {
+    let found = directory.metadata().ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 impl Places {
@@ -380,8 +401,15 @@ impl Places {
         result
     }
 
+    /// Whether one of the watched directories is another by now.
+    fn are_elsewhere(&self) -> bool {
+        self.identities.iter().any(|(directory, before)| identity(directory) != *before)
+    }
+
     fn watch(&mut self, directories: BTreeSet<PathBuf>) -> io::Result<()> {
         let Some(inotify) = &self.inotify else { return Ok(()) };
+        let identify = |directory: &PathBuf| (directory.clone(), identity(directory));
+        self.identities = directories.iter().map(identify).collect();
         let mut result = Ok(());
         let mut watched = BTreeMap::new();
         for directory in directories {
@@ -731,5 +759,28 @@ mod tests {
         drop(list);
         let ended = tokio::time::timeout(Duration::from_secs(10), watch.changed.recv()).await;
         assert_eq!(ended, Ok(None), "the thread ends with the list");
+    }
+
+    /// A folder above the watched ones is replaced, of which the kernel says nothing there.
+    #[test]
+    fn directories_that_are_replaced_from_above_are_noticed_once() {
+        let scratch = Scratch::new("watch-above");
+        let [now, next, former] = ["now", "next", "former"].map(|name| scratch.0.join(name));
+        for folder in [&now, &next] {
+            fs::create_dir_all(folder.join("a/b")).unwrap();
+            fs::write(folder.join("a/b/file"), "").unwrap();
+        }
+        let file = now.join("a/b/file");
+        let mut places = Places::default();
+        places.follow(std::slice::from_ref(&file)).unwrap();
+        assert!(!places.are_elsewhere());
+        fs::rename(&now, former).unwrap();
+        fs::rename(&next, &now).unwrap();
+        let mut changed = Changed::default();
+        assert!(!places.read(&mut changed) && places.are_elsewhere());
+        places.follow(std::slice::from_ref(&file)).unwrap();
+        assert!(!places.are_elsewhere());
+        fs::write(&file, "more").unwrap();
+        assert!(places.read(&mut changed) && changed.is_any());
     }
 }

@@ -90,6 +90,9 @@ pub trait Workers: Send + 'static {
     /// Tells all to stop accepting, finish what runs, and stop.
     fn drain(&mut self);
 
+    /// Tells all to end what runs now.
+    fn end_now(&mut self);
+
     /// Tells all to stop now.
     fn stop(&mut self);
 

@@ -202,6 +202,8 @@ impl Workers for Notebook {
         self.note("drain".to_owned());
     }
 
+    fn end_now(&mut self) {}
+
     fn stop(&mut self) {
         self.note("stop".to_owned());
     }

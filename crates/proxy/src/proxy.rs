@@ -425,7 +425,8 @@ impl Proxy {
         let is_over = |(_, deadline): &(_, Time)| *deadline <= now;
         while let Some(place) = self.listen.draining_listeners.iter().position(is_over) {
             let (listener, _) = self.listen.draining_listeners.swap_remove(place);
-            self.end_downstreams(now, |downstream| downstream.listener == listener);
+            let why = self.drain_bound();
+            self.end_downstreams(&why, now, |downstream| downstream.listener == listener);
         }
         if self.cx.drain_deadline.is_some_and(|deadline| deadline <= now) {
             self.end_drain(now);

@@ -282,6 +282,10 @@ impl Workers for DataPath {
         self.tell_all(|| Message::Drain);
     }
 
+    fn end_now(&mut self) {
+        self.tell_all(|| Message::EndNow);
+    }
+
     fn stop(&mut self) {
         self.tell_all(|| Message::Stop);
     }

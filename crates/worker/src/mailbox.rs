@@ -88,6 +88,8 @@ pub enum Message<L, S> {
     SocketsAreOwn,
     /// Stop accepting, finish what runs, then stop.
     Drain,
+    /// End what runs now, so that each request has its line in the log, unless another process has the connections, too.
+    EndNow,
     /// Stop now.
     Stop,
 }

@@ -574,6 +574,12 @@ impl<W: World> Worker<W> {
                     self.proxy.end_surplus(self.accepts_since, self.now);
                 }
                 Message::Drain => self.drain(),
+                // What another process has, too, may go on there.
+                Message::EndNow if self.shares_sockets => {}
+                Message::EndNow => {
+                    self.proxy.end_now(self.now);
+                    self.mailbox.report(ReportBody::Drained { cut_off: self.proxy.cut_off() });
+                }
                 Message::Stop => self.state = State::Stopped,
             }
             self.perform();

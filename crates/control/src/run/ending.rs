@@ -47,6 +47,7 @@ impl<W: Workers> Running<W> {
         self.hands_over = None;
         self.state = State::Stopping;
         self.service_manager.status("stopping at once");
+        self.workers.end_now();
         self.workers.stop();
     }
 

@@ -115,6 +115,11 @@ impl<W: Workers> Running<W> {
             }
             ReportBody::OutOfDescriptors(errno) => self.warn_of_descriptors(worker, errno),
             ReportBody::Drained { cut_off: 0 } => tracing::debug!(worker, "drained"),
+            ReportBody::Drained { cut_off } if self.state == State::Stopping => tracing::warn!(
+                worker,
+                cut_off,
+                "exchanges were cut off: this process stops at once"
+            ),
             ReportBody::Drained { cut_off } => tracing::warn!(
                 worker,
                 cut_off,

@@ -400,6 +400,7 @@ impl<'g> Attempt<'g> {
         let Self { collecting, giver, line, .. } = self;
         let mut goes_on = || {
             let at = now();
+            line.flush();
             // The other process waits, and takes a long silence for the end of this one.
             if giver.is_alive_due(at) && !line.is_full() {
                 line.queue(Message::Alive.encode());

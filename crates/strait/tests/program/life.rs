@@ -171,8 +171,10 @@ fn a_successor_takes_the_addresses_of_a_process_that_drains() {
 
 #[test]
 fn a_second_signal_stops_at_once() {
-    let service = Service::start("one");
-    let mut strait = Strait::run(&forward_to(service.address));
+    let (service, scratch) = (Service::start("one"), Scratch::new());
+    let log = scratch.path("access.log");
+    let config = format!("access_log: {{ output: {} }}\n", log.display());
+    let mut strait = Strait::run_in(scratch, &(forward_to(service.address) + &config));
     let mut client = Client::connect(strait.listener);
     client.send("GET /gate HTTP/1.1\r\nhost: test\r\n\r\n");
     service.wait_at_gate();
@@ -180,6 +182,11 @@ fn a_second_signal_stops_at_once() {
     strait.wait_for_log("draining");
     strait.signal(Signal::TERM);
     assert_eq!(strait.wait_for_end().code(), Some(1));
+    let log = read(&strait.path("access.log"));
+    for part in ["\"target\":\"/gate\"", "\"cause\":\"drain_timeout\"", "stopped at once"] {
+        assert!(log.contains(part), "{part} in {log}");
+    }
+    strait.wait_for_log("exchanges were cut off: this process stops at once");
 }
 
 #[test]

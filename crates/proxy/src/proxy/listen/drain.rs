@@ -4,6 +4,7 @@ use telemetry::cause::Cause;
 
 use crate::connection::{Connection, Downstream};
 use crate::proxy::Proxy;
+use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 
 impl Proxy {
@@ -32,11 +33,26 @@ impl Proxy {
         self.settle(now);
     }
 
+    /// Everything ends now, whatever it is at: the process does.
+    pub fn end_now(&mut self, now: Time) {
+        self.end_all(&Detail::of(&"the process was stopped at once"), now);
+        self.settle(now);
+    }
+
     /// The drain timeout is over: everything ends now.
     pub(in crate::proxy) fn end_drain(&mut self, now: Time) {
+        self.end_all(&self.drain_bound(), now);
+    }
+
+    fn end_all(&mut self, why: &Detail, now: Time) {
         self.cx.drain_deadline = Some(Time::NEVER);
-        self.end_downstreams(now, |_| true);
+        self.end_downstreams(why, now, |_| true);
         self.end_upstreams(now);
+    }
+
+    /// What bounds a drain.
+    pub(in crate::proxy) fn drain_bound(&self) -> Detail {
+        Detail::of_bound("limits.drain_timeout", self.cx.snapshot.limits.drain_timeout)
     }
 
     /// Closes what is left of a drain once no client can ask for anything any more.
@@ -60,6 +76,7 @@ impl Proxy {
     /// Connections whose drain took too long.
     pub(in crate::proxy) fn end_downstreams(
         &mut self,
+        why: &Detail,
         now: Time,
         concerns: impl Fn(&Downstream) -> bool,
     ) {
@@ -72,6 +89,7 @@ impl Proxy {
                 connection.multiplex().map(|all| all.streams.exchanges()).unwrap_or_default();
             for exchange in connection.exchange().into_iter().chain(streams) {
                 self.listen.cut_off += 1;
+                self.exchanges.note_detail(exchange, || why.clone());
                 self.abort(exchange, Cause::DrainTimeout, now);
             }
             if self.connections.get(key).is_some()
