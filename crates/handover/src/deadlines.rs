@@ -90,3 +90,12 @@ impl Default for Deadlines {
 pub(crate) fn later(now: u64, after: Duration) -> u64 {
     now.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
 }
+
+/// So many bytes need no more time than none.
+const BYTES_IN_TIME: u64 = 1 << 20;
+
+/// How much longer more bytes may take: a second for each 4 MiB. Where other work has two processors twice over, these take a quarter of
+/// that.
+pub(crate) const fn extra_time(bytes: u64) -> Duration {
+    Duration::from_micros(bytes.saturating_sub(BYTES_IN_TIME) / 4)
+}

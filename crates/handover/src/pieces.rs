@@ -1,4 +1,4 @@
-//! What is larger than a frame, cut into frames; and what is smaller, several in one.
+//! What is larger than a frame, cut into frames and put together again; and what is smaller, several in one.
 //!
 //! The bytes of groups stay with the caller, which may want them back. A frame is made of them when it is sent, so that a large
 //! group is never there a second time.
@@ -203,6 +203,22 @@ pub(crate) fn cut<T>(
     }
     let count = parts.len();
     parts.into_iter().enumerate().map(|(place, part)| (part, place + 1 == count)).collect()
+}
+
+/// How many times as much room there is made as there is need for.
+const ROOM: usize = 4;
+
+/// Appends bytes that may have keys in them, and leaves no copy behind. `to_come` is said to follow: it is believed so far that a
+/// large group is copied for a third, and that who lies costs as many times what it sends.
+pub(crate) fn append(held: &mut Wiped, more: &[u8], to_come: u32) {
+    let len = held.len().saturating_add(more.len());
+    if len > held.capacity() {
+        let all = len.saturating_add(to_come as usize);
+        let mut larger = Wiped::with_capacity(all.min(len.saturating_mul(ROOM)));
+        larger.extend_from_slice(held);
+        *held = larger;
+    }
+    held.extend_from_slice(more);
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! What the old process's side has its caller do.
 
+use std::collections::VecDeque;
+
 use wiped::Wiped;
 
 use crate::deadlines::Phase;
 use crate::failure::Failure;
-use crate::message::{Difference, Refused, SocketKey, UnusedSocket};
+use crate::message::{Difference, Message, Refused, SocketKey, UnusedSocket};
 use crate::pace::Collect;
 use crate::pieces::{GroupFrame, GroupPack, GroupPiece};
 
@@ -95,7 +97,7 @@ pub enum GiverAction {
 
 impl GiverAction {
     /// Whether it sends something.
-    pub(crate) const fn is_frame(&self) -> bool {
+    const fn is_frame(&self) -> bool {
         match self {
             Self::Send(_)
             | Self::SendResources(_)
@@ -145,5 +147,32 @@ impl From<GroupFrame> for GiverAction {
             GroupFrame::Several(pack) => Self::SendPack(pack),
             GroupFrame::OfOne(piece) => Self::SendPiece(piece),
         }
+    }
+}
+
+/// What is to be done next, first things first.
+#[derive(Debug, Default)]
+pub(super) struct Actions(VecDeque<GiverAction>);
+
+impl Actions {
+    pub(super) fn push(&mut self, action: GiverAction) {
+        self.0.push_back(action);
+    }
+
+    pub(super) fn send(&mut self, message: &Message) {
+        self.push(GiverAction::Send(message.encode()));
+    }
+
+    pub(super) fn poll(&mut self) -> Option<GiverAction> {
+        self.0.pop_front()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What was not sent yet is not: a process that does not read would have each frame wait.
+    pub(super) fn drop_unsent(&mut self) {
+        self.0.retain(|action| !action.is_frame());
     }
 }
