@@ -42,11 +42,14 @@ use crate::warming::Warming;
 use crate::watch::{FileWatch, Noticed, WatchList};
 use crate::workers::{Report, Workers};
 
+mod admin_handles;
+mod adopting;
 mod breakers;
 mod deliveries;
 mod demands;
 mod drains;
 mod ending;
+mod handing;
 mod handover;
 mod kept;
 mod listing_pages;
@@ -61,10 +64,11 @@ mod stored;
 mod taking_up;
 mod versions;
 
+use self::admin_handles::AdminHandles;
 use self::deliveries::Deliveries;
 use self::demands::Demands;
 use self::drains::Drains;
-use self::handover::{AdminHandles, Handing};
+use self::handing::Handing;
 use self::kept::KeptState;
 use self::moves::{Ended, Moves};
 use self::old_process::OldListing;

@@ -11,7 +11,7 @@ use config::{Errors, NamesChanged, ResourceKind, ResourceName, Unbound, Update, 
 use telemetry::events::SourceKind;
 use tokio::sync::{mpsc, oneshot};
 
-use super::handover::Handing;
+use super::handing::Handing;
 use super::{Running, State};
 use crate::builder::Reading;
 use crate::clock;

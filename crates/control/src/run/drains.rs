@@ -10,7 +10,7 @@ use config::drained::{DRAINED_MAX, DrainChange, Drained};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::handover::Handing;
+use super::handing::Handing;
 use super::{InEffect, Running, State};
 use crate::admin::{Answer, Content};
 use crate::workers::{Workers, address_text};

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::handover::Handing;
+use super::handing::Handing;
 use super::moves::AfterMoves;
 use super::{Running, State};
 use crate::clock;

@@ -1,21 +1,18 @@
 //! Control's part in a handover: what is read, served and reported, and by which of the two processes.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::snapshot::Address;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Map, Value};
-use telemetry::FormerTotals;
 use telemetry::events::{HandoverEnded, HandoverFailed};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Reading, Running, State, breakers};
-use crate::admin::{AdminSocket, Query, Scope, Server, own_admin_files, set_socket_mode};
+use super::handing::Handing;
+use super::{Reading, Running, State};
+use crate::admin::{Server, own_admin_files};
 use crate::clock;
 use crate::handover::{
-    Begun, FormerState, HandoverChange, HandoverFact, HandoverQuestion, HandoverStep, KeptAdmin,
+    Begun, HandoverChange, HandoverFact, HandoverQuestion, HandoverStep, KeptAdmin,
 };
 use crate::handover_report::HandoverNews;
 use crate::log_writer::SlowForm;
@@ -31,149 +28,6 @@ const RETURN_TIME: u64 = 2_000_000_000;
 
 /// How long a handover waits for slow requests, which are with the thread of the access log.
 const SLOW_WAIT_MAX: Duration = Duration::from_millis(200);
-
-/// How far this process is in a handover.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Handing {
-    /// There is none.
-    #[default]
-    None,
-    /// Another process is taking this one's place. Files are not read; a signal to end waits.
-    Giving {
-        /// How files are to be read afterwards, if something asked for that meanwhile.
-        postponed: Option<Reading>,
-        /// Whether the process was asked to end meanwhile.
-        is_to_end: bool,
-    },
-    /// Another process has taken it.
-    Given {
-        /// Its id.
-        successor: u32,
-        /// Whether this one serves, since that one does not run.
-        stands_in: bool,
-    },
-    /// That process gives everything back. A signal to end waits.
-    TakingBack {
-        /// Its id.
-        successor: u32,
-        /// Whether this process was asked to end meanwhile.
-        is_to_end: bool,
-    },
-    /// This process is taking the place of another: it does not answer on the admin interface yet. A signal to end waits once it has
-    /// connections: to end then would close those that were served here.
-    Taking {
-        /// Whether it has connections of the other one.
-        is_moving: bool,
-        /// Whether the process was asked to end meanwhile.
-        is_to_end: bool,
-    },
-}
-
-impl Handing {
-    /// The start of a process that takes another's place.
-    pub(super) const TAKING: Self = Self::Taking { is_moving: false, is_to_end: false };
-
-    /// The process that serves in this one's place.
-    pub(super) const fn successor(self) -> Option<u32> {
-        match self {
-            Self::Given { successor, .. } | Self::TakingBack { successor, .. } => Some(successor),
-            Self::None | Self::Giving { .. } | Self::Taking { .. } => None,
-        }
-    }
-}
-
-/// A socket of the admin interface, to be served and handed on.
-#[derive(Debug)]
-pub(super) struct AdminHandle {
-    socket: Option<OwnedFd>,
-    address: Address,
-    scope: Scope,
-    /// Whether this process answers there although another one has taken its place, and does not use it.
-    is_kept: bool,
-}
-
-impl AdminHandle {
-    const fn is_metrics(&self) -> bool {
-        matches!(self.scope, Scope::Metrics)
-    }
-}
-
-/// The admin interface's sockets, whether served or not.
-#[derive(Debug)]
-pub(super) struct AdminHandles {
-    handles: Vec<AdminHandle>,
-    queries: mpsc::Sender<Query>,
-}
-
-impl AdminHandles {
-    /// Where queries go.
-    pub(super) fn queries(&self) -> mpsc::Sender<Query> {
-        self.queries.clone()
-    }
-
-    pub(super) const fn new(queries: mpsc::Sender<Query>) -> Self {
-        Self { handles: Vec::new(), queries }
-    }
-
-    /// Keeps a handle on a socket, beside the socket itself.
-    pub(super) fn keep(&mut self, socket: &AdminSocket, address: Option<&Address>, scope: Scope) {
-        let bound = || socket.local_address().ok().flatten().map(Address::Tcp);
-        let Some(address) = address.cloned().or_else(bound) else { return };
-        let socket = socket.try_clone_fd().ok();
-        self.handles.push(AdminHandle { socket, address, scope, is_kept: false });
-    }
-
-    /// Lets the addresses go.
-    pub(super) fn close(&mut self) {
-        self.handles.iter_mut().for_each(|handle| handle.socket = None);
-    }
-
-    /// Notes where this process goes on to answer although another one has taken its place.
-    fn set_kept(&mut self, kept: KeptAdmin) {
-        for handle in &mut self.handles {
-            handle.is_kept = if handle.is_metrics() { kept.metrics } else { kept.all };
-        }
-    }
-
-    /// Whether this server goes on then.
-    fn is_kept(&self, server: &Server) -> bool {
-        self.of(server.is_metrics()).is_some_and(|handle| handle.is_kept)
-    }
-
-    /// Whether a socket has a file that another process uses which has taken this one's place.
-    fn has_given_files(&self) -> bool {
-        let is_given = |handle: &AdminHandle| !handle.is_kept && handle.address.is_unix();
-        self.handles.iter().any(is_given)
-    }
-
-    fn of(&self, is_metrics: bool) -> Option<&AdminHandle> {
-        self.handles.iter().find(|handle| handle.is_metrics() == is_metrics)
-    }
-
-    fn handle(&self, is_metrics: bool) -> Option<OwnedFd> {
-        self.of(is_metrics)?.socket.as_ref()?.try_clone().ok()
-    }
-
-    /// Serves those that have no server.
-    fn serve(&self, workers: u32, served: &[Server]) -> Vec<Server> {
-        let serve = |handle: &AdminHandle| {
-            if served.iter().any(|server| server.is_metrics() == handle.is_metrics()) {
-                return None;
-            }
-            let socket = handle.socket.as_ref()?.try_clone().ok()?;
-            let socket = AdminSocket::take_over(socket, &handle.address);
-            let (scope, queries) = (handle.scope.clone(), self.queries.clone());
-            match Server::start(socket, scope, queries, workers) {
-                Ok(server) => Some(server),
-                Err(error) => {
-                    tracing::error!("the admin interface cannot be served: {error}");
-                    None
-                }
-            }
-        };
-        self.handles.iter().filter_map(serve).collect()
-    }
-}
 
 impl<W: Workers> Running<W> {
     pub(super) fn on_handover(&mut self, step: HandoverStep<W>) {
@@ -496,7 +350,7 @@ impl<W: Workers> Running<W> {
     }
 
     /// Answers on the admin interface, also where this process does not yet.
-    fn serve_admin(&mut self) {
+    pub(super) fn serve_admin(&mut self) {
         let servers = self.admin_handles.serve(self.workers.count(), &self.admin);
         self.admin.extend(servers);
     }
@@ -565,98 +419,6 @@ impl<W: Workers> Running<W> {
                 "two newer processes exist: the remaining connections of this one are closed"
             );
             self.stop_now();
-        }
-    }
-
-    fn add_totals(&mut self, totals: FormerTotals, is_return: bool) {
-        if totals.is_empty() {
-            return;
-        }
-        if is_return {
-            self.collector.set_returned_totals(totals);
-        } else {
-            self.collector.set_former_totals(totals);
-        }
-    }
-
-    /// Goes on with what another process knew of endpoints, and, if it `is_newer`, has measured since this one did.
-    fn adopt_health(&mut self, written: &[u8], is_newer: bool) {
-        let Ok(written) = serde_json::from_slice::<Value>(written) else { return };
-        self.health.adopt(&self.config.snapshot, &written, is_newer);
-        if let Some(drained) = written.get("drained") {
-            self.config.drains.adopt(drained);
-        }
-        self.hand_drains();
-        if let Some(over) = written.get("runtime").and_then(Value::as_object) {
-            self.adopt_runtime(over);
-        }
-        if let Some(measured) = written.get("concurrency").and_then(Value::as_object) {
-            breakers::adopt_measured(&self.config.snapshot, measured, is_newer);
-        }
-    }
-
-    /// Puts the values over those of the file that operators had put over them in a former process.
-    fn adopt_runtime(&self, over: &Map<String, Value>) {
-        let runtime = &self.config.snapshot.runtime;
-        for used in runtime.iter() {
-            let name = used.cell.name();
-            let value = over.get(name).and_then(|it| serde_json::from_value(it.clone()).ok());
-            if let (Some(written), None) = (over.get(name), &value) {
-                tracing::warn!(
-                    "runtime {name}: its override is dropped, because {written} is no value in this version"
-                );
-            }
-            if value != used.cell.get() {
-                // It is used: it is one of these.
-                let _ = runtime.put_over(&[(name.to_owned(), value)]);
-            }
-        }
-        for name in over.keys().filter(|name| !runtime.iter().any(|it| it.cell.name() == **name)) {
-            tracing::warn!("runtime {name}: no rule uses it any more, and its override is dropped");
-        }
-    }
-
-    /// Gives the listening sockets, and the files of those of unix, what this configuration says: another process may have given them
-    /// something else. Not earlier: until now they were that one's, which might have gone on.
-    fn own_sockets(&self) {
-        let snapshot = &self.config.snapshot;
-        self.workers.set_socket_options(snapshot);
-        let listeners = snapshot.listeners.iter().flat_map(|listener| {
-            let mode = listener.socket.mode;
-            listener.addresses.iter().map(move |address| (address, mode))
-        });
-        let startup = &snapshot.startup;
-        let admin = startup.admin.iter().chain(&startup.metrics);
-        let admin = admin.map(|address| (address, startup.admin_mode));
-        for (address, mode) in listeners.chain(admin) {
-            let (Address::Unix(path), Some(mode)) = (address, mode) else { continue };
-            if let Err(error) = set_socket_mode(path, mode) {
-                tracing::warn!("{}: cannot set mode {mode}: {error}", path.display());
-            }
-        }
-    }
-
-    fn take_over(&mut self, state: FormerState, is_return: bool) {
-        if is_return {
-            self.collector.begin_return();
-        }
-        self.add_totals(state.totals, is_return);
-        self.handing = Handing::None;
-        self.adopt_health(&state.health, true);
-        self.kept.read();
-        self.hold_kept();
-        own_admin_files(true);
-        self.own_sockets();
-        self.admin_handles.set_kept(KeptAdmin::default());
-        self.serve_admin();
-        if is_return {
-            self.service_manager.status(&self.status());
-            // The other process may have had newer answers.
-            self.config.dns.ask_again();
-            // What changed since may be the reason.
-            self.read_config(Reading::IfTextIsSame);
-        } else {
-            self.read_config(Reading::IfChanged);
         }
     }
 }

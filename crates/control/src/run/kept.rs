@@ -11,7 +11,7 @@ use telemetry::events::{SourceKind, SourceResources, StateWrites};
 use tokio::sync::oneshot;
 
 use super::Running;
-use super::handover::Handing;
+use super::handing::Handing;
 use crate::clock;
 use crate::dns::{self, DnsReport, Known};
 use crate::last_good::{

@@ -4,7 +4,7 @@
 
 use config::snapshot::ListenerId;
 
-use super::handover::Handing;
+use super::handing::Handing;
 use super::{Outcome, Running, State};
 use crate::admin::Rows;
 use crate::clock;

@@ -9,7 +9,7 @@ use config::ResourceKind;
 use config::snapshot::DnsName;
 use telemetry::events::{SourceAnswered, SourceKind, SourceResources};
 
-use super::handover::Handing;
+use super::handing::Handing;
 use super::{Running, State};
 use crate::builder::Reading;
 use crate::clock;

@@ -13,10 +13,11 @@ use telemetry::events::{ConfigAccepted, SourceAnswered, SourceKind};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::admin_handles::AdminHandles;
 use super::deliveries::Deliveries;
 use super::demands::Demands;
 use super::drains::Drains;
-use super::handover::{AdminHandles, Handing};
+use super::handing::Handing;
 use super::kept::KeptState;
 use super::moves::Moves;
 use super::old_process::OldListing;

@@ -16,7 +16,7 @@ use config::snapshot::{ListenerId, Snapshot};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::handover::Handing;
+use super::handing::Handing;
 use super::moves::{AfterMoves, Ended};
 use super::{Running, State, breakers};
 use crate::handover::OwnState;

@@ -1,0 +1,105 @@
+//! What control goes on with that another process knew.
+
+use config::snapshot::Address;
+use serde_json::{Map, Value};
+use telemetry::FormerTotals;
+
+use super::handing::Handing;
+use super::{Reading, Running, breakers};
+use crate::admin::{own_admin_files, set_socket_mode};
+use crate::handover::{FormerState, KeptAdmin};
+use crate::workers::Workers;
+
+impl<W: Workers> Running<W> {
+    pub(super) fn add_totals(&mut self, totals: FormerTotals, is_return: bool) {
+        if totals.is_empty() {
+            return;
+        }
+        if is_return {
+            self.collector.set_returned_totals(totals);
+        } else {
+            self.collector.set_former_totals(totals);
+        }
+    }
+
+    /// Goes on with what another process knew of endpoints, and, if it `is_newer`, has measured since this one did.
+    pub(super) fn adopt_health(&mut self, written: &[u8], is_newer: bool) {
+        let Ok(written) = serde_json::from_slice::<Value>(written) else { return };
+        self.health.adopt(&self.config.snapshot, &written, is_newer);
+        if let Some(drained) = written.get("drained") {
+            self.config.drains.adopt(drained);
+        }
+        self.hand_drains();
+        if let Some(over) = written.get("runtime").and_then(Value::as_object) {
+            self.adopt_runtime(over);
+        }
+        if let Some(measured) = written.get("concurrency").and_then(Value::as_object) {
+            breakers::adopt_measured(&self.config.snapshot, measured, is_newer);
+        }
+    }
+
+    /// Puts the values over those of the file that operators had put over them in a former process.
+    fn adopt_runtime(&self, over: &Map<String, Value>) {
+        let runtime = &self.config.snapshot.runtime;
+        for used in runtime.iter() {
+            let name = used.cell.name();
+            let value = over.get(name).and_then(|it| serde_json::from_value(it.clone()).ok());
+            if let (Some(written), None) = (over.get(name), &value) {
+                tracing::warn!(
+                    "runtime {name}: its override is dropped, because {written} is no value in this version"
+                );
+            }
+            if value != used.cell.get() {
+                // It is used: it is one of these.
+                let _ = runtime.put_over(&[(name.to_owned(), value)]);
+            }
+        }
+        for name in over.keys().filter(|name| !runtime.iter().any(|it| it.cell.name() == **name)) {
+            tracing::warn!("runtime {name}: no rule uses it any more, and its override is dropped");
+        }
+    }
+
+    /// Gives the listening sockets, and the files of those of unix, what this configuration says: another process may have given them
+    /// something else. Not earlier: until now they were that one's, which might have gone on.
+    pub(super) fn own_sockets(&self) {
+        let snapshot = &self.config.snapshot;
+        self.workers.set_socket_options(snapshot);
+        let listeners = snapshot.listeners.iter().flat_map(|listener| {
+            let mode = listener.socket.mode;
+            listener.addresses.iter().map(move |address| (address, mode))
+        });
+        let startup = &snapshot.startup;
+        let admin = startup.admin.iter().chain(&startup.metrics);
+        let admin = admin.map(|address| (address, startup.admin_mode));
+        for (address, mode) in listeners.chain(admin) {
+            let (Address::Unix(path), Some(mode)) = (address, mode) else { continue };
+            if let Err(error) = set_socket_mode(path, mode) {
+                tracing::warn!("{}: cannot set mode {mode}: {error}", path.display());
+            }
+        }
+    }
+
+    pub(super) fn take_over(&mut self, state: FormerState, is_return: bool) {
+        if is_return {
+            self.collector.begin_return();
+        }
+        self.add_totals(state.totals, is_return);
+        self.handing = Handing::None;
+        self.adopt_health(&state.health, true);
+        self.kept.read();
+        self.hold_kept();
+        own_admin_files(true);
+        self.own_sockets();
+        self.admin_handles.set_kept(KeptAdmin::default());
+        self.serve_admin();
+        if is_return {
+            self.service_manager.status(&self.status());
+            // The other process may have had newer answers.
+            self.config.dns.ask_again();
+            // What changed since may be the reason.
+            self.read_config(Reading::IfTextIsSame);
+        } else {
+            self.read_config(Reading::IfChanged);
+        }
+    }
+}
