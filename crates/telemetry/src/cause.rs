@@ -157,7 +157,8 @@ causes! {
     /// The whole exchange took longer than its route's `timeout`.
     RequestTimeout => "request_timeout",
     /// The connection was older than `timeouts.connection_age`, or than `connection_age_max` for
-    /// clients with certificates, and did not end within `timeouts.connection_age_grace`.
+    /// clients with certificates, or was beyond a limit of its listener after an upgrade, and did not end
+    /// within `timeouts.connection_age_grace`.
     ConnectionAge => "connection_age",
     /// The exchange was still active at the end of `limits.drain_timeout`.
     DrainTimeout => "drain_timeout",

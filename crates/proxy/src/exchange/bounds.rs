@@ -219,8 +219,19 @@ impl Exchange {
     fn why_none_of(&self, cluster: &Cluster) -> &'static str {
         let subset = self.route.as_ref().and_then(|route| route.subset);
         let is_of_none = cluster.selectors.is_some() && cluster.view.levels(subset).is_empty();
+        let (mut unweighted, mut drained) = (0, 0);
+        for endpoint in cluster.endpoints.iter().filter(|endpoint| endpoint.weight == 0) {
+            unweighted += 1;
+            drained += usize::from(endpoint.is_drained);
+        }
         match subset {
-            _ if cluster.endpoints.iter().all(|endpoint| endpoint.weight == 0) => {
+            _ if drained > 0 && drained == cluster.endpoints.len() => {
+                "every endpoint of the cluster is drained"
+            }
+            _ if drained > 0 && unweighted == cluster.endpoints.len() => {
+                "every endpoint of the cluster is drained or has weight 0"
+            }
+            _ if unweighted == cluster.endpoints.len() => {
                 "every endpoint of the cluster has weight 0"
             }
             Some(_) if is_of_none => {

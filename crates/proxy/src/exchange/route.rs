@@ -71,7 +71,7 @@ pub fn handled<'s, 'h>(
 #[derive(Debug)]
 pub(crate) struct Missed {
     pub(crate) cause: Cause,
-    /// What a handler says.
+    /// In words, if the cause does not say it.
     pub(crate) why: Option<String>,
 }
 
@@ -103,9 +103,11 @@ pub(crate) fn meet<'s>(
     if table.casts_dice && asked.die == 0 {
         asked.die = die();
     }
-    let (place, rule) = match asks_tunnel {
-        true => find_tunnel(table, asked, searches)?,
-        false => find(table, asked, searches)?,
+    let (place, rule) = if asks_tunnel {
+        let words = || format!("no rule of route table {} has connect in its upgrades", table.name);
+        find_tunnel(table, asked, searches).map_err(|cause| Missed { cause, why: Some(words()) })?
+    } else {
+        find(table, asked, searches)?
     };
     Ok(Found { table, place, rule })
 }

@@ -12,10 +12,10 @@ use config::snapshot::Listener;
 
 use crate::connection::Connection;
 use crate::connection::connections::Connections;
-use crate::connection::transport::Tls;
 use crate::filter::Filter;
 use crate::keys::ConnKey;
 use crate::listen::Listen;
+use crate::tools::detail::Detail;
 use crate::tools::spread::spread;
 use crate::tools::time::Time;
 
@@ -44,6 +44,25 @@ impl Listen {
         }
     }
 
+    /// Which bound a connection is beyond that is over its age.
+    pub(crate) fn why_aged(&self, connection: &Connection) -> Option<Detail> {
+        let downstream = connection.downstream()?;
+        let listener = self.listeners.get(downstream.listener).listener();
+        let seen = listener.seen_by(downstream.chain);
+        let grace = seen.timeouts.connection_age_grace;
+        let (age, of_certificate) =
+            (seen.timeouts.connection_age, of_certificate(seen, connection));
+        let (option, bound) = match (age, of_certificate) {
+            (age, Some(bound)) if age.is_none_or(|age| bound < age) => {
+                ("tls.client.connection_age_max", bound)
+            }
+            (age, _) => ("timeouts.connection_age", age?),
+        };
+        Some(Detail::of(&format_args!(
+            "{option} of the listener: {bound:?}, and timeouts.connection_age_grace: {grace:?}"
+        )))
+    }
+
     /// Has a connection that was asked to go closed once it has had as long as old ones have for that.
     pub(crate) fn close_later(&mut self, key: ConnKey, connections: &Connections, now: Time) {
         let Some(downstream) = connections.get(key).and_then(Connection::downstream) else {
@@ -57,10 +76,7 @@ impl Listen {
 
 /// The age from which on a connection has to end, if it has to.
 fn age_max(listener: &Listener<Box<dyn Filter>>, connection: &Connection) -> Option<Duration> {
-    let client = listener.tls.as_ref().and_then(|tls| tls.source.client.as_ref());
-    let bound = client.and_then(|client| client.connection_age_max);
-    let bound = bound
-        .filter(|_| connection.tls.as_deref().is_some_and(|tls| Tls::client_cert(tls).is_some()));
+    let bound = of_certificate(listener, connection);
     let age = listener.timeouts.connection_age;
     let age = age.map(|age| spread(age, 900, connection.opened));
     // A bound that is meant for certificates is never exceeded.
@@ -69,4 +85,14 @@ fn age_max(listener: &Listener<Box<dyn Filter>>, connection: &Connection) -> Opt
         (Some(age), Some(bound)) => Some(age.min(bound)),
         (age, bound) => age.or(bound),
     }
+}
+
+/// The bound on the age of connections whose client has a certificate, if this one has.
+fn of_certificate(
+    listener: &Listener<Box<dyn Filter>>,
+    connection: &Connection,
+) -> Option<Duration> {
+    let client = listener.tls.as_ref()?.source.client.as_ref()?;
+    let has_certificate = connection.tls.as_deref().is_some_and(|tls| tls.client_cert().is_some());
+    client.connection_age_max.filter(|_| has_certificate)
 }

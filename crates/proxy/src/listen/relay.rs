@@ -16,7 +16,7 @@ use crate::connection::destination::destination;
 use crate::cx::Cx;
 use crate::keys::{ConnKey, label};
 use crate::listen::Listen;
-use crate::tools::detail::Detail;
+use crate::tools::detail::{Detail, protocol_name};
 use crate::tools::time::Time;
 
 /// What a connection's first bytes say.
@@ -217,10 +217,14 @@ impl Listen {
     }
 }
 
-/// What no chain is for: the names of a ClientHello, if there was one.
+/// What no chain is for, and the names of a ClientHello, if there was one.
 fn of_unmatched(facts: &ConnectionFacts<'_>) -> Detail {
     let server_name = facts.server_name.map_or("none", |name| name);
     let alpn = facts.alpn.iter().map(|name| name.escape_ascii().to_string());
     let alpn = alpn.collect::<Vec<_>>().join(",");
-    Detail::of(&format_args!("server name {server_name}, ALPN {alpn}"))
+    let protocol = facts.protocol.and_then(protocol_name).unwrap_or("unknown");
+    let to = facts.destination.map_or_else(|| "a unix socket".to_owned(), |to| to.to_string());
+    let words =
+        format_args!("to {to}, protocol {protocol}, server name {server_name}, ALPN {alpn}");
+    Detail::of(&words)
 }

@@ -64,10 +64,10 @@ impl Detail {
         if spoken == expected {
             return None;
         }
-        Some(match name(spoken) {
+        Some(match protocol_name(spoken) {
             Some(spoken) => Self::of(&format_args!("the upstream speaks {spoken}")),
             None => {
-                let expected = name(expected).unwrap_or_default();
+                let expected = protocol_name(expected).unwrap_or_default();
                 let octets = input.get(..REFUSED_OCTETS_MAX).unwrap_or(input);
                 Self::of_place(&format_args!("the upstream does not speak {expected}"), octets)
             }
@@ -76,7 +76,7 @@ impl Detail {
 
     /// What a client speaks, or begins with, that should speak TLS.
     pub(crate) fn of_client(input: &[u8]) -> Option<Self> {
-        let words = match name(detect_late(input, &[])) {
+        let words = match protocol_name(detect_late(input, &[])) {
             Some(spoken) => Self::of(&format_args!("the client speaks {spoken}")),
             None => {
                 let octets = input.get(..REFUSED_OCTETS_MAX).unwrap_or(input);
@@ -113,7 +113,7 @@ impl Detail {
 }
 
 /// A protocol's name.
-const fn name(protocol: Detected) -> Option<&'static str> {
+pub(crate) const fn protocol_name(protocol: Detected) -> Option<&'static str> {
     match protocol {
         Detected::Http1 => Some("HTTP/1"),
         Detected::Http2 => Some("HTTP/2"),

@@ -111,6 +111,9 @@ fn what_still_runs_after_the_grace_is_cut_off() {
         assert!(talk.is_closed(client));
         let log = talk.log();
         assert!(log.contains("\"cause\":\"connection_age\""), "{log}");
+        let why =
+            "timeouts.connection_age of the listener: 100s, and timeouts.connection_age_grace: 20s";
+        assert!(log.contains(why), "{log}");
     });
 }
 

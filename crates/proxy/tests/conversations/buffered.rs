@@ -98,7 +98,9 @@ fn clients_of_one_listener_cost_those_of_another_nothing() {
         talk.passes(LOOK);
         assert!(slow.iter().any(|client| talk.is_closed(*client)));
         assert!(others.iter().all(|other| !talk.is_closed(*other)));
-        assert!(talk.log().contains("buffered_overflow"));
+        let log = talk.log();
+        assert!(log.contains("buffered_overflow"));
+        assert!(log.contains(" KiB; buffered_max of the listener: "), "{log}");
     });
 }
 

@@ -365,6 +365,7 @@ fn what_the_configuration_lacks_or_bounds_is_said() {
         "[{ address: 127.0.0.1:9000, metadata: { unit: a } }]\n    subsets: { by: [[unit]] }";
     let unasked = with("['127.0.0.1:9000']", of_units);
     let apart = unasked.replace("cluster: web }", "cluster: web, subset: { unit: b } }");
+    let own = CONFIG.to_owned();
     let small = with("request_id: false", "request_id: false, body_max: 1KiB");
     for (config, ask, cause, detail) in [
         (&none, GET, "no_endpoint", "the cluster lists no endpoint"),
@@ -386,6 +387,24 @@ fn what_the_configuration_lacks_or_bounds_is_said() {
             "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2000\r\n\r\n",
             "request_body_too_large",
             "http.body_max of the listener: 1024 bytes",
+        ),
+        (
+            &own,
+            "GET / HTTP/1.1\r\nHost: x\r\nExpect: tea\r\n\r\n",
+            "request_expectation_unknown",
+            "expect: tea",
+        ),
+        (
+            &own,
+            "TRACE / HTTP/1.1\r\nHost: x\r\nMax-Forwards: 0\r\n\r\n",
+            "request_not_implemented",
+            "TRACE is not answered: it would show credentials to scripts",
+        ),
+        (
+            &own,
+            "CONNECT x:443 HTTP/1.1\r\nHost: x:443\r\n\r\n",
+            "request_not_implemented",
+            "no rule of route table all has connect in its upgrades",
         ),
     ] {
         hold(config, |talk| {

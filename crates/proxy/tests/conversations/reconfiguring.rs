@@ -427,6 +427,7 @@ fn what_is_beyond_bounds_after_a_handover_and_does_not_go_is_closed() {
         "name: edge\n    timeouts: { connection_age_grace: 30s }\n    connections_per_client_max: 1\n",
     );
     assert_ne!(config, CONFIG);
+    let config = config + "access_log: { output: stdout }\n";
     let wide = config.replace("client_max: 1", "client_max: 9");
     hold_in_place(&wide, |talk| {
         let clients = [1, 2].map(|_| {
@@ -445,6 +446,8 @@ fn what_is_beyond_bounds_after_a_handover_and_does_not_go_is_closed() {
         assert_eq!(clients.map(|client| talk.is_closed(client)), [false, true]);
         talk.says(upstreams[0], OK);
         talk.hears(clients[0], OK);
+        let why = "connections_per_client_max of the listener, after an upgrade";
+        assert!(talk.log().contains(why), "{}", talk.log());
     });
 }
 

@@ -128,4 +128,6 @@ clusters: [{{ name: web, endpoints: ['{}'] }}]
     assert_eq!(post(&strait, &path).status, 200);
     let answer = get(strait.listener, "/");
     assert_eq!(answer.status, 503, "{}", answer.text());
+    let slow = get(strait.admin, "/slow").text();
+    assert!(slow.contains("every endpoint of the cluster is drained"), "{slow}");
 }

@@ -1,6 +1,8 @@
 //! Every way an exchange can end: [`Proxy::finish`] when its response is sent, [`Proxy::fail`] when a reply
 //! has to take the response's place, and [`Proxy::abort`] when no client is left to answer.
 
+use std::fmt;
+
 use telemetry::cause::Cause;
 use wire::h2::ErrorCode;
 
@@ -12,6 +14,7 @@ use crate::exchange::waiting::is_waiting;
 use crate::exchange::{Deadlines, Exchange, ExchangeKind, Wait};
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
+use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 
 impl Proxy {
@@ -21,6 +24,18 @@ impl Proxy {
     pub(super) fn finish(&mut self, key: ExchangeKey, cause: Option<Cause>, now: Time) {
         let Some(downstream) = self.remove_exchange(key, cause, now) else { return };
         self.after_exchange(downstream, now);
+    }
+
+    /// [`Self::fail`] of an exchange whose cause alone does not say why.
+    pub(in crate::proxy) fn fail_with(
+        &mut self,
+        key: ExchangeKey,
+        cause: Cause,
+        why: &impl fmt::Display,
+        now: Time,
+    ) {
+        self.exchanges.note_detail(key, || Detail::of(why));
+        self.fail(key, cause, now);
     }
 
     /// The exchange cannot go on. If no response was begun, a reply says so; else the response

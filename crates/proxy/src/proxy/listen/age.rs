@@ -5,6 +5,7 @@ use telemetry::cause::Cause;
 use crate::keys::{ConnKey, ExchangeKey};
 use crate::listen::age::Due;
 use crate::proxy::Proxy;
+use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 use crate::upstream::age::is_aged;
 
@@ -49,7 +50,10 @@ impl Proxy {
                 Due::End => {
                     self.upstream.end_aged(key, now, &mut self.connections, &mut self.cx);
                 }
-                Due::Close => self.abort_downstream(key, Cause::ConnectionAge, now),
+                Due::Close => {
+                    let aged = self.connections.get(key).and_then(|it| self.listen.why_aged(it));
+                    self.abort_downstream(key, Cause::ConnectionAge, aged, now);
+                }
             }
             self.settle(now);
         }
@@ -63,8 +67,17 @@ impl Proxy {
     }
 
     /// Ends a downstream connection, with the exchanges that it has.
-    pub(super) fn abort_downstream(&mut self, key: ConnKey, cause: Cause, now: Time) {
+    pub(super) fn abort_downstream(
+        &mut self,
+        key: ConnKey,
+        cause: Cause,
+        why: Option<Detail>,
+        now: Time,
+    ) {
         for exchange in self.exchanges_on(key) {
+            if let Some(why) = &why {
+                self.exchanges.note_detail(exchange, || why.clone());
+            }
             self.abort(exchange, cause, now);
         }
         if self.connections.get(key).is_some() {

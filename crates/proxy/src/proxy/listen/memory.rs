@@ -70,7 +70,13 @@ impl Proxy {
             if is_over(self, holder.listener) {
                 *closed.entry(self.listen.listeners.get(holder.listener).id).or_default() += 1;
                 self.listen.listeners.remove_buffered(holder.listener, holder.bytes);
-                self.abort_downstream(holder.connection, Cause::BufferedOverflow, now);
+                let max = self.listen.listeners.get(holder.listener).listener().buffered_bytes_max;
+                let (held, max) = (holder.bytes >> 10, max.unwrap_or_default() >> 10);
+                let words = format_args!(
+                    "its client held {held} KiB; buffered_max of the listener: {max} KiB"
+                );
+                let why = Some(Detail::of(&words));
+                self.abort_downstream(holder.connection, Cause::BufferedOverflow, why, now);
                 self.settle(now);
             }
         }
@@ -100,14 +106,9 @@ impl Proxy {
             left = left.saturating_sub(holder.bytes);
             has_ended = true;
             let held = holder.bytes >> 10;
-            let detail = || {
-                let text = format_args!("its client held {held} KiB; limits.memory_max: {mib} MiB");
-                Detail::of(&text)
-            };
-            for exchange in self.exchanges_on(holder.connection) {
-                self.exchanges.note_detail(exchange, detail);
-            }
-            self.abort_downstream(holder.connection, Cause::Overloaded, now);
+            let words = format_args!("its client held {held} KiB; limits.memory_max: {mib} MiB");
+            let why = Some(Detail::of(&words));
+            self.abort_downstream(holder.connection, Cause::Overloaded, why, now);
             self.settle(now);
         }
         has_ended

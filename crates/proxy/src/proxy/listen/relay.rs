@@ -267,7 +267,8 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let protocol = exchange.cluster().map(|cluster| cluster.protocol);
         if protocol != Some(ClusterProtocol::Http1) {
-            return self.fail(key, Cause::RequestNotImplemented, now);
+            let words = "a CONNECT to a cluster whose protocol is not http1";
+            return self.fail_with(key, Cause::RequestNotImplemented, &words, now);
         }
         exchange.kind = ExchangeKind::Connect;
         exchange.request.asks_upgrade = true;

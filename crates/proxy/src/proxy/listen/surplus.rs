@@ -7,6 +7,7 @@ use telemetry::cause::Cause;
 use crate::keys::ConnKey;
 use crate::listen::clients::{ClientPlace, Part};
 use crate::proxy::Proxy;
+use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 use crate::upstream::pool::Pool;
 
@@ -37,7 +38,9 @@ impl Proxy {
         let surplus = &mut self.listen.surplus;
         let due: Vec<_> = surplus.extract_if(.., |(_, until)| *until <= now).collect();
         for (key, _) in due {
-            self.abort_downstream(key, Cause::ConnectionAge, now);
+            let words =
+                "connections_max or connections_per_client_max of the listener, after an upgrade";
+            self.abort_downstream(key, Cause::ConnectionAge, Some(Detail::of(&words)), now);
             self.settle(now);
         }
     }

@@ -14,7 +14,6 @@ use crate::exchange::Wait;
 use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::keys::ExchangeKey;
 use crate::proxy::Proxy;
-use crate::tools::detail::Detail;
 use crate::tools::outbox::Outbox;
 use crate::tools::time::Time;
 
@@ -38,15 +37,13 @@ impl Proxy {
         let Some(protocol) = protocol else {
             // Other sources may bring a rule and a cluster that do not fit each other.
             let words = "the cluster of the rule speaks another protocol";
-            self.exchanges.note_detail(key, || Detail::of(&words));
-            return self.fail(key, Cause::RequestNotImplemented, now);
+            return self.fail_with(key, Cause::RequestNotImplemented, &words, now);
         };
         let head_of_frame = RpcFrames::encode_request(protocol, head, &mut self.cx.buffers);
         let encoded = match head_of_frame {
             Ok(encoded) => encoded,
             Err(error) => {
-                self.exchanges.note_detail(key, || Detail::of(&error));
-                return self.fail(key, Cause::RequestHeadTooLarge, now);
+                return self.fail_with(key, Cause::RequestHeadTooLarge, &error, now);
             }
         };
         let is_complete = exchange.request.is_complete;

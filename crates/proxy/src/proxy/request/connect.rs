@@ -198,6 +198,8 @@ impl Proxy {
         }
         if is_upgrade && !multiplex.is_some_and(Multiplex::allows_extended_connect) {
             let request = QueuedRequest { outbox, form: Form::Stream { head: parked, tail } };
+            let words = "the upstream speaks HTTP/2 and has not announced extended CONNECT";
+            self.exchanges.note_detail(key, || Detail::of(&words));
             return self.fail_queued(key, request, Cause::RequestNotImplemented, now);
         }
         let is_end = !is_rpc && outbox.is_empty() && tail == Tail::End;

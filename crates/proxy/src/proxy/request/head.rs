@@ -12,7 +12,6 @@ use crate::filter::filter_chain::FilterStep;
 use crate::keys::{ExchangeKey, label};
 use crate::listen::clients::Part;
 use crate::proxy::Proxy;
-use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 
 impl Proxy {
@@ -79,7 +78,9 @@ impl Proxy {
         } else if is_misdirected {
             self.fail(key, Cause::RequestMisdirected, now);
         } else if has_unknown_expectation {
-            self.fail(key, Cause::RequestExpectationUnknown, now);
+            let asked = head.field(Known::Expect).unwrap_or_default();
+            let words = format_args!("expect: {}", asked.escape_ascii());
+            self.fail_with(key, Cause::RequestExpectationUnknown, &words, now);
         } else if is_too_large {
             self.fail(key, Cause::RequestBodyTooLarge, now);
         } else if is_last_hop(head) {
@@ -124,9 +125,8 @@ impl Proxy {
     /// The listener has as many requests under way as it may.
     #[cold]
     fn refuse_overflow(&mut self, key: ExchangeKey, max: NonZeroU32, now: Time) {
-        let detail = || Detail::of(&format_args!("requests_max of the listener: {max}"));
-        self.exchanges.note_detail(key, detail);
-        self.fail(key, Cause::RequestsOverflow, now);
+        let words = format_args!("requests_max of the listener: {max}");
+        self.fail_with(key, Cause::RequestsOverflow, &words, now);
     }
 }
 

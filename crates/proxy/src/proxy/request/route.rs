@@ -13,7 +13,6 @@ use crate::exchange::route::Missed;
 use crate::exchange::{ExchangeKind, Handshake, Route, Wait, asked_retries, asked_timeout, route};
 use crate::keys::ExchangeKey;
 use crate::proxy::Proxy;
-use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 
 impl Proxy {
@@ -37,10 +36,10 @@ impl Proxy {
         let route::Found { table, place, rule } = match met {
             Ok(found) => found,
             Err(Missed { cause, why }) => {
-                if let Some(why) = why {
-                    self.exchanges.note_detail(key, || Detail::of(&why));
-                }
-                return self.fail(key, cause, now);
+                return match why {
+                    Some(why) => self.fail_with(key, cause, &why, now),
+                    None => self.fail(key, cause, now),
+                };
             }
         };
         // A file of the largest size has fewer rules than that by far.
@@ -126,7 +125,9 @@ impl Proxy {
             head.upgrade().is_some_and(|value| route::allows_upgrade(&forward.upgrades, value));
         exchange.request.asks_upgrade = asks_upgrade;
         if exchange.request.is_extended_connect && !asks_upgrade {
-            return self.fail(key, Cause::RequestNotImplemented, now);
+            let asked = head.upgrade().unwrap_or_default().escape_ascii();
+            let words = format_args!("upgrades of the rule does not contain {asked}");
+            return self.fail_with(key, Cause::RequestNotImplemented, &words, now);
         }
         let asked_retries = match exchange.kind {
             ExchangeKind::Rpc => None,

@@ -95,7 +95,8 @@ impl Proxy {
     pub(in crate::proxy) fn reply_as_last(&mut self, key: ExchangeKey, method: Method, now: Time) {
         if method == Method::Trace {
             // A request with credentials in it is not shown to a script that can send one.
-            return self.fail(key, Cause::RequestNotImplemented, now);
+            let words = "TRACE is not answered: it would show credentials to scripts";
+            return self.fail_with(key, Cause::RequestNotImplemented, &words, now);
         }
         self.reply(key, &Content { fields: &[SERVER], ..Content::of(200) }, now);
     }
