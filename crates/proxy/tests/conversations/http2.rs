@@ -447,6 +447,7 @@ fn a_malformed_request_is_answered_and_reset_and_others_go_on() {
                 let log = talk.log();
                 assert!(log.contains("\"status\":400"), "{log}");
                 assert!(log.contains(&format!("\"cause\":\"{cause}\"")), "{cause}: {log}");
+                assert!(!log.contains("HTTP/1.1"), "{log}");
             }
         }
         talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");

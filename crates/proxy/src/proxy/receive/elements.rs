@@ -5,11 +5,13 @@ use wire::detect::Detected;
 use wire::h2::ErrorCode;
 use wire::head::RequestHead;
 use wire::head::ResponseHead;
+use wire::head::Version;
 
 use crate::connection::codec::elements::Element;
 use crate::connection::codec::elements::Invalid;
 use crate::connection::codec::streams::Tail;
 use crate::exchange::Exchange;
+use crate::exchange::ExchangeKind;
 use crate::exchange::Request;
 use crate::exchange::stage::Stage;
 use crate::keys::ExchangeKey;
@@ -118,8 +120,14 @@ impl Proxy {
         if matches!(error, Invalid::Stream(_)) {
             return;
         }
-        let request = Request { is_complete, ..Request::NONE };
+        let version = if at.is_alone() { Version::Http11 } else { Version::Http2 };
+        let request = Request { is_complete, version, ..Request::NONE };
         let Some(key) = self.begin_exchange(at, request, now) else { return };
+        if let Invalid::Rpc(_) = error
+            && let Some(exchange) = self.exchanges.get_mut(key)
+        {
+            exchange.kind = ExchangeKind::Rpc;
+        }
         let bound = self.exchanges.get(key).and_then(|exchange| exchange.bound_of_head(error));
         self.exchanges.note_detail(key, || bound.unwrap_or_else(|| error.detail(input)));
         self.fail(key, error.cause_of_head(), now);
