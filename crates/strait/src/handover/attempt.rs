@@ -4,35 +4,33 @@
 //! its way until the other process has acknowledged it.
 
 mod accepting;
+mod outgoing;
 pub(super) mod states;
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ::handover::{
-    Collect, Difference, Failure, GivenGroup, Giver, GiverAction, GroupPack, GroupPiece, Left,
-    Message, PeerLife, Phase, SocketKey,
+    Collect, Difference, Failure, Giver, GiverAction, GroupPack, GroupPiece, Left, Message,
+    PeerLife, Phase, SocketKey,
 };
 use control::{
     Begun, HandoverChange, HandoverFact, HandoverNews, HandoverQuestion, HandoverResult,
-    HandoverStep, KeptAdmin,
+    HandoverStep,
 };
-use io::Traffic;
 use io::packets::ProcessHandle;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use wiped::Wiped;
-use worker::{KeptListener, Message as Mail, Origin};
+use worker::Message as Mail;
 
 use proxy::save::VERSION as FORM;
 
-use super::asking::put_back;
-use super::collecting::{Batch, Collecting, Round};
+use self::accepting::Accepting;
+use self::outgoing::{Collected, Outgoing};
 use super::giving::{End, Giving};
 use super::giving_back::NotReturned;
-use super::groups::{AllGiven, GivenAway};
 use super::leaving::{Leaving, Updates};
 use super::line::{FLUSH_INTERVAL, Incoming, Line, ends, give_way, nanos, now, runs_on};
 use super::listing::Listing;
@@ -44,21 +42,8 @@ use crate::data_path::DataPath;
 /// Between two looks whether control has begun.
 const BEGIN_PAUSE: Duration = Duration::from_millis(2);
 
-/// Sockets that are closed before other threads have their turn.
-const CLOSES_MAX: usize = 64;
-
 /// Frames that are read while one waits to be sent.
 const HEARD_MAX: u32 = 64;
-
-/// Why connections stay that too many others belong to.
-const TOO_LARGE: &str = "the group has more connections than can move together";
-
-/// Why connections stay that would meet elsewhere what their listener has now.
-const DRAINING: &str =
-    "a reload has removed their listener or filter chain, or asks more of connections there";
-
-/// Why connections stay that could not move in time.
-const UNFINISHED: &str = "a TLS handshake, or one of two attempts of a request, has not ended";
 
 /// One attempt.
 pub(super) struct Attempt<'g> {
@@ -74,18 +59,8 @@ pub(super) struct Attempt<'g> {
     begun: Option<Begun<DataPath>>,
     /// What sources have delivered, for the other process to read.
     resources: Option<OwnedFd>,
-    given: AllGiven,
-    collecting: Collecting,
-    /// How long a connection stood still at most, ns.
-    silence: u64,
-    left: Vec<Left>,
-    /// Groups that the other process has.
-    moved: u64,
-    is_accepting: bool,
-    /// Sockets from which only this process accepts.
-    kept: Arc<[KeptListener]>,
-    /// The sockets of the admin interface where only this process answers.
-    kept_admin: KeptAdmin,
+    outgoing: Outgoing,
+    accepting: Accepting,
     began: u64,
     updates: Updates,
     /// What the other process knows of endpoints.
@@ -115,14 +90,8 @@ impl<'g> Attempt<'g> {
             giver,
             begun: None,
             resources: None,
-            given: AllGiven::default(),
-            collecting: Collecting::for_handover(giving.contacts.clone(), is_return),
-            silence: 0,
-            left: Vec::new(),
-            moved: 0,
-            is_accepting: true,
-            kept: [].into(),
-            kept_admin: KeptAdmin::default(),
+            outgoing: Outgoing::new(giving.contacts.clone(), is_return),
+            accepting: Accepting::default(),
             began,
             updates: Updates::default(),
             health_said: Wiped::default(),
@@ -206,16 +175,8 @@ impl<'g> Attempt<'g> {
             GiverAction::Listen => self.listen(),
             GiverAction::StopAccepting { but } => self.stop_accepting(&but),
             GiverAction::Collect(collect) => self.collect(collect),
-            GiverAction::TakeBack(refused) => {
-                Left::add(&mut self.left, &refused.reason, 1);
-                if let Some(given) = self.given.remove(refused.group) {
-                    self.take_back(given);
-                }
-            }
-            GiverAction::Taken { groups, asked_at } => {
-                self.moved += u64::from(groups);
-                self.silence = self.silence.max(now().saturating_sub(asked_at));
-            }
+            GiverAction::TakeBack(refused) => self.outgoing.on_refused(&refused),
+            GiverAction::Taken { groups, asked_at } => self.outgoing.on_taken(groups, asked_at),
             GiverAction::Inform { is_first } => self.inform(is_first),
             GiverAction::Summarize => match self.whole_state() {
                 Some(states) => self.giver.commit(&states, now()),
@@ -324,24 +285,14 @@ impl<'g> Attempt<'g> {
     }
 
     fn send_piece(&mut self, piece: &GroupPiece) {
-        let Some(given) = self.given.get_mut(piece.group()) else { return };
-        let (first, count) = (piece.first_socket as usize, piece.sockets as usize);
-        let traffic = Traffic::of_each(&given.descriptors(first, count));
-        given.note_sent(count, &mut traffic.into_iter());
-        let sockets = given.descriptors(first, count);
-        send(&mut self.line, &mut self.giver, &piece.frame(given.parts()), &sockets);
+        if let Some((frame, sockets)) = self.outgoing.piece(piece) {
+            send(&mut self.line, &mut self.giver, &frame, &sockets);
+        }
     }
 
     fn send_pack(&mut self, pack: &GroupPack) {
-        let mut traffic = Traffic::of_each(&self.given.sockets_of(pack)).into_iter();
-        for group in pack.groups() {
-            if let Some(given) = self.given.get_mut(group) {
-                given.note_sent(given.sockets().count(), &mut traffic);
-            }
-        }
-        let sockets = self.given.sockets_of(pack);
-        let parts = |group| self.given.get(group).into_iter().flat_map(GivenAway::parts);
-        send(&mut self.line, &mut self.giver, &pack.frame(parts), &sockets);
+        let (frame, sockets) = self.outgoing.pack(pack);
+        send(&mut self.line, &mut self.giver, &frame, &sockets);
     }
 
     fn describe(&mut self) {
@@ -397,7 +348,7 @@ impl<'g> Attempt<'g> {
 
     /// Takes the next groups out of the workers.
     fn collect(&mut self, wanted: Collect) {
-        let Self { collecting, giver, line, .. } = self;
+        let Self { outgoing, giver, line, .. } = self;
         let mut goes_on = || {
             let at = now();
             line.flush();
@@ -407,58 +358,34 @@ impl<'g> Attempt<'g> {
             }
             !giver.is_late(at)
         };
-        let batch = collecting.next(wanted, &mut goes_on);
-        let Batch { groups, pending, is_busy, asked_at, is_cut } = batch;
-        if is_cut {
+        let collected = outgoing.collect(wanted, &mut goes_on);
+        if collected.is_cut {
             // It may be late, and has failed then.
             self.giver.on_time(now());
             self.giver.fail(Failure::Own("a worker does not answer".to_owned()));
         }
-        let add = |given: GivenAway| {
-            let sockets = u32::try_from(given.sockets().count()).unwrap_or(u32::MAX);
-            let bytes = u32::try_from(given.bytes_len()).unwrap_or(u32::MAX);
-            GivenGroup { group: self.given.add(given), bytes, sockets }
-        };
-        let groups = groups.into_iter().map(add).collect();
+        let Collected { groups, asked_at, pending, is_busy, .. } = collected;
         self.giver.give(groups, asked_at, pending, is_busy, now());
-    }
-
-    fn take_back(&self, given: GivenAway) {
-        let worker = given.worker;
-        put_back(&self.giving.contacts, worker, given.into_moving(), Origin::Returned);
     }
 
     fn on_committed(&mut self) {
         let pid = self.line.peer.pid;
         // Before the last handles close, or the files of unix sockets would go with this process.
         io::own_socket_files(false);
-        let sockets = self.given.take_all().flat_map(|given| {
-            let worker = given.worker;
-            given.into_moving().sockets.into_iter().flatten().map(move |socket| (worker, socket))
-        });
-        for (place, (worker, socket)) in sockets.enumerate() {
-            self.giving.contacts.unwatch(worker, &socket);
-            drop(socket);
-            // Thousands of sockets take milliseconds, for which a worker that was woken on this processor would wait.
-            if place % CLOSES_MAX == CLOSES_MAX - 1 {
-                give_way();
-            }
-        }
+        self.outgoing.let_go();
         self.begun = None;
         let former = self.giving.contacts.former();
         former.send(&Message::Succeeded);
         former.leave();
         if self.giver.moves_connections() {
-            let Round { too_large, staying, pending, returned: _ } = self.collecting.round_before();
-            let left = [(TOO_LARGE, too_large), (DRAINING, staying), (UNFINISHED, pending)];
-            left.into_iter().for_each(|(reason, count)| Left::add(&mut self.left, reason, count));
+            self.outgoing.note_left();
         } else {
             let reason = format!("the new version does not read connections in form {FORM}");
-            Left::add(&mut self.left, &reason, self.collecting.count());
+            self.outgoing.note_all_left(&reason);
         }
         self.count();
         let (reply, is_done) = oneshot::channel();
-        let kept_admin = self.kept_admin;
+        let kept_admin = self.accepting.kept_admin();
         self.step(HandoverStep::Became(HandoverChange::Committed {
             successor: pid,
             kept_admin,
@@ -467,17 +394,17 @@ impl<'g> Attempt<'g> {
         // An operator who hears of the end may ask on the admin interface, where the other process has to answer.
         let _ = is_done.blocking_recv();
         let ms = now().saturating_sub(self.began) / 1_000_000;
-        let left: u32 = self.left.iter().map(|left| left.count).sum();
-        let silence_ms = self.silence / 1_000_000;
-        tracing::info!(pid, ms, groups = self.moved, left, silence_ms, "handed over");
+        let Outgoing { moved, silence, left: by_reason, .. } = &self.outgoing;
+        let (silence_ms, left) =
+            (silence / 1_000_000, by_reason.iter().map(|left| left.count).sum::<u32>());
+        tracing::info!(pid, ms, groups = moved, left, silence_ms, "handed over");
+        let text = format!(
+            "process {pid} serves: {moved} groups of connections moved, {left} stay and drain"
+        );
         let stay = |Left { reason, count }: &Left| format!("{count} stay: {reason}");
         let silence = format!("no connection was silent for longer than {} ms", silence_ms + 1);
-        let lines: Vec<_> = self.left.iter().map(stay).chain([silence]).collect();
+        let lines: Vec<_> = by_reason.iter().map(stay).chain([silence]).collect();
         self.tell(lines);
-        let text = format!(
-            "process {pid} serves: {} groups of connections moved, {left} stay and drain",
-            self.moved
-        );
         if let Some(asked) = self.asked.take() {
             self.child = asked.conclude(true, text);
         }
@@ -491,18 +418,8 @@ impl<'g> Attempt<'g> {
             PeerLife::InDoubt => self.end_peer(),
         };
         self.giving.sessions.early.reopen();
-        let (mut returned, mut ended) = (0u32, 0u32);
-        returned += self.collecting.return_ahead();
-        for given in self.given.take_all() {
-            if given.is_untouched(is_over) {
-                self.take_back(given);
-                returned += 1;
-            } else {
-                given.end(&self.giving.contacts);
-                ended += 1;
-            }
-        }
-        if !self.is_accepting {
+        let (returned, ended) = self.outgoing.return_all(is_over);
+        if !self.accepting.is_on() {
             self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
         }
         // A newer configuration comes behind what continues with this one.
@@ -603,8 +520,9 @@ impl<'g> Attempt<'g> {
 
     /// Says how many have moved, and what stays.
     fn count(&self) {
-        let left = self.left.iter().map(|left| (left.reason.clone(), left.count)).collect();
-        self.news(HandoverNews::Counted { moved: self.moved, left });
+        let Outgoing { moved, left, .. } = &self.outgoing;
+        let left = left.iter().map(|left| (left.reason.clone(), left.count)).collect();
+        self.news(HandoverNews::Counted { moved: *moved, left });
     }
 
     fn step(&self, step: HandoverStep<DataPath>) {

@@ -4,10 +4,30 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ::handover::UnusedSocket;
-use control::{HandoverChange, HandoverStep};
+use control::{HandoverChange, HandoverStep, KeptAdmin};
 use worker::{KeptListener, Message as Mail};
 
 use super::Attempt;
+
+/// What this process accepts.
+#[derive(Default)]
+pub(super) struct Accepting {
+    /// Sockets from which only this process accepts, once the other one accepts from all others.
+    kept: Option<Arc<[KeptListener]>>,
+    /// The sockets of the admin interface where only this process answers.
+    kept_admin: KeptAdmin,
+}
+
+impl Accepting {
+    /// Whether it accepts from all of its sockets.
+    pub(super) const fn is_on(&self) -> bool {
+        self.kept.is_none()
+    }
+
+    pub(super) const fn kept_admin(&self) -> KeptAdmin {
+        self.kept_admin
+    }
+}
 
 impl Attempt<'_> {
     /// Leaves new connections to the other process, but those of sockets that it does not use: they are served here until the probation
@@ -29,15 +49,19 @@ impl Attempt<'_> {
                         kept.push(KeptListener { id: *id, address });
                     }
                 }
-                UnusedSocket::Admin => self.kept_admin.all = true,
-                UnusedSocket::Metrics => self.kept_admin.metrics = true,
+                UnusedSocket::Admin => self.accepting.kept_admin.all = true,
+                UnusedSocket::Metrics => self.accepting.kept_admin.metrics = true,
             }
         }
         kept.sort_by_key(|kept| kept.id);
-        self.kept = kept.into();
-        self.is_accepting = false;
-        let but = &self.kept;
-        self.giving.contacts.deliver_to_all(|| Mail::StopAccepting { but: Arc::clone(but) });
+        self.accepting.kept = Some(kept.into());
+        self.accept_kept_alone();
+    }
+
+    fn accept_kept_alone(&self) {
+        if let Some(but) = &self.accepting.kept {
+            self.giving.contacts.deliver_to_all(|| Mail::StopAccepting { but: Arc::clone(but) });
+        }
     }
 
     /// Accepts connections beside the new process, which does not run and cannot be ended. Sessions for early data are the other one's:
@@ -57,8 +81,7 @@ impl Attempt<'_> {
     pub(super) fn stand_back(&self) {
         let pid = self.line.peer.pid;
         tracing::warn!(pid, "the new process runs again: this one accepts no more connections");
-        let but = &self.kept;
-        self.giving.contacts.deliver_to_all(|| Mail::StopAccepting { but: Arc::clone(but) });
+        self.accept_kept_alone();
         self.step(HandoverStep::Became(HandoverChange::StandBack));
     }
 }
