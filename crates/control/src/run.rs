@@ -49,6 +49,7 @@ mod deliveries;
 mod demands;
 mod drains;
 mod ending;
+mod file_trouble;
 mod handing;
 mod handover;
 mod kept;
@@ -65,6 +66,7 @@ mod taking_up;
 mod versions;
 
 use self::admin_handles::AdminHandles;
+use self::file_trouble::FileTrouble;
 use self::deliveries::Deliveries;
 use self::demands::Demands;
 use self::drains::Drains;
@@ -310,14 +312,7 @@ struct InEffect<F> {
     warnings: Vec<Finding>,
     /// Wall-clock time, ns.
     loaded_at: u64,
-    /// Since when the file cannot be read, if that is still to be reported; monotonic time, ns.
-    unreadable_since: Option<u64>,
-    /// Since when the files that the configuration names do not go together, if that is still to be
-    /// reported; monotonic time, ns.
-    unsettled_since: Option<u64>,
-    /// When to look at the files again that could not be read for lack of descriptors; monotonic
-    /// time, ns.
-    look_again_at: Option<u64>,
+    trouble: FileTrouble,
     /// Why a later one was refused, and when.
     refused: Option<(u64, Refused)>,
     /// The files of endpoints that are refused since when, and why: the lists of before stay in use.

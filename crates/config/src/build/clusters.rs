@@ -113,11 +113,7 @@ pub(super) fn cluster<F>(
     context: &mut Context<'_, '_, F>,
 ) -> Cluster {
     let protocol = file.protocol;
-    let proxy_protocol = match file.proxy_protocol {
-        ProxyProtocol::Off => None,
-        ProxyProtocol::V1 => Some(ProxyProtocolVersion::V1),
-        ProxyProtocol::V2 => Some(ProxyProtocolVersion::V2),
-    };
+    let proxy_protocol = proxy_protocol(file, site, context.findings);
     let transports =
         transports::build(file, (is_relayed_to, proxy_protocol), former, site, context);
     let original_destination = original_destination(file, former, site, context);
@@ -146,19 +142,6 @@ pub(super) fn cluster<F>(
     };
     let Assigned { endpoints, places_by_id, view } =
         Assigned::new(&assignment, &endpoints_from, choice, former, &mut context.ids);
-    if file.protocol != Protocol::Http1 && file.proxy_protocol != ProxyProtocol::Off {
-        let (rule, hint) = match file.protocol {
-            Protocol::Rpc(_) => (
-                "a PROXY header names the only client of a connection, and an RPC connection has many",
-                "remove it",
-            ),
-            Protocol::Http1 | Protocol::Http2 => (
-                "a PROXY header names the only client of a connection, and an HTTP/2 connection has many",
-                "write `protocol: http1`, or leave the client to `x-forwarded-for`",
-            ),
-        };
-        site.key("proxy_protocol").error(context.findings, Problem::new(rule, hint));
-    }
     Cluster {
         id,
         source,
@@ -187,16 +170,7 @@ pub(super) fn cluster<F>(
         rpc: rpc(file.rpc),
         response_parsing: file.response_parsing,
         interim_responses_max: file.interim_responses_max,
-        timeouts: UpstreamTimeouts {
-            connect: file.connect_timeout.into(),
-            pending: file.timeouts.pending.into(),
-            response_head: file.timeouts.response_head.into(),
-            response_body: file.timeouts.response_body.into(),
-            request_write: file.timeouts.request_write.into(),
-            stall: or_none(file.timeouts.stall),
-            idle: file.timeouts.idle.into(),
-            connection_age: or_none(file.timeouts.connection_age),
-        },
+        timeouts: timeouts(file),
         bounds: Bounds {
             connections_max: file.connections_max,
             pending_max: file.pending_max,
@@ -213,6 +187,46 @@ pub(super) fn cluster<F>(
         keepalive: keepalive(file.keepalive.as_ref(), site, context.findings),
         fast_open: file.fast_open,
         mark: file.mark,
+    }
+}
+
+/// The header that connections begin with, for a protocol whose connections have one client.
+fn proxy_protocol(
+    file: &file::Cluster,
+    site: &Site<'_>,
+    findings: &mut Findings<'_>,
+) -> Option<ProxyProtocolVersion> {
+    let version = match file.proxy_protocol {
+        ProxyProtocol::Off => return None,
+        ProxyProtocol::V1 => ProxyProtocolVersion::V1,
+        ProxyProtocol::V2 => ProxyProtocolVersion::V2,
+    };
+    let (rule, hint) = match file.protocol {
+        Protocol::Http1 => return Some(version),
+        Protocol::Rpc(_) => (
+            "a PROXY header names the only client of a connection, and an RPC connection has many",
+            "remove it",
+        ),
+        Protocol::Http2 => (
+            "a PROXY header names the only client of a connection, and an HTTP/2 connection has many",
+            "write `protocol: http1`, or leave the client to `x-forwarded-for`",
+        ),
+    };
+    site.key("proxy_protocol").error(findings, Problem::new(rule, hint));
+    Some(version)
+}
+
+fn timeouts(file: &file::Cluster) -> UpstreamTimeouts {
+    let timeouts = &file.timeouts;
+    UpstreamTimeouts {
+        connect: file.connect_timeout.into(),
+        pending: timeouts.pending.into(),
+        response_head: timeouts.response_head.into(),
+        response_body: timeouts.response_body.into(),
+        request_write: timeouts.request_write.into(),
+        stall: or_none(timeouts.stall),
+        idle: timeouts.idle.into(),
+        connection_age: or_none(timeouts.connection_age),
     }
 }
 

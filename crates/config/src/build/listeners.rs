@@ -18,7 +18,7 @@ use crate::accept_rate::AcceptRate;
 use crate::breakers::Breakers;
 use crate::chain_names::ChainNames;
 use crate::chains::ListenerChains;
-use crate::file::listener::{OneOrSeveral, Protocol, WeightedCluster};
+use crate::file::listener::{OneOrSeveral, Protocol, Timeouts, WeightedCluster};
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
 use crate::hosts::{Host, HostIndex};
@@ -164,18 +164,7 @@ fn listener<F>(
         http,
         http2: http2(&file.http2, &site.key("http2"), context.findings),
         rpc: rpc(file.rpc),
-        timeouts: DownstreamTimeouts {
-            request_head: file.timeouts.request_head.into(),
-            detect: file.timeouts.detect.into(),
-            tls_handshake: file.timeouts.tls_handshake.into(),
-            idle: file.timeouts.idle.into(),
-            request_body: file.timeouts.request_body.into(),
-            filter: file.timeouts.filter.into(),
-            response_write: file.timeouts.response_write.into(),
-            tunnel_idle: file.timeouts.tunnel_idle.into(),
-            connection_age: or_none(file.timeouts.connection_age),
-            connection_age_grace: file.timeouts.connection_age_grace.into(),
-        },
+        timeouts: timeouts(&file.timeouts),
         connections_max: file.connections_max,
         connections_per_client_max,
         accept_rate: file
@@ -189,6 +178,46 @@ fn listener<F>(
             OrNone::Some(size) => Some(size.0),
         },
     };
+    let names = (&mut *table_names, &mut *cluster_names);
+    let chains = chains(file, site, (former, &listener), names, tables, context);
+    listener.chains = ListenerChains::new(chains, context.kinds.protocols());
+    hidden::warn(&listener.chains, &site.key("chains"), context.findings);
+    listener.chain_names = ChainNames::new(&listener);
+    if listener.tls.is_some() && !listener.has_default {
+        let rule = "connections without a matching chain are closed, so no connection uses this: chains have their own `tls`";
+        let hint = "move it into the chains that need it";
+        site.key("tls").warning(context.findings, Problem::new(rule, hint));
+    }
+    match former {
+        Some(former) if is_same(former, &listener) => Arc::clone(former),
+        _ => Arc::new(listener),
+    }
+}
+
+fn timeouts(file: &Timeouts) -> DownstreamTimeouts {
+    DownstreamTimeouts {
+        request_head: file.request_head.into(),
+        detect: file.detect.into(),
+        tls_handshake: file.tls_handshake.into(),
+        idle: file.idle.into(),
+        request_body: file.request_body.into(),
+        filter: file.filter.into(),
+        response_write: file.response_write.into(),
+        tunnel_idle: file.tunnel_idle.into(),
+        connection_age: or_none(file.connection_age),
+        connection_age_grace: file.connection_age_grace.into(),
+    }
+}
+
+/// The filter chains of a listener, in the order of the file. `former`: the listener of that name before.
+fn chains<F>(
+    file: &file::Listener,
+    site: &Site<'_>,
+    (former, listener): (Option<&Arc<Listener<F>>>, &Listener<F>),
+    (table_names, cluster_names): (&mut Names<'_, RouteTableId>, &mut Names<'_, ClusterId>),
+    tables: &Tables,
+    context: &mut Context<'_, '_, F>,
+) -> Vec<ListenerChain<F>> {
     let mut once = Once::default();
     let mut chains = Vec::with_capacity(file.chains.len());
     let mut by_match = Map::default();
@@ -221,22 +250,11 @@ fn listener<F>(
             name: Arc::from(entry.name.as_str()),
             source: resolved::chain(entry, ends.built()),
             matches,
-            listener: ends.of_same_socket(&listener),
+            listener: ends.of_same_socket(listener),
         };
         chains.push(chain);
     }
-    listener.chains = ListenerChains::new(chains, context.kinds.protocols());
-    hidden::warn(&listener.chains, &site.key("chains"), context.findings);
-    listener.chain_names = ChainNames::new(&listener);
-    if listener.tls.is_some() && !listener.has_default {
-        let rule = "connections without a matching chain are closed, so no connection uses this: chains have their own `tls`";
-        let hint = "move it into the chains that need it";
-        site.key("tls").warning(context.findings, Problem::new(rule, hint));
-    }
-    match former {
-        Some(former) if is_same(former, &listener) => Arc::clone(former),
-        _ => Arc::new(listener),
-    }
+    chains
 }
 
 /// Warns of a chain for TLS that neither ends it nor passes it through.

@@ -9,10 +9,6 @@ use crate::clock;
 use crate::watch::Noticed;
 use crate::workers::Workers;
 
-/// How long the configuration file may be away, ns: editors and deployments take it away for an
-/// instant to put another in its place.
-const GRACE: u64 = 1_000_000_000;
-
 impl<W: Workers> Running<W> {
     pub(super) fn read_config(&mut self, reading: Reading) {
         if self.postpones_reading(reading) {
@@ -27,11 +23,8 @@ impl<W: Workers> Running<W> {
 
     /// Reads what may have changed.
     pub(super) fn read_changed(&mut self, noticed: Noticed) {
-        let config = &self.config;
         // What is looked at later is looked at now, too: nothing else may take that back.
-        let is_open = config.unreadable_since.is_some()
-            || config.unsettled_since.is_some()
-            || config.look_again_at.is_some();
+        let is_open = self.config.trouble.is_open();
         match noticed {
             Noticed::Files(names) if !is_open && !self.is_ending() => {
                 if !self.postpones_reading(Reading::IfChanged) {
@@ -45,11 +38,10 @@ impl<W: Workers> Running<W> {
     /// Reads the file once it has been away for too long, which says why it cannot be read; and once
     /// files that it names have not gone together for too long, such as a certificate and its key.
     pub(super) fn miss_file(&mut self) {
-        let is_missed = |since: &mut u64| clock::monotonic_ns().saturating_sub(*since) > GRACE;
-        if self.config.unreadable_since.take_if(is_missed).is_some() {
+        if self.config.trouble.take_missed() {
             self.read_config(Reading::UnlessSame);
         }
-        if self.config.unsettled_since.take_if(is_missed).is_some() {
+        if self.config.trouble.take_unsettled() {
             self.read_config(Reading::Anyway);
         }
     }
@@ -57,14 +49,13 @@ impl<W: Workers> Running<W> {
     /// A change that could not be read for lack of descriptors is looked at until it can: nothing else
     /// would tell of it again.
     pub(super) fn look_again(&mut self) {
-        let now = clock::monotonic_ns();
-        if self.config.look_again_at.take_if(|at| *at <= now).is_some() {
+        if self.config.trouble.take_due() {
             self.read_config(Reading::UnlessSame);
         }
     }
 
     pub(super) fn on_starved(&mut self) {
-        self.config.look_again_at = Some(clock::monotonic_ns() + GRACE);
+        self.config.trouble.on_starved();
         if self.is_descriptor_warning_due() {
             let file = self.config.builder.file_name();
             tracing::warn!(

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use config::ResourceKind;
-use config::snapshot::StartupOptions;
+use config::snapshot::{Snapshot, StartupOptions};
 use telemetry::Collector;
 use telemetry::events::{ConfigAccepted, SourceAnswered, SourceKind};
 use tokio::sync::mpsc;
@@ -17,6 +17,7 @@ use super::admin_handles::AdminHandles;
 use super::deliveries::Deliveries;
 use super::demands::Demands;
 use super::drains::Drains;
+use super::file_trouble::FileTrouble;
 use super::handing::Handing;
 use super::kept::KeptState;
 use super::moves::Moves;
@@ -29,18 +30,18 @@ use crate::AdminSocket;
 use crate::admin::{Hosts, Scope, Server, UnreadPages};
 use crate::builder::Builder;
 use crate::clock;
-use crate::dns::{Dns, Known, Status};
+use crate::dns::{Dns, DnsReport, Known, Status};
 use crate::expiry::Expiry;
 use crate::handover_report::HandoverReport;
 use crate::health::Health;
 use crate::last_good::{Resumed, ResumedPart};
 use crate::memory::{MemoryRelease, MemoryWatch};
 use crate::overflows::Overflows;
-use crate::reload::Accepted;
+use crate::reload::{Accepted, ConfigFile};
 use crate::signals::Signals;
 use crate::tick::Tick;
 use crate::warming::Warming;
-use crate::watch::FileWatch;
+use crate::watch::{FileWatch, WatchList};
 use crate::workers::Workers;
 
 /// Queries of the admin interface that wait.
@@ -56,15 +57,7 @@ impl<W: Workers> Running<W> {
         }
         let (query_sender, queries) = mpsc::channel(QUERIES_MAX);
         let signals = Signals::new()?;
-        let watched = config.path().and_then(|_| match FileWatch::new(config.watched()) {
-            Ok(watched) => Some(watched),
-            Err(error) => {
-                let file = config.name();
-                tracing::warn!("{file} cannot be watched ({error}): send SIGHUP after a change");
-                None
-            }
-        });
-        let (watch, watch_list) = watched.unzip();
+        let (watch, watch_list) = watch(&config).unzip();
         let count = workers.count();
         let sockets = (parts.admin, parts.metrics);
         let startup = &first.snapshot.startup;
@@ -87,12 +80,8 @@ impl<W: Workers> Running<W> {
         if !parts.is_taking_over {
             kept.restore(last_good);
         }
-        let (mut dns, resolved) = Dns::new(snapshot.resolvers.clone());
         let host_names = known.keys().cloned().collect();
-        let unanswered = known.iter().filter(|(_, status)| !status.is_answered());
-        let warming = Warming::after(unanswered.map(|(name, _)| Arc::clone(name)).collect());
-        count_first_answers(&known, &mut collector);
-        dns.resume(known);
+        let (dns, resolved, warming) = start_dns(&snapshot, known, &mut collector);
         collector.config_accepted(&ConfigAccepted {
             version: snapshot.version,
             at: loaded_at,
@@ -124,9 +113,7 @@ impl<W: Workers> Running<W> {
                 addresses: addresses.into_iter().collect(),
                 warnings,
                 loaded_at,
-                unreadable_since: None,
-                unsettled_since: None,
-                look_again_at: None,
+                trouble: FileTrouble::default(),
                 refused: None,
                 endpoints_refused: BTreeMap::new(),
                 endpoint_files: BTreeMap::new(),
@@ -169,11 +156,7 @@ impl<W: Workers> Running<W> {
         };
         let version = running.config.snapshot.version;
         running.note_all_endpoints(endpoints_read, version);
-        let Resumed { late, waits, parts: resumed, .. } = resumed;
-        for ResumedPart { source, updates, verdicts, .. } in &resumed {
-            running.config.deliveries.note_accepted(source, updates, verdicts);
-        }
-        running.on_relinked(late, waits);
+        running.resume(resumed);
         let (handover, tick) = (parts.handover, Tick::new(UPKEEP_INTERVAL)?);
         Ok((
             running,
@@ -190,6 +173,42 @@ impl<W: Workers> Running<W> {
             },
         ))
     }
+
+    /// What was on disk of other sources' resources is in effect.
+    fn resume(&mut self, resumed: Resumed) {
+        let Resumed { late, waits, parts, .. } = resumed;
+        for ResumedPart { source, updates, verdicts, .. } in &parts {
+            self.config.deliveries.note_accepted(source, updates, verdicts);
+        }
+        self.on_relinked(late, waits);
+    }
+}
+
+/// Watches the files of a configuration that has some.
+fn watch<F>(config: &ConfigFile<F>) -> Option<(FileWatch, WatchList)> {
+    config.path()?;
+    match FileWatch::new(config.watched()) {
+        Ok(watched) => Some(watched),
+        Err(error) => {
+            let file = config.name();
+            tracing::warn!("{file} cannot be watched ({error}): send SIGHUP after a change");
+            None
+        }
+    }
+}
+
+/// Begins to ask for host names, of some of which it is known what they stand for; others are waited for.
+fn start_dns<F>(
+    snapshot: &Snapshot<F>,
+    known: Known,
+    collector: &mut Collector,
+) -> (Dns, mpsc::Receiver<DnsReport>, Warming) {
+    let (mut dns, resolved) = Dns::new(snapshot.resolvers.clone());
+    let unanswered = known.iter().filter(|(_, status)| !status.is_answered());
+    let warming = Warming::after(unanswered.map(|(name, _)| Arc::clone(name)).collect());
+    count_first_answers(&known, collector);
+    dns.resume(known);
+    (dns, resolved, warming)
 }
 
 /// Counts what DNS answered before anything was counted.

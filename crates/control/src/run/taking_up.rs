@@ -22,23 +22,15 @@ pub(super) const LONG_BUILD: u64 = 50_000_000;
 impl<W: Workers> Running<W> {
     pub(super) async fn on_built(&mut self, built: Built<W::Filter>) {
         let (result, watched) = match built {
-            Built::Same => return self.config.unreadable_since = None,
+            Built::Same => return self.config.trouble.on_readable(),
             Built::Endpoints(endpoints) => return self.on_endpoints(endpoints).await,
-            Built::Unreadable => {
-                self.config.unreadable_since.get_or_insert_with(clock::monotonic_ns);
-                return;
-            }
-            Built::Unsettled => {
-                self.config.unsettled_since.get_or_insert_with(clock::monotonic_ns);
-                return;
-            }
+            Built::Unreadable => return self.config.trouble.on_unreadable(),
+            Built::Unsettled => return self.config.trouble.on_unsettled(),
             Built::Starved => return self.on_starved(),
             Built::Skipped => return self.warn_of_skip(),
             Built::Read(result, watched) => (result, watched),
         };
-        self.config.unreadable_since = None;
-        self.config.unsettled_since = None;
-        self.config.look_again_at = None;
+        self.config.trouble.on_read();
         if self.is_ending() {
             // The drain began while it was read.
             if let Ok(candidate) = result {
@@ -76,7 +68,7 @@ impl<W: Workers> Running<W> {
     /// Files of endpoints changed, or what host names stand for, and nothing else.
     async fn on_endpoints(&mut self, endpoints: Endpoints<W::Filter>) {
         let Endpoints { candidate, outcomes, delivered, is_dns } = endpoints;
-        self.config.unreadable_since = None;
+        self.config.trouble.on_readable();
         if self.is_ending() {
             if !is_dns {
                 self.warn_of_skip();
