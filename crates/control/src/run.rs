@@ -66,10 +66,10 @@ mod taking_up;
 mod versions;
 
 use self::admin_handles::AdminHandles;
-use self::file_trouble::FileTrouble;
 use self::deliveries::Deliveries;
 use self::demands::Demands;
 use self::drains::Drains;
+use self::file_trouble::FileTrouble;
 use self::handing::Handing;
 use self::kept::KeptState;
 use self::moves::{Ended, Moves};

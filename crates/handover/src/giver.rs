@@ -87,7 +87,7 @@ enum State {
         /// Sockets that the taker does not use.
         unused: Vec<UnusedSocket>,
     },
-    Moving(Moving),
+    Moving(Box<Moving>),
     /// Waits for the caller's summary.
     Summarizing,
     Committing,
@@ -194,14 +194,13 @@ impl Giver {
             return;
         }
         self.silence.on_frame();
-        match &mut self.state {
-            State::Moving(moving) => moving.on_frame(),
-            State::Probation(standby) => {
-                if mem::replace(standby, Standby::Waiting) == Standby::StandingIn {
-                    self.actions.push(GiverAction::StandBack);
-                }
-            }
-            _ => {}
+        if let State::Moving(moving) = &mut self.state {
+            moving.on_frame();
+        }
+        if let State::Probation(standby) = &mut self.state
+            && mem::replace(standby, Standby::Waiting) == Standby::StandingIn
+        {
+            self.actions.push(GiverAction::StandBack);
         }
         let phase = self.phase();
         let result = match Message::decode(frame) {
@@ -345,7 +344,7 @@ impl Giver {
             let mut moving = Moving::new(self.deadlines, self.total_at, self.reads.packs, now);
             self.actions.push(GiverAction::Enter(moving.phase()));
             moving.collect(now, &mut self.actions);
-            self.state = State::Moving(moving);
+            self.state = State::Moving(Box::new(moving));
             self.deadline = u64::MAX;
         } else {
             self.actions.push(GiverAction::Enter(Phase::Connections));

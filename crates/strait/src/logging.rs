@@ -1,13 +1,23 @@
 //! Messages for people, on standard error.
 //!
+//! Each line has the id of its process: two processes write to one stream while one replaces the other, and in a container nothing
+//! else tells them apart.
+//!
 //! Messages go through a queue to a thread that writes them: control must go on when standard
 //! error is a pipe that is full.
 
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::process;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
 use crate::arguments::{Log, LogFormat, LogLevel};
 use crate::message_queue::MessageQueue;
@@ -41,10 +51,49 @@ pub(crate) fn start(log: &Log) -> io::Result<()> {
         .with_writer(move || queue.clone());
     // It fails only if it was started before, and then the first one goes on.
     let _ = match log.log_format {
-        LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Text => {
+            builder.with_ansi(io::stderr().is_terminal()).with_timer(TimeAndProcess).try_init()
+        }
+        LogFormat::Json => {
+            builder.json().flatten_event(true).map_event_format(WithProcess).try_init()
+        }
     };
     Ok(())
+}
+
+/// The beginning of a line of text: `2026-03-01T10:00:00.358567Z [4711]`.
+struct TimeAndProcess;
+
+impl FormatTime for TimeAndProcess {
+    fn format_time(&self, line: &mut Writer<'_>) -> fmt::Result {
+        SystemTime.format_time(line)?;
+        write!(line, " [{}]", process::id())
+    }
+}
+
+/// A line of JSON, with the process behind the time.
+struct WithProcess<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for WithProcess<F>
+where
+    S: Subscriber + for<'s> LookupSpan<'s>,
+    N: for<'w> FormatFields<'w> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut rest = String::new();
+        self.0.format_event(context, Writer::new(&mut rest), event)?;
+        if let Some((time, behind)) = rest.split_once(',') {
+            write!(line, "{time},\"process\":{},", process::id())?;
+            rest = behind.to_owned();
+        }
+        line.write_str(&rest)
+    }
 }
 
 /// Writes the last message, if there is one, behind all that was logged. Waits a bounded time.

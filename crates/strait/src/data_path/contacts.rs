@@ -138,6 +138,11 @@ impl FormerProcess {
     /// Says that this process ends as it should, or has handed over in its turn: there is nothing to stand in for.
     pub(crate) fn leave(&self) {
         self.send(&::handover::Message::Committed);
+        self.note_left();
+    }
+
+    /// That process stands in for this one no more.
+    pub(crate) fn note_left(&self) {
         if let Some(line) = &mut *self.line() {
             line.is_left = true;
         }

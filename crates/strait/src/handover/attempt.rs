@@ -212,7 +212,7 @@ impl<'g> Attempt<'g> {
             // The end of the connection is what comes next, and then this process accepts.
             return None;
         }
-        tracing::error!(pid, "the new process asks this one to take everything back: {reason}");
+        tracing::warn!(pid, "the new process asks this one to take everything back: {reason}");
         let process = self.process.as_ref().and_then(|process| process.try_clone().ok());
         match self.giving.return_all(process) {
             Ok(generation) => {

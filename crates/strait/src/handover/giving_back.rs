@@ -45,8 +45,10 @@ impl Giving {
     pub(super) fn give_back(&self, line: Line, reason: String) -> End {
         tracing::warn!("giving everything back to the old process: {reason}");
         let requester = Requester::new(line, None);
-        if !self.contacts.former().send(&Message::TakeBack { reason }) {
-            let reason = "there is no old process that could take back".to_owned();
+        let former = self.contacts.former();
+        if !former.stands_by() || !former.send(&Message::TakeBack { reason }) {
+            let reason =
+                "there is no old process that could take back, or its probation is over".to_owned();
             return Self::conclude(requester, reason);
         }
         let until = now().saturating_add(CONNECT_TIMEOUT);

@@ -135,7 +135,10 @@ fn connect(path: &Path, options: &HandoverOptions) -> Result<Line, Failure> {
             ErrorKind::WouldBlock => {
                 ("no connection is accepted", ": its queue is full, or the process is stopped")
             }
-            _ => ("no running process is found", ""),
+            _ => (
+                "no running process is found",
+                ": start one with strait run; a process that drains hands nothing over any more",
+            ),
         };
         Failure::Ended(format!("{found} at {at}: {error}{hint}"))
     })?;

@@ -9,8 +9,10 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use ::tls::Version;
+use io::packets::ProcessHandle;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -27,8 +29,14 @@ pub(crate) struct Successors(pub(crate) Vec<u32>);
 
 impl Drop for Successors {
     fn drop(&mut self) {
+        let open = |pid: &u32| ProcessHandle::open(*pid).ok();
+        let handles: Vec<_> = self.0.iter().filter_map(open).collect();
         for pid in &self.0 {
             let _ = kill_process(process(*pid), Signal::KILL);
+        }
+        // What comes next in a test may want the same addresses.
+        for handle in handles {
+            let _ = handle.wait(Duration::from_secs(10));
         }
     }
 }
@@ -407,6 +415,13 @@ fn connections_stay_that_the_next_configuration_gives_to_another_chain_or_listen
         strait.write("next.yaml", &with_admin(&after));
         let printed = upgraded_to(&strait, "next.yaml", &mut successors);
         assert!(printed.contains("1 stay: its "), "{printed}");
+        // The old process still has that connection, and has nothing to stand by for.
+        until("the end of the probation", || {
+            let output = upgrade(&strait, &["--back"]);
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            let why = "there is no old process that could take back, or its probation is over";
+            String::from_utf8_lossy(&output.stderr).contains(why).then_some(())
+        });
         assert_eq!(client.get("/").text(), "public", "{after}");
         assert_eq!(get(address(one), "/").text(), "public");
         until("the new process", || {

@@ -1,7 +1,8 @@
 //! Start, signals and end.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
@@ -167,6 +168,27 @@ fn a_successor_takes_the_addresses_of_a_process_that_drains() {
     service.open_gate();
     assert_eq!(client.receive().status, 200);
     assert_eq!(former.wait_for_end().code(), Some(0));
+}
+
+#[test]
+fn each_line_of_the_log_names_its_process() {
+    let service = Service::start("one");
+    let mut strait = Strait::run(&forward_to(service.address));
+    let entry = strait.wait_for_entry("ready");
+    assert_eq!((&entry["level"], &entry["process"]), (&"INFO".into(), &strait.pid().into()));
+    let scratch = Scratch::new();
+    let file = scratch.write("strait.yaml", &forward_to(service.address));
+    let mut process = Command::new(env!("CARGO_BIN_EXE_strait"))
+        .args(["run", "-c", &file])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let begins = format!("Z [{}]  INFO starting version=", process.id());
+    assert!(line.contains(&begins), "{line}");
 }
 
 #[test]

@@ -13,7 +13,8 @@ use crate::connection::codec::Opening;
 use crate::connection::{ConnectionRole, Downstream, Life};
 use crate::keys::{ConnKey, label};
 use crate::listen::accepting::{of_client_bound, of_memory};
-use crate::listen::clients::Part;
+use crate::listen::clients::{ClientPlace, Part};
+use crate::listen::listeners::ListenerKey;
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
 use crate::tools::peer_address::PeerAddress;
@@ -32,57 +33,10 @@ impl Proxy {
     ) -> Option<ConnKey> {
         let original = self.cx.keep_original(original);
         let listener = self.listen.listeners.find(listener)?;
+        let client = self.let_in(listener, &peer, now)?;
         let state = self.listen.listeners.get(listener);
         let settings = state.listener();
-        if self.cx.memory.level >= MemoryLevel::Critical {
-            let (id, memory) = (state.id, self.cx.memory);
-            self.cx.refuse(id, &peer, Cause::Overloaded, || of_memory(memory), now);
-            return None;
-        }
-        let is_over = state.open >= self.cx.share.of(settings.connections_max.get())
-            || self.listen.listeners.open
-                >= self.cx.share.of(self.listen.connections_max(&self.cx));
-        if is_over {
-            let (id, max) = (state.id, settings.connections_max);
-            let process_max = self.cx.snapshot.limits.connections_max;
-            let detail = || {
-                Detail::of(&format_args!(
-                    "connections_max of the listener: {max}; of limits: {process_max}"
-                ))
-            };
-            self.cx.refuse(id, &peer, Cause::ConnectionsOverflow, detail, now);
-            return None;
-        }
-        if !may_send_proxy_header(settings.http.proxy_protocol.as_deref(), &peer) {
-            let detail = || Detail::of(&"proxy_protocol.from does not contain the address");
-            self.cx.refuse(state.id, &peer, Cause::ProxyProtocolSource, detail, now);
-            return None;
-        }
         let has_proxy_header = settings.http.proxy_protocol.is_some();
-        // Behind trusted proxies, and before a PROXY header, the peer is not the client.
-        let is_client = !has_proxy_header && settings.http.trusted_hops == 0;
-        let address = peer.ip().filter(|_| is_client);
-        let per_client_max = self.cx.share.of(settings.connections_per_client_max.get());
-        let (client, count) = self.listen.clients.enter(address, Part::Connection);
-        if count > per_client_max {
-            self.listen.clients.remove(client, Part::Connection);
-            let (id, max) = (state.id, settings.connections_per_client_max);
-            let detail = || of_client_bound(max);
-            self.cx.refuse(id, &peer, Cause::ClientConnectionsOverflow, detail, now);
-            return None;
-        }
-        // What a client has no right to costs others none of the rate.
-        if let Some(rate) = settings.accept_rate.as_ref()
-            && !self.cx.share.is_apart()
-            && !rate.take(now.as_nanos())
-        {
-            self.listen.clients.remove(client, Part::Connection);
-            let (id, rate) = (state.id, rate.per_second());
-            let detail =
-                || Detail::of(&format_args!("accept_rate of the listener: {rate} a second"));
-            self.cx.refuse(id, &peer, Cause::AcceptRate, detail, now);
-            return None;
-        }
         let deadline = now + settings.timeouts.request_head;
         self.cx.emitter.connection_opened(&ConnectionOpened { listener: label(state.id.0) });
         self.listen.listeners.on_opened(listener);
@@ -118,6 +72,67 @@ impl Proxy {
             self.settle(now);
         }
         Some(key)
+    }
+
+    /// Counts a new connection for its client, unless it is beyond a bound: then it is refused.
+    fn let_in(
+        &mut self,
+        listener: ListenerKey,
+        peer: &PeerAddress,
+        now: Time,
+    ) -> Option<ClientPlace> {
+        let state = self.listen.listeners.get(listener);
+        let settings = state.listener();
+        if self.cx.memory.level >= MemoryLevel::Critical {
+            let (id, memory) = (state.id, self.cx.memory);
+            self.cx.refuse(id, peer, Cause::Overloaded, || of_memory(memory), now);
+            return None;
+        }
+        let is_over = state.open >= self.cx.share.of(settings.connections_max.get())
+            || self.listen.listeners.open
+                >= self.cx.share.of(self.listen.connections_max(&self.cx));
+        if is_over {
+            let (id, max) = (state.id, settings.connections_max);
+            let process_max = self.cx.snapshot.limits.connections_max;
+            let detail = || {
+                Detail::of(&format_args!(
+                    "connections_max of the listener: {max}; of limits: {process_max}"
+                ))
+            };
+            self.cx.refuse(id, peer, Cause::ConnectionsOverflow, detail, now);
+            return None;
+        }
+        if !may_send_proxy_header(settings.http.proxy_protocol.as_deref(), peer) {
+            let detail = || Detail::of(&"proxy_protocol.from does not contain the address");
+            self.cx.refuse(state.id, peer, Cause::ProxyProtocolSource, detail, now);
+            return None;
+        }
+        let has_proxy_header = settings.http.proxy_protocol.is_some();
+        // Behind trusted proxies, and before a PROXY header, the peer is not the client.
+        let is_client = !has_proxy_header && settings.http.trusted_hops == 0;
+        let address = peer.ip().filter(|_| is_client);
+        let per_client_max = self.cx.share.of(settings.connections_per_client_max.get());
+        let (client, count) = self.listen.clients.enter(address, Part::Connection);
+        if count > per_client_max {
+            self.listen.clients.remove(client, Part::Connection);
+            let (id, max) = (state.id, settings.connections_per_client_max);
+            let detail = || of_client_bound(max);
+            self.cx.refuse(id, peer, Cause::ClientConnectionsOverflow, detail, now);
+            return None;
+        }
+        // What a client has no right to costs others none of the rate.
+        if let Some(rate) = settings.accept_rate.as_ref()
+            && !self.cx.share.is_apart()
+            && !rate.take(now.as_nanos())
+        {
+            self.listen.clients.remove(client, Part::Connection);
+            let (id, rate) = (state.id, rate.per_second());
+            let detail =
+                || Detail::of(&format_args!("accept_rate of the listener: {rate} a second"));
+            self.cx.refuse(id, peer, Cause::AcceptRate, detail, now);
+            return None;
+        }
+        Some(client)
     }
 
     /// Bounds downstream connections of the process, whatever the configuration says, by what the

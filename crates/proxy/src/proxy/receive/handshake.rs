@@ -304,34 +304,43 @@ impl Proxy {
                 Some(n)
             }
             Err(error) => {
-                let is_not_tls = matches!(error, HandshakeError::NotTls);
-                let detail = match is_not_tls {
-                    true if is_downstream => Detail::of_client(input),
-                    true => Detail::of_other_protocol(Detected::Tls, input),
-                    false => None,
-                };
-                let mut failure = Failure::of(&error);
-                failure.detail = detail.unwrap_or(failure.detail);
-                let is_http = input.first().is_some_and(u8::is_ascii_uppercase);
-                if is_downstream && is_http && is_not_tls {
-                    out.extend_from_slice(PLAIN_HTTP_REPLY);
-                }
-                let has_words = !out.is_empty();
-                if has_words {
-                    self.cx.ops.push_back(Op::SendNow(key, out.into()));
-                }
-                match has_words && is_downstream {
-                    true => self.connections.refuse_handshake(
-                        key,
-                        failure,
-                        now,
-                        &mut self.listen,
-                        &mut self.cx,
-                    ),
-                    false => self.on_handshake_failed(key, failure, now),
-                }
+                self.on_step_failed(key, &error, (input, out), now);
                 None
             }
+        }
+    }
+
+    /// A step found an error. What the handshake has to say of it goes out, and to a client of HTTP without TLS that this is the wrong
+    /// port for it.
+    #[cold]
+    fn on_step_failed(
+        &mut self,
+        key: ConnKey,
+        error: &HandshakeError,
+        (input, mut out): (&[u8], Vec<u8>),
+        now: Time,
+    ) {
+        let is_downstream = self.connections.is_downstream(key);
+        let is_not_tls = matches!(error, HandshakeError::NotTls);
+        let detail = match is_not_tls {
+            true if is_downstream => Detail::of_client(input),
+            true => Detail::of_other_protocol(Detected::Tls, input),
+            false => None,
+        };
+        let mut failure = Failure::of(error);
+        failure.detail = detail.unwrap_or(failure.detail);
+        let is_http = input.first().is_some_and(u8::is_ascii_uppercase);
+        if is_downstream && is_http && is_not_tls {
+            out.extend_from_slice(PLAIN_HTTP_REPLY);
+        }
+        let has_words = !out.is_empty();
+        if has_words {
+            self.cx.ops.push_back(Op::SendNow(key, out.into()));
+        }
+        if has_words && is_downstream {
+            self.connections.refuse_handshake(key, failure, now, &mut self.listen, &mut self.cx);
+        } else {
+            self.on_handshake_failed(key, failure, now);
         }
     }
 

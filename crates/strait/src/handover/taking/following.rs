@@ -19,7 +19,12 @@ impl Taking {
         while !self.taker.is_over() {
             while let Some(action) = self.taker.poll() {
                 match action {
-                    TakerAction::Following(action) => self.pass_on(action, control),
+                    TakerAction::Following(action) => {
+                        if action == FollowingAction::IsMainProcess {
+                            contacts.former().note_left();
+                        }
+                        self.pass_on(action, control);
+                    }
                     // A frame without room says that this process runs, which can wait.
                     TakerAction::Send(frame) if self.line.is_full() => drop(frame),
                     TakerAction::Send(frame) => self.line.queue(frame),
