@@ -16,6 +16,9 @@ use crate::secrets::{MASK, is_pem, is_secret_name, may_hold_secret};
 /// make a report larger than itself.
 pub const FINDINGS_MAX: usize = 200;
 
+/// Findings of one file that are logged at once. Who wants to see more of them checks the file, or asks the admin interface.
+pub const FINDINGS_LOGGED_MAX: usize = 20;
+
 /// Stands in for a hint that may hold a secret.
 const HINT_MASKED: &str = "the correction is not shown, because it may reveal the secret";
 
@@ -88,6 +91,27 @@ impl fmt::Display for Errors {
         }
         Ok(())
     }
+}
+
+impl Errors {
+    /// As [`first_findings`].
+    #[must_use]
+    pub fn first(&self, see: &str) -> String {
+        first_findings(&self.errors, self.more, see)
+    }
+}
+
+/// The first [`FINDINGS_LOGGED_MAX`] of what was found, for a log, and the number of the others, of which there are `more` than `found`
+/// has. `see` says where these are.
+#[must_use]
+pub fn first_findings(found: &[impl fmt::Display], more: usize, see: &str) -> String {
+    let mut shown: Vec<_> =
+        found.iter().take(FINDINGS_LOGGED_MAX).map(ToString::to_string).collect();
+    let others = (found.len() - shown.len()).saturating_add(more);
+    if others > 0 {
+        shown.push(format!("and {others} more, see {see}"));
+    }
+    shown.join("\n")
 }
 
 /// Why a value is refused, without where it stands.
@@ -446,6 +470,23 @@ mod tests {
         let errors = findings.into_result().unwrap_err();
         assert_eq!((errors.errors.len(), errors.more), (FINDINGS_MAX, 3));
         assert!(errors.to_string().ends_with("and 3 more"));
+    }
+
+    #[test]
+    fn a_log_has_the_first_findings_and_the_number_of_all_others() {
+        let logged = |count| {
+            let mut findings = Findings::new("f", "");
+            for line in 1..=count {
+                let at = Position { line, column: 1 };
+                findings.error(at, Path::Root, "", Problem::new("no", "yes"));
+            }
+            findings.into_result().unwrap_err().first("/config")
+        };
+        assert_eq!(logged(1), "f:1:1: no; yes");
+        assert!(logged(20).ends_with("\nf:20:1: no; yes"));
+        let logged = logged(1000);
+        assert_eq!(logged.lines().count(), FINDINGS_LOGGED_MAX + 1);
+        assert!(logged.ends_with("\nand 980 more, see /config"), "{logged}");
     }
 
     #[test]
