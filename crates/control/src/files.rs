@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::Outside;
-use config::outside::NotText;
-use rustix::fs::{Access, OFlags, access};
+use config::outside::{EndpointsFile, NotText};
+use rustix::fs::{Access, AtFlags, CWD, OFlags, accessat};
 use rustix::io::Errno;
 use rustix::process::{Uid, geteuid};
 use tls::{Roots, RootsError};
@@ -197,13 +197,12 @@ impl Outside for Files {
         let path = self.folder.join(path);
         match std::fs::metadata(&path) {
             Ok(found) if found.is_dir() => return Err(ErrorKind::IsADirectory.into()),
-            Ok(_) => access(&path, Access::WRITE_OK)?,
+            Ok(_) => accessat(CWD, &path, Access::WRITE_OK, AtFlags::EACCESS)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-                access(
-                    folder.unwrap_or_else(|| Path::new(".")),
-                    Access::WRITE_OK | Access::EXEC_OK,
-                )?;
+                let folder = folder.unwrap_or_else(|| Path::new("."));
+                let access = Access::WRITE_OK | Access::EXEC_OK;
+                accessat(CWD, folder, access, AtFlags::EACCESS)?;
             }
             Err(error) => return Err(error),
         }
@@ -468,7 +467,7 @@ mod tests {
         std::fs::write(&file, "[]").unwrap();
         let found = std::fs::metadata(&file).unwrap();
         rustix::fs::mknodat(
-            rustix::fs::CWD,
+            CWD,
             &pipe,
             rustix::fs::FileType::Fifo,
             rustix::fs::Mode::from_raw_mode(0o600),

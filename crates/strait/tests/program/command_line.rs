@@ -166,6 +166,30 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[test]
+fn an_access_log_that_cannot_be_opened_is_refused_by_a_check_as_by_a_start() {
+    let scratch = Scratch::new();
+    let output = scratch.path("missing/access.log").display().to_string();
+    let file =
+        scratch.write("strait.yaml", &format!("{SHOP}\naccess_log: {{ output: {output} }}\n"));
+    let refused = ["check", "run"].map(|command| {
+        let output = strait(&[command, "-c", &file]);
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        text(&output.stderr)
+    });
+    for said in &refused {
+        assert!(said.contains("cannot be opened for appending"), "{said}");
+        assert!(said.contains(": access_log.output: "), "{said}");
+    }
+    let lines = |said: &str| {
+        said.lines().filter(|it| it.contains("access")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&refused[0]), lines(&refused[1]));
+    std::fs::create_dir(scratch.path("missing")).unwrap();
+    assert!(strait(&["check", "-c", &file, "--deny-warnings"]).status.success());
+    assert!(!scratch.path("missing/access.log").exists());
+}
+
+#[test]
 fn warnings_leave_a_file_right() {
     let scratch = Scratch::new();
     let spare = "\n  - { name: spare, endpoints: ['127.0.0.1:1'] }\n";
