@@ -166,6 +166,14 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[test]
+fn the_help_says_what_a_second_signal_does() {
+    for page in [strait(&["run", "--help"]), strait(&["man"])] {
+        let page = text(&page.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(page.contains("during that time ends the delay"), "{page}");
+    }
+}
+
+#[test]
 fn an_access_log_that_cannot_be_opened_is_refused_by_a_check_as_by_a_start() {
     let scratch = Scratch::new();
     let output = scratch.path("missing/access.log").display().to_string();
