@@ -78,11 +78,17 @@ fn missing<F>(snapshot: &Snapshot<F>, wanted: &ResourceName) -> String {
         let apart = snapshot.clusters.iter().filter(|(_, it)| it.endpoints_from.is_apart());
         let known: Vec<&str> = apart.map(|(_, it)| &*it.name).collect();
         let hint = nearest::hint(name, known, "there is none");
-        return format!("no assignment has this name; {hint}");
+        return format!("{}; {hint}", is_missing(snapshot, wanted));
     }
     let known = snapshot.origins.names(wanted.kind);
     let hint = nearest::hint(&wanted.name, known, "there is none");
-    format!("no {} has this name; {hint}", wanted.kind.word())
+    format!("{}; {hint}", is_missing(snapshot, wanted))
+}
+
+/// It may have been there before, or be in a file that is refused.
+fn is_missing<F>(snapshot: &Snapshot<F>, wanted: &ResourceName) -> String {
+    let (kind, version) = (wanted.kind.word(), snapshot.version);
+    format!("no {kind} has this name in version {version} of the configuration, which is in use")
 }
 
 /// The listeners and chains that have a table.

@@ -12,7 +12,7 @@ use crate::build::{digest, endpoints, unreadable};
 use crate::file::cluster::Endpoint;
 use crate::findings::{Errors, Finding, Findings, Path, Problem, START};
 use crate::map::Map;
-use crate::outside::Outside;
+use crate::outside::{EndpointsFile, Outside};
 use crate::resource::Assignment;
 use crate::snapshot::ClusterId;
 use crate::text::shape::{self, SchemaError, Shape, schema_of};
@@ -107,7 +107,8 @@ impl EndpointReader<'_> {
         allows_unix: AllowsUnix<'_>,
     ) -> Result<Option<Accepted>, Refused> {
         let content = self.outside.read_endpoints(FilePath::new(path));
-        let content = content.map_err(|error| Refused::Unreadable(unreadable(&error)))?;
+        let EndpointsFile { content, is_elsewhere } =
+            content.map_err(|error| Refused::Unreadable(unreadable(&error)))?;
         let digest = digest(&content);
         if former.is_some_and(|former| former.digest == digest) {
             return Ok(None);
@@ -119,6 +120,9 @@ impl EndpointReader<'_> {
             Refused::Unreadable(Problem::new(rule, "write the file again"))
         })?;
         let mut findings = Findings::new(&self.outside.name(FilePath::new(path)), text);
+        if is_elsewhere {
+            findings.conceal();
+        }
         let assignment = self.lower(text, allows_unix, &mut findings).unwrap_or_default();
         let warnings = findings.into_result().map_err(Refused::Wrong)?.into();
         let assignment = Arc::new(assignment);

@@ -16,8 +16,15 @@ use crate::secrets::{MASK, is_pem, is_secret_name, may_hold_secret};
 /// make a report larger than itself.
 pub const FINDINGS_MAX: usize = 200;
 
+/// Findings of one file that are logged at once. Who wants to see more of them checks the file, or asks the admin interface.
+pub const FINDINGS_LOGGED_MAX: usize = 20;
+
 /// Stands in for a hint that may hold a secret.
 const HINT_MASKED: &str = "the correction is not shown, because it may reveal the secret";
+
+/// The hint for a text that is concealed, behind what else can be said.
+const CONCEALED: &str =
+    "the file is a link that leads out of its folder, so its content is not shown";
 
 /// Characters of a value or of a line of the file that are shown.
 const SHOWN_CHARS_MAX: usize = 120;
@@ -90,6 +97,27 @@ impl fmt::Display for Errors {
     }
 }
 
+impl Errors {
+    /// As [`first_findings`].
+    #[must_use]
+    pub fn first(&self, see: &str) -> String {
+        first_findings(&self.errors, self.more, see)
+    }
+}
+
+/// The first [`FINDINGS_LOGGED_MAX`] of what was found, for a log, and the number of the others, of which there are `more` than `found`
+/// has. `see` says where these are.
+#[must_use]
+pub fn first_findings(found: &[impl fmt::Display], more: usize, see: &str) -> String {
+    let mut shown: Vec<_> =
+        found.iter().take(FINDINGS_LOGGED_MAX).map(ToString::to_string).collect();
+    let others = (found.len() - shown.len()).saturating_add(more);
+    if others > 0 {
+        shown.push(format!("and {others} more, see {see}"));
+    }
+    shown.join("\n")
+}
+
 /// Why a value is refused, without where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -133,6 +161,21 @@ pub(crate) enum Path<'a> {
 }
 
 impl Path<'_> {
+    /// The beginning of the path, up to its first key: keys are part of the text.
+    const fn before_keys(self) -> Self {
+        let (mut path, mut walked) = (self, self);
+        loop {
+            match walked {
+                Self::Root => return path,
+                Self::Index(parent, _) => walked = *parent,
+                Self::Key(parent, _) => {
+                    walked = *parent;
+                    path = *parent;
+                }
+            }
+        }
+    }
+
     /// Whether a key on the way here says that what stands behind it is a secret. Names of filters
     /// say nothing of the kind, the `key` of a certificate is the path of a file, and `match`, `sticky` and `hash` have names of
     /// cookies.
@@ -230,6 +273,8 @@ pub(crate) struct Findings<'a> {
     errors: Vec<Finding>,
     errors_more: usize,
     warnings: Vec<Finding>,
+    /// Whether nothing that the text has is shown, but for places in it.
+    is_concealed: bool,
 }
 
 impl<'a> Findings<'a> {
@@ -240,7 +285,13 @@ impl<'a> Findings<'a> {
             errors: Vec::new(),
             errors_more: 0,
             warnings: Vec::new(),
+            is_concealed: false,
         }
+    }
+
+    /// Shows none of the text from now on: who reads the findings may have no right to read the file.
+    pub(crate) const fn conceal(&mut self) {
+        self.is_concealed = true;
     }
 
     /// Adds a file that the first one includes: its lines follow those before, so that places in it are places behind them. Returns
@@ -356,6 +407,9 @@ impl<'a> Findings<'a> {
         is_secret: bool,
         Problem { rule, hint }: Problem,
     ) -> Finding {
+        if self.is_concealed {
+            return self.concealed(at, path, &rule, &hint);
+        }
         let (value, hint) = match hint {
             _ if !is_secret || value.is_empty() => {
                 (shorten(value, SHOWN_CHARS_MAX).into_owned(), hint)
@@ -374,6 +428,32 @@ impl<'a> Findings<'a> {
             rule: shorten(&rule, TOLD_CHARS_MAX).into_owned(),
             hint: shorten(&hint, TOLD_CHARS_MAX).into_owned(),
             source: if is_secret { String::new() } else { self.source(at) },
+        }
+    }
+
+    /// What is wrong, without anything that was written. A rule does not hold the value, and a hint that was known before the value was
+    /// read does not either.
+    fn concealed(
+        &self,
+        at: Position,
+        path: Path<'_>,
+        rule: &str,
+        hint: &Cow<'static, str>,
+    ) -> Finding {
+        let (file, line) = self.places.locate(at.line);
+        let hint = match hint {
+            Cow::Borrowed(hint) if !hint.is_empty() => format!("{hint}; {CONCEALED}"),
+            _ => CONCEALED.to_owned(),
+        };
+        Finding {
+            file: Arc::clone(file),
+            line,
+            column: at.column,
+            path: path.before_keys().to_string(),
+            value: String::new(),
+            rule: shorten(rule, TOLD_CHARS_MAX).into_owned(),
+            hint,
+            source: String::new(),
         }
     }
 
@@ -446,6 +526,23 @@ mod tests {
         let errors = findings.into_result().unwrap_err();
         assert_eq!((errors.errors.len(), errors.more), (FINDINGS_MAX, 3));
         assert!(errors.to_string().ends_with("and 3 more"));
+    }
+
+    #[test]
+    fn a_log_has_the_first_findings_and_the_number_of_all_others() {
+        let logged = |count| {
+            let mut findings = Findings::new("f", "");
+            for line in 1..=count {
+                let at = Position { line, column: 1 };
+                findings.error(at, Path::Root, "", Problem::new("no", "yes"));
+            }
+            findings.into_result().unwrap_err().first("/config")
+        };
+        assert_eq!(logged(1), "f:1:1: no; yes");
+        assert!(logged(20).ends_with("\nf:20:1: no; yes"));
+        let logged = logged(1000);
+        assert_eq!(logged.lines().count(), FINDINGS_LOGGED_MAX + 1);
+        assert!(logged.ends_with("\nand 980 more, see /config"), "{logged}");
     }
 
     #[test]

@@ -29,14 +29,14 @@ pub trait Outside {
         self.read(path)
     }
 
-    /// The content of a file that holds the endpoints of clusters; as [`Self::read`], but it is no secret.
+    /// A file that holds the endpoints of clusters; as [`Self::read`], but it is no secret, unless it lies elsewhere.
     /// Asked also apart from loads of the text, since such a file is taken up by itself.
     ///
     /// # Errors
     ///
     /// Why it cannot be read.
-    fn read_endpoints(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.read(path)
+    fn read_endpoints(&self, path: &Path) -> io::Result<EndpointsFile> {
+        Ok(EndpointsFile { content: self.read(path)?, is_elsewhere: self.is_link(path) })
     }
 
     /// The files whose names fit the last part of `pattern` ([`crate::wildcard::fits`]), as paths in the form of `pattern` and in the
@@ -97,6 +97,16 @@ pub trait Outside {
 
     /// Seconds since the Unix epoch, which the validity of certificates is compared with.
     fn now(&self) -> u64;
+}
+
+/// What was read as a file of endpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointsFile {
+    /// The whole of it.
+    pub content: Vec<u8>,
+    /// Whether a link led out of the folder in which the file was named. Who may write that folder may then have no right to
+    /// read the content, so that reports do not show it.
+    pub is_elsewhere: bool,
 }
 
 /// A value that is not UTF-8.

@@ -9,13 +9,14 @@ use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
 use std::hash::{DefaultHasher, Hash as _, Hasher};
 use std::io::{self, ErrorKind, Read as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::Outside;
-use config::outside::NotText;
-use rustix::fs::{Access, OFlags, access};
+use config::outside::{EndpointsFile, NotText};
+use rustix::fs::{Access, AtFlags, CWD, OFlags, accessat};
 use rustix::io::Errno;
 use rustix::process::{Uid, geteuid};
 use tls::{Roots, RootsError};
@@ -150,14 +151,19 @@ impl Outside for Files {
         self.read(path)
     }
 
-    fn read_endpoints(&self, name: &Path) -> io::Result<Vec<u8>> {
+    fn read_endpoints(&self, name: &Path) -> io::Result<EndpointsFile> {
         let path = self.folder.join(name);
-        let (stamp, content) = read(&path);
+        let (stamp, opened) = open(&path);
+        let is_elsewhere = opened.as_ref().is_ok_and(|(file, _)| !lies_beside(file, &path));
+        let content = opened.and_then(|(file, found)| read_open(file, &found));
         let is_starved = content.as_ref().is_err_and(is_starved);
         let file = EndpointFile { path, stamp, is_starved };
         let name = Arc::from(name.to_string_lossy());
         self.endpoints.borrow_mut().insert(name, file);
-        let content = content.map(|mut content| std::mem::take(&mut *content));
+        let content = content.map(|mut content| EndpointsFile {
+            content: std::mem::take(&mut *content),
+            is_elsewhere,
+        });
         content.map_err(|error| with_user(error, geteuid()))
     }
 
@@ -191,13 +197,12 @@ impl Outside for Files {
         let path = self.folder.join(path);
         match std::fs::metadata(&path) {
             Ok(found) if found.is_dir() => return Err(ErrorKind::IsADirectory.into()),
-            Ok(_) => access(&path, Access::WRITE_OK)?,
+            Ok(_) => accessat(CWD, &path, Access::WRITE_OK, AtFlags::EACCESS)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-                access(
-                    folder.unwrap_or_else(|| Path::new(".")),
-                    Access::WRITE_OK | Access::EXEC_OK,
-                )?;
+                let folder = folder.unwrap_or_else(|| Path::new("."));
+                let access = Access::WRITE_OK | Access::EXEC_OK;
+                accessat(CWD, folder, access, AtFlags::EACCESS)?;
             }
             Err(error) => return Err(error),
         }
@@ -368,14 +373,27 @@ fn with_user(error: io::Error, user: Uid) -> io::Error {
 
 /// What a file holds, and its stamp from before it was read.
 fn read(path: &Path) -> (Option<Stamp>, io::Result<Zeroizing<Vec<u8>>>) {
+    let (stamp, opened) = open(path);
+    (stamp, opened.and_then(|(file, found)| read_open(file, &found)))
+}
+
+/// A regular file, and its stamp.
+fn open(path: &Path) -> (Option<Stamp>, io::Result<(File, Metadata)>) {
     let found = match std::fs::metadata(path) {
         Ok(found) => found,
         Err(error) => return (None, Err(error)),
     };
-    match open_regular(path, &found) {
-        Ok((file, opened)) => (Stamp::of_found(&opened), read_open(file, &opened)),
-        Err(error) => (Stamp::of_found(&found), Err(error)),
-    }
+    let opened = open_regular(path, &found);
+    (Stamp::of_found(opened.as_ref().map_or(&found, |(_, found)| found)), opened)
+}
+
+/// Whether this file, which was opened at `path`, lies in the folder of that path or below. The file itself is asked, because
+/// the path may lead elsewhere by now.
+fn lies_beside(file: &File, path: &Path) -> bool {
+    let real = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let folder = std::fs::canonicalize(folder.unwrap_or_else(|| Path::new(".")));
+    real.is_ok_and(|real| folder.is_ok_and(|folder| real.starts_with(folder)))
 }
 
 /// Opens what was found at this path, if it is a regular file, and says what it is by now. A pipe could keep control waiting for ever,
@@ -438,6 +456,7 @@ fn too_large() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
 
     #[test]
     fn a_pipe_that_takes_the_place_of_a_file_is_not_waited_for() {
@@ -448,7 +467,7 @@ mod tests {
         std::fs::write(&file, "[]").unwrap();
         let found = std::fs::metadata(&file).unwrap();
         rustix::fs::mknodat(
-            rustix::fs::CWD,
+            CWD,
             &pipe,
             rustix::fs::FileType::Fifo,
             rustix::fs::Mode::from_raw_mode(0o600),
@@ -461,6 +480,37 @@ mod tests {
         let error = open_regular(&pipe, &found).unwrap_err();
         assert_eq!(error.to_string(), "not a regular file");
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_of_endpoints_lies_elsewhere_where_a_link_leads_out_of_its_folder() {
+        let scratch = Scratch::new("files-elsewhere");
+        let at = |name: &str| scratch.0.join(name);
+        for folder in ["named", "named/..1", "other"] {
+            std::fs::create_dir(at(folder)).unwrap();
+            std::fs::write(at(folder).join("e.yaml"), "[]").unwrap();
+        }
+        let links = [
+            ("named/..data", "..1"),
+            ("named/kubernetes.yaml", "..data/e.yaml"),
+            ("named/beside.yaml", "e.yaml"),
+            ("named/out.yaml", "../other/e.yaml"),
+            ("named/out", "../other"),
+            ("named/far.yaml", "out/e.yaml"),
+            ("to-named", "named"),
+        ];
+        for (link, to) in links {
+            std::os::unix::fs::symlink(to, at(link)).unwrap();
+        }
+        let files = Files::beside(&at("named/strait.yaml"));
+        let is_elsewhere = |name: &str| files.read_endpoints(Path::new(name)).unwrap().is_elsewhere;
+        for name in ["e.yaml", "kubernetes.yaml", "beside.yaml", "../to-named/e.yaml", "out/e.yaml"]
+        {
+            assert!(!is_elsewhere(name), "{name}");
+        }
+        for name in ["out.yaml", "far.yaml"] {
+            assert!(is_elsewhere(name), "{name}");
+        }
     }
 
     #[test]

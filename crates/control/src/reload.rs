@@ -12,6 +12,7 @@ use config::snapshot::{DnsName, HandoverOptions, Listener, Snapshot};
 use config::{
     EndpointsOutcome, Errors, FILE_BYTES_MAX, Finding, HandoverReader, Loader, NamesChanged,
     Prepared, PreparedEndpoints, PreparedUpdates, ResourceName, Unbound, Update, Verdict,
+    first_findings,
 };
 use telemetry::Names;
 use tls::ProcessSessions;
@@ -748,6 +749,11 @@ fn check_length(length: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Where the log says that all findings of this configuration file, and of those that it names, are.
+pub(crate) fn checked(file: &str) -> String {
+    format!("`strait check {file}`")
+}
+
 impl Refused {
     /// How many mistakes that are.
     pub(crate) fn count(&self) -> u32 {
@@ -757,6 +763,15 @@ impl Refused {
             Self::Unbindable(failures) => failures.len(),
         };
         u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// The mistakes for the log, the first of them if there are many. `file` is the configuration file.
+    pub(crate) fn to_log(&self, file: &str) -> String {
+        match self {
+            Self::Unreadable(..) | Self::AccessLog(_) => self.to_string(),
+            Self::Invalid(errors) => errors.first(&checked(file)),
+            Self::Unbindable(failures) => first_findings(failures, 0, "/config"),
+        }
     }
 
     /// Each mistake for the admin interface.

@@ -18,7 +18,7 @@ const MORE: &str = "\
 SIGTERM, SIGINT, SIGQUIT
 Drain: accept no new connections, finish active exchanges for up to \\fBlimits.drain_timeout\\fR, then exit with status 0.
 With \\fBlimits.drain_delay\\fR, the process first reports that it is not ready and accepts connections for that time; a
-second signal ends the delay. A further signal ends the process at once, with status 1. With \\fBhandover.fd_store: connections\\fR,
+second signal during that time ends the delay. A signal during the drain ends the process at once, with status 1. With \\fBhandover.fd_store: connections\\fR,
 SIGTERM leaves the connections to the next process instead.
 .TP
 SIGHUP

@@ -11,15 +11,18 @@ use crate::block::{ListenerBlock, WorkerBlock};
 use crate::cause::Cause;
 use crate::cell::Counter;
 use crate::counters::CauseTotals;
-use crate::counters::endpoint::EndpointTotals;
+use crate::counters::endpoint::{EndpointTotals, REASONS_EXPLAINED};
 use crate::counters::upstream::ClusterBlock;
 use crate::histogram::{Histogram, HistogramTotals};
 use crate::process::ProcessFacts;
+
+use self::label_values::LabelValues;
 
 pub(crate) mod config;
 mod connection;
 pub(crate) mod exchange;
 mod health;
+mod label_values;
 mod process;
 mod tls;
 mod upstream;
@@ -255,6 +258,21 @@ pub fn reference() -> String {
             family.help
         );
     }
+    text.push_str(LABELS_HEAD);
+    for (_, family) in families() {
+        for label in family.labels {
+            match LabelValues::of(family, label) {
+                None | Some(LabelValues::Open) => {}
+                Some(values) => {
+                    let _ = writeln!(text, "| `{}` | `{label}` | {values} |", family.name);
+                }
+            }
+        }
+    }
+    text.push_str(REASONS_HEAD);
+    for (reason, meaning) in REASONS_EXPLAINED {
+        let _ = writeln!(text, "| `{reason}` | {meaning} |");
+    }
     text.push_str("\n## Causes\n\n| cause | meaning |\n|---|---|\n");
     for cause in Cause::ALL {
         let _ = writeln!(text, "| `{}` | {} |", cause.as_str(), cause.meaning().trim());
@@ -283,6 +301,25 @@ difference of two counters is never negative.
 
 Histograms have four buckets for each doubling, from 1 µs to 4,000 s. The reported bounds are edges of these
 buckets, and therefore exact. Quantiles in `/stats` have an error of at most one eighth.
+";
+
+const LABELS_HEAD: &str = "
+## Values of labels
+
+All values of the labels whose values do not come from the configuration. `none` stands for no response, or no
+status; `other` for all that has no value of its own.
+
+| metric | label | values |
+|---|---|---|
+";
+
+const REASONS_HEAD: &str = "
+## Reasons
+
+Why a connection to an upstream cannot be established, or a client's TLS handshake fails. The access log has the same as text, in `cause_detail`.
+
+| reason | meaning |
+|---|---|
 ";
 
 /// The unit, from the name's end.

@@ -932,6 +932,40 @@ fn what_is_configured_has_metrics_before_it_has_traffic() {
 }
 
 #[test]
+fn the_page_has_every_value_of_a_label_that_does_not_come_from_the_configuration() {
+    let page = telemetry::metrics_reference();
+    let (_, tables) = page.split_once("## Values of labels").unwrap();
+    let (values, tables) = tables.split_once("## Reasons").unwrap();
+    let (reasons, causes) = tables.split_once("## Causes").unwrap();
+    let (mut emitters, mut collector) = workers(1);
+    everything(&mut emitters[0], &mut collector);
+    let mut compared = 0;
+    for line in prometheus(&mut collector).lines().filter(|line| !line.starts_with('#')) {
+        let Some((name, labels)) = line.rsplit_once("} ").and_then(|(it, _)| it.split_once('{'))
+        else {
+            continue;
+        };
+        let suffixes = ["_bucket", "_sum", "_count"];
+        let base = suffixes.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name);
+        for (label, value) in labels.split("\",").filter_map(|it| it.split_once("=\"")) {
+            let value = value.trim_end_matches('"');
+            let row = format!("| `{base}` | `{label}` | ");
+            let Some(known) = values.lines().find_map(|line| line.strip_prefix(&*row)) else {
+                continue;
+            };
+            let listed = match known {
+                known if known.contains("#causes") => causes,
+                known if known.contains("#reasons") => reasons,
+                known => known,
+            };
+            assert!(listed.contains(&format!("`{value}`")), "{base} {label} {value}: {known}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 300, "{compared}");
+}
+
+#[test]
 fn no_sample_stands_twice() {
     let (mut emitters, mut collector) = workers(2);
     everything(&mut emitters[0], &mut collector);

@@ -57,7 +57,7 @@ fn output<F>(
         "stdout" => Some(AccessLogOutput::Stdout),
         "stderr" => Some(AccessLogOutput::Stderr),
         path if path.contains('/') && !path.ends_with('/') && !path.contains('\0') => {
-            files.warn_unless_appendable(FilePath::new(path), site, findings);
+            files.check_append(FilePath::new(path), site, findings);
             Some(AccessLogOutput::File(Arc::from(FilePath::new(path))))
         }
         other => {

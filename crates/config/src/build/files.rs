@@ -259,8 +259,8 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// Warns if the file at `path` cannot be opened for appending.
-    pub(super) fn warn_unless_appendable(
+    /// Refuses the file at `path` if it cannot be opened for appending.
+    pub(super) fn check_append(
         &self,
         path: &FilePath,
         site: &Site<'_>,
@@ -270,10 +270,10 @@ impl<'a> Files<'a> {
         let hint = match error.kind() {
             ErrorKind::NotFound => "create its folder, such as with `install -d -o strait FOLDER`",
             ErrorKind::IsADirectory => "write the path of a file in it",
-            _ => "let the user of the process write there; this check is for the user who runs it",
+            _ => "let the user of the process write there, and run `strait check` as that user",
         };
         let rule = format!("this file cannot be opened for appending: {error}");
-        site.warning(findings, Problem::new(rule, hint));
+        site.error(findings, Problem::new(rule, hint));
     }
 
     fn read_certificate(

@@ -5,6 +5,7 @@
 //! behind the last one of the first file (`Findings::add_file`), so that whatever is reported later names
 //! the file in which it stands.
 
+use std::io::{self, ErrorKind};
 use std::path::{Path as FilePath, PathBuf};
 
 use crate::build::unreadable;
@@ -101,8 +102,37 @@ impl Including<'_> {
             return Err(Problem::new(rule, "write one path for each folder"));
         }
         match is_pattern(path) {
-            true => self.outside.list(path).map_err(|error| unreadable(&error)),
+            true => self.outside.list(path).map_err(|error| self.unreadable(path, &error)),
             false => Ok(vec![path.to_owned()]),
+        }
+    }
+
+    /// Why there is nothing to read at this path, which may be a pattern.
+    fn unreadable(&self, path: &FilePath, error: &io::Error) -> Problem {
+        let name = self.outside.name(path);
+        let folder = FilePath::new(&name).parent().filter(|it| !it.as_os_str().is_empty());
+        let folder = folder.unwrap_or_else(|| FilePath::new("."));
+        match error.kind() {
+            ErrorKind::NotFound if is_pattern(path) => Problem::new(
+                format!("there is no folder {} in which files could match", folder.display()),
+                "create it, it may be empty; relative paths begin at the folder of the main configuration file",
+            ),
+            ErrorKind::NotFound => Problem::new(
+                format!("there is no file {name}"),
+                "create it, or remove the entry; relative paths begin at the folder of the main configuration file",
+            ),
+            ErrorKind::NotADirectory => Problem::new(
+                format!("{} is a file, and no folder with files in it", folder.display()),
+                "write the path of the folder",
+            ),
+            ErrorKind::IsADirectory => Problem::new(
+                format!("{name} is a folder"),
+                format!("write {} for the files in it", path.join("*.yaml").display()),
+            ),
+            _ => {
+                let Problem { rule, hint } = unreadable(error);
+                Problem::new(format!("{name}: {rule}"), hint)
+            }
         }
     }
 
@@ -138,9 +168,7 @@ impl Including<'_> {
         let content = match self.outside.read_included(file) {
             Ok(content) => content,
             Err(error) => {
-                let problem = unreadable(&error);
-                let rule = format!("{}: {}", file.display(), problem.rule);
-                let problem = Problem::new(rule, problem.hint);
+                let problem = self.unreadable(file, &error);
                 return findings.error(item.at, path, &item.shown(), problem);
             }
         };

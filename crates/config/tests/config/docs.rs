@@ -51,6 +51,19 @@ fn every_example_loads_without_a_warning() {
 }
 
 #[test]
+fn the_table_of_sections_has_every_section() {
+    let page = std::fs::read_to_string(repository().join("docs/configuration/README.md")).unwrap();
+    let (_, table) = page.split_once("| section | content |").unwrap();
+    let (table, _) = table.split_once("\n\n").unwrap();
+    let schema = schema(&kinds());
+    let sections = schema["properties"].as_object().unwrap();
+    for section in sections.keys() {
+        assert!(table.contains(&format!("\n| `{section}` | ")), "{section} is missing there");
+    }
+    assert_eq!(table.lines().filter(|line| line.starts_with("| `")).count(), sections.len());
+}
+
+#[test]
 fn every_yaml_block_of_the_guides_loads_without_a_warning() {
     for (page, blocks_min) in [
         ("docs/configuration/README.md", 5),

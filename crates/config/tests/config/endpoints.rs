@@ -61,6 +61,34 @@ fn take(loader: &mut Loader, file: &str, outside: &Memory) -> Result<Option<Load
 }
 
 #[test]
+fn errors_of_a_file_behind_a_link_out_of_its_folder_have_places_and_rules_and_no_text() {
+    let mut loader = fresh();
+    let text = text(&["web"]);
+    loader.load_with("strait.yaml", &text, &outside(&[("web.yaml", "[]")])).unwrap();
+    for (content, place, rule) in [
+        ("- hunter2", "web.yaml:1:3: [0]: ", "the port is missing"),
+        ("hunter2:$6$abc:19000:0:99999:7:::\n", "web.yaml:1:1: ", "a list is needed"),
+        ("- { address: '10.0.0.1:80', hunter2: x }", "web.yaml:1:29: [0]: ", "is unknown"),
+        ("- { address: '10.0.0.1:80', weight: hunter2 }", "web.yaml:1:37: [0]: ", "a whole number"),
+        ("- 10.0.0.1:80\n- ${hunter2}", "web.yaml:2:3: [1]: ", "environment variables"),
+        ("- '10.0.0.1:80'\n- 'hunter2.test:80'", "web.yaml:2:3: [1]: ", "addresses only"),
+        ("- 10.0.0.1:80\n- 10.0.0.1:80 # hunter2", "web.yaml:2:3: [1]: ", "its own address"),
+        ("- 'hunter2", "web.yaml:1:3", "not YAML"),
+        ("- { hunter2: ${hunter2}, a: b }", "web.yaml:1:14: [0]: ", "environment variables"),
+        ("hunter2: [ { a: 1, a: 2 } ]", "web.yaml:1:1: ", "only once"),
+    ] {
+        let mut memory = outside(&[("web.yaml", content)]);
+        memory.link("web.yaml");
+        let reported = take(&mut loader, "web.yaml", &memory).unwrap_err();
+        assert!(reported.starts_with(place) && reported.contains(rule), "{content}: {reported}");
+        assert!(!reported.contains("hunter2"), "{content}: {reported}");
+        assert!(reported.contains("its content is not shown"), "{reported}");
+        let of_a_file = take(&mut loader, "web.yaml", &outside(&[("web.yaml", content)]));
+        assert!(of_a_file.unwrap_err().contains("hunter2"), "{content}");
+    }
+}
+
+#[test]
 fn a_file_of_endpoints_is_what_a_list_of_them_is() {
     let list = "- 10.0.0.1:80\n- { address: 10.0.0.2:80, weight: 3 }\n- 'unix:/run/a.sock'\n";
     let mut of_file = fresh();

@@ -235,8 +235,10 @@ fn a_missing_variable_is_one_error_wherever_it_stands() {
 }
 
 #[test]
-fn an_access_log_that_cannot_be_opened_is_warned_of() {
+fn an_access_log_that_cannot_be_opened_is_refused() {
     let log = |path: &str| text(&format!("{{ output: {path} }}"), Place::Root("access_log"));
-    assert_warned(&log("/nowhere/access.log"), Some(("access_log.output", "create its folder")));
+    let errors = loader().load("f", &log("/nowhere/access.log")).unwrap_err().errors;
+    assert_eq!(errors[0].path, "access_log.output");
+    assert!(errors[0].hint.contains("create its folder"), "{errors:?}");
     assert_warned(&log("./access.log"), None);
 }

@@ -106,7 +106,7 @@ fn a_missing_file_a_loop_and_a_file_twice_are_errors_and_a_pattern_may_fit_nothi
     let one = |list: &str| format!("include: [{list}]\nlisteners: []\n");
     assert_eq!(load(&one("'conf.d/*.yml'"), &[]).unwrap(), Vec::<String>::new());
     let at = ("strait.yaml", 1, 11);
-    refused(&one("missing.yaml"), &[], at, "missing.yaml: there is no such file", "path");
+    refused(&one("missing.yaml"), &[], at, "there is no file missing.yaml", "main configuration");
     refused(&one("'*/a.yaml'"), &[], at, "a folder name cannot be a pattern", "one path");
     refused(&one("''"), &[], at, "the path of a file is needed", "conf.d");
     let itself = [("a.yaml", "include: [b.yaml]\n"), ("b.yaml", "include: [a.yaml]\n")];

@@ -328,6 +328,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_documentation_has_every_key() {
+        let page = include_str!("../../../../docs/admin.md");
+        let (_, section) = page.split_once("\n## `/connections`\n").unwrap();
+        let (section, _) = section.split_once("\n## ").unwrap();
+        let texts = || "x".to_owned();
+        let whole = Row { cluster: texts(), target: texts(), streams: Some(1), ..row(0, 0) };
+        let row = serde_json::to_value(whole).unwrap();
+        for key in row.as_object().unwrap().keys() {
+            assert!(section.contains(&format!("\n| `{key}` | ")), "{key}");
+        }
+        let page: serde_json::Value = serde_json::from_slice(&Listed::default().render()).unwrap();
+        for key in page.as_object().unwrap().keys() {
+            assert!(section.contains(&format!("`{key}`")), "{key}");
+        }
+    }
+
     /// A data path whose workers have connections in the slots 0, 2, 4 …, up to `count` each.
     async fn slots_of(
         wanted: Wanted,

@@ -405,7 +405,8 @@ impl<W: Workers> Running<W> {
         if let Some(errors) = &verdict.refused {
             let name = &verdict.name;
             self.config.deliveries.pace_of_refusals.log(|| {
-                tracing::error!(source, %name, "refused; the previous version stays in use:\n{errors}");
+                let reasons = errors.first(&format!("/config?resource={name}"));
+                tracing::error!(source, %name, "refused; the previous version stays in use:\n{reasons}");
             });
         } else if is_late {
             let Verdict { name, version, .. } = verdict;

@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use config::snapshot::Snapshot;
-use config::{EndpointsOutcome, Finding, ResourceKind};
+use config::{EndpointsOutcome, FINDINGS_LOGGED_MAX, Finding, ResourceKind};
 use telemetry::events::{ConfigAccepted, ConfigRejected, SourceKind};
 
 use super::Running;
 use crate::builder::{Built, Reading};
-use crate::reload::{Candidate, Endpoints, EndpointsCandidate, Refused, TakenUp};
+use crate::reload::{Candidate, Endpoints, EndpointsCandidate, Refused, TakenUp, checked};
 use crate::workers::{BindFailure, Workers};
 use crate::{changes, clock};
 
@@ -52,7 +52,8 @@ impl<W: Workers> Running<W> {
         if let Err(refused) = result {
             let (at, errors) = (clock::wall_ns(), refused.count());
             let version = self.config.snapshot.version;
-            tracing::error!("configuration refused; version {version} stays in use:\n{refused}");
+            let reasons = refused.to_log(self.config.builder.file_name());
+            tracing::error!("configuration refused; version {version} stays in use:\n{reasons}");
             self.collector.config_rejected(&ConfigRejected { errors, at });
             self.config.refused = Some((at, refused));
             self.config.warming.forget();
@@ -86,7 +87,8 @@ impl<W: Workers> Running<W> {
                 return self.config.deliveries.on_unbindable(failures);
             }
             let refused = Refused::Unbindable(failures);
-            tracing::error!("endpoints refused; the previous ones stay in use:\n{refused}");
+            let reasons = refused.to_log(self.config.builder.file_name());
+            tracing::error!("endpoints refused; the previous ones stay in use:\n{reasons}");
         }
         if let Some(delivered) = delivered {
             self.on_delivered(*delivered);
@@ -114,7 +116,8 @@ impl<W: Workers> Running<W> {
         if known.is_some_and(|(_, known)| *known == errors) {
             return;
         }
-        tracing::error!("endpoints refused; the previous ones stay in use:\n{errors}");
+        let reasons = errors.first(&checked(self.config.builder.file_name()));
+        tracing::error!("endpoints refused; the previous ones stay in use:\n{reasons}");
         let refused = Refused::Invalid(errors.clone());
         let at = clock::wall_ns();
         self.collector.config_rejected(&ConfigRejected { errors: refused.count(), at });
@@ -244,7 +247,11 @@ impl<W: Workers> Running<W> {
 }
 
 pub(super) fn warn(warnings: &[Finding]) {
-    for warning in warnings {
+    for warning in warnings.iter().take(FINDINGS_LOGGED_MAX) {
         tracing::warn!("{warning}");
+    }
+    let more = warnings.len().saturating_sub(FINDINGS_LOGGED_MAX);
+    if more > 0 {
+        tracing::warn!(more, "further warnings about the configuration are in /config");
     }
 }

@@ -39,7 +39,7 @@ impl Request {
                 ));
             }
             None if url.starts_with('/') || url == "*" => (None, None, without_fragment(url)),
-            None => return Err(format!("{url}: is not a URL; write http://HOST/PATH, or /PATH")),
+            None => return Err(not_url(url)),
         };
         let target = match target {
             "" => "/".to_owned(),
@@ -83,6 +83,15 @@ impl Request {
         let head = head.into_bytes();
         Ok(Self { head, port, names_port, ip, is_secure, server_name, from: None })
     }
+}
+
+/// What a text that is neither a URL nor a path was probably meant to be: a host alone, mostly.
+fn not_url(url: &str) -> String {
+    if url.is_empty() || url.contains(char::is_whitespace) {
+        return format!("{url:?} is not a URL; write http://HOST/PATH, or /PATH");
+    }
+    let path = if url.contains('/') { "" } else { "/" };
+    format!("{url}: is not a URL; write http://{url}{path}, or https://{url}{path}")
 }
 
 fn without_fragment(target: &str) -> &str {
@@ -146,7 +155,10 @@ mod tests {
     fn what_is_no_url_or_header_is_refused_with_a_reason() {
         for (url, header, word) in [
             ("ftp://a/", None, "http://"),
-            ("a.b/c", None, "is not a URL"),
+            ("a.b/c", None, "write http://a.b/c, or"),
+            ("a.b", None, "write http://a.b/, or"),
+            ("a.b:81", None, "write http://a.b:81/, or"),
+            ("", None, "\"\" is not a URL; write http://HOST/PATH"),
             ("http://a:x/", None, "is not a port"),
             ("http://a/", Some("no colon"), "name: value"),
         ] {

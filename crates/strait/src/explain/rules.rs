@@ -66,12 +66,21 @@ pub(super) fn is_tunnel(head: &RequestHead<'_>) -> bool {
 
 fn request_line(head: &RequestHead<'_>) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let host = request_host(head);
     if is_tunnel(head) {
-        return format!("{} host {}", text(head.method_bytes()), text(head.host()));
+        return format!("{} host {host}", text(head.method_bytes()));
     }
     let query = head.query().map_or_else(String::new, |query| format!(" query {}", text(query)));
     let method = text(head.method_bytes());
-    format!("{method} host {} path {}{query}", text(head.host()), text(head.path()))
+    format!("{method} host {host} path {}{query}", text(head.path()))
+}
+
+/// The host, or what stands for it: a path alone was asked for.
+fn request_host(head: &RequestHead<'_>) -> String {
+    match head.host() {
+        b"" => "(none; give one as -H 'Host: NAME')".to_owned(),
+        host => String::from_utf8_lossy(host).into_owned(),
+    }
 }
 
 /// Runs the filter chain; returns whether the request continues after it.
@@ -149,7 +158,7 @@ fn describe_routes(
     head: &RequestHead<'_>,
     client: Client<'_>,
 ) {
-    let host = String::from_utf8_lossy(head.host()).into_owned();
+    let host = request_host(head);
     let found = listener.hosts.find_authority(head.host(), || head.authority());
     for id in &listener.route_tables {
         let Some(table) = snapshot.route_table(*id) else { continue };
@@ -169,6 +178,7 @@ fn describe_routes(
         } else {
             let why = match closest {
                 Some(pattern) => format!("another has a closer host than {pattern}"),
+                None if head.host().is_empty() => "the request has no host".to_owned(),
                 None => format!("{host} is not among its hosts"),
             };
             story.line("routes", format!("{}: skipped, {why} ({hosts})", table.name));

@@ -166,6 +166,66 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[test]
+fn the_help_says_what_a_second_signal_does() {
+    for page in [strait(&["run", "--help"]), strait(&["man"])] {
+        let page = text(&page.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(page.contains("during that time ends the delay"), "{page}");
+    }
+}
+
+#[test]
+fn an_access_log_that_cannot_be_opened_is_refused_by_a_check_as_by_a_start() {
+    let scratch = Scratch::new();
+    let output = scratch.path("missing/access.log").display().to_string();
+    let file =
+        scratch.write("strait.yaml", &format!("{SHOP}\naccess_log: {{ output: {output} }}\n"));
+    let refused = ["check", "run"].map(|command| {
+        let output = strait(&[command, "-c", &file]);
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        text(&output.stderr)
+    });
+    for said in &refused {
+        assert!(said.contains("cannot be opened for appending"), "{said}");
+        assert!(said.contains(": access_log.output: "), "{said}");
+    }
+    let lines = |said: &str| {
+        said.lines().filter(|it| it.contains("access")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&refused[0]), lines(&refused[1]));
+    std::fs::create_dir(scratch.path("missing")).unwrap();
+    assert!(strait(&["check", "-c", &file, "--deny-warnings"]).status.success());
+    assert!(!scratch.path("missing/access.log").exists());
+}
+
+#[test]
+fn explain_says_why_a_cluster_has_no_endpoints_and_that_a_request_has_no_host() {
+    let scratch = Scratch::new();
+    let file = scratch.write(
+        "strait.yaml",
+        "listeners: [{ name: edge, address: '127.0.0.1:8080', routes: all }]
+routes:
+- { name: all, hosts: [shop.example], rules: [{ match: { prefix: / }, cluster: web }] }
+clusters: [{ name: web, endpoints: [] }]
+",
+    );
+    let tell = |url: &str| {
+        let output = strait(&["explain", "-c", &file, "GET", url]);
+        text(&output.stdout) + &text(&output.stderr)
+    };
+    let shown = tell("http://shop.example/");
+    assert!(
+        shown.contains("\nendpoint  none: `endpoints` of the cluster is an empty list"),
+        "{shown}"
+    );
+    assert!(shown.contains("503, cause no_endpoint (the cluster lists no endpoint)"), "{shown}");
+    let shown = tell("/x");
+    assert!(shown.contains("GET host (none; give one as -H 'Host: NAME') path /x"), "{shown}");
+    assert!(shown.contains("all: skipped, the request has no host (shop.example)"), "{shown}");
+    let shown = tell("shop.example");
+    assert!(shown.contains("write http://shop.example/, or https://shop.example/"), "{shown}");
+}
+
+#[test]
 fn warnings_leave_a_file_right() {
     let scratch = Scratch::new();
     let spare = "\n  - { name: spare, endpoints: ['127.0.0.1:1'] }\n";

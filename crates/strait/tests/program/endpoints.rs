@@ -124,6 +124,21 @@ fn the_first_load_of_a_file_counts_and_its_cluster_shows_why_the_next_one_is_ref
 }
 
 #[test]
+fn the_log_has_the_first_errors_of_a_file_and_says_where_the_others_are() {
+    let service = Service::start("one");
+    let mut strait = run(&format!("- '{}'\n", service.address));
+    strait.write("service.yaml", &"- 10.0.0.1:port\n".repeat(1000));
+    let place = strait.path("service.yaml").display().to_string();
+    let others =
+        format!("and 980 more, see `strait check {}`", strait.path("strait.yaml").display());
+    strait.wait_for_log(&others);
+    strait.rewrite(&"a: 1\n".repeat(1000));
+    strait.wait_for_log("configuration refused");
+    let log = strait.all_logged();
+    assert_eq!(log.matches(&format!("{place}:")).count(), 20, "{log}");
+}
+
+#[test]
 fn a_change_of_endpoints_reads_no_configuration() {
     let scratch = Scratch::new();
     scratch.write("service.yaml", "- 127.0.0.1:1000\n");

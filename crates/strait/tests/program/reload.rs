@@ -54,6 +54,31 @@ fn a_wrong_file_leaves_the_former_serving_and_says_why() {
 }
 
 #[test]
+fn what_the_file_does_not_have_any_more_is_not_shown() {
+    let service = Service::start("one");
+    let with_another = forward_to(service.address)
+        .replace("clusters:", "clusters:\n  - { name: another, endpoints: { file: e.yaml } }");
+    let scratch = Scratch::new();
+    scratch.write("e.yaml", "[]");
+    let strait = Strait::run_in(scratch, &with_another);
+    let asked = |kind: &str| {
+        let answer = get(strait.admin, &format!("/config?resource={kind}/another"));
+        (answer.status, answer.text())
+    };
+    for kind in ["cluster", "assignment"] {
+        assert_eq!(asked(kind).0, 200);
+    }
+    strait.rewrite(&forward_to(service.address));
+    strait.wait_for_version(2);
+    for kind in ["cluster", "assignment"] {
+        let (status, said) = asked(kind);
+        assert_eq!(status, 404, "{said}");
+        let expected = format!("no {kind} has this name in version 2 of the configuration");
+        assert!(said.contains(&expected), "{said}");
+    }
+}
+
+#[test]
 fn a_file_that_went_away_is_not_missed_until_it_is_back() {
     let service = Service::start("one");
     let strait = Strait::run(&forward_to(service.address));

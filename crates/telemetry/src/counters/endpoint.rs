@@ -13,74 +13,112 @@ pub const ENDPOINTS_PER_BLOCK: u32 = 16;
 
 /// Why a connection to an endpoint cannot be established, or a client's handshake fails: errors of the kernel by
 /// name, times that were over, and what a handshake of TLS can fail for. Anything else is `other`.
-pub(crate) const REASONS: [&str; 63] = [
-    "other",
+pub(crate) const REASONS: [&str; 63] = words();
+
+/// The same with what they mean, for the documentation.
+pub(crate) const REASONS_EXPLAINED: [(&str, &str); 63] = [
+    ("other", "anything else"),
     // Of the kernel.
-    "EACCES",
-    "EADDRINUSE",
-    "EADDRNOTAVAIL",
-    "EAFNOSUPPORT",
-    "EAGAIN",
-    "ECONNABORTED",
-    "ECONNREFUSED",
-    "ECONNRESET",
-    "EHOSTDOWN",
-    "EHOSTUNREACH",
-    "EINVAL",
-    "ENETDOWN",
-    "ENETUNREACH",
-    "ENOBUFS",
-    "ENOENT",
-    "ENOMEM",
-    "EPERM",
-    "EPIPE",
-    "EPROTOTYPE",
-    "ETIMEDOUT",
-    "out_of_descriptors",
+    ("EACCES", "the socket file of the endpoint denies access"),
+    ("EADDRINUSE", "the local address or port is in use"),
+    ("EADDRNOTAVAIL", "no local port is free, or the address is none of this machine's"),
+    ("EAFNOSUPPORT", "the machine has no addresses of this kind, such as IPv6"),
+    ("EAGAIN", "the accept queue of the endpoint's unix socket is full"),
+    ("ECONNABORTED", "the connection was aborted"),
+    ("ECONNREFUSED", "nothing listens on the port"),
+    ("ECONNRESET", "the peer reset the connection"),
+    ("EHOSTDOWN", "the machine does not answer in its network"),
+    ("EHOSTUNREACH", "no route leads to the machine, or a firewall rejects the connection"),
+    ("EINVAL", "the kernel does not accept the address"),
+    ("ENETDOWN", "the network interface is down"),
+    ("ENETUNREACH", "no route leads to the network"),
+    ("ENOBUFS", "the kernel has no memory for the connection"),
+    ("ENOENT", "the socket file of the endpoint does not exist"),
+    ("ENOMEM", "the kernel has no memory for the connection"),
+    ("EPERM", "a local firewall rule denies the connection"),
+    ("EPIPE", "the peer closed the connection"),
+    ("EPROTOTYPE", "the endpoint's unix socket is not a stream socket"),
+    ("ETIMEDOUT", "the kernel gave up connecting"),
+    ("out_of_descriptors", "the process has no file descriptor left"),
     // Of time.
-    "timeout",
-    "tls_timeout",
+    ("timeout", "`connect_timeout` of the cluster expired before TCP was connected"),
+    (
+        "tls_timeout",
+        "the handshake was not complete at the end of `connect_timeout` of the cluster, or of `timeouts.tls_handshake` of the listener",
+    ),
     // Of TLS.
-    "alert_received",
-    "alpn_mismatch",
-    "bad_record",
-    "certificate_bad_encoding",
-    "certificate_bad_signature",
-    "certificate_expired",
-    "certificate_not_accepted",
-    "certificate_not_valid_yet",
-    "certificate_of_authority",
-    "certificate_purpose_invalid",
-    "certificate_refused",
-    "certificate_required",
-    "certificate_revocation_unknown",
-    "certificate_revoked",
-    "certificate_signature_unsupported",
-    "certificate_unhandled_extension",
-    "certificate_unknown_issuer",
-    "incompatible",
-    "internal",
-    "message_invalid",
-    "message_unexpected",
-    "misbehaved",
-    "name_mismatch",
-    "no_application_protocol",
-    "no_cipher_suite",
-    "no_group",
-    "no_signature_scheme",
-    "no_version",
-    "not_tls",
-    "overflow",
-    "peer_gone",
-    "record_too_long",
-    "server_name_invalid",
-    "signature_failed",
-    "signature_refused",
-    "signature_timed_out",
-    "signature_wrong",
-    "too_many_bytes",
-    "unfinished",
+    (
+        "alert_received",
+        "the peer refused the handshake with an alert, which the detail in the log names",
+    ),
+    (
+        "alpn_mismatch",
+        "the upstream selected another application protocol than the `protocol` of its cluster",
+    ),
+    ("bad_record", "a record is not authentic"),
+    ("certificate_bad_encoding", "the peer's certificate cannot be parsed"),
+    ("certificate_bad_signature", "its issuer did not sign the peer's certificate"),
+    ("certificate_expired", "the peer's certificate has expired"),
+    (
+        "certificate_not_accepted",
+        "the peer's certificate contains none of the names that the configuration accepts",
+    ),
+    ("certificate_not_valid_yet", "the peer's certificate is not valid yet"),
+    ("certificate_of_authority", "the peer presents a CA certificate (CA:TRUE)"),
+    (
+        "certificate_purpose_invalid",
+        "the peer's certificate is not for servers, or not for clients",
+    ),
+    ("certificate_refused", "the peer's certificate violates another rule"),
+    ("certificate_required", "the client presented no certificate, and the listener requires one"),
+    (
+        "certificate_revocation_unknown",
+        "no current CRL tells whether the peer's certificate is revoked",
+    ),
+    ("certificate_revoked", "the peer's certificate is revoked"),
+    (
+        "certificate_signature_unsupported",
+        "the peer's certificate is signed with an unsupported algorithm",
+    ),
+    ("certificate_unhandled_extension", "the peer's certificate has an unknown critical extension"),
+    ("certificate_unknown_issuer", "no trusted CA has signed the peer's certificate"),
+    ("incompatible", "the peer does not support something else that is required"),
+    ("internal", "something failed in Strait, which the detail in the log names"),
+    ("message_invalid", "a handshake message cannot be decoded"),
+    ("message_unexpected", "a handshake message came when another was due"),
+    ("misbehaved", "the peer violated a rule of TLS"),
+    ("name_mismatch", "the upstream's certificate is for other names"),
+    ("no_application_protocol", "no application protocol (ALPN) in common"),
+    ("no_cipher_suite", "no cipher suite in common"),
+    ("no_group", "no group for the key exchange in common"),
+    ("no_signature_scheme", "no signature algorithm in common"),
+    ("no_version", "no version of TLS in common"),
+    ("not_tls", "the peer does not use TLS"),
+    (
+        "overflow",
+        "`limits.handshakes_max` was reached, and this handshake had made no progress for the longest time",
+    ),
+    ("peer_gone", "the peer closed the connection during the handshake"),
+    ("record_too_long", "a record is longer than TLS allows"),
+    ("server_name_invalid", "the name for the endpoint is neither a host name nor an IP address"),
+    ("signature_failed", "the private key, or what has it, made no signature"),
+    ("signature_refused", "what has the private key refused to sign"),
+    ("signature_timed_out", "what has the private key did not sign in time"),
+    ("signature_wrong", "the signature does not match the certificate"),
+    ("too_many_bytes", "the handshake is longer than any handshake needs to be"),
+    ("unfinished", "the handshake was not complete when it ended"),
 ];
+
+#[expect(clippy::indexing_slicing, reason = "evaluated at compile time only")]
+const fn words() -> [&'static str; REASONS_EXPLAINED.len()] {
+    let mut words = [""; REASONS_EXPLAINED.len()];
+    let mut place = 0;
+    while place < words.len() {
+        words[place] = REASONS_EXPLAINED[place].0;
+        place += 1;
+    }
+    words
+}
 
 /// The place of a reason among [`REASONS`].
 fn place(reason: &str) -> usize {

@@ -196,7 +196,7 @@ impl ControlCounters {
 }
 
 /// Why DNS gives nothing; `control` has the words.
-const DNS_FAILURES: [&str; 10] = [
+pub(super) const DNS_FAILURES: [&str; 10] = [
     "timeout",
     "servfail",
     "refused",
@@ -208,14 +208,17 @@ const DNS_FAILURES: [&str; 10] = [
     "unreachable",
     "no_server",
 ];
+/// Who asked for a move of a connection, and whether it took place.
+pub(super) const MOVE_REASONS: [&str; 2] = ["request", "rebalance"];
+pub(super) const MOVE_RESULTS: [&str; 2] = ["moved", "refused"];
 /// What files of endpoints and DNS give.
 const ENDPOINTS_KIND: &str = "assignment";
 /// How resources may stand.
-const STATES: [&str; 3] = ["active", "warming", "refused"];
+pub(super) const STATES: [&str; 3] = ["active", "warming", "refused"];
 /// The kinds of resources.
-const KINDS: [&str; 5] = ["listener", "route", "cluster", "assignment", "secret"];
+pub(super) const KINDS: [&str; 5] = ["listener", "route", "cluster", "assignment", "secret"];
 /// How what sources give may stand.
-const RESOURCE_STATES: [(SourceKind, &str); 9] = [
+pub(super) const RESOURCE_STATES: [(SourceKind, &str); 9] = [
     (SourceKind::File, "good"),
     (SourceKind::File, "refused"),
     (SourceKind::Dns, "fresh"),
@@ -255,7 +258,7 @@ pub(super) static FAMILIES: &[Family] = &[
         help: "Handovers by result: `completed`; `rolled_back`, if the old process continued; `stood_in`, if \
                the new process ended during its probation and the old one continued; `taken_back`, if the new \
                process gave everything back during its probation; `checked`, if configurations were only \
-               compared.",
+               compared; `restored`, if connections came from the service manager's store.",
         labels: &["result"],
         samples: |view, out| {
             for (result, count) in HANDOVER_RESULTS.iter().zip(view.control.handovers) {
@@ -270,8 +273,7 @@ pub(super) static FAMILIES: &[Family] = &[
                another process takes over already; `user`, if the user may not; `silent`, if nothing came in time; `timeout`, if it took longer than `handover.timeout`; \
                `garbled`, if a packet could not be read; `descriptors`, if a packet had another number of \
                descriptors than it should; `out_of_turn`, if a packet came when another was due; `over_bound`, if there was \
-               more of something than any process needs; `version` or `form`, if the other process has another version of the protocol or \
-               saves connections in another form; `closed`, if the other process ended; `gave_up`, if it \
+               more of something than any process needs; `version`, if the other process speaks no version of the protocol that this one does; `closed`, if the other process ended; `gave_up`, if it \
                cancelled; `own`, if this process could not continue.",
         labels: &["cause"],
         samples: |view, out| {
@@ -295,8 +297,8 @@ pub(super) static FAMILIES: &[Family] = &[
                (`refused`).",
         labels: &["reason", "result"],
         samples: |view, out| {
-            for (reason, by_result) in ["request", "rebalance"].iter().zip(&view.control.moves) {
-                for (result, count) in ["moved", "refused"].iter().zip(by_result) {
+            for (reason, by_result) in MOVE_REASONS.iter().zip(&view.control.moves) {
+                for (result, count) in MOVE_RESULTS.iter().zip(by_result) {
                     out.number(&[reason, result], *count);
                 }
             }
@@ -444,10 +446,11 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_source_resources",
         kind: MetricType::Gauge,
-        help: "Endpoint files (`good`, `refused`) and host names (`fresh`; `stale`, if the last endpoints are \
-               used after a failure; `failed` or `waiting`, before the first answer) by state. `restored` are \
-               those, and resources of other sources, that come from the folder `state` or the replaced process and that the source has \
-               not replaced yet.",
+        help: "Endpoint files (`good`, `refused`) and host names by state: `fresh`; `partial`, if a part of the last \
+               answer is missing, such as one family, and its last endpoints are used; `empty`, if the answer has \
+               no usable addresses; `stale`, if the last endpoints are used after a failure; `failed` or \
+               `waiting`, before the first answer. `restored` are those, and resources of other sources, that \
+               come from the folder `state` or the replaced process and that the source has not replaced yet.",
         labels: &["source", "state"],
         samples: |view, out| {
             let known = &view.control.source_resources;

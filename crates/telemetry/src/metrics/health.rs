@@ -27,7 +27,7 @@ struct OfCluster {
 }
 
 /// How a check ends, in the order in which they are counted.
-const CHECK_RESULTS: [&str; 3] = ["passed", "failed", "undecided"];
+pub(super) const CHECK_RESULTS: [&str; 3] = ["passed", "failed", "undecided"];
 
 impl Health {
     pub(crate) fn check_counted(&mut self, event: CheckCounted) {

@@ -8,11 +8,16 @@ use crate::events::TlsHandshakeKind;
 /// Reasons that are no words of TLS.
 const FROM_THE_START: [&str; 3] = ["peer_gone", "tls_timeout", "overflow"];
 
+/// How signatures that handshakes waited for were made.
+pub(super) const SIGNATURES: [&str; 3] = ["inline", "batched", "failed"];
+/// Sizes of batches.
+pub(super) const BATCH_SIZES: [&str; 9] = ["0", "1", "2", "3", "4", "5", "6", "7", "8"];
+
 pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_tls_handshakes_total",
         kind: MetricType::Counter,
-        help: "TLS handshakes with clients that succeeded: full, resumed, and resumed with early data.",
+        help: "TLS handshakes with clients that succeeded: `full`, `resumed`, and resumed with early data (`early`).",
         labels: &["listener", "kind"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -26,9 +31,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_tls_handshakes_failed_total",
         kind: MetricType::Counter,
-        help: "TLS handshakes with clients that failed, by reason: the exact reason (as in \
-               `strait_upstream_connect_failure_reasons_total`), `peer_gone`, `tls_timeout`, or `overflow` at \
-               `limits.handshakes_max`. These three exist from the start, the others from their first failure.",
+        help: "TLS handshakes with clients that failed, by [reason](#reasons). `peer_gone`, `tls_timeout` and \
+               `overflow` exist from the start, the others from their first failure.",
         labels: &["listener", "reason"],
         samples: |view, out| {
             for (listener, blocks) in &view.listeners {
@@ -54,10 +58,11 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_tls_signatures_total",
         kind: MetricType::Counter,
-        help: "Signatures that handshakes waited for (`signing` other than `inline`), by method.",
+        help: "Signatures that handshakes waited for (`signing` other than `inline`), by method: one by one \
+               (`inline`), `batched`, or `failed` to be made.",
         labels: &["how"],
         samples: |view, out| {
-            for (place, how) in ["inline", "batched", "failed"].into_iter().enumerate() {
+            for (place, how) in SIGNATURES.into_iter().enumerate() {
                 let count = view.sum(|block| block.tls.signatures.get(place));
                 out.number(&[how], count);
             }
@@ -69,9 +74,7 @@ pub(super) static FAMILIES: &[Family] = &[
         help: "Batches of signatures by size; 1 is a signature that waited and remained alone.",
         labels: &["size"],
         samples: |view, out| {
-            for (place, size) in
-                ["0", "1", "2", "3", "4", "5", "6", "7", "8"].into_iter().enumerate()
-            {
+            for (place, size) in BATCH_SIZES.into_iter().enumerate() {
                 let count = view.sum(|block| block.tls.batches.get(place));
                 out.number(&[size], count);
             }

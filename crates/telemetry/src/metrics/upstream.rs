@@ -269,7 +269,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_connect_failures_total",
         kind: MetricType::Counter,
-        help: "Upstream connections that could not be established.",
+        help: "Upstream connections that could not be established, by cause.",
         labels: &["cluster", "cause"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
@@ -284,8 +284,8 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_connect_failure_reasons_total",
         kind: MetricType::Counter,
-        help: "Upstream connections that could not be established, by reason: the name of the kernel's error, \
-               an expired timeout (`timeout`, `tls_timeout`), or the reason why the TLS handshake failed. \
+        help: "Upstream connections that could not be established, by [reason](#reasons): the name of the kernel's \
+               error, an expired timeout (`timeout`, `tls_timeout`), or the reason why the TLS handshake failed. \
                `ECONNREFUSED` and `timeout` exist from the start, the others from their first failure. \
                `/clusters` has them by endpoint.",
         labels: &["cluster", "reason"],

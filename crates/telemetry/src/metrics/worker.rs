@@ -2,6 +2,9 @@
 
 use super::{Family, MetricType};
 
+/// Where buffers come from.
+pub(super) const LEASE_SOURCES: [&str; 2] = ["reused", "allocated"];
+
 pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_worker_turns_total",
@@ -72,8 +75,9 @@ pub(super) static FAMILIES: &[Family] = &[
         help: "Buffers taken into use, by source: `reused` or newly `allocated`.",
         labels: &["source"],
         samples: |view, out| {
-            out.number(&["reused"], view.worker_total(|block| &block.levels.buffers_reused));
-            out.number(&["allocated"], view.worker_total(|block| &block.levels.buffers_allocated));
+            let [reused, allocated] = LEASE_SOURCES;
+            out.number(&[reused], view.worker_total(|block| &block.levels.buffers_reused));
+            out.number(&[allocated], view.worker_total(|block| &block.levels.buffers_allocated));
         },
     },
     Family {

@@ -68,6 +68,76 @@ pub(crate) fn refuse_variables(node: &Node, path: Path<'_>, findings: &mut Findi
     }
 }
 
+/// What stands for the braces of variables while YAML is read, where a brace without quotes within `{ }` or `[ ]` would
+/// begin a map. These are characters of private use, and each is one character like the brace: columns stay as they are.
+const STANDING_FOR_BRACES: [char; 2] = ['\u{e000}', '\u{e001}'];
+
+/// `text` with other characters in the place of its variables' braces; none if it has no variables, or these characters itself.
+///
+/// Variables within quotes and comments are among them, which makes no difference; a default with quotes or brackets could end outside of
+/// the quotes that it begins in, so that those stay as they are.
+pub(super) fn without_braces(text: &str) -> Option<String> {
+    let [opening, closing] = STANDING_FOR_BRACES;
+    if !text.contains("${") || text.contains(STANDING_FOR_BRACES) {
+        return None;
+    }
+    let mut out = String::with_capacity(text.len() + text.len() / 16);
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        let (before, from) = rest.split_at_checked(at + 2)?;
+        let length = from.bytes().position(|byte| matches!(byte, b'}' | b'\n' | b'\r'));
+        let found = length.and_then(|length| from.split_at_checked(length));
+        let found = found.filter(|(inner, behind)| behind.starts_with('}') && is_variable(inner));
+        let Some((inner, behind)) = found else {
+            out.push_str(before);
+            rest = from;
+            continue;
+        };
+        out.push_str(before.strip_suffix('{')?);
+        out.push(opening);
+        out.push_str(inner);
+        out.push(closing);
+        rest = behind.get(1..)?;
+    }
+    out.push_str(rest);
+    Some(out)
+}
+
+/// The text as it was before [`without_braces`].
+pub(super) fn with_braces(text: &str) -> Cow<'_, str> {
+    let [opening, closing] = STANDING_FOR_BRACES;
+    if !text.contains(opening) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.replace(opening, "{").replace(closing, "}"))
+}
+
+/// Whether this may stand between the braces of a variable, without quotes and brackets in its default.
+fn is_variable(inner: &str) -> bool {
+    let (name, default) = inner.split_once(":-").unwrap_or((inner, ""));
+    is_name(name) && !default.contains(['"', '\'', '{', '[', ']', ','])
+}
+
+/// Whether `${…}` has the name of a variable.
+pub(super) fn is_named(variable: &str) -> bool {
+    let inner = variable.strip_prefix("${").and_then(|it| it.strip_suffix('}'));
+    inner.is_some_and(|inner| is_name(inner.split_once(":-").unwrap_or((inner, "")).0))
+}
+
+pub(super) fn no_name() -> Problem {
+    let rule = "the name of an environment variable consists of letters, digits and `_`";
+    let hint =
+        "write ${NAME} or ${NAME:-default}, or \"$${\" in quotes for the characters themselves";
+    Problem::new(rule, hint)
+}
+
+fn is_name(name: &str) -> bool {
+    let is_of_name = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    !name.is_empty()
+        && name.bytes().all(is_of_name)
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
 /// `text` with the values of its variables.
 fn expanded<'t>(text: &'t str, outside: &dyn Outside) -> Result<Cow<'t, str>, Problem> {
     if !text.contains("${") {
@@ -109,16 +179,8 @@ fn value<'v>(variable: &'v str, outside: &dyn Outside) -> Result<Cow<'v, str>, P
         Some((name, default)) => (name, Some(default)),
         None => (variable, None),
     };
-    let is_name = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-    if name.is_empty()
-        || !name.bytes().all(is_name)
-        || name.starts_with(|c: char| c.is_ascii_digit())
-    {
-        let rule = "the name of an environment variable consists of letters, digits and `_`";
-        return Err(Problem::new(
-            rule,
-            "write ${NAME} or ${NAME:-default}, or $${ for the characters themselves",
-        ));
+    if !is_name(name) {
+        return Err(no_name());
     }
     // As in a shell, an empty value is none where there is a default.
     let found = outside.variable(name).map_err(|_| {
@@ -189,6 +251,18 @@ mod tests {
             ("a: $PORT $ { $}", r#"{"a":"$PORT $ { $}"}"#),
             ("a: ${NESTED}", r#"{"a":"${PORT}"}"#),
             ("${PORT}: 1", r#"{"${PORT}":1}"#),
+            ("{ ${PORT}: 1 }", r#"{"${PORT}":1}"#),
+            ("a: { b: ${PORT} }", r#"{"a":{"b":8080}}"#),
+            ("a: {b: ${NONE:-10}}", r#"{"a":{"b":10}}"#),
+            ("a: [${PORT}, ${NONE:-x}, '${PORT}']", r#"{"a":[8080,"x","8080"]}"#),
+            (
+                "a: { b: 127.0.0.1:${PORT}, c: ${NONE:-a b} }",
+                r#"{"a":{"b":"127.0.0.1:8080","c":"a b"}}"#,
+            ),
+            ("a: [ $${PORT}, ${NONE:-} ]", r#"{"a":["${PORT}",null]}"#),
+            ("{ a: 'x$${b', c: 'd }' }", r#"{"a":"x${b","c":"d }"}"#),
+            ("{ a: '${NONE:-[::]:80, x}' } # ${", r#"{"a":"[::]:80, x"}"#),
+            ("a: |\n  ${PORT}\n  x", r#"{"a":"8080\nx\n"}"#),
         ] {
             assert_eq!(read(text).unwrap().to_json().to_string(), json, "{text}");
         }

@@ -2,6 +2,7 @@
 
 use saphyr_parser::ScanError;
 
+use super::environment;
 use super::yaml::{Stop, marker};
 use crate::findings::{Position, Problem};
 
@@ -57,15 +58,25 @@ fn brackets(text: &str, at: Position) -> Option<Stop> {
     Some((Position { line: number, column }, problem))
 }
 
-/// A variable of the environment without quotes within `{ }` or `[ ]`, whose brace begins a map.
+/// A variable of the environment within `{ }` or `[ ]` that needs quotes (`environment::without_braces`), or that is none.
 fn variable(text: &str, at: Position) -> Option<Stop> {
     let (_, line) = lines_at(text, at).find(|(number, _)| *number == at.line)?;
     let before: String = line.chars().take(at.column as usize).collect();
     let place = before.rfind("${")?;
-    let name = line.get(place..)?.split_inclusive('}').next().filter(|name| name.ends_with('}'))?;
+    let is_escaped = before.get(..place)?.ends_with('$');
+    let place = place - usize::from(is_escaped);
+    let found = line.get(place..)?.split_inclusive('}').next().filter(|it| it.ends_with('}'))?;
     let column = u32::try_from(before.get(..place)?.chars().count()).ok()?.saturating_add(1);
-    let rule = "a variable within `{ }` or `[ ]` must be quoted";
-    Some((Position { column, ..at }, Problem::new(rule, format!("write {name:?}"))))
+    let quoted = format!("write {found:?}");
+    let problem = if is_escaped {
+        Problem::new("these characters must be quoted within `{ }` or `[ ]`", quoted)
+    } else if environment::is_named(found) {
+        let rule = "within `{ }` or `[ ]`, a variable must be quoted if its default contains quotes, brackets or commas";
+        Problem::new(rule, quoted)
+    } else {
+        environment::no_name()
+    };
+    Some((Position { column, ..at }, problem))
 }
 
 /// Octets that an IPv6 address in brackets may have, with both of these.

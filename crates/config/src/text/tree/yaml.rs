@@ -5,7 +5,7 @@
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 
-use super::{Entry, Node, Value, unreadable};
+use super::{Entry, Node, Value, environment, unreadable};
 use crate::findings::{Findings, Path, Position, Problem, START};
 use crate::map::Map;
 
@@ -41,6 +41,7 @@ pub(crate) fn read(
         anchors: Map::default(),
         copied: Copied::default(),
         root: None,
+        is_unbraced: false,
     };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match reader.run(text) {
@@ -74,6 +75,8 @@ struct Reader<'a, 'text> {
     anchors: Map<usize, (Node, Extent)>,
     copied: Copied,
     root: Option<Node>,
+    /// Whether variables have other characters for their braces in what is read.
+    is_unbraced: bool,
 }
 
 /// What anchors and aliases have copied so far.
@@ -138,7 +141,10 @@ enum Holds {
 
 impl Reader<'_, '_> {
     fn run(&mut self, text: &str) -> Result<(), Stop> {
-        let mut parser: Parser<'_, StrInput<'_>> = Parser::new_from_str(text);
+        let unbraced = environment::without_braces(text);
+        self.is_unbraced = unbraced.is_some();
+        let read = unbraced.as_deref().unwrap_or(text);
+        let mut parser: Parser<'_, StrInput<'_>> = Parser::new_from_str(read);
         while let Some(event) = parser.next_event() {
             let (event, span) = event.map_err(|error| unreadable::explain(text, &error))?;
             self.on_event(event, position(&span))?;
@@ -154,6 +160,10 @@ impl Reader<'_, '_> {
             Event::Scalar(text, style, anchor, tag) => {
                 no_tag(tag.is_some(), at)?;
                 let is_plain = style == ScalarStyle::Plain;
+                let text = match self.is_unbraced {
+                    true => environment::with_braces(&text).into_owned().into(),
+                    false => text,
+                };
                 let extent = Extent::of_text(&text);
                 let value = Value::Scalar { text: text.into(), is_plain };
                 self.on_node(Node::new(at, value), anchor, extent)
@@ -423,7 +433,9 @@ mod tests {
             ("a:\n  - b: 1\n\t  c: 2\n", 3, 1, "a[0]", "this is a tab", "spaces"),
             ("a:\n  b:\t1\n  c: 1\n", 2, 5, "a", "this is a tab", "spaces"),
             ("a:\n  b: [::]:80\n  c: 1\n", 2, 6, "a", "beginning of a list", "write \"[::]:80\""),
-            ("a: { b: ${C}, d: e }", 1, 9, "a", "a variable within", "write \"${C}\""),
+            ("a: { b: ${C:-[]}, d: e }", 1, 9, "a", "a variable", "write \"${C:-[]}\""),
+            ("a: { b: $${5}, d: e }", 1, 9, "a", "these characters", "write \"$${5}\""),
+            ("a: { b: ${c-d}, d: e }", 1, 9, "a", "letters, digits and `_`", "write ${NAME}"),
             ("a: [::1]:80", 1, 4, "", "beginning of a list", "write \"[::1]:80\""),
         ] {
             let errors = parse(text).unwrap_err();
