@@ -405,11 +405,12 @@ impl<'a> Findings<'a> {
         path: Path<'_>,
         value: &str,
         is_secret: bool,
-        Problem { rule, hint }: Problem,
+        problem: Problem,
     ) -> Finding {
         if self.is_concealed {
-            return self.concealed(at, path, &rule, &hint);
+            return self.concealed(at, path, problem);
         }
+        let Problem { rule, hint } = problem;
         let (value, hint) = match hint {
             _ if !is_secret || value.is_empty() => {
                 (shorten(value, SHOWN_CHARS_MAX).into_owned(), hint)
@@ -433,13 +434,7 @@ impl<'a> Findings<'a> {
 
     /// What is wrong, without anything that was written. A rule does not hold the value, and a hint that was known before the value was
     /// read does not either.
-    fn concealed(
-        &self,
-        at: Position,
-        path: Path<'_>,
-        rule: &str,
-        hint: &Cow<'static, str>,
-    ) -> Finding {
+    fn concealed(&self, at: Position, path: Path<'_>, Problem { rule, hint }: Problem) -> Finding {
         let (file, line) = self.places.locate(at.line);
         let hint = match hint {
             Cow::Borrowed(hint) if !hint.is_empty() => format!("{hint}; {CONCEALED}"),
@@ -451,7 +446,7 @@ impl<'a> Findings<'a> {
             column: at.column,
             path: path.before_keys().to_string(),
             value: String::new(),
-            rule: shorten(rule, TOLD_CHARS_MAX).into_owned(),
+            rule: shorten(&rule, TOLD_CHARS_MAX).into_owned(),
             hint,
             source: String::new(),
         }
