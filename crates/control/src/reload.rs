@@ -1,32 +1,37 @@
 //! From the configuration file to an accepted snapshot, or to the reasons why not.
 
+mod candidate;
+mod refused;
+mod text;
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fmt;
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::drained::DrainChange;
-use config::snapshot::{DnsName, HandoverOptions, Listener, Snapshot};
-use config::{
-    EndpointsOutcome, Errors, FILE_BYTES_MAX, Finding, HandoverReader, Loader, NamesChanged,
-    Prepared, PreparedEndpoints, PreparedUpdates, ResourceName, Unbound, Update, Verdict,
-    first_findings,
-};
+use config::snapshot::{Listener, Snapshot};
+use config::{Loader, PreparedEndpoints, PreparedUpdates, ResourceName, Unbound, Update};
 use telemetry::Names;
 use tls::ProcessSessions;
 
+pub use self::candidate::{Accepted, Candidate};
+pub(crate) use self::candidate::{
+    DeliveredUpdates, Endpoints, EndpointsCandidate, Starved, TakenUp,
+};
+pub use self::refused::Refused;
+pub(crate) use self::refused::checked;
+pub use self::text::{handover_options, read_text};
+use self::text::{is_stream, read, read_again, text_of};
 use crate::clock;
 use crate::dns::{Change, Known, Status};
 use crate::expiry::Expiry;
-use crate::files::{EndpointFiles, Files, Seen, Stamp, State, is_starved, open_regular};
+use crate::files::{EndpointFiles, Files, Seen, Stamp, State, is_starved};
 use crate::last_good::{DeliveredResources, Divided, LastGood, Resumed, ResumedPart};
 use crate::log_output::{LogOutput, OpenError};
 use crate::names::names_after;
 use crate::source::{RestoredPart, Source};
 use crate::warming::listed;
-use crate::workers::BindFailure;
 
 /// Where the configuration comes from, with what was made of it so far.
 #[derive(Debug)]
@@ -73,204 +78,6 @@ pub(crate) enum Look {
     Unreadable,
     /// There is no descriptor to look with.
     Starved,
-}
-
-/// A snapshot made from the file, which does not count before it is kept.
-#[derive(Debug)]
-pub struct Candidate<F> {
-    prepared: Prepared<F>,
-    log_output: Option<LogOutput>,
-    names: Arc<Names>,
-    expiry: Expiry,
-    duration: u64,
-    /// What it was made of, until it counts.
-    text: String,
-}
-
-/// What became of files of endpoints that changed, of host names, or of what sources deliver.
-#[derive(Debug)]
-pub(crate) struct Endpoints<F> {
-    /// A snapshot with other endpoints, if any differ.
-    pub(crate) candidate: Option<Box<EndpointsCandidate<F>>>,
-    /// Of each file.
-    pub(crate) outcomes: Vec<EndpointsOutcome>,
-    /// If sources brought them, what became of that.
-    pub(crate) delivered: Option<Box<DeliveredUpdates>>,
-    /// Whether host names brought them.
-    pub(crate) is_dns: bool,
-}
-
-/// What became of what sources deliver.
-#[derive(Debug)]
-pub(crate) struct DeliveredUpdates {
-    /// Of each resource that was delivered.
-    pub(crate) verdicts: Vec<Verdict>,
-    /// Of others, with their sources.
-    pub(crate) late: Vec<(Arc<str>, Verdict)>,
-    /// What other sources may have, as far as that is not what it was.
-    pub(crate) wanted: NamesChanged,
-    /// What listeners and clusters wait for that are new or others, which may be nothing.
-    pub(crate) waits: Vec<(ResourceName, Vec<ResourceName>)>,
-}
-
-/// There was no descriptor to read a file with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Starved;
-
-/// A snapshot that differs in endpoints alone, and does not count before it is kept.
-#[derive(Debug)]
-pub(crate) struct EndpointsCandidate<F> {
-    prepared: Prepared<F>,
-    /// The names of everything in it, if they may be others.
-    pub(crate) names: Option<Arc<Names>>,
-    /// The certificates in it, if they may be others.
-    pub(crate) expiry: Option<Expiry>,
-    /// Reading and linking took this long, ns.
-    pub(crate) duration: u64,
-}
-
-impl<F> EndpointsCandidate<F> {
-    const fn new(prepared: Prepared<F>, duration: u64) -> Self {
-        Self { prepared, names: None, expiry: None, duration }
-    }
-
-    /// The snapshot.
-    pub(crate) const fn snapshot(&self) -> &Arc<Snapshot<F>> {
-        self.prepared.snapshot()
-    }
-
-    /// What looks like a mistake in the files that changed.
-    pub(crate) fn warnings(&self) -> &[Finding] {
-        self.prepared.warnings()
-    }
-}
-
-/// What control keeps of a candidate that is taken up. It was made beside the snapshot, since all of
-/// it takes longer the larger the configuration is.
-#[derive(Debug)]
-pub(crate) struct TakenUp {
-    pub(crate) warnings: Vec<Finding>,
-    /// What came of each file of endpoints that it names.
-    pub(crate) endpoints_read: Vec<EndpointsOutcome>,
-    pub(crate) log_output: Option<LogOutput>,
-    pub(crate) names: Arc<Names>,
-    pub(crate) expiry: Expiry,
-    /// What other sources may have.
-    pub(crate) wanted: BTreeSet<ResourceName>,
-    /// What became of resources of other sources.
-    pub(crate) late: Vec<(Arc<str>, Verdict)>,
-    /// What these wait for that are others, which may be nothing.
-    pub(crate) waits: Vec<(ResourceName, Vec<ResourceName>)>,
-    /// Its host names.
-    pub(crate) host_names: BTreeSet<Arc<DnsName>>,
-    /// Reading and building took this long, ns.
-    pub(crate) duration: u64,
-}
-
-impl<F> Candidate<F> {
-    /// The snapshot.
-    #[must_use]
-    pub const fn snapshot(&self) -> &Arc<Snapshot<F>> {
-        self.prepared.snapshot()
-    }
-
-    /// Counts it as the successor of this version of another process, whose place this one takes.
-    pub fn continue_versions(&mut self, version: u64) {
-        self.prepared.continue_versions(version);
-    }
-
-    /// Looks whether its access log can be written, for a process that takes another's place.
-    ///
-    /// # Errors
-    ///
-    /// The file system of the log is full.
-    pub fn check_room(&self) -> Result<(), Refused> {
-        let log = self.log_output.as_ref();
-        log.map_or(Ok(()), LogOutput::check_room).map_err(Refused::AccessLog)
-    }
-
-    /// What looks like a mistake in it.
-    pub(crate) fn warnings(&self) -> &[Finding] {
-        self.prepared.warnings()
-    }
-
-    /// Whether it has to wait for first answers of DNS.
-    #[must_use]
-    pub fn is_waiting(&self) -> bool {
-        !self.unanswered().is_empty()
-    }
-
-    /// The host names among its endpoints.
-    #[must_use]
-    pub fn host_names(&self) -> BTreeSet<Arc<DnsName>> {
-        self.prepared.names().into_iter().flatten().cloned().collect()
-    }
-
-    /// Those of them without an answer.
-    pub(crate) fn unanswered(&self) -> &[Arc<DnsName>] {
-        self.prepared.unanswered()
-    }
-
-    /// What control keeps, once.
-    pub(crate) fn take_up(&mut self) -> TakenUp {
-        TakenUp {
-            warnings: self.prepared.warnings().to_vec(),
-            endpoints_read: self.prepared.endpoints_read().to_vec(),
-            log_output: self.log_output.take(),
-            names: Arc::clone(&self.names),
-            expiry: std::mem::take(&mut self.expiry),
-            wanted: self.prepared.wanted().clone(),
-            late: self.prepared.late().to_vec(),
-            waits: self.prepared.waits(),
-            host_names: self.host_names(),
-            duration: self.duration,
-        }
-    }
-}
-
-/// A snapshot that is taken up.
-#[derive(Debug)]
-pub struct Accepted<F> {
-    /// The snapshot, which workers have or are about to have.
-    pub snapshot: Arc<Snapshot<F>>,
-    /// What is allowed but looks like a mistake.
-    pub(crate) warnings: Vec<Finding>,
-    /// Where access log lines go under it.
-    pub(crate) log_output: Option<LogOutput>,
-    /// The names of everything in it.
-    pub(crate) names: Arc<Names>,
-    /// What other sources may have.
-    pub(crate) wanted: BTreeSet<ResourceName>,
-    /// What came of each file of endpoints that it names.
-    pub(crate) endpoints_read: Vec<EndpointsOutcome>,
-    /// Its host names, with what is known of them.
-    pub(crate) known: Known,
-    /// Reading and building took this long, ns.
-    pub(crate) duration: u64,
-}
-
-/// Why a configuration is not taken up.
-#[derive(Debug)]
-pub enum Refused {
-    /// The file cannot be read.
-    Unreadable(PathBuf, io::Error),
-    /// The text is wrong.
-    Invalid(Errors),
-    /// Its access log cannot be opened.
-    AccessLog(OpenError),
-    /// Listeners cannot be bound.
-    Unbindable(Vec<BindFailure>),
-}
-
-/// The options of handovers in the file at `path`, whatever is wrong with other sections.
-///
-/// # Errors
-///
-/// What is wrong with them, or if the file cannot be read.
-pub fn handover_options(reader: &HandoverReader, path: &Path) -> Result<HandoverOptions, Refused> {
-    let text = text_of(path, read(path))?;
-    let name = path.display().to_string();
-    reader.read(&name, &text, &Files::beside(path)).map_err(Refused::Invalid)
 }
 
 impl<F> ConfigFile<F> {
@@ -703,114 +510,9 @@ fn touches_certificates<F>(former: &Snapshot<F>, now: &Snapshot<F>) -> bool {
         })
 }
 
-/// The text of a configuration file.
-///
-/// # Errors
-///
-/// [`Refused::Unreadable`].
-pub fn read_text(path: &Path) -> Result<String, Refused> {
-    text_of(path, read(path))
-}
-
-fn text_of(path: &Path, content: io::Result<Vec<u8>>) -> Result<String, Refused> {
-    let text = content.and_then(|bytes| {
-        String::from_utf8(bytes).map_err(|error| {
-            let good = error.as_bytes().get(..error.utf8_error().valid_up_to());
-            let line = 1 + good.unwrap_or_default().iter().filter(|&&byte| byte == b'\n').count();
-            io::Error::new(io::ErrorKind::InvalidData, format!("line {line} is not UTF-8"))
-        })
-    });
-    text.map_err(|error| Refused::Unreadable(path.to_owned(), error))
-}
-
-/// As [`read`], while the process runs, and nothing but a regular file.
-fn read_again(path: &Path) -> io::Result<Vec<u8>> {
-    let (file, found) = open_regular(path, &std::fs::metadata(path)?)?;
-    check_length(found.len())?;
-    let mut content = Vec::new();
-    file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut content)?;
-    check_length(content.len() as u64)?;
-    Ok(content)
-}
-
-fn is_stream(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    check_length(std::fs::metadata(path)?.len())?;
-    std::fs::read(path)
-}
-
-fn check_length(length: u64) -> io::Result<()> {
-    if length > FILE_BYTES_MAX as u64 {
-        return Err(io::Error::other(format!("larger than {} MiB", FILE_BYTES_MAX >> 20)));
-    }
-    Ok(())
-}
-
-/// Where the log says that all findings of this configuration file, and of those that it names, are.
-pub(crate) fn checked(file: &str) -> String {
-    format!("`strait check {file}`")
-}
-
-impl Refused {
-    /// How many mistakes that are.
-    pub(crate) fn count(&self) -> u32 {
-        let count = match self {
-            Self::Unreadable(..) | Self::AccessLog(_) => 1,
-            Self::Invalid(errors) => errors.errors.len().saturating_add(errors.more),
-            Self::Unbindable(failures) => failures.len(),
-        };
-        u32::try_from(count).unwrap_or(u32::MAX)
-    }
-
-    /// The mistakes for the log, the first of them if there are many. `file` is the configuration file.
-    pub(crate) fn to_log(&self, file: &str) -> String {
-        match self {
-            Self::Unreadable(..) | Self::AccessLog(_) => self.to_string(),
-            Self::Invalid(errors) => errors.first(&checked(file)),
-            Self::Unbindable(failures) => first_findings(failures, 0, "/config"),
-        }
-    }
-
-    /// Each mistake for the admin interface.
-    pub(crate) fn to_json(&self) -> serde_json::Value {
-        match self {
-            Self::Invalid(errors) => {
-                serde_json::to_value(&errors.errors).unwrap_or(serde_json::Value::Null)
-            }
-            Self::Unbindable(failures) => {
-                failures.iter().map(ToString::to_string).collect::<Vec<_>>().into()
-            }
-            Self::Unreadable(..) | Self::AccessLog(_) => vec![self.to_string()].into(),
-        }
-    }
-}
-
-impl std::error::Error for Refused {}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(path, error) => {
-                write!(f, "{}: cannot be read: {error}", path.display())
-            }
-            Self::Invalid(errors) => errors.fmt(f),
-            Self::AccessLog(error) => error.fmt(f),
-            Self::Unbindable(failures) => {
-                for (place, failure) in failures.iter().enumerate() {
-                    write!(f, "{}{failure}", if place == 0 { "" } else { "\n" })?;
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::io::{self, Write as _};
     use std::os::fd::AsRawFd as _;
 
     use config::FilterKinds;
