@@ -2,6 +2,7 @@
 //!
 //! A warning that a peer can cause comes at most once in ten seconds.
 
+use config::reports::{Question, ReportBody};
 use config::snapshot::ListenerId;
 
 use super::handing::Handing;
@@ -9,7 +10,6 @@ use super::{Outcome, Running, State};
 use crate::admin::Rows;
 use crate::clock;
 use crate::workers::{Report, Workers};
-use config::reports::ReportBody;
 
 /// Between two warnings about descriptors, ns.
 const WARNING_INTERVAL: u64 = 10_000_000_000;
@@ -19,45 +19,8 @@ impl<W: Workers> Running<W> {
         let (worker, body) = (report.worker, report.body);
         match body {
             ReportBody::TakenUp(version) => self.on_taken_up(worker, version),
-            ReportBody::Started => {
-                self.on_first_taken_up(worker);
-                self.started += 1;
-                if self.started == self.workers.count() && self.state == State::Starting {
-                    self.state = State::Ready;
-                    let workers = self.started;
-                    match self.health.warming().len() {
-                        0 => tracing::info!(workers, "ready"),
-                        warming => tracing::info!(
-                            workers,
-                            warming,
-                            "ready, except for clusters that wait for the first checks of their endpoints"
-                        ),
-                    }
-                    self.is_reloading = false;
-                    self.service_manager.ready(&self.status());
-                    if !matches!(self.handing, Handing::Taking { .. }) {
-                        self.store_listeners();
-                    }
-                }
-            }
-            ReportBody::Stopped => {
-                self.stopped.insert(worker);
-                self.answer_for_ended(|of| of == worker);
-                if self.stopped.len() == self.workers.count() as usize {
-                    self.outcome = Some(match (self.handing, self.state) {
-                        (Handing::Given { successor, .. }, _) => Outcome::Replaced(successor),
-                        (_, State::Stopping) => Outcome::Stopped,
-                        (
-                            _,
-                            State::Starting
-                            | State::Ready
-                            | State::Storing
-                            | State::Leaving
-                            | State::Draining,
-                        ) => Outcome::Drained,
-                    });
-                }
-            }
+            ReportBody::Started => self.on_started(worker),
+            ReportBody::Stopped => self.on_stopped(worker),
             ReportBody::Failed(reason) => {
                 self.workers.stop();
                 self.outcome = Some(Outcome::Failed(format!("worker {worker}: {reason}")));
@@ -65,15 +28,8 @@ impl<W: Workers> Running<W> {
             ReportBody::Question { exchange, question } if question.is_for_cluster() => {
                 self.on_demand(worker, exchange, &question.payload);
             }
-            ReportBody::Question { exchange: asker, question } => {
-                match self.answerers.ask(&question) {
-                    Some(answering) => {
-                        self.answering.spawn(async move { (worker, asker, answering.await) });
-                    }
-                    None => {
-                        tracing::error!(topic = %question.topic, "no handler is registered for this filter's question");
-                    }
-                }
+            ReportBody::Question { exchange, question } => {
+                self.on_question(worker, exchange, &question);
             }
             ReportBody::Retired(snapshot) => self.config.builder.free(snapshot),
             ReportBody::Described { request, connections } => {
@@ -125,6 +81,61 @@ impl<W: Workers> Running<W> {
                 cut_off,
                 "exchanges were cut off: they took longer than limits.drain_timeout"
             ),
+        }
+    }
+
+    /// A worker serves.
+    fn on_started(&mut self, worker: u32) {
+        self.on_first_taken_up(worker);
+        self.started += 1;
+        if self.started == self.workers.count() && self.state == State::Starting {
+            self.state = State::Ready;
+            let workers = self.started;
+            match self.health.warming().len() {
+                0 => tracing::info!(workers, "ready"),
+                warming => tracing::info!(
+                    workers,
+                    warming,
+                    "ready, except for clusters that wait for the first checks of their endpoints"
+                ),
+            }
+            self.is_reloading = false;
+            self.service_manager.ready(&self.status());
+            if !matches!(self.handing, Handing::Taking { .. }) {
+                self.store_listeners();
+            }
+        }
+    }
+
+    /// A worker has ended.
+    fn on_stopped(&mut self, worker: u32) {
+        self.stopped.insert(worker);
+        self.answer_for_ended(|of| of == worker);
+        if self.stopped.len() == self.workers.count() as usize {
+            self.outcome = Some(match (self.handing, self.state) {
+                (Handing::Given { successor, .. }, _) => Outcome::Replaced(successor),
+                (_, State::Stopping) => Outcome::Stopped,
+                (
+                    _,
+                    State::Starting
+                    | State::Ready
+                    | State::Storing
+                    | State::Leaving
+                    | State::Draining,
+                ) => Outcome::Drained,
+            });
+        }
+    }
+
+    /// A filter of a worker asks.
+    fn on_question(&mut self, worker: u32, asker: W::Asker, question: &Question) {
+        match self.answerers.ask(question) {
+            Some(answering) => {
+                self.answering.spawn(async move { (worker, asker, answering.await) });
+            }
+            None => {
+                tracing::error!(topic = %question.topic, "no handler is registered for this filter's question");
+            }
         }
     }
 
