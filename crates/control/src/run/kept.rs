@@ -177,7 +177,8 @@ impl KeptState {
                 restored.remove(name);
             }
             if names.len() < REFUSED_LOGGED_MAX {
-                tracing::warn!(source, %name, "not restored; waits for its source:\n{errors}");
+                let reasons = errors.first(&format!("/config?resource={name}"));
+                tracing::warn!(source, %name, "not restored; waits for its source:\n{reasons}");
             }
             names.insert(name.clone());
         }
