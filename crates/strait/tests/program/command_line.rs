@@ -541,7 +541,7 @@ clusters:
             "web.example.com:80",
             &[
                 "rule 0    prefix / -> cluster web: skipped, connect is not among its",
-                "outcome   Strait replies with 501, cause request_not_implemented\n",
+                "outcome   Strait replies with 501, cause request_not_implemented (no rule of route table web has connect",
             ],
         ),
     ] {
