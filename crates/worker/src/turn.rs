@@ -88,6 +88,8 @@ pub struct Worker<W: World> {
     pub(crate) returned: BTreeSet<u64>,
     /// Whether another process has some of the sockets, too: to close one is no end to its peer then.
     pub(crate) shares_sockets: bool,
+    /// Whether it has said that nothing is left.
+    has_reported_end: bool,
     /// When this worker began to accept connections, for the first time or again.
     accepts_since: Time,
     /// Events of this turn; kept for its room.
@@ -158,6 +160,7 @@ impl<W: World> Worker<W> {
             mail_waits: false,
             returned: BTreeSet::new(),
             shares_sockets: false,
+            has_reported_end: false,
             accepts_since: now,
             events: Vec::new(),
             again: Vec::new(),
@@ -241,7 +244,7 @@ impl<W: World> Worker<W> {
             self.upkeep();
         }
         if self.state == State::Draining && !self.has_more_to_move() && self.proxy.is_drained() {
-            self.mailbox.report(ReportBody::Drained { cut_off: self.proxy.cut_off() });
+            self.report_drained();
             self.state = State::Stopped;
         }
         if std::mem::take(&mut self.has_moved) {
@@ -578,7 +581,7 @@ impl<W: World> Worker<W> {
                 Message::EndNow if self.shares_sockets => {}
                 Message::EndNow => {
                     self.proxy.end_now(self.now);
-                    self.mailbox.report(ReportBody::Drained { cut_off: self.proxy.cut_off() });
+                    self.report_drained();
                 }
                 Message::Stop => self.state = State::Stopped,
             }
@@ -606,6 +609,13 @@ impl<W: World> Worker<W> {
             self.close_listener(id);
         }
         self.proxy.drain(self.now);
+    }
+
+    /// Says once that nothing is left, and what was cut off for that.
+    fn report_drained(&mut self) {
+        if !std::mem::replace(&mut self.has_reported_end, true) {
+            self.mailbox.report(ReportBody::Drained { cut_off: self.proxy.cut_off() });
+        }
     }
 
     fn upkeep(&mut self) {

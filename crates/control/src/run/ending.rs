@@ -15,19 +15,24 @@ const END_MAX: Duration = Duration::from_secs(10);
 
 impl<W: Workers> Running<W> {
     /// A first time drains, at the end of a delay if there is one, which a second time ends; another
-    /// time stops.
+    /// time stops. In a handover the first two wait for its end, and a third one stops.
     pub(super) fn end(&mut self) {
-        if self.postpones_end() {
-            tracing::info!("a handover is in progress: the process ends after it");
-            return;
+        match self.postpones_end() {
+            Some(1) => {
+                return tracing::info!("a handover is in progress: the process ends after it");
+            }
+            Some(_) => {
+                return tracing::warn!(
+                    "a handover is still in progress: a third signal stops this process at once"
+                );
+            }
+            None => {}
         }
         match self.handing {
             Handing::Taking { .. } => return self.stop_taking(),
             Handing::Given { .. } if self.state == State::Ready => return self.finish_giving(),
-            Handing::None
-            | Handing::Giving { .. }
-            | Handing::Given { .. }
-            | Handing::TakingBack { .. } => {}
+            Handing::Giving { .. } | Handing::TakingBack { .. } => return self.stop_at_once(),
+            Handing::None | Handing::Given { .. } => {}
         }
         match self.state {
             State::Starting | State::Ready => self.leave(),
@@ -35,11 +40,15 @@ impl<W: Workers> Running<W> {
                 tracing::info!("connections are being stored: the process ends after that");
             }
             State::Leaving => self.drain(),
-            State::Draining => {
-                tracing::warn!("stopping at once: remaining connections are closed");
-                self.stop_now();
-            }
+            State::Draining => self.stop_at_once(),
             State::Stopping => {}
+        }
+    }
+
+    fn stop_at_once(&mut self) {
+        if self.state != State::Stopping {
+            tracing::warn!("stopping at once: remaining connections are closed");
+            self.stop_now();
         }
     }
 

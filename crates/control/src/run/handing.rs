@@ -8,12 +8,12 @@ pub(super) enum Handing {
     /// There is none.
     #[default]
     None,
-    /// Another process is taking this one's place. Files are not read; a signal to end waits.
+    /// Another process is taking this one's place. Files are not read; signals to end wait.
     Giving {
         /// How files are to be read afterwards, if something asked for that meanwhile.
         postponed: Option<Reading>,
-        /// Whether the process was asked to end meanwhile.
-        is_to_end: bool,
+        /// How often the process was asked to end meanwhile.
+        asked_to_end: u32,
     },
     /// Another process has taken it.
     Given {
@@ -22,12 +22,12 @@ pub(super) enum Handing {
         /// Whether this one serves, since that one does not run.
         stands_in: bool,
     },
-    /// That process gives everything back. A signal to end waits.
+    /// That process gives everything back. Signals to end wait.
     TakingBack {
         /// Its id.
         successor: u32,
-        /// Whether this process was asked to end meanwhile.
-        is_to_end: bool,
+        /// How often this process was asked to end meanwhile.
+        asked_to_end: u32,
     },
     /// This process is taking the place of another: it does not answer on the admin interface yet. A signal to end waits once it has
     /// connections: to end then would close those that were served here.

@@ -23,6 +23,9 @@ use crate::workers::Workers;
 /// How long the last counts of a process may take to be asked for, at its end.
 const LAST_REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// How often a process that is in a handover may be asked to end until it does so at once.
+const POSTPONED_MAX: u32 = 2;
+
 /// How long connections may take to be back with their workers that another process did not take, ns.
 const RETURN_TIME: u64 = 2_000_000_000;
 
@@ -61,7 +64,7 @@ impl<W: Workers> Running<W> {
                 if let Handing::Given { successor, .. } = self.handing
                     && self.state == State::Ready
                 {
-                    self.handing = Handing::TakingBack { successor, is_to_end: false };
+                    self.handing = Handing::TakingBack { successor, asked_to_end: 0 };
                     let _ = reply.send(Arc::clone(&self.config.snapshot));
                 }
             }
@@ -102,9 +105,9 @@ impl<W: Workers> Running<W> {
                 }
             }
             HandoverChange::NotReturned => {
-                if let Handing::TakingBack { successor, is_to_end } = self.handing {
+                if let Handing::TakingBack { successor, asked_to_end } = self.handing {
                     self.handing = Handing::Given { successor, stands_in: false };
-                    if is_to_end {
+                    if asked_to_end > 0 && self.state == State::Ready {
                         self.end();
                     }
                 }
@@ -112,15 +115,15 @@ impl<W: Workers> Running<W> {
             HandoverChange::TakenOver { mut state, generation, is_return, reply } => {
                 self.collector.set_generation(generation);
                 self.handover_report.generation = generation;
-                let was_to_end = matches!(
-                    self.handing,
-                    Handing::Taking { is_to_end: true, .. }
-                        | Handing::TakingBack { is_to_end: true, .. }
-                );
+                let was_to_end = match self.handing {
+                    Handing::Taking { is_to_end, .. } => is_to_end,
+                    Handing::TakingBack { asked_to_end, .. } => asked_to_end > 0,
+                    Handing::None | Handing::Giving { .. } | Handing::Given { .. } => false,
+                };
                 let slow = std::mem::take(&mut state.slow);
                 self.take_over(state, is_return);
                 self.log.adopt_slow(slow);
-                if was_to_end && is_return {
+                if was_to_end && is_return && self.state == State::Ready {
                     self.terminate();
                 }
                 let _ = reply.send(was_to_end && !is_return);
@@ -250,7 +253,7 @@ impl<W: Workers> Running<W> {
             self.collector.lose_given();
         }
         self.collector.begin_giving();
-        self.handing = Handing::Giving { postponed: None, is_to_end: false };
+        self.handing = Handing::Giving { postponed: None, asked_to_end: 0 };
         Ok(Begun {
             snapshot: self.config.snapshot.clone(),
             handles,
@@ -273,17 +276,20 @@ impl<W: Workers> Running<W> {
         }
     }
 
-    /// Whether an end waits for that of a handover.
-    pub(super) const fn postpones_end(&mut self) -> bool {
+    /// How often an end was asked for by now that waits for that of a handover; none where it does not wait.
+    pub(super) fn postpones_end(&mut self) -> Option<u32> {
         match &mut self.handing {
-            Handing::Giving { is_to_end, .. }
-            | Handing::TakingBack { is_to_end, .. }
-            | Handing::Taking { is_moving: true, is_to_end } => {
+            // Where the workers ended now, connections between both processes would end with them, and the other one with the attempt.
+            Handing::Giving { asked_to_end, .. } | Handing::TakingBack { asked_to_end, .. } => {
+                *asked_to_end += 1;
+                Some(*asked_to_end).filter(|asked| *asked <= POSTPONED_MAX)
+            }
+            Handing::Taking { is_moving: true, is_to_end } => {
                 // A second signal does not wait.
-                !std::mem::replace(is_to_end, true)
+                (!std::mem::replace(is_to_end, true)).then_some(1)
             }
             Handing::None | Handing::Given { .. } | Handing::Taking { is_moving: false, .. } => {
-                false
+                None
             }
         }
     }
@@ -313,10 +319,10 @@ impl<W: Workers> Running<W> {
     }
 
     fn end_giving(&mut self) {
-        let Handing::Giving { postponed, is_to_end } = self.handing else { return };
+        let Handing::Giving { postponed, asked_to_end } = self.handing else { return };
         self.handing = Handing::None;
-        if is_to_end {
-            // A second signal did not wait: this process is ending, and the end of the handover is no third one.
+        if asked_to_end > 0 {
+            // A third signal did not wait: this process is ending.
             if self.state == State::Ready {
                 self.terminate();
             }
@@ -327,7 +333,7 @@ impl<W: Workers> Running<W> {
 
     /// The other process answers on the admin interface from now on.
     fn hand_over(&mut self, successor: u32) {
-        let was_to_end = matches!(self.handing, Handing::Giving { is_to_end: true, .. });
+        let was_to_end = matches!(self.handing, Handing::Giving { asked_to_end: 1.., .. });
         self.handing = Handing::Given { successor, stands_in: false };
         if self.admin_handles.has_given_files() {
             own_admin_files(false);

@@ -51,6 +51,8 @@ pub(crate) struct Pair {
     pub(crate) refuses: Vec<u32>,
     /// How the giver ended.
     pub(crate) giver_ends: Vec<GiverAction>,
+    /// Whether the giver accepts beside a taker that is silent.
+    stands_in: bool,
     pub(crate) taker_ends: Vec<TakerAction>,
     /// Groups that the taker serves, and those that came back.
     pub(crate) served: Vec<u32>,
@@ -83,6 +85,7 @@ impl Pair {
             is_busy: (false, false),
             refuses: vec![2],
             giver_ends: Vec::new(),
+            stands_in: false,
             taker_ends: Vec::new(),
             served: Vec::new(),
             returned: Vec::new(),
@@ -166,6 +169,7 @@ impl Pair {
             | GiverAction::Checked
             | GiverAction::RollBack { .. }
             | GiverAction::AcceptAgain => self.giver_ends.push(action),
+            GiverAction::StandIn => self.stands_in = true,
             _ => {}
         }
     }
@@ -231,6 +235,10 @@ impl Pair {
             // A process that took over hears that the other one is gone.
             if self.giver.is_over() && self.taker.phase() == Phase::Probation {
                 self.taker.on_closed(self.now);
+            }
+            // What is silent is not ended here: the giver looks for it as long as it may be stopped.
+            if self.stands_in && self.giver.phase() == Phase::Probation {
+                return;
             }
             let deadlines = [self.giver.next_deadline(), self.taker.next_deadline()];
             let Some(next) = deadlines.into_iter().flatten().min() else { return };

@@ -222,6 +222,7 @@ fn of_unmatched(facts: &ConnectionFacts<'_>) -> Detail {
     let server_name = facts.server_name.map_or("none", |name| name);
     let alpn = facts.alpn.iter().map(|name| name.escape_ascii().to_string());
     let alpn = alpn.collect::<Vec<_>>().join(",");
+    let alpn = if alpn.is_empty() { "none" } else { &*alpn };
     let protocol = facts.protocol.and_then(protocol_name).unwrap_or("unknown");
     let to = facts.destination.map_or_else(|| "a unix socket".to_owned(), |to| to.to_string());
     let words =

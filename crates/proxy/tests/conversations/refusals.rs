@@ -72,7 +72,7 @@ fn what_no_chain_is_for_has_a_line() {
         let client = talk.client();
         talk.says(client, [0xff; 16]);
         assert!(talk.is_closed(client));
-        let why = "to 198.51.100.1:8080, protocol unknown, server name none, ALPN ";
+        let why = "to 198.51.100.1:8080, protocol unknown, server name none, ALPN none";
         is_only_line(talk, "no_chain", why);
     });
 }

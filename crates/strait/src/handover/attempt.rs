@@ -174,12 +174,13 @@ impl<'g> Attempt<'g> {
             GiverAction::Checked => return Some(self.on_checked()),
             GiverAction::Listen => self.listen(),
             GiverAction::StopAccepting { but } => self.stop_accepting(&but),
-            GiverAction::Collect(collect) => self.collect(collect),
+            GiverAction::Collect(collect) => return self.collect(collect),
             GiverAction::TakeBack(refused) => self.outgoing.on_refused(&refused),
             GiverAction::Taken { groups, asked_at } => self.outgoing.on_taken(groups, asked_at),
             GiverAction::Inform { is_first } => self.inform(is_first),
             GiverAction::Summarize => match self.whole_state() {
                 Some(states) => self.giver.commit(&states, now()),
+                None if self.giving.is_ending() => return Some(self.leave_to_other()),
                 None => self.giver.fail(Failure::Own("control does not answer".to_owned())),
             },
             GiverAction::Committed => self.on_committed(),
@@ -347,7 +348,7 @@ impl<'g> Attempt<'g> {
     }
 
     /// Takes the next groups out of the workers.
-    fn collect(&mut self, wanted: Collect) {
+    fn collect(&mut self, wanted: Collect) -> Option<End> {
         let Self { outgoing, giver, line, .. } = self;
         let mut goes_on = || {
             let at = now();
@@ -359,6 +360,9 @@ impl<'g> Attempt<'g> {
             !giver.is_late(at)
         };
         let collected = outgoing.collect(wanted, &mut goes_on);
+        if collected.is_cut && self.giving.is_ending() {
+            return Some(self.leave_to_other());
+        }
         if collected.is_cut {
             // It may be late, and has failed then.
             self.giver.on_time(now());
@@ -366,6 +370,21 @@ impl<'g> Attempt<'g> {
         }
         let Collected { groups, asked_at, pending, is_busy, .. } = collected;
         self.giver.give(groups, asked_at, pending, is_busy, now());
+        None
+    }
+
+    /// This process ends at once, and its workers have. The other one goes on with what it has as soon as it sees that end, by that of the
+    /// connection to it; until then, nothing of this is closed or taken back.
+    #[expect(clippy::mem_forget, reason = "the end of the process closes it")]
+    fn leave_to_other(&mut self) -> End {
+        let pid = self.line.peer.pid;
+        tracing::warn!(pid, "this process ends during the handover: the new one continues");
+        std::mem::forget(std::mem::replace(
+            &mut self.outgoing,
+            Outgoing::new(self.giving.contacts.clone(), self.is_return),
+        ));
+        std::mem::forget(self.line.try_clone());
+        End::Over(None)
     }
 
     fn on_committed(&mut self) {

@@ -43,14 +43,14 @@ pub(super) enum NotReturned {
 impl Giving {
     /// Gives everything back to the process whose place this one took, if that still stands by.
     pub(super) fn give_back(&self, line: Line, reason: String) -> End {
-        tracing::warn!("giving everything back to the old process: {reason}");
         let requester = Requester::new(line, None);
         let former = self.contacts.former();
-        if !former.stands_by() || !former.send(&Message::TakeBack { reason }) {
+        if !former.stands_by() || !former.send(&Message::TakeBack { reason: reason.clone() }) {
             let reason =
                 "there is no old process that could take back, or its probation is over".to_owned();
             return Self::conclude(requester, reason);
         }
+        tracing::warn!("giving everything back to the old process: {reason}");
         let until = now().saturating_add(CONNECT_TIMEOUT);
         while now() < until && !self.is_ending() {
             let next = self.next_peer(Duration::from_millis(50));

@@ -242,8 +242,8 @@ fn a_process_that_reads_no_connections_of_this_form_gets_all_else_and_they_drain
 }
 
 #[test]
-fn a_process_that_is_asked_to_end_amid_a_handover_ends_after_it_or_at_a_second_signal() {
-    for signals in [1, 2] {
+fn a_process_that_is_asked_to_end_amid_a_handover_ends_after_it_or_at_a_third_signal() {
+    for signals in [1, 2, 3] {
         let service = Service::start("one");
         let mut strait = run(&service);
         let mut kept = Client::connect(strait.listener);
@@ -254,10 +254,19 @@ fn a_process_that_is_asked_to_end_amid_a_handover_ends_after_it_or_at_a_second_s
         let response = kept.get("/");
         assert_eq!((response.status, response.field("connection")), (200, None));
         assert_eq!(get(strait.listener, "/").status, 200);
-        if signals == 2 {
+        if signals > 1 {
             strait.signal(Signal::TERM);
-            strait.wait_for_log("draining: accepting no new connections");
+            strait.wait_for_log("a third signal stops this process at once");
         }
+        if signals == 3 {
+            strait.signal(Signal::TERM);
+            strait.wait_for_log("stopping at once");
+            assert_eq!(strait.wait_for_end().code(), Some(1), "{}", strait.all_logged());
+            assert!(kept.is_closed());
+            continue;
+        }
+        let response = kept.get("/");
+        assert_eq!((response.status, response.field("connection")), (200, None));
         // The end of the handover is no further signal, which would cut connections off.
         send(&taker, &Message::GiveUp { reason: "of its own".to_owned() }.encode(), 0);
         strait.wait_for_log("the handover is rolled back");
