@@ -82,6 +82,9 @@ struct Last {
     result: Option<(HandoverResult, String)>,
 }
 
+/// The phases one of which begins once the other process accepts.
+const MOVING: [&str; 2] = ["probe", "connections"];
+
 /// Reasons that are shown.
 const REASONS_MAX: usize = 32;
 
@@ -110,6 +113,13 @@ impl HandoverReport {
             }
             HandoverNews::Ended(result, reason) => last.result = Some((result, reason)),
         }
+    }
+
+    /// The process that is taking this one's place and already accepts connections.
+    pub(crate) fn serving_taker(&self) -> Option<u32> {
+        let last = self.last.as_ref().filter(|last| last.is_giver && last.result.is_none())?;
+        let has_begun = last.phases.iter().any(|(phase, _)| MOVING.contains(phase));
+        has_begun.then_some(last.pid)
     }
 
     /// How many groups moved by now.
@@ -154,11 +164,14 @@ mod tests {
         let version = "1.2.3".to_owned();
         report.on_news(HandoverNews::Began { is_giver: true, pid: 7, version });
         report.on_news(HandoverNews::Phase("config", 1));
+        assert_eq!(report.serving_taker(), None);
         report.on_news(HandoverNews::Phase("probe", 4));
+        assert_eq!(report.serving_taker(), Some(7));
         let left = vec![("a handshake".to_owned(), 2)];
         report.on_news(HandoverNews::Counted { moved: 3, left });
         let reason = "it ended".to_owned();
         report.on_news(HandoverNews::Ended(HandoverResult::RolledBack, reason));
+        assert_eq!(report.serving_taker(), None);
         let page = report.to_json("none");
         let last = &page["last"];
         assert_eq!((&last["role"], &last["pid"]), (&json!("giver"), &json!(7)));

@@ -19,7 +19,8 @@ use wiped::Wiped;
 
 use self::action::Actions;
 pub use self::action::{GiverAction, PeerLife};
-use self::moving::{Collected, Moving, Next};
+pub use self::moving::Collected;
+use self::moving::{Moving, Next};
 use crate::deadlines::{Deadlines, Phase, extra_time, later};
 use crate::failure::Failure;
 use crate::frame::DESCRIPTORS_MAX;
@@ -27,7 +28,7 @@ use crate::message::{
     Difference, Hello, ListedConnections, Message, Part, Purpose, SocketKey, StatePiece,
     UnusedSocket, VERSION, Welcome,
 };
-use crate::pieces::{GivenGroup, PIECE_BYTES_MAX, cut, shortened};
+use crate::pieces::{PIECE_BYTES_MAX, cut, shortened};
 use crate::silence::Silence;
 use crate::{LISTENING_MAX, PARTS_MAX, STATE_BYTES_MAX};
 
@@ -441,18 +442,9 @@ impl Giver {
         self.state = State::Serving { unused: Vec::new() };
     }
 
-    /// The next groups, as [`GiverAction::Collect`] asked, which have stood still since `asked_at`. None at all says that nothing can
-    /// move now; `pending` connections may be able to later. Also whether workers of this process serve others meanwhile.
-    pub fn give(
-        &mut self,
-        groups: Vec<GivenGroup>,
-        asked_at: u64,
-        pending: u32,
-        is_busy: bool,
-        now: u64,
-    ) {
+    /// The next groups, as [`GiverAction::Collect`] asked.
+    pub fn give(&mut self, collected: Collected, now: u64) {
         let State::Moving(moving) = &mut self.state else { return };
-        let collected = Collected { groups, asked_at, pending, is_busy };
         match moving.give(collected, now, &mut self.actions) {
             Next::Moving => {}
             Next::Commit => self.summarize(now),

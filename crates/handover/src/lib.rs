@@ -42,7 +42,7 @@ mod taker;
 pub use deadlines::{Deadlines, Phase};
 pub use failure::Failure;
 pub use frame::{DESCRIPTORS_MAX, FRAME_BYTES_MAX, FrameError};
-pub use giver::{Giver, GiverAction, PeerLife};
+pub use giver::{Collected, Giver, GiverAction, PeerLife};
 pub use message::{
     Difference, Hello, Left, ListedConnections, Message, Packed, Part, PartKind, Piece, Purpose,
     Refused, SocketKey, StatePiece, UnusedSocket, UpgradeRequest, VERSION, Welcome,

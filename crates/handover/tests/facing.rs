@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use handover::{
-    Deadlines, FRAME_BYTES_MAX, Failure, FollowingAction, FrameError, GivenGroup, Giver,
+    Collected, Deadlines, FRAME_BYTES_MAX, Failure, FollowingAction, FrameError, GivenGroup, Giver,
     GiverAction, Hello, Left, ListedConnections, Message, MovingAction, Part, PartKind, PeerLife,
     Phase, Purpose, STATE_BYTES_MAX, StatePiece, Taker, TakerAction, Welcome,
 };
@@ -404,7 +404,7 @@ fn more_state_and_a_slow_description_leave_the_taker_its_time() {
     giver.listen(Vec::new());
     giver.on_frame(&Message::Serving.encode(), 0, 6 * SECOND);
     for _probe_and_all in 0..2 {
-        giver.give(Vec::new(), 6 * SECOND, 0, false, 6 * SECOND);
+        giver.give(Collected::default(), 6 * SECOND);
     }
     let states = [("counters".to_owned(), vec![7; 61 << 20].into())];
     giver.commit(&states, 7 * SECOND);
@@ -588,7 +588,8 @@ fn groups_with_many_bytes_go_in_batches_of_their_own_which_may_take_longer() {
     while pair.giver.poll().is_some() {}
     let mib = |group, mib: u32| GivenGroup { group, bytes: mib << 20, sockets: 1 };
     let groups = [mib(1, 1), mib(2, 2), mib(3, 2), mib(4, 9), mib(5, 1)];
-    pair.giver.give(groups.to_vec(), 5, 0, false, pair.now);
+    let collected = Collected { groups: groups.to_vec(), asked_at: 5, ..Collected::default() };
+    pair.giver.give(collected, pair.now);
     let mut next = || {
         let mut groups = Vec::new();
         let mut asks = false;
@@ -624,7 +625,8 @@ fn what_was_not_sent_when_the_attempt_failed_is_not_sent() {
     // An acknowledged batch makes room for the next one.
     pair.giver.on_frame(&Message::Taken { batch: 1, refused: vec![] }.encode(), 0, pair.now);
     let groups = pair.movable.split_off(pair.movable.len() - 20);
-    pair.giver.give(groups, pair.now, 0, false, pair.now);
+    let collected = Collected { groups, asked_at: pair.now, ..Collected::default() };
+    pair.giver.give(collected, pair.now);
     while !matches!(pair.giver.poll(), Some(GiverAction::SendPack(_))) {}
     pair.giver.fail(Failure::Own("it does not read".to_owned()));
     let frames: Vec<_> = std::iter::from_fn(|| pair.giver.poll())
@@ -677,7 +679,7 @@ fn a_taker_that_is_stopped_while_connections_are_waited_for_is_noticed_after_fou
         let mut last = None;
         while let Some(action) = giver.poll() {
             if let GiverAction::Collect(_) = action {
-                giver.give(Vec::new(), now, 1, false, now);
+                giver.give(Collected { pending: 1, ..Collected::default() }, now);
             }
             last = Some(action);
         }

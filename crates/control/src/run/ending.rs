@@ -15,7 +15,7 @@ const END_MAX: Duration = Duration::from_secs(10);
 
 impl<W: Workers> Running<W> {
     /// A first time drains, at the end of a delay if there is one, which a second time ends; another
-    /// time stops. In a handover the first two wait for its end, and a third one stops.
+    /// time stops. In a handover the first two wait for its end, and a third one stops; in one that takes, the first alone waits.
     pub(super) fn end(&mut self) {
         match self.postpones_end() {
             Some(1) => {
@@ -31,7 +31,11 @@ impl<W: Workers> Running<W> {
         match self.handing {
             Handing::Taking { .. } => return self.stop_taking(),
             Handing::Given { .. } if self.state == State::Ready => return self.finish_giving(),
-            Handing::Giving { .. } | Handing::TakingBack { .. } => return self.stop_at_once(),
+            Handing::Giving { .. } => {
+                self.leave_to_taker();
+                return self.stop_at_once();
+            }
+            Handing::TakingBack { .. } => return self.stop_at_once(),
             Handing::None | Handing::Given { .. } => {}
         }
         match self.state {

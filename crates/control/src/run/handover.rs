@@ -112,6 +112,8 @@ impl<W: Workers> Running<W> {
                     }
                 }
             }
+            // This process ends at once: without a reply, the other one stays.
+            HandoverChange::TakenOver { .. } if self.state == State::Stopping => {}
             HandoverChange::TakenOver { mut state, generation, is_return, reply } => {
                 self.collector.set_generation(generation);
                 self.handover_report.generation = generation;
@@ -310,6 +312,16 @@ impl<W: Workers> Running<W> {
         tracing::info!(pid = successor, ?asked, is_passed, "a signal is passed on");
         // What both write to is opened again by both.
         is_passed && asked != Asked::ReopenLog
+    }
+
+    /// This process ends before the handover does: the other one, if it accepts by now, becomes the process by that.
+    pub(super) fn leave_to_taker(&mut self) {
+        // Their files stay if it has the sockets.
+        own_admin_files(false);
+        if let Some(successor) = self.handover_report.serving_taker() {
+            self.handing = Handing::Given { successor, stands_in: false };
+            self.service_manager.succeeded_by(successor);
+        }
     }
 
     /// Ends a process that is not the one that serves yet: what it has goes back.

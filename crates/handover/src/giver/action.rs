@@ -46,7 +46,7 @@ pub enum GiverAction {
     Taken {
         /// How many.
         groups: u32,
-        /// Since when they have stood still, which [`Giver::give`](crate::Giver::give) says.
+        /// Since when they have stood still, which [`Collected`](crate::Collected) says.
         asked_at: u64,
     },
     /// Write down, by [`Giver::inform`](crate::Giver::inform), what the process knows and may say before it is certain that the taker becomes the

@@ -22,15 +22,17 @@ const INFORM_INTERVAL: Duration = Duration::from_millis(100);
 /// it.
 const UNHEARD_MAX: u32 = 3;
 
-/// What workers gave, as [`GiverAction::Collect`] asked.
-pub(super) struct Collected {
-    pub(super) groups: Vec<GivenGroup>,
+/// What workers gave, as [`GiverAction::Collect`] asked. No group at all says that nothing can move now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// The groups.
+    pub groups: Vec<GivenGroup>,
     /// Since when they have stood still.
-    pub(super) asked_at: u64,
+    pub asked_at: u64,
     /// Connections that cannot move now and may be able to later.
-    pub(super) pending: u32,
+    pub pending: u32,
     /// Whether workers of this process serve others meanwhile.
-    pub(super) is_busy: bool,
+    pub is_busy: bool,
 }
 
 /// What comes after something has moved.

@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use handover::{
-    BATCH_GROUPS_MAX, BATCHES_MAX, Collect, Deadlines, FRAME_BYTES_MAX, Failure, GivenGroup, Giver,
-    GiverAction, ListedConnections, MovingAction, OpeningAction, Part, PartKind, Phase, SocketKey,
-    Taker, TakerAction,
+    BATCH_GROUPS_MAX, BATCHES_MAX, Collect, Collected, Deadlines, FRAME_BYTES_MAX, Failure,
+    GivenGroup, Giver, GiverAction, ListedConnections, MovingAction, OpeningAction, Part, PartKind,
+    Phase, SocketKey, Taker, TakerAction,
 };
 
 const FORM: u16 = 11;
@@ -142,7 +142,9 @@ impl Pair {
                 let keep = self.movable.len().saturating_sub(most);
                 let groups = self.movable.split_off(keep);
                 self.collected += 1;
-                self.giver.give(groups, self.now, self.pending, self.is_busy.0, self.now);
+                let (asked_at, pending, is_busy) = (self.now, self.pending, self.is_busy.0);
+                let collected = Collected { groups, asked_at, pending, is_busy };
+                self.giver.give(collected, self.now);
             }
             GiverAction::TakeBack(refused) => self.returned.push(refused.group),
             GiverAction::Inform { is_first } => {

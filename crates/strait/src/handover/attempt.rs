@@ -28,7 +28,7 @@ use worker::Message as Mail;
 use proxy::save::VERSION as FORM;
 
 use self::accepting::Accepting;
-use self::outgoing::{Collected, Outgoing};
+use self::outgoing::Outgoing;
 use super::giving::{End, Giving};
 use super::giving_back::NotReturned;
 use super::leaving::{Leaving, Updates};
@@ -102,8 +102,10 @@ impl<'g> Attempt<'g> {
     pub(super) fn run(mut self) -> End {
         loop {
             while let Some(action) = self.giver.poll() {
-                if let Some(end) = self.perform(action) {
-                    return end;
+                match self.perform(action) {
+                    None => {}
+                    Some(End::Ending) => return self.forget(),
+                    Some(end) => return end,
                 }
             }
             if self.giver.is_leaving() {
@@ -128,6 +130,14 @@ impl<'g> Attempt<'g> {
             self.update(at);
             self.listing.go_on(&mut self.giver, &self.line);
         }
+    }
+
+    /// Nothing of this is closed or taken back until the process ends: the other one uses it, and takes the end of the connection for
+    /// that of this process.
+    #[expect(clippy::mem_forget, reason = "the end of the process closes it")]
+    fn forget(self) -> End {
+        std::mem::forget(self);
+        End::Ending
     }
 
     /// Sends the command that asked what waits for room, and says when to do so again.
@@ -359,38 +369,29 @@ impl<'g> Attempt<'g> {
             }
             !giver.is_late(at)
         };
-        let collected = outgoing.collect(wanted, &mut goes_on);
-        if collected.is_cut && self.giving.is_ending() {
+        let (collected, is_cut) = outgoing.collect(wanted, &mut goes_on);
+        if is_cut && self.giving.is_ending() {
             return Some(self.leave_to_other());
         }
-        if collected.is_cut {
+        if is_cut {
             // It may be late, and has failed then.
             self.giver.on_time(now());
             self.giver.fail(Failure::Own("a worker does not answer".to_owned()));
         }
-        let Collected { groups, asked_at, pending, is_busy, .. } = collected;
-        self.giver.give(groups, asked_at, pending, is_busy, now());
+        self.giver.give(collected, now());
         None
     }
 
-    /// This process ends at once, and its workers have. The other one goes on with what it has as soon as it sees that end, by that of the
-    /// connection to it; until then, nothing of this is closed or taken back.
-    #[expect(clippy::mem_forget, reason = "the end of the process closes it")]
+    /// This process ends at once, and its workers have. The other one continues with what it has as soon as it sees that end, by that of
+    /// the connection to it.
     fn leave_to_other(&mut self) -> End {
         let pid = self.line.peer.pid;
         tracing::warn!(pid, "this process ends during the handover: the new one continues");
-        std::mem::forget(std::mem::replace(
-            &mut self.outgoing,
-            Outgoing::new(self.giving.contacts.clone(), self.is_return),
-        ));
-        std::mem::forget(self.line.try_clone());
-        End::Over(None)
+        End::Ending
     }
 
     fn on_committed(&mut self) {
         let pid = self.line.peer.pid;
-        // Before the last handles close, or the files of unix sockets would go with this process.
-        io::own_socket_files(false);
         self.outgoing.let_go();
         self.begun = None;
         let former = self.giving.contacts.former();
@@ -439,6 +440,7 @@ impl<'g> Attempt<'g> {
         self.giving.sessions.early.reopen();
         let (returned, ended) = self.outgoing.return_all(is_over);
         if !self.accepting.is_on() {
+            io::own_socket_files(true);
             self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
         }
         // A newer configuration comes behind what continues with this one.

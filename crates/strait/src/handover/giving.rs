@@ -71,6 +71,8 @@ pub(super) enum End {
     Back,
     /// This process goes on, to which so many handovers led: the other one has given everything back.
     Returned(u64),
+    /// This process ends before the handover does.
+    Ending,
     /// The other process has taken over, and this one is not needed any more. What it still hears of that one, if it does.
     Over(Option<Box<Leaving>>),
 }
@@ -93,6 +95,7 @@ impl Giving {
             };
             match end {
                 End::Back => {}
+                End::Ending => return,
                 End::Returned(generation) => self.generation = generation,
                 End::Over(leaving) => {
                     let Self { listener, contacts, control, refused, pending, .. } = self;

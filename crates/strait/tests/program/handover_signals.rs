@@ -1,5 +1,7 @@
 //! A process that is asked to end during a handover: no connection is closed for that.
 
+use std::os::unix::net::UnixStream;
+
 use ::tls::Version;
 use rustix::process::{Signal, kill_process};
 
@@ -74,4 +76,37 @@ fn an_old_process_that_is_asked_to_end_as_it_takes_back_accepts_until_it_has_eve
     drop(kept);
     strait.wait_for_end();
     assert_eq!(strait.times_logged("rolled back"), 0);
+}
+
+/// What the new process has by then goes on there: connections, and listeners with the files of their sockets.
+#[test]
+fn an_old_process_that_ends_at_once_leaves_everything_to_the_new_one() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let scratch = certificates();
+    let socket = scratch.path("local.sock");
+    let local =
+        format!("  - {{ name: local, address: 'unix:{}', routes: all }}\n", socket.display());
+    let config = over_tls(&scratch, &service);
+    let config = config.replacen("routes:\n", &format!("{local}routes:\n"), 1);
+    let config = with_handover(&scratch, &config, "probation: 1m");
+    let mut strait = Strait::run_in(scratch, &config);
+    let context = tls_client::context(Version::Tls13);
+    let mut kept: Vec<_> = (0..10).map(|_| TlsClient::connect(strait.listener, &context)).collect();
+    assert_served(&mut kept);
+    let begun = begin_handshake(&strait);
+    let mut upgrade = upgrade_until_remaining(&strait, &[]);
+    let pid = |stat: String| stat.split(' ').next().and_then(|pid| pid.parse::<u32>().ok());
+    successors.0.extend(strait.children().into_iter().filter_map(pid));
+    for said in ["the process ends after it", "a third signal stops this process at once"] {
+        strait.signal(Signal::TERM);
+        strait.wait_for_log(said);
+        assert_served(&mut kept);
+    }
+    strait.signal(Signal::TERM);
+    assert_eq!(strait.wait_for_end().code(), Some(0), "{}", strait.all_logged());
+    assert_eq!(upgrade.wait().unwrap().code(), Some(0));
+    assert_served(&mut kept);
+    UnixStream::connect(&socket).expect("its file is the new process's");
+    until("the new process", || (get(strait.admin, "/ready").status == 200).then_some(()));
+    drop(begun);
 }

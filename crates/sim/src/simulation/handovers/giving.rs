@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::mpsc::{TryRecvError, sync_channel};
 use std::time::Duration;
 
-use ::handover::{Collect, GivenGroup, GiverAction, PeerLife, SocketKey};
+use ::handover::{Collect, Collected, GivenGroup, GiverAction, PeerLife, SocketKey};
 use worker::{Give, Given, Message, Moving, Origin, Take, Wanted};
 
 use super::{Collecting, Control, GivenAway, later};
@@ -295,7 +295,7 @@ impl Simulation {
         let pending = it.pending;
         if let Some(giver) = &mut it.giver {
             let is_empty = groups.is_empty();
-            giver.give(groups, now, pending, is_busy, now);
+            giver.give(Collected { groups, asked_at: now, pending, is_busy }, now);
             if is_empty {
                 self.begin_again(is_probe);
             }

@@ -54,6 +54,8 @@ impl Attempt<'_> {
             }
         }
         kept.sort_by_key(|kept| kept.id);
+        // Before this process may end, or the files of unix sockets would go with it.
+        io::own_socket_files(false);
         self.accepting.kept = Some(kept.into());
         self.accept_kept_alone();
     }

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use ::handover::{Collect, GivenGroup, GroupPack, GroupPiece, Left, Refused};
+use ::handover::{Collect, Collected, GivenGroup, GroupPack, GroupPiece, Left, Refused};
 use io::Traffic;
 use wiped::Wiped;
 use worker::Origin;
@@ -25,16 +25,6 @@ const DRAINING: &str =
 
 /// Why connections stay that could not move in time.
 const UNFINISHED: &str = "a TLS handshake, or one of two attempts of a request, has not ended";
-
-/// What workers gave at a time, as the giver's machine counts it.
-pub(super) struct Collected {
-    pub(super) groups: Vec<GivenGroup>,
-    pub(super) asked_at: u64,
-    pub(super) pending: u32,
-    pub(super) is_busy: bool,
-    /// Whether a worker does not answer, or the attempt is over.
-    pub(super) is_cut: bool,
-}
 
 /// Connections on their way, and what became of those before.
 pub(super) struct Outgoing {
@@ -61,12 +51,12 @@ impl Outgoing {
         }
     }
 
-    /// Takes the next groups out of the workers, as long as `goes_on`.
+    /// Takes the next groups out of the workers, as long as `goes_on`. Also whether a worker does not answer, or it did not go on.
     pub(super) fn collect(
         &mut self,
         wanted: Collect,
         goes_on: &mut dyn FnMut() -> bool,
-    ) -> Collected {
+    ) -> (Collected, bool) {
         let Batch { groups, pending, is_busy, asked_at, is_cut } =
             self.collecting.next(wanted, goes_on);
         let add = |given: GivenAway| {
@@ -75,7 +65,7 @@ impl Outgoing {
             GivenGroup { group: self.given.add(given), bytes, sockets }
         };
         let groups = groups.into_iter().map(add).collect();
-        Collected { groups, asked_at, pending, is_busy, is_cut }
+        (Collected { groups, asked_at, pending, is_busy }, is_cut)
     }
 
     /// The frame of a piece of a group, and its sockets; none if the group has come back.
