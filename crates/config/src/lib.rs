@@ -100,7 +100,7 @@ pub use described::resource;
 pub use effective::{Effective, effective, effective_yaml};
 pub use endpoint_files::EndpointsOutcome;
 pub use filters::{FilterError, FilterKinds};
-pub use findings::{Errors, FINDINGS_LOGGED_MAX, Finding, Problem, first_findings};
+pub use findings::{Errors, FINDINGS_LOGGED_MAX, FINDINGS_MAX, Finding, Problem, first_findings};
 pub use handover_alone::HandoverReader;
 pub use load::{Loader, Prepared, PreparedEndpoints, PreparedUpdates};
 pub use origins::{Origins, ResourceKind, ResourceName};

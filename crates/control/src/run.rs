@@ -395,7 +395,8 @@ impl<W: Workers> Running<W> {
         self.hold_kept();
         self.kept.close().await;
         self.log.close().await;
-        if matches!(outcome, Outcome::Drained | Outcome::Replaced(_)) {
+        let has_drained = self.state != State::Stopping;
+        if has_drained && matches!(outcome, Outcome::Drained | Outcome::Replaced(_)) {
             tracing::info!("drained");
         }
         outcome

@@ -46,8 +46,9 @@ const PATIENCE_MAX: u64 = 1_000_000_000;
 /// Between two looks at events of which none concerned the files: others may come by the thousand.
 const PACE: Duration = Duration::from_millis(10);
 
-/// Between two looks at files that cannot be watched, and attempts to watch them; and whether watched directories are where they were.
-const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+/// Between two looks at files that cannot be watched, and attempts to watch them; and whether watched directories are where they were;
+/// ns.
+const RETRY_INTERVAL: u64 = 10_000_000_000;
 
 /// Tells when a file may have changed.
 #[derive(Debug)]
@@ -94,7 +95,8 @@ impl FileWatch {
         let (ring, bell) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let paths = Paths(Arc::new(Mutex::new(paths)));
         let (sender, changed) = mpsc::channel(1);
-        let thread = Thread { watching, paths: paths.clone(), ring, changed: sender };
+        let look_at = clock::monotonic_ns().saturating_add(RETRY_INTERVAL);
+        let thread = Thread { watching, paths: paths.clone(), ring, changed: sender, look_at };
         std::thread::Builder::new().name("strait-watch".to_owned()).spawn(move || thread.run())?;
         Ok((Self { changed }, WatchList { paths, bell }))
     }
@@ -129,6 +131,8 @@ struct Thread {
     paths: Paths,
     ring: OwnedFd,
     changed: mpsc::Sender<Noticed>,
+    /// When to look at what is no event; monotonic time, ns.
+    look_at: u64,
 }
 
 /// What ended a wait.
@@ -184,22 +188,32 @@ impl Thread {
     }
 
     /// Waits for the list and for events, or for the list alone and so long. None once the watch is to end.
-    fn wait(&self, timeout: Option<Duration>) -> Option<Woken> {
+    fn wait(&mut self, timeout: Option<Duration>) -> Option<Woken> {
         let ring = PollFd::new(&self.ring, PollFlags::IN);
         let events = self.watching.places.inotify.as_ref().filter(|_| timeout.is_none());
         let events = events.map(|events| PollFd::new(events, PollFlags::IN));
         let mut polled: Vec<_> = std::iter::once(ring).chain(events).collect();
-        let timespec = Timespec::try_from(timeout.unwrap_or(RETRY_INTERVAL)).ok();
+        let until_look = Duration::from_nanos(self.look_at.saturating_sub(clock::monotonic_ns()));
+        let timespec = Timespec::try_from(timeout.unwrap_or(until_look)).ok();
         let waited = retry_on_intr(|| poll(&mut polled, timespec.as_ref()));
         debug_assert!(waited.is_ok(), "these are open, and fit");
         let found = polled.first().map_or(PollFlags::empty(), PollFd::revents);
         match self.rung(found) {
             Woken::Ended => None,
-            Woken::Other if timeout.is_none() && waited == Ok(0) && self.watching.is_due() => {
-                Some(Woken::Due)
-            }
+            // Also where there are events all the time.
+            Woken::Other if self.is_due() => Some(Woken::Due),
             woken => Some(woken),
         }
+    }
+
+    /// Whether it is time to look at what is no event, and something may have changed.
+    fn is_due(&mut self) -> bool {
+        let now = clock::monotonic_ns();
+        if now < self.look_at {
+            return false;
+        }
+        self.look_at = now.saturating_add(RETRY_INTERVAL);
+        self.watching.is_due()
     }
 
     /// Takes the rings of the bell, if there are any.
@@ -235,7 +249,7 @@ impl Watching {
         match &failure {
             Some(error) if failure != self.failure => tracing::warn!(
                 "files of the configuration are not watched ({error}): Strait looks at them every {} seconds instead",
-                RETRY_INTERVAL.as_secs()
+                RETRY_INTERVAL / 1_000_000_000
             ),
             None if self.failure.is_some() => {
                 tracing::info!("all files of the configuration are watched again");

@@ -28,8 +28,8 @@ pub(crate) enum Command {
     ///
     /// Strait watches the file: a change takes effect without a restart. If a change has errors, they are logged
     /// and the previous configuration stays in use. Signals: SIGTERM, SIGINT and SIGQUIT drain,
-    /// at the end of `limits.drain_delay` (a second one during that time ends the delay; a further one, or the second one
-    /// without a delay, stops at once), SIGHUP reads the file again, SIGUSR1 opens the access log again.
+    /// at the end of `limits.drain_delay` (a second one during that time ends the delay; one during the drain
+    /// stops at once), SIGHUP reads the file again, SIGUSR1 opens the access log again.
     Run(Run),
     /// Replace the running process by a new one, which takes over its sockets and connections.
     ///

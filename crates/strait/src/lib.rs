@@ -97,7 +97,7 @@ pub fn run(extend: Extend) -> ExitCode {
             ExitCode::FAILURE
         }
         Err(failure) => {
-            logging::finish(Some(&format!("strait: {failure}")));
+            logging::finish(Some(&failure.to_string()));
             ExitCode::FAILURE
         }
     }

@@ -26,7 +26,7 @@ use crate::message_queue::MessageQueue;
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// There is one subscriber in a process, and so one queue.
-static QUEUE: OnceLock<MessageQueue> = OnceLock::new();
+static QUEUE: OnceLock<(MessageQueue, LogFormat)> = OnceLock::new();
 
 /// Writes log messages of the control path to standard error from now on.
 ///
@@ -44,13 +44,13 @@ pub(crate) fn start(log: &Log) -> io::Result<()> {
     let queue = MessageQueue::start(io::stderr(), |dropped| {
         tracing::error!(dropped, "log messages were dropped: standard error was not read in time");
     })?;
-    let queue = QUEUE.get_or_init(|| queue);
+    let (queue, format) = QUEUE.get_or_init(|| (queue, log.log_format));
     let builder = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_target(false)
         .with_writer(move || queue.clone());
     // It fails only if it was started before, and then the first one goes on.
-    let _ = match log.log_format {
+    let _ = match format {
         LogFormat::Text => {
             builder.with_ansi(io::stderr().is_terminal()).with_timer(TimeAndProcess).try_init()
         }
@@ -86,27 +86,30 @@ where
         mut line: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut rest = String::new();
-        self.0.format_event(context, Writer::new(&mut rest), event)?;
-        if let Some((time, behind)) = rest.split_once(',') {
-            write!(line, "{time},\"process\":{},", process::id())?;
-            rest = behind.to_owned();
+        let mut whole = String::new();
+        self.0.format_event(context, Writer::new(&mut whole), event)?;
+        match whole.split_once(',') {
+            Some((time, rest)) => write!(line, "{time},\"process\":{},{rest}", process::id()),
+            None => line.write_str(&whole),
         }
-        line.write_str(&rest)
     }
 }
 
-/// Writes the last message, if there is one, behind all that was logged. Waits a bounded time.
+/// Writes the last message, if there is one, behind all that was logged, and in the same format. Waits a bounded time.
 pub(crate) fn finish(message: Option<&str>) {
     match (QUEUE.get(), message) {
-        (Some(queue), message) => {
-            if let Some(message) = message {
-                queue.push(format!("{message}\n").as_bytes());
+        (Some((queue, format)), message) => {
+            match (format, message) {
+                (LogFormat::Json, Some(message)) => tracing::error!("{message}"),
+                (LogFormat::Text, Some(message)) => {
+                    queue.push(format!("strait: {message}\n").as_bytes());
+                }
+                (_, None) => {}
             }
             queue.flush(FLUSH_TIMEOUT);
         }
         // A failure cannot be reported anywhere else.
-        (None, Some(message)) => drop(writeln!(io::stderr(), "{message}")),
+        (None, Some(message)) => drop(writeln!(io::stderr(), "strait: {message}")),
         (None, None) => {}
     }
 }

@@ -160,7 +160,8 @@ causes! {
     /// clients with certificates, or was beyond a limit of its listener after an upgrade, and did not end
     /// within `timeouts.connection_age_grace`.
     ConnectionAge => "connection_age",
-    /// The exchange was still active at the end of `limits.drain_timeout`.
+    /// The exchange was still active at the end of `limits.drain_timeout`, or when a second signal, or a third
+    /// upgrade, stopped the process at once.
     DrainTimeout => "drain_timeout",
     /// The process has no file descriptor left for a connection.
     OutOfDescriptors => "out_of_descriptors",

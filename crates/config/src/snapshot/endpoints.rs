@@ -1,5 +1,6 @@
 //! Where the endpoints of a cluster come from.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -86,6 +87,17 @@ impl EndpointsFrom {
             ListedEndpoint::Address { .. } => None,
         });
         one.into_iter().chain(listed)
+    }
+
+    /// Why a cluster has no endpoints that has none, unless host names stand for them.
+    #[must_use]
+    pub fn why_none(&self) -> Option<Cow<'static, str>> {
+        match self {
+            Self::Addresses => Some("the cluster lists no endpoint".into()),
+            Self::Assignment => Some("no source delivers an endpoint of the cluster".into()),
+            Self::File(path) => Some(format!("{path} lists no endpoint").into()),
+            Self::Names(_) | Self::Dns(_) => None,
+        }
     }
 
     /// The file that has them, if one has.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use config::snapshot::Snapshot;
-use config::{EndpointsOutcome, FINDINGS_LOGGED_MAX, Finding, ResourceKind};
+use config::{EndpointsOutcome, FINDINGS_LOGGED_MAX, FINDINGS_MAX, Finding, ResourceKind};
 use telemetry::events::{ConfigAccepted, ConfigRejected, SourceKind};
 
 use super::Running;
@@ -251,7 +251,15 @@ pub(super) fn warn(warnings: &[Finding]) {
         tracing::warn!("{warning}");
     }
     let more = warnings.len().saturating_sub(FINDINGS_LOGGED_MAX);
-    if more > 0 {
-        tracing::warn!(more, "further warnings about the configuration are in /config");
+    match warnings.len() {
+        // Others are not kept.
+        FINDINGS_MAX.. => tracing::warn!(
+            more,
+            "further warnings about the configuration are in /config, and there may be others"
+        ),
+        _ if more > 0 => {
+            tracing::warn!(more, "further warnings about the configuration are in /config");
+        }
+        _ => {}
     }
 }

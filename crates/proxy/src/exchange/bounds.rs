@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use config::priority::{Bounds, Priority};
-use config::snapshot::{Cluster, EndpointsFrom};
+use config::snapshot::Cluster;
 use telemetry::cause::Cause;
 use wire::h1::HeadError;
 
@@ -219,20 +219,16 @@ impl Exchange {
     fn why_none_of(&self, cluster: &Cluster) -> &'static str {
         let subset = self.route.as_ref().and_then(|route| route.subset);
         let is_of_none = cluster.selectors.is_some() && cluster.view.levels(subset).is_empty();
-        let (mut unweighted, mut drained) = (0, 0);
-        for endpoint in cluster.endpoints.iter().filter(|endpoint| endpoint.weight == 0) {
-            unweighted += 1;
-            drained += usize::from(endpoint.is_drained);
-        }
         match subset {
-            _ if drained > 0 && drained == cluster.endpoints.len() => {
-                "every endpoint of the cluster is drained"
-            }
-            _ if drained > 0 && unweighted == cluster.endpoints.len() => {
-                "every endpoint of the cluster is drained or has weight 0"
-            }
-            _ if unweighted == cluster.endpoints.len() => {
-                "every endpoint of the cluster has weight 0"
+            _ if cluster.endpoints.iter().all(|endpoint| endpoint.weight == 0) => {
+                let drained = cluster.endpoints.iter().filter(|endpoint| endpoint.is_drained);
+                match drained.count() {
+                    0 => "every endpoint of the cluster has weight 0",
+                    count if count == cluster.endpoints.len() => {
+                        "every endpoint of the cluster is drained"
+                    }
+                    _ => "every endpoint of the cluster is drained or has weight 0",
+                }
             }
             Some(_) if is_of_none => {
                 "no endpoint is in the subset that the rule asks for, and subsets.fallback of the cluster is none"
@@ -253,15 +249,10 @@ impl Exchange {
         if !cluster.endpoints.is_empty() {
             return Detail::of(&self.why_none_of(cluster));
         }
-        match &cluster.endpoints_from {
-            EndpointsFrom::Addresses => Detail::of(&"the cluster lists no endpoint"),
-            EndpointsFrom::Assignment => {
-                Detail::of(&"no source delivers an endpoint of the cluster")
-            }
-            EndpointsFrom::File(path) => Detail::of(&format_args!("{path} lists no endpoint")),
-            EndpointsFrom::Names(_) | EndpointsFrom::Dns(_) => Detail::of(
-                &"no host name of the cluster has an address: host_names of /config says why",
-            ),
-        }
+        let why = cluster.endpoints_from.why_none();
+        let why = why.unwrap_or_else(|| {
+            "no host name of the cluster has an address: host_names of /config says why".into()
+        });
+        Detail::of(&why)
     }
 }

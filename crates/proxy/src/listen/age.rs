@@ -35,7 +35,7 @@ impl Listen {
         let downstream = connection.downstream()?;
         let listener = self.listeners.get(downstream.listener).listener();
         let seen = listener.seen_by(downstream.chain);
-        let age_max = age_max(seen, connection)?;
+        let age_max = AgeMax::of(seen, connection)?.spread;
         let age = Duration::from_nanos(now.nanos_since(connection.opened));
         if age >= age_max.saturating_add(seen.timeouts.connection_age_grace) {
             Some(Due::Close)
@@ -49,15 +49,8 @@ impl Listen {
         let downstream = connection.downstream()?;
         let listener = self.listeners.get(downstream.listener).listener();
         let seen = listener.seen_by(downstream.chain);
+        let AgeMax { option, bound, .. } = AgeMax::of(seen, connection)?;
         let grace = seen.timeouts.connection_age_grace;
-        let (age, of_certificate) =
-            (seen.timeouts.connection_age, of_certificate(seen, connection));
-        let (option, bound) = match (age, of_certificate) {
-            (age, Some(bound)) if age.is_none_or(|age| bound < age) => {
-                ("tls.client.connection_age_max", bound)
-            }
-            (age, _) => ("timeouts.connection_age", age?),
-        };
         Some(Detail::of(&format_args!(
             "{option} of the listener: {bound:?}, and timeouts.connection_age_grace: {grace:?}"
         )))
@@ -74,16 +67,29 @@ impl Listen {
     }
 }
 
-/// The age from which on a connection has to end, if it has to.
-fn age_max(listener: &Listener<Box<dyn Filter>>, connection: &Connection) -> Option<Duration> {
-    let bound = of_certificate(listener, connection);
-    let age = listener.timeouts.connection_age;
-    let age = age.map(|age| spread(age, 900, connection.opened));
-    // A bound that is meant for certificates is never exceeded.
-    let bound = bound.map(|bound| spread(bound, 800, connection.opened));
-    match (age, bound) {
-        (Some(age), Some(bound)) => Some(age.min(bound)),
-        (age, bound) => age.or(bound),
+/// The age from which on a connection has to end.
+#[derive(Clone, Copy)]
+struct AgeMax {
+    /// What the configuration says.
+    option: &'static str,
+    bound: Duration,
+    /// That of this connection: many that are opened together do not end together.
+    spread: Duration,
+}
+
+impl AgeMax {
+    /// The bound that is reached first, if there is one.
+    fn of(listener: &Listener<Box<dyn Filter>>, connection: &Connection) -> Option<Self> {
+        let of = |option, bound: Duration, least| {
+            let spread = spread(bound, least, connection.opened);
+            Self { option, bound, spread }
+        };
+        let age = listener.timeouts.connection_age;
+        let age = age.map(|age| of("timeouts.connection_age", age, 900));
+        // A bound that is meant for certificates is never exceeded.
+        let certificate = of_certificate(listener, connection);
+        let certificate = certificate.map(|age| of("tls.client.connection_age_max", age, 800));
+        age.into_iter().chain(certificate).min_by_key(|it| it.spread)
     }
 }
 

@@ -28,7 +28,7 @@ impl Proxy {
                 Note::Yield(pool) => self.yield_connections(pool, now),
                 Note::Attempt(exchange) => self.attempt_again(exchange, now),
                 Note::Abandon(exchange) => self.abandon(exchange, now),
-                Note::CloseUpstreams => self.end_upstreams(now),
+                Note::CloseUpstreams => self.close_upstreams(now),
             }
         }
     }

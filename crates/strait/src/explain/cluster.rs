@@ -5,7 +5,7 @@ use config::health::HealthStatus;
 use config::locality::LocalityKey;
 use config::matching::{Asked, Searches};
 use config::priority::Priority;
-use config::snapshot::{Cluster, ClusterId, Endpoint, EndpointsFrom, Forward};
+use config::snapshot::{Cluster, ClusterId, Endpoint, Forward};
 use config::targets::Target;
 use proxy::Snapshot;
 use proxy::route;
@@ -96,7 +96,8 @@ fn describe_cluster(
     if cluster.original_destination.is_some() {
         story.line("endpoint", "the original destination of the connection");
     }
-    if let Some(why) = why_empty(cluster) {
+    let is_empty = cluster.original_destination.is_none() && cluster.endpoints.is_empty();
+    if let Some(why) = cluster.endpoints_from.why_none().filter(|_| is_empty) {
         story.line("endpoint", format!("none: {why}, so that requests get 503"));
     }
     for name in cluster.endpoints_from.names() {
@@ -135,20 +136,6 @@ fn describe_cluster(
             "is not among the rule's upgrades: the field is removed"
         };
         story.line("upgrade", format!("{} {verdict}", String::from_utf8_lossy(asked)));
-    }
-}
-
-/// Why the cluster has no endpoints, if that is known.
-fn why_empty(cluster: &Cluster) -> Option<String> {
-    if cluster.original_destination.is_some() || !cluster.endpoints.is_empty() {
-        return None;
-    }
-    match &cluster.endpoints_from {
-        EndpointsFrom::Addresses => Some("`endpoints` of the cluster is an empty list".to_owned()),
-        EndpointsFrom::Assignment => Some("no source has delivered any".to_owned()),
-        EndpointsFrom::File(path) => Some(format!("{path} is an empty list")),
-        // Their names follow.
-        EndpointsFrom::Names(_) | EndpointsFrom::Dns(_) => None,
     }
 }
 

@@ -90,8 +90,7 @@ fn not_url(url: &str) -> String {
     if url.is_empty() || url.contains(char::is_whitespace) {
         return format!("{url:?} is not a URL; write http://HOST/PATH, or /PATH");
     }
-    let path = if url.contains('/') { "" } else { "/" };
-    format!("{url}: is not a URL; write http://{url}{path}, or https://{url}{path}")
+    format!("{url}: is not a URL; write http://{url}, or https://{url}")
 }
 
 fn without_fragment(target: &str) -> &str {
@@ -156,8 +155,9 @@ mod tests {
         for (url, header, word) in [
             ("ftp://a/", None, "http://"),
             ("a.b/c", None, "write http://a.b/c, or"),
-            ("a.b", None, "write http://a.b/, or"),
-            ("a.b:81", None, "write http://a.b:81/, or"),
+            ("a.b", None, "write http://a.b, or"),
+            ("a.b?x=1", None, "write http://a.b?x=1, or"),
+            ("a.b:81", None, "write http://a.b:81, or"),
             ("", None, "\"\" is not a URL; write http://HOST/PATH"),
             ("http://a:x/", None, "is not a port"),
             ("http://a/", Some("no colon"), "name: value"),
@@ -165,6 +165,10 @@ mod tests {
             let headers: Vec<_> = header.into_iter().map(str::to_owned).collect();
             let error = Request::new("GET", url, &headers).unwrap_err();
             assert!(error.contains(word), "{error}");
+            if let Some((_, hint)) = word.split_once("write ").filter(|_| error.contains("a.b")) {
+                let meant = hint.trim_end_matches(", or");
+                assert!(Request::new("GET", meant, &headers).is_ok(), "{meant}");
+            }
         }
     }
 }

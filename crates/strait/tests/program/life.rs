@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::kit::{
     Client, Scratch, Service, Strait, claim_port, forward_to, get, read, strait, text, until,
@@ -173,9 +174,9 @@ fn a_successor_takes_the_addresses_of_a_process_that_drains() {
 #[test]
 fn each_line_of_the_log_names_its_process() {
     let service = Service::start("one");
-    let mut strait = Strait::run(&forward_to(service.address));
-    let entry = strait.wait_for_entry("ready");
-    assert_eq!((&entry["level"], &entry["process"]), (&"INFO".into(), &strait.pid().into()));
+    let mut running = Strait::run(&forward_to(service.address));
+    let entry = running.wait_for_entry("ready");
+    assert_eq!((&entry["level"], &entry["process"]), (&"INFO".into(), &running.pid().into()));
     let scratch = Scratch::new();
     let file = scratch.write("strait.yaml", &forward_to(service.address));
     let mut process = Command::new(env!("CARGO_BIN_EXE_strait"))
@@ -189,6 +190,16 @@ fn each_line_of_the_log_names_its_process() {
     process.wait().unwrap();
     let begins = format!("Z [{}]  INFO starting version=", process.id());
     assert!(line.contains(&begins), "{line}");
+    // Its last words, too.
+    let bad = scratch.write("bad.yaml", "listeners: [{}]");
+    let output = strait(&["run", "-c", &bad, "--log-format", "json"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let last: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert!(
+        last["message"].as_str().unwrap().starts_with("the configuration is refused\n"),
+        "{said}"
+    );
+    assert!(last["process"].is_number(), "{said}");
 }
 
 #[test]

@@ -12,6 +12,12 @@ pub(crate) const ROUTE_EXCHANGES: &str = "strait_route_exchanges_total";
 /// The family of exchanges of rules with several clusters, by cluster.
 pub(crate) const WEIGHTED_EXCHANGES: &str = "strait_route_weighted_exchanges_total";
 
+/// To the upstream.
+pub(super) const UP: &str = "up";
+
+/// To the client.
+pub(super) const DOWN: &str = "down";
+
 pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_exchanges_started_total",
@@ -146,8 +152,8 @@ pub(super) static FAMILIES: &[Family] = &[
             for (listener, blocks) in &view.listeners {
                 let up = total(blocks, |block| &block.exchanges.grpc_messages_up);
                 let down = total(blocks, |block| &block.exchanges.grpc_messages_down);
-                out.number(&[listener, "up"], up);
-                out.number(&[listener, "down"], down);
+                out.number(&[listener, UP], up);
+                out.number(&[listener, DOWN], down);
             }
         },
     },
@@ -209,8 +215,8 @@ pub(super) static FAMILIES: &[Family] = &[
             for (listener, blocks) in &view.listeners {
                 let up = total(blocks, |block| &block.exchanges.tunnel_bytes_up);
                 let down = total(blocks, |block| &block.exchanges.tunnel_bytes_down);
-                out.number(&[listener, "up"], up);
-                out.number(&[listener, "down"], down);
+                out.number(&[listener, UP], up);
+                out.number(&[listener, DOWN], down);
             }
         },
     },

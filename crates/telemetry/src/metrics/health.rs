@@ -86,6 +86,9 @@ impl Health {
     }
 }
 
+/// What is bounded, as `breaker` says.
+pub(super) const BREAKERS: [&str; 4] = ["connections", "pending", "retries", "requests"];
+
 pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: "strait_upstream_breaker_remaining",
@@ -97,12 +100,10 @@ pub(super) static FAMILIES: &[Family] = &[
         samples: |view, out| {
             for it in &view.control.breakers {
                 let (cluster, priority, requests) = (&*it.cluster, it.priority, it.requests);
-                let others = [
-                    ("connections", it.connections),
-                    ("pending", it.pending),
-                    ("retries", it.retries),
-                ];
-                let all = others.into_iter().chain(requests.map(|left| ("requests", left)));
+                let [connections, pending, retries, of_requests] = BREAKERS;
+                let others =
+                    [(connections, it.connections), (pending, it.pending), (retries, it.retries)];
+                let all = others.into_iter().chain(requests.map(|left| (of_requests, left)));
                 all.for_each(|(breaker, left)| out.number(&[cluster, priority, breaker], left));
             }
         },

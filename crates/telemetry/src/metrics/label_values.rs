@@ -1,9 +1,11 @@
-//! The values that labels may have, for the documentation: words of closed sets, from the constants that samples are made of.
+//! The values that labels may have, for the documentation: words of closed sets, from the constants that samples are made of, where
+//! these are of this crate.
 
 use std::fmt;
 
 use super::config::{DNS_FAILURES, KINDS, MOVE_REASONS, MOVE_RESULTS, RESOURCE_STATES, STATES};
-use super::health::CHECK_RESULTS;
+use super::exchange::{DOWN, UP};
+use super::health::{BREAKERS, CHECK_RESULTS};
 use super::worker::LEASE_SOURCES;
 use super::{Family, tls};
 use crate::counters::connection::REFUSAL_CAUSES;
@@ -69,7 +71,7 @@ impl LabelValues {
             ("grpc_calls_total" | "upstream_grpc_calls_total", "status") => {
                 Some(Self::Words(GrpcCall::STATUSES.into_iter().chain(["none"]).collect()))
             }
-            (_, "direction") => words(&["up", "down"]),
+            (_, "direction") => words(&[UP, DOWN]),
             (_, "stage") => words(&Stages::NAMES),
             ("upstream_retries_total", "cause") => {
                 Some(Self::Words(RETRY_CAUSES.words().collect()))
@@ -85,9 +87,7 @@ impl LabelValues {
                 Some(Self::Words(CONNECT_CAUSES.words().collect()))
             }
             ("upstream_breaker_remaining", "priority") => words(&["default", "high"]),
-            ("upstream_breaker_remaining", "breaker") => {
-                words(&["connections", "pending", "requests", "retries"])
-            }
+            ("upstream_breaker_remaining", "breaker") => words(&BREAKERS),
             ("upstream_checks_total", "result") => words(&CHECK_RESULTS),
             ("upstream_ejections_total" | "upstream_ejections_denied_total", "reason") => {
                 words(&EJECTION_REASONS)

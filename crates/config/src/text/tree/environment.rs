@@ -106,7 +106,7 @@ pub(super) fn without_braces(text: &str) -> Option<String> {
 /// The text as it was before [`without_braces`].
 pub(super) fn with_braces(text: &str) -> Cow<'_, str> {
     let [opening, closing] = STANDING_FOR_BRACES;
-    if !text.contains(opening) {
+    if !text.contains(STANDING_FOR_BRACES) {
         return Cow::Borrowed(text);
     }
     Cow::Owned(text.replace(opening, "{").replace(closing, "}"))
@@ -286,6 +286,16 @@ mod tests {
                 problem.rule.starts_with(rule) && problem.hint.contains(hint),
                 "{text}: {problem}"
             );
+        }
+    }
+
+    #[test]
+    fn a_variable_that_yaml_splits_keeps_its_braces() {
+        for text in ["- ${A:-x: y}\n", "[ ${A:-x: y} ]\n", "{ a: ${A:-x: y} }\n"] {
+            let mut findings = Findings::new("f", text);
+            let shown =
+                format!("{:?} {:?}", tree::read(text, "", &mut findings), findings.into_result());
+            assert!(!shown.contains(STANDING_FOR_BRACES) && !shown.contains("\\u{e00"), "{shown}");
         }
     }
 }

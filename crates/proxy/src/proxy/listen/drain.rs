@@ -14,7 +14,7 @@ impl Proxy {
         self.listen.has_drained(&self.cx)
     }
 
-    /// Exchanges that were cut off because a drain took too long.
+    /// Exchanges that were cut off because a drain took too long, or the process ends at once.
     #[must_use]
     pub const fn cut_off(&self) -> u32 {
         self.listen.cut_off
@@ -47,7 +47,7 @@ impl Proxy {
     fn end_all(&mut self, why: &Detail, now: Time) {
         self.cx.drain_deadline = Some(Time::NEVER);
         self.end_downstreams(why, now, |_| true);
-        self.end_upstreams(now);
+        self.end_upstreams(why, now);
     }
 
     /// What bounds a drain.
@@ -58,22 +58,28 @@ impl Proxy {
     /// Closes what is left of a drain once no client can ask for anything any more.
     pub(crate) fn end_if_drained(&mut self, now: Time) {
         if self.listen.has_drained(&self.cx) {
-            self.end_upstreams(now);
+            self.close_upstreams(now);
         }
     }
 
-    /// No client is left: upstream connections close, and copies of requests, which none waits for, end with them.
-    pub(in crate::proxy) fn end_upstreams(&mut self, now: Time) {
+    /// No client is left.
+    pub(in crate::proxy) fn close_upstreams(&mut self, now: Time) {
+        self.end_upstreams(&Detail::of(&"the drain is over: no client is left"), now);
+    }
+
+    /// Upstream connections close, and copies of requests, which none waits for, end with them.
+    fn end_upstreams(&mut self, why: &Detail, now: Time) {
         let copies =
             self.exchanges.table.iter().filter(|(_, exchange)| exchange.detached.is_some());
         let copies: Vec<_> = copies.map(|(key, _)| key).collect();
         for copy in copies {
+            self.exchanges.note_detail(copy, || why.clone());
             self.abort(copy, Cause::DrainTimeout, now);
         }
         self.upstream.close_upstreams(now, &mut self.connections, &mut self.cx);
     }
 
-    /// Connections whose drain took too long.
+    /// Ends connections that have no time left.
     pub(in crate::proxy) fn end_downstreams(
         &mut self,
         why: &Detail,
