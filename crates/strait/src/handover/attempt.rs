@@ -384,7 +384,7 @@ impl<'g> Attempt<'g> {
 
     /// This process ends at once, and its workers have. The other one continues with what it has as soon as it sees that end, by that of
     /// the connection to it.
-    fn leave_to_other(&mut self) -> End {
+    fn leave_to_other(&self) -> End {
         let pid = self.line.peer.pid;
         tracing::warn!(pid, "this process ends during the handover: the new one continues");
         End::Ending
