@@ -43,8 +43,8 @@ use std::time::Duration;
 pub(crate) use assignments::{Assignments, assignment as delivered_assignment};
 pub(crate) use clusters::named_by_listener as clusters_of_listener;
 pub(crate) use delivered::{
-    Lowered, clusters_of, delivered_cluster, delivered_listener, delivered_routes, route_names,
-    table_name,
+    Lowered, clusters_of, clusters_of_table, delivered_cluster, delivered_listener,
+    delivered_routes, route_names, table_name,
 };
 pub(crate) use files::{Files, SECRET_PREFIX, digest, unreadable};
 pub(crate) use runtime::Values;
@@ -279,17 +279,17 @@ impl Once {
     }
 }
 
-/// Characters of a name: it becomes a label of every metric.
-const NAME_CHARS_MAX: usize = 128;
+/// Bytes of a name: it becomes a label of every metric.
+const NAME_BYTES_MAX: usize = 1024;
 
 pub(crate) fn check_name(name: &str) -> Result<(), Problem> {
     let is_sound = |c: char| !c.is_control() && !c.is_whitespace();
-    if !name.is_empty() && name.len() <= NAME_CHARS_MAX && name.chars().all(is_sound) {
+    if !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_sound) {
         return Ok(());
     }
     let rule = match name.contains(char::is_control) {
         true => "a name has no control characters".to_owned(),
-        false => format!("a name has 1 to {NAME_CHARS_MAX} bytes and no spaces"),
+        false => format!("a name has 1 to {NAME_BYTES_MAX} bytes and no spaces"),
     };
     Err(Problem::new(rule, "write something like shop-api"))
 }

@@ -93,8 +93,21 @@ pub struct Verdict {
     pub version: Arc<str>,
     /// What it waits for before it serves.
     pub waits_for: Vec<ResourceName>,
+    /// What did not arrive within `resolvers.initial_fetch_timeout`: it serves without these, or is refused if it cannot.
+    pub missing: Vec<ResourceName>,
     /// Why it is refused, so that the version before stays; none if it is accepted.
     pub refused: Option<Errors>,
+}
+
+/// What a listener or a cluster waits for now, and what it has waited for too long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waits {
+    /// The listener or cluster.
+    pub name: ResourceName,
+    /// What it waits for before it serves.
+    pub waits_for: Vec<ResourceName>,
+    /// What it serves without.
+    pub missing: Vec<ResourceName>,
 }
 
 /// A listener, or a cluster, that the system does not let this process have.
@@ -118,7 +131,9 @@ pub(crate) struct Entry {
     pub(crate) names: Arc<[ResourceName]>,
     /// Of these, what is not there and has to be before it serves.
     pub(crate) waits_for: Vec<ResourceName>,
-    /// Whether it waits no longer for route configurations.
+    /// Of these, what it serves without, since it has waited for too long.
+    pub(crate) missing: Vec<ResourceName>,
+    /// Whether it waits no longer for route configurations and endpoints.
     pub(crate) has_waited: bool,
     /// Whether its source heard after its acceptance that it does not go with what it names, and not otherwise since.
     pub(crate) is_refused: bool,
@@ -408,16 +423,17 @@ impl Changed {
         }
     }
 
-    /// What each listener and cluster waits for that is new or another.
-    pub(crate) fn waits(&self) -> Vec<(ResourceName, Vec<ResourceName>)> {
+    /// What each listener and cluster waits for, and has waited for, that is new or another.
+    pub(crate) fn waits(&self) -> Vec<Waits> {
         let mut waits = Vec::new();
         for (kind, changed) in ResourceKind::ALL.into_iter().zip(&self.kinds) {
             if !matches!(kind, ResourceKind::Listener | ResourceKind::Cluster) {
                 continue;
             }
             waits.extend(changed.iter().map(|(name, entry)| {
-                let waits_for = entry.as_ref().map(|entry| entry.waits_for.clone());
-                (ResourceName::new(kind, name), waits_for.unwrap_or_default())
+                let waits = entry.as_ref().map(|it| (it.waits_for.clone(), it.missing.clone()));
+                let (waits_for, missing) = waits.unwrap_or_default();
+                Waits { name: ResourceName::new(kind, name), waits_for, missing }
             }));
         }
         waits

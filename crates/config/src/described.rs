@@ -2,7 +2,10 @@
 
 use serde_json::{Value as Json, json};
 
+use crate::build;
+use crate::delivered;
 use crate::effective;
+use crate::file;
 use crate::nearest;
 use crate::origins::{ResourceKind, ResourceName};
 use crate::snapshot::{
@@ -17,34 +20,33 @@ use crate::snapshot::{
 pub fn resource<F>(snapshot: &Snapshot<F>, wanted: &ResourceName) -> Result<Json, String> {
     let name = &*wanted.name;
     let mut origin_of_endpoints = None;
+    let users = referred_by(snapshot, wanted);
     let found = match wanted.kind {
         ResourceKind::Listener => {
             let found = snapshot.listeners.iter().find(|it| *it.name == *name);
-            found.map(|it| (effective::listener_shown(snapshot, it), Vec::new()))
+            found.map(|it| effective::listener_shown(snapshot, it))
         }
         ResourceKind::Route => {
             let found = snapshot.route_tables.iter().find(|(_, it)| *it.name == *name);
-            found.map(|(_, it)| {
-                (effective::table_shown(snapshot, it), users_of_table(snapshot, it.id))
-            })
+            let table = found.map(|(_, it)| effective::table_shown(snapshot, it));
+            table.or_else(|| route_config_shown(snapshot, name))
         }
         ResourceKind::Cluster => {
             let found = snapshot.clusters.iter().find(|(_, it)| *it.name == *name);
-            found.map(|(_, it)| {
-                (effective::cluster_shown(snapshot, it), users_of_cluster(snapshot, it.id))
-            })
+            found.map(|(_, it)| effective::cluster_shown(snapshot, it))
         }
         ResourceKind::Assignment => {
             let found = snapshot.clusters.iter().find(|(_, it)| *it.name == *name);
             let found = found.filter(|(_, it)| it.endpoints_from.is_apart());
             found.map(|(_, it)| {
                 origin_of_endpoints = endpoints_origin(&it.endpoints_from);
-                (effective::assignment_shown(it), vec![format!("cluster/{name}")])
+                effective::assignment_shown(it)
             })
         }
-        ResourceKind::Secret => None,
+        // What it says is not shown.
+        ResourceKind::Secret => (!users.is_empty()).then_some(Json::Null),
     };
-    let Some((shown, users)) = found else { return Err(missing(snapshot, wanted)) };
+    let Some(shown) = found else { return Err(missing(snapshot, wanted)) };
     let (version, origin) = snapshot.origins.find(wanted.kind, name).unzip();
     let origin = origin.or(origin_of_endpoints);
     Ok(json!({
@@ -54,6 +56,52 @@ pub fn resource<F>(snapshot: &Snapshot<F>, wanted: &ResourceName) -> Result<Json
         "referred_by": users,
         "effective": shown,
     }))
+}
+
+/// Who refers to a resource in this snapshot, whether that is there or not: as `listener/edge`, `route/shop`, or `cluster/web`.
+pub fn referred_by<F>(snapshot: &Snapshot<F>, wanted: &ResourceName) -> Vec<String> {
+    let name = &*wanted.name;
+    match wanted.kind {
+        ResourceKind::Listener => Vec::new(),
+        ResourceKind::Route => {
+            match snapshot.route_tables.iter().find(|(_, it)| *it.name == *name) {
+                Some((_, table)) => users_of_table(snapshot, table.id),
+                None => listeners_that(snapshot, |file| build::route_names(file).contains(name)),
+            }
+        }
+        ResourceKind::Cluster => match snapshot.clusters.iter().find(|(_, it)| *it.name == *name) {
+            Some((_, cluster)) => users_of_cluster(snapshot, cluster.id),
+            None => users_of_missing_cluster(snapshot, name),
+        },
+        ResourceKind::Assignment => {
+            let mut clusters = snapshot.clusters.iter().map(|(_, it)| it);
+            let found = clusters.find(|it| *it.name == *name && it.endpoints_from.is_apart());
+            found.map(|it| format!("cluster/{}", it.name)).into_iter().collect()
+        }
+        ResourceKind::Secret => {
+            let mut all = listeners_that(snapshot, |file| {
+                delivered::secrets_of_listener(file).any(|it| it == *wanted)
+            });
+            let clusters = snapshot.clusters.iter().map(|(_, it)| it);
+            let clusters = clusters.filter(|it| {
+                delivered::secrets_of_cluster(&it.source).any(|secret| secret == *wanted)
+            });
+            all.extend(clusters.map(|it| format!("cluster/{}", it.name)));
+            all
+        }
+    }
+}
+
+/// A route configuration that a source has delivered: its virtual hosts are tables whose names begin with its own.
+fn route_config_shown<F>(snapshot: &Snapshot<F>, name: &str) -> Option<Json> {
+    let is_of_it = |table: &RouteTable| {
+        let rest = table.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
+        rest && !snapshot.origins.has(ResourceKind::Route, &table.name)
+    };
+    let tables = snapshot.route_tables.iter().map(|(_, table)| table);
+    let tables = tables.filter(|table| is_of_it(table));
+    let shown: Vec<_> = tables.map(|table| effective::table_shown(snapshot, table)).collect();
+    (!shown.is_empty()).then(|| json!({ "name": name, "virtual_hosts": shown }))
 }
 
 /// Where the file has the endpoints of a cluster from; none if another source delivers them.
@@ -111,6 +159,27 @@ fn users_of_cluster<F>(snapshot: &Snapshot<F>, id: ClusterId) -> Vec<String> {
     let tables = snapshot.route_tables.iter().filter(|(_, table)| leads(table));
     all.extend(tables.map(|(_, table): (Id, _)| format!("route/{}", table.name)));
     all
+}
+
+/// The listeners and tables that name a cluster which is not there.
+fn users_of_missing_cluster<F>(snapshot: &Snapshot<F>, name: &str) -> Vec<String> {
+    let mut all =
+        listeners_that(snapshot, |file| build::clusters_of_listener(file).any(|it| it == name));
+    let leads =
+        |table: &RouteTable| build::clusters_of_table(&table.source).any(|cluster| cluster == name);
+    let tables = snapshot.route_tables.iter().filter(|(_, table)| leads(table));
+    all.extend(tables.map(|(_, table): (Id, _)| format!("route/{}", table.name)));
+    all
+}
+
+/// The listeners whose text, with that of their chains, says something.
+fn listeners_that<F>(
+    snapshot: &Snapshot<F>,
+    says: impl Fn(&file::Listener) -> bool,
+) -> Vec<String> {
+    let listeners =
+        snapshot.listeners.iter().filter(|it| says(&effective::listener_with_chains(it)));
+    listeners.map(|it| format!("listener/{}", it.name)).collect()
 }
 
 fn users<F>(snapshot: &Snapshot<F>, refers: impl Fn(&Listener<F>) -> bool) -> Vec<String> {

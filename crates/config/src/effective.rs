@@ -97,7 +97,7 @@ impl<F> Serialize for Rules<'_, F> {
 
 /// A listener as [`effective`] has it.
 pub(crate) fn listener_shown<F>(snapshot: &Snapshot<F>, entry: &Listener<F>) -> Json {
-    entry_shown(snapshot, "listeners", json(&*listener(entry)))
+    entry_shown(snapshot, "listeners", json(&*listener_with_chains(entry)))
 }
 
 /// A route table as [`effective`] has it.
@@ -161,7 +161,7 @@ fn json(entry: &impl Serialize) -> Json {
 }
 
 /// What a listener was built from, with its chains.
-fn listener<F>(listener: &Listener<F>) -> Arc<file::Listener> {
+pub(crate) fn listener_with_chains<F>(listener: &Listener<F>) -> Arc<file::Listener> {
     if listener.chains.is_empty() {
         return Arc::clone(&listener.source);
     }

@@ -94,9 +94,9 @@ pub use agreed::{Agreed, AgreedKind, agreed};
 pub use certificates::{CertificateUse, CertificateUser, brings_certificates, certificates};
 pub use delivered::{
     NamesChanged, RESOURCE_BYTES_MAX, RESOURCES_MAX, Text, UPDATES_WAITING_MAX, Unbound, Update,
-    Verdict, holds_key,
+    Verdict, Waits, holds_key,
 };
-pub use described::resource;
+pub use described::{referred_by, resource};
 pub use effective::{Effective, effective, effective_yaml};
 pub use endpoint_files::EndpointsOutcome;
 pub use filters::{FilterError, FilterKinds};

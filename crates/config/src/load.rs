@@ -17,7 +17,7 @@ pub use deliveries::PreparedUpdates;
 use self::deliveries::Relinked;
 use crate::answers::{self, Answers, NameReads, NameUsers};
 use crate::build::{self, Assignments, Context, Declared, Files, Parts, tunnels};
-use crate::delivered::{Delivered, Shapes, Unbound, Verdict};
+use crate::delivered::{Delivered, Shapes, Unbound, Verdict, Waits};
 use crate::dns::{DnsAnswer, DnsName};
 use crate::drained::DrainChange;
 use crate::endpoint_files::{
@@ -174,7 +174,7 @@ impl<F> Prepared<F> {
 
     /// What listeners and clusters of other sources wait for that are new or others, which may be nothing.
     #[must_use]
-    pub fn waits(&self) -> Vec<(ResourceName, Vec<ResourceName>)> {
+    pub fn waits(&self) -> Vec<Waits> {
         self.relinked.changed.waits()
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use config::drained::DrainChange;
 use config::snapshot::{Listener, Snapshot};
-use config::{Loader, PreparedEndpoints, PreparedUpdates, ResourceName, Unbound, Update};
+use config::{Loader, PreparedEndpoints, PreparedUpdates, ResourceName, Unbound, Update, Waits};
 use telemetry::Names;
 use tls::ProcessSessions;
 
@@ -358,7 +358,12 @@ impl<F> ConfigFile<F> {
             }
         }
         let waiting = self.loader.waiting();
-        resumed.waits = waiting.map(|(name, names)| (name.clone(), names.to_vec())).collect();
+        let waits = waiting.map(|(name, names)| Waits {
+            name: name.clone(),
+            waits_for: names.to_vec(),
+            missing: Vec::new(),
+        });
+        resumed.waits = waits.collect();
         let candidate = self.build(text, began)?;
         let mut candidate = self.with_answers(candidate, &delivered)?;
         // No worker has any of it.

@@ -319,6 +319,8 @@ struct InEffect<F> {
     endpoints_refused: EndpointsRefused,
     /// The files of endpoints that it names.
     endpoint_files: BTreeMap<Arc<str>, EndpointFile>,
+    /// The clusters whose endpoints are from DNS, and the version that began to use these.
+    resolved_since: BTreeMap<Arc<str>, u64>,
     dns: Dns,
     /// Its host names.
     host_names: BTreeSet<Arc<DnsName>>,

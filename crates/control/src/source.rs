@@ -36,7 +36,8 @@ pub trait Source: fmt::Debug + Send {
     /// and those that are gone. The first batch, which may be empty, confirms those that it does not name.
     fn on_restored(&mut self, resources: &[Update]);
 
-    /// Waits for what is new: versions of resources, and resources that are gone. May be dropped and called again.
+    /// Waits for what is new: versions of resources, and resources that are gone. May be dropped and called again. An empty batch
+    /// says that there is nothing new: it makes the source as fresh as any other (`age_seconds` of `/sources`).
     /// Never is a source asked before it has the verdicts about what it said last.
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Vec<Update>> + Send + '_>>;
 

@@ -1177,7 +1177,18 @@ fn a_source_delivers_clusters_and_hears_what_became_of_each() {
     assert_eq!(shown["accepted_total"], 1);
     assert_eq!(shown["refused_total"]["invalid"], 1);
     assert!(shown["last_accepted_at"].is_string() && shown["age_seconds"].is_u64(), "{shown}");
-    assert_eq!(sources["sources"][0]["last_accepted_at"], serde_json::Value::Null);
+    assert!(shown["last_heard_at"].as_str() >= shown["last_accepted_at"].as_str(), "{shown}");
+    assert_eq!((&shown["state"], &shown["version"]), (&"refused".into(), &"1".into()));
+    assert_eq!(shown["states"], serde_json::json!({ "accepted": 1, "refused": 1 }));
+    let of_file = &sources["sources"][0];
+    assert_eq!((&of_file["name"], &of_file["version"]), (&"file".into(), &2.into()));
+    let dns = sources["sources"].as_array().unwrap().iter().find(|it| it["name"] == "dns").unwrap();
+    assert_eq!(
+        (&dns["state"], &dns["last_heard_at"]),
+        (&"waiting".into(), &serde_json::Value::Null)
+    );
+    let config = running.ask("GET", "/config");
+    assert!(config.contains("\"last_heard_at\""), "{config}");
     assert_eq!(sources["refused"][0]["resource"], "cluster/web");
     assert_eq!(sources["refused"][0]["errors"][0]["path"].as_str(), Some("endpoints[0]"));
     let metrics = running.ask("GET", "/metrics");
@@ -1305,6 +1316,11 @@ fn a_file_that_lets_a_listener_serve_is_not_refused_because_that_cannot_be_bound
     folder.end();
 }
 
+/// A PEM text as a block of YAML.
+fn indented(pem: &str) -> String {
+    pem.trim().replace('\n', "\n  ")
+}
+
 #[test]
 fn a_listener_waits_no_longer_than_the_timeout_for_its_routes() {
     let text = format!("{CONFIG}resolvers: {{ initial_fetch_timeout: 20ms }}\n");
@@ -1312,9 +1328,51 @@ fn a_listener_waits_no_longer_than_the_timeout_for_its_routes() {
     folder.write("listener.rim", &listener("rim", 7, "shop"));
     folder.hears("listener/rim 1: accepted, waits for route/shop");
     folder.running.wait_for("version 2, 0 listeners removed");
-    assert!(folder.running.ask("GET", "/config?resource=listener/rim").contains("200 OK"));
+    folder.hears("listener/rim 1: accepted, without route/shop");
+    let missing = "\"missing\": [\n    \"route/shop\"\n  ]";
+    let shown = folder.running.ask("GET", "/config?resource=listener/rim");
+    assert!(shown.contains("200 OK") && shown.contains(missing), "{shown}");
+    let shown = folder.running.ask("GET", "/config?resource=route/shop");
+    assert!(shown.contains("\"warming\"") && shown.contains("\"listener/rim\""), "{shown}");
     folder.write("route.shop", SHOP);
     folder.running.wait_for("version 3, 0 listeners removed");
+    folder.hears("listener/rim 1: accepted");
+    let shown = folder.running.ask("GET", "/config?resource=listener/rim");
+    assert!(shown.contains("\"missing\": []"), "{shown}");
+    // The route configuration, and the table of its virtual host.
+    for resource in ["route/shop", "route/shop/any"] {
+        let shown = folder.running.ask("GET", &format!("/config?resource={resource}"));
+        assert!(shown.contains("\"listener/rim\"") && shown.contains("\"active\""), "{shown}");
+        assert!(shown.contains("\"version\": \"2\"") && shown.contains("\"folder\""), "{shown}");
+    }
+    folder.end();
+}
+
+#[test]
+fn a_listener_whose_secret_does_not_come_in_time_is_refused_until_it_does() {
+    let text = format!("{CONFIG}resolvers: {{ initial_fetch_timeout: 20ms }}\n");
+    let folder = WithFolder::start("late-secret", text);
+    let running = &folder.running;
+    let secret = "tls: { certificates: [{ chain: 'secret:site', key: 'secret:site' }] }";
+    let rim = format!("{{ name: rim, address: '127.0.0.1:7', routes: all, {secret} }}");
+    folder.write("listener.rim", &rim);
+    folder.hears("listener/rim 1: accepted, waits for secret/site");
+    let late = "secret/site did not arrive within resolvers.initial_fetch_timeout";
+    folder.hears("listener/rim 1: folder listener/rim version 1:1:");
+    let shown = running.ask("GET", "/config?resource=listener/rim");
+    assert!(shown.contains("\"state\": \"refused\"") && shown.contains(late), "{shown}");
+    let metrics = running.ask("GET", "/metrics");
+    let failure = "strait_source_failures_total{source=\"folder\",kind=\"listener\",\
+                   reason=\"initial_fetch_timeout\"} 1\n";
+    assert!(metrics.contains(failure), "{metrics}");
+    let (site, key) = (indented(certificate::SITE), indented(certificate::SITE_KEY));
+    folder.write("secret.site", &format!("name: site\nchain: |\n  {site}\nkey: |\n  {key}\n"));
+    folder.hears("listener/rim 1: accepted");
+    running.wait_for("version 2, 0 listeners removed");
+    let shown = running.ask("GET", "/config?resource=listener/rim");
+    assert!(shown.contains("\"state\": \"active\""), "{shown}");
+    let shown = running.ask("GET", "/config?resource=secret/site");
+    assert!(shown.contains("\"listener/rim\"") && !shown.contains("PRIVATE"), "{shown}");
     folder.end();
 }
 
@@ -1355,8 +1413,9 @@ fn a_source_assigns_endpoints_to_a_cluster_of_the_file_and_to_its_own() {
         "strait_config_resources{kind=\"assignment\",state=\"active\"} 2\n",
         "strait_config_resources{kind=\"assignment\",state=\"refused\"} 1\n",
         "strait_source_answers_total{source=\"folder\",kind=\"assignment\"} 2\n",
-        "strait_source_answers_total{source=\"folder\",kind=\"cluster\"} 1\n",
+        "strait_source_answers_total{source=\"folder\",kind=\"cluster\"} 2\n",
         "strait_source_failures_total{source=\"folder\",kind=\"assignment\",reason=\"invalid\"} 1\n",
+        "strait_source_failures_total{source=\"folder\",kind=\"cluster\",reason=\"initial_fetch_timeout\"} 1\n",
     ] {
         assert!(metrics.contains(line), "{line} in {metrics}");
     }
@@ -1419,7 +1478,6 @@ fn what_a_source_delivered_serves_after_a_restart_until_it_says_otherwise() {
     folder.hears("cluster/web 1: accepted");
     folder.write("cluster.api", "{ name: api, endpoints: ['10.0.0.2:80'] }");
     folder.write("cluster.bad", "{ name: bad, endpoints: ['10.0.0.2:0'] }");
-    let indented = |pem: &str| pem.trim().replace('\n', "\n  ");
     let (site, key) = (indented(certificate::SITE), indented(certificate::SITE_KEY));
     let secret = format!("name: site\nchain: |\n  {site}\nkey: |\n  {key}\n");
     folder.write("secret.site", &secret);
@@ -1522,7 +1580,6 @@ fn keys_that_are_asked_for_serve_after_a_restart_and_are_gone_once_they_are_not(
     let with =
         |keys: bool| format!("{CONFIG}state: {{ folder: {}, keys: {keys} }}\n", state.display());
     let folder = WithFolder::start("keys", with(true));
-    let indented = |pem: &str| pem.trim().replace('\n', "\n  ");
     let (site, key) = (indented(certificate::SITE), indented(certificate::SITE_KEY));
     folder.write("secret.site", &format!("name: site\nchain: |\n  {site}\nkey: |\n  {key}\n"));
     let tls = "tls: { certificates: [{ chain: 'secret:site', key: 'secret:site' }] }";

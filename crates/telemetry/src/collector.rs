@@ -15,7 +15,7 @@ use crate::events::{
     AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, CheckCounted, ConfigAccepted,
     ConfigRejected, ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned, DemandsEnded,
     EjectionCounted, HandoverEnded, HandoverFailed, HealthOfCluster, LabelId, MemoryBounded,
-    SourceAnswered, SourceResources, StateWrites,
+    SourceAnswered, SourceHeard, SourceResources, StateWrites,
 };
 use crate::former::FormerTotals;
 use crate::metrics::config::ControlCounters;
@@ -198,6 +198,11 @@ impl Collector {
     /// Takes all certificates that are in use, in the place of those before.
     pub fn certificates_in_use(&mut self, certificates: Vec<CertificateInUse>) {
         self.readings.control.certificates_in_use(certificates);
+    }
+
+    /// See [`SourceHeard`].
+    pub fn source_heard(&mut self, event: &SourceHeard) {
+        self.readings.control.source_heard(event);
     }
 
     /// See [`SourceAnswered`].

@@ -17,7 +17,7 @@ pub use config::{
     ConfigAccepted, ConfigRejected, ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned,
     DemandOutcome, DemandsEnded, EJECTION_REASONS, EjectionCounted, HANDOVER_FAILURES,
     HANDOVER_RESULTS, HandoverEnded, HandoverFailed, HealthOfCluster, MemoryBounded,
-    SourceAnswered, SourceKind, SourceResources, StateWrites,
+    SourceAnswered, SourceHeard, SourceKind, SourceResources, StateWrites,
 };
 pub use connection::{
     ConnectionClosed, ConnectionDetected, ConnectionFailed, ConnectionOpened, ConnectionRefused,

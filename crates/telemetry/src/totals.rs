@@ -26,6 +26,8 @@ pub struct SourceTotals {
     pub failures: Vec<(&'static str, u64)>,
     /// When it last gave something that was accepted, ns since the Unix epoch; 0 for never.
     pub answered_at: u64,
+    /// When it last said anything, be it nothing new or something that was refused; ns since the Unix epoch, 0 for never.
+    pub heard_at: u64,
     /// How many of its files or names are in which state.
     pub states: Vec<(&'static str, u64)>,
 }

@@ -183,10 +183,19 @@ fn everything(emitter: &mut Emitter, collector: &mut Collector) {
         (SourceKind::Dns, None, 1_500_000_000),
         (SourceKind::Dns, None, 2_500_000_000),
         (SourceKind::Dns, Some("servfail"), 3_500_000_000),
+        (SourceKind::Dns, Some("timeout"), 9_500_000_000),
         (SourceKind::File, Some("invalid"), 4_500_000_000),
     ] {
-        collector.source_answered(&SourceAnswered { source, kind: "assignment", failure, at });
+        let (kind, count) = ("assignment", 1);
+        collector.source_answered(&SourceAnswered { source, kind, count, failure, at });
     }
+    collector.source_answered(&SourceAnswered {
+        source: SourceKind::File,
+        kind: "cluster",
+        count: 3,
+        failure: None,
+        at: 4_000_000_000,
+    });
     let stale = SourceResources { source: SourceKind::Dns, state: "stale", count: 1 };
     collector.source_resources(vec![stale]);
     collector.state_writes(StateWrites {
@@ -237,7 +246,11 @@ fn each_event_is_counted_where_it_belongs() {
             ("strait_state_write_failures_total", "2"),
             ("strait_state_bytes", "400"),
             ("strait_state_last_write_timestamp_seconds", "5"),
+            ("strait_source_answers_total{source=\"file\",kind=\"cluster\"}", "3"),
             ("strait_source_last_answer_timestamp_seconds{source=\"dns\"}", "2.5"),
+            // An answer that says that it fails is heard, and silence is not.
+            ("strait_source_last_heard_timestamp_seconds{source=\"dns\"}", "3.5"),
+            ("strait_source_last_heard_timestamp_seconds{source=\"file\"}", "4.5"),
             ("strait_exchanges_started_total{listener=\"edge\"}", "4"),
             ("strait_exchanges_finished_total{listener=\"edge\"}", "3"),
             ("strait_exchanges_active{listener=\"edge\"}", "1"),

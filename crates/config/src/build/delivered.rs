@@ -45,8 +45,12 @@ pub(crate) fn table_name(config: &str, virtual_host: &str) -> String {
 
 /// The names of clusters in a route configuration.
 pub(crate) fn clusters_of(file: &RouteConfig) -> impl Iterator<Item = &str> {
-    let rules = file.virtual_hosts.iter().flat_map(|table| &table.rules);
-    rules.flat_map(clusters::named_by_rule)
+    file.virtual_hosts.iter().flat_map(clusters_of_table)
+}
+
+/// The names of clusters in a route table.
+pub(crate) fn clusters_of_table(file: &file::RouteTable) -> impl Iterator<Item = &str> {
+    file.rules.iter().flat_map(clusters::named_by_rule)
 }
 
 /// The tables of a route configuration, each with the name that [`table_name`] gives it.

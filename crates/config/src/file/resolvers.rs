@@ -22,7 +22,8 @@ pub struct Resolvers {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Timeout>,
     /// How long a start waits for the first answer for each name before it continues without it, and how long a reload
-    /// with new names keeps the previous configuration in use. `0s`: without limit.
+    /// with new names keeps the previous configuration in use. Also how long resources of other sources wait for those that
+    /// they refer to. `0s`: without limit.
     #[schemars(extend("x-maximum" = "24h"))]
     pub initial_fetch_timeout: Period,
     /// How long a request waits for a cluster that nothing has delivered, where a source is asked for clusters once a request

@@ -112,9 +112,23 @@ impl DeliveredVersion {
             content,
             names: names.into(),
             waits_for: Vec::new(),
+            missing: Vec::new(),
             has_waited: self.has_waited,
             is_refused: false,
         }
+    }
+}
+
+/// Why a version is refused.
+struct Refusal {
+    errors: Errors,
+    /// What it cannot serve without, and has waited for too long.
+    missing: Vec<ResourceName>,
+}
+
+impl From<Errors> for Refusal {
+    fn from(errors: Errors) -> Self {
+        Self { errors, missing: Vec::new() }
     }
 }
 
@@ -168,7 +182,7 @@ impl<'a, F> Batch<'a, F> {
             for (update, refused) in updates.iter().zip(&mut refused) {
                 if update.kind == kind {
                     let taken = match &room {
-                        Ok(()) => self.update(source, update),
+                        Ok(()) => self.update(source, update).map_err(|it| it.errors),
                         Err(problem) => Err(update_error(source, update, problem.clone())),
                     };
                     *refused = taken.err();
@@ -184,13 +198,15 @@ impl<'a, F> Batch<'a, F> {
                 name: ResourceName::new(update.kind, &update.name),
                 version: update.version,
                 waits_for: waits_for.unwrap_or_default(),
+                missing: Vec::new(),
                 refused,
             }
         };
         updates.into_iter().zip(refused).map(verdict).collect()
     }
 
-    /// Resources of these names wait no longer for route configurations.
+    /// Resources of these names wait no longer: they serve without route configurations and endpoints that are not there, and are
+    /// refused without secrets.
     pub(super) fn end_waits(&mut self, waited: &BTreeSet<ResourceName>) {
         for name in waited {
             let Some(entry) = self.delivered.find(name.kind, &name.name) else { continue };
@@ -311,38 +327,43 @@ impl<'a, F> Batch<'a, F> {
         };
         user.kind == ResourceKind::Cluster
             && entry.waits_for.is_empty()
+            && entry.missing.is_empty()
             && moved.all(|name| name.kind == ResourceKind::Assignment && is_there(name))
     }
 
     /// Lowers a version that was accepted, since something is another that decides about it. Its source hears of a
     /// refusal, and of the end of one.
     fn lower_again(&mut self, item: &DeliveredVersion) {
-        let refused = self.lower(item).err();
+        let refusal = self.lower(item).err();
         let Some(former) = self.delivered.find(item.kind, &item.name) else { return };
-        if refused.is_some() {
+        if refusal.is_some() {
             // The version that serves stays, and waits for nothing.
             let entry = Entry { waits_for: Vec::new(), is_refused: true, ..former.clone() };
             self.changed.insert(item.kind, &item.name, Some(entry));
-        } else if !former.is_refused {
-            return;
         }
         let entry = self.changed.find(self.delivered, item.kind, &item.name);
-        let verdict = Verdict {
-            name: ResourceName::new(item.kind, &item.name),
-            version: Arc::clone(&item.version),
-            waits_for: entry.map(|entry| entry.waits_for.clone()).unwrap_or_default(),
-            refused,
+        let (waits_for, missing) =
+            entry.map(|it| (it.waits_for.clone(), it.missing.clone())).unwrap_or_default();
+        let is_news = former.is_refused || former.missing != missing;
+        if refusal.is_none() && !is_news {
+            return;
+        }
+        let (missing, refused) = match refusal {
+            Some(Refusal { errors, missing }) => (missing, Some(errors)),
+            None => (missing, None),
         };
+        let (name, version) = (ResourceName::new(item.kind, &item.name), Arc::clone(&item.version));
+        let verdict = Verdict { name, version, waits_for, missing, refused };
         self.late.push((Arc::clone(&item.source), verdict));
     }
 
-    fn update(&mut self, source: &Arc<str>, update: &Update) -> Result<(), Errors> {
+    fn update(&mut self, source: &Arc<str>, update: &Update) -> Result<(), Refusal> {
         let place = self.file.origins.and_then(|it| it.place(update.kind, &update.name));
         let found = self.delivered.find(update.kind, &update.name);
         if update.content.is_none() && found.is_none_or(|entry| *entry.source != **source) {
             // It says that it does not have it: what another source or the file has stays.
             return build::check_name(&update.name)
-                .map_err(|problem| update_error(source, update, problem));
+                .map_err(|problem| update_error(source, update, problem).into());
         }
         let owner = self.delivered.check_owner(source, update, place);
         let displaced = owner.map_err(|problem| update_error(source, update, problem))?;
@@ -386,6 +407,7 @@ impl<'a, F> Batch<'a, F> {
             name: ResourceName::new(kind, name),
             version: Arc::clone(&entry.version),
             waits_for: Vec::new(),
+            missing: Vec::new(),
             refused: Some(delivered::error(&origin, problem)),
         };
         self.late.push((Arc::clone(&entry.source), verdict));
@@ -410,7 +432,7 @@ impl<'a, F> Batch<'a, F> {
         self.changed.insert(kind, name, None);
     }
 
-    fn lower(&mut self, item: &DeliveredVersion) -> Result<(), Errors> {
+    fn lower(&mut self, item: &DeliveredVersion) -> Result<(), Refusal> {
         let text = item.text.clone();
         let mut findings = Findings::new(&item.origin(), &text);
         let entry = match item.kind {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::batch::{Batch, BatchResult, FileParts};
 use super::{Loader, Prepared};
 use crate::build::{Parts, Values};
-use crate::delivered::{self, Changed, Content, Delivered, NamesChanged, Unbound, Update, Verdict};
+use crate::delivered::{
+    self, Changed, Content, Delivered, NamesChanged, Unbound, Update, Verdict, Waits,
+};
 use crate::ids::TakenIds;
 use crate::map::Map;
 use crate::origins::{ResourceKind, ResourceName};
@@ -26,7 +28,7 @@ pub struct PreparedUpdates<F> {
     /// What other sources may have and something names, as far as that is not what it was.
     pub wanted: NamesChanged,
     /// What listeners and clusters wait for that are new or others, which may be nothing.
-    pub waits: Vec<(ResourceName, Vec<ResourceName>)>,
+    pub waits: Vec<Waits>,
 }
 
 /// What changes of the resources of other sources when the file is loaded.

@@ -247,16 +247,22 @@ fn a_wait_ends_without_the_route_configuration() {
     }
     let names = ["rim", "tls"].map(|name| ResourceName::new(Listener, name));
     let done = loader.prepare_waited(&names.into(), &[], &sample::outside());
+    let (shop, site) = (ResourceName::new(Route, "shop"), ResourceName::new(Secret, "site"));
+    let said = |verdict: &Verdict| {
+        let errors = verdict.refused.as_ref().map(ToString::to_string);
+        (verdict.name.name.to_string(), verdict.missing.clone(), errors.unwrap_or_default())
+    };
+    let late: Vec<_> = done.late.iter().map(|(_, verdict)| said(verdict)).collect();
+    assert_eq!(late[0], ("rim".to_owned(), vec![shop], String::new()));
+    let (name, missing, errors) = &late[1];
+    assert_eq!((&**name, &missing[..]), ("tls", &[site][..]), "nothing replaces a key");
+    let rule = "secret/site did not arrive within resolvers.initial_fetch_timeout";
+    assert!(errors.contains(rule), "{errors}");
     let now = loader.keep(done.prepared.unwrap());
     let rim = listener(&now, "rim").expect("it serves without");
     assert_eq!(rim.hosts.find(b"a.example"), None);
-    let waiting: Vec<_> = loader.waiting().collect();
-    let site = ResourceName::new(Secret, "site");
-    assert_eq!(
-        waiting,
-        [(&ResourceName::new(Listener, "tls"), &[site][..])],
-        "but not without keys"
-    );
+    assert!(listener(&now, "tls").is_none());
+    assert_eq!(loader.waiting().count(), 0);
     let now = taken(&mut loader, Route, "shop", &routes(&["a.example"], "/"));
     assert!(listener(&now, "rim").unwrap().hosts.find(b"a.example").is_some());
 }

@@ -693,7 +693,7 @@ fn names_that_nobody_has_or_that_two_have() {
             "its own address",
             "use a weight",
         ),
-        ("name: inner", "name: ^\"\"", "listeners[1].name", "\"\"", "1 to 128", "shop-api"),
+        ("name: inner", "name: ^\"\"", "listeners[1].name", "\"\"", "1 to 1024", "shop-api"),
         ("name: inner", "name: ^\"a b\"", "listeners[1].name", "\"a b\"", "no spaces", "shop-api"),
         (
             "routes: [plain]",

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use config::snapshot::DnsName;
-use config::{ResourceName, Update, Verdict};
+use config::{ResourceName, Update, Verdict, Waits};
 use zeroize::Zeroizing;
 
 use super::form::{decode, encode};
@@ -141,7 +141,7 @@ pub(crate) struct Resumed {
     /// Of others, with their sources.
     pub(crate) late: Vec<(Arc<str>, Verdict)>,
     /// What waits for something, and for what.
-    pub(crate) waits: Vec<(ResourceName, Vec<ResourceName>)>,
+    pub(crate) waits: Vec<Waits>,
 }
 
 /// A part of that.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use config::snapshot::{DnsName, Snapshot};
-use config::{EndpointsOutcome, Finding, NamesChanged, Prepared, ResourceName, Verdict};
+use config::{EndpointsOutcome, Finding, NamesChanged, Prepared, ResourceName, Verdict, Waits};
 use telemetry::Names;
 
 use super::Refused;
@@ -47,7 +47,7 @@ pub(crate) struct DeliveredUpdates {
     /// What other sources may have, as far as that is not what it was.
     pub(crate) wanted: NamesChanged,
     /// What listeners and clusters wait for that are new or others, which may be nothing.
-    pub(crate) waits: Vec<(ResourceName, Vec<ResourceName>)>,
+    pub(crate) waits: Vec<Waits>,
 }
 
 /// There was no descriptor to read a file with.
@@ -97,7 +97,7 @@ pub(crate) struct TakenUp {
     /// What became of resources of other sources.
     pub(crate) late: Vec<(Arc<str>, Verdict)>,
     /// What these wait for that are others, which may be nothing.
-    pub(crate) waits: Vec<(ResourceName, Vec<ResourceName>)>,
+    pub(crate) waits: Vec<Waits>,
     /// Its host names.
     pub(crate) host_names: BTreeSet<Arc<DnsName>>,
     /// Reading and building took this long, ns.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::snapshot::Snapshot;
-use config::{Errors, NamesChanged, ResourceKind, ResourceName, Unbound, Update, Verdict};
-use telemetry::events::SourceKind;
+use config::{Errors, NamesChanged, ResourceKind, ResourceName, Unbound, Update, Verdict, Waits};
+use telemetry::events::{SourceHeard, SourceKind};
 use tokio::sync::{mpsc, oneshot};
 
 use super::handing::Handing;
@@ -29,6 +29,8 @@ pub(super) struct Deliveries {
     following: Following,
     asked: Question,
     waits: BTreeMap<ResourceName, Wait>,
+    /// What listeners and clusters serve without, as it did not arrive in time.
+    missing: BTreeMap<ResourceName, Vec<ResourceName>>,
     /// What the file is read without, until it is taken up.
     left_out: BTreeSet<ResourceName>,
     /// What other sources may have.
@@ -37,6 +39,8 @@ pub(super) struct Deliveries {
     refused: BTreeMap<(ResourceName, &'static str), Refusal>,
     /// Which source delivered what it has, and the version that was accepted last.
     accepted: BTreeMap<ResourceName, AcceptedVersion>,
+    /// By source, the version that was accepted last of any of its resources.
+    versions: BTreeMap<&'static str, Arc<str>>,
     /// Lines of the log about resources that are refused.
     pace_of_refusals: Pace,
     /// The others.
@@ -48,6 +52,17 @@ pub(super) struct Deliveries {
 pub(super) struct AcceptedVersion {
     pub(super) source: &'static str,
     pub(super) version: Arc<str>,
+}
+
+/// How much of what a source has said is used.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OfSource {
+    /// Resources of which it delivered what is accepted.
+    pub(super) accepted: u64,
+    /// Those of which its last version is refused.
+    pub(super) refused: u64,
+    /// Its word for the version that was accepted last.
+    pub(super) version: Option<Arc<str>>,
 }
 
 /// A version of a resource that is refused.
@@ -116,10 +131,12 @@ impl Deliveries {
             following,
             asked: Question::None,
             waits: BTreeMap::new(),
+            missing: BTreeMap::new(),
             left_out: BTreeSet::new(),
             wanted,
             refused: BTreeMap::new(),
             accepted: BTreeMap::new(),
+            versions: BTreeMap::new(),
             pace_of_refusals: Pace::about("refused resources, which `refused` of /sources has,"),
             pace: Pace::about("resources of sources"),
         };
@@ -168,6 +185,17 @@ impl Deliveries {
         self.waits.get(name).map(|wait| &*wait.names).unwrap_or_default()
     }
 
+    /// What a resource serves without, since it did not arrive within `resolvers.initial_fetch_timeout`.
+    pub(super) fn missing(&self, name: &ResourceName) -> &[ResourceName] {
+        self.missing.get(name).map(|names| &**names).unwrap_or_default()
+    }
+
+    /// The same of the route configuration that the table of this name is a virtual host of.
+    pub(super) fn accepted_with_host(&self, table: &str) -> Option<&AcceptedVersion> {
+        let mut names = table.match_indices('/').map(|(end, _)| table.get(..end));
+        names.find_map(|name| self.accepted(&ResourceName::new(ResourceKind::Route, name?)))
+    }
+
     /// Takes note of what was accepted.
     pub(super) fn note_accepted(
         &mut self,
@@ -181,6 +209,7 @@ impl Deliveries {
             if refused.is_some() {
                 continue;
             }
+            self.versions.insert(source, Arc::clone(version));
             if is_gone.get(&(name.kind, &*name.name)).copied().unwrap_or_default() {
                 // What another source has delivered stays.
                 if self.accepted.get(name).is_some_and(|it| it.source == source) {
@@ -190,6 +219,17 @@ impl Deliveries {
                 let version = Arc::clone(version);
                 self.accepted.insert(name.clone(), AcceptedVersion { source, version });
             }
+        }
+    }
+
+    /// How much of what a source has said is used.
+    pub(super) fn of_source(&self, source: &str) -> OfSource {
+        let accepted = self.accepted.values().filter(|it| it.source == source).count();
+        let refused = self.refused.keys().filter(|(_, it)| *it == source).count();
+        OfSource {
+            accepted: u64::try_from(accepted).unwrap_or(u64::MAX),
+            refused: u64::try_from(refused).unwrap_or(u64::MAX),
+            version: self.versions.get(source).cloned(),
         }
     }
 
@@ -261,8 +301,12 @@ impl Deliveries {
         }
     }
 
-    fn note_waits(&mut self, waits: Vec<(ResourceName, Vec<ResourceName>)>) {
-        for (name, names) in waits {
+    fn note_waits(&mut self, waits: Vec<Waits>) {
+        for Waits { name, waits_for: names, missing } in waits {
+            match missing.is_empty() {
+                true => drop(self.missing.remove(&name)),
+                false => drop(self.missing.insert(name.clone(), missing)),
+            }
             if names.is_empty() {
                 if self.waits.remove(&name).is_some() {
                     self.pace.log(|| tracing::info!("{name} no longer waits"));
@@ -311,6 +355,11 @@ impl<W: Workers> Running<W> {
 
     pub(super) fn on_delivery(&mut self, delivery: Delivery) {
         let Delivery { source, updates, verdicts: reply, restored } = delivery;
+        if restored.is_none() {
+            // Also if there is nothing new.
+            let (source, at) = (SourceKind::Named(source), clock::wall_ns());
+            self.collector.source_heard(&SourceHeard { source, at });
+        }
         self.ask_deliveries(Asked::Updates { source, updates, reply, restored });
     }
 
@@ -379,14 +428,10 @@ impl<W: Workers> Running<W> {
     }
 
     /// Reports what follows for resources of sources from what others say, or the file.
-    pub(super) fn on_relinked(
-        &mut self,
-        late: Vec<(Arc<str>, Verdict)>,
-        waits: Vec<(ResourceName, Vec<ResourceName>)>,
-    ) {
+    pub(super) fn on_relinked(&mut self, late: Vec<(Arc<str>, Verdict)>, waits: Vec<Waits>) {
         let refused_late: BTreeSet<&ResourceName> = refused(&late).collect();
-        let ended = waits.iter().filter(|(_, waits_for)| waits_for.is_empty());
-        let serves = ended.map(|(name, _)| name).filter(|name| !refused_late.contains(name));
+        let ended = waits.iter().filter(|it| it.waits_for.is_empty());
+        let serves = ended.map(|it| &it.name).filter(|name| !refused_late.contains(name));
         let good_late = late.iter().filter(|(_, verdict)| verdict.refused.is_none());
         let good_late = good_late.map(|(_, verdict)| &verdict.name);
         self.kept.on_serving(serves.chain(good_late), self.config.deliveries.wanted());
@@ -400,13 +445,27 @@ impl<W: Workers> Running<W> {
 
     fn report_verdict(&mut self, source: &'static str, verdict: &Verdict, is_late: bool) {
         self.config.deliveries.note_refusal(source, verdict, is_late);
-        let failure = verdict.refused.as_ref().map(|_| "invalid");
+        let is_late_part = !verdict.missing.is_empty();
+        let failure = match &verdict.refused {
+            _ if is_late_part => Some("initial_fetch_timeout"),
+            Some(_) => Some("invalid"),
+            None => None,
+        };
         self.count_answer(SourceKind::Named(source), verdict.name.kind, failure);
         if let Some(errors) = &verdict.refused {
             let name = &verdict.name;
             self.config.deliveries.pace_of_refusals.log(|| {
                 let reasons = errors.first(&format!("/config?resource={name}"));
                 tracing::error!(source, %name, "refused; the previous version stays in use:\n{reasons}");
+            });
+        } else if is_late_part {
+            let Verdict { name, version, missing, .. } = verdict;
+            self.config.deliveries.pace_of_refusals.log(|| {
+                let missing = listed(missing);
+                tracing::warn!(
+                    source, %name, %version,
+                    "in use without {missing}, which did not arrive within resolvers.initial_fetch_timeout"
+                );
             });
         } else if is_late {
             let Verdict { name, version, .. } = verdict;
@@ -417,7 +476,7 @@ impl<W: Workers> Running<W> {
     }
 
     /// Ends the waits that took longer than `resolvers.initial_fetch_timeout`: listeners serve without the route
-    /// configurations that are not there, clusters without endpoints, and for secrets there is nothing else to use.
+    /// configurations that are not there, clusters without endpoints, and what needs secrets is refused until they are there.
     pub(super) fn end_waits(&mut self) {
         if !self.takes_deliveries() {
             return;
@@ -441,14 +500,6 @@ impl Deliveries {
                 continue;
             }
             wait.is_over = true;
-            self.pace_of_refusals.log(|| {
-                let names = listed(&wait.names);
-                tracing::warn!(
-                    ?timeout,
-                    "{names} did not arrive within resolvers.initial_fetch_timeout: {name} serves without route \
-                     configurations and endpoints, but not without secrets"
-                );
-            });
             late.insert(name.clone());
         }
         late

@@ -99,7 +99,10 @@ impl<W: Workers> Running<W> {
                     Answer::text(200, text)
                 });
             }
-            Page::Config => return self.config.show(self.versions.workers(), reply),
+            Page::Config => {
+                self.describe_sources();
+                return self.config.show(self.versions.workers(), self.source_list(), reply);
+            }
             Page::Resource(resource) => return self.config.show_resource(resource, reply),
             Page::Clusters(listing) => {
                 let page = self.show_listing(listing, ListingPage::write_clusters);
@@ -306,24 +309,42 @@ impl<W: Workers> Running<W> {
         self.collector.set_endpoints(named, left_out);
     }
 
-    /// What the sources have said, and how resources are.
-    fn sources(&self) -> Value {
+    /// What each source has said.
+    fn source_list(&self) -> Value {
         let now = clock::wall_ns();
         let counts = |counts: Vec<(&'static str, u64)>| -> Value {
             let counts = counts.into_iter().map(|(word, count)| (word.to_owned(), json!(count)));
             counts.collect::<serde_json::Map<_, _>>().into()
         };
         let sources = self.collector.source_totals().into_iter().map(|totals| {
-            let at = Some(totals.answered_at).filter(|at| *at > 0);
+            let time = |at: u64| Some(at).filter(|at| *at > 0);
+            let (accepted_at, heard_at) = (time(totals.answered_at), time(totals.heard_at));
+            let delivered = self.config.deliveries.of_source(totals.source);
+            let version = match totals.source {
+                "file" => json!(self.config.snapshot.version),
+                _ => json!(delivered.version),
+            };
+            let mut states = totals.states;
+            if delivered.accepted + delivered.refused > 0 {
+                states.extend([("accepted", delivered.accepted), ("refused", delivered.refused)]);
+            }
             json!({
                 "name": totals.source,
-                "states": counts(totals.states),
+                "state": state_of_source(&states, heard_at.is_some()),
+                "states": counts(states),
+                "version": version,
                 "accepted_total": totals.answers_total,
                 "refused_total": counts(totals.failures),
-                "last_accepted_at": at.map(clock::rfc3339),
-                "age_seconds": at.map(|at| now.saturating_sub(at) / 1_000_000_000),
+                "last_accepted_at": accepted_at.map(clock::rfc3339),
+                "last_heard_at": heard_at.map(clock::rfc3339),
+                "age_seconds": heard_at.map(|at| now.saturating_sub(at) / 1_000_000_000),
             })
         });
+        sources.collect()
+    }
+
+    /// What the sources have said, and how resources are.
+    fn sources(&self) -> Value {
         let refused = self.config.deliveries.all_refused().map(|(name, refusal)| {
             json!({
                 "resource": name.to_string(),
@@ -336,7 +357,7 @@ impl<W: Workers> Running<W> {
         );
         let (asked, waiting) = self.demands.len();
         json!({
-            "sources": sources.collect::<Vec<_>>(),
+            "sources": self.source_list(),
             "resources": resources.collect::<Vec<_>>(),
             "refused": refused.take(REFUSED_SHOWN_MAX).collect::<Vec<_>>(),
             "state": self.kept.to_json(),
@@ -367,7 +388,7 @@ impl<W: Workers> Running<W> {
 impl<F: Send + Sync + 'static> InEffect<F> {
     /// Writes the page about it on a thread of its own: that takes as long as the configuration is
     /// large.
-    fn show(&self, workers: &[u64], reply: oneshot::Sender<Content>) {
+    fn show(&self, workers: &[u64], sources: Value, reply: oneshot::Sender<Content>) {
         let described = self.describe(workers);
         let (files, refused) = (self.endpoint_files.clone(), self.endpoints_refused.clone());
         let snapshot = Arc::clone(&self.snapshot);
@@ -378,6 +399,7 @@ impl<F: Send + Sync + 'static> InEffect<F> {
             let names: Vec<_> =
                 names.iter().map(|(name, status)| status.to_json(name, now)).collect();
             let sections = [
+                ("sources", sources),
                 ("endpoints_files", endpoints_files(&snapshot, &files, &refused)),
                 ("host_names", json!(names)),
                 ("waits_for", json!(waits_for)),
@@ -469,8 +491,14 @@ impl<F: Send + Sync + 'static> InEffect<F> {
         let refused = self.deliveries.refused(&resource);
         let refused = refused.filter(|_| !snapshot.is_in_file(&resource)).cloned();
         let is_wanted = self.deliveries.is_warming(&resource);
-        let accepted = self.deliveries.accepted(&resource).cloned();
+        let accepted = self.deliveries.accepted(&resource).or_else(|| {
+            let is_table = resource.kind == ResourceKind::Route;
+            is_table.then(|| self.deliveries.accepted_with_host(&resource.name)).flatten()
+        });
+        let accepted = accepted.cloned();
+        let resolved = self.resolved_since.get(&*resource.name).copied();
         let waits_for = self.deliveries.waits_for(&resource).to_vec();
+        let missing = self.deliveries.missing(&resource).to_vec();
         let (files, files_refused) = (self.endpoint_files.clone(), self.endpoints_refused.clone());
         let host_names = self.dns.describe();
         tokio::task::spawn_blocking(move || {
@@ -494,6 +522,11 @@ impl<F: Send + Sync + 'static> InEffect<F> {
                 found["version"] = json!(known.version);
                 found["accepted_at"] = json!(clock::rfc3339(known.accepted_at));
             }
+            if let (ResourceKind::Assignment, Some(version), Ok(found)) =
+                (resource.kind, resolved, &mut found)
+            {
+                found["version"] = json!(version);
+            }
             let state = match (&refused, &found) {
                 // The cluster itself is as its text says.
                 _ if file_refused.is_some() && resource.kind == ResourceKind::Assignment => {
@@ -505,10 +538,13 @@ impl<F: Send + Sync + 'static> InEffect<F> {
                 (None, Err(_)) if accepted.is_some() && waits_for.is_empty() => "active",
                 (None, Err(_)) => "warming",
             };
-            let waits_for: Vec<_> = waits_for.iter().map(ToString::to_string).collect();
+            let listed = |names: &[ResourceName]| -> Vec<_> {
+                names.iter().map(ToString::to_string).collect()
+            };
             let about = [
                 ("state", json!(state)),
-                ("waits_for", json!(waits_for)),
+                ("waits_for", json!(listed(&waits_for))),
+                ("missing", json!(listed(&missing))),
                 (
                     "last_error",
                     json!(
@@ -537,8 +573,10 @@ impl<F: Send + Sync + 'static> InEffect<F> {
                 }
                 Err(_) if is_wanted || refused.is_some() || delivered.is_some() => {
                     let name = ("resource".to_owned(), json!(resource.to_string()));
+                    let users = json!(config::referred_by(&snapshot, &resource));
+                    let users = ("referred_by".to_owned(), users);
                     let delivered = delivered.into_iter().flatten();
-                    Answer::json(&[name].into_iter().chain(delivered).chain(about).collect())
+                    Answer::json(&[name, users].into_iter().chain(delivered).chain(about).collect())
                 }
                 Ok(other) => Answer::json(&other),
                 Err(hint) => Answer::text(404, hint + "\n"),
@@ -576,6 +614,18 @@ fn endpoints_from<'s, F>(
     }
     let mut clusters = snapshot.clusters.iter().map(|(_, cluster)| cluster);
     clusters.find(|it| *it.name == *resource.name).map(|cluster| &cluster.endpoints_from)
+}
+
+/// How a source is, in a word, by the states of what it is asked for.
+fn state_of_source(states: &[(&'static str, u64)], is_heard: bool) -> &'static str {
+    let has = |state: &str| states.iter().any(|(it, count)| *it == state && *count > 0);
+    match () {
+        () if has("refused") => "refused",
+        () if has("failed") || has("stale") => "failing",
+        () if has("restored") => "restored",
+        () if !is_heard || has("waiting") => "waiting",
+        () => "good",
+    }
 }
 
 /// When something was refused, and why.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use config::ResourceKind;
-use config::snapshot::DnsName;
+use config::snapshot::{Changes, DnsName};
 use telemetry::events::{SourceAnswered, SourceKind, SourceResources};
 
 use super::handing::Handing;
@@ -14,7 +14,7 @@ use super::{Running, State};
 use crate::builder::Reading;
 use crate::clock;
 use crate::dns::Change;
-use crate::reload::Candidate;
+use crate::reload::{Candidate, Refused};
 use crate::workers::Workers;
 
 impl<W: Workers> Running<W> {
@@ -78,8 +78,55 @@ impl<W: Workers> Running<W> {
         kind: ResourceKind,
         failure: Option<&'static str>,
     ) {
+        self.count_answers(source, kind, 1, failure);
+    }
+
+    fn count_answers(
+        &mut self,
+        source: SourceKind,
+        kind: ResourceKind,
+        count: usize,
+        failure: Option<&'static str>,
+    ) {
         let (kind, at) = (kind.word(), clock::wall_ns());
-        self.collector.source_answered(&SourceAnswered { source, kind, failure, at });
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        self.collector.source_answered(&SourceAnswered { source, kind, count, failure, at });
+    }
+
+    /// Counts what a version of the file adds and changes.
+    pub(super) fn count_file_taken(&mut self, changes: &Changes) {
+        let counts = [
+            (
+                ResourceKind::Listener,
+                changes.listeners_added.len(),
+                changes.listeners_changed.len(),
+            ),
+            (
+                ResourceKind::Route,
+                changes.route_tables_added.len(),
+                changes.route_tables_changed.len(),
+            ),
+            (ResourceKind::Cluster, changes.clusters_added.len(), changes.clusters_changed.len()),
+        ];
+        for (kind, added, changed) in counts {
+            if added + changed > 0 {
+                self.count_answers(SourceKind::File, kind, added + changed, None);
+            }
+        }
+    }
+
+    /// Counts a refused version of the file, for each kind that its errors are about.
+    pub(super) fn count_file_refused(&mut self, refused: &Refused) {
+        let Refused::Invalid(errors) = refused else { return };
+        for (kind, section) in [
+            (ResourceKind::Listener, "listeners"),
+            (ResourceKind::Route, "routes"),
+            (ResourceKind::Cluster, "clusters"),
+        ] {
+            if errors.errors.iter().any(|error| error.path.starts_with(section)) {
+                self.count_answer(SourceKind::File, kind, Some("invalid"));
+            }
+        }
     }
 
     /// Has the metrics say how files of endpoints and host names are.

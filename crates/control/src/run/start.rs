@@ -117,6 +117,7 @@ impl<W: Workers> Running<W> {
                 refused: None,
                 endpoints_refused: BTreeMap::new(),
                 endpoint_files: BTreeMap::new(),
+                resolved_since: BTreeMap::new(),
                 dns,
                 host_names,
                 answers: BTreeMap::new(),
@@ -156,6 +157,9 @@ impl<W: Workers> Running<W> {
         };
         let version = running.config.snapshot.version;
         running.note_all_endpoints(endpoints_read, version);
+        let first = Arc::clone(&running.config.snapshot);
+        running.config.note_resolved(&first, true);
+        running.count_file_taken(&first.changes);
         running.resume(resumed);
         let (handover, tick) = (parts.handover, Tick::new(UPKEEP_INTERVAL)?);
         Ok((
@@ -215,7 +219,7 @@ fn start_dns<F>(
 fn count_first_answers(known: &Known, collector: &mut Collector) {
     for at in known.values().filter_map(Status::answered_at) {
         let (source, kind) = (SourceKind::Dns, ResourceKind::Assignment.word());
-        collector.source_answered(&SourceAnswered { source, kind, failure: None, at });
+        collector.source_answered(&SourceAnswered { source, kind, count: 1, failure: None, at });
     }
 }
 

@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use config::snapshot::Snapshot;
+use config::snapshot::{Changes, Snapshot};
 use config::{EndpointsOutcome, FINDINGS_LOGGED_MAX, FINDINGS_MAX, Finding, ResourceKind};
 use telemetry::events::{ConfigAccepted, ConfigRejected, SourceKind};
 
-use super::Running;
+use super::{InEffect, Running};
 use crate::builder::{Built, Reading};
 use crate::reload::{Candidate, Endpoints, EndpointsCandidate, Refused, TakenUp, checked};
 use crate::workers::{BindFailure, Workers};
@@ -55,6 +55,7 @@ impl<W: Workers> Running<W> {
             let reasons = refused.to_log(self.config.builder.file_name());
             tracing::error!("configuration refused; version {version} stays in use:\n{reasons}");
             self.collector.config_rejected(&ConfigRejected { errors, at });
+            self.count_file_refused(&refused);
             self.config.refused = Some((at, refused));
             self.config.warming.forget();
             // It may have waited for answers of others.
@@ -177,6 +178,7 @@ impl<W: Workers> Running<W> {
         let loaded_at = clock::wall_ns();
         let version = snapshot.version;
         self.versions.on_published(version, began);
+        self.config.note_resolved(&snapshot, is_dns);
         self.collector.config_accepted(&ConfigAccepted { version, at: loaded_at, duration });
         let changed = changes::summary(&self.config.snapshot, &snapshot);
         let milliseconds = duration / 1_000_000;
@@ -210,6 +212,7 @@ impl<W: Workers> Running<W> {
             }
         };
         self.config.deliveries.on_file_taken();
+        self.count_file_taken(&snapshot.changes);
         let taken_up = candidate.take_up();
         let TakenUp { warnings, endpoints_read, log_output, names, expiry, .. } = taken_up;
         let TakenUp { host_names, wanted, duration, late, waits, .. } = taken_up;
@@ -243,6 +246,24 @@ impl<W: Workers> Running<W> {
             self.memory.note_freed();
         }
         Ok(())
+    }
+}
+
+impl<F> InEffect<F> {
+    /// Remembers since which version clusters have their endpoints from DNS.
+    pub(super) fn note_resolved(&mut self, snapshot: &Snapshot<F>, is_dns: bool) {
+        let Changes { clusters_added, clusters_changed, clusters_removed, .. } = &snapshot.changes;
+        for id in clusters_removed {
+            if let Some(gone) = self.snapshot.cluster(*id) {
+                self.resolved_since.remove(&gone.name);
+            }
+        }
+        let changed = clusters_changed.iter().filter(|_| is_dns);
+        for cluster in clusters_added.iter().chain(changed).filter_map(|id| snapshot.cluster(*id)) {
+            if cluster.endpoints_from.names().next().is_some() {
+                self.resolved_since.insert(Arc::clone(&cluster.name), snapshot.version);
+            }
+        }
     }
 }
 

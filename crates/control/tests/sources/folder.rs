@@ -99,8 +99,9 @@ impl Source for Folder {
     }
 
     fn on_verdict(&mut self, verdict: &Verdict) {
-        let Verdict { name, version, waits_for, refused } = verdict;
+        let Verdict { name, version, waits_for, missing, refused } = verdict;
         let said = match refused {
+            None if !missing.is_empty() => format!("accepted, without {}", listed(missing)),
             None if waits_for.is_empty() => "accepted".to_owned(),
             None => format!("accepted, waits for {}", listed(waits_for)),
             Some(errors) => errors.to_string(),

@@ -57,10 +57,10 @@ pub struct ConfigRejected {
     pub at: u64,
 }
 
-/// Where endpoints come from beside the configuration's text.
+/// Where resources come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SourceKind {
-    /// Files of endpoints.
+    /// The configuration file, and files of endpoints.
     File,
     /// DNS.
     Dns,
@@ -80,6 +80,15 @@ impl SourceKind {
     }
 }
 
+/// A source has said something, be it nothing new.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceHeard {
+    /// Which one.
+    pub source: SourceKind,
+    /// Wall-clock time, ns since the Unix epoch.
+    pub at: u64,
+}
+
 /// A source gave what was asked of it, or did not.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceAnswered {
@@ -87,6 +96,8 @@ pub struct SourceAnswered {
     pub source: SourceKind,
     /// The kind of resource that it is about: `assignment` for files of endpoints and DNS.
     pub kind: &'static str,
+    /// How many of these.
+    pub count: u64,
     /// Why not, by a word of a closed set; none if it did, also with nothing new.
     pub failure: Option<&'static str>,
     /// Wall-clock time, ns since the Unix epoch.

@@ -9,7 +9,7 @@ use crate::events::{
     AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, ConfigAccepted, ConfigRejected,
     ConfigResources, ConfigTakenUp, ConnectionMoved, ControlTurned, DemandOutcome, DemandsEnded,
     HANDOVER_FAILURES, HANDOVER_RESULTS, HandoverEnded, HandoverFailed, MemoryBounded,
-    SourceAnswered, SourceKind, SourceResources, StateWrites,
+    SourceAnswered, SourceHeard, SourceKind, SourceResources, StateWrites,
 };
 use crate::histogram::{Histogram, HistogramTotals};
 use crate::totals::SourceTotals;
@@ -35,6 +35,7 @@ pub(crate) struct ControlCounters {
     source_answers: BTreeMap<(SourceKind, &'static str), (u64, u64)>,
     /// By the kind of resource, and by reason.
     source_failures: BTreeMap<(SourceKind, &'static str, &'static str), u64>,
+    source_heard: BTreeMap<SourceKind, u64>,
     source_resources: Vec<SourceResources>,
     state_writes: StateWrites,
     /// Requests that needed clusters on demand, by outcome.
@@ -116,15 +117,31 @@ impl ControlCounters {
         self.certificates = certificates;
     }
 
+    pub(crate) fn source_heard(&mut self, event: &SourceHeard) {
+        let last = self.source_heard.entry(event.source).or_default();
+        *last = event.at.max(*last);
+    }
+
     pub(crate) fn source_answered(&mut self, event: &SourceAnswered) {
-        let SourceAnswered { source, kind, failure, at } = *event;
+        let SourceAnswered { source, kind, count: more, failure, at } = *event;
         if let Some(reason) = failure {
             let count = self.source_failures.entry((source, kind, reason)).or_default();
-            *count = count.saturating_add(1);
+            *count = count.saturating_add(more);
         } else {
             let (count, last) = self.source_answers.entry((source, kind)).or_default();
-            (*count, *last) = (count.saturating_add(1), at);
+            (*count, *last) = (count.saturating_add(more), at);
         }
+        if !failure.is_some_and(|reason| SILENCES.contains(&reason)) {
+            self.source_heard(&SourceHeard { source, at });
+        }
+    }
+
+    /// When each source last said anything: those that are always there, and others once they did.
+    fn heard(&self) -> BTreeMap<SourceKind, u64> {
+        let mut heard: BTreeMap<_, _> =
+            [SourceKind::File, SourceKind::Dns].map(|it| (it, 0)).into();
+        heard.extend(&self.source_heard);
+        heard
     }
 
     pub(crate) fn demands_ended(&mut self, event: &DemandsEnded) {
@@ -157,8 +174,8 @@ impl ControlCounters {
 
     pub(crate) fn source_totals(&self) -> Vec<SourceTotals> {
         let mut sources: Vec<_> = self.answers().into_iter().collect();
-        for (source, ..) in self.source_failures.keys() {
-            // One of which all was refused.
+        for source in self.source_heard.keys() {
+            // One of which all was refused, or that had nothing to say.
             if !sources.iter().any(|(known, _)| known == source) {
                 sources.push((*source, (0, 0)));
             }
@@ -176,6 +193,7 @@ impl ControlCounters {
                 answers_total,
                 failures: failures.into_iter().collect(),
                 answered_at,
+                heard_at: self.source_heard.get(&source).copied().unwrap_or_default(),
                 states: states.map(|it| (it.state, it.count)).collect(),
             }
         });
@@ -194,6 +212,9 @@ impl ControlCounters {
         self.lines_lost = self.lines_lost.saturating_add(event.lines);
     }
 }
+
+/// Failures of a source in which it said nothing.
+const SILENCES: [&str; 3] = ["timeout", "unreachable", "no_server"];
 
 /// Why DNS gives nothing; `control` has the words.
 pub(super) const DNS_FAILURES: [&str; 10] = [
@@ -414,7 +435,8 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_source_answers_total",
         kind: MetricType::Counter,
         help: "Answers of a source that were accepted, including those without changes, by kind of resource: \
-               `assignment` for the endpoints from `dns` and endpoint files (`file`).",
+               `assignment` for the endpoints from `dns` and endpoint files (`file`). For the configuration file \
+               itself, the listeners, route tables (`route`) and clusters that an accepted version adds or changes.",
         labels: &["source", "kind"],
         samples: |view, out| {
             for ((source, kind), (count, _)) in view.control.answers_by_kind() {
@@ -426,9 +448,12 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_source_failures_total",
         kind: MetricType::Counter,
         help: "Failures of a source, and resources that were refused, by kind of resource. The last valid \
-               version stays in use. `reason` is `invalid` for files; for `dns` it is `timeout`, `servfail`, \
-               `refused`, `other_code`, `not_understood`, `no_recursion`, `malformed`, `alias_loop`, \
-               `unreachable` or `no_server`.",
+               version stays in use. `reason` is `invalid` for files and for resources that are refused; for `dns` \
+               it is `timeout`, `servfail`, `refused`, `other_code`, `not_understood`, `no_recursion`, `malformed`, \
+               `alias_loop`, `unreachable` or `no_server`. `initial_fetch_timeout` counts listeners and clusters of \
+               which a part did not arrive within `resolvers.initial_fetch_timeout`: they are used without route \
+               configurations or endpoints, and refused without secrets. A refused version of the configuration file \
+               counts once for each kind that its errors are about.",
         labels: &["source", "kind", "reason"],
         samples: |view, out| {
             let failures = &view.control.source_failures;
@@ -528,6 +553,18 @@ pub(super) static FAMILIES: &[Family] = &[
         labels: &["source"],
         samples: |view, out| {
             for (source, (_, at)) in view.control.answers() {
+                out.decimal(&[source.as_str()], super::seconds(at));
+            }
+        },
+    },
+    Family {
+        name: "strait_source_last_heard_timestamp_seconds",
+        kind: MetricType::Gauge,
+        help: "When a source last said anything, seconds since the Unix epoch: also what was refused, or that there is \
+               nothing new. 0 for never. Silence, as of DNS servers that do not answer, leaves it as it is.",
+        labels: &["source"],
+        samples: |view, out| {
+            for (source, at) in view.control.heard() {
                 out.decimal(&[source.as_str()], super::seconds(at));
             }
         },

@@ -102,7 +102,8 @@ impl LabelValues {
             }
             ("config_resources", "state") => words(&STATES),
             ("source_failures_total", "reason") => {
-                Some(Self::Words(DNS_FAILURES.into_iter().chain(["invalid"]).collect()))
+                let others = ["invalid", "initial_fetch_timeout"];
+                Some(Self::Words(DNS_FAILURES.into_iter().chain(others).collect()))
             }
             ("source_resources", "state") => {
                 let mut states: Vec<_> = RESOURCE_STATES.iter().map(|(_, state)| *state).collect();

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Batch, DeliveredVersion};
+use super::{Batch, DeliveredVersion, Refusal};
 use crate::build::{self, Lowered, tunnels};
 use crate::delivered::{self, Content, Entry};
-use crate::findings::{Errors, Findings, Problem};
+use crate::findings::{Findings, Problem};
 use crate::origins::{ResourceKind, ResourceName};
 use crate::resource::RouteConfig;
 use crate::snapshot::{ClusterProtocol, EndpointsFrom};
@@ -69,15 +69,14 @@ impl<F> Batch<'_, F> {
         }
         let text = (!names.is_empty()).then(|| item.text.clone());
         let mut entry = item.entry(Content::Cluster(text), names);
-        entry.waits_for = missing(ResourceKind::Secret, secrets_missing);
-        if !item.has_waited {
-            entry.waits_for.extend(missing(ResourceKind::Assignment, assignments_missing));
-        }
+        let secrets = missing(ResourceKind::Secret, secrets_missing);
+        let assignments = missing(ResourceKind::Assignment, assignments_missing);
+        self.set_waits(item, &mut entry, secrets, assignments)?;
         if resource.protocol == ClusterProtocol::Http2
             && let Some(origin) = self.tunnels_to(&item.name)
         {
             self.taken.roll_back(self.mark);
-            return Err(item.error(tunnels::shared(&origin)));
+            return Err(item.error(tunnels::shared(&origin)).into());
         }
         if entry.waits_for.is_empty() {
             self.check_bound(item, "let the source deliver it without, or the process have it")?;
@@ -107,7 +106,7 @@ impl<F> Batch<'_, F> {
             if let Some(place) = place {
                 let rule =
                     format!("the file has a route table {name}, at {place}, which has precedence");
-                return Err(item.error(Problem::new(rule, "rename one of the two")));
+                return Err(item.error(Problem::new(rule, "rename one of the two")).into());
             }
         }
         let tunnelled = tunnels::tunnelled(&file.virtual_hosts);
@@ -182,12 +181,10 @@ impl<F> Batch<'_, F> {
         );
         let clusters = build::clusters_of_listener(&file);
         names.extend(clusters.map(|it| ResourceName::new(ResourceKind::Cluster, it)));
-        let mut waits_for = missing(ResourceKind::Secret, secrets_missing);
-        if !item.has_waited {
-            waits_for.extend(missing(ResourceKind::Route, routes_missing));
-        }
         let mut entry = item.entry(Content::Listener(item.text.clone(), id), names);
-        entry.waits_for = waits_for;
+        let secrets = missing(ResourceKind::Secret, secrets_missing);
+        let routes = missing(ResourceKind::Route, routes_missing);
+        self.set_waits(item, &mut entry, secrets, routes)?;
         if !entry.waits_for.is_empty() {
             self.taken.roll_back(self.mark);
             return Ok(Some(entry));
@@ -199,6 +196,33 @@ impl<F> Batch<'_, F> {
         entry.content = Content::Listener(item.text.clone(), Some(resource.id));
         self.touched.listeners.push(resource);
         Ok(Some(entry))
+    }
+
+    /// Has a resource wait for what is not there, or serve without `others` once it has waited for too long.
+    ///
+    /// # Errors
+    ///
+    /// It has, and there are secrets among it: nothing takes their place.
+    fn set_waits(
+        &mut self,
+        item: &DeliveredVersion,
+        entry: &mut Entry,
+        secrets: Vec<ResourceName>,
+        others: Vec<ResourceName>,
+    ) -> Result<(), Refusal> {
+        if !item.has_waited {
+            entry.waits_for = secrets.into_iter().chain(others).collect();
+        } else if secrets.is_empty() {
+            entry.missing = others;
+        } else {
+            self.taken.roll_back(self.mark);
+            let names = secrets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let rule = format!("{names} did not arrive within resolvers.initial_fetch_timeout");
+            let hint = "let a source deliver it: this version is accepted then";
+            let errors = item.error(Problem::new(rule, hint));
+            return Err(Refusal { errors, missing: secrets });
+        }
+        Ok(())
     }
 
     /// What opens tunnels to a cluster, if anything does. Of route configurations that are delivered with the cluster it is
@@ -224,7 +248,7 @@ impl<F> Batch<'_, F> {
 }
 
 /// What was lowered, if nothing in it is wrong.
-pub(super) type LoweredEntry = Result<Option<Entry>, Errors>;
+pub(super) type LoweredEntry = Result<Option<Entry>, Refusal>;
 
 fn missing(kind: ResourceKind, names: BTreeSet<Box<str>>) -> Vec<ResourceName> {
     names.into_iter().map(|name| ResourceName { kind, name }).collect()
