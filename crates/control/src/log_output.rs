@@ -4,9 +4,13 @@
 //! buffers of a bounded number, which it gives back once they are written. An output that is
 //! replaced while it blocks is abandoned: its thread ends with the write that blocks, and what was
 //! queued for it is lost and counted.
+//!
+//! During an upgrade two processes write to the same output. What a file is given at once is appended at once; of a pipe or
+//! a socket that holds for [`ATOMIC_BYTES_MAX`] alone, so that whole lines of so many bytes are written to it.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +22,7 @@ use std::time::Duration;
 use config::snapshot::{
     AccessLog, AccessLogCondition, AccessLogField, AccessLogFormat, AccessLogOutput,
 };
-use rustix::fs::{OFlags, StatVfs, fcntl_getfl, fcntl_setfl, fstatvfs};
+use rustix::fs::{FileType, OFlags, StatVfs, fcntl_getfl, fcntl_setfl, fstat, fstatvfs};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use telemetry::{LogCondition, LogField, LogFormat, LogStyle};
@@ -30,6 +34,9 @@ const BUFFERS_MAX: usize = 4;
 
 /// An output that takes no buffer for so long blocks (ns): lines are no longer kept for it.
 const STALL: u64 = 1_000_000_000;
+
+/// Bytes that are written to a pipe as a whole, or not at all, whoever else writes to it: `PIPE_BUF` of Linux, pipe(7).
+const ATOMIC_BYTES_MAX: usize = 4096;
 
 /// How long a replaced output may take to write what is queued for it, before it is abandoned.
 const RETIRE_TIMEOUT: Duration = Duration::from_millis(250);
@@ -101,6 +108,18 @@ impl LogOutput {
             return Err(OpenError { path: Arc::clone(path), what, source });
         }
         Ok(())
+    }
+
+    /// Whether what is written at once is appended at once, however much it is.
+    fn is_file(&self) -> bool {
+        let is_file = |fd: BorrowedFd<'_>| {
+            fstat(fd).is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_file())
+        };
+        match &self.sink {
+            Sink::Stdout => is_file(io::stdout().as_fd()),
+            Sink::Stderr => is_file(io::stderr().as_fd()),
+            Sink::File(file, _) => is_file(file.as_fd()),
+        }
     }
 
     fn identity(&self) -> io::Result<Identity> {
@@ -231,6 +250,7 @@ impl OutputThread {
         let (give_back, emptied) = sync_channel(BUFFERS_MAX);
         let is_abandoned = Arc::new(AtomicBool::new(false));
         let identity = output.identity().ok();
+        let piece_max = if output.is_file() { usize::MAX } else { ATOMIC_BYTES_MAX };
         let style = output.style;
         let (sink, path): (Box<dyn Write + Send>, _) = match output.sink {
             Sink::Stdout => (Box::new(io::stdout()), None),
@@ -239,6 +259,7 @@ impl OutputThread {
         };
         let writing = Writing {
             sink,
+            piece_max,
             is_torn: false,
             is_failing: false,
             is_abandoned: Arc::clone(&is_abandoned),
@@ -345,6 +366,8 @@ impl OutputThread {
 /// The thread's own.
 struct Writing {
     sink: Box<dyn Write + Send>,
+    /// Bytes of whole lines that are written at once.
+    piece_max: usize,
     /// Whether the last line that was written lacks its end.
     is_torn: bool,
     /// Whether the last write failed: a failure is logged once, and its end too.
@@ -382,9 +405,38 @@ impl Writing {
         if self.is_torn {
             write_whole(&mut *self.sink, b"\n", &mut self.is_torn)?;
         }
-        write_whole(&mut *self.sink, text, &mut self.is_torn)?;
-        self.sink.flush()
+        for piece in (Pieces { rest: text, bytes_max: self.piece_max }) {
+            write_whole(&mut *self.sink, piece, &mut self.is_torn)?;
+            self.sink.flush()?;
+        }
+        Ok(())
     }
+}
+
+/// Lines as they are written: as many whole ones at once as fit, and one at least.
+struct Pieces<'t> {
+    rest: &'t [u8],
+    bytes_max: usize,
+}
+
+impl<'t> Iterator for Pieces<'t> {
+    type Item = &'t [u8];
+
+    fn next(&mut self) -> Option<&'t [u8]> {
+        let after = |newline: usize| newline + 1;
+        let fitting = self.rest.get(..self.bytes_max);
+        let last =
+            fitting.map_or(Some(self.rest.len()), |it| it.iter().rposition(is_end).map(after));
+        let first = || self.rest.iter().position(is_end).map(after);
+        let end = last.or_else(first).unwrap_or(self.rest.len());
+        let (piece, rest) = self.rest.split_at_checked(end)?;
+        self.rest = rest;
+        (!piece.is_empty()).then_some(piece)
+    }
+}
+
+fn is_end(byte: &u8) -> bool {
+    *byte == b'\n'
 }
 
 /// Writes `bytes`, which end with a line, and keeps `is_torn` true to what was written.
@@ -407,6 +459,8 @@ fn write_whole(sink: &mut dyn Write, bytes: &[u8], is_torn: &mut bool) -> io::Re
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+
     use super::*;
 
     #[test]
@@ -434,7 +488,7 @@ mod tests {
 
     #[test]
     fn a_pipe_is_opened_only_if_it_is_read_and_then_writes_to_it_wait() {
-        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        use rustix::fs::{CWD, Mode, mknodat};
         let name = format!("strait-log-{}.fifo", std::process::id());
         let path: Arc<Path> = std::env::temp_dir().join(name).into();
         mknodat(CWD, &*path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -449,6 +503,50 @@ mod tests {
         assert!(!fcntl_getfl(&writer).unwrap().contains(OFlags::NONBLOCK));
         drop(reader);
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_piece_has_as_many_whole_lines_as_fit_and_one_at_least() {
+        let pieces = |bytes_max, text: &'static str| {
+            let pieces = Pieces { rest: text.as_bytes(), bytes_max };
+            pieces.map(|piece| str::from_utf8(piece).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(pieces(6, "ab\ncd\nef\n"), ["ab\ncd\n", "ef\n"]);
+        assert_eq!(pieces(5, "ab\ncd\nef\n"), ["ab\n", "cd\n", "ef\n"]);
+        assert_eq!(pieces(3, "a\nabcdefg\nb\n"), ["a\n", "abcdefg\n", "b\n"]);
+        assert_eq!(pieces(usize::MAX, "ab\ncd\n"), ["ab\ncd\n"]);
+        assert!(pieces(6, "").is_empty());
+    }
+
+    #[test]
+    fn two_writers_of_a_pipe_do_not_mix_their_lines() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let writers = ["a", "b"].map(|letter| {
+            let sink = OwnedFd::from(writer.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let sink = Sink::File(sink.into(), Path::new("pipe").into());
+                let style = LogStyle::all(LogFormat::Text);
+                let lost = Arc::new(AtomicU64::new(0));
+                let mut output = OutputThread::start(LogOutput { sink, style }, &lost).unwrap();
+                for length in 1..1_000 {
+                    let mut text = output.wait_for_buffer().unwrap();
+                    let line = letter.repeat(length % 97 + 1);
+                    (0..1_000).for_each(|_| text.extend_from_slice(format!("{line}\n").as_bytes()));
+                    assert!(output.write(text, 1_000));
+                }
+                output.close();
+            })
+        });
+        drop(writer);
+        let mut lines = 0;
+        for line in io::BufRead::lines(io::BufReader::new(&mut reader)) {
+            let line = line.unwrap();
+            let first = line.get(..1).unwrap().to_owned();
+            assert_eq!(line, first.repeat(line.len()), "mixed");
+            lines += 1;
+        }
+        assert_eq!(lines, 2 * 999 * 1_000);
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::metrics::exchange::{ROUTE_EXCHANGES, WEIGHTED_EXCHANGES};
 use crate::names::{
     NameSets, {EndpointName, Names, RouteNames},
 };
-use crate::readings::{Blocks, Moved, Readings};
+use crate::readings::{Blocks, LoopTotals, Moved, Readings};
 use crate::totals::{ClusterTotals, ListenerTotals, SourceTotals};
 
 /// Adds up what the workers count.
@@ -72,6 +72,7 @@ impl Collector {
             endpoints: Arc::default(),
             endpoints_left_out: 0,
             former: Arc::default(),
+            given: None,
         };
         Self {
             announced: Vec::new(),
@@ -168,6 +169,19 @@ impl Collector {
     pub fn readings(&mut self) -> Readings {
         self.poll();
         self.readings.clone()
+    }
+
+    /// The same for another process that takes this one's place. Until [`Self::keep_place`], what the loops of this process
+    /// do from now on is not shown.
+    pub fn readings_to_give(&mut self) -> Readings {
+        self.poll();
+        self.readings.given = Some(Arc::new(LoopTotals::of(&self.readings)));
+        self.readings.clone()
+    }
+
+    /// No other process takes this one's place.
+    pub fn keep_place(&mut self) {
+        self.readings.given = None;
     }
 
     /// See [`ConfigAccepted`].

@@ -31,9 +31,6 @@ const EXCHANGES: &str = "strait_exchanges_active";
 const TUNNELS: &str = "strait_tunnels_active";
 const UPSTREAMS: &str = "strait_upstream_connections_active";
 
-/// The family of how long turns of control take.
-const CONTROL_TURNS: &str = "strait_control_turn_seconds";
-
 /// Series at most; what is beyond is not carried on.
 const SERIES_MAX: usize = 1 << 20;
 
@@ -364,8 +361,7 @@ fn total_wrapping<B>(blocks: &[&B], of: impl Fn(&B) -> &Counter) -> u64 {
 fn is_carried(family: &Family) -> bool {
     const LEVELS: [&str; 4] = [CONNECTIONS, EXCHANGES, TUNNELS, UPSTREAMS];
     let is_level = LEVELS.contains(&family.name);
-    // Of the loop of one process, which goes on counting while it says what it has counted.
-    let is_own = family.name.starts_with("process_") || family.name == CONTROL_TURNS;
+    let is_own = family.name.starts_with("process_");
     !is_own && (family.kind != MetricType::Gauge || is_level)
 }
 

@@ -15,6 +15,7 @@ use crate::counters::endpoint::{EndpointTotals, REASONS_EXPLAINED};
 use crate::counters::upstream::ClusterBlock;
 use crate::histogram::{Histogram, HistogramTotals};
 use crate::process::ProcessFacts;
+use crate::readings::LoopTotals;
 
 use self::label_values::LabelValues;
 
@@ -182,6 +183,8 @@ pub(crate) struct View<'a> {
     /// Endpoints beyond these.
     pub(crate) endpoints_left_out: u64,
     pub(crate) control: &'a config::ControlCounters,
+    /// See [`LoopTotals`].
+    pub(crate) given: Option<&'a LoopTotals>,
     pub(crate) process: &'a ProcessFacts,
     pub(crate) version: &'static str,
     pub(crate) commit: &'static str,

@@ -13,6 +13,7 @@ use crate::counters::upstream::ClusterBlock;
 use crate::events::LabelId;
 use crate::exposition::{Glob, PrometheusText, StatsText};
 use crate::former::FormerTotals;
+use crate::histogram::HistogramTotals;
 use crate::metrics::config::ControlCounters;
 use crate::metrics::{RULES_MAX, RuleReading, View, families};
 use crate::names::{EndpointName, Names, Replaced};
@@ -34,6 +35,61 @@ pub struct Readings {
     pub(crate) endpoints_left_out: u64,
     /// What the processes had counted whose place this one took.
     pub(crate) former: Arc<FormerTotals>,
+    /// How much the loops of this process had done when another process was last given its counters.
+    pub(crate) given: Option<Arc<LoopTotals>>,
+}
+
+/// How much the loops of a process have done. They go on while another process takes its place; so that a scraper which asks
+/// that one next sees no less, this one shows no more than it was given.
+#[derive(Clone, Debug)]
+pub(crate) struct LoopTotals {
+    workers: Vec<WorkerLoop>,
+    control_turns: HistogramTotals,
+}
+
+/// How much a worker's loop has done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WorkerLoop {
+    pub(crate) turns: u64,
+    pub(crate) events: u64,
+    /// ns.
+    pub(crate) busy: u64,
+}
+
+impl LoopTotals {
+    pub(crate) fn of(readings: &Readings) -> Self {
+        let of_worker = |blocks: &Arc<Blocks>| WorkerLoop::of(&blocks.worker);
+        Self {
+            workers: readings.workers.iter().map(of_worker).collect(),
+            control_turns: readings.control.turns(),
+        }
+    }
+}
+
+impl WorkerLoop {
+    fn of(worker: &WorkerBlock) -> Self {
+        let levels = &worker.levels;
+        let (turns, events) = (levels.turns.value(), levels.events.value());
+        Self { turns, events, busy: levels.busy() }
+    }
+}
+
+impl View<'_> {
+    /// How much each worker's loop has done, by its label.
+    pub(crate) fn worker_loops(&self) -> impl Iterator<Item = (&str, WorkerLoop)> {
+        self.workers.iter().enumerate().map(|(place, (label, worker))| {
+            let given = self.given.and_then(|given| given.workers.get(place).copied());
+            (label.as_str(), given.unwrap_or_else(|| WorkerLoop::of(worker)))
+        })
+    }
+
+    /// How long control's turns took.
+    pub(crate) fn control_turns(&self) -> HistogramTotals {
+        match self.given {
+            Some(given) => given.control_turns.clone(),
+            None => self.control.turns(),
+        }
+    }
 }
 
 /// Workers count by the place of a rule in its table. This keeps a rule's count when its place
@@ -154,6 +210,7 @@ impl Readings {
                 .collect(),
             endpoints_left_out: self.endpoints_left_out,
             control: &self.control,
+            given: self.given.as_deref(),
             process,
             version: self.version,
             commit: self.commit,

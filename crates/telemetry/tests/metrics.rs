@@ -449,6 +449,29 @@ fn what_one_worker_or_process_began_may_end_in_another() {
 }
 
 #[test]
+fn a_process_shows_no_more_of_its_loops_than_it_has_given() {
+    let (mut emitters, mut collector) = workers(1);
+    let busy = |collector: &mut Collector| {
+        let values =
+            ["strait_worker_busy_seconds_total{worker=\"0\"}", "strait_control_turn_seconds_count"];
+        values.map(|name| stat(collector, name).unwrap())
+    };
+    let mut work = |collector: &Collector, seconds: u64| {
+        emitters[0].worker_busy(seconds * 1_000_000_000);
+        collector.control_turned(&ControlTurned { taken: 1 });
+    };
+    work(&collector, 1);
+    let given = collector.readings_to_give().write_totals();
+    work(&collector, 2);
+    assert_eq!(busy(&mut collector), ["1", "1"]);
+    let (_emitters, mut next) = workers(1);
+    next.set_former_totals(FormerTotals::read(&given));
+    assert_eq!(busy(&mut next), ["1", "1"], "a scraper that asks this one next sees no less");
+    collector.keep_place();
+    assert_eq!(busy(&mut collector), ["2", "2"]);
+}
+
+#[test]
 fn a_listener_that_takes_the_place_of_another_of_its_name_goes_on_with_its_counts() {
     let (mut emitters, mut collector) = workers(1);
     let emitter = &mut emitters[0];

@@ -50,7 +50,7 @@ impl<W: Workers> Running<W> {
                 self.begin_when_read();
             }
             HandoverQuestion::Count(reply) => {
-                let _ = reply.send(self.collector.readings());
+                let _ = reply.send(self.collector.readings_to_give());
             }
             HandoverQuestion::SaveHealth(reply) => {
                 let _ = reply.send(self.write_health());
@@ -420,7 +420,7 @@ impl<W: Workers> Running<W> {
             // The thread that asks once more has sent what it got before.
             while let Some(step) = steps.recv().await {
                 let HandoverStep::Ask(HandoverQuestion::Count(reply)) = step else { continue };
-                let _ = reply.send(self.collector.readings());
+                let _ = reply.send(self.collector.readings_to_give());
                 if std::mem::replace(&mut is_asked, true) {
                     return;
                 }

@@ -15,6 +15,7 @@ use telemetry::{EndpointName, ProcessFacts, Readings};
 use tokio::sync::oneshot;
 
 use super::deliveries::AcceptedVersion;
+use super::handing::Handing;
 use super::listing_pages::ListingPage;
 use super::{DESCRIBING_MAX, EndpointFile, EndpointsRefused, InEffect, Running, State};
 use crate::admin::{
@@ -152,6 +153,9 @@ impl<W: Workers> Running<W> {
         };
         self.describe_sources();
         self.name_endpoints();
+        if self.handing == Handing::None {
+            self.collector.keep_place();
+        }
         let readings = self.collector.readings();
         tokio::task::spawn_blocking(move || {
             if reply.is_closed() {

@@ -70,6 +70,13 @@ impl ControlCounters {
         self.turn_times.record(event.taken);
     }
 
+    /// How long control's turns took.
+    pub(crate) fn turns(&self) -> HistogramTotals {
+        let mut times = HistogramTotals::default();
+        times.add(&self.turn_times);
+        times
+    }
+
     pub(crate) const fn memory_bounded(&mut self, event: MemoryBounded) {
         self.memory = event;
     }
@@ -391,11 +398,7 @@ pub(super) static FAMILIES: &[Family] = &[
                request to the admin interface. Other events wait meanwhile. More than 0.01 means a machine \
                without an idle core, or a defect.",
         labels: &[],
-        samples: |view, out| {
-            let mut times = HistogramTotals::default();
-            times.add(&view.control.turn_times);
-            out.histogram(&[], &BOUNDS_COARSE, &times);
-        },
+        samples: |view, out| out.histogram(&[], &BOUNDS_COARSE, &view.control_turns()),
     },
     Family {
         name: "strait_config_resources",

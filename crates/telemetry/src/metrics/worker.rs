@@ -11,14 +11,18 @@ pub(super) static FAMILIES: &[Family] = &[
         kind: MetricType::Counter,
         help: "Turns of the worker's loop.",
         labels: &["worker"],
-        samples: |view, out| view.each_worker(out, |block| &block.levels.turns),
+        samples: |view, out| {
+            view.worker_loops().for_each(|(it, done)| out.number(&[it], done.turns))
+        },
     },
     Family {
         name: "strait_worker_events_total",
         kind: MetricType::Counter,
         help: "Socket events and operations that the worker's loop handled.",
         labels: &["worker"],
-        samples: |view, out| view.each_worker(out, |block| &block.levels.events),
+        samples: |view, out| {
+            view.worker_loops().for_each(|(it, done)| out.number(&[it], done.events))
+        },
     },
     Family {
         name: "strait_worker_busy_seconds_total",
@@ -27,8 +31,8 @@ pub(super) static FAMILIES: &[Family] = &[
                which the worker is busy, 0 to 1.",
         labels: &["worker"],
         samples: |view, out| {
-            for (worker, block) in &view.workers {
-                out.decimal(&[worker], super::seconds(block.levels.busy()));
+            for (worker, done) in view.worker_loops() {
+                out.decimal(&[worker], super::seconds(done.busy));
             }
         },
     },
