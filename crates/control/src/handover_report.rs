@@ -18,6 +18,8 @@ pub enum HandoverNews {
     },
     /// A phase began, so many milliseconds after the handover.
     Phase(&'static str, u64),
+    /// All phases until now, as the other process has measured them.
+    Phases(Vec<(&'static str, u64)>),
     /// Groups of connections that moved by now, and connections that stay, by reason.
     Counted {
         /// Groups.
@@ -107,6 +109,7 @@ impl HandoverReport {
         match news {
             HandoverNews::Began { .. } | HandoverNews::Failed(_) => {}
             HandoverNews::Phase(phase, after_ms) => last.phases.push((phase, after_ms)),
+            HandoverNews::Phases(phases) => last.phases = phases,
             HandoverNews::Counted { moved, mut left } => {
                 left.truncate(REASONS_MAX);
                 (last.moved, last.left) = (moved, left);

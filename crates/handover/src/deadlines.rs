@@ -27,6 +27,19 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// All of them, in their order.
+    pub const ALL: [Self; 9] = [
+        Self::Hello,
+        Self::Config,
+        Self::Listeners,
+        Self::Probe,
+        Self::Connections,
+        Self::Remaining,
+        Self::Commit,
+        Self::Probation,
+        Self::Done,
+    ];
+
     /// The word for it in logs and on pages.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

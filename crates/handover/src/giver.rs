@@ -395,6 +395,11 @@ impl Giver {
         self.state = State::Config { differences: 0 };
     }
 
+    /// Waits so long for connections that cannot move yet. To be said before they move.
+    pub fn wait_for_remaining(&mut self, remaining: Duration) {
+        self.deadlines.remaining = remaining;
+    }
+
     fn on_differences(
         &mut self,
         differences: Vec<Difference>,

@@ -13,6 +13,7 @@ mod topics;
 
 use std::collections::VecDeque;
 use std::mem;
+use std::time::Duration;
 
 pub use self::action::{FollowingAction, MovingAction, OpeningAction, ReceivedGroup, TakerAction};
 use self::incoming::Incoming;
@@ -330,6 +331,11 @@ impl Taker {
         if matches!(self.state, State::Parts(_)) {
             self.deadline = later(now, self.deadlines.config);
         }
+    }
+
+    /// Waits longer for the giver, which may wait so long for connections that cannot move yet.
+    pub fn wait_for_remaining(&mut self, remaining: Duration) {
+        self.deadlines.remaining = remaining.max(self.deadlines.remaining);
     }
 
     /// Where this process is configured otherwise, as [`OpeningAction::Compare`] asked.

@@ -21,6 +21,7 @@ mod resources;
 pub(crate) mod start_command;
 pub(crate) mod stored;
 pub(crate) mod storing;
+mod summary;
 pub(crate) mod taking;
 mod timeouts;
 mod totals;
@@ -49,6 +50,8 @@ const HEALTH: &str = "health";
 
 /// The topic of what workers have learned of clusters and endpoints.
 const BALANCING: &str = "balancing";
+/// How the handover went.
+const SUMMARY: &str = "summary";
 
 /// The topic of slow requests.
 const SLOW: &str = "slow";
@@ -95,6 +98,12 @@ pub(crate) fn access(options: &HandoverOptions) -> Access {
 /// What connections were agreed on in this configuration.
 pub(crate) fn parts(snapshot: &Snapshot) -> Vec<Part> {
     config::agreed(snapshot).into_iter().map(part).collect()
+}
+
+/// How long a TLS handshake of a client may take that began before a handover.
+pub(crate) fn longest_handshake(snapshot: &Snapshot) -> Duration {
+    let all = snapshot.listeners.iter().map(|it| it.timeouts.tls_handshake);
+    all.max().unwrap_or_default()
 }
 
 fn part(agreed: config::Agreed) -> Part {

@@ -314,6 +314,12 @@ pub struct RootsSource {
 }
 
 impl RootsSource {
+    /// A digest of what its files say, the same in every process that has the same; none for those whom the system trusts.
+    pub(crate) fn digest(&self) -> Option<[u8; 32]> {
+        let lists = self.crl_pem.as_ref().map_or(&[][..], |lists| lists);
+        self.path.is_some().then(|| SharedTickets::scope_of(&[&self.pem, lists]))
+    }
+
     fn is_same(&self, other: &Self) -> bool {
         self.path.is_some() == other.path.is_some()
             && self.pem == other.pem

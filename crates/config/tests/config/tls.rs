@@ -1160,10 +1160,27 @@ fn what_connections_were_agreed_on_has_the_numbers_that_earlier_versions_found()
         found,
         [
             ("edge", 17_788_943_107_098_042_236),
-            ("edge/tenants", 9_130_481_152_264_964_193),
+            ("edge/tenants", 858_166_681_506_014_036),
             ("api", 16_440_752_862_666_930_064),
             ("marked", 7_045_459_455_850_630_247),
             ("plain", 8_733_420_769_422_501_178),
         ]
     );
+}
+
+#[test]
+fn whom_a_listener_or_a_cluster_trusts_is_what_the_file_of_that_name_says() {
+    let text =
+        SAMPLE.replace("tls:\n      server_name", "tls:\n      ca: ca.pem\n      server_name");
+    let found = |ca: &str| {
+        let mut loader = loader();
+        loader.outside.insert("ca.pem", ca);
+        agreed(&load(&mut loader, &text))
+    };
+    // Another certificate that is one of an authority.
+    let (before, after) = (found(file("ca.pem")), found(file("site.pem")));
+    assert_eq!(before, found(file("ca.pem")));
+    let differ: Vec<_> = before.iter().zip(&after).filter(|(one, other)| one != other).collect();
+    let differ: Vec<_> = differ.iter().map(|(it, _)| &*it.name).collect();
+    assert_eq!(differ, ["edge/tenants", "api"]);
 }

@@ -36,7 +36,7 @@ use super::line::{FLUSH_INTERVAL, Incoming, Line, ends, give_way, nanos, now, ru
 use super::listing::Listing;
 use super::requester::{Requester, reap};
 use super::timeouts::MAILBOX_TIMEOUT;
-use super::{parts, resources};
+use super::{longest_handshake, parts, resources};
 use crate::data_path::DataPath;
 
 /// Between two looks whether control has begun.
@@ -62,6 +62,8 @@ pub(super) struct Attempt<'g> {
     outgoing: Outgoing,
     accepting: Accepting,
     began: u64,
+    /// When each phase began, ms after that.
+    phases: Vec<(Phase, u64)>,
     updates: Updates,
     /// What the other process knows of endpoints.
     health_said: Wiped,
@@ -93,6 +95,7 @@ impl<'g> Attempt<'g> {
             outgoing: Outgoing::new(giving.contacts.clone(), is_return),
             accepting: Accepting::default(),
             began,
+            phases: Vec::new(),
             updates: Updates::default(),
             health_said: Wiped::default(),
             listing: Listing::default(),
@@ -245,6 +248,7 @@ impl<'g> Attempt<'g> {
     fn enter(&mut self, phase: Phase) {
         let ms = now().saturating_sub(self.began) / 1_000_000;
         tracing::info!(%phase, ms, pid = self.line.peer.pid, "handover");
+        self.phases.push((phase, ms));
         self.news(HandoverNews::Phase(phase.as_str(), ms));
         self.tell([format!("{phase} after {ms} ms")]);
         if phase == Phase::Config && !self.giver.moves_connections() {
@@ -325,6 +329,7 @@ impl<'g> Attempt<'g> {
         match begun {
             Ok(Ok(begun)) => {
                 let described = (begun.snapshot.version, parts(&begun.snapshot));
+                self.giver.wait_for_remaining(longest_handshake(&begun.snapshot));
                 let delivered = Some(&begun.delivered).filter(|_| self.giver.reads_resources());
                 let sealed = delivered.and_then(resources::seal);
                 self.begun = Some(begun);
@@ -382,6 +387,15 @@ impl<'g> Attempt<'g> {
         None
     }
 
+    /// The connections that stay with this process.
+    fn left(&mut self) -> Vec<Left> {
+        if self.giver.moves_connections() {
+            return self.outgoing.left_behind();
+        }
+        let reason = format!("the new version does not read connections in form {FORM}");
+        self.outgoing.all_left(&reason)
+    }
+
     /// This process ends at once, and its workers have. The other one continues with what it has as soon as it sees that end, by that of
     /// the connection to it.
     fn leave_to_other(&self) -> End {
@@ -397,12 +411,7 @@ impl<'g> Attempt<'g> {
         let former = self.giving.contacts.former();
         former.send(&Message::Succeeded);
         former.leave();
-        if self.giver.moves_connections() {
-            self.outgoing.note_left();
-        } else {
-            let reason = format!("the new version does not read connections in form {FORM}");
-            self.outgoing.note_all_left(&reason);
-        }
+        self.outgoing.left = self.left();
         self.count();
         let (reply, is_done) = oneshot::channel();
         let kept_admin = self.accepting.kept_admin();

@@ -219,6 +219,14 @@ fn a_client_that_stays_in_its_handshake_makes_no_handover_fail() {
     });
     let out = upgraded(&strait, &mut successors);
     assert!(out.contains("remaining after") && out.contains("commit after 1"), "{out}");
+    // The process that serves says what stays with the other one, and how it went there.
+    let last = ended_with(&strait, "completed");
+    assert_eq!(last["role"], "taker");
+    let left = last["connections_left"].as_array().unwrap();
+    assert_eq!((left.len(), &left[0]["count"]), (1, &1.into()), "{last}");
+    assert!(left[0]["reason"].as_str().unwrap().contains("handshake"), "{last}");
+    let phases: Vec<_> = last["phases"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert!(phases.contains(&&"probe".into()) && phases.contains(&&"remaining".into()), "{last}");
 }
 
 /// Such a client holds up COMMIT: until then the new process accepts connections, and the old one hears of what is decided.

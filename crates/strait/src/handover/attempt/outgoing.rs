@@ -119,16 +119,20 @@ impl Outgoing {
         }
     }
 
-    /// Notes the connections that the last round left with the workers.
-    pub(super) fn note_left(&mut self) {
+    /// The connections that stay, with those that the last round left with the workers.
+    pub(super) fn left_behind(&self) -> Vec<Left> {
+        let mut all = self.left.clone();
         let Round { too_large, staying, pending, returned: _ } = self.collecting.round_before();
         let left = [(TOO_LARGE, too_large), (DRAINING, staying), (UNFINISHED, pending)];
-        left.into_iter().for_each(|(reason, count)| Left::add(&mut self.left, reason, count));
+        left.into_iter().for_each(|(reason, count)| Left::add(&mut all, reason, count));
+        all
     }
 
-    /// Notes that all connections stay, for this reason.
-    pub(super) fn note_all_left(&mut self, reason: &str) {
-        Left::add(&mut self.left, reason, self.collecting.count());
+    /// All connections, which stay for this reason.
+    pub(super) fn all_left(&mut self, reason: &str) -> Vec<Left> {
+        let mut all = self.left.clone();
+        Left::add(&mut all, reason, self.collecting.count());
+        all
     }
 
     /// Takes everything back that was given: it goes on here, but for what the other process has touched. Returns how many groups go

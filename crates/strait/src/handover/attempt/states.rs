@@ -7,8 +7,11 @@ use wiped::Wiped;
 
 use super::super::leaving::slow;
 use super::super::line::now;
+use super::super::summary::Summary;
 use super::super::totals::totals;
-use super::super::{BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing};
+use super::super::{
+    BALANCING, EARLY_SESSIONS, HEALTH, SLOW, SUMMARY, TICKET_KEYS, TOTALS, balancing,
+};
 use super::Attempt;
 
 impl Attempt<'_> {
@@ -46,7 +49,7 @@ impl Attempt<'_> {
     }
 
     /// What else goes along when the other process becomes the process.
-    pub(super) fn whole_state(&self) -> Option<Vec<(String, Wiped)>> {
+    pub(super) fn whole_state(&mut self) -> Option<Vec<(String, Wiped)>> {
         let totals = totals(&self.giving.control, self.is_return)?;
         let sessions = &self.giving.sessions;
         totals.report();
@@ -57,6 +60,7 @@ impl Attempt<'_> {
             (TICKET_KEYS.to_owned(), sessions.ring.write().into()),
             // From here on this process has no memory of them, whatever comes.
             (EARLY_SESSIONS.to_owned(), sessions.early.give().into()),
+            (SUMMARY.to_owned(), Summary::new(self.left(), &self.phases).write().into()),
         ])
     }
 

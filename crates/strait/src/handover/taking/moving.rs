@@ -21,8 +21,11 @@ use worker::{Message as Mail, Origin, Take};
 use super::{Taking, moving};
 use crate::data_path::{Contacts, DataPath, Pings};
 use crate::handover::line::{ends, now};
+use crate::handover::summary::Summary;
 use crate::handover::timeouts::WORKER_TIMEOUT;
-use crate::handover::{BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing};
+use crate::handover::{
+    BALANCING, EARLY_SESSIONS, HEALTH, SLOW, SUMMARY, TICKET_KEYS, TOTALS, balancing,
+};
 
 /// How long connections are not accepted while it is not known which endpoints get no requests, ns.
 const HEALTH_WAIT_MAX: u64 = 1_000_000_000;
@@ -194,7 +197,14 @@ impl ConnectionTaker<'_> {
         if !self.commit(state, is_alone) {
             return Taken::Nothing;
         }
-        let left = mem::take(&mut self.taking.left).into_iter();
+        let summary = states.get(SUMMARY).and_then(|summary| Summary::read(summary));
+        let phases = summary.as_ref().map(Summary::phases).unwrap_or_default();
+        if !phases.is_empty() {
+            self.news(HandoverNews::Phases(phases));
+        }
+        // What this process has refused is among what the other one lists.
+        let own = mem::take(&mut self.taking.left);
+        let left = summary.map_or(own, |summary| summary.left).into_iter();
         let left = left.map(|left| (left.reason, left.count)).collect();
         self.news(HandoverNews::Counted { moved: self.taking.moved, left });
         let result = match self.taking.is_return {
