@@ -12,7 +12,7 @@ pub(super) static FAMILIES: &[Family] = &[
         help: "Turns of the worker's loop.",
         labels: &["worker"],
         samples: |view, out| {
-            view.worker_loops().for_each(|(it, done)| out.number(&[it], done.turns))
+            view.worker_loops().for_each(|(it, done)| out.number(&[it], done.turns));
         },
     },
     Family {
@@ -21,7 +21,7 @@ pub(super) static FAMILIES: &[Family] = &[
         help: "Socket events and operations that the worker's loop handled.",
         labels: &["worker"],
         samples: |view, out| {
-            view.worker_loops().for_each(|(it, done)| out.number(&[it], done.events))
+            view.worker_loops().for_each(|(it, done)| out.number(&[it], done.events));
         },
     },
     Family {
