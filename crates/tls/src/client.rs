@@ -1,6 +1,7 @@
 //! The side that asks for a connection.
 
 mod check;
+mod sessions;
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -17,9 +18,10 @@ use crate::parameters::{CipherSuite, Group, Version};
 use crate::roots::Roots;
 use crate::secrets::Capture;
 use check::{Check, Rule};
+use sessions::Sessions;
 
-/// Servers whose tickets are kept, the ones connected to last; up to eight tickets each.
-const TICKET_SERVERS_MAX: usize = 256;
+/// Tickets that are kept, eight of each of the servers connected to last.
+const TICKETS_MAX: usize = 256;
 
 /// Which certificates of a server are accepted.
 #[derive(Clone, Debug)]
@@ -89,7 +91,7 @@ impl ClientContext {
         config.alpn_protocols = context::alpn(options.alpn)?;
         config.key_log = Arc::new(Capture);
         config.enable_secret_extraction = true;
-        config.resumption = Resumption::in_memory_sessions(TICKET_SERVERS_MAX);
+        config.resumption = Resumption::store(Arc::new(Sessions::new(TICKETS_MAX)));
         Ok(Self { config: Arc::new(config) })
     }
 

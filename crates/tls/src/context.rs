@@ -1,7 +1,8 @@
 //! Parts that a server's and a client's context share.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustls::SupportedProtocolVersion;
 use rustls::crypto::CryptoProvider;
@@ -63,17 +64,34 @@ impl Parts {
         if *versions.end() == Version::Tls12 && !groups.iter().any(|group| group.is_in_tls12()) {
             return Err(ContextError::NoGroup(Version::Tls12));
         }
-        let provider = CryptoProvider {
-            cipher_suites: suites.into_iter().map(CipherSuite::supported).collect(),
-            kx_groups: groups.iter().map(|group| group.supported()).collect(),
-            ..default_provider()
-        };
         let allowed = Version::ALL.into_iter().rev().filter(|version| versions.contains(version));
         Ok(Self {
-            provider: Arc::new(provider),
+            provider: provider(suites, groups.to_vec()),
             versions: allowed.map(Version::supported).collect(),
         })
     }
+}
+
+/// The providers that contexts have, by what they allow: thousands of clusters have the same.
+static PROVIDERS: Mutex<BTreeMap<(Vec<CipherSuite>, Vec<Group>), Weak<CryptoProvider>>> =
+    Mutex::new(BTreeMap::new());
+
+/// The provider of these, which all contexts share that allow the same.
+fn provider(suites: Vec<CipherSuite>, groups: Vec<Group>) -> Arc<CryptoProvider> {
+    let mut providers = PROVIDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (suites, groups);
+    if let Some(known) = providers.get(&key).and_then(Weak::upgrade) {
+        return known;
+    }
+    let (suites, groups) = &key;
+    let made = Arc::new(CryptoProvider {
+        cipher_suites: suites.iter().map(|suite| suite.supported()).collect(),
+        kx_groups: groups.iter().map(|group| group.supported()).collect(),
+        ..default_provider()
+    });
+    providers.retain(|_, known| known.strong_count() > 0);
+    providers.insert(key, Arc::downgrade(&made));
+    made
 }
 
 /// Suites for all of `versions`, those asked for first.
@@ -102,5 +120,19 @@ pub(crate) fn alpn(protocols: Vec<Box<[u8]>>) -> Result<Vec<Vec<u8>>, ContextErr
 impl From<rustls::Error> for ContextError {
     fn from(error: rustls::Error) -> Self {
         Self::Refused(error.to_string().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_that_allow_the_same_share_their_provider() {
+        let versions = Version::Tls12..=Version::Tls13;
+        let provider = |groups: &[Group]| Parts::new(&versions, &[], groups).unwrap().provider;
+        let (one, other) = (provider(&[]), provider(&[Group::X25519]));
+        assert!(Arc::ptr_eq(&one, &provider(&[])));
+        assert!(!Arc::ptr_eq(&one, &other));
     }
 }

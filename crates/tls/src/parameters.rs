@@ -20,7 +20,7 @@ pub enum Version {
 }
 
 /// How keys are agreed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Group {
     /// ML-KEM-768 alone, in TLS 1.3.
     MlKem768,
@@ -41,7 +41,7 @@ pub enum Group {
 
 /// A cipher suite: the cipher of the records and, in TLS 1.2, the kind of key that signs.
 #[expect(missing_docs, reason = "the registry's names say it all")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CipherSuite {
     EcdheEcdsaWithAes128GcmSha256,
     EcdheEcdsaWithAes256GcmSha384,
