@@ -3,7 +3,7 @@
 //! `telemetry` writes them, and this crate does not see it; a test of `control` compares the two lists.
 
 /// Names of the fields, in the order that they have where none are chosen.
-pub const FIELDS: [&str; 43] = [
+pub const FIELDS: [&str; 42] = [
     "time",
     "client",
     "method",
@@ -17,7 +17,6 @@ pub const FIELDS: [&str; 43] = [
     "listener",
     "route",
     "rule",
-    "rule_name",
     "cluster",
     "subset",
     "endpoint",

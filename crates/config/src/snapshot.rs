@@ -14,6 +14,7 @@ mod handlers;
 pub(crate) mod id;
 mod listener;
 mod route;
+mod rule_slots;
 mod slots;
 mod tls;
 
@@ -58,9 +59,9 @@ pub use self::listener::{
     ChainMatch, ClientCertDetails, DownstreamTimeouts, FILTERS_MAX, Http2Options, HttpOptions,
     Keepalive, ListenSocket, Listener, ListenerBounds, ListenerChain, Ping, Relay, RpcOptions,
 };
-pub use self::route::{
-    Action, Forward, Redirect, RedirectPath, Respond, RouteTable, Rule, WeightedRule,
-};
+pub use self::route::{Action, Forward, Redirect, RedirectPath, Respond, RouteTable, Rule};
+pub use self::rule_slots::RuleSlot;
+pub(crate) use self::rule_slots::RuleSlots;
 pub use self::slots::Slots;
 pub use self::tls::{
     CertificateSource, ClientTrust, ClusterTls, ClusterTlsSource, ListenerTls, ListenerTlsSource,

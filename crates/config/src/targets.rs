@@ -7,6 +7,7 @@ use crate::edits::{HeaderEdits, HeadersKey};
 use crate::hash::hash_of;
 use crate::map::Map;
 use crate::matching::{Asked, Place, Searches};
+use crate::snapshot::RuleSlot;
 use crate::snapshot::id::ClusterId;
 
 /// A cluster and its share of a rule's requests.
@@ -83,6 +84,8 @@ pub struct Share {
     pub host: Option<Box<str>>,
     /// Edits of header fields.
     pub edits: Option<Box<HeaderEdits>>,
+    /// Where it is counted: all shares of a rule with the same cluster have the same slot.
+    pub slot: RuleSlot,
     /// The sum of the weights up to its own.
     end: u32,
 }
@@ -172,6 +175,10 @@ impl Shares {
         &self.clusters
     }
 
+    pub(crate) const fn clusters_mut(&mut self) -> &mut [Share] {
+        &mut self.clusters
+    }
+
     /// Of all weights.
     #[must_use]
     pub const fn sum(&self) -> u32 {
@@ -206,13 +213,13 @@ impl Shares {
 }
 
 impl Share {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         cluster: ClusterId,
         weight: u32,
         host: Option<Box<str>>,
         edits: Option<Box<HeaderEdits>>,
     ) -> Self {
-        Self { cluster, weight, host, edits, end: 0 }
+        Self { cluster, weight, host, edits, slot: RuleSlot::default(), end: 0 }
     }
 }
 

@@ -228,6 +228,8 @@ impl Writing {
     fn on_command(&mut self, command: Command) {
         match command {
             Command::Names(names, done) => {
+                // A slot of a rule may be another's by these names.
+                self.take_all();
                 self.reader.set_names(names);
                 // The caller has left if it took too long.
                 let _ = done.send(());

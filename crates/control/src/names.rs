@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use config::snapshot::{Id, Snapshot};
+use config::snapshot::{Id, RouteTable, Snapshot};
 use telemetry::events::LabelId;
 use telemetry::{Names, RouteNames, WeightedName};
 
@@ -34,22 +34,23 @@ pub(crate) fn names_after<F>(former: &Arc<Names>, snapshot: &Snapshot<F>) -> Arc
     }
     let tables = changes.route_tables_added.iter().chain(&changes.route_tables_changed);
     for table in tables.filter_map(|id| snapshot.route_table(*id)) {
-        let rules = table.rules.iter().map(|rule| rule.label().into_boxed_str());
-        let name = Arc::clone(&table.name);
-        let named = table.rules.iter().zip(0..);
-        let named =
-            named.filter_map(|(rule, place)| Some((place, Arc::clone(rule.name.as_ref()?))));
-        let weighted = table
-            .weighted_clusters()
-            .map(|(rule, share)| WeightedName { rule, cluster: share.cluster.as_str().into() });
-        let weighted = weighted.collect();
-        let (rules, rule_names) = (rules.collect(), named.collect());
-        names.insert_route(label(table.id.0), RouteNames { name, rules, rule_names, weighted });
+        names.insert_route(label(table.id.0), route_names(table));
     }
     for cluster in changes.clusters_added.iter().filter_map(|id| snapshot.cluster(*id)) {
         names.insert_cluster(label(cluster.id.0), Arc::clone(&cluster.name));
     }
     Arc::new(names)
+}
+
+/// The names of a table and of what is counted in it.
+fn route_names(table: &RouteTable) -> RouteNames {
+    let rules = table.rules.iter().map(|rule| (rule.slot.number(), rule.label()));
+    let slot = |place: u32| Some(table.rules.get(usize::try_from(place).ok()?)?.slot.number());
+    let weighted = table.weighted_clusters().filter_map(|(place, share, of_share)| {
+        let cluster = share.cluster.as_str().into();
+        Some(WeightedName { slot: of_share.number(), rule: slot(place)?, cluster })
+    });
+    RouteNames::new(Arc::clone(&table.name), rules, weighted)
 }
 
 #[cfg(test)]
@@ -67,9 +68,7 @@ mod tests {
         let clusters = both.iter().flat_map(|it| it.clusters.iter());
         let clusters = clusters.map(|(id, _)| text(names.cluster(label(id))));
         let tables = both.iter().flat_map(|it| it.route_tables.iter());
-        let tables = tables.map(|(id, _)| {
-            names.route(label(id)).map(|route| format!("{} {:?}", route.name, route.rules))
-        });
+        let tables = tables.map(|(id, _)| names.route(label(id)).map(|route| format!("{route:?}")));
         listeners.chain(clusters).chain(tables).collect()
     }
 
@@ -106,9 +105,10 @@ mod tests {
                 anew.insert_cluster(label(id), Arc::clone(&cluster.name));
             }
             for (id, table) in now.route_tables.iter() {
-                let rules = Arc::new([Box::from(if text.contains("/x") { "/x*" } else { "/*" })]);
-                let name = Arc::clone(&table.name);
-                anew.insert_route(label(id), RouteNames { name, rules, ..RouteNames::default() });
+                let rule = if text.contains("/x") { "/x*" } else { "/*" }.to_owned();
+                let rules = [(table.rules[0].slot.number(), rule)];
+                let route = RouteNames::new(Arc::clone(&table.name), rules, []);
+                anew.insert_route(label(id), route);
             }
             let former = before.as_deref().unwrap_or(&now);
             assert_eq!(found(&names, former, &now), found(&anew, former, &now));

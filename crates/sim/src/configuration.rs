@@ -750,9 +750,9 @@ pub fn names(snapshot: &Snapshot) -> Arc<Names> {
         names.insert_listener(label(listener.id.0), Arc::clone(&listener.name));
     }
     for (id, table) in snapshot.route_tables.iter() {
-        let rules = table.rules.iter().map(|rule| Box::from(&*rule.path.text));
-        let (name, rules) = (Arc::clone(&table.name), rules.collect());
-        names.insert_route(label(id), RouteNames { name, rules, ..RouteNames::default() });
+        let rules = table.rules.iter();
+        let rules = rules.map(|rule| (rule.slot.number(), rule.path.text.to_string()));
+        names.insert_route(label(id), RouteNames::new(Arc::clone(&table.name), rules, []));
     }
     for (id, cluster) in snapshot.clusters.iter() {
         names.insert_cluster(label(id), Arc::clone(&cluster.name));

@@ -79,11 +79,8 @@ fn names() -> Arc<Names> {
     let mut names = Names::default();
     names.insert_listener(LABEL, "edge".into());
     names.insert_cluster(LABEL, "api".into());
-    let rules = ["exact /healthz".into(), "prefix /api/".into()];
-    names.insert_route(
-        LABEL,
-        RouteNames { name: "shop".into(), rules: rules.into(), ..RouteNames::default() },
-    );
+    let rules = [(0, "/healthz".into()), (1, "/api/*".into())];
+    names.insert_route(LABEL, RouteNames::new("shop".into(), rules, []));
     Arc::new(names)
 }
 

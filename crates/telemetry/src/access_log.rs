@@ -27,7 +27,7 @@ pub(crate) struct Line<'a> {
     pub(crate) event: ExchangeFinished<'a>,
     pub(crate) listener: &'a str,
     pub(crate) route: &'a str,
-    pub(crate) rule_name: &'a str,
+    pub(crate) rule: &'a str,
     pub(crate) cluster: &'a str,
 }
 
@@ -39,12 +39,11 @@ impl<'a> Line<'a> {
     /// The line for an exchange; a label without a name has an empty one.
     pub(crate) fn new(event: ExchangeFinished<'a>, names: &'a NameHistory) -> Self {
         let route = event.rule.and_then(|(table, _)| names.route(table));
-        let rule_name =
-            route.zip(event.rule).and_then(|(route, (_, place))| route.rule_name(place));
+        let rule = event.rule.and_then(|(table, slot)| names.rule(table, slot));
         Self {
             listener: names.listener(event.listener).map_or("", |name| name),
             route: route.map_or("", |route| &route.name),
-            rule_name: rule_name.map_or("", |name| name),
+            rule: rule.unwrap_or_default(),
             cluster: event.cluster.and_then(|id| names.cluster(id)).map_or("", |name| name),
             event,
         }
@@ -152,10 +151,8 @@ fields! {
         |line| Value::text(line.listener);
     "route" pair "Name of the route table, if a rule matched."
         |line| Value::text(line.route);
-    "rule" pair "Position of that rule in the table, from 0."
-        |line| line.event.rule.map_or(Value::Absent, |(_, rule)| Value::Number(u64::from(rule)));
-    "rule_name" pair "Name of that rule, if it has one."
-        |line| Value::text(line.rule_name);
+    "rule" pair "That rule, as metrics call it: its name, or what it matches."
+        |line| Value::text(line.rule);
     "cluster" pair "Name of the cluster, if the rule forwards to one."
         |line| Value::text(line.cluster);
     "subset" pair "Keys and values of the subset of endpoints that the request selected, if it exists: `unit=a,version=v2`."
@@ -313,7 +310,7 @@ pub fn reference() -> String {
         },
     };
     let line =
-        Line { event: sample, listener: "edge", route: "shop", rule_name: "items", cluster: "api" };
+        Line { event: sample, listener: "edge", route: "shop", rule: "items", cluster: "api" };
     let mut clock = Clock::default();
     let (mut json, mut text) = (Vec::new(), Vec::new());
     let style = LogStyle::all(style::LogFormat::Json);
@@ -476,7 +473,7 @@ mod tests {
             captures::push(value, length, &mut |bytes| kept.extend_from_slice(bytes));
         }
         let event = ExchangeFinished { captures: &kept, user_agent: b"curl", ..exchange() };
-        let line = Line { event, listener: "l", route: "r", rule_name: "", cluster: "c" };
+        let line = Line { event, listener: "l", route: "r", rule: "", cluster: "c" };
         let named = |name: &str| LogField::Named(name.into());
         let captured = |name: &str, place| LogField::Captured { name: name.into(), place };
         let fields = [
@@ -533,7 +530,7 @@ mod tests {
             downstream_write: 1,
             total: 1,
         };
-        let line = Line { event, listener: "l", route: "r", rule_name: "n", cluster: "c" };
+        let line = Line { event, listener: "l", route: "r", rule: "n", cluster: "c" };
         let mut json = Vec::new();
         let style = LogStyle::all(style::LogFormat::Json);
         write_json(&line, &style, &mut Clock::default(), &mut json);

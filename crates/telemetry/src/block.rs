@@ -108,7 +108,7 @@ impl SlowFloor {
 #[derive(Debug)]
 pub(crate) enum Announced {
     Listener(LabelId, Arc<ListenerBlock>),
-    /// The route table, and which block of its rules.
+    /// The route table, and which block of its slots.
     Rules(LabelId, u32, Arc<RuleBlock>),
     Cluster(LabelId, Arc<ClusterBlock>),
     /// Which block of endpoints, as if it were a slot.

@@ -5,7 +5,7 @@
 //! name: what a new configuration no longer names is forgotten with what it had counted, so that
 //! memory follows the configuration and not its history.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::block::Announced;
@@ -20,10 +20,8 @@ use crate::events::{
 use crate::former::FormerTotals;
 use crate::metrics::config::ControlCounters;
 use crate::metrics::exchange::{ROUTE_EXCHANGES, WEIGHTED_EXCHANGES};
-use crate::names::{
-    NameSets, {EndpointName, Names, RouteNames},
-};
-use crate::readings::{Blocks, LoopTotals, Moved, Readings};
+use crate::names::{Counted, EndpointName, NameSets, Names};
+use crate::readings::{Blocks, LoopTotals, Readings, add_at};
 use crate::totals::{ClusterTotals, ListenerTotals, SourceTotals};
 
 /// Adds up what the workers count.
@@ -67,7 +65,7 @@ impl Collector {
             names: Arc::default(),
             replaced: Arc::default(),
             workers: Vec::new(),
-            moved: Arc::default(),
+            begun: Arc::default(),
             control: ControlCounters::default(),
             endpoints: Arc::default(),
             endpoints_left_out: 0,
@@ -105,42 +103,29 @@ impl Collector {
     /// Takes the names of a new snapshot, before the workers get it, and forgets what these no
     /// longer name.
     ///
-    /// A rule keeps its count when its place changes, identified by its name, or by what it matches if it has none. An exchange
-    /// that began under the former snapshot and ends later is counted for the rule that now has its
-    /// rule's place.
+    /// A rule, and a weighted cluster, keeps its count for as long as it keeps its slot. In a slot that was another's before, it
+    /// begins at zero: no exchange names the slot for the other one any more.
     pub fn set_names(&mut self, names: Arc<Names>) {
         self.poll();
         let readings = &mut self.readings;
         let former = std::mem::replace(&mut readings.names, names);
         Arc::make_mut(&mut readings.replaced).update(&former, &readings.names);
-        let tables: BTreeSet<LabelId> = readings
-            .workers
-            .iter()
-            .flat_map(|worker| worker.rules.keys().map(|(id, _)| *id))
-            .collect();
-        for id in tables {
-            match (former.route(id), readings.names.route(id)) {
-                (Some(before), Some(now))
-                    if before.rules == now.rules && before.weighted == now.weighted => {}
-                (Some(before), Some(now)) => {
-                    let carried = carry(before, &readings.taken(id), now);
-                    let moved = Moved { before: readings.counted(id), carried };
-                    Arc::make_mut(&mut readings.moved).insert(id, moved);
-                }
-                _ => {
-                    Arc::make_mut(&mut readings.moved).remove(&id);
-                }
+        let changed: Vec<_> = readings.names.changed_routes(&former).collect();
+        for (id, before, now) in &changed {
+            let begun = readings.begin(*id, before, now);
+            if begun.is_empty() && !readings.begun.contains_key(id) {
+                continue;
             }
+            Arc::make_mut(&mut readings.begun).insert(*id, begun);
         }
         if !readings.former.is_empty() {
             let gone = NameSets::gone(&former, &readings.names);
-            let changed: Vec<_> = readings.names.changed_routes(&former).cloned().collect();
             if !(gone.is_empty() && changed.is_empty()) {
                 // Shared no more: it is changed in its place.
                 readings.former = Arc::default();
                 self.carried.each(|carried| {
                     carried.forget(&gone);
-                    carried.place_rules(changed.iter());
+                    changed.iter().for_each(|(_, before, now)| carried.rename_rules(before, now));
                 });
                 self.add_up_carried();
             }
@@ -152,6 +137,9 @@ impl Collector {
             blocks.listeners.retain(|id, _| is_named(*id));
             blocks.rules.retain(|(id, _), _| names.route(*id).is_some());
             blocks.clusters.retain(|id, _| names.cluster(*id).is_some());
+        }
+        if readings.begun.keys().any(|id| names.route(*id).is_none()) {
+            Arc::make_mut(&mut readings.begun).retain(|id, _| names.route(*id).is_some());
         }
     }
 
@@ -310,7 +298,7 @@ impl Collector {
     /// Goes on with what the process had counted whose place this one takes, as [`Readings::write_totals`] wrote it.
     /// Each time takes the place of the time before.
     pub fn set_former_totals(&mut self, totals: FormerTotals) {
-        self.carried.before = Arc::new(self.placed(totals));
+        self.carried.before = Arc::new(self.known(totals));
         self.add_up_carried();
     }
 
@@ -324,13 +312,13 @@ impl Collector {
     /// Adds what the process has counted by itself that gave this one's place back, as
     /// [`Readings::write_own_totals`] wrote it. Each time takes the place of the time before.
     pub fn set_returned_totals(&mut self, totals: FormerTotals) {
-        self.carried.returned = self.placed(totals);
+        self.carried.returned = self.known(totals);
         self.add_up_carried();
     }
 
-    /// What another process had counted, for the rules as they are here.
-    fn placed(&self, mut totals: FormerTotals) -> FormerTotals {
-        totals.place_rules(self.readings.names.routes().map(|(_, route)| route));
+    /// What another process had counted, without rules that are not here.
+    fn known(&self, mut totals: FormerTotals) -> FormerTotals {
+        self.readings.names.routes().for_each(|(_, route)| totals.rename_rules(route, route));
         totals
     }
 
@@ -420,19 +408,21 @@ impl Collector {
         totals
     }
 
-    /// How many exchanges the rules of a route table have taken, by their places; behind them those of its weighted
-    /// clusters. With those of former processes.
+    /// How many exchanges the rules of a route table, and their weighted clusters, have taken, by their slots. With those of
+    /// former processes.
     pub fn route_totals(&mut self, id: LabelId) -> Vec<u64> {
         self.poll();
         let Some(route) = self.readings.names.route(id) else { return Vec::new() };
         let mut totals = self.readings.taken(id);
-        totals.resize(route.counters(), 0);
         let former = &self.readings.former;
-        for (total, (rule, cluster)) in totals.iter_mut().zip(route.labels()) {
-            *total += match cluster {
-                None => former.number(ROUTE_EXCHANGES, &[&route.name, &rule]),
-                Some(cluster) => former.number(WEIGHTED_EXCHANGES, &[&route.name, &rule, cluster]),
+        for Counted { slot, rule, cluster } in route.counted() {
+            let count = match cluster {
+                None => former.number(ROUTE_EXCHANGES, &[&route.name, rule]),
+                Some(cluster) => former.number(WEIGHTED_EXCHANGES, &[&route.name, rule, cluster]),
             };
+            if let Some(slot) = usize::try_from(slot).ok().filter(|_| count > 0) {
+                add_at(&mut totals, slot, count);
+            }
         }
         totals
     }
@@ -474,15 +464,4 @@ impl Blocks {
             }
         }
     }
-}
-
-/// Counts of the rules of `now`, and of their weighted clusters, from the `counts` of those of `before`: those with the same
-/// name, or without one that match the same, have the same count. Several that match the same are identified by their order.
-fn carry(before: &RouteNames, counts: &[u64], now: &RouteNames) -> Vec<u64> {
-    let mut of_rules = BTreeMap::<_, VecDeque<u64>>::new();
-    for (rule, count) in before.identities().zip(counts) {
-        of_rules.entry(rule).or_default().push_back(*count);
-    }
-    let found = now.identities().map(|rule| of_rules.get_mut(&rule).and_then(VecDeque::pop_front));
-    found.map(Option::unwrap_or_default).collect()
 }

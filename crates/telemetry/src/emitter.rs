@@ -37,7 +37,7 @@ const FAILED_CONNECTIONS_PER_SECOND_MAX: u32 = 20;
 pub struct Emitter {
     worker: Arc<WorkerBlock>,
     listeners: Blocks<ListenerBlock>,
-    /// By the route table's slot; within, a block for each few rules.
+    /// By the route table's slot; within, a block for each few slots of its rules.
     rules: Vec<Blocks<RuleBlock>>,
     clusters: Blocks<ClusterBlock>,
     endpoints: Blocks<EndpointsBlock>,
@@ -282,10 +282,10 @@ impl Emitter {
         if let Some(block) = self.listener(event.listener) {
             block.exchanges.finished(event);
         }
-        if let Some((table, rule)) = event.rule {
-            self.rule_taken(table, rule);
-            if let Some(weighted) = event.weighted {
-                self.rule_taken(table, weighted);
+        if let Some((table, slot)) = event.rule {
+            self.rule_taken(table, slot);
+            if let Some(slot) = event.weighted {
+                self.rule_taken(table, slot);
             }
         }
         if let Some(block) = event.cluster.and_then(|cluster| self.cluster(cluster)) {
@@ -442,6 +442,7 @@ impl Emitter {
         self.endpoints.block(group, &mut self.announcer, Announced::Endpoints)?.count(id)
     }
 
+    /// Counts for what has this slot of a table.
     fn rule_taken(&mut self, table: LabelId, rule: u32) {
         let Ok(slot) = usize::try_from(table.slot) else { return };
         if self.rules.len() <= slot {

@@ -10,7 +10,7 @@
 //!
 //! Names live longer than layouts: what a later version does not know is kept and passed on.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::ops::Bound::{Included, Unbounded};
 use std::time::Duration;
@@ -108,15 +108,27 @@ impl FormerTotals {
         }
     }
 
-    /// Moves what was counted for rules of these tables to the places that they have here, and forgets what was counted for
-    /// others: a rule is what it matches, and several that match the same go by their order.
-    pub(crate) fn place_rules<'n>(&mut self, routes: impl Iterator<Item = &'n RouteNames>) {
-        for route in routes {
-            for family in [ROUTE_EXCHANGES, WEIGHTED_EXCHANGES] {
-                let Some(series) = self.families.get_mut(family) else { continue };
-                let labelled = of_label(series, &route.name);
-                if labelled.into_iter().any(|(labels, _)| !is_in_place(route, labels)) {
-                    place_rules(series, route, family == WEIGHTED_EXCHANGES);
+    /// Calls the rules of a table as they are called `now`, by what they were called `before`, and forgets what was counted for
+    /// others.
+    pub(crate) fn rename_rules(&mut self, before: &RouteNames, now: &RouteNames) {
+        for family in [ROUTE_EXCHANGES, WEIGHTED_EXCHANGES] {
+            let Some(series) = self.families.get_mut(family) else { continue };
+            let is_weighted = family == WEIGHTED_EXCHANGES;
+            let weighted = if is_weighted { now.weighted().collect() } else { BTreeSet::new() };
+            let renaming = Renaming { before, now, weighted };
+            let of_table = of_label(series, &now.name).map(|(labels, _)| labels);
+            let other = of_table.filter_map(|labels| {
+                let renamed = renaming.labels(labels);
+                (renamed.as_deref() != Some(&**labels)).then(|| (labels.clone(), renamed))
+            });
+            let others: Vec<_> = other.collect();
+            let counts: Vec<_> =
+                others.iter().map(|(labels, renamed)| (renamed, series.remove(labels))).collect();
+            for (renamed, value) in counts {
+                let (Some(labels), Some(value)) = (renamed, value) else { continue };
+                match series.get_mut(&**labels) {
+                    Some(there) => there.add(&value),
+                    None => drop(series.insert(labels.as_str().into(), value)),
                 }
             }
         }
@@ -308,47 +320,37 @@ fn of_label<'s>(
     behind.take_while(move |(labels, _)| labels.starts_with(&*first))
 }
 
-/// What a series of a rule counts: the rule's place, what it matches and, if it is that of a weighted cluster, its name.
-fn counted_by(labels: &str) -> Option<(u32, String, Option<String>)> {
-    let mut labels = labels.split_terminator('\t').skip(1).map(unescaped);
-    let rule = labels.next()?;
-    let (place, matched) = rule.split_once(' ')?;
-    Some((place.parse().ok()?, matched.to_owned(), labels.next()))
+/// How rules of a table were called, and how they are.
+struct Renaming<'n> {
+    before: &'n RouteNames,
+    now: &'n RouteNames,
+    /// The weighted clusters that there are, with the slots of their rules.
+    weighted: BTreeSet<(u32, &'n str)>,
 }
 
-/// Whether the rule of this series has its place here.
-fn is_in_place(route: &RouteNames, labels: &str) -> bool {
-    counted_by(labels).is_some_and(|(place, matched, cluster)| {
-        route.counts_at(place, &matched, cluster.as_deref())
-    })
-}
-
-/// See [`FormerTotals::place_rules`]; of one family.
-fn place_rules(series: &mut Series, route: &RouteNames, is_weighted: bool) {
-    let labelled: Vec<_> =
-        of_label(series, &route.name).map(|(labels, _)| labels.clone()).collect();
-    let mut counts: Vec<_> = labelled
-        .iter()
-        .filter_map(|labels| {
-            let value = series.remove(labels)?;
-            let (place, matched, cluster) = counted_by(labels)?;
-            Some((place, (matched, cluster), value))
-        })
-        .collect();
-    counts.sort_by_key(|(place, ..)| *place);
-    let mut of_rules = BTreeMap::<_, VecDeque<_>>::new();
-    for (_, rule, value) in counts {
-        of_rules.entry(rule).or_default().push_back(value);
+impl Renaming<'_> {
+    /// The labels that a series of a rule, or of one of its weighted clusters, has now; none if that is not there any more.
+    fn labels(&self, labels: &str) -> Option<String> {
+        let labels: Vec<_> = labels.split_terminator('\t').skip(1).map(unescaped).collect();
+        let (label, clusters) = labels.split_first()?;
+        let slot = self.before.slot_of(label).or_else(|| self.slot_by_place(label))?;
+        let cluster = clusters.first().map(String::as_str);
+        if cluster.is_some_and(|cluster| !self.weighted.contains(&(slot, cluster))) {
+            return None;
+        }
+        let labels = [&self.now.name, self.now.rule(slot)?].into_iter();
+        Some(labels_text(&labels.chain(cluster).collect::<Vec<_>>()))
     }
-    for ((label, cluster), (matched, _)) in route.labels().zip(route.counted()) {
-        if cluster.is_some() != is_weighted {
-            continue;
-        }
-        let rule = (matched.to_owned(), cluster.map(str::to_owned));
-        if let Some(value) = of_rules.get_mut(&rule).and_then(VecDeque::pop_front) {
-            let labels: Vec<_> = [&route.name, &*label].into_iter().chain(cluster).collect();
-            series.insert(labels_text(&labels).into(), value);
-        }
+
+    /// The slot of a rule by what earlier versions called it: its place, and its name or what it matches.
+    fn slot_by_place(&self, label: &str) -> Option<u32> {
+        let (place, text) = label.split_once(' ')?;
+        let is_text = |label: &str| {
+            let number = label.strip_prefix(text);
+            number.is_some_and(|number| number.is_empty() || number.starts_with(" ("))
+        };
+        let there = self.before.rule_at(place.parse().ok()?).filter(|(_, label)| is_text(label));
+        there.map(|(slot, _)| slot).or_else(|| self.before.slot_of(text))
     }
 }
 

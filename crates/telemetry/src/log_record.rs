@@ -1,7 +1,7 @@
 //! The compact form in which a finished exchange travels from its worker to the log reader.
 //!
 //! ```text
-//! u32 length of all | u8 flags | u8 version | u16 status | u8 cause | u8 attempts | u32 rule | u32 failures
+//! u32 length of all | u8 flags | u8 version | u16 status | u8 cause | u8 attempts | u32 slot of the rule | u32 failures
 //! 3 x (u32 slot, u32 generation): listener, route table, cluster
 //! 3 x u64: request bytes, response bytes, start | 12 x u64: stages
 //! u8 gRPC status | 2 x u64: messages up and down | 15 x u16: lengths of texts

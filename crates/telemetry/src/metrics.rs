@@ -163,8 +163,8 @@ pub(crate) const RULES_MAX: usize = 1_000;
 #[derive(Debug)]
 pub(crate) struct RuleReading<'a> {
     pub(crate) route: &'a str,
-    /// Its place and its name, or what it matches.
-    pub(crate) rule: String,
+    /// Its name, or what it matches.
+    pub(crate) rule: &'a str,
     pub(crate) cluster: Option<&'a str>,
     pub(crate) count: u64,
 }

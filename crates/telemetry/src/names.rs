@@ -4,7 +4,7 @@
 //! snapshot, so that nothing new is counted under an id without a name. What is not named any
 //! more is not reported any more.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::events::LabelId;
@@ -28,90 +28,148 @@ pub struct EndpointName {
     pub address: String,
 }
 
-/// A route table's name and what its rules match.
+/// A route table's name, and those of what is counted in it by slots.
 #[derive(Clone, Debug, Default)]
 pub struct RouteNames {
-    /// Name in the file.
-    pub name: Arc<str>,
-    /// For each rule, in the order of the table, what it matches as a few words.
-    pub rules: Arc<[Box<str>]>,
-    /// The places of the rules that have a name in the file, with that, in the order of the table.
-    pub rule_names: Arc<[(u32, Arc<str>)]>,
-    /// The clusters of rules that have several by weight, in the order of the table. Their counters stand behind those of
-    /// the rules.
-    pub weighted: Arc<[WeightedName]>,
+    pub(crate) name: Arc<str>,
+    /// In the order of the table.
+    rules: Arc<[RuleName]>,
+    /// In the order of the table.
+    weighted: Arc<[WeightedName]>,
+    /// The places in `rules`, in the order of the slots.
+    by_slot: Arc<[u32]>,
+    /// The same in the order of the labels.
+    by_label: Arc<[u32]>,
+}
+
+/// What a rule is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct RuleName {
+    slot: u32,
+    /// No other rule of the table has the same.
+    label: Box<str>,
 }
 
 /// A cluster of a rule that has several by weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeightedName {
-    /// The place of the rule.
+    /// Its slot.
+    pub slot: u32,
+    /// That of the rule.
     pub rule: u32,
     /// Name of the cluster.
     pub cluster: Arc<str>,
 }
 
-/// What a rule is recognized by after a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum RuleIdentity<'n> {
-    Name(&'n str),
-    Matched(&'n str),
+/// What has a slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted<'n> {
+    pub(crate) slot: u32,
+    /// What the rule is called.
+    pub(crate) rule: &'n str,
+    /// The cluster, if it is a weighted one that is counted.
+    pub(crate) cluster: Option<&'n Arc<str>>,
 }
 
 impl RouteNames {
-    /// How many counters there are: of rules, and of weighted clusters.
+    /// Names of a table, of its rules (the slot, and the name or what it matches) in their order, and of its weighted clusters.
+    ///
+    /// Of several rules with the same text, the later ones have a number behind it.
+    #[must_use]
+    pub fn new(
+        name: Arc<str>,
+        rules: impl IntoIterator<Item = (u32, String)>,
+        weighted: impl IntoIterator<Item = WeightedName>,
+    ) -> Self {
+        let rules = rules.into_iter().map(|(slot, label)| RuleName { slot, label: label.into() });
+        let mut rules: Vec<_> = rules.collect();
+        if sorted(&rules, |rule| &*rule.label).1 {
+            number(&mut rules);
+        }
+        let (by_slot, _) = sorted(&rules, |rule| rule.slot);
+        let (by_label, _) = sorted(&rules, |rule| &*rule.label);
+        let mut known = BTreeSet::new();
+        let weighted = weighted.into_iter().filter(|it| known.insert(it.slot)).collect();
+        Self { name, rules: rules.into(), weighted, by_slot, by_label }
+    }
+
+    /// What the rule in this slot is called: its name, or what it matches.
+    #[must_use]
+    pub fn rule(&self, slot: u32) -> Option<&str> {
+        self.find(&self.by_slot, slot, |rule| rule.slot).map(|rule| &*rule.label)
+    }
+
+    /// The slot of the rule that is called so.
+    pub(crate) fn slot_of(&self, label: &str) -> Option<u32> {
+        self.find(&self.by_label, label, |rule| &*rule.label).map(|rule| rule.slot)
+    }
+
+    /// The rule with this key, by their places in its order.
+    fn find<'n, K: Ord>(
+        &'n self,
+        places: &[u32],
+        key: K,
+        of: impl Fn(&'n RuleName) -> K,
+    ) -> Option<&'n RuleName> {
+        let rule = |place: u32| self.rules.get(usize::try_from(place).ok()?);
+        let key = Some(key);
+        let found = places.binary_search_by(|place| rule(*place).map(&of).cmp(&key)).ok()?;
+        rule(*places.get(found)?)
+    }
+
+    /// How many slots are in use: of rules, and of weighted clusters.
     pub(crate) fn counters(&self) -> usize {
         self.rules.len() + self.weighted.len()
     }
 
-    /// What each counter counts, in their order: what a rule matches and, if it is that of a weighted cluster, its name.
-    pub(crate) fn counted(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
-        let rules = self.rules.iter().map(|text| (&**text, None));
-        let weighted = self.weighted.iter().map(|it| {
-            let rule = usize::try_from(it.rule).ok().and_then(|place| self.rules.get(place));
-            (rule.map_or("", |text| &**text), Some(&*it.cluster))
+    /// What has a slot: the rules in their order, and behind them the weighted clusters.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = Counted<'_>> {
+        let rules = self.rules.iter();
+        let rules = rules.map(|rule| Counted { slot: rule.slot, rule: &rule.label, cluster: None });
+        let weighted = self.weighted.iter().filter_map(|it| {
+            let (slot, cluster) = (it.slot, Some(&it.cluster));
+            Some(Counted { slot, rule: self.rule(it.rule)?, cluster })
         });
         rules.chain(weighted)
     }
 
-    /// What identifies each counter's rule, in their order: its name, or what it matches if it has none; and the cluster.
-    pub(crate) fn identities(&self) -> impl Iterator<Item = (RuleIdentity<'_>, Option<&str>)> {
-        let identity = move |place: u32, matched| match self.rule_name(place) {
-            Some(name) => RuleIdentity::Name(name),
-            None => RuleIdentity::Matched(matched),
-        };
-        let counted = self.places().zip(self.counted());
-        counted.map(move |(place, (matched, cluster))| (identity(place, matched), cluster))
+    /// The rule at this place of the table.
+    pub(crate) fn rule_at(&self, place: usize) -> Option<(u32, &str)> {
+        self.rules.get(place).map(|rule| (rule.slot, &*rule.label))
     }
 
-    /// The same, with the labels that metrics have.
-    pub(crate) fn labels(&self) -> impl Iterator<Item = (String, Option<&str>)> {
-        let labelled = self.places().zip(self.counted());
-        labelled.map(|(place, (rule, cluster))| (format!("{place} {rule}"), cluster))
+    /// The weighted clusters, each with the slot of its rule.
+    pub(crate) fn weighted(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.weighted.iter().map(|it| (it.rule, &*it.cluster))
     }
 
-    /// The place of the rule of each counter, in their order.
-    fn places(&self) -> impl Iterator<Item = u32> {
-        let rules = 0..u32::try_from(self.rules.len()).unwrap_or(u32::MAX);
-        rules.chain(self.weighted.iter().map(|it| it.rule))
+    /// Whether both call the same slots the same.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let is_same = Arc::ptr_eq(&self.rules, &other.rules) || self.rules == other.rules;
+        is_same && self.weighted == other.weighted
     }
+}
 
-    /// Whether the rule at this place matches this and, if a cluster is named, has it by weight.
-    pub(crate) fn counts_at(&self, place: u32, matched: &str, cluster: Option<&str>) -> bool {
-        let rule = usize::try_from(place).ok().and_then(|place| self.rules.get(place));
-        let has = |cluster: &str| {
-            let first = self.weighted.partition_point(|it| it.rule < place);
-            let of_rule = self.weighted.iter().skip(first).take_while(|it| it.rule == place);
-            of_rule.into_iter().any(|it| *it.cluster == *cluster)
-        };
-        rule.is_some_and(|rule| **rule == *matched) && cluster.is_none_or(has)
-    }
+/// The places of rules in the order of a key of theirs, and whether any two have the same.
+fn sorted<'n, K: Ord>(rules: &'n [RuleName], of: impl Fn(&'n RuleName) -> K) -> (Arc<[u32]>, bool) {
+    let mut keys: Vec<(K, u32)> = rules.iter().map(of).zip(0..).collect();
+    keys.sort_unstable();
+    let has_equal = keys.iter().zip(keys.iter().skip(1)).any(|(one, next)| one.0 == next.0);
+    (keys.into_iter().map(|(_, place)| place).collect(), has_equal)
+}
 
-    /// The name in the file of the rule at this place, if it has one.
-    #[must_use]
-    pub fn rule_name(&self, place: u32) -> Option<&Arc<str>> {
-        let found = self.rule_names.binary_search_by_key(&place, |(place, _)| *place).ok()?;
-        self.rule_names.get(found).map(|(_, name)| name)
+/// Gives each rule a label that no other has: its own or, if a rule before it has that, its own with a number behind it.
+fn number(rules: &mut [RuleName]) {
+    let mut known = BTreeSet::new();
+    // The last number of each label that several have.
+    let mut numbers = BTreeMap::<Box<str>, u32>::new();
+    for rule in rules {
+        let own = rule.label.clone();
+        while !known.insert(rule.label.clone()) {
+            let number = numbers.entry(own.clone()).or_insert(1);
+            *number += 1;
+            rule.label = format!("{own} ({number})").into();
+        }
     }
 }
 
@@ -260,12 +318,14 @@ impl Names {
         })
     }
 
-    /// The route tables that `former` had with other rules, or in another order.
-    pub(crate) fn changed_routes(&self, former: &Self) -> impl Iterator<Item = &RouteNames> {
+    /// The route tables whose slots `former` called otherwise, as they were there and as they are now.
+    pub(crate) fn changed_routes<'n>(
+        &'n self,
+        former: &'n Self,
+    ) -> impl Iterator<Item = (LabelId, &'n RouteNames, &'n RouteNames)> {
         self.routes().filter_map(|(id, now)| {
             let before = former.route(id)?;
-            let is_same = Arc::ptr_eq(&before.rules, &now.rules) || before.rules == now.rules;
-            (!is_same || before.weighted != now.weighted).then_some(now)
+            (!before.is_same(now)).then_some((id, before, now))
         })
     }
 
@@ -345,6 +405,12 @@ impl NameHistory {
         self.current.route(id).or_else(|| self.former.route(id))
     }
 
+    /// What the rule in this slot of a table is called, or was.
+    pub(crate) fn rule(&self, table: LabelId, slot: u32) -> Option<&str> {
+        let now = self.current.route(table).and_then(|route| route.rule(slot));
+        now.or_else(|| self.former.route(table)?.rule(slot))
+    }
+
     pub(crate) fn cluster(&self, id: LabelId) -> Option<&Arc<str>> {
         self.current.cluster(id).or_else(|| self.former.cluster(id))
     }
@@ -373,5 +439,53 @@ mod tests {
         assert_eq!(history.cluster(new).map(|name| &**name), Some("web"));
         history.set(Arc::default());
         assert!(history.cluster(old).is_none());
+    }
+
+    #[test]
+    fn rules_with_the_same_text_have_a_number_and_are_found_by_their_slots() {
+        let rules = ["/a", "/a (2)", "/b", "/a", "/a", "/b"];
+        let rules = rules.iter().zip([5, 0, 9, 2, 3, 1]).map(|(it, slot)| (slot, (*it).to_owned()));
+        let names = RouteNames::new("shop".into(), rules, []);
+        let labels =
+            [(5, "/a"), (0, "/a (2)"), (9, "/b"), (2, "/a (3)"), (3, "/a (4)"), (1, "/b (2)")];
+        let counted: Vec<_> = names.counted().map(|it| (it.slot, it.rule)).collect();
+        assert_eq!(counted, labels);
+        for (slot, label) in labels {
+            assert_eq!((names.rule(slot), names.slot_of(label)), (Some(label), Some(slot)));
+        }
+        assert_eq!(names.rule(4), None);
+        assert_eq!(names.rule(u32::MAX), None);
+        assert_eq!(names.slot_of("/b (3)"), None);
+    }
+
+    #[test]
+    fn a_history_has_what_rules_are_called_that_just_went() {
+        let table = LabelId::default();
+        let named = |rules: &[(u32, &str)]| {
+            let mut names = Names::default();
+            let rules = rules.iter().map(|(slot, text)| (*slot, (*text).to_owned()));
+            names.insert_route(table, RouteNames::new("shop".into(), rules, []));
+            Arc::new(names)
+        };
+        let mut history = NameHistory::default();
+        history.set(named(&[(0, "/a"), (1, "/b")]));
+        history.set(named(&[(2, "/new"), (1, "/b")]));
+        let rules = [0, 1, 2, 3].map(|slot| history.rule(table, slot));
+        assert_eq!(rules, [Some("/a"), Some("/b"), Some("/new"), None]);
+        history.set(named(&[(0, "/c")]));
+        assert_eq!(history.rule(table, 0), Some("/c"));
+    }
+
+    #[test]
+    fn a_weighted_cluster_that_a_rule_has_twice_is_named_once() {
+        let weighted =
+            |slot, cluster: &str| WeightedName { slot, rule: 3, cluster: cluster.into() };
+        let clusters = [weighted(4, "api"), weighted(7, "next"), weighted(4, "api")];
+        let names = RouteNames::new("shop".into(), [(3, "/a".to_owned())], clusters);
+        let counted = names.counted();
+        let counted = counted.map(|it| (it.slot, it.rule, it.cluster.map(|it| &**it)));
+        let expected = [(3, "/a", None), (4, "/a", Some("api")), (7, "/a", Some("next"))];
+        assert!(counted.eq(expected));
+        assert_eq!(names.counters(), 3);
     }
 }

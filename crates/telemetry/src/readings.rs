@@ -16,7 +16,7 @@ use crate::former::FormerTotals;
 use crate::histogram::HistogramTotals;
 use crate::metrics::config::ControlCounters;
 use crate::metrics::{RULES_MAX, RuleReading, View, families};
-use crate::names::{EndpointName, Names, Replaced};
+use crate::names::{Counted, EndpointName, Names, Replaced, RouteNames};
 use crate::process::ProcessFacts;
 
 /// What workers, control and former processes have counted.
@@ -27,8 +27,8 @@ pub struct Readings {
     pub(crate) names: Arc<Names>,
     pub(crate) replaced: Arc<Replaced>,
     pub(crate) workers: Vec<Arc<Blocks>>,
-    /// The route tables whose rules have changed since they were first counted.
-    pub(crate) moved: Arc<BTreeMap<LabelId, Moved>>,
+    /// What the counters of slots of route tables had when rules got these that others had before.
+    pub(crate) begun: Arc<BTreeMap<LabelId, BTreeMap<u32, u64>>>,
     pub(crate) control: ControlCounters,
     /// The endpoints that are reported.
     pub(crate) endpoints: Arc<[EndpointName]>,
@@ -90,16 +90,6 @@ impl View<'_> {
             None => self.control.turns(),
         }
     }
-}
-
-/// Workers count by the place of a rule in its table. This keeps a rule's count when its place
-/// changes.
-#[derive(Clone, Debug)]
-pub(crate) struct Moved {
-    /// Counts of the workers at the last change, by place.
-    pub(crate) before: Vec<u64>,
-    /// Counts at the last change of the rules that there are now, by place.
-    pub(crate) carried: Vec<u64>,
 }
 
 /// The blocks of a worker.
@@ -170,28 +160,44 @@ impl Readings {
         totals
     }
 
-    /// Counts of the workers for each place of a route table.
+    /// Counts of the workers for each slot of a route table.
     pub(crate) fn counted(&self, table: LabelId) -> Vec<u64> {
         let mut counts = Vec::new();
         for worker in &self.workers {
             for (&(_, group), block) in worker.rules.range((table, 0)..=(table, u32::MAX)) {
-                for (place, count) in block.taken(group) {
-                    add_at(&mut counts, place, count);
+                for (slot, count) in block.taken(group) {
+                    add_at(&mut counts, slot, count);
                 }
             }
         }
         counts
     }
 
-    /// How many exchanges each rule of a route table has taken, by its place now.
+    /// What [`Readings::begun`] has to say of a table whose rules were those `before`.
+    pub(crate) fn begin(
+        &self,
+        table: LabelId,
+        before: &RouteNames,
+        now: &RouteNames,
+    ) -> BTreeMap<u32, u64> {
+        let known: BTreeSet<u32> = before.counted().map(|it| it.slot).collect();
+        let counted = self.counted(table);
+        let begun = self.begun.get(&table);
+        let slots = now.counted().map(|it| it.slot);
+        let slots = slots.map(|slot| match known.contains(&slot) {
+            true => (slot, begun.and_then(|begun| begun.get(&slot)).copied().unwrap_or_default()),
+            false => (slot, at(&counted, slot)),
+        });
+        slots.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// How many exchanges each rule of a route table, and each of its weighted clusters, has taken, by slots.
     pub(crate) fn taken(&self, table: LabelId) -> Vec<u64> {
         let mut counts = self.counted(table);
-        if let Some(moved) = self.moved.get(&table) {
-            for (count, before) in counts.iter_mut().zip(&moved.before) {
-                *count = count.saturating_sub(*before);
-            }
-            for (place, carried) in moved.carried.iter().enumerate() {
-                add_at(&mut counts, place, *carried);
+        for (slot, begun) in self.begun.get(&table).into_iter().flatten() {
+            let count = usize::try_from(*slot).ok().and_then(|slot| counts.get_mut(slot));
+            if let Some(count) = count {
+                *count = count.saturating_sub(*begun);
             }
         }
         counts
@@ -246,14 +252,12 @@ impl Readings {
         }
         for id in tables {
             let Some(route) = self.names.route(id) else { continue };
-            // Places behind the last are those of rules that are gone.
-            let mut taken = self.taken(id);
-            if are_few {
-                taken.resize(route.counters(), 0);
-            }
-            for (count, (rule, cluster)) in taken.into_iter().zip(route.labels()) {
+            let taken = self.taken(id);
+            for Counted { slot, rule, cluster } in route.counted() {
+                let count = at(&taken, slot);
                 if count > 0 || are_few {
-                    view.rules.push(RuleReading { route: &route.name, rule, cluster, count });
+                    let (route, cluster) = (&*route.name, cluster.map(|name| &**name));
+                    view.rules.push(RuleReading { route, rule, cluster, count });
                 }
             }
         }
@@ -262,11 +266,17 @@ impl Readings {
     }
 }
 
-fn add_at(counts: &mut Vec<u64>, place: usize, count: u64) {
-    if counts.len() <= place {
-        counts.resize(place + 1, 0);
+/// The count of a slot.
+fn at(counts: &[u64], slot: u32) -> u64 {
+    let slot = usize::try_from(slot).ok();
+    slot.and_then(|slot| counts.get(slot)).copied().unwrap_or_default()
+}
+
+pub(crate) fn add_at(counts: &mut Vec<u64>, slot: usize, count: u64) {
+    if counts.len() <= slot {
+        counts.resize(slot + 1, 0);
     }
-    if let Some(total) = counts.get_mut(place) {
+    if let Some(total) = counts.get_mut(slot) {
         *total += count;
     }
 }

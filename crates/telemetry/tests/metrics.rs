@@ -26,10 +26,9 @@ const API: LabelId = LabelId { slot: 1, generation: 0 };
 fn names() -> Names {
     let mut names = Names::default();
     names.insert_listener(EDGE, "edge".into());
-    let rules = (0..40).map(|rule| format!("prefix /{rule}").into()).collect();
-    let weighted = [WeightedName { rule: 7, cluster: "next".into() }].into();
-    let route = RouteNames { name: "shop".into(), rules, weighted, ..RouteNames::default() };
-    names.insert_route(SHOP, route);
+    let rules = (0..40).map(|rule| (rule, format!("/{rule}*")));
+    let weighted = [WeightedName { slot: 40, rule: 7, cluster: "next".into() }];
+    names.insert_route(SHOP, RouteNames::new("shop".into(), rules, weighted));
     names.insert_cluster(API, "api".into());
     names
 }
@@ -269,8 +268,8 @@ fn each_event_is_counted_where_it_belongs() {
             ("strait_tunnel_bytes_total{listener=\"edge\",direction=\"up\"}", "7"),
             ("strait_tunnel_bytes_total{listener=\"edge\",direction=\"down\"}", "8"),
             ("strait_tunnel_seconds_count", "1"),
-            ("strait_route_exchanges_total{route=\"shop\",rule=\"1 prefix /1\"}", "2"),
-            ("strait_route_exchanges_total{route=\"shop\",rule=\"33 prefix /33\"}", "1"),
+            ("strait_route_exchanges_total{route=\"shop\",rule=\"/1*\"}", "2"),
+            ("strait_route_exchanges_total{route=\"shop\",rule=\"/33*\"}", "1"),
             ("strait_upstream_exchanges_total{cluster=\"api\",class=\"2xx\"}", "1"),
             ("strait_upstream_exchanges_total{cluster=\"api\",class=\"none\"}", "1"),
             ("strait_upstream_exchanges_total{cluster=\"api\",class=\"5xx\"}", "0"),
@@ -370,7 +369,7 @@ fn workers_on_their_own_threads_add_up() {
             ("strait_exchanges_active{listener=\"edge\"}", "0"),
             ("strait_exchange_stage_seconds_count{stage=\"total\"}", &all),
             ("strait_upstream_exchanges_total{cluster=\"api\",class=\"2xx\"}", &all),
-            ("strait_route_exchanges_total{route=\"shop\",rule=\"1 prefix /1\"}", &all),
+            ("strait_route_exchanges_total{route=\"shop\",rule=\"/1*\"}", &all),
         ],
     );
 }
@@ -553,8 +552,8 @@ fn what_former_processes_counted_goes_along_where_it_is_not_0_and_ends_with_its_
 fn rules_beyond_the_65535th_are_counted_as_themselves() {
     let (mut emitters, mut collector) = workers(1);
     let mut names = names();
-    let rules = (0..65_540).map(|place| format!("/{place}").into()).collect();
-    names.insert_route(SHOP, RouteNames { name: "shop".into(), rules, ..RouteNames::default() });
+    let rules = (0..65_540).map(|slot| (slot, format!("/{slot}")));
+    names.insert_route(SHOP, RouteNames::new("shop".into(), rules, []));
     collector.set_names(Arc::new(names));
     for rule in [65_535, 65_536, 65_539, 65_539] {
         emitters[0].exchange_finished(&ExchangeFinished { rule: Some((SHOP, rule)), ..finished() });
@@ -567,182 +566,181 @@ fn rules_beyond_the_65535th_are_counted_as_themselves() {
     );
     let line = |line: &str| line.split_once("rule=").unwrap().1.replace(['"', '}'], "");
     let counted: Vec<String> = out.lines().map(line).collect();
-    assert_eq!(counted, ["65535 /65535 1", "65536 /65536 1", "65539 /65539 2"]);
+    assert_eq!(counted, ["/65535 1", "/65536 1", "/65539 2"]);
+}
+
+/// Names with these rules of the shop, each with its slot, and with these weighted clusters: slot, slot of the rule, name.
+fn with_rules(rules: &[(u32, &str)], weighted: &[(u32, u32, &str)]) -> Arc<Names> {
+    let mut names = names();
+    let rules = rules.iter().map(|(slot, text)| (*slot, (*text).to_owned()));
+    let weighted = weighted.iter().map(|&(slot, rule, cluster)| WeightedName {
+        slot,
+        rule,
+        cluster: cluster.into(),
+    });
+    names.insert_route(SHOP, RouteNames::new("shop".into(), rules, weighted));
+    Arc::new(names)
+}
+
+/// Counts exchanges of the rule in this slot and, if there is one, of the weighted cluster in that slot.
+fn take(emitter: &mut Emitter, rule: u32, weighted: Option<u32>, times: usize) {
+    for _ in 0..times {
+        let event = ExchangeFinished { rule: Some((SHOP, rule)), weighted, ..finished() };
+        emitter.exchange_finished(&event);
+    }
+}
+
+/// The series of rules of the shop and of their weighted clusters that are not 0: what rules are called, clusters, counts.
+fn taken(collector: &mut Collector) -> Vec<String> {
+    let mut out = String::new();
+    collector.readings().write_stats(&ProcessFacts::default(), "strait_route_", &mut out);
+    let of_shop = out.lines().filter_map(|line| line.split_once("{route=\"shop\",rule="));
+    let series = of_shop.map(|(_, rest)| rest.replace(['"', '}'], ""));
+    series.filter(|line| !line.ends_with(" 0")).collect()
 }
 
 #[test]
-fn what_a_rule_has_taken_goes_with_the_rule_when_its_place_changes() {
+fn what_a_rule_has_taken_is_that_of_its_slot_wherever_it_stands() {
     let (mut emitters, mut collector) = workers(2);
-    let with_rules = |rules: &[&str]| {
-        let mut names = names();
-        let rules = rules.iter().map(|rule| (*rule).into()).collect();
-        names
-            .insert_route(SHOP, RouteNames { name: "shop".into(), rules, ..RouteNames::default() });
-        Arc::new(names)
-    };
-    let take = |emitter: &mut Emitter, rule: u32, times: usize| {
-        for _ in 0..times {
-            emitter.exchange_finished(&ExchangeFinished { rule: Some((SHOP, rule)), ..finished() });
-        }
-    };
-    let reported = |collector: &mut Collector| -> Vec<String> {
-        let mut out = String::new();
-        collector.readings().write_stats(
-            &ProcessFacts::default(),
-            "strait_route_exchanges_total",
-            &mut out,
-        );
-        let line = |line: &str| line.split_once("rule=").unwrap().1.replace(['"', '}'], "");
-        out.lines().map(line).filter(|line| !line.ends_with(" 0")).collect()
-    };
-    collector.set_names(with_rules(&["/old*", "/a", "/twice", "/twice", "/"]));
+    collector.set_names(with_rules(
+        &[(0, "/old*"), (1, "/a"), (2, "/twice"), (3, "/twice"), (4, "/")],
+        &[],
+    ));
     for (rule, times) in [(0, 5), (1, 3), (2, 2), (3, 4)] {
-        take(&mut emitters[0], rule, times);
-        take(&mut emitters[1], rule, times);
+        take(&mut emitters[0], rule, None, times);
+        take(&mut emitters[1], rule, None, times);
     }
-    let before = ["0 /old* 10", "1 /a 6", "2 /twice 4", "3 /twice 8"];
-    assert_eq!(reported(&mut collector), before);
+    assert_eq!(taken(&mut collector), ["/old* 10", "/a 6", "/twice 4", "/twice (2) 8"]);
 
-    collector.set_names(with_rules(&["/new", "/a", "/twice", "/", "/twice"]));
-    assert_eq!(reported(&mut collector), ["1 /a 6", "2 /twice 4", "4 /twice 8"]);
-    take(&mut emitters[0], 0, 1);
-    take(&mut emitters[1], 3, 2);
-    take(&mut emitters[1], 4, 1);
-    let counted = ["0 /new 1", "1 /a 6", "2 /twice 4", "3 / 2", "4 /twice 9"];
-    assert_eq!(reported(&mut collector), counted);
-
-    // The same rules again change nothing, and what came and went does not come back.
-    collector.set_names(with_rules(&["/new", "/a", "/twice", "/", "/twice"]));
-    assert_eq!(reported(&mut collector), counted);
-    collector.set_names(with_rules(&["/", "/old*"]));
-    assert_eq!(reported(&mut collector), ["0 / 2"]);
-    take(&mut emitters[0], 1, 1);
-    // Of an exchange that began when there were more rules.
-    take(&mut emitters[0], 4, 1);
-    assert_eq!(reported(&mut collector), ["0 / 2", "1 /old* 1"]);
+    let moved = [(5, "/new"), (1, "/a"), (2, "/twice"), (4, "/"), (3, "/twice")];
+    collector.set_names(with_rules(&moved, &[]));
+    assert_eq!(taken(&mut collector), ["/a 6", "/twice 4", "/twice (2) 8"]);
+    // One of these began before the change.
+    take(&mut emitters[0], 1, None, 1);
+    take(&mut emitters[1], 5, None, 2);
+    take(&mut emitters[1], 3, None, 1);
+    let counted = ["/new 2", "/a 7", "/twice 4", "/twice (2) 9"];
+    assert_eq!(taken(&mut collector), counted);
+    assert_eq!(collector.route_totals(SHOP), [10, 7, 4, 9, 0, 2]);
+    collector.set_names(with_rules(&moved, &[]));
+    assert_eq!(taken(&mut collector), counted);
+    // Another rule with the same text comes in front: the label is its, and the count goes with the slot.
+    collector.set_names(with_rules(&[(6, "/a"), (1, "/a")], &[]));
+    assert_eq!(taken(&mut collector), ["/a (2) 7"]);
 }
 
 #[test]
-fn a_rule_with_a_name_is_that_name_whatever_it_matches() {
-    let (mut emitters, mut collector) = workers(1);
-    let with_rules = |rules: &[(&str, &str)]| {
-        let mut names = names();
-        let rule_names = (0..).zip(rules).filter(|(_, (name, _))| !name.is_empty());
-        let route = RouteNames {
-            name: "shop".into(),
-            rules: rules.iter().map(|(_, rule)| (*rule).into()).collect(),
-            rule_names: rule_names.map(|(place, (name, _))| (place, (*name).into())).collect(),
-            ..RouteNames::default()
-        };
-        names.insert_route(SHOP, route);
-        Arc::new(names)
-    };
-    collector.set_names(with_rules(&[("items", "/items"), ("", "/"), ("", "/b")]));
-    for rule in [0, 0, 0, 1, 1, 2] {
-        let event = ExchangeFinished { rule: Some((SHOP, rule)), ..finished() };
-        emitters[0].exchange_finished(&event);
-    }
-    collector.set_names(with_rules(&[("", "/"), ("other", "/items"), ("items", "/v2/items")]));
-    assert_eq!(collector.route_totals(SHOP), [2, 0, 3]);
+fn a_slot_that_gets_another_rule_begins_at_zero() {
+    let (mut emitters, mut collector) = workers(2);
+    collector.set_names(with_rules(&[(0, "/a"), (1, "/b")], &[(2, 1, "api")]));
+    take(&mut emitters[0], 0, None, 3);
+    take(&mut emitters[1], 1, Some(2), 4);
+    collector.set_names(with_rules(&[(0, "/a")], &[]));
+    // This one ends after its rule went.
+    take(&mut emitters[0], 1, Some(2), 1);
+    assert_eq!(taken(&mut collector), ["/a 3"]);
+
+    collector.set_names(with_rules(&[(2, "/c"), (0, "/a")], &[(1, 2, "next")]));
+    assert_eq!(taken(&mut collector), ["/a 3"]);
+    take(&mut emitters[1], 2, Some(1), 2);
+    assert_eq!(taken(&mut collector), ["/c 2", "/a 3", "/c,cluster=next 2"]);
+    // A change elsewhere leaves it; the same rule again, after it was gone, begins anew.
+    let fewer = with_rules(&[(2, "/c"), (3, "/d")], &[]);
+    collector.set_names(Arc::clone(&fewer));
+    assert_eq!(taken(&mut collector), ["/c 2"]);
+    collector.set_names(with_rules(&[(2, "/c"), (0, "/a"), (1, "/b")], &[]));
+    assert_eq!(taken(&mut collector), ["/c 2"]);
+    take(&mut emitters[0], 0, None, 1);
+    assert_eq!(taken(&mut collector), ["/c 2", "/a 1"]);
+    // A table that goes and comes is another one.
+    let mut without = names();
+    without.remove_route(SHOP);
+    collector.set_names(Arc::new(without));
+    assert!(taken(&mut collector).is_empty());
 }
 
 #[test]
-fn what_rules_of_a_former_process_have_taken_is_where_these_rules_are_by_now() {
+fn what_rules_of_a_former_process_have_taken_goes_on_by_what_they_are_called() {
     let (mut emitters, mut collector) = workers(1);
-    let with_rules = |rules: &[&str], clusters: &[(u32, &str)]| {
-        let mut names = names();
-        let weighted =
-            clusters.iter().map(|&(rule, cluster)| WeightedName { rule, cluster: cluster.into() });
-        let route = RouteNames {
-            name: "shop".into(),
-            rules: rules.iter().map(|rule| (*rule).into()).collect(),
-            weighted: weighted.collect(),
-            ..RouteNames::default()
-        };
-        names.insert_route(SHOP, route);
-        Arc::new(names)
-    };
-    let former = "strait_route_exchanges_total\tshop\t0 /a\tn 5\n\
-                  strait_route_exchanges_total\tshop\t1 /twice\tn 7\n\
-                  strait_route_exchanges_total\tshop\t2 /twice\tn 8\n\
-                  strait_route_exchanges_total\tshop\t3 /gone\tn 9\n\
-                  strait_route_exchanges_total\tother\t3 /a\tn 1\n\
-                  strait_route_weighted_exchanges_total\tshop\t0 /a\tapi\tn 3\n\
-                  strait_route_weighted_exchanges_total\tshop\t0 /a\tnext\tn 2\n";
-    let series = |collector: &mut Collector| -> Vec<String> {
-        let mut out = String::new();
-        collector.readings().write_stats(&ProcessFacts::default(), "strait_route_", &mut out);
-        let of_shop = out.lines().filter(|line| line.contains("\"shop\""));
-        let line = |line: &str| line.split_once("rule=").unwrap().1.replace(['"', '}'], "");
-        of_shop.map(line).filter(|line| !line.ends_with(" 0")).collect()
-    };
+    let former = "strait_route_exchanges_total\tshop\t/a\tn 5\n\
+                  strait_route_exchanges_total\tshop\t/twice\tn 7\n\
+                  strait_route_exchanges_total\tshop\t/twice (2)\tn 8\n\
+                  strait_route_exchanges_total\tshop\t/gone\tn 9\n\
+                  strait_route_exchanges_total\tother\t/a\tn 1\n\
+                  strait_route_weighted_exchanges_total\tshop\t/a\tapi\tn 3\n\
+                  strait_route_weighted_exchanges_total\tshop\t/a\tgone\tn 4\n\
+                  strait_route_weighted_exchanges_total\tshop\t/a\tnext\tn 2\n";
     // In another order here; the same again later, with the same result.
-    collector
-        .set_names(with_rules(&["/new", "/twice", "/a", "/twice"], &[(2, "api"), (2, "next")]));
+    let rules = [(0, "/new"), (1, "/twice"), (2, "/a"), (3, "/twice")];
+    let clusters = [(4, 2, "api"), (5, 2, "next")];
+    collector.set_names(with_rules(&rules, &clusters));
     for _ in 0..2 {
         collector.set_former_totals(FormerTotals::read(former.as_bytes()));
         assert_eq!(collector.route_totals(SHOP), [0, 7, 5, 8, 3, 2]);
     }
-    let counted =
-        ["1 /twice 7", "2 /a 5", "3 /twice 8", "2 /a,cluster=api 3", "2 /a,cluster=next 2"];
-    assert_eq!(series(&mut collector), counted);
-    emitters[0].exchange_finished(&ExchangeFinished { rule: Some((SHOP, 2)), ..finished() });
+    let counted = ["/twice 7", "/a 5", "/twice (2) 8", "/a,cluster=api 3", "/a,cluster=next 2"];
+    assert_eq!(taken(&mut collector), counted);
+    take(&mut emitters[0], 2, None, 1);
     assert_eq!(collector.route_totals(SHOP), [0, 7, 6, 8, 3, 2]);
 
-    // And they move on when a reload moves these rules.
-    collector.set_names(with_rules(&["/a", "/", "/twice"], &[(0, "next")]));
-    assert_eq!(collector.route_totals(SHOP), [6, 0, 7, 2]);
-    let counted = ["0 /a 6", "2 /twice 7", "0 /a,cluster=next 2"];
-    assert_eq!(series(&mut collector), counted);
+    // A reload that gives a rule another label leaves it what it had, and what is gone does not come again.
+    collector.set_names(with_rules(&[(6, "/a"), (2, "/a"), (3, "/twice")], &[(5, 2, "next")]));
+    let counted = ["/a (2) 6", "/twice 8", "/a (2),cluster=next 2"];
+    assert_eq!(taken(&mut collector), counted);
+    collector.set_names(with_rules(&rules, &clusters));
+    let counted = ["/a 6", "/twice (2) 8", "/a,cluster=next 2"];
+    assert_eq!(taken(&mut collector), counted);
+
+    // The next process has what this one wrote.
+    let carried = collector.readings().write_totals();
+    let (_, mut next) = workers(1);
+    next.set_names(with_rules(&[(0, "/twice"), (1, "/a"), (2, "/twice")], &[(3, 1, "next")]));
+    next.set_former_totals(FormerTotals::read(&carried));
+    assert_eq!(taken(&mut next), ["/a 6", "/twice (2) 8", "/a,cluster=next 2"]);
+}
+
+#[test]
+fn totals_of_a_version_that_named_rules_by_their_places_are_taken() {
+    let (_, mut collector) = workers(1);
+    let former = "strait_route_exchanges_total\tshop\t0 /a\tn 5\n\
+                  strait_route_exchanges_total\tshop\t2 /twice\tn 8\n\
+                  strait_route_exchanges_total\tshop\t7 mine\tn 2\n\
+                  strait_route_exchanges_total\tshop\t3 /gone\tn 9\n\
+                  strait_route_exchanges_total\tshop\t4 4 items\tn 3\n\
+                  strait_route_weighted_exchanges_total\tshop\t0 /a\tapi\tn 1\n";
+    let rules = [(0, "/a"), (1, "/twice"), (2, "/twice"), (3, "mine"), (4, "4 items")];
+    collector.set_names(with_rules(&rules, &[(5, 0, "api")]));
+    collector.set_former_totals(FormerTotals::read(former.as_bytes()));
+    let counted = ["/a 5", "/twice (2) 8", "mine 2", "4 items 3", "/a,cluster=api 1"];
+    assert_eq!(taken(&mut collector), counted);
 }
 
 #[test]
 fn what_a_weighted_cluster_got_goes_with_its_rule() {
     let (mut emitters, mut collector) = workers(2);
-    let with_rules = |rules: &[&str], clusters: &[(u32, &str)]| {
-        let mut names = names();
-        let rules = rules.iter().map(|rule| (*rule).into()).collect();
-        let weighted = clusters
-            .iter()
-            .map(|&(rule, cluster)| WeightedName { rule, cluster: cluster.into() })
-            .collect();
-        let route = RouteNames { name: "shop".into(), rules, weighted, ..RouteNames::default() };
-        names.insert_route(SHOP, route);
-        Arc::new(names)
-    };
-    let take = |emitter: &mut Emitter, rule: u32, weighted: u32| {
-        let event =
-            ExchangeFinished { rule: Some((SHOP, rule)), weighted: Some(weighted), ..finished() };
-        emitter.exchange_finished(&event);
-    };
-    let totals = |collector: &mut Collector| collector.route_totals(SHOP);
-    collector.set_names(with_rules(&["/a", "/b"], &[(1, "api"), (1, "next")]));
-    take(&mut emitters[0], 1, 2);
-    take(&mut emitters[1], 1, 2);
-    take(&mut emitters[1], 1, 3);
-    assert_eq!(totals(&mut collector), [0, 3, 2, 1]);
-    let name = |cluster: &str| {
-        format!(
-            "strait_route_weighted_exchanges_total{{route=\"shop\",rule=\"1 /b\",cluster=\"{cluster}\"}}"
-        )
-    };
-    assert_eq!(stat(&mut collector, &name("api")).as_deref(), Some("2"));
-    assert_eq!(stat(&mut collector, &name("next")).as_deref(), Some("1"));
-    let of_rule = "strait_route_exchanges_total{route=\"shop\",rule=\"1 /b\"}";
-    assert_eq!(stat(&mut collector, of_rule).as_deref(), Some("3"));
+    collector.set_names(with_rules(&[(0, "/a"), (1, "/b")], &[(2, 1, "api"), (3, 1, "next")]));
+    take(&mut emitters[0], 1, Some(2), 1);
+    take(&mut emitters[1], 1, Some(2), 1);
+    take(&mut emitters[1], 1, Some(3), 1);
+    assert_eq!(collector.route_totals(SHOP), [0, 3, 2, 1]);
+    assert_eq!(taken(&mut collector), ["/b 3", "/b,cluster=api 2", "/b,cluster=next 1"]);
+    let name = "strait_route_weighted_exchanges_total{route=\"shop\",rule=\"/b\",cluster=\"api\"}";
+    assert_eq!(stat(&mut collector, name).as_deref(), Some("2"));
 
     // A rule goes, and a cluster comes.
-    collector.set_names(with_rules(&["/b"], &[(0, "next"), (0, "new"), (0, "api")]));
-    assert_eq!(totals(&mut collector), [3, 1, 0, 2]);
-    take(&mut emitters[0], 0, 2);
-    assert_eq!(totals(&mut collector), [4, 1, 1, 2]);
+    let clusters = [(3, 1, "next"), (4, 1, "new"), (2, 1, "api")];
+    collector.set_names(with_rules(&[(1, "/b")], &clusters));
+    take(&mut emitters[0], 1, Some(4), 1);
+    let counted = ["/b 4", "/b,cluster=next 1", "/b,cluster=new 1", "/b,cluster=api 2"];
+    assert_eq!(taken(&mut collector), counted);
 
     // A process that takes this one's place goes on with them.
     let carried = collector.readings().write_totals();
     let (_, mut next) = workers(1);
-    next.set_names(with_rules(&["/b"], &[(0, "next"), (0, "new"), (0, "api")]));
+    next.set_names(with_rules(&[(0, "/b")], &[(1, 0, "next"), (2, 0, "new"), (3, 0, "api")]));
     next.set_former_totals(FormerTotals::read(&carried));
-    assert_eq!(totals(&mut next), [4, 1, 1, 2]);
+    assert_eq!(taken(&mut next), counted);
+    assert_eq!(next.route_totals(SHOP), [4, 1, 1, 2]);
 }
 
 #[test]
@@ -945,7 +943,7 @@ fn what_is_configured_has_metrics_before_it_has_traffic() {
         "strait_grpc_messages_total{listener=\"edge\",direction=\"down\"} 0",
         "strait_tls_handshakes_failed_total{listener=\"edge\",reason=\"tls_timeout\"} 0",
         "strait_tls_signature_batches_total{size=\"8\"} 0",
-        "strait_route_exchanges_total{route=\"shop\",rule=\"39 prefix /39\"} 0",
+        "strait_route_exchanges_total{route=\"shop\",rule=\"/39*\"} 0",
         "strait_upstream_first_byte_seconds_bucket{cluster=\"api\",le=\"+Inf\"} 0",
         "strait_upstream_grpc_calls_total{cluster=\"api\",status=\"OK\"} 0",
         "strait_upstream_connect_failure_reasons_total{cluster=\"api\",reason=\"ECONNREFUSED\"} 0",
@@ -1019,8 +1017,8 @@ fn many_clusters_and_rules_are_reported_as_they_are_used() {
     for slot in 2..102 {
         many.insert_cluster(LabelId { slot, generation: 0 }, format!("c{slot}").into());
     }
-    let rules = (0..1_001).map(|rule| format!("prefix /{rule}").into()).collect();
-    many.insert_route(SHOP, RouteNames { name: "shop".into(), rules, ..RouteNames::default() });
+    let rules = (0..1_001).map(|rule| (rule, format!("/{rule}*")));
+    many.insert_route(SHOP, RouteNames::new("shop".into(), rules, []));
     collector.set_names(Arc::new(many));
     let count = |page: &str, of: &str| page.matches(of).count();
     let page = prometheus(&mut collector);

@@ -24,7 +24,7 @@ use crate::rewrite::RewriteKey;
 use crate::runtime::RuntimeUse;
 use crate::snapshot::{
     Action, ClusterId, Forward, Redirect, RedirectPath, Respond, RouteTable, RouteTableId, Rule,
-    WeightedRule,
+    RuleSlot, RuleSlots,
 };
 use crate::text::tree::Site;
 
@@ -55,7 +55,7 @@ pub(super) fn build<F>(
         };
         let mut patterns = TablePatterns::default();
         let rules_site = site.key("rules");
-        let rules =
+        let mut rules =
             rules(&entry.rules, &rules_site, clusters, values, &mut patterns, context.findings);
         let Context { files, findings, .. } = &mut *context;
         let pages = site.key("error_pages");
@@ -79,6 +79,7 @@ pub(super) fn build<F>(
         let has_edits = own_edits.is_some() || rules.iter().any(Rule::has_edits);
         let name = Arc::from(entry.name.as_str());
         let source = resolved::route_table(entry, &error_pages);
+        let slots = RuleSlots::assign(&mut rules, former.map(|former| &**former));
         let table = RouteTable {
             id,
             source,
@@ -90,15 +91,22 @@ pub(super) fn build<F>(
             casts_dice,
             error_pages,
             runtime: runtime_of(&rules),
-            weighted: WeightedRule::all(&rules),
+            weighted: weighted(&rules),
             rules,
             edits: own_edits,
             has_edits,
             places_by_name: Default::default(),
+            slots,
         };
         tables.push(share(table, former));
     }
     tables
+}
+
+/// The places of the rules with several clusters by weight.
+fn weighted(rules: &[Rule]) -> Box<[u32]> {
+    let weighted = (0..).zip(rules).filter(|(_, rule)| rule.shares().is_some());
+    weighted.map(|(place, _)| place).collect()
 }
 
 /// The values of `runtime` that rules ask for, each once.
@@ -184,7 +192,7 @@ fn rules(
         let edits = edits::edits(entry.headers.as_deref(), &site.key("headers"), findings);
         let action = action(entry, path.as_ref(), &site, clusters, values, findings);
         if let (Some(path), Some(also), Some(action)) = (path, also, action) {
-            rules.push(Rule { name, path, also, action, edits });
+            rules.push(Rule { name, path, also, action, edits, slot: RuleSlot::default() });
         }
     }
     rules

@@ -5,13 +5,19 @@ use wire::path::Slashes;
 
 use super::*;
 use crate::matching::{Criterion, Patterns, Place, Template, Value};
-use crate::snapshot::{Action, Respond};
+use crate::snapshot::{Action, Respond, RuleSlot};
 
 fn rules(paths: Vec<PathMatch>) -> Vec<Rule> {
     let respond = Respond { status: 200, body: [].into(), fields: Vec::new() };
     let action = Action::Respond(respond);
-    let rule =
-        |path| Rule { name: None, path, also: [].into(), action: action.clone(), edits: None };
+    let rule = |path| Rule {
+        name: None,
+        path,
+        also: [].into(),
+        action: action.clone(),
+        edits: None,
+        slot: RuleSlot::default(),
+    };
     paths.into_iter().map(rule).collect()
 }
 

@@ -2,6 +2,7 @@
 
 use super::id::ClusterId;
 use super::id::RouteTableId;
+use super::rule_slots::{RuleSlot, RuleSlots};
 use std::num::NonZeroU16;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -48,36 +49,16 @@ pub struct RouteTable {
     pub casts_dice: bool,
     /// The values of `runtime` that its rules ask for, each once.
     pub runtime: Box<[RuntimeUse]>,
-    /// The rules with several clusters by weight, in their order.
-    pub weighted: Box<[WeightedRule]>,
+    /// The places of the rules with several clusters by weight, in their order.
+    pub weighted: Box<[u32]>,
     /// Edits of header fields, after those of the rule.
     pub edits: Option<Box<HeaderEdits>>,
     /// Whether it, a rule or a weighted cluster edits header fields.
     pub has_edits: bool,
     /// See [`RouteTable::place_of`].
     pub(crate) places_by_name: PlacesByName,
-}
-
-/// A rule with several clusters by weight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WeightedRule {
-    /// Its place in the table.
-    pub rule: u32,
-    /// How many clusters the weighted rules before it have.
-    pub clusters_before: u32,
-}
-
-impl WeightedRule {
-    /// Those of a table.
-    pub(crate) fn all(rules: &[Rule]) -> Box<[Self]> {
-        let mut before = 0_u32;
-        let weighted = (0..).zip(rules).filter_map(|(rule, it)| {
-            let clusters_before = before;
-            before = before.saturating_add(u32::try_from(it.shares()?.clusters().len()).ok()?);
-            Some(Self { rule, clusters_before })
-        });
-        weighted.collect()
-    }
+    /// The slots of its rules, and of those that tables before it had.
+    pub(crate) slots: RuleSlots,
 }
 
 /// The places of rules by their names, once that was asked for.
@@ -103,27 +84,21 @@ impl RouteTable {
         forwards.flatten()
     }
 
-    /// The clusters of its weighted rules, each with the place of its rule, as they were written.
-    pub fn weighted_clusters(&self) -> impl Iterator<Item = (u32, &ShareKey)> {
-        self.weighted
-            .iter()
-            .flat_map(|it| self.weighted_clusters_of(it.rule).iter().map(|share| (it.rule, share)))
+    /// The clusters of its weighted rules, each with the place of its rule, as they were written, and with their slots.
+    pub fn weighted_clusters(&self) -> impl Iterator<Item = (u32, &ShareKey, &RuleSlot)> {
+        let rules = self.weighted.iter();
+        rules.flat_map(|rule| {
+            self.weighted_clusters_of(*rule).map(|(share, slot)| (*rule, share, slot))
+        })
     }
 
-    /// The clusters by weight of the rule at this place, as they were written; none if it does not have several.
-    #[must_use]
-    pub fn weighted_clusters_of(&self, rule: u32) -> &[ShareKey] {
-        let rule = usize::try_from(rule).ok().and_then(|at| self.source.rules.get(at));
-        rule.and_then(|rule| rule.clusters.as_deref()).unwrap_or_default()
-    }
-
-    /// The place of a weighted cluster among the counters of the table: those of its rules, and behind them those of all
-    /// weighted clusters in the order of the rules. `share`: its place among the clusters of the rule.
-    #[must_use]
-    pub fn counter_of_share(&self, rule: u32, share: u32) -> Option<u32> {
-        let found = self.weighted.binary_search_by_key(&rule, |it| it.rule).ok()?;
-        let before = self.weighted.get(found)?.clusters_before;
-        u32::try_from(self.rules.len()).ok()?.checked_add(before)?.checked_add(share)
+    /// The clusters by weight of the rule at this place, as they were written, and with their slots; none if it does not have
+    /// several.
+    pub fn weighted_clusters_of(&self, rule: u32) -> impl Iterator<Item = (&ShareKey, &RuleSlot)> {
+        let place = usize::try_from(rule).unwrap_or(usize::MAX);
+        let written = self.source.rules.get(place).and_then(|rule| rule.clusters.as_deref());
+        let shares = self.rules.get(place).and_then(Rule::shares).map_or(&[][..], Shares::clusters);
+        written.unwrap_or_default().iter().zip(shares.iter().map(|share| &share.slot))
     }
 
     /// The first rule that a request meets, with its place among the rules. `searches` is the worker's.
@@ -196,6 +171,8 @@ pub struct Rule {
     pub action: Action,
     /// Edits of header fields, between those of the weighted cluster and those of the table.
     pub edits: Option<Box<HeaderEdits>>,
+    /// Where it is counted.
+    pub slot: RuleSlot,
 }
 
 impl Rule {
@@ -203,6 +180,13 @@ impl Rule {
     #[must_use]
     pub const fn shares(&self) -> Option<&Shares> {
         match &self.action {
+            Action::Forward(Forward { target: Target::Shares(shares), .. }) => Some(shares),
+            _ => None,
+        }
+    }
+
+    pub(super) const fn shares_mut(&mut self) -> Option<&mut Shares> {
+        match &mut self.action {
             Action::Forward(Forward { target: Target::Shares(shares), .. }) => Some(shares),
             _ => None,
         }
@@ -277,7 +261,7 @@ impl Rule {
 
     /// Its name in the file, or what it matches where it has none: as text that no other rule has, unless both have no
     /// name and match the same.
-    fn identity(&self) -> String {
+    pub(super) fn identity(&self) -> String {
         // No condition begins so: its last line, which may be its first, begins with a kind of path.
         self.name.as_ref().map_or_else(|| self.condition(), |name| format!("name {name}"))
     }
@@ -289,7 +273,7 @@ impl Rule {
         }
     }
 
-    fn is_named_the_same(&self, other: &Self) -> bool {
+    pub(super) fn is_named_the_same(&self, other: &Self) -> bool {
         match (&self.name, &other.name) {
             (None, None) => self.path == other.path && self.also == other.also,
             (name, of_other) => name == of_other,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use config::breakers::InUse;
 use config::priority::Bounds;
 use config::snapshot::{
-    Address, Cluster, Endpoint, Listener, ListenerId, RouteTable, Rule, Snapshot,
+    Address, Cluster, Endpoint, Listener, ListenerId, RouteTable, Rule, RuleSlot, Snapshot,
 };
 use serde_json::{Value, json};
 use telemetry::events::LabelId;
@@ -305,22 +305,22 @@ impl List {
 
 /// A rule and its weighted clusters, with their exchanges.
 fn rule_json(table: &RouteTable, rule: &Rule, place: u32, totals: &[u64]) -> Value {
-    let total = |counter: Option<u32>| {
-        let counter = counter.and_then(|counter| usize::try_from(counter).ok());
-        counter.and_then(|counter| totals.get(counter)).copied().unwrap_or_default()
+    let total = |slot: &RuleSlot| {
+        let slot = usize::try_from(slot.number()).ok();
+        slot.and_then(|slot| totals.get(slot)).copied().unwrap_or_default()
     };
-    let clusters = table.weighted_clusters_of(place).iter().zip(0..).map(|(share, at)| {
+    let clusters = table.weighted_clusters_of(place).map(|(share, slot)| {
         json!({
             "name": share.cluster,
             "weight": share.weight,
-            "exchanges_total": total(table.counter_of_share(place, at)),
+            "exchanges_total": total(slot),
         })
     });
     json!({
         "route": table.name,
         "place": place,
         "rule": rule.label(),
-        "exchanges_total": total(Some(place)),
+        "exchanges_total": total(&rule.slot),
         "clusters": clusters.collect::<Vec<_>>(),
     })
 }

@@ -134,14 +134,15 @@ impl Counts {
         let Self { listener, cluster, cause, failures, stages } = *self;
         let (record, progress) = (&exchange.record, &exchange.progress);
         let route = exchange.route.as_ref();
-        let rule = route.and_then(|route| route.rule);
+        let rule = exchange.rule();
+        let table = route.and_then(|route| route.rule).map(|(table, _)| label(table.0));
         let share = route.and_then(|route| route.share);
         ExchangeFinished {
             listener,
-            rule: rule.map(|(table, rule)| (label(table.0), rule)),
+            rule: table.zip(rule.map(|rule| rule.slot.number())),
             weighted: share.and_then(|share| {
-                let (table, rule) = rule?;
-                exchange.snapshot.route_table(table)?.counter_of_share(rule, share)
+                let shares = rule?.shares()?.clusters();
+                Some(shares.get(usize::try_from(share).ok()?)?.slot.number())
             }),
             cluster,
             endpoint_id: endpoint_of(exchange).map(|endpoint| label(endpoint.id.0)),

@@ -97,7 +97,7 @@ fn the_first_handler_that_decides_says_which_rule() {
         }
         talk.says(client, get("x-second: two\r\n"));
         talk.hears_about(client, "HTTP/1.1 200 OK\r\n", &["\r\n\r\ntwo"]);
-        assert!(talk.log().contains("\"rule\":1"), "{}", talk.log());
+        assert!(talk.log().contains("\"rule\":\"two\""), "{}", talk.log());
     });
 }
 

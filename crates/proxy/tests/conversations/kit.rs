@@ -31,7 +31,7 @@ use proxy::{
 use telemetry::cause::Cause;
 use telemetry::{
     Collector, Emitter, EndpointTotals, FailureWarning, LogField, LogFormat, LogReader, LogStyle,
-    Names, ProcessFacts,
+    Names, ProcessFacts, RouteNames,
 };
 use wiped::Pieces;
 use wire::tls::record::RecordLayer;
@@ -144,6 +144,10 @@ fn names_of(snapshot: &Snapshot) -> Arc<Names> {
     }
     for (id, cluster) in snapshot.clusters.iter() {
         names.insert_cluster(label(id), Arc::clone(&cluster.name));
+    }
+    for (id, table) in snapshot.route_tables.iter() {
+        let rules = table.rules.iter().map(|rule| (rule.slot.number(), rule.label()));
+        names.insert_route(label(id), RouteNames::new(Arc::clone(&table.name), rules, []));
     }
     Arc::new(names)
 }

@@ -320,9 +320,9 @@ fn an_exchange_that_is_taken_up_keeps_its_rule_wherever_that_stands() {
     };
     let (a, all, exact) = ("prefix: /a", "prefix: /", "path: /");
     for (rules, logged) in [
-        (&[a, all][..], Some("\"rule\":1,")),
-        (&[exact, a, all], Some("\"rule\":2,")),
-        (&[all], Some("\"rule\":0,")),
+        (&[a, all][..], Some("\"rule\":\"/*\",")),
+        (&[exact, a, all], Some("\"rule\":\"/*\",")),
+        (&[all], Some("\"rule\":\"/*\",")),
         (&[exact, a], None),
     ] {
         hold_in_place(&with_rules(&[a, all]), |talk| {

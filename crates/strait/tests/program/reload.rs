@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use crate::handover::{Successors, upgraded, with_handover};
 use crate::kit::{
-    Client, Scratch, Service, Strait, claim_port, forward_to, get, get_from_either, until,
+    Client, Scratch, Service, Strait, claim_port, forward_to, get, get_from_either, read, until,
 };
 use crate::moves::{id, listed, post};
 
@@ -24,6 +24,62 @@ fn a_changed_file_swaps_routes_and_keeps_connections() {
     strait.rewrite(&forward_to(two.address));
     strait.wait_for_version(2);
     assert!(client.get("/").text().starts_with("two\n"));
+}
+
+#[test]
+fn a_request_is_counted_and_logged_for_its_rule_whatever_a_reload_puts_in_front() {
+    let service = Service::start("one");
+    let scratch = Scratch::new();
+    let file = scratch.path("access.log");
+    let with_rules = |rules: &[&str]| {
+        let rule = "{ match: { prefix: / }, cluster: service }";
+        let config = forward_to(service.address).replace(rule, &rules.join(", "));
+        format!("{config}access_log: {{ output: '{}', fields: [target, rule] }}\n", file.display())
+    };
+    let gated = "{ match: { path: /gate }, clusters: [{ cluster: service }] }";
+    let named = "{ name: mine, match: { prefix: /mine }, cluster: service }";
+    let (front, other) = (
+        "{ match: { path: /front }, respond: { status: 204 } }",
+        "{ match: { prefix: /gate }, respond: { status: 404 } }",
+    );
+    let strait = Strait::run_in(scratch, &with_rules(&[gated, named]));
+    let counted = || {
+        let stats = get(strait.admin, "/stats?filter=strait_route_").text();
+        let series = stats.lines().filter_map(|line| line.split_once(",rule="));
+        series.map(|(_, rest)| rest.replace(['"', '}'], "")).collect::<Vec<_>>()
+    };
+    assert_eq!(get(strait.listener, "/mine").status, 200);
+    let mut client = Client::connect(strait.listener);
+    client.send("GET /gate HTTP/1.1\r\nhost: a\r\n\r\n");
+    service.wait_at_gate();
+    strait.rewrite(&with_rules(&[front, other, gated, named]));
+    strait.wait_for_version(2);
+    assert_eq!(get(strait.listener, "/front").status, 204);
+    let expected = ["/front 1", "/gate* 0", "/gate 0", "mine 1", "/gate,cluster=service 0"];
+    until("the count of the first rule", || (counted() == expected).then_some(()));
+    service.open_gate();
+    assert_eq!(client.receive().status, 200);
+
+    let expected = ["/front 1", "/gate* 0", "/gate 1", "mine 1", "/gate,cluster=service 1"];
+    until("the count of the request's own rule", || (counted() == expected).then_some(()));
+    let lines = until("three lines", || {
+        let text = read(&file);
+        (text.lines().count() == 3 && text.ends_with('\n')).then_some(text)
+    });
+    let mut lines: Vec<_> = lines.lines().collect();
+    lines.sort_unstable();
+    let expected = [
+        r#"{"target":"/front","rule":"/front"}"#,
+        r#"{"target":"/gate","rule":"/gate"}"#,
+        r#"{"target":"/mine","rule":"mine"}"#,
+    ];
+    assert_eq!(lines, expected);
+    // The page in the file's order has the same counts.
+    let page = strait.admin_json("/routes");
+    let totals = page["rules"].as_array().unwrap().iter();
+    let totals = totals.map(|rule| rule["exchanges_total"].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!(totals, [1, 0, 1, 1]);
+    assert_eq!(page["rules"][2]["clusters"][0]["exchanges_total"], 1);
 }
 
 #[test]

@@ -180,7 +180,7 @@ mod tests {
     fn takes(style: &mut LogStyle, status: u16, target: &[u8], total: u64) -> bool {
         let stages = Stages { total, ..Stages::NONE };
         let event = ExchangeFinished { status, target, stages, ..exchange() };
-        style.takes(&Line { event, listener: "", route: "", rule_name: "", cluster: "" })
+        style.takes(&Line { event, listener: "", route: "", rule: "", cluster: "" })
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::cell::Counter;
 use crate::events::{ExchangeFinished, HeaderDrop, HeadersDropped, Stages};
 use crate::histogram::Histogram;
 
-/// Rules of a route table that share a block, so that a table of thousands of which few are used
+/// Slots of a route table that share a block, so that a table of thousands of which few are used
 /// costs little.
 pub(crate) const RULES_PER_BLOCK: usize = 32;
 
@@ -90,7 +90,7 @@ impl ExchangeTimes {
     }
 }
 
-/// Up to [`RULES_PER_BLOCK`] neighbouring rules of one route table on one worker.
+/// Up to [`RULES_PER_BLOCK`] neighbouring slots of one route table on one worker.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct RuleBlock {
@@ -98,13 +98,13 @@ pub(crate) struct RuleBlock {
 }
 
 impl RuleBlock {
-    /// The rules of this block that were taken, and how often; it is the table's `group`-th block.
+    /// The slots of this block whose rules were taken, and how often; it is the table's `group`-th block.
     pub(crate) fn taken(&self, group: u32) -> impl Iterator<Item = (usize, u64)> {
         let first = usize::try_from(group).unwrap_or(0) * RULES_PER_BLOCK;
         self.requests
             .iter()
             .enumerate()
-            .map(move |(place, counter)| (first + place, counter.value()))
+            .map(move |(slot, counter)| (first + slot, counter.value()))
             .filter(|(_, count)| *count > 0)
     }
 }

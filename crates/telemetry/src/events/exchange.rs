@@ -26,10 +26,9 @@ pub struct TunnelStarted {
 pub struct ExchangeFinished<'a> {
     /// The listener.
     pub listener: LabelId,
-    /// The route table and, in it, the rule, if one matched.
+    /// The route table and the slot of the rule there, if one matched: a number that stays while the table has the rule.
     pub rule: Option<(LabelId, u32)>,
-    /// The counter of its weighted cluster among those of the route table, if the rule has several: those of the rules come
-    /// first ([`RouteNames::weighted`](crate::RouteNames::weighted)).
+    /// The slot of its weighted cluster, if the rule has several. Slots of one table are of rules or of weighted clusters.
     pub weighted: Option<u32>,
     /// The cluster, if the rule forwards to one.
     pub cluster: Option<LabelId>,

@@ -232,15 +232,15 @@ pub(super) static FAMILIES: &[Family] = &[
     Family {
         name: ROUTE_EXCHANGES,
         kind: MetricType::Counter,
-        help: "Exchanges that matched this rule, counted when they end. `rule` is the rule's position in its \
-               route table, and its name or what it matches. If there are more than 1,000 rules, those that \
+        help: "Exchanges that matched this rule, counted when they end. `rule` is the rule's name, or what it \
+               matches if it has none; of several rules of a table for which that is the same text, the later \
+               ones have ` (2)`, ` (3)` and so on behind it. If there are more than 1,000 rules, those that \
                never matched are omitted. A rule keeps its count when a reload changes its position. An \
-               exchange that began before a reload and ends after it counts for the rule that is now at the \
-               position of its rule.",
+               exchange that began before a reload and ends after it counts for the rule that it matched.",
         labels: &["route", "rule"],
         samples: |view, out| {
             for it in view.rules.iter().filter(|it| it.cluster.is_none()) {
-                out.number(&[it.route, &it.rule], it.count);
+                out.number(&[it.route, it.rule], it.count);
             }
         },
     },
@@ -253,7 +253,7 @@ pub(super) static FAMILIES: &[Family] = &[
         samples: |view, out| {
             for it in &view.rules {
                 if let Some(cluster) = it.cluster {
-                    out.number(&[it.route, &it.rule, cluster], it.count);
+                    out.number(&[it.route, it.rule, cluster], it.count);
                 }
             }
         },
