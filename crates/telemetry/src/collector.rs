@@ -33,6 +33,8 @@ pub struct Collector {
     carried: CarriedTotals,
     /// What had left this process when a handover began.
     away_before: FormerTotals,
+    /// How much the loops of this process had done when another one was last given its counters.
+    given: Option<Arc<LoopTotals>>,
 }
 
 /// What other processes have counted, of which the readings have the sum.
@@ -70,13 +72,14 @@ impl Collector {
             endpoints: Arc::default(),
             endpoints_left_out: 0,
             former: Arc::default(),
-            given: None,
+            loops: Arc::default(),
         };
         Self {
             announced: Vec::new(),
             readings,
             carried: CarriedTotals::default(),
             away_before: FormerTotals::default(),
+            given: None,
         }
     }
 
@@ -156,20 +159,23 @@ impl Collector {
     /// What was counted until now.
     pub fn readings(&mut self) -> Readings {
         self.poll();
-        self.readings.clone()
+        let now = || Arc::new(LoopTotals::of(&self.readings));
+        let loops = self.given.clone().unwrap_or_else(now);
+        Readings { loops, ..self.readings.clone() }
     }
 
     /// The same for another process that takes this one's place. Until [`Self::keep_place`], what the loops of this process
     /// do from now on is not shown.
     pub fn readings_to_give(&mut self) -> Readings {
-        self.poll();
-        self.readings.given = Some(Arc::new(LoopTotals::of(&self.readings)));
-        self.readings.clone()
+        self.given = None;
+        let readings = self.readings();
+        self.given = Some(Arc::clone(&readings.loops));
+        readings
     }
 
     /// No other process takes this one's place.
     pub fn keep_place(&mut self) {
-        self.readings.given = None;
+        self.given = None;
     }
 
     /// See [`ConfigAccepted`].

@@ -184,7 +184,7 @@ pub(crate) struct View<'a> {
     pub(crate) endpoints_left_out: u64,
     pub(crate) control: &'a config::ControlCounters,
     /// See [`LoopTotals`].
-    pub(crate) given: Option<&'a LoopTotals>,
+    pub(crate) loops: &'a LoopTotals,
     pub(crate) process: &'a ProcessFacts,
     pub(crate) version: &'static str,
     pub(crate) commit: &'static str,

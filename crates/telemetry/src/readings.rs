@@ -35,13 +35,13 @@ pub struct Readings {
     pub(crate) endpoints_left_out: u64,
     /// What the processes had counted whose place this one took.
     pub(crate) former: Arc<FormerTotals>,
-    /// How much the loops of this process had done when another process was last given its counters.
-    pub(crate) given: Option<Arc<LoopTotals>>,
+    /// How much the loops of this process had done.
+    pub(crate) loops: Arc<LoopTotals>,
 }
 
-/// How much the loops of a process have done. They go on while another process takes its place; so that a scraper which asks
-/// that one next sees no less, this one shows no more than it was given.
-#[derive(Clone, Debug)]
+/// How much the loops of a process have done. They go on while another process takes its place, and while a page is written; so that
+/// a scraper which asks that one next sees no less, this one shows no more than that one was given.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct LoopTotals {
     workers: Vec<WorkerLoop>,
     control_turns: HistogramTotals,
@@ -77,18 +77,13 @@ impl WorkerLoop {
 impl View<'_> {
     /// How much each worker's loop has done, by its label.
     pub(crate) fn worker_loops(&self) -> impl Iterator<Item = (&str, WorkerLoop)> {
-        self.workers.iter().enumerate().map(|(place, (label, worker))| {
-            let given = self.given.and_then(|given| given.workers.get(place).copied());
-            (label.as_str(), given.unwrap_or_else(|| WorkerLoop::of(worker)))
-        })
+        let labels = self.workers.iter().map(|(label, _)| label.as_str());
+        labels.zip(self.loops.workers.iter().copied())
     }
 
     /// How long control's turns took.
-    pub(crate) fn control_turns(&self) -> HistogramTotals {
-        match self.given {
-            Some(given) => given.control_turns.clone(),
-            None => self.control.turns(),
-        }
+    pub(crate) const fn control_turns(&self) -> &HistogramTotals {
+        &self.loops.control_turns
     }
 }
 
@@ -216,7 +211,7 @@ impl Readings {
                 .collect(),
             endpoints_left_out: self.endpoints_left_out,
             control: &self.control,
-            given: self.given.as_deref(),
+            loops: &self.loops,
             process,
             version: self.version,
             commit: self.commit,

@@ -398,7 +398,7 @@ pub(super) static FAMILIES: &[Family] = &[
                request to the admin interface. Other events wait meanwhile. More than 0.01 means a machine \
                without an idle core, or a defect.",
         labels: &[],
-        samples: |view, out| out.histogram(&[], &BOUNDS_COARSE, &view.control_turns()),
+        samples: |view, out| out.histogram(&[], &BOUNDS_COARSE, view.control_turns()),
     },
     Family {
         name: "strait_config_resources",

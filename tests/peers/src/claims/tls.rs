@@ -22,6 +22,7 @@ mod handshakes_may_come_byte_by_byte;
 mod haproxy_is_an_upstream;
 mod haproxy_stands_in_front;
 mod java_is_a_client;
+mod keys_are_updated_between_upgrades;
 mod large_bodies_are_exact_both_ways;
 mod nginx_is_an_upstream;
 mod nginx_stands_in_front;
@@ -67,6 +68,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     a_ticket_is_no_certificate::CLAIM,
     renegotiation_is_refused::CLAIM,
     either_side_may_update_its_keys::CLAIM,
+    keys_are_updated_between_upgrades::CLAIM,
     a_hello_of_many_records_is_understood::CLAIM,
     testssl_finds_no_weakness::CLAIM,
     sslyze_finds_no_weakness::CLAIM,
