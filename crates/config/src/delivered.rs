@@ -106,7 +106,7 @@ pub struct Waits {
     pub name: ResourceName,
     /// What it waits for before it serves.
     pub waits_for: Vec<ResourceName>,
-    /// What it serves without.
+    /// What did not arrive in time.
     pub missing: Vec<ResourceName>,
 }
 
@@ -131,7 +131,7 @@ pub(crate) struct Entry {
     pub(crate) names: Arc<[ResourceName]>,
     /// Of these, what is not there and has to be before it serves.
     pub(crate) waits_for: Vec<ResourceName>,
-    /// Of these, what it serves without, since it has waited for too long.
+    /// Of these, what it serves without, or is refused for, since it has waited for too long.
     pub(crate) missing: Vec<ResourceName>,
     /// Whether it waits no longer for route configurations and endpoints.
     pub(crate) has_waited: bool,

@@ -49,6 +49,8 @@ struct Offer {
 pub struct Giver {
     offer: Offer,
     deadlines: Deadlines,
+    /// How long a TLS handshake may take that began before.
+    handshakes: Duration,
     state: State,
     /// When the state is over unless something comes.
     deadline: u64,
@@ -71,6 +73,8 @@ struct Reads {
     form: bool,
     /// What sources have delivered.
     resources: bool,
+    /// That this process is there, for which it waits.
+    alive: bool,
 }
 
 #[derive(Debug)]
@@ -130,6 +134,7 @@ impl Giver {
         Self {
             offer: Offer { program: program.to_owned(), form, descriptors, generation },
             deadlines,
+            handshakes: Duration::ZERO,
             state: State::Hello,
             deadline: later(now, deadlines.hello),
             total_at: later(now, deadlines.total),
@@ -213,6 +218,10 @@ impl Giver {
             Ok(None) => Ok(()),
             Ok(Some(Message::Alive)) => {
                 self.silence.on_alive(now);
+                Ok(())
+            }
+            Ok(Some(Message::IsPatient)) => {
+                self.reads.alive = true;
                 Ok(())
             }
             Ok(Some(Message::ReadsPacks)) => {
@@ -342,6 +351,9 @@ impl Giver {
         self.actions.push(GiverAction::StopAccepting { but });
         self.actions.push(GiverAction::Inform { is_first: false });
         if self.reads.form {
+            if self.reads.alive {
+                self.deadlines.remaining = self.deadlines.remaining.max(self.handshakes);
+            }
             let mut moving = Moving::new(self.deadlines, self.total_at, self.reads.packs, now);
             self.actions.push(GiverAction::Enter(moving.phase()));
             moving.collect(now, &mut self.actions);
@@ -395,9 +407,10 @@ impl Giver {
         self.state = State::Config { differences: 0 };
     }
 
-    /// Waits so long for connections that cannot move yet. To be said before they move.
-    pub fn wait_for_remaining(&mut self, remaining: Duration) {
-        self.deadlines.remaining = remaining;
+    /// Waits for connections that cannot move yet as long as a TLS handshake of theirs may take, if that is longer than others. To be
+    /// said before they move. A taker of an earlier version does not wait so long.
+    pub fn wait_for_handshakes(&mut self, longest: Duration) {
+        self.handshakes = longest;
     }
 
     fn on_differences(

@@ -108,6 +108,8 @@ pub enum Message {
     Alive,
     /// From a taker, before [`Message::Serving`]: it reads [`Message::Pack`].
     ReadsPacks,
+    /// From a taker, before [`Message::Serving`]: it waits for the giver for as long as [`Message::Alive`] comes.
+    IsPatient,
     /// From a taker, before [`Message::Serving`]: it does not use these listening sockets of the giver, such as those of a listener that its
     /// configuration does not have, or has at another address.
     Unused {

@@ -13,7 +13,6 @@ mod topics;
 
 use std::collections::VecDeque;
 use std::mem;
-use std::time::Duration;
 
 pub use self::action::{FollowingAction, MovingAction, OpeningAction, ReceivedGroup, TakerAction};
 use self::incoming::Incoming;
@@ -38,6 +37,8 @@ pub struct Taker {
     silence: Silence,
     /// When this process says next that it runs.
     alive_at: u64,
+    /// Until when a giver that says no more than that it is there is waited for.
+    patient_until: u64,
     /// Whether what sources have delivered to the giver may come.
     reads_resources: bool,
     topics: Topics,
@@ -137,6 +138,7 @@ impl Taker {
             deadline: later(now, deadlines.hello),
             silence: Silence::default(),
             alive_at: u64::MAX,
+            patient_until: 0,
             reads_resources,
             topics: Topics::default(),
             actions: VecDeque::from([TakerAction::Enter(Phase::Hello), TakerAction::Send(frame)]),
@@ -218,6 +220,12 @@ impl Taker {
             }
             Ok(Some(Message::Alive)) => {
                 self.silence.on_alive(now);
+                // It has its own deadlines, and says so when one is over; but not for ever.
+                if matches!(self.state, State::Taking { .. }) {
+                    let until = self.deadline.max(self.patient_until);
+                    self.wait_for_more(now);
+                    self.deadline = self.deadline.min(until);
+                }
                 Ok(())
             }
             Ok(Some(Message::GiveUp { reason })) => Err(Failure::GaveUp(reason)),
@@ -333,11 +341,6 @@ impl Taker {
         }
     }
 
-    /// Waits longer for the giver, which may wait so long for connections that cannot move yet.
-    pub fn wait_for_remaining(&mut self, remaining: Duration) {
-        self.deadlines.remaining = remaining.max(self.deadlines.remaining);
-    }
-
     /// Where this process is configured otherwise, as [`OpeningAction::Compare`] asked.
     pub fn compared(&mut self, differences: Vec<Difference>, now: u64) {
         if !matches!(self.state, State::Comparing) {
@@ -382,8 +385,10 @@ impl Taker {
             return;
         }
         self.send(&Message::ReadsPacks);
+        self.send(&Message::IsPatient);
         self.send(&Message::Serving);
         self.enter(State::Taking { incoming: Incoming::default(), has_ended_giver: false });
+        self.patient_until = later(now, self.deadlines.total.saturating_add(self.deadlines.commit));
         self.alive_at = now;
         self.wait_for_more(now);
     }

@@ -1139,7 +1139,12 @@ fn a_giver_that_is_stopped_after_the_taker_serves_is_ended_and_the_taker_goes_on
         let is_end = |it: &TakerAction| {
             matches!(it, TakerAction::Moving(MovingAction::Commit { .. }) | TakerAction::Stop(_))
         };
-        let (action, after_ms) = asked_for(now, 160, look, is_end).unwrap();
+        // One that says that it is there is waited for as long as a handover may take.
+        let (looks, expected) = match case {
+            Case::IsSlow => (700, 60_000..=66_000),
+            Case::Stopped | Case::CannotBeEnded => (160, 13_000..=15_300),
+        };
+        let (action, after_ms) = asked_for(now, looks, look, is_end).unwrap();
         if case == Case::Stopped {
             assert!(
                 matches!(action, TakerAction::Moving(MovingAction::Commit { is_alone: true, .. })),
@@ -1148,6 +1153,32 @@ fn a_giver_that_is_stopped_after_the_taker_serves_is_ended_and_the_taker_goes_on
         } else {
             assert_eq!(action, TakerAction::Stop(Failure::Silent(Phase::Connections)), "{case:?}");
         }
-        assert!((13_000..=15_300).contains(&after_ms), "{case:?}: {after_ms}");
+        assert!(expected.contains(&after_ms), "{case:?}: {after_ms}");
+    }
+}
+
+#[test]
+fn a_giver_waits_for_handshakes_as_long_as_a_taker_waits_for_it() {
+    for (handshakes, is_patient, expected) in [(30, true, 30), (30, false, 10), (2, true, 10)] {
+        let mut pair = Pair::new(10);
+        pair.pending = 1;
+        pair.giver.wait_for_handshakes(Duration::from_secs(handshakes));
+        while pair.giver.phase() < Phase::Remaining {
+            pair.act();
+            let says_so = |frame: &[u8]| Message::decode(frame) == Ok(Some(Message::IsPatient));
+            pair.to_giver.retain(|(frame, _)| is_patient || !says_so(frame));
+            assert!(pair.deliver());
+        }
+        let began = pair.now;
+        let mut seconds = 0;
+        while pair.giver.phase() == Phase::Remaining {
+            pair.now += SECOND / 10;
+            seconds = (pair.now - began) / SECOND;
+            assert!(seconds < 40, "{handshakes}");
+            pair.giver.on_time(pair.now);
+            pair.taker.on_time(pair.now);
+            while pair.deliver() {}
+        }
+        assert_eq!((pair.giver.phase(), seconds), (Phase::Probation, expected), "{handshakes}");
     }
 }

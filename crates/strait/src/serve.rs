@@ -10,7 +10,6 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use ::handover::Part;
 use config::file::FdStore;
@@ -505,11 +504,6 @@ impl Beginning for StartCandidate<'_> {
     fn parts(&self) -> Vec<Part> {
         let snapshot = self.candidate.as_ref().map(Candidate::snapshot);
         snapshot.map(|snapshot| handover::parts(snapshot)).unwrap_or_default()
-    }
-
-    fn longest_handshake(&self) -> Duration {
-        let snapshot = self.candidate.as_ref().map(Candidate::snapshot);
-        snapshot.map(|snapshot| handover::longest_handshake(snapshot)).unwrap_or_default()
     }
 }
 

@@ -336,16 +336,24 @@ impl<'a, F> Batch<'a, F> {
     fn lower_again(&mut self, item: &DeliveredVersion) {
         let refusal = self.lower(item).err();
         let Some(former) = self.delivered.find(item.kind, &item.name) else { return };
-        if refusal.is_some() {
+        if let Some(refusal) = &refusal {
             // The version that serves stays, and waits for nothing.
-            let entry = Entry { waits_for: Vec::new(), is_refused: true, ..former.clone() };
+            let entry = Entry {
+                waits_for: Vec::new(),
+                missing: refusal.missing.clone(),
+                is_refused: true,
+                has_waited: item.has_waited,
+                ..former.clone()
+            };
             self.changed.insert(item.kind, &item.name, Some(entry));
         }
         let entry = self.changed.find(self.delivered, item.kind, &item.name);
         let (waits_for, missing) =
             entry.map(|it| (it.waits_for.clone(), it.missing.clone())).unwrap_or_default();
-        let is_news = former.is_refused || former.missing != missing;
-        if refusal.is_none() && !is_news {
+        // What is missing no longer, beside others that still are, is no news.
+        let has_all_now = missing.is_empty() && !former.missing.is_empty();
+        let lacks_more = missing.iter().any(|name| !former.missing.contains(name));
+        if refusal.is_none() && !(former.is_refused || has_all_now || lacks_more) {
             return;
         }
         let (missing, refused) = match refusal {
@@ -542,14 +550,15 @@ impl<'a, F> Batch<'a, F> {
             let before = all.remove(&name).map(|it| it.config.virtual_hosts).unwrap_or_default();
             config.virtual_hosts.extend(before.into_iter().filter(|it| tables.insert(it.id)));
             let named = ResourceName::new(ResourceKind::Route, &name);
-            // One that waits may serve a version that names other route configurations.
+            // One that waits, or is refused, may serve a version that names other route configurations.
             let users = self.delivered.users(&named).chain(self.delivered.waiting());
-            let listeners = users.filter(|user| user.kind == ResourceKind::Listener);
-            let ids = listeners.filter_map(|user| {
-                match self.delivered.find(user.kind, &user.name)?.content {
-                    Content::Listener(_, id) => id.filter(stays),
-                    _ => None,
-                }
+            let users = users.filter(|user| user.kind == ResourceKind::Listener);
+            let users = users.filter_map(|user| self.delivered.find(user.kind, &user.name));
+            let delivered = self.delivered.iter(ResourceKind::Listener).map(|(_, entry)| entry);
+            let refused = delivered.filter(|entry| entry.is_refused);
+            let ids = users.chain(refused).filter_map(|entry| match entry.content {
+                Content::Listener(_, id) => id.filter(stays),
+                _ => None,
             });
             let uses_it = |id: &ListenerId| {
                 let listener = self.former.and_then(|former| former.listener(*id));

@@ -314,10 +314,12 @@ pub struct RootsSource {
 }
 
 impl RootsSource {
-    /// A digest of what its files say, the same in every process that has the same; none for those whom the system trusts.
+    /// A digest of what its files say, the same in every process that has the same; none if it has none, as of those whom the system
+    /// trusts.
     pub(crate) fn digest(&self) -> Option<[u8; 32]> {
         let lists = self.crl_pem.as_ref().map_or(&[][..], |lists| lists);
-        self.path.is_some().then(|| SharedTickets::scope_of(&[&self.pem, lists]))
+        let is_named = self.path.is_some() || self.crl_pem.is_some();
+        is_named.then(|| SharedTickets::scope_of(&[&self.pem, lists]))
     }
 
     fn is_same(&self, other: &Self) -> bool {

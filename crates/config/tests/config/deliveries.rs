@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use config::ResourceKind::{Assignment, Cluster, Listener, Route, Secret};
+use config::drained::DrainChange;
 use config::snapshot::Snapshot;
 use config::{
     NamesChanged, RESOURCES_MAX, ResourceKind, ResourceName, Text, UPDATES_WAITING_MAX, Unbound,
@@ -265,6 +266,53 @@ fn a_wait_ends_without_the_route_configuration() {
     assert_eq!(loader.waiting().count(), 0);
     let now = taken(&mut loader, Route, "shop", &routes(&["a.example"], "/"));
     assert!(listener(&now, "rim").unwrap().hosts.find(b"a.example").is_some());
+}
+
+/// Ends the waits of a listener, and says what is said of it.
+fn waited(loader: &mut Loader, name: &str) -> Vec<Verdict> {
+    let names = [ResourceName::new(Listener, name)].into();
+    let done = loader.prepare_waited(&names, &[], &sample::outside());
+    if let Some(prepared) = done.prepared {
+        loader.keep(prepared);
+    }
+    done.late.into_iter().map(|(_, verdict)| verdict).collect()
+}
+
+const SECURE: &str = "{ name: rim, address: '127.0.0.1:2', routes: own, tls: { \
+                      certificates: [{ chain: 'secret:site', key: 'secret:site' }], client: { ca: 'secret:trust' } } }";
+
+#[test]
+fn a_listener_that_is_refused_for_its_secrets_is_so_until_all_are_there() {
+    let mut loader = loaded();
+    one(&mut loader, Listener, "rim", SECURE);
+    let said = waited(&mut loader, "rim");
+    let secrets = ["site", "trust"].map(|name| ResourceName::new(Secret, name));
+    assert_eq!((said.len(), &said[0].missing[..]), (1, &secrets[..]));
+    let site = secret("site", &[("chain", "site.pem"), ("key", "site.key")]);
+    let update = of(Secret, "site", "1", &site);
+    let said = late(&mut loader, update);
+    assert!(said[0].contains("secret/trust did not arrive"), "{said:?}");
+    assert!(listener(&loader.snapshot_latest().unwrap().clone(), "rim").is_none());
+    let trust = secret("trust", &[("ca", "ca.pem")]);
+    let said = late(&mut loader, of(Secret, "trust", "1", &trust));
+    assert_eq!(said, ["listener/rim 1: ok []"]);
+    assert!(listener(&loader.snapshot_latest().unwrap().clone(), "rim").is_some());
+    // What goes later is waited for as if it were new.
+    one(&mut loader, Listener, "rim", &SECURE.replace("own", "shop"));
+    assert_eq!(loader.waiting().count(), 1);
+}
+
+#[test]
+fn a_listener_whose_next_version_is_refused_for_a_secret_keeps_the_routes_that_are_removed() {
+    let mut loader = loaded();
+    one(&mut loader, Listener, "rim", LISTENER);
+    taken(&mut loader, Route, "shop", &routes(&["a.example"], "/"));
+    one(&mut loader, Listener, "rim", SECURE);
+    assert_eq!(waited(&mut loader, "rim").len(), 1);
+    one(&mut loader, Route, "shop", "");
+    let now = loader.snapshot_latest().unwrap().clone();
+    let table = listener(&now, "rim").unwrap().hosts.find(b"a.example").expect("it serves");
+    assert!(now.route_table(table).is_some(), "with its rules");
 }
 
 #[test]
@@ -689,9 +737,11 @@ fn what_is_named_and_not_in_the_file_is_wanted() {
     assert_eq!(wanted(Route, "shop", ""), none());
 }
 
-/// What comes next: a text with these clusters and the table of some, or what a source says.
+/// What comes next: a text with these clusters and the table of some, what a source says, or an endpoint that an operator drains or
+/// takes back.
 #[derive(Clone, Debug)]
 enum Step {
+    Drained(DrainChange),
     Text { clusters: Vec<u8>, rules: Vec<u8>, has_table: bool, canary: u8 },
     Updates(u8, Vec<(ResourceKind, u8, u8)>),
 }
@@ -717,7 +767,18 @@ fn step() -> impl Strategy<Value = Step> {
         }),
         4 => (0u8..2, proptest::collection::vec(update, 1..4))
             .prop_map(|(source, updates)| Step::Updates(source, updates)),
+        1 => drain().prop_map(Step::Drained),
     ]
+}
+
+/// An endpoint that some of the clusters have, in some of their forms.
+fn drain() -> impl Strategy<Value = DrainChange> {
+    let address = proptest::sample::select(vec!["10.0.1.1:80", "10.0.2.9:80", "10.0.3.1:80"]);
+    (0u8..2, address, any::<bool>()).prop_map(|(cluster, address, is_drained)| DrainChange {
+        cluster: format!("n{cluster}").into(),
+        endpoint: address.parse().unwrap(),
+        is_drained,
+    })
 }
 
 fn text(clusters: &[u8], rules: &[u8], has_table: bool, canary: u8) -> String {
@@ -872,8 +933,15 @@ proptest! {
         let mut delivered: Vec<(u8, Update)> = Vec::new();
         let mut late = BTreeSet::new();
         let mut wanted = BTreeSet::new();
+        let mut drained: Vec<DrainChange> = Vec::new();
         for step in steps {
             match step {
+                Step::Drained(change) => {
+                    if let Some(prepared) = loader.prepare_drained(std::slice::from_ref(&change)) {
+                        known.apply(&loader.keep(prepared));
+                    }
+                    drained.push(change);
+                }
                 Step::Text { clusters, rules, has_table, canary } => {
                     latest = text(&clusters, &rules, has_table, canary);
                     let prepared = loader.prepare("f", &latest, &sample::outside()).unwrap();
@@ -926,6 +994,9 @@ proptest! {
         if late.is_empty() {
             let mut scratch = fresh();
             scratch.load("f", &latest).unwrap();
+            if let Some(prepared) = scratch.prepare_drained(&drained) {
+                scratch.keep(prepared);
+            }
             for (source, update) in &delivered {
                 let (_, verdicts) = deliver(&mut scratch, &source.to_string(), vec![update.clone()]);
                 prop_assert!(verdicts[0] == "ok" || verdicts[0].starts_with("waits"), "{}", verdicts[0]);

@@ -141,8 +141,10 @@ pub(crate) fn seen(loader: &Loader) -> BTreeMap<String, String> {
         seen.insert(format!("targets {}", table.name), rules.collect::<Vec<_>>().join(";"));
     }
     for (_, cluster) in snapshot.clusters.iter() {
-        let endpoints =
-            cluster.endpoints.iter().map(|it| format!("{:?} {}", it.address, it.weight));
+        let endpoints = cluster
+            .endpoints
+            .iter()
+            .map(|it| format!("{:?} {} {}", it.address, it.weight, it.is_drained));
         let endpoints: Vec<_> = endpoints.collect();
         seen.insert(format!("endpoints {}", cluster.name), endpoints.join(";"));
     }

@@ -39,6 +39,8 @@ pub(super) struct Deliveries {
     refused: BTreeMap<(ResourceName, &'static str), Refusal>,
     /// Which source delivered what it has, and the version that was accepted last.
     accepted: BTreeMap<ResourceName, AcceptedVersion>,
+    /// By source, how many of these are its own.
+    counts: BTreeMap<&'static str, u64>,
     /// By source, the version that was accepted last of any of its resources.
     versions: BTreeMap<&'static str, Arc<str>>,
     /// Lines of the log about resources that are refused.
@@ -136,6 +138,7 @@ impl Deliveries {
             wanted,
             refused: BTreeMap::new(),
             accepted: BTreeMap::new(),
+            counts: BTreeMap::new(),
             versions: BTreeMap::new(),
             pace_of_refusals: Pace::about("refused resources, which `refused` of /sources has,"),
             pace: Pace::about("resources of sources"),
@@ -192,8 +195,15 @@ impl Deliveries {
 
     /// The same of the route configuration that the table of this name is a virtual host of.
     pub(super) fn accepted_with_host(&self, table: &str) -> Option<&AcceptedVersion> {
-        let mut names = table.match_indices('/').map(|(end, _)| table.get(..end));
+        let mut names = table.rmatch_indices('/').map(|(end, _)| table.get(..end));
         names.find_map(|name| self.accepted(&ResourceName::new(ResourceKind::Route, name?)))
+    }
+
+    /// The resources that wait for this one, serve without it, or are refused for the lack of it.
+    pub(super) fn lacking(&self, name: &ResourceName) -> Vec<ResourceName> {
+        let waits = self.waits.iter().map(|(user, wait)| (user, &wait.names));
+        let lacking = waits.chain(&self.missing).filter(|(_, names)| names.contains(name));
+        lacking.map(|(user, _)| user.clone()).collect()
     }
 
     /// Takes note of what was accepted.
@@ -214,20 +224,24 @@ impl Deliveries {
                 // What another source has delivered stays.
                 if self.accepted.get(name).is_some_and(|it| it.source == source) {
                     self.accepted.remove(name);
+                    *self.counts.entry(source).or_default() -= 1;
                 }
             } else {
                 let version = Arc::clone(version);
-                self.accepted.insert(name.clone(), AcceptedVersion { source, version });
+                let accepted = AcceptedVersion { source, version };
+                *self.counts.entry(source).or_default() += 1;
+                if let Some(former) = self.accepted.insert(name.clone(), accepted) {
+                    *self.counts.entry(former.source).or_default() -= 1;
+                }
             }
         }
     }
 
     /// How much of what a source has said is used.
     pub(super) fn of_source(&self, source: &str) -> OfSource {
-        let accepted = self.accepted.values().filter(|it| it.source == source).count();
         let refused = self.refused.keys().filter(|(_, it)| *it == source).count();
         OfSource {
-            accepted: u64::try_from(accepted).unwrap_or(u64::MAX),
+            accepted: self.counts.get(source).copied().unwrap_or_default(),
             refused: u64::try_from(refused).unwrap_or(u64::MAX),
             version: self.versions.get(source).cloned(),
         }
@@ -255,7 +269,8 @@ impl Deliveries {
 
     /// The resources of a kind that wait, and those that are waited for.
     pub(super) fn warming(&self, kind: ResourceKind) -> BTreeSet<&str> {
-        let named = self.waits.values().flat_map(|wait| &wait.names);
+        let waits = self.waits.values().map(|wait| &wait.names);
+        let named = waits.chain(self.missing.values()).flatten();
         // A rule leads to any cluster that is not there.
         let clusters = self.wanted.iter().filter(|name| name.kind == ResourceKind::Cluster);
         let all = self.waits.keys().chain(named).chain(clusters);
@@ -432,13 +447,15 @@ impl<W: Workers> Running<W> {
         let refused_late: BTreeSet<&ResourceName> = refused(&late).collect();
         let ended = waits.iter().filter(|it| it.waits_for.is_empty());
         let serves = ended.map(|it| &it.name).filter(|name| !refused_late.contains(name));
-        let good_late = late.iter().filter(|(_, verdict)| verdict.refused.is_none());
+        let is_good = |verdict: &Verdict| verdict.refused.is_none() && verdict.waits_for.is_empty();
+        let good_late = late.iter().filter(|(_, verdict)| is_good(verdict));
         let good_late = good_late.map(|(_, verdict)| &verdict.name);
         self.kept.on_serving(serves.chain(good_late), self.config.deliveries.wanted());
         self.config.deliveries.note_waits(waits);
         for (source, verdict) in late {
             if let Some(source) = self.config.deliveries.following.tell(&source, verdict.clone()) {
                 self.report_verdict(source, &verdict, true);
+                self.note_demands(source, &[], std::slice::from_ref(&verdict));
             }
         }
     }
@@ -451,7 +468,9 @@ impl<W: Workers> Running<W> {
             Some(_) => Some("invalid"),
             None => None,
         };
-        self.count_answer(SourceKind::Named(source), verdict.name.kind, failure);
+        // What turns out later is no word of the source.
+        let at = if is_late { 0 } else { clock::wall_ns() };
+        self.count_answers((SourceKind::Named(source), verdict.name.kind), 1, failure, at);
         if let Some(errors) = &verdict.refused {
             let name = &verdict.name;
             self.config.deliveries.pace_of_refusals.log(|| {
@@ -467,7 +486,7 @@ impl<W: Workers> Running<W> {
                     "in use without {missing}, which did not arrive within resolvers.initial_fetch_timeout"
                 );
             });
-        } else if is_late {
+        } else if is_late && verdict.waits_for.is_empty() {
             let Verdict { name, version, .. } = verdict;
             self.config.deliveries.pace.log(|| {
                 tracing::info!(source, %name, %version, "accepted again, because resources that it refers to have changed");

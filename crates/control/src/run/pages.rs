@@ -101,7 +101,7 @@ impl<W: Workers> Running<W> {
                 });
             }
             Page::Config => {
-                self.describe_sources();
+                self.describe_states_of_sources();
                 return self.config.show(self.versions.workers(), self.source_list(), reply);
             }
             Page::Resource(resource) => return self.config.show_resource(resource, reply),
@@ -332,9 +332,14 @@ impl<W: Workers> Running<W> {
             if delivered.accepted + delivered.refused > 0 {
                 states.extend([("accepted", delivered.accepted), ("refused", delivered.refused)]);
             }
+            let is_refused = totals.source == "file" && self.config.refused.is_some();
+            let state = match is_refused {
+                true => "refused",
+                false => state_of_source(&states, heard_at.is_some()),
+            };
             json!({
                 "name": totals.source,
-                "state": state_of_source(&states, heard_at.is_some()),
+                "state": state,
                 "states": counts(states),
                 "version": version,
                 "accepted_total": totals.answers_total,
@@ -503,10 +508,14 @@ impl<F: Send + Sync + 'static> InEffect<F> {
         let resolved = self.resolved_since.get(&*resource.name).copied();
         let waits_for = self.deliveries.waits_for(&resource).to_vec();
         let missing = self.deliveries.missing(&resource).to_vec();
+        let lacking = self.deliveries.lacking(&resource);
         let (files, files_refused) = (self.endpoint_files.clone(), self.endpoints_refused.clone());
         let host_names = self.dns.describe();
         tokio::task::spawn_blocking(move || {
             let mut found = config::resource(&snapshot, &resource);
+            if let Ok(found) = &mut found {
+                found["referred_by"] = json!(referrers(&snapshot, &resource, &lacking));
+            }
             let from = endpoints_from(&snapshot, &resource);
             if let (Some(from), Ok(found)) = (from, &mut found) {
                 let now = clock::monotonic_ns();
@@ -577,7 +586,7 @@ impl<F: Send + Sync + 'static> InEffect<F> {
                 }
                 Err(_) if is_wanted || refused.is_some() || delivered.is_some() => {
                     let name = ("resource".to_owned(), json!(resource.to_string()));
-                    let users = json!(config::referred_by(&snapshot, &resource));
+                    let users = json!(referrers(&snapshot, &resource, &lacking));
                     let users = ("referred_by".to_owned(), users);
                     let delivered = delivered.into_iter().flatten();
                     Answer::json(&[name, users].into_iter().chain(delivered).chain(about).collect())
@@ -618,6 +627,21 @@ fn endpoints_from<'s, F>(
     }
     let mut clusters = snapshot.clusters.iter().map(|(_, cluster)| cluster);
     clusters.find(|it| *it.name == *resource.name).map(|cluster| &cluster.endpoints_from)
+}
+
+/// Who refers to a resource: what serves, and what lacks it.
+fn referrers<F>(
+    snapshot: &Snapshot<F>,
+    resource: &ResourceName,
+    lacking: &[ResourceName],
+) -> Vec<String> {
+    let mut all = config::referred_by(snapshot, resource);
+    for name in lacking.iter().map(ToString::to_string) {
+        if !all.contains(&name) {
+            all.push(name);
+        }
+    }
+    all
 }
 
 /// How a source is, in a word, by the states of what it is asked for.

@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use config::ResourceKind;
-use config::snapshot::{Changes, DnsName};
-use telemetry::events::{SourceAnswered, SourceKind, SourceResources};
+use config::snapshot::{DnsName, Snapshot};
+use config::{ResourceKind, ResourceName};
+use telemetry::events::{SourceAnswered, SourceHeard, SourceKind, SourceResources};
 
 use super::handing::Handing;
 use super::{Running, State};
@@ -78,41 +78,49 @@ impl<W: Workers> Running<W> {
         kind: ResourceKind,
         failure: Option<&'static str>,
     ) {
-        self.count_answers(source, kind, 1, failure);
+        self.count_answers((source, kind), 1, failure, clock::wall_ns());
     }
 
-    fn count_answers(
+    /// Counts so many answers about a kind of resource, which came `at` this wall-clock time, ns; 0 if the source said nothing just now.
+    pub(super) fn count_answers(
         &mut self,
-        source: SourceKind,
-        kind: ResourceKind,
+        (source, kind): (SourceKind, ResourceKind),
         count: usize,
         failure: Option<&'static str>,
+        at: u64,
     ) {
-        let (kind, at) = (kind.word(), clock::wall_ns());
-        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        let (kind, count) = (kind.word(), u64::try_from(count).unwrap_or(u64::MAX));
         self.collector.source_answered(&SourceAnswered { source, kind, count, failure, at });
     }
 
     /// Counts what a version of the file adds and changes.
-    pub(super) fn count_file_taken(&mut self, changes: &Changes) {
+    pub(super) fn count_file_taken(&mut self, snapshot: &Snapshot<W::Filter>) {
+        let changes = &snapshot.changes;
+        let listeners = changes.listeners_added.iter().chain(&changes.listeners_changed);
+        let listeners = listeners.filter_map(|id| Some(&snapshot.listener(*id)?.1.name));
+        let tables = changes.route_tables_added.iter().chain(&changes.route_tables_changed);
+        let tables = tables.filter_map(|id| Some(&snapshot.route_table(*id)?.name));
+        let clusters = changes.clusters_added.iter().chain(&changes.clusters_changed);
+        let clusters = clusters.filter_map(|id| Some(&snapshot.cluster(*id)?.name));
+        // Others were delivered.
+        let own = |kind, names: &mut dyn Iterator<Item = &Arc<str>>| {
+            let own = names.filter(|name| snapshot.is_in_file(&ResourceName::new(kind, name)));
+            (kind, own.count())
+        };
         let counts = [
-            (
-                ResourceKind::Listener,
-                changes.listeners_added.len(),
-                changes.listeners_changed.len(),
-            ),
-            (
-                ResourceKind::Route,
-                changes.route_tables_added.len(),
-                changes.route_tables_changed.len(),
-            ),
-            (ResourceKind::Cluster, changes.clusters_added.len(), changes.clusters_changed.len()),
+            own(ResourceKind::Listener, &mut { listeners }),
+            own(ResourceKind::Route, &mut { tables }),
+            own(ResourceKind::Cluster, &mut { clusters }),
         ];
-        for (kind, added, changed) in counts {
-            if added + changed > 0 {
-                self.count_answers(SourceKind::File, kind, added + changed, None);
-            }
+        for (kind, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+            self.count_answers((SourceKind::File, kind), count, None, clock::wall_ns());
         }
+    }
+
+    /// The file was read, whatever came of it.
+    pub(super) fn note_file_heard(&mut self) {
+        let (source, at) = (SourceKind::File, clock::wall_ns());
+        self.collector.source_heard(&SourceHeard { source, at });
     }
 
     /// Counts a refused version of the file, for each kind that its errors are about.
@@ -129,8 +137,17 @@ impl<W: Workers> Running<W> {
         }
     }
 
-    /// Has the metrics say how files of endpoints and host names are.
+    /// Has the metrics say how what the configuration is made of is.
     pub(super) fn describe_sources(&mut self) {
+        self.describe_states_of_sources();
+        self.kept.count(&mut self.collector);
+        self.collector.config_resources(self.config.resources());
+        self.health.gauge(&self.config.snapshot, &mut self.collector);
+        self.collector.breakers_of_clusters(super::breakers::left(&self.config.snapshot));
+    }
+
+    /// Has the metrics say how files of endpoints and host names are.
+    pub(super) fn describe_states_of_sources(&mut self) {
         let refused = u64::try_from(self.config.endpoints_refused.len()).unwrap_or(u64::MAX);
         let all = u64::try_from(self.config.endpoint_files.len()).unwrap_or(u64::MAX);
         let good = all.saturating_sub(refused);
@@ -141,9 +158,5 @@ impl<W: Workers> Running<W> {
         let all = all.map(|(source, (state, count))| SourceResources { source, state, count });
         let all = all.chain(self.kept.restored());
         self.collector.source_resources(all.collect());
-        self.kept.count(&mut self.collector);
-        self.collector.config_resources(self.config.resources());
-        self.health.gauge(&self.config.snapshot, &mut self.collector);
-        self.collector.breakers_of_clusters(super::breakers::left(&self.config.snapshot));
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use config::ResourceKind;
 use config::snapshot::{Snapshot, StartupOptions};
 use telemetry::Collector;
-use telemetry::events::{ConfigAccepted, SourceAnswered, SourceKind};
+use telemetry::events::{ConfigAccepted, SourceAnswered, SourceHeard, SourceKind};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -72,6 +72,9 @@ impl<W: Workers> Running<W> {
         let demands =
             Demands::new(on_demand.map(|it| it.name()).collect(), &snapshot.clusters_on_demand);
         let demanded = demands.followed(&wanted).collect();
+        for source in parts.sources.iter().map(|it| SourceKind::Named(it.name())) {
+            collector.source_heard(&SourceHeard { source, at: 0 });
+        }
         let (deliveries, delivered, restores) = Deliveries::start(parts.sources, wanted, demanded);
         let (hands_over, is_held) = (parts.hands_over.is_some(), parts.is_taking_over);
         let mut kept = KeptState::start(&snapshot.startup, &known, restores, hands_over, is_held);
@@ -159,7 +162,10 @@ impl<W: Workers> Running<W> {
         running.note_all_endpoints(endpoints_read, version);
         let first = Arc::clone(&running.config.snapshot);
         running.config.note_resolved(&first, true);
-        running.count_file_taken(&first.changes);
+        if !parts.is_taking_over {
+            running.count_file_taken(&first);
+        }
+        running.note_file_heard();
         running.resume(resumed);
         let (handover, tick) = (parts.handover, Tick::new(UPKEEP_INTERVAL)?);
         Ok((

@@ -22,7 +22,10 @@ pub(super) const LONG_BUILD: u64 = 50_000_000;
 impl<W: Workers> Running<W> {
     pub(super) async fn on_built(&mut self, built: Built<W::Filter>) {
         let (result, watched) = match built {
-            Built::Same => return self.config.trouble.on_readable(),
+            Built::Same => {
+                self.note_file_heard();
+                return self.config.trouble.on_readable();
+            }
             Built::Endpoints(endpoints) => return self.on_endpoints(endpoints).await,
             Built::Unreadable => return self.config.trouble.on_unreadable(),
             Built::Unsettled => return self.config.trouble.on_unsettled(),
@@ -31,6 +34,7 @@ impl<W: Workers> Running<W> {
             Built::Read(result, watched) => (result, watched),
         };
         self.config.trouble.on_read();
+        self.note_file_heard();
         if self.is_ending() {
             // The drain began while it was read.
             if let Ok(candidate) = result {
@@ -212,7 +216,7 @@ impl<W: Workers> Running<W> {
             }
         };
         self.config.deliveries.on_file_taken();
-        self.count_file_taken(&snapshot.changes);
+        self.count_file_taken(&snapshot);
         let taken_up = candidate.take_up();
         let TakenUp { warnings, endpoints_read, log_output, names, expiry, .. } = taken_up;
         let TakenUp { host_names, wanted, duration, late, waits, .. } = taken_up;
@@ -258,9 +262,10 @@ impl<F> InEffect<F> {
                 self.resolved_since.remove(&gone.name);
             }
         }
-        let changed = clusters_changed.iter().filter(|_| is_dns);
-        for cluster in clusters_added.iter().chain(changed).filter_map(|id| snapshot.cluster(*id)) {
-            if cluster.endpoints_from.names().next().is_some() {
+        let changed = clusters_added.iter().chain(clusters_changed);
+        for cluster in changed.filter_map(|id| snapshot.cluster(*id)) {
+            let is_new = is_dns || !self.resolved_since.contains_key(&cluster.name);
+            if is_new && cluster.endpoints_from.names().next().is_some() {
                 self.resolved_since.insert(Arc::clone(&cluster.name), snapshot.version);
             }
         }

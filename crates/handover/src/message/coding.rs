@@ -38,6 +38,7 @@ const BUSY: u16 = IGNORABLE + 10;
 const UNUSED: u16 = IGNORABLE + 11;
 const ENDS: u16 = IGNORABLE + 12;
 const CONFIG_VERSION: u16 = IGNORABLE + 13;
+const IS_PATIENT: u16 = IGNORABLE + 14;
 
 impl Message {
     /// The frame.
@@ -65,6 +66,7 @@ impl Message {
             | Self::Alive
             | Self::MainProcess
             | Self::ReadsPacks
+            | Self::IsPatient
             | Self::Busy => frame::encode(kind, &()),
             Self::Unused { sockets } => frame::encode(kind, sockets),
             Self::Resources { bytes: number } | Self::ConfigVersion { version: number } => {
@@ -112,6 +114,7 @@ impl Message {
             END_REMAINING => Self::EndRemaining,
             ALIVE => Self::Alive,
             READS_PACKS => Self::ReadsPacks,
+            IS_PATIENT => Self::IsPatient,
             CONFIG_VERSION => Self::ConfigVersion { version: frame::body(body)? },
             ENDS => Self::Ends { reason: frame::body(body)? },
             UNUSED => Self::Unused { sockets: frame::body(body)? },
@@ -148,6 +151,7 @@ impl Message {
             Self::EndRemaining => END_REMAINING,
             Self::Alive => ALIVE,
             Self::ReadsPacks => READS_PACKS,
+            Self::IsPatient => IS_PATIENT,
             Self::Unused { .. } => UNUSED,
             Self::Ends { .. } => ENDS,
             Self::ConfigVersion { .. } => CONFIG_VERSION,
@@ -182,6 +186,7 @@ impl Message {
             Self::EndRemaining => "EndRemaining",
             Self::Alive => "Alive",
             Self::ReadsPacks => "ReadsPacks",
+            Self::IsPatient => "IsPatient",
             Self::Unused { .. } => "Unused",
             Self::Ends { .. } => "Ends",
             Self::ConfigVersion { .. } => "ConfigVersion",

@@ -329,7 +329,7 @@ impl<'g> Attempt<'g> {
         match begun {
             Ok(Ok(begun)) => {
                 let described = (begun.snapshot.version, parts(&begun.snapshot));
-                self.giver.wait_for_remaining(longest_handshake(&begun.snapshot));
+                self.giver.wait_for_handshakes(longest_handshake(&begun.snapshot));
                 let delivered = Some(&begun.delivered).filter(|_| self.giver.reads_resources());
                 let sealed = delivered.and_then(resources::seal);
                 self.begun = Some(begun);

@@ -28,7 +28,7 @@ use super::differences::Comparison;
 use super::groups::open_envelope;
 use super::line::{Incoming, Line, give_way, nanos, now, runs_on};
 use super::timeouts::PROCESS_END_TIMEOUT;
-use super::{access, is_allowed, longest_handshake, parts, resources, socket_path};
+use super::{access, is_allowed, parts, resources, socket_path};
 use crate::activation::{is_anywhere, is_at};
 use crate::{Failure as StartFailure, VERSION};
 
@@ -114,9 +114,6 @@ pub(crate) trait Beginning {
 
     /// What connections were agreed on in its configuration.
     fn parts(&self) -> Vec<Part>;
-
-    /// How long a TLS handshake of a client may take in its configuration, for which the other process may wait.
-    fn longest_handshake(&self) -> Duration;
 }
 
 /// A process that has its configuration.
@@ -135,10 +132,6 @@ impl Beginning for &Snapshot {
 
     fn parts(&self) -> Vec<Part> {
         parts(self)
-    }
-
-    fn longest_handshake(&self) -> Duration {
-        longest_handshake(self)
     }
 }
 
@@ -345,7 +338,6 @@ impl Taking {
                 self.taker.begun(now());
             }
             OpeningAction::Compare(theirs) => {
-                self.taker.wait_for_remaining(beginning.longest_handshake());
                 let compared = Comparison::new(&beginning.parts(), &theirs);
                 self.differing = compared.differing();
                 compared.report("connections that it concerns stay with the old process");

@@ -85,7 +85,7 @@ impl SourceKind {
 pub struct SourceHeard {
     /// Which one.
     pub source: SourceKind,
-    /// Wall-clock time, ns since the Unix epoch.
+    /// Wall-clock time, ns since the Unix epoch; 0 for a source that has yet to say something.
     pub at: u64,
 }
 
@@ -100,7 +100,7 @@ pub struct SourceAnswered {
     pub count: u64,
     /// Why not, by a word of a closed set; none if it did, also with nothing new.
     pub failure: Option<&'static str>,
-    /// Wall-clock time, ns since the Unix epoch.
+    /// Wall-clock time, ns since the Unix epoch; 0 if it turned out later, and the source said nothing then.
     pub at: u64,
 }
 

@@ -136,7 +136,7 @@ impl ControlCounters {
             *count = count.saturating_add(more);
         } else {
             let (count, last) = self.source_answers.entry((source, kind)).or_default();
-            (*count, *last) = (count.saturating_add(more), at);
+            (*count, *last) = (count.saturating_add(more), at.max(*last));
         }
         if !failure.is_some_and(|reason| SILENCES.contains(&reason)) {
             self.source_heard(&SourceHeard { source, at });

@@ -213,6 +213,8 @@ impl<F> Batch<'_, F> {
         if !item.has_waited {
             entry.waits_for = secrets.into_iter().chain(others).collect();
         } else if secrets.is_empty() {
+            // Once it has all, it waits for what goes later as if it were new.
+            entry.has_waited = !others.is_empty();
             entry.missing = others;
         } else {
             self.taken.roll_back(self.mark);

@@ -37,6 +37,8 @@ pub(super) struct Outgoing {
     pub(super) silence: u64,
     /// Connections that stay.
     pub(super) left: Vec<Left>,
+    /// How many there are where none moves, once that is known.
+    all: Option<u32>,
 }
 
 impl Outgoing {
@@ -48,6 +50,7 @@ impl Outgoing {
             moved: 0,
             silence: 0,
             left: Vec::new(),
+            all: None,
         }
     }
 
@@ -128,10 +131,11 @@ impl Outgoing {
         all
     }
 
-    /// All connections, which stay for this reason.
+    /// All connections, which stay for this reason: as many as when this was asked first, so that both processes say the same.
     pub(super) fn all_left(&mut self, reason: &str) -> Vec<Left> {
         let mut all = self.left.clone();
-        Left::add(&mut all, reason, self.collecting.count());
+        let count = *self.all.get_or_insert_with(|| self.collecting.count());
+        Left::add(&mut all, reason, count);
         all
     }
 
