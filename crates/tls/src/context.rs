@@ -72,9 +72,11 @@ impl Parts {
     }
 }
 
-/// The providers that contexts have, by what they allow: thousands of clusters have the same.
-static PROVIDERS: Mutex<BTreeMap<(Vec<CipherSuite>, Vec<Group>), Weak<CryptoProvider>>> =
-    Mutex::new(BTreeMap::new());
+/// Providers by what they allow.
+type Providers = BTreeMap<(Vec<CipherSuite>, Vec<Group>), Weak<CryptoProvider>>;
+
+/// The providers that contexts have: thousands of clusters have the same.
+static PROVIDERS: Mutex<Providers> = Mutex::new(Providers::new());
 
 /// The provider of these, which all contexts share that allow the same.
 fn provider(suites: Vec<CipherSuite>, groups: Vec<Group>) -> Arc<CryptoProvider> {
