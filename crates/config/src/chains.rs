@@ -39,6 +39,7 @@ struct Lookups {
     by_match: ChainIndex,
     needs_bytes: bool,
     may_relay: bool,
+    asks_direct_source: bool,
     /// Those that a chain asks for, in the order of the program's table.
     rpc_protocols: Box<[&'static dyn RpcProtocol]>,
 }
@@ -84,6 +85,7 @@ impl<F> ListenerChains<F> {
             by_match: ChainIndex::new(&matches),
             needs_bytes: list.iter().any(|chain| chain.matches.needs_bytes()),
             may_relay: list.iter().any(|chain| chain.listener.relay.is_some()),
+            asks_direct_source: matches.iter().any(|matches| !matches.direct_sources.is_empty()),
             rpc_protocols: protocols.iter().filter(is_asked).collect(),
         };
         Self { list, lookups: Some(Box::new(lookups)) }
@@ -121,6 +123,12 @@ impl<F> ListenerChains<F> {
     #[must_use]
     pub fn rpc_protocols(&self) -> RpcProtocols<'_> {
         self.lookups.as_ref().map_or(&[], |lookups| &lookups.rpc_protocols)
+    }
+
+    /// Whether one of them asks where connections come from directly.
+    #[must_use]
+    pub fn asks_direct_source(&self) -> bool {
+        self.lookups.as_ref().is_some_and(|lookups| lookups.asks_direct_source)
     }
 
     /// Whether one of them relays connections.

@@ -37,6 +37,7 @@ pub use crate::address::Address;
 pub use crate::dns::{DnsAnswer, DnsFamily, DnsMode, DnsName, Resolved};
 // Words of the file that have no invalid values.
 pub use crate::file::access_log::Format as AccessLogFormat;
+pub use crate::file::chain::SourceType;
 pub use crate::file::cluster::{Protocol as ClusterProtocol, ResponseParsing};
 pub use crate::file::listener::{
     ForwardClientCert, Forwarded as ForwardedFields, HeadersWithUnderscores as Underscores,

@@ -35,7 +35,7 @@ const BUFFERS_MAX: usize = 4;
 /// An output that takes no buffer for so long blocks (ns): lines are no longer kept for it.
 const STALL: u64 = 1_000_000_000;
 
-/// Bytes that are written to a pipe as a whole, or not at all, whoever else writes to it: `PIPE_BUF` of Linux, pipe(7).
+/// Bytes that are written to a pipe in one piece, also while other processes write to it: `PIPE_BUF` of Linux, pipe(7).
 const ATOMIC_BYTES_MAX: usize = 4096;
 
 /// How long a replaced output may take to write what is queued for it, before it is abandoned.

@@ -110,9 +110,17 @@ pub(crate) struct Downstream {
     pub(crate) is_aged: bool,
     /// When the first byte of the head that is being read came; `NEVER` before it.
     pub(crate) head_began: Time,
-    /// Where the connection was going before it was brought here, if that is known. Few were going
-    /// elsewhere, so it stands apart.
-    pub(crate) original: Option<Box<SocketAddr>>,
+    /// Few have other addresses than their own, so these stand apart.
+    pub(crate) origin: Option<Box<Origin>>,
+}
+
+/// Addresses of a downstream connection that are not those of its client and its own.
+#[derive(Debug, Default)]
+pub(crate) struct Origin {
+    /// Where it was going before it was brought here, if that is known.
+    pub(crate) original: Option<SocketAddr>,
+    /// Who connected, if a PROXY header named another address and a chain of the listener asks for this one.
+    pub(crate) direct: Option<PeerAddress>,
 }
 
 /// What becomes of a downstream connection.

@@ -31,6 +31,7 @@ use wiped::Pieces;
 
 use self::connections::{SavedDownstream, SavedUpstream};
 use self::exchanges::{SavedExchange, SavedStage};
+use crate::connection::codec::Opening;
 use crate::connection::connections::Connections;
 use crate::connection::transport::SavedTls;
 use crate::connection::{Connection, Upstream};
@@ -40,6 +41,7 @@ use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::Listen;
 use crate::listen::listeners::ListenerKey;
 use crate::proxy::Proxy;
+use crate::tools::peer_address::PeerAddress;
 use crate::tools::time::Time;
 
 pub use self::balancing::{BalancingPlace, ClusterBalancing};
@@ -464,6 +466,25 @@ impl Proxy {
     #[must_use]
     pub fn awaits_connection(&self, key: ConnKey) -> bool {
         self.connections.get(key).is_some_and(Connection::is_connecting)
+    }
+
+    /// Whether [`Proxy::on_direct_source`] matters for a connection that was restored: a chain of its listener asks who
+    /// connected, and a PROXY header has named another address.
+    #[must_use]
+    pub fn asks_direct_source(&self, key: ConnKey) -> bool {
+        let Some(connection) = self.connections.get(key) else { return false };
+        let is_named = connection.opening() != Some(Opening::ProxyHeader);
+        connection.downstream().is_some_and(|it| is_named && self.listen.asks_direct_source(it))
+    }
+
+    /// Who connected, as the socket of a restored connection says: that is not written down.
+    pub fn on_direct_source(&mut self, key: ConnKey, direct: PeerAddress) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.peer != direct
+            && let Some(downstream) = connection.downstream_mut()
+        {
+            downstream.keep_direct(direct);
+        }
     }
 
     /// Goes on with restored connections, once their sockets are registered.

@@ -503,12 +503,18 @@ impl Network {
         self.descriptors += usize::from(is_worker);
         let Some(state) = self.get(end) else { return Err(AcceptError::Transient) };
         let local = state.address;
-        let other = state.other.and_then(|other| self.get(other));
-        let peer = other.map_or(local, |other| other.address);
+        let peer = self.peer_address(end).unwrap_or(local);
         if !is_worker {
             self.secure_accepted(end, &address);
         }
         Ok(Some((end, peer, local)))
+    }
+
+    /// Where an end's connection comes from, as long as the other one is there.
+    #[must_use]
+    pub fn peer_address(&self, end: EndId) -> Option<SocketAddr> {
+        let other = self.get(end)?.other?;
+        Some(self.get(other)?.address)
     }
 
     fn run_out_of_descriptors(&mut self) {

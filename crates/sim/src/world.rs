@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use config::snapshot::Address;
@@ -120,6 +121,11 @@ impl World for SimWorld {
             local: Some(local),
             original: None,
         }))
+    }
+
+    fn peer_address(&self, socket: &SimSocket) -> io::Result<Option<SocketAddr>> {
+        let peer = self.network.borrow().peer_address(socket.0.end);
+        peer.map(Some).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     fn connect(

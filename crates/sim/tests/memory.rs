@@ -212,6 +212,10 @@ impl World for Stage {
         Ok(Some(Accepted { socket, peer: Some(peer), local: Some(local), original: None }))
     }
 
+    fn peer_address(&self, _: &Socket) -> io::Result<Option<SocketAddr>> {
+        Ok(None)
+    }
+
     fn connect(
         &mut self,
         _address: &Address,

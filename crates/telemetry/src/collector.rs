@@ -18,10 +18,11 @@ use crate::events::{
     SourceAnswered, SourceHeard, SourceResources, StateWrites,
 };
 use crate::former::FormerTotals;
+use crate::loops::{LoopTotals, WorkerLoop};
 use crate::metrics::config::ControlCounters;
 use crate::metrics::exchange::{ROUTE_EXCHANGES, WEIGHTED_EXCHANGES};
 use crate::names::{Counted, EndpointName, NameSets, Names};
-use crate::readings::{Blocks, LoopTotals, Readings, add_at};
+use crate::readings::{Blocks, Readings, add_at};
 use crate::totals::{ClusterTotals, ListenerTotals, SourceTotals};
 
 /// Adds up what the workers count.
@@ -159,7 +160,13 @@ impl Collector {
     /// What was counted until now.
     pub fn readings(&mut self) -> Readings {
         self.poll();
-        let now = || Arc::new(LoopTotals::of(&self.readings));
+        let of_worker = |blocks: &Arc<Blocks>| WorkerLoop::of(&blocks.worker);
+        let now = || {
+            Arc::new(LoopTotals {
+                workers: self.readings.workers.iter().map(of_worker).collect(),
+                control_turns: self.readings.control.turns(),
+            })
+        };
         let loops = self.given.clone().unwrap_or_else(now);
         Readings { loops, ..self.readings.clone() }
     }

@@ -34,6 +34,7 @@ mod former;
 mod histogram;
 mod log_reader;
 mod log_record;
+mod loops;
 mod metrics;
 mod names;
 mod process;

@@ -14,8 +14,8 @@ use crate::counters::CauseTotals;
 use crate::counters::endpoint::{EndpointTotals, REASONS_EXPLAINED};
 use crate::counters::upstream::ClusterBlock;
 use crate::histogram::{Histogram, HistogramTotals};
+use crate::loops::{LoopTotals, WorkerLoop};
 use crate::process::ProcessFacts;
-use crate::readings::LoopTotals;
 
 use self::label_values::LabelValues;
 
@@ -191,6 +191,17 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
+    /// How much each worker's loop has done, by its label.
+    pub(crate) fn worker_loops(&self) -> impl Iterator<Item = (&str, WorkerLoop)> {
+        let labels = self.workers.iter().map(|(label, _)| label.as_str());
+        labels.zip(self.loops.workers.iter().copied())
+    }
+
+    /// How long control's turns took.
+    pub(crate) const fn control_turns(&self) -> &HistogramTotals {
+        &self.loops.control_turns
+    }
+
     /// The clusters whose histograms are reported.
     fn clusters_with_times(&self) -> impl Iterator<Item = (&&str, &Vec<&ClusterBlock>)> {
         let are_few = self.clusters.len() <= CLUSTERS_MAX;

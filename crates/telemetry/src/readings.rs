@@ -13,7 +13,7 @@ use crate::counters::upstream::ClusterBlock;
 use crate::events::LabelId;
 use crate::exposition::{Glob, PrometheusText, StatsText};
 use crate::former::FormerTotals;
-use crate::histogram::HistogramTotals;
+use crate::loops::LoopTotals;
 use crate::metrics::config::ControlCounters;
 use crate::metrics::{RULES_MAX, RuleReading, View, families};
 use crate::names::{Counted, EndpointName, Names, Replaced, RouteNames};
@@ -37,54 +37,6 @@ pub struct Readings {
     pub(crate) former: Arc<FormerTotals>,
     /// How much the loops of this process had done.
     pub(crate) loops: Arc<LoopTotals>,
-}
-
-/// How much the loops of a process have done. They go on while another process takes its place, and while a page is written; so that
-/// a scraper which asks that one next sees no less, this one shows no more than that one was given.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LoopTotals {
-    workers: Vec<WorkerLoop>,
-    control_turns: HistogramTotals,
-}
-
-/// How much a worker's loop has done.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct WorkerLoop {
-    pub(crate) turns: u64,
-    pub(crate) events: u64,
-    /// ns.
-    pub(crate) busy: u64,
-}
-
-impl LoopTotals {
-    pub(crate) fn of(readings: &Readings) -> Self {
-        let of_worker = |blocks: &Arc<Blocks>| WorkerLoop::of(&blocks.worker);
-        Self {
-            workers: readings.workers.iter().map(of_worker).collect(),
-            control_turns: readings.control.turns(),
-        }
-    }
-}
-
-impl WorkerLoop {
-    fn of(worker: &WorkerBlock) -> Self {
-        let levels = &worker.levels;
-        let (turns, events) = (levels.turns.value(), levels.events.value());
-        Self { turns, events, busy: levels.busy() }
-    }
-}
-
-impl View<'_> {
-    /// How much each worker's loop has done, by its label.
-    pub(crate) fn worker_loops(&self) -> impl Iterator<Item = (&str, WorkerLoop)> {
-        let labels = self.workers.iter().map(|(label, _)| label.as_str());
-        labels.zip(self.loops.workers.iter().copied())
-    }
-
-    /// How long control's turns took.
-    pub(crate) const fn control_turns(&self) -> &HistogramTotals {
-        &self.loops.control_turns
-    }
 }
 
 /// The blocks of a worker.

@@ -368,6 +368,10 @@ impl World for Kernel {
         }
     }
 
+    fn peer_address(&self, socket: &Socket) -> io::Result<Option<SocketAddr>> {
+        socket.peer_address()
+    }
+
     fn connect(
         &mut self,
         address: &Address,

@@ -6,11 +6,11 @@ use std::ops::Range;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
-use proxy::ConnKey;
 use proxy::save::{
     Held, Movable, NotSaved, Remains, RestoreError, Restoring, Saved, Saving, Unmovable,
 };
 use proxy::time::Time;
+use proxy::{ConnKey, PeerAddress};
 use wiped::Pieces;
 
 use crate::mailbox::{
@@ -453,7 +453,7 @@ impl<W: World> Worker<W> {
                 let placed = restoring.keys().iter().zip(&mut moving.sockets).skip(before);
                 for (key, socket) in placed {
                     if let Some(socket) = socket.take() {
-                        self.sockets.insert(*key, socket, Flags::default());
+                        self.keep_socket(*key, socket);
                     }
                 }
             }
@@ -566,6 +566,16 @@ impl<W: World> Worker<W> {
         self.restore_keys(moving, false, now).map(drop)
     }
 
+    /// Keeps the socket of a restored connection. It says who connected, which is not written down.
+    fn keep_socket(&mut self, key: ConnKey, socket: W::Socket) {
+        if self.proxy.asks_direct_source(key)
+            && let Ok(direct) = self.world.peer_address(&socket)
+        {
+            self.proxy.on_direct_source(key, PeerAddress::from(direct));
+        }
+        self.sockets.insert(key, socket, Flags::default());
+    }
+
     fn restore_keys(
         &mut self,
         moving: Moving<W::Socket>,
@@ -582,7 +592,7 @@ impl<W: World> Worker<W> {
         };
         for (key, socket) in keys.iter().zip(moving.sockets) {
             if let Some(socket) = socket {
-                self.sockets.insert(*key, socket, Flags::default());
+                self.keep_socket(*key, socket);
             }
             self.begin_watching(*key, now);
         }

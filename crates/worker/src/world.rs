@@ -65,6 +65,13 @@ pub trait World {
         listener: &Self::Listener,
     ) -> Result<Option<Accepted<Self::Socket>>, AcceptError>;
 
+    /// The address of the peer of a connection; none for unix sockets.
+    ///
+    /// # Errors
+    ///
+    /// It is not connected any more.
+    fn peer_address(&self, socket: &Self::Socket) -> io::Result<Option<SocketAddr>>;
+
     /// Begins to connect.
     ///
     /// # Errors

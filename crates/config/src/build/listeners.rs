@@ -181,7 +181,7 @@ fn listener<F>(
     let names = (&mut *table_names, &mut *cluster_names);
     let chains = chains(file, site, (former, &listener), names, tables, context);
     listener.chains = ListenerChains::new(chains, context.kinds.protocols());
-    hidden::warn(&listener.chains, &site.key("chains"), context.findings);
+    hidden::warn(&listener, &site.key("chains"), context.findings);
     listener.chain_names = ChainNames::new(&listener);
     if listener.tls.is_some() && !listener.has_default {
         let rule = "connections without a matching chain are closed, so no connection uses this: chains have their own `tls`";
@@ -436,7 +436,10 @@ fn chain_match(
         server_names,
         alpn: file.alpn.iter().map(|name| name.as_bytes().into()).collect(),
         protocols: file.protocols.clone(),
+        direct_sources: file.direct_sources.clone(),
+        source_type: file.source_type,
         sources: file.sources.clone(),
+        source_ports: file.source_ports.clone(),
         destinations: file.destinations.clone(),
         destination_ports: file.destination_ports.clone(),
     }

@@ -22,11 +22,11 @@ use std::cmp::Reverse;
 use std::hash::Hash;
 use std::net::IpAddr;
 
-use super::criteria::{ConnectionFacts, Criterion, fit_of_prefix};
+use super::criteria::{ConnectionFacts, Criterion, Fit, fit_of_prefix, source_types};
 use crate::cidr::Cidr;
 use crate::hosts::{Host, HostTable};
 use crate::map::Map;
-use crate::snapshot::{ChainMatch, Detected};
+use crate::snapshot::{ChainMatch, Detected, SourceType};
 
 /// Chains that are compared one by one because another look-up would cost as much.
 const COMPARED_MAX: usize = 4;
@@ -62,7 +62,10 @@ enum Split {
     ServerName(HostTable<NodeId>),
     Protocol(Map<Detected, NodeId>),
     Alpn(Map<Box<[u8]>, NodeId>),
+    DirectSource(Ranges),
+    SourceType(Map<SourceType, NodeId>),
     Source(Ranges),
+    SourcePort(Map<u16, NodeId>),
 }
 
 /// Ranges of addresses: one look-up for each length of a prefix.
@@ -73,9 +76,39 @@ struct Ranges {
     prefix_lens: Box<[u8]>,
 }
 
-/// What was found: how well it fits by source, the last criterion, and its place. Of what fits
-/// equally well, the first in the file is best.
-type Found = (u32, Reverse<u32>);
+/// How a search ended. Of chains behind several nodes, those of the greatest win: what fits equally well stands in the order of the
+/// file, and a search that found none outdoes one whose chains fit worse, since there is no way back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Found {
+    /// How well the best fit by each of [`Criterion::BEHIND_ALPN`]: `None` from the one on that none matches by.
+    fits: [Fit; Criterion::BEHIND_ALPN.len()],
+    /// The place of the first of them, if any matches.
+    place: Option<Reverse<u32>>,
+}
+
+impl Found {
+    /// A chain that asks for nothing.
+    const fn first(place: u32) -> Self {
+        Self { fits: [Some(0); Criterion::BEHIND_ALPN.len()], place: Some(Reverse(place)) }
+    }
+
+    /// Nothing, since no chain matches by this criterion.
+    fn none_by(criterion: Criterion) -> Self {
+        let mut fits = [Some(0); Criterion::BEHIND_ALPN.len()];
+        let matched = criterion.place_behind_alpn().unwrap_or(0);
+        fits.iter_mut().skip(matched).for_each(|fit| *fit = None);
+        Self { fits, place: None }
+    }
+
+    /// The same of chains that fit so well by this criterion.
+    fn with(mut self, criterion: Criterion, fit: u32) -> Self {
+        let place = criterion.place_behind_alpn();
+        if let Some(slot) = place.and_then(|place| self.fits.get_mut(place)) {
+            *slot = Some(fit);
+        }
+        self
+    }
+}
 
 impl ChainIndex {
     /// The index of chains that ask for this.
@@ -108,7 +141,7 @@ impl ChainIndex {
         matches: impl Fn(u32) -> Option<&'c ChainMatch>,
         facts: &ConnectionFacts<'_>,
     ) -> Option<u32> {
-        self.search(self.root, &matches, facts).map(|(_, Reverse(place))| place)
+        self.search(self.root, &matches, facts).place.map(|Reverse(place)| place)
     }
 
     fn search<'c>(
@@ -116,49 +149,71 @@ impl ChainIndex {
         node: NodeId,
         matches: &impl Fn(u32) -> Option<&'c ChainMatch>,
         facts: &ConnectionFacts<'_>,
-    ) -> Option<Found> {
-        let (by, others) = match self.nodes.get(node as usize)? {
-            Node::Compared(criteria, places) => return compare(places, criteria, matches, facts),
-            Node::Split { by, others } => (by, *others),
+    ) -> Found {
+        let (by, others) = match self.nodes.get(node as usize) {
+            // Each node that is led to is there.
+            None => return Found::none_by(Criterion::Port),
+            Some(Node::Compared(criteria, places)) => {
+                return compare(places, criteria, matches, facts);
+            }
+            Some(Node::Split { by, others }) => (by, *others),
         };
-        let next = match by {
-            Split::Port(ports) => facts.destination.and_then(|to| ports.get(&to.port()).copied()),
-            Split::Destination(ranges) => {
-                facts.destination.and_then(|to| ranges.find(to.ip())).map(|(node, _)| node)
+        if let Split::Alpn(alpn) = by {
+            let offered = facts.alpn.iter().filter_map(|name| alpn.get(*name));
+            if let Some(found) = offered.map(|node| self.search(*node, matches, facts)).max() {
+                return found;
             }
-            Split::ServerName(names) => {
-                facts.server_name.and_then(|name| names.find(name.as_bytes()))
-            }
-            Split::Protocol(protocols) => {
-                facts.protocol.and_then(|protocol| protocols.get(&protocol).copied())
-            }
-            Split::Alpn(alpn) => {
-                let mut offered = facts.alpn.iter().filter_map(|name| alpn.get(*name)).peekable();
-                if offered.peek().is_some() {
-                    return offered.filter_map(|node| self.search(*node, matches, facts)).max();
-                }
-                None
-            }
-            Split::Source(ranges) => {
-                let found = facts.source.and_then(|source| ranges.find(source));
-                if let Some((node, prefix_len)) = found {
-                    let (_, place) = self.search(node, matches, facts)?;
-                    return Some((fit_of_prefix(prefix_len), place));
-                }
-                None
-            }
-        };
-        self.search(next.or(others)?, matches, facts)
+        }
+        let next = by.find(facts).or_else(|| others.map(|node| (node, 0)));
+        let Some((node, fit)) = next else { return Found::none_by(by.criterion()) };
+        self.search(node, matches, facts).with(by.criterion(), fit)
     }
 }
 
-/// The best of `places` by `criteria`: the definition of which chain wins.
+impl Split {
+    const fn criterion(&self) -> Criterion {
+        match self {
+            Self::Port(_) => Criterion::Port,
+            Self::Destination(_) => Criterion::Destination,
+            Self::ServerName(_) => Criterion::ServerName,
+            Self::Protocol(_) => Criterion::Protocol,
+            Self::Alpn(_) => Criterion::Alpn,
+            Self::DirectSource(_) => Criterion::DirectSource,
+            Self::SourceType(_) => Criterion::SourceType,
+            Self::Source(_) => Criterion::Source,
+            Self::SourcePort(_) => Criterion::SourcePort,
+        }
+    }
+
+    /// What the best value of a connection leads to, and how well chains fit that name it; of several equally good ones, none.
+    fn find(&self, facts: &ConnectionFacts<'_>) -> Option<(NodeId, u32)> {
+        let ranged = |ranges: &Ranges, ip: Option<IpAddr>| {
+            let (node, prefix_len) = ranges.find(ip?)?;
+            Some((node, fit_of_prefix(prefix_len)))
+        };
+        let node = match self {
+            Self::Port(ports) => *ports.get(&facts.destination?.port())?,
+            Self::Destination(ranges) => return ranged(ranges, Some(facts.destination?.ip())),
+            Self::ServerName(names) => names.find(facts.server_name?.as_bytes())?,
+            Self::Protocol(protocols) => *protocols.get(&facts.protocol?)?,
+            Self::Alpn(_) => return None,
+            Self::DirectSource(ranges) => return ranged(ranges, facts.direct_source),
+            Self::SourceType(types) => *types.get(&facts.source_type()?)?,
+            Self::Source(ranges) => return ranged(ranges, facts.source),
+            Self::SourcePort(ports) => *ports.get(&facts.source_port?)?,
+        };
+        // Also of server names, which stand before ALPN: nothing compares how well they fit.
+        Some((node, 1))
+    }
+}
+
+/// The best of `places` by `criteria`, the last ones: the definition of which chain wins.
 fn compare<'c>(
     places: &[u32],
     criteria: &[Criterion],
     matches: &impl Fn(u32) -> Option<&'c ChainMatch>,
     facts: &ConnectionFacts<'_>,
-) -> Option<Found> {
+) -> Found {
     // What is best by each of the criteria that were looked at.
     let mut best = [0; Criterion::ALL.len()];
     let is_left = |place: &&u32, looked_at: &[u32]| {
@@ -167,16 +222,26 @@ fn compare<'c>(
             looked_at.iter().all(|best| fits.next() == Some(Some(*best)))
         })
     };
+    let fits_of = |looked_at: &[u32], mut found: Found| {
+        for (criterion, fit) in criteria.iter().zip(looked_at) {
+            found = found.with(*criterion, *fit);
+        }
+        found
+    };
     for (level, criterion) in criteria.iter().enumerate() {
         let (looked_at, next) = best.split_at_mut(level);
         let left = places.iter().filter(|place| is_left(place, looked_at));
         let fits = left.filter_map(|place| criterion.fit(matches(*place)?, facts));
-        *next.first_mut()? = fits.max()?;
+        let (Some(fit), Some(next)) = (fits.max(), next.first_mut()) else {
+            return fits_of(looked_at, Found::none_by(*criterion));
+        };
+        *next = fit;
     }
-    let looked_at = best.get(..criteria.len())?;
-    let first = places.iter().find(|place| is_left(place, looked_at))?;
-    // The last criterion is the source, unless nothing is asked any more.
-    Some((looked_at.last().copied().unwrap_or(0), Reverse(*first)))
+    let looked_at = best.get(..criteria.len()).unwrap_or_default();
+    match places.iter().find(|place| is_left(place, looked_at)) {
+        Some(first) => fits_of(looked_at, Found::first(*first)),
+        None => Found::none_by(Criterion::Port),
+    }
 }
 
 impl Ranges {
@@ -284,9 +349,20 @@ impl<'c> Builder<'c> {
             Criterion::Alpn => {
                 Split::Alpn(self.group(behind, places, |asked| &asked.alpn).collect())
             }
+            Criterion::DirectSource => {
+                let ranges = self.group(behind, places, |asked| &asked.direct_sources);
+                Split::DirectSource(Ranges::new(ranges.collect()))
+            }
+            Criterion::SourceType => {
+                Split::SourceType(self.group(behind, places, source_types).collect())
+            }
             Criterion::Source => {
                 let ranges = self.group(behind, places, |asked| &asked.sources);
                 Split::Source(Ranges::new(ranges.collect()))
+            }
+            Criterion::SourcePort => {
+                let ports = self.group(behind, places, |asked| &asked.source_ports);
+                Split::SourcePort(ports.map(|(port, node)| (port.get(), node)).collect())
             }
         };
         let others = (!others.is_empty()).then(|| self.node(behind, others));
@@ -347,6 +423,7 @@ mod tests {
     }
 
     const PORTS: [u16; 3] = [80, 443, 8443];
+    const SOURCE_PORTS: [u16; 3] = [1023, 40_000, 40_001];
     const RANGES: [&str; 8] = [
         "0.0.0.0/0",
         "10.0.0.0/8",
@@ -357,8 +434,16 @@ mod tests {
         "2001:db8::/32",
         "2001:db8::1",
     ];
-    const ADDRESSES: [&str; 7] =
-        ["10.1.2.3", "10.1.2.4", "10.1.3.3", "10.2.2.3", "192.0.2.1", "2001:db8::1", "fd00::1"];
+    const ADDRESSES: [&str; 8] = [
+        "10.1.2.3",
+        "10.1.2.4",
+        "10.1.3.3",
+        "10.2.2.3",
+        "192.0.2.1",
+        "127.0.0.1",
+        "2001:db8::1",
+        "fd00::1",
+    ];
     const NAMES: [&str; 6] = ["a.x", "b.a.x", "*.x", "*.a.x", "*.b.a.x", "y"];
     const ASKED_NAMES: [&str; 6] = ["a.x", "b.a.x", "c.a.x", "c.b.a.x", "z.x", "z"];
     const ALPN: [&str; 3] = ["h2", "http/1.1", "mqtt"];
@@ -378,25 +463,34 @@ mod tests {
             names in some(NAMES.to_vec()),
             protocols in some(PROTOCOLS.to_vec()),
             alpn in some(ALPN.to_vec()),
-            sources in some(RANGES.to_vec()),
+            (direct_sources, source_type, sources, source_ports) in (
+                some(RANGES.to_vec()),
+                select(vec![SourceType::Any, SourceType::Local, SourceType::External]),
+                some(RANGES.to_vec()),
+                some(SOURCE_PORTS.to_vec()),
+            ),
         ) -> ChainMatch {
             let ranges = |texts: Vec<&str>| {
                 texts.into_iter().map(|text| text.parse().unwrap()).collect()
             };
+            let numbers = |ports: Vec<u16>| ports.into_iter().filter_map(NonZeroU16::new).collect();
             ChainMatch {
                 server_names: names.into_iter().map(|name| name.parse().unwrap()).collect(),
                 alpn: alpn.into_iter().map(|name| name.as_bytes().into()).collect(),
                 protocols,
+                direct_sources: ranges(direct_sources),
+                source_type,
                 sources: ranges(sources),
+                source_ports: numbers(source_ports),
                 destinations: ranges(destinations),
-                destination_ports: ports.into_iter().map(|port| NonZeroU16::new(port).unwrap()).collect(),
+                destination_ports: numbers(ports),
             }
         }
     }
 
     /// What is known of a connection, each fact as an owner of it.
     type Connection = (
-        Option<IpAddr>,
+        (Option<IpAddr>, Option<u16>, Option<IpAddr>),
         Option<SocketAddr>,
         Option<Detected>,
         Option<&'static str>,
@@ -408,7 +502,11 @@ mod tests {
             || select(ADDRESSES.to_vec()).prop_map(|text| text.parse::<IpAddr>().unwrap());
         let destination = (address(), select(vec![80, 443, 1])).prop_map(SocketAddr::from);
         (
-            proptest::option::of(address()),
+            (
+                proptest::option::weighted(0.9, address()),
+                proptest::option::weighted(0.9, select(SOURCE_PORTS.to_vec())),
+                proptest::option::weighted(0.9, address()),
+            ),
             proptest::option::weighted(0.9, destination),
             proptest::option::of(select(PROTOCOLS.to_vec())),
             proptest::option::of(select(ASKED_NAMES.to_vec())),
@@ -426,8 +524,11 @@ mod tests {
                 let index = index(&chains, compared_max, entries_max);
                 for (source, destination, protocol, server_name, alpn) in &connections {
                     let alpn: Vec<&[u8]> = alpn.iter().map(|name| name.as_bytes()).collect();
+                    let (source, source_port, direct_source) = *source;
                     let facts = ConnectionFacts {
-                        source: *source,
+                        source,
+                        source_port,
+                        direct_source,
                         destination: *destination,
                         protocol: *protocol,
                         server_name: *server_name,
@@ -436,6 +537,39 @@ mod tests {
                     let found = index.find(|place| chains.get(place as usize), &facts);
                     prop_assert_eq!(found, compared(&chains, &facts), "{:?}", facts);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn of_several_protocols_the_one_whose_chains_fit_best_by_source_wins_even_if_none_matches() {
+        let chain = |alpn: &str, direct: &str, ports: &[u16]| ChainMatch {
+            alpn: vec![alpn.as_bytes().into()],
+            direct_sources: vec![direct.parse().unwrap()],
+            source_ports: ports.iter().copied().filter_map(NonZeroU16::new).collect(),
+            ..ChainMatch::default()
+        };
+        let facts = ConnectionFacts {
+            source: None,
+            source_port: Some(5),
+            direct_source: Some("10.1.2.3".parse().unwrap()),
+            destination: None,
+            protocol: Some(Detected::Tls),
+            server_name: None,
+            alpn: &[b"h2", b"mqtt"],
+        };
+        for (chains, place) in [
+            ([chain("h2", "10.0.0.0/8", &[5]), chain("mqtt", "10.1.0.0/16", &[])], Some(1)),
+            ([chain("h2", "10.0.0.0/8", &[5]), chain("mqtt", "10.1.0.0/16", &[6])], None),
+            ([chain("h2", "10.1.0.0/16", &[5]), chain("mqtt", "10.1.0.0/16", &[6])], Some(0)),
+            ([chain("h2", "10.1.0.0/16", &[]), chain("mqtt", "10.1.0.0/16", &[5])], Some(1)),
+            ([chain("h2", "10.1.0.0/16", &[5]), chain("mqtt", "10.1.0.0/16", &[5])], Some(0)),
+        ] {
+            assert_eq!(compared(&chains, &facts), place);
+            for compared_max in [0, 1, 2] {
+                let index = index(&chains, compared_max, 16);
+                let found = index.find(|place| chains.get(place as usize), &facts);
+                assert_eq!(found, place, "{chains:?}");
             }
         }
     }
@@ -459,7 +593,11 @@ mod tests {
                 usize::from(others.is_some())
                     + match by {
                         Split::Port(by) => by.len(),
-                        Split::Destination(by) | Split::Source(by) => by.by_range.len(),
+                        Split::Destination(by) | Split::DirectSource(by) | Split::Source(by) => {
+                            by.by_range.len()
+                        }
+                        Split::SourceType(by) => by.len(),
+                        Split::SourcePort(by) => by.len(),
                         Split::ServerName(_) => 0,
                         Split::Protocol(by) => by.len(),
                         Split::Alpn(by) => by.len(),

@@ -12,8 +12,8 @@ use super::listener::{NoFilter, OneOrSeveral, Protocol, WeightedCluster};
 use crate::cidr::Cidr;
 
 /// Settings for the connections that match. If several chains match, the most specific one is used, as in Envoy: they
-/// are compared by destination port, destination, server name, protocol, ALPN and source, in this order, and each
-/// criterion compares only those that are equal by the previous ones.
+/// are compared by destination port, destination, server name, protocol, ALPN, direct source, source type, source and
+/// source port, in this order, and each criterion compares only those that are equal by the previous ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListenerChain {
@@ -62,15 +62,67 @@ pub struct ChainMatch {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "detected")]
     pub protocols: Vec<Detected>,
+    /// Addresses that connections come from directly: those of the proxies that send PROXY headers, where `sources`
+    /// has the addresses in these headers. A connection without such a header, and one that sent its header before a
+    /// chain of the listener had `direct_sources`, comes directly from its source address.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub direct_sources: Vec<Cidr>,
+    /// Whether connections come from this machine. Absent: `any`.
+    #[serde(skip_serializing_if = "SourceType::is_any")]
+    pub source_type: SourceType,
     /// Source addresses of connections.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<Cidr>,
+    /// Source ports of connections.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub source_ports: Vec<NonZeroU16>,
     /// Destination addresses of connections: the original destination if it is known, else the local address.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destinations: Vec<Cidr>,
     /// Ports of these destinations.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destination_ports: Vec<NonZeroU16>,
+}
+
+/// Whether connections come from this machine.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceType {
+    /// All connections.
+    #[default]
+    Any,
+    /// Connections from a loopback address, from the address that they go to, or to a unix socket.
+    Local,
+    /// All other connections.
+    External,
+}
+
+impl SourceType {
+    /// Whether it is that of a connection that comes from this machine, or not.
+    pub(crate) const fn holds(self, is_local: bool) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Local => is_local,
+            Self::External => !is_local,
+        }
+    }
+
+    const fn is_any(&self) -> bool {
+        matches!(self, Self::Any)
+    }
 }
 
 /// What first bytes may be; [`compiled`](crate::text::schema::compiled) adds the RPC protocols.

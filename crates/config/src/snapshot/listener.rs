@@ -27,6 +27,7 @@ use crate::chains::ListenerChains;
 use crate::cidr::Cidr;
 use crate::error_pages::ErrorPages;
 use crate::file;
+use crate::file::chain::SourceType;
 use crate::file_mode::FileMode;
 use crate::filters::FilterSource;
 use crate::hosts::{Host, HostIndex};
@@ -201,8 +202,14 @@ pub struct ChainMatch {
     pub alpn: Vec<Box<[u8]>>,
     /// What the first bytes are.
     pub protocols: Vec<Detected>,
+    /// Where connections come from directly, before a PROXY header names another address.
+    pub direct_sources: Vec<Cidr>,
+    /// Whether they come from this machine.
+    pub source_type: SourceType,
     /// Where connections come from.
     pub sources: Vec<Cidr>,
+    /// The port of that.
+    pub source_ports: Vec<NonZeroU16>,
     /// Where connections were going.
     pub destinations: Vec<Cidr>,
     /// The port of that.

@@ -1,5 +1,7 @@
 //! Which chain of a listener a connection meets.
 
+use std::net::SocketAddr;
+
 use config::chains::ConnectionFacts;
 use config::snapshot::Detected;
 use config::{FilterKinds, Loader};
@@ -25,6 +27,8 @@ fn chosen(matches: &[&str], facts: &ConnectionFacts<'_>) -> Option<usize> {
 
 const NOTHING: ConnectionFacts<'_> = ConnectionFacts {
     source: None,
+    source_port: None,
+    direct_source: None,
     destination: None,
     protocol: None,
     server_name: None,
@@ -80,6 +84,102 @@ fn an_earlier_criterion_outweighs_all_later_ones() {
         };
         assert_eq!(chosen(&matches, &facts), Some(place), "{destination} {source}");
     }
+}
+
+/// What is known of a connection from an address, over a proxy, to 10.1.0.1.
+fn from<'f>(source: &str, direct: &str) -> ConnectionFacts<'f> {
+    let source: SocketAddr = source.parse().unwrap();
+    ConnectionFacts {
+        source: Some(source.ip()),
+        source_port: Some(source.port()),
+        direct_source: Some(direct.parse().unwrap()),
+        destination: Some("10.1.0.1:443".parse().unwrap()),
+        ..NOTHING
+    }
+}
+
+#[test]
+fn the_smallest_range_of_direct_sources_wins_whatever_the_source() {
+    let matches = [
+        "direct_sources: [10.0.0.0/8]",
+        "direct_sources: [10.2.0.0/16, 10.9.0.1]",
+        "sources: [192.0.2.7]",
+        "",
+    ];
+    for (direct, place) in
+        [("10.3.0.1", 0), ("10.2.0.1", 1), ("10.9.0.1", 1), ("10.9.0.2", 0), ("11.0.0.1", 2)]
+    {
+        assert_eq!(chosen(&matches, &from("192.0.2.7:5", direct)), Some(place), "{direct}");
+    }
+    let unknown = ConnectionFacts { direct_source: None, ..from("192.0.2.8:5", "10.2.0.1") };
+    assert_eq!(chosen(&matches, &unknown), Some(3));
+}
+
+#[test]
+fn a_source_is_local_if_it_is_a_loopback_address_or_the_destination() {
+    let matches = ["source_type: local", "source_type: external", "source_type: any"];
+    for (source, place) in [
+        ("127.0.0.1:5", 0),
+        ("127.1.2.3:5", 0),
+        ("[::1]:5", 0),
+        ("10.1.0.1:5", 0),
+        ("10.1.0.2:443", 1),
+        ("[2001:db8::1]:5", 1),
+    ] {
+        // Who connects for it is another matter.
+        assert_eq!(chosen(&matches, &from(source, "127.0.0.1")), Some(place), "{source}");
+    }
+    assert_eq!(chosen(&matches, &NOTHING), Some(0), "of a unix socket");
+    let unknown = ConnectionFacts { source: None, ..from("10.1.0.2:5", "10.1.0.2") };
+    assert_eq!(chosen(&matches, &unknown), Some(2));
+    // `any` asks for nothing.
+    assert_eq!(chosen(&["source_type: any"], &from("10.1.0.2:5", "10.1.0.2")), Some(0));
+}
+
+#[test]
+fn a_source_port_is_one_of_those_listed() {
+    let matches = ["", "source_ports: [7, 9]", "source_ports: [9, 11]"];
+    for (source, place) in [("1.1.1.1:7", 1), ("1.1.1.1:9", 1), ("1.1.1.1:11", 2), ("1.1.1.1:8", 0)]
+    {
+        assert_eq!(chosen(&matches, &from(source, "10.2.0.1")), Some(place), "{source}");
+    }
+    assert_eq!(chosen(&matches, &NOTHING), Some(0));
+}
+
+#[test]
+fn what_is_asked_of_sources_is_compared_in_envoys_order() {
+    // Each outweighs all behind it.
+    let matches = [
+        "source_ports: [5]",
+        "sources: [192.0.2.0/24]",
+        "source_type: external",
+        "direct_sources: [10.0.0.0/8]",
+        "alpn: [h2]",
+    ];
+    let h2: [&[u8]; 1] = [b"h2"];
+    let all = ConnectionFacts { alpn: &h2, ..from("192.0.2.7:5", "10.2.0.1") };
+    assert_eq!(chosen(&matches, &all), Some(4));
+    for (left, place) in [(4, 3), (3, 2), (2, 1), (1, 0)] {
+        let facts = from("192.0.2.7:5", "10.2.0.1");
+        assert_eq!(chosen(&matches[..left], &facts), Some(place), "{left}");
+    }
+    // There is no way back, also not to a chain of another protocol that the client offers.
+    let offers: [&[u8]; 2] = [b"http/1.1", b"h2"];
+    let facts = ConnectionFacts { alpn: &offers, ..all };
+    let hidden = [
+        "alpn: [http/1.1], direct_sources: [10.0.0.0/8]",
+        "alpn: [h2], direct_sources: [10.2.0.0/16], source_ports: [6]",
+        "alpn: [h2], direct_sources: [10.2.0.0/16], source_type: local",
+    ];
+    assert_eq!(chosen(&hidden[..1], &facts), Some(0));
+    assert_eq!(chosen(&hidden[..2], &facts), None);
+    assert_eq!(chosen(&hidden, &facts), None);
+    let several = [
+        "alpn: [http/1.1], direct_sources: [10.2.0.0/16], sources: [192.0.0.0/16]",
+        "alpn: [h2], direct_sources: [10.2.0.0/16], source_type: external, source_ports: [5]",
+        "alpn: [h2], direct_sources: [10.0.0.0/8], source_type: external, sources: [192.0.2.7]",
+    ];
+    assert_eq!(chosen(&several, &facts), Some(1));
 }
 
 #[test]
@@ -155,11 +255,34 @@ fn a_chain_that_another_one_hides_is_warned_of() {
         "destination_ports",
         "protocols",
     );
+    hides(
+        &["direct_sources: [10.0.0.0/8], source_type: local", "sources: [10.0.0.0/8]"],
+        "c0",
+        "direct_sources",
+        "source_type",
+    );
+    hides(
+        &["sources: [10.0.0.0/8]", "source_type: external, source_ports: [5]"],
+        "c1",
+        "source_type",
+        "source_ports",
+    );
+    hides(
+        &["source_type: external, sources: [10.0.0.0/8]", "source_ports: [5]"],
+        "c0",
+        "source_type",
+        "sources",
+    );
     for chains in [
         &["server_names: [a.example]", "server_names: ['*.example']"][..],
         &["protocols: [tls]", "protocols: [http1], sources: [10.0.0.0/8]", "protocols: [http1]"],
         // Something is there for the others.
         &["server_names: [a.example]", office, "destination_ports: [443]"],
+        // One comes from here, and the other from elsewhere.
+        &["source_type: local, source_ports: [5]", "source_type: external"],
+        &["sources: [127.0.0.0/8], source_ports: [5]", "source_type: external"],
+        // Without PROXY headers a connection comes from one address.
+        &["direct_sources: [10.0.0.0/8], source_ports: [5]", "sources: [192.0.2.0/24]"],
         // None is for both.
         &["destination_ports: [80]", office],
     ] {

@@ -197,6 +197,8 @@ fn chains_may_ask_for_registered_protocols() {
         let protocol = Some(Detected::Rpc(RpcName::new(name).unwrap()));
         let facts = ConnectionFacts {
             source: None,
+            source_port: None,
+            direct_source: None,
             destination: None,
             protocol,
             server_name: None,

@@ -212,7 +212,7 @@ listeners:
         tls: { certificates: [{ chain: tenants.pem, key: tenants.key }], alpn: [imap], session_ticket_files: [tickets.key] }
         clusters: [{ cluster: all, weight: 2 }]
       - name: near
-        match: { sources: ["10.0.0.0/8"], destinations: ["::1"], destination_ports: [80] }
+        match: { direct_sources: ["10.1.0.0/16"], source_type: external, sources: ["10.0.0.0/8"], source_ports: [1023], destinations: ["::1"], destination_ports: [80] }
         tls: { certificates: [{ chain: site.pem, key: site.key }], early_data: true }
         filters:
           - headers: { request: { remove: [x-b] } }

@@ -259,18 +259,14 @@ pub(crate) fn is_misdirected(
     };
     // The host of a plain CONNECT is where the tunnel leads, and says nothing of who is asked.
     let asks_tunnel = head.method() == Method::Connect && !head.is_extended_connect();
-    let Some(downstream) = connection.downstream() else { return false };
     if connection.tls.is_none() || asks_tunnel {
         return false;
     }
-    let destination = downstream.original.as_deref().copied();
     let alpn: &[u8] = if connection.multiplex().is_some() { b"h2" } else { b"http/1.1" };
     let facts = ConnectionFacts {
-        source: connection.peer.ip(),
-        destination: destination.or_else(|| connection.local.socket_address()),
         protocol: Some(Detected::Tls),
-        server_name: None,
         alpn: &[alpn],
+        ..connection.address_facts()
     };
     misdirected::is_misdirected(listener, exchange.chain, head.host(), &facts)
 }

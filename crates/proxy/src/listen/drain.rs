@@ -62,7 +62,7 @@ impl Listen {
             downstream.is_some_and(|downstream| {
                 let has_new = || {
                     let listener = listener?;
-                    let facts = facts_of(connection, downstream)?;
+                    let facts = facts_of(connection)?;
                     Some(lost.has_new_for(listener, downstream.chain, &facts))
                 };
                 // Its chain was chosen before what it is going to say is known.
@@ -91,10 +91,7 @@ impl Listen {
 }
 
 /// What is known of an open connection; none if that says nothing of which chain it would meet, or it brings no further requests.
-fn facts_of<'c>(
-    connection: &'c Connection,
-    downstream: &Downstream,
-) -> Option<ConnectionFacts<'c>> {
+fn facts_of(connection: &Connection) -> Option<ConnectionFacts<'_>> {
     let tls = connection.tls.as_deref();
     let (protocol, agreed): (_, &[&[u8]]) = match &connection.codec {
         Codec::Http1(_) => (Detected::Http1, &[b"http/1.1"]),
@@ -104,14 +101,12 @@ fn facts_of<'c>(
         },
         Codec::Opening(_) | Codec::Bytes(_) => return None,
     };
-    let original = downstream.original.as_deref().copied();
     Some(ConnectionFacts {
-        source: connection.peer.ip(),
-        destination: original.or_else(|| connection.local.socket_address()),
         protocol: Some(if tls.is_some() { Detected::Tls } else { protocol }),
         server_name: tls.and_then(Tls::server_name),
         // What was agreed upon was offered.
         alpn: if tls.is_some() { agreed } else { &[] },
+        ..connection.address_facts()
     })
 }
 

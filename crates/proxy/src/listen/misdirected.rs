@@ -43,7 +43,9 @@ pub fn is_misdirected<F>(
                 Criterion::Alpn.fit(matches, facts)
             };
             let fits = Criterion::Protocol.fit(matches, facts).zip(alpn);
-            let fits = fits.zip(Criterion::Source.fit(matches, facts));
+            let sources = Criterion::BEHIND_ALPN.map(|criterion| criterion.fit(matches, facts));
+            let fits = fits.filter(|_| sources.iter().all(Option::is_some));
+            let fits = fits.map(|fits| (fits, sources));
             // Of those that fit equally well, the first; the connection's own before others.
             let rank = fits.map(|fits| (fits, is_met));
             if rank.is_some() && best.is_none_or(|(former, _)| rank > former) {

@@ -7,12 +7,11 @@ use wire::buffer::Buffer;
 use wire::detect::{Detected, RpcProtocols, detect, detect_late};
 use wire::tls::{ServerName, client_hello};
 
-use crate::connection::Connection;
 use crate::connection::codec::Codec;
 use crate::connection::codec::Opening;
 use crate::connection::connections::Connections;
 use crate::connection::debug_log::Named;
-use crate::connection::destination::destination;
+use crate::connection::{Connection, Downstream};
 use crate::cx::Cx;
 use crate::keys::{ConnKey, label};
 use crate::listen::Listen;
@@ -178,6 +177,12 @@ impl Listen {
 }
 
 impl Listen {
+    /// Whether a chain asks who connected, for a connection whose client a PROXY header names.
+    pub(crate) fn asks_direct_source(&self, downstream: &Downstream) -> bool {
+        let listener = self.listeners.get(downstream.listener).listener();
+        listener.http.proxy_protocol.is_some() && listener.chains.asks_direct_source()
+    }
+
     /// Chooses the chain that a connection meets. Says whether there is anything for it.
     pub(crate) fn choose_chain(
         &mut self,
@@ -187,15 +192,13 @@ impl Listen {
         connections: &mut Connections,
         cx: &mut Cx,
     ) -> bool {
-        let original = destination(connections, key);
         let Some(connection) = connections.get_mut(key) else { return false };
         let alpn: Vec<&[u8]> = first.alpn.iter().map(|name| &**name).collect();
         let facts = ConnectionFacts {
-            source: connection.peer.ip(),
-            destination: original.or_else(|| connection.local.socket_address()),
             protocol: first.protocol,
             server_name: first.server_name.as_ref().map(ServerName::as_str),
             alpn: &alpn,
+            ..connection.address_facts()
         };
         let Some(downstream) = connection.downstream() else { return false };
         let listener = self.listeners.get(downstream.listener).listener();

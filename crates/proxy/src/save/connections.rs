@@ -30,7 +30,9 @@ use crate::connection::connections::Connections;
 use crate::connection::delivery::Lingering;
 use crate::connection::rpc::rpc_limits;
 use crate::connection::transport::{SavedTls, Tls, TlsState};
-use crate::connection::{Connection, ConnectionRole, Downstream, Life, Upstream, UpstreamState};
+use crate::connection::{
+    Connection, ConnectionRole, Downstream, Life, Origin, Upstream, UpstreamState,
+};
 use crate::cx::Cx;
 use crate::filter::Filter;
 use crate::keys::{ConnKey, EndpointKey, ExchangeKey, PoolId, Slot, label};
@@ -300,6 +302,9 @@ impl SavedDownstream {
         let original = self.original.as_deref().copied();
         Some(ConnectionFacts {
             source: self.connection.peer.ip(),
+            source_port: self.connection.peer.port(),
+            // Who connected before a PROXY header is not written down; the socket says that once it is here.
+            direct_source: self.connection.peer.ip(),
             destination: original.or_else(|| self.connection.local.socket_address()),
             protocol: Some(if tls.is_some() { Detected::Tls } else { protocol }),
             server_name: tls.and_then(SavedTls::server_name),
@@ -401,7 +406,8 @@ impl Cx {
         match (role, facts) {
             (ConnectionRole::Downstream(downstream), EndFacts::Downstream { listener, chain }) => {
                 let head_began = since(downstream.head_began, now);
-                let Downstream { life, is_detected, is_aged, original, .. } = downstream;
+                let original = downstream.original().map(Box::new);
+                let Downstream { life, is_detected, is_aged, .. } = downstream;
                 SavedEnd::Downstream(SavedDownstream {
                     connection,
                     listener,
@@ -600,7 +606,7 @@ impl Connections {
             is_detected: saved.is_detected,
             is_aged: saved.is_aged,
             head_began,
-            original: saved.original,
+            origin: Origin::of_original(saved.original.as_deref().copied()),
         };
         let key = self.insert_connection(
             ConnectionRole::Downstream(downstream),

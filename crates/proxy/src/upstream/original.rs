@@ -29,7 +29,7 @@ fn is_admin(admin: Option<&Address>, address: &Address) -> bool {
 impl Cx {
     /// What is kept of where a connection was going: nothing, if that is an address of this
     /// process, where it would begin anew.
-    pub(crate) fn keep_original(&self, original: Option<SocketAddr>) -> Option<Box<SocketAddr>> {
+    pub(crate) fn keep_original(&self, original: Option<SocketAddr>) -> Option<SocketAddr> {
         let mut original = PeerAddress::from(original?).socket_address()?;
         if let SocketAddr::V6(address) = &mut original {
             // Of one connection only; the others to this address cannot be distinguished from it.
@@ -42,6 +42,6 @@ impl Cx {
         let is_ours = is_ours
             || is_admin(startup.admin.as_ref(), &address)
             || is_admin(startup.metrics.as_ref(), &address);
-        (!is_ours).then(|| Box::new(original))
+        (!is_ours).then_some(original)
     }
 }

@@ -205,3 +205,61 @@ fn connections_of_a_chain_that_is_gone_end_with_what_it_had() {
         assert!(talk.is_closed(late));
     });
 }
+
+/// Chains by where a connection comes from, behind a proxy at 192.0.2.1.
+const PROXIED: &str = "
+listeners:
+- name: edge
+  address: 127.0.0.1:8443
+  proxy_protocol: true
+  chains:
+  - { name: client, match: { sources: [198.51.100.7] }, routes: client }
+  - { name: balancer, match: { direct_sources: [192.0.2.0/24], source_type: external, sources: [198.51.100.0/24] }, routes: balancer }
+  - { name: self, match: { direct_sources: [198.51.100.0/24] }, routes: self }
+  - { name: low, match: { direct_sources: [192.0.2.0/24], source_type: external, source_ports: [5] }, routes: low }
+  - { name: local, match: { direct_sources: [192.0.2.0/24], source_type: local }, routes: local }
+routes:
+- { name: client, rules: [{ match: { prefix: / }, respond: { body: client } }] }
+- { name: balancer, rules: [{ match: { prefix: / }, respond: { body: balancer } }] }
+- { name: self, rules: [{ match: { prefix: / }, respond: { body: self } }] }
+- { name: low, rules: [{ match: { prefix: / }, respond: { body: low } }] }
+- { name: local, rules: [{ match: { prefix: / }, respond: { body: local } }] }
+";
+
+/// What a client is answered behind this PROXY header, and by which the chain is known.
+fn answered(talk: &mut Talk<'_>, header: &str) -> Option<String> {
+    let client = talk.client();
+    // It may move in between.
+    talk.says(client, header);
+    talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let heard = talk.heard(client);
+    talk.ends(client);
+    Some(heard.split_once("\r\n\r\n")?.1.to_owned())
+}
+
+#[test]
+fn the_address_that_connects_is_another_criterion_than_that_of_a_proxy_header() {
+    hold(PROXIED, |talk| {
+        for (header, body) in [
+            // Of the client's address, `client` names more; who connected comes first.
+            ("PROXY TCP4 198.51.100.7 10.0.0.1 6 80\r\n", Some("balancer")),
+            ("PROXY TCP4 203.0.113.7 10.0.0.1 5 80\r\n", Some("low")),
+            ("PROXY TCP4 203.0.113.7 10.0.0.1 6 80\r\n", None),
+            ("PROXY TCP4 10.0.0.1 10.0.0.1 5 80\r\n", Some("local")),
+            ("PROXY TCP4 127.0.0.1 10.0.0.1 5 80\r\n", Some("local")),
+            // The proxy itself, from port 40000.
+            ("PROXY UNKNOWN\r\n", None),
+        ] {
+            assert_eq!(answered(talk, header).as_deref(), body, "{header}");
+        }
+    });
+}
+
+#[test]
+fn what_a_request_head_waits_for_does_not_lose_who_connected() {
+    let config = PROXIED.replace("{ direct_sources", "{ protocols: [http1], direct_sources");
+    hold(&config, |talk| {
+        let header = "PROXY TCP4 198.51.100.7 10.0.0.1 6 80\r\n";
+        assert_eq!(answered(talk, header).as_deref(), Some("balancer"));
+    });
+}

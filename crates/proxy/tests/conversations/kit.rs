@@ -206,6 +206,8 @@ pub(crate) struct Peer(usize);
 
 struct PeerState {
     key: Option<ConnKey>,
+    /// Where a client connects from.
+    from: Option<PeerAddress>,
     /// Where the proxy connects to, for upstreams.
     address: Option<Address>,
     /// The mark of the connection to it.
@@ -316,9 +318,10 @@ impl<'s> Talk<'s> {
         let peer = PeerAddress::from(SocketAddr::new(self.address, 40_000));
         let local = original.unwrap_or_else(|| "198.51.100.1:8080".parse().unwrap());
         let local = PeerAddress::from(local);
+        let from = Some(peer.clone());
         let key = self.proxy.on_accepted(listener, peer, local, original, self.now)?;
         let client = Peer(self.peers.len());
-        self.peers.push(PeerState::new(Some(key), None));
+        self.peers.push(PeerState { from, ..PeerState::new(Some(key), None) });
         // The proxy may call an upstream at once.
         self.settle();
         Some(client)
@@ -986,6 +989,12 @@ impl<'s> Talk<'s> {
             let keys = restoring.keys();
             for (place, key) in places.iter().zip(keys) {
                 self.peers[*place].key = Some(*key);
+                // As a worker asks the socket.
+                if self.proxy.asks_direct_source(*key)
+                    && let Some(from) = &self.peers[*place].from
+                {
+                    self.proxy.on_direct_source(*key, from.clone());
+                }
             }
             self.proxy.on_restored(keys, self.now);
         }
@@ -1039,6 +1048,7 @@ impl PeerState {
     fn new(key: Option<ConnKey>, address: Option<Address>) -> Self {
         Self {
             key,
+            from: None,
             is_connecting: address.is_some(),
             address,
             mark: None,

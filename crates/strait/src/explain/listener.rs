@@ -1,10 +1,12 @@
 //! The listener that a request comes to, and the filter chain that its connection meets.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use config::chains::ConnectionFacts;
-use config::snapshot::{Address, ChainId, Detected, ListenerChain, ListenerProtocol};
+use config::snapshot::{
+    Address, ChainId, ChainMatch, Detected, ListenerChain, ListenerProtocol, SourceType,
+};
 use proxy::Snapshot;
 use proxy::misdirected::is_misdirected;
 use wire::h1::{Scan, decode_request};
@@ -84,6 +86,42 @@ fn destination(listener: &Listener, request: &Request) -> Option<SocketAddr> {
     Some(asked.map_or(address, |ip| SocketAddr::new(ip, address.port())))
 }
 
+/// Where the request's connection comes from directly: from the client, or from the first address that may send PROXY headers.
+pub(super) fn direct_source(listener: &Listener, request: &Request) -> Option<IpAddr> {
+    match listener.http.proxy_protocol.as_deref() {
+        Some([range, ..]) => Some(range.network()),
+        Some([]) | None => request.from,
+    }
+}
+
+/// Says what is not known of where the connection comes from, and is asked for by chains.
+fn describe_source(
+    story: &mut Story,
+    listener: &Listener,
+    request: &Request,
+    direct_source: Option<IpAddr>,
+) {
+    let is_asked =
+        |asks: fn(&ChainMatch) -> bool| listener.chains.iter().any(|chain| asks(&chain.matches));
+    if request.from.is_none() && is_asked(|asked| asked.source_type != SourceType::Any) {
+        story.line(
+            "chain",
+            "the client's address is not known, so no chain with `source_type` matches: add --from ADDRESS",
+        );
+    }
+    if is_asked(|asked| !asked.source_ports.is_empty()) {
+        story.line(
+            "chain",
+            "the client's port is not known, so no chain with `source_ports` matches",
+        );
+    }
+    if listener.chains.asks_direct_source() && listener.http.proxy_protocol.is_some() {
+        let from =
+            direct_source.map_or_else(|| "an unknown address".to_owned(), |ip| ip.to_string());
+        story.line("chain", format!("for `direct_sources`, the PROXY header comes from {from}"));
+    }
+}
+
 /// Describes the filter chain of a connection that carries HTTP, and returns the listener with that
 /// chain's settings; none if no chain matches.
 pub(super) fn describe_chain<'s>(
@@ -111,7 +149,17 @@ pub(super) fn describe_chain<'s>(
     };
     let destination = destination(listener, request);
     let protocol = Some(protocol);
-    let facts = ConnectionFacts { source: request.from, destination, protocol, server_name, alpn };
+    let direct_source = direct_source(listener, request);
+    let facts = ConnectionFacts {
+        source: request.from,
+        source_port: None,
+        direct_source,
+        destination,
+        protocol,
+        server_name,
+        alpn,
+    };
+    describe_source(story, listener, request, direct_source);
     let asks_where = |chain: &ListenerChain<_>| !chain.matches.destinations.is_empty();
     if destination.is_some_and(|at| at.ip().is_unspecified())
         && listener.chains.iter().any(asks_where)
@@ -155,8 +203,15 @@ pub(super) fn describe_misdirected(
         _ => b"h2",
     };
     let (protocol, alpn) = (Some(Detected::Tls), &[alpn][..]);
-    let facts =
-        ConnectionFacts { source: request.from, destination, protocol, server_name: None, alpn };
+    let facts = ConnectionFacts {
+        source: request.from,
+        source_port: None,
+        direct_source: direct_source(listener, request),
+        destination,
+        protocol,
+        server_name: None,
+        alpn,
+    };
     if is_misdirected(listener, met, head.host(), &facts) {
         let (host, asked) = (String::from_utf8_lossy(head.host()), &request.server_name);
         story.line(

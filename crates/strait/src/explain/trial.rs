@@ -14,6 +14,7 @@ use telemetry::{Emitter, LogReader, Reports};
 
 use super::Listener;
 use super::client::Client;
+use super::listener::direct_source;
 use super::request::Request;
 
 /// The time of the trial, in which no time passes.
@@ -60,13 +61,8 @@ pub(super) fn try_out(
     let is_told = listener.socket.original_destination != OriginalDestination::Off;
     let original = is_told.then_some(elsewhere);
     let proxies = listener.http.proxy_protocol.as_deref();
-    let peer = match proxies.and_then(<[_]>::first) {
-        Some(range) => PeerAddress::from(Some(SocketAddr::from((range.network(), 1)))),
-        None => match request.from {
-            Some(from) => PeerAddress::from(Some(SocketAddr::from((from, 1)))),
-            None => local.clone(),
-        },
-    };
+    let direct = direct_source(listener, request).map(|ip| SocketAddr::from((ip, 1)));
+    let peer = direct.map_or_else(|| local.clone(), PeerAddress::from);
     let Some(key) = proxy.on_accepted(listener.id, peer, local, original, NOW) else {
         return Trial::Refused;
     };

@@ -372,6 +372,36 @@ routes:
 }
 
 #[test]
+fn explain_says_what_it_does_not_know_of_where_a_connection_comes_from() {
+    let scratch = Scratch::new();
+    let config = "
+listeners:
+  - name: edge
+    address: 127.0.0.1:0
+    proxy_protocol: { from: [192.0.2.0/24] }
+    chains:
+      - { name: balancer, match: { direct_sources: [192.0.2.0/30], source_type: external }, routes: r }
+      - { name: here, match: { direct_sources: [192.0.2.0/30], source_type: local }, routes: r }
+      - { name: low, match: { direct_sources: [192.0.2.0/30], source_type: local, source_ports: [1023] }, routes: r }
+routes:
+  - { name: r, rules: [{ match: { prefix: / }, respond: { status: 204 } }] }
+";
+    let file = scratch.write("strait.yaml", config);
+    let no_port = "the client's port is not known, so no chain with `source_ports` matches";
+    let direct = "for `direct_sources`, the PROXY header comes from 192.0.2.0";
+    let no_address = "the client's address is not known, so no chain with `source_type` matches: add --from ADDRESS";
+    for (from, said) in [
+        (&["--from", "10.1.2.3"][..], &["balancer: matches plain HTTP", no_port, direct][..]),
+        (&["--from", "127.0.0.9"], &["here: matches plain HTTP", no_port, direct]),
+        (&[], &[no_address, "no chain matches it"]),
+    ] {
+        let output = strait(&[&["explain", "-c", &file], from, &["GET", "http://a/"]].concat());
+        let story = text(&output.stdout);
+        said.iter().for_each(|said| assert!(story.contains(said), "{from:?}: {story}"));
+    }
+}
+
+#[test]
 fn explain_shows_how_a_request_is_rewritten() {
     let scratch = Scratch::new();
     let config = "

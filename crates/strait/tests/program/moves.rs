@@ -294,3 +294,24 @@ impl Http2 {
         }
     }
 }
+
+#[test]
+fn the_other_worker_knows_who_connected_before_a_proxy_header() {
+    let strait = Strait::run(
+        "workers: 2
+listeners:
+  - name: edge
+    address: 127.0.0.1:0
+    proxy_protocol: true
+    chains:
+      - { name: proxied, match: { protocols: [http1], direct_sources: [127.0.0.1] }, routes: all }
+routes:
+  - { name: all, rules: [{ match: { prefix: / }, respond: { status: 202 } }] }
+",
+    );
+    let mut client = Client::connect(strait.listener);
+    client.send("PROXY TCP4 198.51.100.7 192.0.2.1 5 80\r\n");
+    // The header has been read, and the chain is not chosen yet.
+    assert_eq!(move_over(&strait, "198.51.100.7:5".parse().unwrap()), 1);
+    assert_eq!(client.get("/").status, 202);
+}

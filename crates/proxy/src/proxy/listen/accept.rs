@@ -10,7 +10,7 @@ use telemetry::events::{ConnectionOpened, ConnectionRefused};
 
 use crate::connection::codec::Codec;
 use crate::connection::codec::Opening;
-use crate::connection::{ConnectionRole, Downstream, Life};
+use crate::connection::{ConnectionRole, Downstream, Life, Origin};
 use crate::keys::{ConnKey, label};
 use crate::listen::accepting::{of_client_bound, of_memory};
 use crate::listen::clients::{ClientPlace, Part};
@@ -31,7 +31,7 @@ impl Proxy {
         original: Option<SocketAddr>,
         now: Time,
     ) -> Option<ConnKey> {
-        let original = self.cx.keep_original(original);
+        let origin = Origin::of_original(self.cx.keep_original(original));
         let listener = self.listen.listeners.find(listener)?;
         let client = self.let_in(listener, &peer, now)?;
         let state = self.listen.listeners.get(listener);
@@ -51,7 +51,7 @@ impl Proxy {
             is_detected: false,
             is_aged: false,
             head_began: Time::NEVER,
-            original,
+            origin,
         });
         let key = self.connections.insert_connection(
             role,

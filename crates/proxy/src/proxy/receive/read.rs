@@ -4,6 +4,8 @@
 //! connection's inbox, and when that is full in the socket. What follows from an element is in
 //! `elements`.
 
+use std::mem;
+
 use config::snapshot::{ListenerProtocol, ResponseParsing};
 use telemetry::cause::Cause;
 use telemetry::events::DetectedProtocol;
@@ -80,8 +82,14 @@ impl Proxy {
             Ok(None) => Step::Wait(0),
             Ok(Some((header, n))) => {
                 if let proxy_protocol::Header::Proxied { source, destination } = header {
-                    connection.peer = PeerAddress::from(source);
+                    let direct = mem::replace(&mut connection.peer, PeerAddress::from(source));
                     connection.local = PeerAddress::from(destination);
+                    let downstream = connection.downstream_mut();
+                    if let Some(downstream) = downstream
+                        && self.listen.asks_direct_source(downstream)
+                    {
+                        downstream.keep_direct(direct);
+                    }
                 }
                 if !self.connections.count_proxied_client(key, &mut self.listen, &self.cx) {
                     let cause = Cause::ClientConnectionsOverflow;
