@@ -1,7 +1,8 @@
 //! Makes the access log's lines, on a thread of its own.
 //!
 //! The thread takes what workers hand on every [`PACE`], formats it and hands it to the thread of
-//! its output, which may block. Once nothing has come for a while, it sleeps until a worker hands something on. This thread never does: control's commands reach it at any time.
+//! its output, which may block. Once nothing has come for a while, it sleeps until a worker hands something on. This thread never does: control's commands reach it
+//! within [`PACE`], but for one that waits at most [`TAKEN_BEFORE_NAMES_NS`].
 //! While an output takes nothing, records stay in the workers' queues for a moment, since it may
 //! only be slow; after that lines are lost and counted. The same thread keeps the list of slow
 //! requests, and warns of requests that fail, which come by the same queues.
@@ -28,6 +29,9 @@ const IDLE_LOOKS: u32 = 10;
 
 /// How long it sleeps at most, for what follows from time alone, and for the record that came just when it fell asleep.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// How long records of the former names may wait for the output before these change. Control waits meanwhile.
+const TAKEN_BEFORE_NAMES_NS: u64 = 100_000_000;
 
 /// Bytes formatted before they are written.
 const CHUNK_BYTES_MAX: usize = 256 << 10;
@@ -228,8 +232,7 @@ impl Writing {
     fn on_command(&mut self, command: Command) {
         match command {
             Command::Names(names, done) => {
-                // A slot of a rule may be another's by these names.
-                self.take_all();
+                self.take_until(clock::monotonic_ns() + TAKEN_BEFORE_NAMES_NS);
                 self.reader.set_names(names);
                 // The caller has left if it took too long.
                 let _ = done.send(());
@@ -308,23 +311,32 @@ impl Writing {
         }
     }
 
-    /// Takes all that workers have handed on by now, unless the output has to catch up first.
-    fn take_all(&mut self) {
-        loop {
+    /// Takes all that workers have handed on by now. Returns false if the output has no room for the rest.
+    fn take_all(&mut self) -> bool {
+        let is_taken = loop {
             let now = clock::monotonic_ns();
             let buffer = self.output.as_mut().and_then(|output| output.buffer(now));
             let is_full = self.output.is_some() && buffer.is_none();
             if is_full && !self.output.as_ref().is_some_and(|output| output.is_stalled(now)) {
-                break;
+                break false;
             }
             self.note_stall(is_full);
             if !self.take(buffer) {
-                break;
+                break true;
             }
-        }
+        };
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 && self.notices.try_send(LinesLost(lost)).is_err() {
             self.lost.fetch_add(lost, Ordering::Relaxed);
+        }
+        is_taken
+    }
+
+    /// Takes all records before names change, since a slot may be another rule's afterwards. Waits for an output without room; at the
+    /// deadline, what is left gets the new names.
+    fn take_until(&mut self, deadline: u64) {
+        while !self.take_all() && clock::monotonic_ns() < deadline {
+            park_timeout(Duration::from_millis(1));
         }
     }
 

@@ -59,6 +59,7 @@ mod old_process;
 mod pages;
 mod reading;
 mod reports;
+mod resource_page;
 mod sources;
 mod start;
 mod stored;
@@ -312,6 +313,8 @@ struct InEffect<F> {
     warnings: Vec<Finding>,
     /// Wall-clock time, ns.
     loaded_at: u64,
+    /// When the file's version in use was, wall-clock time, ns.
+    file_accepted_at: u64,
     trouble: FileTrouble,
     /// Why a later one was refused, and when.
     refused: Option<(u64, Refused)>,

@@ -57,6 +57,8 @@ pub struct Giver {
     /// When the attempt is over unless COMMIT was reached.
     total_at: u64,
     is_check: bool,
+    /// How long the taker waits for this process from `Serving` on while that says that it is there; none if it does not.
+    patience: Option<Duration>,
     reads: Reads,
     /// What the taker has said of its end, before that.
     why_taker_ends: Option<String>,
@@ -73,8 +75,6 @@ struct Reads {
     form: bool,
     /// What sources have delivered.
     resources: bool,
-    /// That this process is there, for which it waits.
-    alive: bool,
 }
 
 #[derive(Debug)]
@@ -139,6 +139,7 @@ impl Giver {
             deadline: later(now, deadlines.hello),
             total_at: later(now, deadlines.total),
             is_check: false,
+            patience: None,
             reads: Reads::default(),
             why_taker_ends: None,
             silence: Silence::default(),
@@ -220,8 +221,8 @@ impl Giver {
                 self.silence.on_alive(now);
                 Ok(())
             }
-            Ok(Some(Message::IsPatient)) => {
-                self.reads.alive = true;
+            Ok(Some(Message::IsPatient { ms })) => {
+                self.patience = Some(ms.map_or(Duration::MAX, Duration::from_millis));
                 Ok(())
             }
             Ok(Some(Message::ReadsPacks)) => {
@@ -351,10 +352,12 @@ impl Giver {
         self.actions.push(GiverAction::StopAccepting { but });
         self.actions.push(GiverAction::Inform { is_first: false });
         if self.reads.form {
-            if self.reads.alive {
+            let mut total_at = self.total_at;
+            if let Some(patience) = self.patience {
                 self.deadlines.remaining = self.deadlines.remaining.max(self.handshakes);
+                total_at = total_at.min(later(now, patience));
             }
-            let mut moving = Moving::new(self.deadlines, self.total_at, self.reads.packs, now);
+            let mut moving = Moving::new(self.deadlines, total_at, self.reads.packs, now);
             self.actions.push(GiverAction::Enter(moving.phase()));
             moving.collect(now, &mut self.actions);
             self.state = State::Moving(Box::new(moving));
@@ -408,7 +411,7 @@ impl Giver {
     }
 
     /// Waits for connections that cannot move yet as long as a TLS handshake of theirs may take, if that is longer than others. To be
-    /// said before they move. A taker of an earlier version does not wait so long.
+    /// said before they move. Only as long as the taker waits for that.
     pub fn wait_for_handshakes(&mut self, longest: Duration) {
         self.handshakes = longest;
     }

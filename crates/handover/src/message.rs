@@ -109,7 +109,10 @@ pub enum Message {
     /// From a taker, before [`Message::Serving`]: it reads [`Message::Pack`].
     ReadsPacks,
     /// From a taker, before [`Message::Serving`]: it waits for the giver for as long as [`Message::Alive`] comes.
-    IsPatient,
+    IsPatient {
+        /// But no longer than this, in milliseconds from [`Message::Serving`] on. Without it: as long as a handover may take.
+        ms: Option<u64>,
+    },
     /// From a taker, before [`Message::Serving`]: it does not use these listening sockets of the giver, such as those of a listener that its
     /// configuration does not have, or has at another address.
     Unused {

@@ -385,7 +385,8 @@ impl Taker {
             return;
         }
         self.send(&Message::ReadsPacks);
-        self.send(&Message::IsPatient);
+        let ms = u64::try_from(self.deadlines.total.as_millis()).ok();
+        self.send(&Message::IsPatient { ms });
         self.send(&Message::Serving);
         self.enter(State::Taking { incoming: Incoming::default(), has_ended_giver: false });
         self.patient_until = later(now, self.deadlines.total.saturating_add(self.deadlines.commit));

@@ -1159,14 +1159,26 @@ fn a_giver_that_is_stopped_after_the_taker_serves_is_ended_and_the_taker_goes_on
 
 #[test]
 fn a_giver_waits_for_handshakes_as_long_as_a_taker_waits_for_it() {
-    for (handshakes, is_patient, expected) in [(30, true, 30), (30, false, 10), (2, true, 10)] {
+    let patient = |ms| Some(Message::IsPatient { ms });
+    for (handshakes, patience, expected) in [
+        (30, patient(Some(60_000)), 30),
+        (30, patient(None), 30),
+        // COMMIT has its time, too.
+        (30, patient(Some(20_000)), 15),
+        (30, None, 10),
+        (2, patient(Some(60_000)), 10),
+    ] {
         let mut pair = Pair::new(10);
         pair.pending = 1;
         pair.giver.wait_for_handshakes(Duration::from_secs(handshakes));
         while pair.giver.phase() < Phase::Remaining {
             pair.act();
-            let says_so = |frame: &[u8]| Message::decode(frame) == Ok(Some(Message::IsPatient));
-            pair.to_giver.retain(|(frame, _)| is_patient || !says_so(frame));
+            let says_so = |frame: &[u8]| {
+                matches!(Message::decode(frame), Ok(Some(Message::IsPatient { .. })))
+            };
+            for (frame, _) in pair.to_giver.iter_mut().filter(|(frame, _)| says_so(frame)) {
+                *frame = patience.as_ref().unwrap_or(&Message::Alive).encode().to_vec();
+            }
             assert!(pair.deliver());
         }
         let began = pair.now;

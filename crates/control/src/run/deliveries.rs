@@ -328,12 +328,20 @@ impl Deliveries {
                 }
                 continue;
             }
-            let is_same = |wait: &Wait| wait.names == names;
-            if !self.waits.get(&name).is_some_and(is_same) {
-                self.pace.log(|| tracing::info!("{name} waits for {}", listed(&names)));
-                let since = clock::monotonic_ns();
-                self.waits.insert(name, Wait { since, names, is_over: false });
+            if let Some(wait) = self.waits.get_mut(&name) {
+                if wait.names == names {
+                    continue;
+                }
+                // That some have come makes those that are left wait no longer.
+                if names.iter().all(|it| wait.names.contains(it)) {
+                    self.pace.log(|| tracing::info!("{name} still waits for {}", listed(&names)));
+                    wait.names = names;
+                    continue;
+                }
             }
+            self.pace.log(|| tracing::info!("{name} waits for {}", listed(&names)));
+            let since = clock::monotonic_ns();
+            self.waits.insert(name, Wait { since, names, is_over: false });
         }
     }
 }

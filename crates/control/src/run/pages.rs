@@ -1,20 +1,19 @@
 //! The pages of the admin interface that control writes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
 
 use config::matching::Percent;
 use config::runtime::Runtime;
-use config::snapshot::{Cluster, EndpointsFrom, Snapshot};
-use config::{Errors, ResourceKind, ResourceName};
+use config::snapshot::{Cluster, Snapshot};
+use config::{Errors, ResourceKind};
 use serde_json::{Value, json};
 use telemetry::events::ConfigResources;
 use telemetry::{EndpointName, ProcessFacts, Readings};
 use tokio::sync::oneshot;
 
-use super::deliveries::AcceptedVersion;
 use super::handing::Handing;
 use super::listing_pages::ListingPage;
 use super::{DESCRIBING_MAX, EndpointFile, EndpointsRefused, InEffect, Running, State};
@@ -322,7 +321,12 @@ impl<W: Workers> Running<W> {
         };
         let sources = self.collector.source_totals().into_iter().map(|totals| {
             let time = |at: u64| Some(at).filter(|at| *at > 0);
-            let (accepted_at, heard_at) = (time(totals.answered_at), time(totals.heard_at));
+            // A process that has taken another's place counts no version of the file until the next one.
+            let accepted_at = match totals.source {
+                "file" => Some(self.config.file_accepted_at),
+                _ => time(totals.answered_at),
+            };
+            let heard_at = time(totals.heard_at);
             let delivered = self.config.deliveries.of_source(totals.source);
             let version = match totals.source {
                 "file" => json!(self.config.snapshot.version),
@@ -493,111 +497,6 @@ impl<F: Send + Sync + 'static> InEffect<F> {
         files.filter(|file| self.endpoints_refused.contains_key(*file)).count()
     }
 
-    /// Writes the page about one resource of it.
-    fn show_resource(&self, resource: ResourceName, reply: oneshot::Sender<Content>) {
-        let snapshot = Arc::clone(&self.snapshot);
-        // What a source says beside the file concerns that source alone.
-        let refused = self.deliveries.refused(&resource);
-        let refused = refused.filter(|_| !snapshot.is_in_file(&resource)).cloned();
-        let is_wanted = self.deliveries.is_warming(&resource);
-        let accepted = self.deliveries.accepted(&resource).or_else(|| {
-            let is_table = resource.kind == ResourceKind::Route;
-            is_table.then(|| self.deliveries.accepted_with_host(&resource.name)).flatten()
-        });
-        let accepted = accepted.cloned();
-        let resolved = self.resolved_since.get(&*resource.name).copied();
-        let waits_for = self.deliveries.waits_for(&resource).to_vec();
-        let missing = self.deliveries.missing(&resource).to_vec();
-        let lacking = self.deliveries.lacking(&resource);
-        let (files, files_refused) = (self.endpoint_files.clone(), self.endpoints_refused.clone());
-        let host_names = self.dns.describe();
-        tokio::task::spawn_blocking(move || {
-            let mut found = config::resource(&snapshot, &resource);
-            if let Ok(found) = &mut found {
-                found["referred_by"] = json!(referrers(&snapshot, &resource, &lacking));
-            }
-            let from = endpoints_from(&snapshot, &resource);
-            if let (Some(from), Ok(found)) = (from, &mut found) {
-                let now = clock::monotonic_ns();
-                let names: BTreeSet<_> = from.names().collect();
-                let names = host_names.iter().filter(|(name, _)| names.contains(name));
-                let names: Vec<_> = names.map(|(name, status)| status.to_json(name, now)).collect();
-                if !names.is_empty() {
-                    found["host_names"] = json!(names);
-                }
-            }
-            let file = from.and_then(EndpointsFrom::file);
-            let file_refused = file.and_then(|file| files_refused.get(file));
-            let known = file.and_then(|file| files.get(file));
-            if let (ResourceKind::Assignment, Some(known), Ok(found)) =
-                (resource.kind, known, &mut found)
-            {
-                found["version"] = json!(known.version);
-                found["accepted_at"] = json!(clock::rfc3339(known.accepted_at));
-            }
-            if let (ResourceKind::Assignment, Some(version), Ok(found)) =
-                (resource.kind, resolved, &mut found)
-            {
-                found["version"] = json!(version);
-            }
-            let state = match (&refused, &found) {
-                // The cluster itself is as its text says.
-                _ if file_refused.is_some() && resource.kind == ResourceKind::Assignment => {
-                    "refused"
-                }
-                (Some(_), _) => "refused",
-                (None, Ok(_)) => "active",
-                // What it says is not shown, or nothing uses it.
-                (None, Err(_)) if accepted.is_some() && waits_for.is_empty() => "active",
-                (None, Err(_)) => "warming",
-            };
-            let listed = |names: &[ResourceName]| -> Vec<_> {
-                names.iter().map(ToString::to_string).collect()
-            };
-            let about = [
-                ("state", json!(state)),
-                ("waits_for", json!(listed(&waits_for))),
-                ("missing", json!(listed(&missing))),
-                (
-                    "last_error",
-                    json!(
-                        refused
-                            .as_ref()
-                            .map(|it| error_json(&(it.at, it.errors.clone())))
-                            .or_else(|| file_refused.map(error_json))
-                    ),
-                ),
-            ];
-            let about = about.map(|(name, value)| (name.to_owned(), value)).into_iter();
-            // An entry of the file goes before it.
-            let delivered = accepted.map(|AcceptedVersion { source, version }| {
-                let origin = json!({
-                    "source": source,
-                    "kind": resource.kind.word(),
-                    "name": &*resource.name,
-                });
-                [("origin".to_owned(), origin), ("version".to_owned(), json!(&*version))]
-            });
-            let answer = match found {
-                Ok(Value::Object(mut described)) => {
-                    let is_of_file = described.get("origin").is_some_and(|it| !it.is_null());
-                    described.extend(delivered.filter(|_| !is_of_file).into_iter().flatten());
-                    Answer::json(&described.into_iter().chain(about).collect())
-                }
-                Err(_) if is_wanted || refused.is_some() || delivered.is_some() => {
-                    let name = ("resource".to_owned(), json!(resource.to_string()));
-                    let users = json!(referrers(&snapshot, &resource, &lacking));
-                    let users = ("referred_by".to_owned(), users);
-                    let delivered = delivered.into_iter().flatten();
-                    Answer::json(&[name, users].into_iter().chain(delivered).chain(about).collect())
-                }
-                Ok(other) => Answer::json(&other),
-                Err(hint) => Answer::text(404, hint + "\n"),
-            };
-            let _ = reply.send(answer.into());
-        });
-    }
-
     /// All but the configuration itself. `workers` are the versions that they serve by.
     fn describe(&self, workers: &[u64]) -> [(String, Value); 7] {
         let refused = self
@@ -617,33 +516,6 @@ impl<F: Send + Sync + 'static> InEffect<F> {
     }
 }
 
-/// Where the endpoints of a cluster come from, if this is one, or its assignment.
-fn endpoints_from<'s, F>(
-    snapshot: &'s Snapshot<F>,
-    resource: &ResourceName,
-) -> Option<&'s EndpointsFrom> {
-    if !matches!(resource.kind, ResourceKind::Cluster | ResourceKind::Assignment) {
-        return None;
-    }
-    let mut clusters = snapshot.clusters.iter().map(|(_, cluster)| cluster);
-    clusters.find(|it| *it.name == *resource.name).map(|cluster| &cluster.endpoints_from)
-}
-
-/// Who refers to a resource: what serves, and what lacks it.
-fn referrers<F>(
-    snapshot: &Snapshot<F>,
-    resource: &ResourceName,
-    lacking: &[ResourceName],
-) -> Vec<String> {
-    let mut all = config::referred_by(snapshot, resource);
-    for name in lacking.iter().map(ToString::to_string) {
-        if !all.contains(&name) {
-            all.push(name);
-        }
-    }
-    all
-}
-
 /// How a source is, in a word, by the states of what it is asked for.
 fn state_of_source(states: &[(&'static str, u64)], is_heard: bool) -> &'static str {
     let has = |state: &str| states.iter().any(|(it, count)| *it == state && *count > 0);
@@ -657,7 +529,7 @@ fn state_of_source(states: &[(&'static str, u64)], is_heard: bool) -> &'static s
 }
 
 /// When something was refused, and why.
-fn error_json((at, errors): &(u64, Errors)) -> Value {
+pub(super) fn error_json((at, errors): &(u64, Errors)) -> Value {
     json!({ "at": clock::rfc3339(*at), "errors": errors.errors })
 }
 

@@ -95,6 +95,7 @@ impl<W: Workers> Running<W> {
 
     /// Counts what a version of the file adds and changes.
     pub(super) fn count_file_taken(&mut self, snapshot: &Snapshot<W::Filter>) {
+        self.config.file_accepted_at = clock::wall_ns();
         let changes = &snapshot.changes;
         let listeners = changes.listeners_added.iter().chain(&changes.listeners_changed);
         let listeners = listeners.filter_map(|id| Some(&snapshot.listener(*id)?.1.name));

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-use config::ResourceKind;
 use config::snapshot::{Snapshot, StartupOptions};
+use config::{EndpointsOutcome, ResourceKind, ResourceName};
 use telemetry::Collector;
 use telemetry::events::{ConfigAccepted, SourceAnswered, SourceHeard, SourceKind};
 use tokio::sync::mpsc;
@@ -39,6 +39,7 @@ use crate::memory::{MemoryRelease, MemoryWatch};
 use crate::overflows::Overflows;
 use crate::reload::{Accepted, ConfigFile};
 use crate::signals::Signals;
+use crate::source::{Delivery, Restores, Source};
 use crate::tick::Tick;
 use crate::warming::Warming;
 use crate::watch::{FileWatch, WatchList};
@@ -68,14 +69,8 @@ impl<W: Workers> Running<W> {
         let (last_good, resumed) = (config.take_last_good(), config.take_resumed());
         let (builder, built) = Builder::start(config)?;
         let Accepted { snapshot, warnings, known, wanted, endpoints_read, duration, .. } = first;
-        let on_demand = parts.sources.iter().filter(|it| it.is_on_demand());
-        let demands =
-            Demands::new(on_demand.map(|it| it.name()).collect(), &snapshot.clusters_on_demand);
-        let demanded = demands.followed(&wanted).collect();
-        for source in parts.sources.iter().map(|it| SourceKind::Named(it.name())) {
-            collector.source_heard(&SourceHeard { source, at: 0 });
-        }
-        let (deliveries, delivered, restores) = Deliveries::start(parts.sources, wanted, demanded);
+        let (demands, (deliveries, delivered, restores)) =
+            start_sources(parts.sources, &snapshot, wanted, &mut collector);
         let (hands_over, is_held) = (parts.hands_over.is_some(), parts.is_taking_over);
         let mut kept = KeptState::start(&snapshot.startup, &known, restores, hands_over, is_held);
         kept.resume(&resumed, deliveries.wanted());
@@ -116,6 +111,7 @@ impl<W: Workers> Running<W> {
                 addresses: addresses.into_iter().collect(),
                 warnings,
                 loaded_at,
+                file_accepted_at: loaded_at,
                 trouble: FileTrouble::default(),
                 refused: None,
                 endpoints_refused: BTreeMap::new(),
@@ -158,14 +154,7 @@ impl<W: Workers> Running<W> {
             is_reloading: false,
             version: parts.version,
         };
-        let version = running.config.snapshot.version;
-        running.note_all_endpoints(endpoints_read, version);
-        let first = Arc::clone(&running.config.snapshot);
-        running.config.note_resolved(&first, true);
-        if !parts.is_taking_over {
-            running.count_file_taken(&first);
-        }
-        running.note_file_heard();
+        running.note_first(endpoints_read, parts.is_taking_over);
         running.resume(resumed);
         let (handover, tick) = (parts.handover, Tick::new(UPKEEP_INTERVAL)?);
         Ok((
@@ -182,6 +171,18 @@ impl<W: Workers> Running<W> {
                 tick,
             },
         ))
+    }
+
+    /// Takes note of what the first configuration was read from. A process that takes another's place goes on from what that one
+    /// has counted.
+    fn note_first(&mut self, endpoints_read: Vec<EndpointsOutcome>, is_taking_over: bool) {
+        let first = Arc::clone(&self.config.snapshot);
+        self.note_all_endpoints(endpoints_read, first.version);
+        self.config.note_resolved(&first, true);
+        if !is_taking_over {
+            self.count_file_taken(&first);
+        }
+        self.note_file_heard();
     }
 
     /// What was on disk of other sources' resources is in effect.
@@ -205,6 +206,23 @@ fn watch<F>(config: &ConfigFile<F>) -> Option<(FileWatch, WatchList)> {
             None
         }
     }
+}
+
+/// Starts the sources; those on demand are asked for what `clusters_on_demand` names.
+fn start_sources<A, F>(
+    sources: Vec<Box<dyn Source>>,
+    snapshot: &Snapshot<F>,
+    wanted: BTreeSet<ResourceName>,
+    collector: &mut Collector,
+) -> (Demands<A>, (Deliveries, mpsc::Receiver<Delivery>, Restores)) {
+    let on_demand = sources.iter().filter(|it| it.is_on_demand());
+    let on_demand = on_demand.map(|it| it.name()).collect();
+    let demands = Demands::new(on_demand, &snapshot.clusters_on_demand);
+    let demanded = demands.followed(&wanted).collect();
+    for source in sources.iter().map(|it| SourceKind::Named(it.name())) {
+        collector.source_heard(&SourceHeard { source, at: 0 });
+    }
+    (demands, Deliveries::start(sources, wanted, demanded))
 }
 
 /// Begins to ask for host names, of some of which it is known what they stand for; others are waited for.

@@ -66,12 +66,12 @@ impl Message {
             | Self::Alive
             | Self::MainProcess
             | Self::ReadsPacks
-            | Self::IsPatient
             | Self::Busy => frame::encode(kind, &()),
+            Self::IsPatient { ms: None } => frame::encode(kind, &()),
             Self::Unused { sockets } => frame::encode(kind, sockets),
-            Self::Resources { bytes: number } | Self::ConfigVersion { version: number } => {
-                frame::encode(kind, number)
-            }
+            Self::Resources { bytes: number }
+            | Self::ConfigVersion { version: number }
+            | Self::IsPatient { ms: Some(number) } => frame::encode(kind, number),
             Self::ListConnections { request, worker, slot } => {
                 frame::encode(kind, &(request, worker, slot))
             }
@@ -114,7 +114,9 @@ impl Message {
             END_REMAINING => Self::EndRemaining,
             ALIVE => Self::Alive,
             READS_PACKS => Self::ReadsPacks,
-            IS_PATIENT => Self::IsPatient,
+            // Earlier versions do not say how long.
+            IS_PATIENT if body.is_empty() => Self::IsPatient { ms: None },
+            IS_PATIENT => Self::IsPatient { ms: Some(frame::body(body)?) },
             CONFIG_VERSION => Self::ConfigVersion { version: frame::body(body)? },
             ENDS => Self::Ends { reason: frame::body(body)? },
             UNUSED => Self::Unused { sockets: frame::body(body)? },
@@ -151,7 +153,7 @@ impl Message {
             Self::EndRemaining => END_REMAINING,
             Self::Alive => ALIVE,
             Self::ReadsPacks => READS_PACKS,
-            Self::IsPatient => IS_PATIENT,
+            Self::IsPatient { .. } => IS_PATIENT,
             Self::Unused { .. } => UNUSED,
             Self::Ends { .. } => ENDS,
             Self::ConfigVersion { .. } => CONFIG_VERSION,
@@ -186,7 +188,7 @@ impl Message {
             Self::EndRemaining => "EndRemaining",
             Self::Alive => "Alive",
             Self::ReadsPacks => "ReadsPacks",
-            Self::IsPatient => "IsPatient",
+            Self::IsPatient { .. } => "IsPatient",
             Self::Unused { .. } => "Unused",
             Self::Ends { .. } => "Ends",
             Self::ConfigVersion { .. } => "ConfigVersion",
