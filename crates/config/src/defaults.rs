@@ -4,8 +4,6 @@ use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
 
-use crate::file::listener::HeadersWithUnderscores;
-use crate::file::tls::Version;
 use crate::units::{Period, Size};
 
 /// Time for a handover: ten thousand connections move in a second, and handshakes that hold it up last ten.
@@ -29,10 +27,6 @@ pub const FIELDS_MAX: u16 = 100;
 /// nginx; Envoy keeps them apart.
 pub const MERGE_SLASHES: bool = true;
 
-/// Services that take `_` for `-` must not read from a client what Strait says or has removed; names of
-/// other names concern the service alone. (Envoy lets all pass, nginx drops all.)
-pub const HEADERS_WITH_UNDERSCORES: HeadersWithUnderscores = HeadersWithUnderscores::DropReserved;
-
 /// Time for a head: longer than a phone's bad minute needs, short enough against slow senders.
 pub const REQUEST_HEAD_TIMEOUT: Period = Period::from_secs(10);
 
@@ -45,10 +39,10 @@ pub const DETECT_TIMEOUT: Period = Period::from_millis(500);
 pub const TLS_HANDSHAKE_TIMEOUT: Period = Period::from_secs(10);
 
 /// The oldest version of TLS: what is before 1.2 is broken, and many clients still have nothing newer.
-pub const TLS_MIN_VERSION: Version = Version::Tls12;
+pub const TLS_MIN_VERSION: tls::Version = tls::Version::Tls12;
 
 /// The newest version of TLS there is.
-pub const TLS_MAX_VERSION: Version = Version::Tls13;
+pub const TLS_MAX_VERSION: tls::Version = tls::Version::Tls13;
 
 /// Silence between requests: just above the 60 s after which browsers and balancers give up.
 pub const DOWNSTREAM_IDLE_TIMEOUT: Period = Period::from_secs(75);

@@ -1,7 +1,7 @@
 //! Resources that sources other than the file deliver, each accepted or refused by itself.
 //!
 //! A delivered cluster or listener has the form of an entry of `clusters` or `listeners`, and is checked and lowered as
-//! one; [`file::delivered`](crate::file::delivered) has the forms of the others. A refused one leaves the version before
+//! one; the others have forms of their own. A refused one leaves the version before
 //! it. A name belongs to the source that had it first, and to the file before all others. What a rule names and no source has
 //! delivered (yet) is answered with 503 and `no_cluster`; a listener whose route configurations or secrets are not there
 //! waits for them, and so does a cluster for its secrets and its assignment, while the version before serves.
@@ -17,11 +17,11 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
-use crate::build;
 use crate::findings::{Errors, Findings, Problem, START};
 use crate::map::Map;
 use crate::origins::{ResourceKind, ResourceName};
 use crate::resource::{Assignment, RouteConfig, Secret};
+use crate::sections;
 use crate::snapshot::ListenerId;
 
 pub use self::read::holds_key;
@@ -374,7 +374,7 @@ impl Delivered {
         update: &Update,
         in_file: Option<String>,
     ) -> Result<Option<&Entry>, Problem> {
-        build::check_name(&update.name)?;
+        sections::names::check_name(&update.name)?;
         if let Some(place) = in_file {
             return Err(file_goes_first(update.kind, &place));
         }

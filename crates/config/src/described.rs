@@ -2,12 +2,14 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::build;
 use crate::delivered;
 use crate::effective;
 use crate::file;
 use crate::nearest;
 use crate::origins::{ResourceKind, ResourceName};
+use crate::resource::cluster::build::named_by_listener;
+use crate::resource::listener::delivered::route_names;
+use crate::resource::route::virtual_hosts::clusters_of_table;
 use crate::snapshot::{
     Action, ClusterId, EndpointsFrom, Id, Listener, RouteTable, RouteTableId, Snapshot,
 };
@@ -66,7 +68,7 @@ pub fn referred_by<F>(snapshot: &Snapshot<F>, wanted: &ResourceName) -> Vec<Stri
         ResourceKind::Route => {
             match snapshot.route_tables.iter().find(|(_, it)| *it.name == *name) {
                 Some((_, table)) => users_of_table(snapshot, table.id),
-                None => listeners_that(snapshot, |file| build::route_names(file).contains(name)),
+                None => listeners_that(snapshot, |file| route_names(file).contains(name)),
             }
         }
         ResourceKind::Cluster => match snapshot.clusters.iter().find(|(_, it)| *it.name == *name) {
@@ -163,10 +165,9 @@ fn users_of_cluster<F>(snapshot: &Snapshot<F>, id: ClusterId) -> Vec<String> {
 
 /// The listeners and tables that name a cluster which is not there.
 fn users_of_missing_cluster<F>(snapshot: &Snapshot<F>, name: &str) -> Vec<String> {
-    let mut all =
-        listeners_that(snapshot, |file| build::clusters_of_listener(file).any(|it| it == name));
+    let mut all = listeners_that(snapshot, |file| named_by_listener(file).any(|it| it == name));
     let leads =
-        |table: &RouteTable| build::clusters_of_table(&table.source).any(|cluster| cluster == name);
+        |table: &RouteTable| clusters_of_table(&table.source).any(|cluster| cluster == name);
     let tables = snapshot.route_tables.iter().filter(|(_, table)| leads(table));
     all.extend(tables.map(|(_, table): (Id, _)| format!("route/{}", table.name)));
     all
@@ -184,7 +185,7 @@ fn listeners_that<F>(
 
 fn users<F>(snapshot: &Snapshot<F>, refers: impl Fn(&Listener<F>) -> bool) -> Vec<String> {
     let mut all = Vec::new();
-    for listener in &*snapshot.listeners {
+    for listener in &snapshot.listeners {
         let name = &listener.name;
         all.extend(refers(listener).then(|| format!("listener/{name}")));
         let chains = listener.chains.iter().filter(|chain| refers(&chain.listener));

@@ -2,23 +2,18 @@
 //!
 //! The doc comments here are the documentation: they become the descriptions of the JSON Schema
 //! and the text of `docs/configuration/reference.md`. So they speak to operators. What the types
-//! cannot say (names that must exist, hosts claimed twice) is checked in `build`, where the
+//! cannot say (names that must exist, hosts claimed twice) is checked in `sections`, where the
 //! snapshot is made from these types.
+//!
+//! The types of a kind of resource are in `resource`, and named here as well.
 
-pub mod access_log;
-pub mod chain;
-pub mod cluster;
-pub mod delivered;
 pub mod handover;
 pub mod http2;
 pub mod limits;
-pub mod listener;
 mod rebalance;
 pub mod resolvers;
-pub mod route;
 pub mod rpc;
-mod scalar;
-pub mod tls;
+pub(crate) mod scalar;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -27,6 +22,13 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use crate::resource::access_log::file as access_log;
+pub use crate::resource::assignment::file as assignment;
+pub use crate::resource::cluster::file as cluster;
+pub use crate::resource::listener::{chain, file as listener};
+pub use crate::resource::route::file as route;
+pub use crate::resource::secret::file as secret;
+pub use crate::resource::tls::file as tls;
 pub use access_log::AccessLog;
 pub use chain::ListenerChain;
 pub use cluster::Cluster;

@@ -17,19 +17,9 @@ use wire::rpc::RpcProtocol;
 use crate::findings::{Findings, Path, Problem};
 use crate::handlers::RouteHandler;
 use crate::protocols::Protocols;
+use crate::redact::{FILTER_NOUN, HANDLER_NOUN, redact};
 use crate::text::shape::{self, SchemaError, Shape};
 use crate::text::tree::{Mismatch, Node, Site, deserialize};
-
-/// What the keys of an item of a filter chain are.
-const FILTER_NOUN: &str = "filter";
-
-/// The same of the handlers in front of route tables.
-const HANDLER_NOUN: &str = "handler";
-
-/// Whether objects with this noun have names of such parts as keys.
-pub(crate) fn is_part(noun: &str) -> bool {
-    [FILTER_NOUN, HANDLER_NOUN].contains(&noun)
-}
 
 /// The filters that a program knows, and the route handlers and RPC protocols beside them.
 pub struct FilterKinds<F> {
@@ -240,7 +230,7 @@ impl<T> Kinds<T> {
         let kind = self.kinds.iter().find(|kind| *kind.name == *name)?;
         let config = config.node().to_json();
         let mut shown = config.clone();
-        crate::effective::redact(&mut shown, Some(&kind.shape));
+        redact(&mut shown, Some(&kind.shape));
         Some(FilterSource { name: name.into(), config, shown })
     }
 }

@@ -6,10 +6,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::build;
 use crate::file::Handover;
 use crate::findings::{Errors, Findings, Path, Problem};
 use crate::outside::Outside;
+use crate::sections;
 use crate::snapshot::HandoverOptions;
 use crate::text::include;
 use crate::text::shape::{self, SchemaError, Shape};
@@ -80,7 +80,11 @@ impl HandoverReader {
                 }
             }
         }
-        build::check_handover_socket(&options, &Site::root(&root).key(KEY), &mut findings);
+        sections::startup::check_handover_socket(
+            &options,
+            &Site::root(&root).key(KEY),
+            &mut findings,
+        );
         let Err(mut errors) = findings.into_result() else { return Ok((&options).into()) };
         let is_of_section = |path: &str| {
             let behind = path.strip_prefix(KEY);

@@ -16,19 +16,24 @@ pub use deliveries::PreparedUpdates;
 
 use self::deliveries::Relinked;
 use crate::answers::{self, Answers, NameReads, NameUsers};
-use crate::build::{self, Assignments, Context, Declared, Files, Parts, tunnels};
 use crate::delivered::{Delivered, Shapes, Unbound, Verdict, Waits};
 use crate::dns::{DnsAnswer, DnsName};
 use crate::drained::DrainChange;
-use crate::endpoint_files::{
-    Accepted, EndpointFiles, EndpointReader, EndpointReads, EndpointsOutcome, ListShape,
-};
 use crate::file::File;
 use crate::filters::FilterKinds;
 use crate::findings::{Errors, Finding, Findings, Path, Problem};
 use crate::ids::TakenIds;
 use crate::origins::{ResourceKind, ResourceName};
 use crate::outside::{Memory, Outside};
+use crate::resource::assignment::delivered::Assignments;
+use crate::resource::assignment::files::{
+    Accepted, EndpointFiles, EndpointReader, EndpointReads, EndpointsOutcome, ListShape,
+};
+use crate::resource::route::tunnels;
+use crate::sections::context::Context;
+use crate::sections::files::Files;
+use crate::sections::names::Declared;
+use crate::sections::{self, Parts};
 use crate::snapshot::{Changes, ClusterId, ClusterProtocol, EndpointsFrom, Snapshot};
 use crate::store::{Linked, Store};
 use crate::subsets::Metadata;
@@ -474,7 +479,7 @@ impl<F> Loader<F> {
             findings,
         };
         let declared = (&declared.0, &declared.1);
-        let mut parts = build::parts(&file, &Site::root(&root), declared, &mut context);
+        let mut parts = sections::parts(&file, &Site::root(&root), declared, &mut context);
         self.check_tunnels(&file, &Site::root(&root), context.findings);
         let (files, outcomes) = context.endpoint_files.into_files();
         let names = context.names.into_users();

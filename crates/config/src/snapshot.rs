@@ -5,18 +5,13 @@
 //! from one snapshot to the next for as long as the named thing exists, so that a worker can keep
 //! what changes at run time (pools, cursors, health) in tables of its own under those ids.
 //!
+//! The types of a kind of resource are in `resource`, and named here as well.
+//!
 //! `F` is the built filter. The binary chooses it; this crate only carries it.
 
-mod access_log;
-mod cluster;
-mod endpoints;
-mod handlers;
 pub(crate) mod id;
-mod listener;
-mod route;
-mod rule_slots;
+mod listeners;
 mod slots;
-mod tls;
 
 use std::num::{NonZeroU16, NonZeroU32};
 use std::path::Path;
@@ -36,35 +31,40 @@ use crate::text::shape::Shape;
 pub use crate::address::Address;
 pub use crate::dns::{DnsAnswer, DnsFamily, DnsMode, DnsName, Resolved};
 // Words of the file that have no invalid values.
-pub use crate::file::access_log::Format as AccessLogFormat;
-pub use crate::file::chain::SourceType;
-pub use crate::file::cluster::{Protocol as ClusterProtocol, ResponseParsing};
-pub use crate::file::listener::{
+pub use crate::resource::access_log::file::Format as AccessLogFormat;
+pub use crate::resource::cluster::file::{Protocol as ClusterProtocol, ProxyProtocol};
+pub use crate::resource::listener::chain::SourceType;
+pub use crate::resource::listener::file::{
     ForwardClientCert, Forwarded as ForwardedFields, HeadersWithUnderscores as Underscores,
     OriginalDestination, Protocol as ListenerProtocol,
 };
-pub use crate::file::tls::{Mode as TlsMode, Signing};
+pub use crate::resource::tls::file::{Mode as TlsMode, Signing};
 
 pub use wire::detect::Detected;
 
-pub use self::access_log::{
+pub use self::id::{ChainId, ClusterId, EndpointId, Id, ListenerId, RouteTableId, TransportId};
+pub use self::listeners::Listeners;
+pub use self::slots::Slots;
+pub use crate::resource::access_log::{
     AccessLog, AccessLogCondition, AccessLogField, AccessLogOutput, Captures,
 };
-pub(crate) use self::cluster::Description;
-pub use self::cluster::{Cluster, Endpoint, ProxyProtocolVersion, UpstreamTimeouts};
-pub use self::endpoints::{EndpointsFrom, ListedEndpoint, Resolvers, Traits};
-pub(crate) use self::handlers::BuiltHandler;
-pub use self::handlers::{Decision, HANDLERS_MAX, HandledRule, Handlers};
-pub use self::id::{ChainId, ClusterId, EndpointId, Id, ListenerId, RouteTableId, TransportId};
-pub use self::listener::{
+pub use crate::resource::assignment::endpoints_from::{
+    EndpointsFrom, ListedEndpoint, Resolvers, Traits,
+};
+pub(crate) use crate::resource::cluster::Description;
+pub use crate::resource::cluster::{Cluster, Endpoint, UpstreamTimeouts};
+pub(crate) use crate::resource::listener::handlers::BuiltHandler;
+pub use crate::resource::listener::handlers::{Decision, HANDLERS_MAX, HandledRule, Handlers};
+pub use crate::resource::listener::{
     ChainMatch, ClientCertDetails, DownstreamTimeouts, FILTERS_MAX, Http2Options, HttpOptions,
     Keepalive, ListenSocket, Listener, ListenerBounds, ListenerChain, Ping, Relay, RpcOptions,
 };
-pub use self::route::{Action, Forward, Redirect, RedirectPath, Respond, RouteTable, Rule};
-pub use self::rule_slots::RuleSlot;
-pub(crate) use self::rule_slots::RuleSlots;
-pub use self::slots::Slots;
-pub use self::tls::{
+pub use crate::resource::route::rule_slots::RuleSlot;
+pub(crate) use crate::resource::route::rule_slots::RuleSlots;
+pub use crate::resource::route::{
+    Action, Forward, Redirect, RedirectPath, Respond, RouteTable, Rule,
+};
+pub use crate::resource::tls::{
     CertificateSource, ClientTrust, ClusterTls, ClusterTlsSource, ListenerTls, ListenerTlsSource,
     RootsSource, TicketKeySource,
 };
@@ -77,9 +77,7 @@ pub struct Snapshot<F> {
     /// What was taken up when the process started, and stays until it ends.
     pub startup: StartupOptions,
     /// The listeners, in the order of the file.
-    pub listeners: Arc<[Arc<Listener<F>>]>,
-    /// The places of the listeners in that order, by [`ListenerId`].
-    pub(crate) listener_places: Slots<u32>,
+    pub listeners: Listeners<F>,
     /// What bounds connections of any listener.
     pub listener_bounds: ListenerBounds,
     /// What `routes` holds, by [`RouteTableId`].
@@ -119,8 +117,7 @@ impl<F> Snapshot<F> {
     /// The listener with this id, if this snapshot still has it, and its place in `listeners`.
     #[must_use]
     pub fn listener(&self, id: ListenerId) -> Option<(usize, &Arc<Listener<F>>)> {
-        let place = *self.listener_places.find(id.0)? as usize;
-        Some((place, self.listeners.get(place)?))
+        self.listeners.find(id)
     }
 
     /// The cluster with this id, if this snapshot still has it.

@@ -9,27 +9,20 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::balance::Balancer;
-use crate::breakers::EndpointConnections;
-use crate::build::{Declared, Parts};
 use crate::drained::Drained;
-use crate::file::delivered::ReportedHealth;
-use crate::health::HealthCell;
 use crate::ids::{Draft, Ids, TakenIds};
-use crate::locality::{LocalityKey, LocalityRule};
-use crate::map::Map;
 use crate::origins::{Origins, ResourceKind};
-use crate::resource::{self, Assignment};
+use crate::resource::Assignment;
+use crate::resource::cluster::assigned::{Assigned, Choosing};
 use crate::runtime::Runtime;
+use crate::sections::Parts;
+use crate::sections::names::Declared;
 use crate::snapshot::{
-    Address, Changes, Cluster, ClusterId, Description, Endpoint, EndpointId, EndpointsFrom, Id,
-    Listener, ListenerBounds, ListenerId, RouteTable, RouteTableId, Slots, Snapshot, TransportId,
+    Changes, Cluster, ClusterId, EndpointId, Id, Listener, ListenerBounds, ListenerChain,
+    ListenerId, Listeners, RouteTable, RouteTableId, Slots, Snapshot, TransportId,
 };
-use crate::subsets::{Metadata, Selectors};
 use crate::text::shape::Shape;
 use crate::text::unchanged::Former;
-use crate::transports::Transports;
-use crate::view::{Member, View};
 
 /// The latest snapshot, and the ids in it.
 #[derive(Debug)]
@@ -136,7 +129,6 @@ impl<F> Store<F> {
         link_listeners(&parts.listeners, former, &mut changes);
         link_route_tables(&parts.route_tables, &mut route_tables, &mut changes);
         link_clusters(&parts.clusters, &mut clusters, &mut changes, &mut transports_gone);
-        let listener_places = places_of(&parts.listeners);
         let version = self.version_next();
         let origins = dated(
             parts.origins,
@@ -152,8 +144,7 @@ impl<F> Store<F> {
             runtime: Arc::new(parts.runtime),
             origins: Arc::new(origins),
             listener_bounds: ListenerBounds::of(&parts.listeners, &parts.route_tables),
-            listeners: parts.listeners.into(),
-            listener_places,
+            listeners: parts.listeners.into_iter().collect(),
             route_tables,
             clusters,
             resolvers: parts.resolvers,
@@ -220,7 +211,7 @@ impl<F> Store<F> {
     }
 
     /// The next snapshot, with what is new, changed or gone of resources of other sources, or none if nothing differs.
-    /// Costs as much as these, and a pointer for each listener if any of them is a listener.
+    /// Costs as much as these.
     pub(crate) fn link_changed(&self, touched: Touched<F>, taken: TakenIds) -> Option<Linked<F>> {
         let former = self.latest.as_deref()?;
         let mut changes = Changes::default();
@@ -245,19 +236,13 @@ impl<F> Store<F> {
         for table in touched.tables_gone.iter().filter_map(|id| former.route_table(*id)) {
             remove_table(table, &mut tables, &mut changes);
         }
-        let listeners = put_listeners(former, &touched);
-        if let Some((listeners, _)) = &listeners {
-            link_listeners(listeners, Some(former), &mut changes);
-        }
+        let listeners = put_listeners(&touched, former, &mut changes);
         if changes == Changes::default() {
             return None;
         }
         let mut next = self.next(clusters, changes, &taken)?;
         next.listener_bounds.widen(ListenerBounds::of(&touched.listeners, &touched.tables));
-        if let Some((listeners, places)) = listeners {
-            next.listeners = listeners;
-            next.listener_places = places;
-        }
+        next.listeners = listeners;
         let asks = |table: &Arc<RouteTable>| !table.runtime.is_empty();
         let now = touched.tables.iter();
         let ids = now.clone().map(|table| &table.id).chain(&touched.tables_gone);
@@ -283,8 +268,7 @@ impl<F> Store<F> {
             startup: former.startup.clone(),
             runtime: Arc::clone(&former.runtime),
             listener_bounds: former.listener_bounds,
-            listeners: Arc::clone(&former.listeners),
-            listener_places: former.listener_places.clone(),
+            listeners: former.listeners.clone(),
             route_tables: former.route_tables.clone(),
             clusters,
             resolvers: former.resolvers.clone(),
@@ -323,7 +307,8 @@ impl<F> Store<F> {
     }
 }
 
-/// Origins that say since when each resource is as it is.
+/// Origins that say since when each resource is as it is: since its text, with every default, is another. Endpoints that come from
+/// elsewhere, the content of files that it names, and hosts of a listener's route tables are not part of that.
 fn dated<F>(
     mut origins: Origins,
     version: u64,
@@ -331,160 +316,50 @@ fn dated<F>(
     (listeners, former): (&[Arc<Listener<F>>], Option<&Snapshot<F>>),
     (tables, clusters): (&Slots<Arc<RouteTable>>, &Slots<Arc<Cluster>>),
 ) -> Origins {
-    let former = former.map(|former| &*former.origins);
+    let before = former.map(|former| &*former.origins);
     let ids = changes.clusters_added.iter().chain(&changes.clusters_changed);
-    let names = ids.filter_map(|id| Some((Arc::clone(&clusters.find(id.0)?.name), ())));
-    origins.date(ResourceKind::Cluster, version, former, &names.collect());
+    let names = ids.filter_map(|id| {
+        let cluster = clusters.find(id.0)?;
+        let former = former.and_then(|former| former.cluster(*id));
+        let is_same = former.is_some_and(|former| former.source == cluster.source);
+        (!is_same).then(|| (Arc::clone(&cluster.name), ()))
+    });
+    origins.date(ResourceKind::Cluster, version, before, &names.collect());
     let ids = changes.route_tables_added.iter().chain(&changes.route_tables_changed);
-    let names = ids.filter_map(|id| Some((Arc::clone(&tables.find(id.0)?.name), ())));
-    origins.date(ResourceKind::Route, version, former, &names.collect());
+    let names = ids.filter_map(|id| {
+        let table = tables.find(id.0)?;
+        let former = former.and_then(|former| former.route_table(*id));
+        let is_same = former.is_some_and(|former| former.source == table.source);
+        (!is_same).then(|| (Arc::clone(&table.name), ()))
+    });
+    origins.date(ResourceKind::Route, version, before, &names.collect());
     let mut ids = Slots::default();
     let changed = changes.listeners_added.iter().chain(&changes.listeners_changed);
     changed.for_each(|id| ids.insert(id.0, ()));
     let names = listeners.iter().filter(|listener| ids.find(listener.id.0).is_some());
+    let names = names.filter(|listener| {
+        let former = former.and_then(|former| former.listener(listener.id));
+        !former.is_some_and(|(_, former)| says_the_same(former, listener))
+    });
     let names = names.map(|listener| (Arc::clone(&listener.name), ()));
-    origins.date(ResourceKind::Listener, version, former, &names.collect());
+    origins.date(ResourceKind::Listener, version, before, &names.collect());
     origins
 }
 
-/// By what a cluster chooses among its endpoints.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Choosing<'c> {
-    pub(crate) balancer: Balancer,
-    pub(crate) selectors: Option<&'c Selectors>,
-    pub(crate) localities: Option<&'c LocalityRule>,
-    pub(crate) transports: &'c Transports,
-    /// Whether their health counts.
-    pub(crate) has_health: bool,
-    /// Whether connections to each of them are bounded.
-    pub(crate) bounds_connections: bool,
-    /// Those that operators drain, if there are any.
-    pub(crate) drained: Option<&'c BTreeSet<Address>>,
-}
-
-/// The endpoints of a cluster with their ids, and what follows from them.
-#[derive(Debug)]
-pub(crate) struct Assigned {
-    pub(crate) endpoints: Vec<Endpoint>,
-    pub(crate) places_by_id: Box<[u32]>,
-    pub(crate) view: View,
-}
-
-impl Assigned {
-    /// An endpoint that `former` has keeps its id: it is its cluster, its address, and the host that TLS asks for
-    /// there. That of a logical name is the name.
-    pub(crate) fn new(
-        assignment: &Assignment,
-        from: &EndpointsFrom,
-        choosing: Choosing<'_>,
-        former: Option<&Arc<Cluster>>,
-        draft: &mut Draft<'_>,
-    ) -> Self {
-        let Choosing { balancer, selectors, localities, transports, drained, .. } = choosing;
-        let is_same_name = |former: &&Arc<Cluster>| {
-            from.logical().is_some() && former.endpoints_from.logical() == from.logical()
-        };
-        let logical = former.filter(is_same_name).and_then(|former| former.endpoints.first());
-        // The endpoint of a logical name is all that the name stood for: connections to what it stood for before are not the next one's.
-        let is_address = |former: &&Arc<Cluster>| former.endpoints_from.logical().is_none();
-        let known: Map<(&Address, Option<&str>), &Endpoint> = former
-            .filter(is_address)
-            .iter()
-            .flat_map(|former| &former.endpoints)
-            .map(|endpoint| ((&endpoint.address, endpoint.host().map(|host| &**host)), endpoint))
-            .collect();
-        let before = |endpoint: &resource::Endpoint| match logical {
-            Some(logical) => Some(logical),
-            None => known.get(&(&endpoint.address, endpoint.host.as_deref())).copied(),
-        };
-        let mut last_description = None;
-        let endpoints = assignment.endpoints.iter().map(|endpoint| {
-            let before = before(endpoint);
-            let is_drained = drained.is_some_and(|drained| drained.contains(&endpoint.address));
-            let weight_undrained = match endpoint.traits.health {
-                // It counts no more where endpoints are compared, as in Envoy.
-                ReportedHealth::Draining => 0,
-                _ => endpoint.weight,
-            };
-            Endpoint {
-                id: before.map_or_else(|| draft.endpoint(), |before| before.id),
-                address: endpoint.address.clone(),
-                weight: if is_drained { 0 } else { weight_undrained },
-                weight_undrained,
-                is_drained,
-                priority: endpoint.traits.priority,
-                reported: endpoint.traits.health,
-                health: HealthCell::new(choosing.has_health, before.map(|before| &before.health)),
-                connections: EndpointConnections::new(
-                    choosing.bounds_connections,
-                    before.map(|before| &before.connections),
-                ),
-                transport: match &endpoint.traits.metadata {
-                    Some(metadata) => transports.choose(metadata),
-                    None => transports.choose(&Metadata::new()),
-                },
-                description: describe(endpoint, &mut last_description),
-            }
-        });
-        Self::of(endpoints.collect(), (balancer, selectors, localities), former)
-    }
-
-    /// The same endpoints as before, of which others are drained; none if the same are.
-    fn drained(before: &Arc<Cluster>, drained: Option<&BTreeSet<Address>>) -> Option<Self> {
-        let mut endpoints = before.endpoints.clone();
-        for endpoint in &mut endpoints {
-            endpoint.is_drained = drained.is_some_and(|it| it.contains(&endpoint.address));
-            endpoint.weight = if endpoint.is_drained { 0 } else { endpoint.weight_undrained };
-        }
-        if endpoints == before.endpoints {
-            return None;
-        }
-        let by = (before.balancer, before.selectors.as_ref(), before.localities.as_ref());
-        Some(Self::of(endpoints, by, Some(before)))
-    }
-
-    fn of(
-        endpoints: Vec<Endpoint>,
-        (balancer, selectors, localities): (Balancer, Option<&Selectors>, Option<&LocalityRule>),
-        former: Option<&Arc<Cluster>>,
-    ) -> Self {
-        let places_by_id = places_by_id(&endpoints);
-        let of_former = former.map(|former| members(&former.endpoints));
-        let former = former.zip(of_former.as_deref());
-        let former = former.map(|(former, members)| (&former.view, members, former.balancer));
-        let view = View::new(&members(&endpoints), selectors, localities, balancer, former);
-        Self { endpoints, places_by_id, view }
-    }
-
-    fn put_into(self, cluster: Cluster) -> Cluster {
-        let Self { endpoints, places_by_id, view } = self;
-        Cluster { endpoints, places_by_id, view, ..cluster }
-    }
-}
-
-fn members(endpoints: &[Endpoint]) -> Vec<Member<'_>> {
-    let members = endpoints.iter().map(|endpoint| Member {
-        address: &endpoint.address,
-        weight: endpoint.weight,
-        priority: endpoint.priority,
-        metadata: endpoint.metadata(),
-        locality: endpoint.locality().map_or_else(LocalityKey::unknown, |it| it.key()),
-        status: endpoint.status(),
-        has_health: endpoint.health.get().is_some(),
-    });
-    members.collect()
-}
-
-/// The places of endpoints in the order of their ids, or none if they stand in that order, as they do
-/// unless an endpoint took the id of one that is gone.
-fn places_by_id(endpoints: &[Endpoint]) -> Box<[u32]> {
-    if endpoints.is_sorted_by_key(|endpoint| endpoint.id) {
-        return Box::default();
-    }
-    let mut places: Vec<(EndpointId, u32)> =
-        endpoints.iter().map(|endpoint| endpoint.id).zip(0..).collect();
-    places.sort_unstable();
-    places.into_iter().map(|(_, place)| place).collect()
+/// Whether the text of a listener is the same, with every default, and that of its chains. Filters and handlers have secrets that
+/// the text shows masked.
+fn says_the_same<F>(one: &Listener<F>, other: &Listener<F>) -> bool {
+    let has_same_parts = |one: &Listener<F>, other: &Listener<F>| {
+        one.filter_sources == other.filter_sources
+            && one.handlers.sources().eq(other.handlers.sources())
+    };
+    let is_same_chain = |(one, other): (&ListenerChain<F>, &ListenerChain<F>)| {
+        one.source == other.source && has_same_parts(&one.listener, &other.listener)
+    };
+    one.source == other.source
+        && has_same_parts(one, other)
+        && one.chains.len() == other.chains.len()
+        && one.chains.iter().zip(&*other.chains).all(is_same_chain)
 }
 
 fn link_listeners<F>(
@@ -494,22 +369,55 @@ fn link_listeners<F>(
 ) {
     for listener in listeners {
         let before = former.and_then(|former| former.listener(listener.id));
-        let before = before.map(|(_, before)| before);
-        let (added, changed) = (&mut changes.listeners_added, &mut changes.listeners_changed);
-        if !note(listener.id, listener, before, added, changed) {
-            continue;
-        }
-        if let Some(before) = before {
-            link_chains(listener, before, changes);
-        }
+        note_listener(listener, before.map(|(_, before)| before), changes);
     }
     let mut kept = Slots::default();
     listeners.iter().for_each(|listener| kept.insert(listener.id.0, ()));
     let before = former.iter().flat_map(|former| former.listeners.iter());
     for gone in before.filter(|before| kept.find(before.id.0).is_none()) {
-        changes.listeners_removed.push(gone.id);
-        changes.chains_removed.extend(gone.chains.iter().map(|chain| (gone.id, chain.id)));
+        note_listener_gone(gone, changes);
     }
+}
+
+/// The next listeners. One may have been touched several times.
+fn put_listeners<F>(
+    touched: &Touched<F>,
+    former: &Snapshot<F>,
+    changes: &mut Changes,
+) -> Listeners<F> {
+    let mut listeners = former.listeners.clone();
+    touched.listeners.iter().for_each(|listener| listeners.put(Arc::clone(listener)));
+    touched.listeners_gone.iter().for_each(|id| listeners.remove(*id));
+    let ids = touched.listeners.iter().map(|listener| listener.id);
+    let ids: BTreeSet<ListenerId> = ids.chain(touched.listeners_gone.iter().copied()).collect();
+    for id in ids {
+        let before = former.listener(id).map(|(_, before)| before);
+        match (listeners.find(id), before) {
+            (Some((_, listener)), before) => note_listener(listener, before, changes),
+            (None, Some(gone)) => note_listener_gone(gone, changes),
+            (None, None) => {}
+        }
+    }
+    listeners
+}
+
+/// Takes note of what a listener is for the version before, if there was one.
+fn note_listener<F>(
+    listener: &Arc<Listener<F>>,
+    before: Option<&Arc<Listener<F>>>,
+    changes: &mut Changes,
+) {
+    let (added, changed) = (&mut changes.listeners_added, &mut changes.listeners_changed);
+    if note(listener.id, listener, before, added, changed)
+        && let Some(before) = before
+    {
+        link_chains(listener, before, changes);
+    }
+}
+
+fn note_listener_gone<F>(gone: &Listener<F>, changes: &mut Changes) {
+    changes.listeners_removed.push(gone.id);
+    changes.chains_removed.extend(gone.chains.iter().map(|chain| (gone.id, chain.id)));
 }
 
 /// What a newer version of a listener is for the connections of the former one.
@@ -562,37 +470,6 @@ fn remove_table(
 ) {
     slots.remove(table.id.0);
     changes.route_tables_removed.push(table.id);
-}
-
-/// All listeners that there are with these changed, new and gone, and their places; none if none is.
-fn put_listeners<F>(former: &Snapshot<F>, touched: &Touched<F>) -> Option<AllListeners<F>> {
-    if touched.listeners.is_empty() && touched.listeners_gone.is_empty() {
-        return None;
-    }
-    let mut listeners = former.listeners.to_vec();
-    for listener in &touched.listeners {
-        let place = former.listener(listener.id).map(|(place, _)| place);
-        match place.and_then(|place| listeners.get_mut(place)) {
-            Some(known) => *known = Arc::clone(listener),
-            None => listeners.push(Arc::clone(listener)),
-        }
-    }
-    let mut gone = Slots::default();
-    touched.listeners_gone.iter().for_each(|id| gone.insert(id.0, ()));
-    listeners.retain(|listener| gone.find(listener.id.0).is_none());
-    let places = places_of(&listeners);
-    Some((listeners.into(), places))
-}
-
-/// The listeners, and their places by id.
-type AllListeners<F> = (Arc<[Arc<Listener<F>>]>, Slots<u32>);
-
-fn places_of<F>(listeners: &[Arc<Listener<F>>]) -> Slots<u32> {
-    let mut places = Slots::default();
-    for (listener, place) in listeners.iter().zip(0u32..) {
-        places.insert(listener.id.0, place);
-    }
-    places
 }
 
 /// Gives a cluster other endpoints, if it is there and they are others.
@@ -694,20 +571,6 @@ fn note<I, T>(
         Some(_) => changed.push(id),
     }
     true
-}
-
-/// What is said of an endpoint beside its address. It is often what is said of the one before.
-fn describe(
-    endpoint: &resource::Endpoint,
-    last: &mut Option<Arc<Description>>,
-) -> Option<Arc<Description>> {
-    let (host, traits) = (endpoint.host.clone(), &endpoint.traits);
-    let (locality, metadata) = (traits.locality.clone(), traits.metadata.clone());
-    let description = Description { host, locality, metadata };
-    if last.as_deref() != Some(&description) {
-        *last = (description != Description::default()).then(|| Arc::new(description));
-    }
-    last.clone()
 }
 
 /// Notes the endpoints that `cluster` has and `before` has not, the other way round, and those that both have and speak to in

@@ -98,7 +98,7 @@ mod tests {
             let now = loader.load("test", &text).unwrap();
             names = names_after(&names, &now);
             let mut anew = Names::default();
-            for listener in &*now.listeners {
+            for listener in &now.listeners {
                 anew.insert_listener(label(listener.id.0), Arc::clone(&listener.name));
             }
             for (id, cluster) in now.clusters.iter() {

@@ -468,7 +468,7 @@ fn is_encoded_alike(one: &Cluster, other: &Cluster) -> bool {
     let headers = (one.proxy_protocol, other.proxy_protocol);
     one.protocol == other.protocol
         && headers.0 == headers.1
-        && (headers.0.is_none() || has_tls(one) == has_tls(other))
+        && (!headers.0.is_sent() || has_tls(one) == has_tls(other))
 }
 
 /// Whether TLS is spoken with the endpoints: with all of them, where a PROXY header is in front of it.

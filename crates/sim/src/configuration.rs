@@ -746,7 +746,7 @@ pub const fn label(id: Id) -> LabelId {
 #[must_use]
 pub fn names(snapshot: &Snapshot) -> Arc<Names> {
     let mut names = Names::default();
-    for listener in &*snapshot.listeners {
+    for listener in &snapshot.listeners {
         names.insert_listener(label(listener.id.0), Arc::clone(&listener.name));
     }
     for (id, table) in snapshot.route_tables.iter() {

@@ -151,7 +151,7 @@ fields! {
         |line| Value::text(line.listener);
     "route" pair "Name of the route table, if a rule matched."
         |line| Value::text(line.route);
-    "rule" pair "That rule, as metrics call it: its name, or what it matches."
+    "rule" pair "That rule, as metrics call it: its name, or what it matches; of several rules with the same text, the later ones have ` (2)`, ` (3)` behind it."
         |line| Value::text(line.rule);
     "cluster" pair "Name of the cluster, if the rule forwards to one."
         |line| Value::text(line.cluster);

@@ -10,12 +10,14 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use wire::tls::record::Cipher;
 
-/// A version of TLS, the older one first.
+/// A version of TLS, the older one first. Written as in the configuration, whose fingerprints follow from that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Version {
     /// TLS 1.2 (RFC 5246), of which only ECDHE with an AEAD is spoken.
+    #[serde(rename = "1.2")]
     Tls12,
     /// TLS 1.3 (RFC 8446).
+    #[serde(rename = "1.3")]
     Tls13,
 }
 

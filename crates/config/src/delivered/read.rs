@@ -10,14 +10,16 @@ use zeroize::Zeroizing;
 
 use super::armor;
 use super::keys::Masked;
-use crate::build::SECRET_PREFIX;
 use crate::file;
-use crate::file::cluster::Endpoints;
-use crate::file::delivered::{Assignment, RouteConfig, Secret};
-use crate::file::tls::CertificateFiles;
 use crate::findings::{Findings, Path, Position, Problem};
 use crate::origins::{ResourceKind, ResourceName};
+use crate::resource::assignment::file::Assignment;
+use crate::resource::cluster::file::Endpoints;
+use crate::resource::route::file::RouteConfig;
+use crate::resource::secret::file::Secret;
+use crate::resource::tls::file::CertificateFiles;
 use crate::resource::{self, SecretPart};
+use crate::sections::files::SECRET_PREFIX;
 use crate::text::shape::{self, SchemaError, Shape, schema_of};
 use crate::text::tree::{self, Node, Site};
 

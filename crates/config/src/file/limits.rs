@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{OrNone, Timeout};
+use super::scalar::{OrNone, Timeout};
 use crate::defaults;
 use crate::units::{Period, Size};
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Timeout;
+use super::scalar::Timeout;
 use crate::defaults;
 use crate::units::Period;
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::tls::{CipherSuite, Group};
 use crate::address::{ADDRESS_PATTERN, Address};
 use crate::cidr::Cidr;
 use crate::dns::{ENDPOINT_PATTERN, EndpointAddress};
@@ -153,44 +152,6 @@ impl JsonSchema for Cidr {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "x-format": "range" })
     }
-}
-
-/// What is written by one of a few names, each of them as it is shown.
-macro_rules! named {
-    ($($type:ident: $title:literal, $doc:literal;)*) => {$(
-        impl Serialize for $type {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(&self.0)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = String::deserialize(deserializer)?;
-                text.parse().map(Self).map_err(serde::de::Error::custom)
-            }
-        }
-
-        impl JsonSchema for $type {
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn schema_name() -> Cow<'static, str> {
-                $title.into()
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                let names = tls::$type::ALL.map(|known| known.to_string());
-                json_schema!({ "type": "string", "enum": names, "description": $doc })
-            }
-        }
-    )*};
-}
-
-named! {
-    CipherSuite: "CipherSuite", "A cipher suite, by its name in IANA's registry.";
-    Group: "Group", "A group for the key exchange, by its name in IANA's registry.";
 }
 
 impl<T: JsonSchema> JsonSchema for OrNone<T> {

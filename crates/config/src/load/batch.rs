@@ -13,19 +13,23 @@ use std::sync::Arc;
 use self::around::Around;
 use super::Loader;
 use crate::answers::NameReads;
-use crate::build::{self, Assignments, Context, Files, Values};
 use crate::delivered::{
     self, AskingRoutes, Changed, Content, Delivered, Entry, RemovedRoutes, Text, Unbound, Update,
     Verdict,
 };
-use crate::endpoint_files::{EndpointReader, EndpointReads};
 use crate::findings::{Errors, Finding, Findings, Problem};
 use crate::ids::{Draft, Mark, TakenIds};
 use crate::map::Map;
 use crate::matching::Percent;
 use crate::origins::{Origins, ResourceKind, ResourceName};
 use crate::outside::Outside;
+use crate::resource::assignment::delivered::Assignments;
+use crate::resource::assignment::files::{EndpointReader, EndpointReads};
+use crate::resource::runtime::build::Values;
 use crate::resource::{self, RouteConfig};
+use crate::sections;
+use crate::sections::context::Context;
+use crate::sections::files::Files;
 use crate::snapshot::{EndpointsFrom, ListenerId, RootsSource, RouteTable, Slots, Snapshot};
 use crate::store::Touched;
 
@@ -370,7 +374,7 @@ impl<'a, F> Batch<'a, F> {
         let found = self.delivered.find(update.kind, &update.name);
         if update.content.is_none() && found.is_none_or(|entry| *entry.source != **source) {
             // It says that it does not have it: what another source or the file has stays.
-            return build::check_name(&update.name)
+            return sections::names::check_name(&update.name)
                 .map_err(|problem| update_error(source, update, problem).into());
         }
         let owner = self.delivered.check_owner(source, update, place);
@@ -544,6 +548,9 @@ impl<'a, F> Batch<'a, F> {
         for removed in all.values_mut() {
             removed.listeners.retain(stays);
         }
+        let delivered = self.delivered;
+        let listeners = delivered.iter(ResourceKind::Listener).map(|(_, entry)| entry);
+        let refused: Vec<&Entry> = listeners.filter(|entry| entry.is_refused).collect();
         for (name, mut config, asks) in std::mem::take(&mut self.removed_routes) {
             let mut tables: BTreeSet<_> = config.virtual_hosts.iter().map(|it| it.id).collect();
             // Of versions before that one.
@@ -551,15 +558,14 @@ impl<'a, F> Batch<'a, F> {
             config.virtual_hosts.extend(before.into_iter().filter(|it| tables.insert(it.id)));
             let named = ResourceName::new(ResourceKind::Route, &name);
             // One that waits, or is refused, may serve a version that names other route configurations.
-            let users = self.delivered.users(&named).chain(self.delivered.waiting());
+            let users = delivered.users(&named).chain(delivered.waiting());
             let users = users.filter(|user| user.kind == ResourceKind::Listener);
-            let users = users.filter_map(|user| self.delivered.find(user.kind, &user.name));
-            let delivered = self.delivered.iter(ResourceKind::Listener).map(|(_, entry)| entry);
-            let refused = delivered.filter(|entry| entry.is_refused);
-            let ids = users.chain(refused).filter_map(|entry| match entry.content {
-                Content::Listener(_, id) => id.filter(stays),
-                _ => None,
-            });
+            let users = users.filter_map(|user| delivered.find(user.kind, &user.name));
+            let ids =
+                users.chain(refused.iter().copied()).filter_map(|entry| match entry.content {
+                    Content::Listener(_, id) => id.filter(stays),
+                    _ => None,
+                });
             let uses_it = |id: &ListenerId| {
                 let listener = self.former.and_then(|former| former.listener(*id));
                 listener.is_some_and(|(_, it)| it.all_route_tables().any(|id| tables.contains(&id)))

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::batch::{Batch, BatchResult, FileParts};
 use super::{Loader, Prepared};
-use crate::build::{Parts, Values};
 use crate::delivered::{
     self, Changed, Content, Delivered, NamesChanged, Unbound, Update, Verdict, Waits,
 };
@@ -13,6 +12,8 @@ use crate::ids::TakenIds;
 use crate::map::Map;
 use crate::origins::{ResourceKind, ResourceName};
 use crate::outside::Outside;
+use crate::resource::runtime::build::Values;
+use crate::sections::Parts;
 use crate::snapshot::{Cluster, Listener, ListenerId};
 
 /// What became of resources that a source has delivered.

@@ -8,10 +8,10 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path as FilePath, PathBuf};
 
-use crate::build::unreadable;
 use crate::findings::{Findings, Path, Position, Problem};
 use crate::map::Map;
 use crate::outside::Outside;
+use crate::sections::files::unreadable;
 use crate::text::tree::{self, Entry, Node, Value};
 use crate::wildcard::is_pattern;
 

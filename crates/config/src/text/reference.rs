@@ -22,7 +22,7 @@ const HEAD: &str = "\
 # Configuration reference
 
 Every key of the configuration file. This page is generated from the types that parse the file: to change it, edit the doc
-comments in `crates/config/src/file` and run `BLESS=1 cargo test -p strait --lib`.
+comments of the types in `crates/config/src/file` and `crates/config/src/resource`, or of a filter in `crates/filters`, and run `BLESS=1 cargo test -p strait --lib`.
 
 - A **duration** is a whole number with a unit, or several of them: `250ms`, `2s`, `1m30s`, `1h`, `2d` (also `us`).
 - A **size** is a number of bytes, or a whole number with a unit: `64KiB`, `1MiB` (also `B`, `GiB`).

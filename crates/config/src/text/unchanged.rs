@@ -9,11 +9,11 @@ use std::sync::{Arc, LazyLock};
 
 use foldhash::quality::RandomState;
 
-use crate::build::Declared;
 use crate::file;
 use crate::findings::{FINDINGS_MAX, Finding};
 use crate::ids::Ids;
 use crate::map::Map;
+use crate::sections::names::Declared;
 use crate::snapshot::{Action, Cluster, EndpointsFrom, Forward, RouteTable, Snapshot};
 use crate::targets::Target;
 use crate::text::tree::{self, Mismatch, Node, Value};

@@ -69,7 +69,7 @@ fn a_cluster_without_endpoints_has_those_that_a_source_assigns_to_its_name() {
     let (next, _) = one(&mut loader, assignment("own", "'10.0.0.2:80', '10.0.0.3:80'"));
     let next = next.unwrap();
     assert_eq!(cluster(&next, "own").unwrap().endpoints[0].id, kept);
-    assert!(Arc::ptr_eq(&now.listeners, &next.listeners));
+    assert!(now.listeners.is_shared(&next.listeners));
     assert_eq!((next.changes.endpoints_added.len(), next.changes.endpoints_removed.len()), (1, 1));
     assert!(next.changes.route_tables_changed.is_empty());
     // The same is no change; what is gone leaves the endpoints of before, after a reload, too.

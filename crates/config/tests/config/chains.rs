@@ -164,7 +164,7 @@ fn what_is_asked_of_sources_is_compared_in_envoys_order() {
         assert_eq!(chosen(&matches[..left], &facts), Some(place), "{left}");
     }
     // There is no way back, also not to a chain of another protocol that the client offers.
-    let offers: [&[u8]; 2] = [b"http/1.1", b"h2"];
+    let offers: [&[u8]; 2] = [b"h2", b"http/1.1"];
     let facts = ConnectionFacts { alpn: &offers, ..all };
     let hidden = [
         "alpn: [http/1.1], direct_sources: [10.0.0.0/8]",
@@ -175,11 +175,14 @@ fn what_is_asked_of_sources_is_compared_in_envoys_order() {
     assert_eq!(chosen(&hidden[..2], &facts), None);
     assert_eq!(chosen(&hidden, &facts), None);
     let several = [
-        "alpn: [http/1.1], direct_sources: [10.2.0.0/16], sources: [192.0.0.0/16]",
+        "alpn: [http/1.1], direct_sources: [10.2.0.0/16], sources: [192.0.2.7]",
         "alpn: [h2], direct_sources: [10.2.0.0/16], source_type: external, source_ports: [5]",
         "alpn: [h2], direct_sources: [10.0.0.0/8], source_type: external, sources: [192.0.2.7]",
     ];
     assert_eq!(chosen(&several, &facts), Some(1));
+    // The first protocol that the client offers decides.
+    let offers: [&[u8]; 2] = [b"http/1.1", b"h2"];
+    assert_eq!(chosen(&several, &ConnectionFacts { alpn: &offers, ..facts }), Some(0));
 }
 
 #[test]
@@ -273,6 +276,8 @@ fn a_chain_that_another_one_hides_is_warned_of() {
         "source_type",
         "sources",
     );
+    // A client may offer both, and the first decides.
+    hides(&["alpn: [h2], sources: [10.0.0.0/8]", "alpn: [http/1.1]"], "c0", "alpn", "sources");
     for chains in [
         &["server_names: [a.example]", "server_names: ['*.example']"][..],
         &["protocols: [tls]", "protocols: [http1], sources: [10.0.0.0/8]", "protocols: [http1]"],

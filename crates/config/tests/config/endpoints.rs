@@ -122,7 +122,7 @@ fn a_changed_file_changes_its_clusters_and_nothing_else() {
     let after = take(&mut loader, "b.yaml", &after).unwrap().unwrap();
     assert_eq!(after.version, before.version + 1);
     assert!(Arc::ptr_eq(cluster(&before, "a"), cluster(&after, "a")));
-    assert!(Arc::ptr_eq(&before.listeners, &after.listeners));
+    assert!(before.listeners.is_shared(&after.listeners));
     let ids = |snapshot: &Loaded, name: &str, place: usize| {
         let cluster = cluster(snapshot, name);
         (cluster.id, cluster.endpoints[place].id)

@@ -228,7 +228,7 @@ fn the_effective_configuration_is_a_configuration_with_the_same_meaning() {
         for ((_, a), (_, b)) in first.route_tables.iter().zip(again.route_tables.iter()) {
             assert_eq!(a, b);
         }
-        for (a, b) in first.listeners.iter().zip(&*again.listeners) {
+        for (a, b) in first.listeners.iter().zip(&again.listeners) {
             assert_eq!((&a.http, &a.timeouts, &a.socket), (&b.http, &b.timeouts, &b.socket));
             assert_eq!(a.filters, b.filters);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::file::delivered::Locality;
+use config::file::assignment::Locality;
 use config::health::HealthStatus;
 use config::locality::LocalityKey;
 use config::outlier::{Detector, OutlierKind};

@@ -75,6 +75,9 @@ fn a_resource_has_the_version_in_which_it_changed_last() {
     assert_eq!(versions(&moved, &other), [1, 1, 1, 3]);
     assert_eq!(versions(&moved.replace("prefix: /a", "prefix: /b"), &other), [1, 4, 1, 3]);
     assert_eq!(versions(&TEXT.replace("db.example", "db2.example"), MORE), [5, 5, 1, 5]);
+    let hosts = TEXT.replace("name: shop, rules", "name: shop, hosts: [shop.example], rules");
+    let versions = versions(&hosts.replace("db.example", "db2.example"), MORE);
+    assert_eq!(versions, [5, 6, 1, 5], "hosts are the table's");
 }
 
 #[test]

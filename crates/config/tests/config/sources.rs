@@ -69,7 +69,7 @@ fn a_rule_names_a_cluster_that_comes_goes_and_comes_again() {
     let now = now.unwrap();
     assert_eq!(verdicts, ["ok"]);
     assert_eq!(now.cluster(id).unwrap().name.as_ref(), "web");
-    assert!(Arc::ptr_eq(&before.listeners, &now.listeners), "nothing else changes");
+    assert!(before.listeners.is_shared(&now.listeners), "nothing else changes");
     assert_eq!(
         (&*now.changes.clusters_added, &*now.changes.route_tables_changed),
         (&[id][..], &[][..])

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use config::snapshot::ProxyProtocolVersion;
+use config::snapshot::ProxyProtocol;
 use wire::h1::{BodyEncoder, ConnectionField};
 use wire::head::{Framing, Head, Known, RequestHead, Version};
 use wire::proxy_protocol;
@@ -87,9 +87,10 @@ impl Exchange {
         cx: &mut Cx,
     ) -> bool {
         let cluster = self.cluster();
-        let Some(version) = cluster.and_then(|cluster| cluster.proxy_protocol) else {
+        let version = cluster.map_or(ProxyProtocol::Off, |cluster| cluster.proxy_protocol);
+        if !version.is_sent() {
             return false;
-        };
+        }
         // In front of a handshake it is written where that begins.
         if cluster.is_some_and(|cluster| cluster.transports.own().tls.is_none()) {
             self.write_proxy_header(version, outbox, connections, cx);
@@ -100,7 +101,7 @@ impl Exchange {
     /// Writes the header of this version.
     pub(crate) fn write_proxy_header(
         &self,
-        version: ProxyProtocolVersion,
+        version: ProxyProtocol,
         outbox: &mut Outbox,
         connections: &Connections,
         cx: &mut Cx,
@@ -113,14 +114,15 @@ impl Exchange {
         let addresses = source.zip(connection.and_then(|it| it.local.socket_address()));
         outbox.push_with(PROXY_HEADER_BYTES_MAX, &mut cx.buffers, |buffer| {
             match (version, addresses) {
-                (ProxyProtocolVersion::V1, Some((source, destination))) => {
+                (ProxyProtocol::Off, _) => {}
+                (ProxyProtocol::V1, Some((source, destination))) => {
                     proxy_protocol::encode_v1(source, destination, buffer);
                 }
-                (ProxyProtocolVersion::V1, None) => proxy_protocol::encode_unknown_v1(buffer),
-                (ProxyProtocolVersion::V2, Some((source, destination))) => {
+                (ProxyProtocol::V1, None) => proxy_protocol::encode_unknown_v1(buffer),
+                (ProxyProtocol::V2, Some((source, destination))) => {
                     proxy_protocol::encode_v2(source, destination, buffer);
                 }
-                (ProxyProtocolVersion::V2, None) => proxy_protocol::encode_local_v2(buffer),
+                (ProxyProtocol::V2, None) => proxy_protocol::encode_local_v2(buffer),
             }
         });
     }

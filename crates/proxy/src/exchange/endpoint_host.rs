@@ -32,7 +32,7 @@ impl Exchanges {
         let Some(cluster) = exchange.cluster() else { return false };
         let endpoint = cluster.endpoints.get(place).filter(|_| takes_host);
         let host = endpoint.and_then(|endpoint| endpoint.host().cloned());
-        let has_header = cluster.proxy_protocol.is_some() && cluster.transports.own().tls.is_none();
+        let has_header = cluster.proxy_protocol.is_sent() && cluster.transports.own().tls.is_none();
         let Some(route) = &mut exchange.route else { return false };
         if host.is_some() && route.host_before.is_none() {
             // Kept though the cluster may have one endpoint: it may have others by the next attempt.

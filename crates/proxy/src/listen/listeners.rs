@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 
 use config::chains::{ConnectionFacts, Criterion};
-use config::snapshot::{ChainId, Listener, ListenerId};
+use config::snapshot::{ChainId, Detected, Listener, ListenerId};
 
 use crate::filter::Filter;
 use crate::share::Share;
@@ -93,6 +93,8 @@ pub(crate) struct Lost {
     default: bool,
     /// The listener's chains that are new, or match other connections, in the order of their ids.
     added: Vec<ChainId>,
+    /// Whether one of these asks what clients offer.
+    asks_alpn: bool,
 }
 
 impl Lost {
@@ -108,16 +110,28 @@ impl Lost {
         chain: Option<ChainId>,
         facts: &ConnectionFacts<'_>,
     ) -> bool {
-        let fits = |id: &ChainId| {
-            let matches = listener.chains.find(*id).map(|(_, chain)| &chain.matches);
-            let fits = |criterion: &Criterion| {
-                matches.is_some_and(|matches| criterion.fit(matches, facts).is_some())
-            };
-            Criterion::ALL.iter().all(fits)
+        let matches = |id: ChainId| listener.chains.find(id).map(|(_, chain)| &chain.matches);
+        let met = chain.and_then(matches);
+        let may_be_offered = |id: &ChainId| {
+            let asked = matches(*id).filter(|_| Some(*id) != chain);
+            asked.is_some_and(|asked| Criterion::may_be_offered(asked, met, facts))
         };
         // A look-up costs as much as some of these.
-        if self.added.len() <= FITS_MAX && !self.added.iter().any(fits) {
-            return false;
+        if self.added.len() <= FITS_MAX {
+            if self.added.iter().any(may_be_offered) {
+                return true;
+            }
+            let fits = |id: &ChainId| {
+                let asked = matches(*id);
+                asked.is_some_and(|asked| {
+                    Criterion::ALL.iter().all(|it| it.fit(asked, facts).is_some())
+                })
+            };
+            if !self.added.iter().any(fits) {
+                return false;
+            }
+        } else if self.asks_alpn && facts.protocol == Some(Detected::Tls) {
+            return true;
         }
         let chosen = listener.chains.choose(facts).map(|chosen| chosen.id);
         chosen != chain && chosen.is_some_and(|chosen| self.added.binary_search(&chosen).is_ok())
@@ -206,7 +220,10 @@ impl Listeners {
                     drains_on: Some(self.newest.clone()),
                     ..ListenerState::new(*id)
                 });
-                lost.push(Lost { from, to, chains, default, added });
+                let chain = |id: &ChainId| listener.chains.find(*id);
+                let asks_alpn = |id| chain(id).is_some_and(|(_, it)| !it.matches.alpn.is_empty());
+                let asks_alpn = added.iter().any(asks_alpn);
+                lost.push(Lost { from, to, chains, default, added, asks_alpn });
             }
         }
         lost

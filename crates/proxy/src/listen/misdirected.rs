@@ -5,7 +5,7 @@
 //! connections meet another.
 
 use config::chains::{ConnectionFacts, Criterion, Fit};
-use config::snapshot::{ChainId, Listener, ListenerChain};
+use config::snapshot::{ChainId, ChainMatch, Listener, ListenerChain};
 
 /// Whether a request for `host` (lower case, no port) belongs to another chain than that of the TLS
 /// connection it came over, so that it has to come over a connection of its own (RFC 9110,
@@ -31,36 +31,52 @@ pub fn is_misdirected<F>(
     for group in names.groups(server_name_of(host)) {
         let in_reach = |(_, chain): &(usize, &ListenerChain<F>)| reach.holds(chain, facts);
         let mut best = None;
-        let mut is_empty = true;
         for (place, chain) in group.chains(chains).filter(in_reach) {
-            is_empty = false;
-            // The client asked for what its own chain wants, whatever was agreed upon.
             let is_met = met == Some(place);
-            let matches = &chain.matches;
-            let alpn = if is_met {
-                Some(u32::from(!matches.alpn.is_empty()))
-            } else {
-                Criterion::Alpn.fit(matches, facts)
-            };
-            let fits = Criterion::Protocol.fit(matches, facts).zip(alpn);
-            let sources = Criterion::BEHIND_ALPN.map(|criterion| criterion.fit(matches, facts));
-            let fits = fits.filter(|_| sources.iter().all(Option::is_some));
-            let fits = fits.map(|fits| (fits, sources));
             // Of those that fit equally well, the first; the connection's own before others.
-            let rank = fits.map(|fits| (fits, is_met));
-            if rank.is_some() && best.is_none_or(|(former, _)| rank > former) {
+            let rank = (fits_of(&chain.matches, is_met, facts), is_met);
+            if best.is_none_or(|(former, _)| rank > former) {
                 best = Some((rank, place));
             }
         }
         match best {
-            Some((_, place)) => return names.policy(Some(place)) != policy,
+            Some(((fits, _), place)) if fits.iter().all(Option::is_some) => {
+                return names.policy(Some(place)) != policy;
+            }
             // As for a connection: those that are named leave nothing to the others. A host
             // whose own chains do not match is not served by others.
-            None if !is_empty && group.is_named => return true,
-            None => {}
+            Some(_) if group.is_named => return true,
+            Some(_) | None => {}
         }
     }
     names.policy(None).is_some_and(|default| Some(default) != policy)
+}
+
+/// What chains are compared by that a connection can reach and that a name leads to.
+const BEHIND_NAMES: [Criterion; 6] = {
+    let [direct, source_type, source, source_port] = Criterion::OF_SOURCE;
+    [Criterion::Protocol, Criterion::Alpn, direct, source_type, source, source_port]
+};
+
+/// How well a chain fits by each of [`BEHIND_NAMES`]; none from the first on that it does not match by. There is no way back: of
+/// several, the greatest is what a connection would come to, even if that does not match in the end.
+fn fits_of(
+    matches: &ChainMatch,
+    is_met: bool,
+    facts: &ConnectionFacts<'_>,
+) -> [Fit; BEHIND_NAMES.len()] {
+    let mut fits = [None; BEHIND_NAMES.len()];
+    for (fit, criterion) in fits.iter_mut().zip(BEHIND_NAMES) {
+        *fit = match criterion {
+            // The client asked for what its own chain wants, whatever was agreed upon.
+            Criterion::Alpn if is_met && !matches.alpn.is_empty() => Some(u32::MAX),
+            criterion => criterion.fit(matches, facts),
+        };
+        if fit.is_none() {
+            break;
+        }
+    }
+    fits
 }
 
 /// What says which chains a connection can reach, whatever its name.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::chains::ConnectionFacts;
+use config::chains::{ConnectionFacts, Criterion};
 use config::memory::MemoryLevel;
 use config::priority::Priority;
 use config::protocols::Protocols;
@@ -253,8 +253,12 @@ impl SavedDownstream {
         if chain.is_none() && is_decided && !listener.has_default {
             return Err(RestoreError::Differs("listener"));
         }
-        if self.is_chosen_unread() && differing.chains_new.iter().any(|it| self.is_listener_of(it))
+        if self.is_chosen_unread()
+            && differing.chains_new.iter().any(|it| self.chain_of(it).is_some())
         {
+            return Err(RestoreError::Differs("chain, which may be another here,"));
+        }
+        if self.may_meet_new_chain(listener, differing) {
             return Err(RestoreError::Differs("chain, which may be another here,"));
         }
         if !differing.chains_new.is_empty()
@@ -277,9 +281,32 @@ impl SavedDownstream {
         }
     }
 
-    /// Whether a chain, as `listener/chain`, is one of its listener.
-    fn is_listener_of(&self, chain: &str) -> bool {
-        chain.strip_prefix(&*self.listener).is_some_and(|rest| rest.starts_with('/'))
+    /// Whether it cannot be said that it would meet none of the new chains, as that depends on what is not written down: who
+    /// connected, where a PROXY header says something else, and which protocols its client offered beside the one agreed upon.
+    fn may_meet_new_chain(
+        &self,
+        listener: &Listener<Box<dyn Filter>>,
+        differing: &Differing,
+    ) -> bool {
+        if differing.chains_new.is_empty() {
+            return false;
+        }
+        let Some(facts) = self.facts() else { return false };
+        let is_proxied = listener.http.proxy_protocol.is_some();
+        let is_hidden = is_proxied && listener.chains.asks_direct_source();
+        let met = self.chain.as_deref().and_then(|name| listener.chains.named(name));
+        let met = met.map(|chain| &chain.matches);
+        let names = differing.chains_new.iter().filter_map(|chain| self.chain_of(chain));
+        let mut new = names.filter_map(|name| listener.chains.named(name));
+        new.any(|chain| {
+            let is_own = self.chain.as_deref() == Some(&*chain.name);
+            is_hidden || !is_own && Criterion::may_be_offered(&chain.matches, met, &facts)
+        })
+    }
+
+    /// The name of a chain, given as `listener/chain`, if it is one of its listener.
+    fn chain_of<'n>(&self, chain: &'n str) -> Option<&'n str> {
+        chain.strip_prefix(&*self.listener)?.strip_prefix('/')
     }
 
     /// Whether it was accepted at an address of this listener, as far as its own address says that.

@@ -54,7 +54,8 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn of(snapshot: &Snapshot) -> Self {
-        let listeners = snapshot.listeners.iter().map(|it| &*it.name).zip(0..);
+        let listeners = snapshot.listeners.with_places();
+        let listeners = listeners.map(|(it, place)| (&*it.name, place));
         Self {
             listeners: Index::of(listeners),
             clusters: Index::of(snapshot.clusters.iter().map(|(id, it)| (&*it.name, id))),

@@ -2,12 +2,16 @@
 //!
 //! The kit plays the worker and the kernel: what a peer says waits until the proxy reads it, what
 //! the proxy sends can be heard. Every conversation is held several times: as it stands, byte by
-//! byte, and with every connection saved and restored into another proxy, under another
-//! configuration with other ids, between any two events. No peer may notice.
+//! byte, and with every connection saved, sent through the frames of a handover and restored into
+//! another proxy, under another configuration with other ids, between any two events. No peer may
+//! notice.
 
 #[expect(unreachable_pub, reason = "others include it, too")]
 #[path = "../../../wire/tests/rpc/pico.rs"]
 pub(crate) mod pico;
+
+#[path = "handover.rs"]
+mod handover;
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -139,7 +143,7 @@ fn loader(
 
 fn names_of(snapshot: &Snapshot) -> Arc<Names> {
     let mut names = Names::default();
-    for listener in &*snapshot.listeners {
+    for listener in &snapshot.listeners {
         names.insert_listener(label(listener.id.0), Arc::clone(&listener.name));
     }
     for (id, cluster) in snapshot.clusters.iter() {
@@ -975,7 +979,11 @@ impl<'s> Talk<'s> {
         self.proxy = proxy;
         learned.iter().for_each(|part| self.proxy.restore_balancing(part, self.now));
         self.counts.push(counts);
-        self.restore(saved);
+        // On the way to another process.
+        let (groups, places): (Vec<_>, Vec<_>) =
+            saved.into_iter().map(|(bytes, places)| ((bytes, places.len()), places)).unzip();
+        let arrived = handover::pass(&groups).into_iter().map(|bytes| Pieces::behind(0, bytes));
+        self.restore(arrived.zip(places).collect());
     }
 
     /// Groups go on in the proxy, whose connections are of these peers.

@@ -7,7 +7,7 @@ use wire::h1::{Scan, decode_request};
 use wire::h2::{Element, Http2, Limits, RequestForm, Scheme, Scratch};
 use wire::head::HeadIndex;
 
-use crate::kit::Talk;
+use crate::kit::{Talk, Variant};
 use crate::tls::{Pki, Secure, hold, trusting_anybody};
 
 /// A public default, a chain of which clients need certificates, and a chain like the default.
@@ -175,5 +175,55 @@ fn a_tunnel_may_lead_to_a_host_of_another_chain() {
             .says(talk, "CONNECT secret.example:443 HTTP/1.1\r\nHost: secret.example:443\r\n\r\n");
         let _ = talk.upstream();
         assert!(client.hears(talk).starts_with("HTTP/1.1 200 "));
+    });
+}
+
+fn offering(name: &str) -> ClientConfig {
+    let mut config = trusting_anybody();
+    config.alpn_protocols = vec![name.into()];
+    config
+}
+
+#[test]
+fn a_host_whose_own_connection_would_meet_no_chain_is_not_served() {
+    // It would meet the first by its protocol, and then not come from there.
+    let chains = "
+  - name: near
+    match: { server_names: [near.example], alpn: [http/1.1], sources: [203.0.113.0/24] }
+    tls: { certificates: [{ chain: b.pem, key: b.key }] }
+    routes: secret
+  - name: far
+    match: { server_names: [near.example] }
+    tls: { certificates: [{ chain: b.pem, key: b.key }] }
+    routes: public
+routes:";
+    hold(&CONFIG.replace("\nroutes:", chains), |talk, _| {
+        let mut client = Secure::client(talk, offering("http/1.1"), "www.example");
+        assert_eq!(status(talk, &mut client, "near.example"), 421);
+    });
+}
+
+#[test]
+fn connections_drain_if_what_they_offered_may_lead_to_a_new_chain() {
+    hold(CONFIG, |talk, _| {
+        if talk.variant() == Variant::Moving {
+            return talk.leave_out();
+        }
+        let mut client = Secure::client(talk, offering("http/1.1"), "www.example");
+        assert_eq!(status(talk, &mut client, "www.example"), 201);
+        let mut config = CONFIG.to_owned();
+        for (name, asked, drains) in
+            [("x", "server_names: [x.example], alpn: [h2]", false), ("h2", "alpn: [h2]", true)]
+        {
+            let chain = format!(
+                "\n  - {{ name: {name}, match: {{ {asked} }}, routes: secret, \
+                 tls: {{ certificates: [{{ chain: b.pem, key: b.key }}] }} }}\nroutes:"
+            );
+            config = config.replace("\nroutes:", &chain);
+            talk.reconfigures(&config);
+            client.says(talk, "GET / HTTP/1.1\r\nHost: www.example\r\n\r\n");
+            let heard = client.hears(talk);
+            assert_eq!(heard.contains("connection: close"), drains, "{name}: {heard}");
+        }
     });
 }

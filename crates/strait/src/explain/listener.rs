@@ -48,8 +48,8 @@ pub(super) fn choose_listener<'s>(
             all()
         ));
     }
-    match &*snapshot.listeners {
-        [only] => Ok((only, "the only one")),
+    match snapshot.listeners.first() {
+        Some(only) if snapshot.listeners.len() == 1 => Ok((only, "the only one")),
         _ => Err(format!("the URL matches no listener; add --listener NAME, one of: {}", all())),
     }
 }
@@ -103,13 +103,17 @@ fn describe_source(
 ) {
     let is_asked =
         |asks: fn(&ChainMatch) -> bool| listener.chains.iter().any(|chain| asks(&chain.matches));
-    if request.from.is_none() && is_asked(|asked| asked.source_type != SourceType::Any) {
+    let is_unix_only = tcp_addresses(listener).next().is_none();
+    if request.from.is_none()
+        && !is_unix_only
+        && is_asked(|asked| asked.source_type != SourceType::Any)
+    {
         story.line(
             "chain",
             "the client's address is not known, so no chain with `source_type` matches: add --from ADDRESS",
         );
     }
-    if is_asked(|asked| !asked.source_ports.is_empty()) {
+    if !is_unix_only && is_asked(|asked| !asked.source_ports.is_empty()) {
         story.line(
             "chain",
             "the client's port is not known, so no chain with `source_ports` matches",

@@ -415,18 +415,47 @@ fn connections_stay_that_the_next_configuration_gives_to_another_chain_or_listen
         strait.write("next.yaml", &with_admin(&after));
         let printed = upgraded_to(&strait, "next.yaml", &mut successors);
         assert!(printed.contains("1 stay: its "), "{printed}");
-        // The old process still has that connection, and has nothing to stand by for.
+        // Within the 5 s that idle connections have from the end of the probation on.
+        assert_eq!(client.get("/").text(), "public", "{after}");
         until("the end of the probation", || {
             let output = upgrade(&strait, &["--back"]);
             assert_eq!(output.status.code(), Some(1), "{output:?}");
             let why = "there is no old process that could take back, or its probation is over";
             String::from_utf8_lossy(&output.stderr).contains(why).then_some(())
         });
-        assert_eq!(client.get("/").text(), "public", "{after}");
         assert_eq!(get(address(one), "/").text(), "public");
         until("the new process", || {
             (strait.metric("strait_config_version") == version + 1.0).then_some(())
         });
+    }
+}
+
+/// Who sent a PROXY header is not handed over: where a new chain asks for it, connections stay.
+#[test]
+fn connections_stay_if_a_new_chain_asks_who_connected_for_them() {
+    let port = claim_port();
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let text = |chain: &str| {
+        format!(
+            "listeners: [{{ name: edge, address: '127.0.0.1:{port}', proxy_protocol: true, routes: all, chains: [{chain}] }}]\n\
+             routes: [{{ name: all, rules: [{{ match: {{ prefix: / }}, respond: {{}} }}] }}]\n"
+        )
+    };
+    let chain = |asked: &str| format!("{{ name: one, match: {{ {asked} }}, routes: all }}");
+    for (chain, is_kept) in
+        [(chain("direct_sources: [10.0.0.0/8]"), false), (chain("sources: [10.0.0.0/8]"), true)]
+    {
+        let (scratch, mut successors) = (Scratch::new(), Successors::default());
+        let [before, after] =
+            [text(""), text(&chain)].map(|text| with_handover(&scratch, &text, "probation: 0s"));
+        let strait = Strait::run(&before);
+        let mut client = Client::connect(address);
+        client.send("PROXY TCP4 192.0.2.7 192.0.2.1 1234 443\r\n");
+        assert_eq!(client.get("/").status, 200);
+        strait.write("next.yaml", &with_admin(&after));
+        let printed = upgraded_to(&strait, "next.yaml", &mut successors);
+        assert_eq!(printed.contains("1 stay: its chain"), !is_kept, "{printed}");
+        assert_eq!(client.get("/").status, 200);
     }
 }
 

@@ -4,11 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Batch, DeliveredVersion, Refusal};
-use crate::build::{self, Lowered, tunnels};
 use crate::delivered::{self, Content, Entry};
 use crate::findings::{Findings, Problem};
 use crate::origins::{ResourceKind, ResourceName};
 use crate::resource::RouteConfig;
+use crate::resource::assignment::delivered::assignment;
+use crate::resource::cluster::build::named_by_listener;
+use crate::resource::route::tunnels;
+use crate::resource::route::virtual_hosts;
+use crate::resource::{cluster, listener};
+use crate::sections::delivered::Lowered;
 use crate::snapshot::{ClusterProtocol, EndpointsFrom};
 use crate::text::tree::Site;
 
@@ -41,7 +46,7 @@ impl<F> Batch<'_, F> {
         else {
             return Ok(None);
         };
-        let assignment = build::delivered_assignment(&file, &Site::root(&root), findings);
+        let assignment = assignment(&file, &Site::root(&root), findings);
         self.moved.insert(ResourceName::new(item.kind, &item.name));
         Ok(Some(item.entry(Content::Assignment(Arc::new(assignment)), Vec::new())))
     }
@@ -58,7 +63,7 @@ impl<F> Batch<'_, F> {
         };
         let site = Site::root(&root);
         let lowered = self.with_context(findings, |context, _, _| {
-            build::delivered_cluster(&file, &site, context)
+            cluster::build::delivered(&file, &site, context)
         });
         let Some(Lowered { resource, secrets_missing, assignments_missing, .. }) = lowered else {
             return Ok(None);
@@ -101,7 +106,7 @@ impl<F> Batch<'_, F> {
             return Ok(None);
         };
         for host in &file.virtual_hosts {
-            let name = build::table_name(&file.name, &host.name);
+            let name = virtual_hosts::table_name(&file.name, &host.name);
             let place = self.file.origins.and_then(|it| it.place(ResourceKind::Route, &name));
             if let Some(place) = place {
                 let rule =
@@ -110,8 +115,8 @@ impl<F> Batch<'_, F> {
             }
         }
         let tunnelled = tunnels::tunnelled(&file.virtual_hosts);
-        let names =
-            build::clusters_of(&file).map(|it| ResourceName::new(ResourceKind::Cluster, it));
+        let names = virtual_hosts::clusters_of(&file)
+            .map(|it| ResourceName::new(ResourceKind::Cluster, it));
         let names = names.collect();
         let site = Site::root(&root);
         let lowered = self.with_context(findings, |context, values, around| {
@@ -119,7 +124,7 @@ impl<F> Batch<'_, F> {
             let site_of_hosts = site.key("virtual_hosts");
             let hosts = &file.virtual_hosts;
             tunnels::check_rules(hosts, &site_of_hosts, &multiplexes, context.findings);
-            build::delivered_routes(file, &site, values, context)
+            virtual_hosts::build(file, &site, values, context)
         });
         let Some(virtual_hosts) = lowered else { return Ok(None) };
         let config = RouteConfig { virtual_hosts, tunnelled };
@@ -170,16 +175,18 @@ impl<F> Batch<'_, F> {
         let site = Site::root(&root);
         let lowered = self.with_context(findings, |context, _, around| {
             let find = |name: &str| around.tables(name);
-            build::delivered_listener(&file, &site, id, &find, context)
+            listener::delivered::delivered(&file, &site, id, &find, context)
         });
         let Some(Lowered { resource, routes_missing, secrets_missing, .. }) = lowered else {
             return Ok(None);
         };
         let mut names: Vec<_> = delivered::secrets_of_listener(&file).collect();
         names.extend(
-            build::route_names(&file).iter().map(|it| ResourceName::new(ResourceKind::Route, it)),
+            listener::delivered::route_names(&file)
+                .iter()
+                .map(|it| ResourceName::new(ResourceKind::Route, it)),
         );
-        let clusters = build::clusters_of_listener(&file);
+        let clusters = named_by_listener(&file);
         names.extend(clusters.map(|it| ResourceName::new(ResourceKind::Cluster, it)));
         let mut entry = item.entry(Content::Listener(item.text.clone(), id), names);
         let secrets = missing(ResourceKind::Secret, secrets_missing);

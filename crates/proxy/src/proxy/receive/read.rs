@@ -6,7 +6,7 @@
 
 use std::mem;
 
-use config::snapshot::{ListenerProtocol, ResponseParsing};
+use config::snapshot::ListenerProtocol;
 use telemetry::cause::Cause;
 use telemetry::events::DetectedProtocol;
 use wire::detect::{Detected, resembles_http2};
@@ -303,10 +303,7 @@ const fn begun_by(key: ConnKey) -> Source {
 
 /// How strictly an exchange's response is read.
 fn parsing_of(exchange: &Exchange) -> Parsing {
-    match exchange.cluster().map(|cluster| cluster.response_parsing) {
-        Some(ResponseParsing::Tolerant) => Parsing::Tolerant,
-        Some(ResponseParsing::Strict) | None => Parsing::Strict,
-    }
+    exchange.cluster().map(|cluster| cluster.response_parsing).unwrap_or_default()
 }
 
 /// Whether a connection's first bytes are HTTP/2's, as far as its version.

@@ -127,7 +127,8 @@ impl Proxy {
             let host = cluster.endpoints.get(place).and_then(|found| found.host());
             let is_raw = exchange.is_some_and(|exchange| self.exchanges.is_raw(exchange));
             let mut tls = Tls::waiting(settings, is_raw, host, &address, now);
-            if let Some(version) = cluster.proxy_protocol
+            let version = cluster.proxy_protocol;
+            if version.is_sent()
                 && let Some(exchange) = exchange.and_then(|key| self.exchanges.get(key))
             {
                 let connections = &self.connections;

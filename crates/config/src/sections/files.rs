@@ -1,0 +1,529 @@
+//! The files that a text names: each is read once, and what was made of the same content for the
+//! snapshot before is used again.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::io::ErrorKind;
+use std::path::Path as FilePath;
+use std::sync::Arc;
+
+use tls::{Certificate, CertificatePart, Roots, RootsError, TicketKey};
+use zeroize::Zeroizing;
+
+use crate::certificates::expiry_warning;
+use crate::date;
+use crate::expiry;
+use crate::findings::{Findings, Problem};
+use crate::map::Map;
+use crate::outside::Outside;
+use crate::resource::tls::file::CertificateFiles;
+use crate::resource::{Secret, SecretPart};
+use crate::secrets::is_pem;
+use crate::snapshot::{
+    CertificateSource, ListenerTls, RootsSource, Signing, Snapshot, TicketKeySource,
+};
+use crate::text::tree::Site;
+
+/// What a file holds, wiped when it is let go: there are keys among them.
+type Content = Zeroizing<Vec<u8>>;
+
+/// The files of one load.
+pub(crate) struct Files<'a> {
+    outside: &'a dyn Outside,
+    contents: Map<Arc<str>, Result<Arc<Content>, Problem>>,
+    /// By the paths of chain and key. Of this load, and before that of the former.
+    certificates: Map<(Arc<str>, Arc<str>), Arc<CertificateSource>>,
+    /// By the paths of authorities, of which none is the system, and of what they took back.
+    roots: Map<[Option<Arc<str>>; 2], Arc<RootsSource>>,
+    /// Where secrets come from in the place of files, for resources of other sources.
+    secrets: Option<Secrets<'a>>,
+}
+
+/// The secrets that sources have delivered.
+pub(crate) struct Secrets<'a> {
+    pub(crate) find: &'a dyn Fn(&str) -> Option<Arc<Secret>>,
+    /// Those that are named and not there.
+    pub(crate) missing: BTreeSet<Box<str>>,
+}
+
+/// What stands before the name of a secret where a file could be named.
+pub(crate) const SECRET_PREFIX: &str = "secret:";
+
+impl<'a> Files<'a> {
+    pub(crate) fn new<F>(outside: &'a dyn Outside, former: Option<&Snapshot<F>>) -> Self {
+        let mut files = Self::none(outside, None);
+        let Some(former) = former else { return files };
+        for listener in &former.listeners {
+            let chains = listener.chains.iter().filter_map(|chain| chain.listener.tls.as_deref());
+            for ListenerTls { source, .. } in listener.tls.as_deref().into_iter().chain(chains) {
+                files
+                    .know(&source.certificates, source.client.as_ref().map(|client| &client.roots));
+            }
+        }
+        for (_, cluster) in former.clusters.iter() {
+            for tls in cluster.transports.tls() {
+                files.know(tls.source.certificate.as_slice(), tls.source.roots.as_ref());
+            }
+        }
+        files
+    }
+
+    /// Those of a load that names no file. `roots` are those whom the system trusts, if they are known.
+    pub(crate) fn none(outside: &'a dyn Outside, roots: Option<&Arc<RootsSource>>) -> Self {
+        let mut files = Self {
+            outside,
+            contents: Map::default(),
+            certificates: Map::default(),
+            roots: Map::default(),
+            secrets: None,
+        };
+        files.know(&[], roots);
+        files
+    }
+
+    /// Those of a resource of another source: what it names are secrets.
+    pub(crate) fn of_secrets(
+        outside: &'a dyn Outside,
+        roots: Option<&Arc<RootsSource>>,
+        find: &'a dyn Fn(&str) -> Option<Arc<Secret>>,
+    ) -> Self {
+        let secrets = Secrets { find, missing: BTreeSet::new() };
+        Self { secrets: Some(secrets), ..Self::none(outside, roots) }
+    }
+
+    /// The secrets that are named and that no source has delivered (yet).
+    pub(crate) fn missing(&self) -> impl Iterator<Item = &str> {
+        self.secrets.iter().flat_map(|secrets| &secrets.missing).map(AsRef::as_ref)
+    }
+
+    pub(crate) fn know(
+        &mut self,
+        certificates: &[Arc<CertificateSource>],
+        roots: Option<&Arc<RootsSource>>,
+    ) {
+        for source in certificates {
+            let paths = (Arc::clone(&source.chain), Arc::clone(&source.key));
+            self.certificates.insert(paths, Arc::clone(source));
+        }
+        if let Some(source) = roots {
+            self.roots.insert([source.path.clone(), source.crl.clone()], Arc::clone(source));
+        }
+    }
+
+    /// A certificate and its key. `site` is where both stand.
+    pub(crate) fn certificate(
+        &mut self,
+        file: &CertificateFiles,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Option<Arc<CertificateSource>> {
+        let chain_pem =
+            self.content_of(&file.chain, SecretPart::Chain, &site.key("chain"), findings);
+        let key_pem = self.content_of(&file.key, SecretPart::Key, &site.key("key"), findings);
+        let ocsp_site = site.key("ocsp");
+        let ocsp_der = match &file.ocsp {
+            None => None,
+            Some(path) => Some(self.content_of(path, SecretPart::Ocsp, &ocsp_site, findings)?),
+        };
+        self.warn_of_readers(&file.key, &site.key("key"), findings);
+        let (chain_pem, key_pem) = (chain_pem?, key_pem?);
+        let paths = (Arc::from(file.chain.as_str()), Arc::from(file.key.as_str()));
+        let key_digest = digest(&key_pem);
+        let known = self.certificates.get(&paths);
+        let known =
+            known.filter(|known| known.is_made_of(&chain_pem, key_digest, &ocsp_der)).cloned();
+        let signing = file.signing;
+        let source = match known.filter(|known| known.signing == signing) {
+            Some(known) => known,
+            None => match self.read_certificate(
+                &chain_pem,
+                &key_pem,
+                ocsp_der.as_ref().map(|der| der.as_slice()),
+                signing,
+            ) {
+                Ok(certificate) => Arc::new(CertificateSource {
+                    certificate: Arc::new(certificate),
+                    chain: Arc::clone(&paths.0),
+                    key: Arc::clone(&paths.1),
+                    ocsp: file.ocsp.as_deref().map(Arc::from),
+                    chain_pem,
+                    key_digest,
+                    ocsp_der,
+                    signing,
+                }),
+                Err(error) => {
+                    let key = match error.part() {
+                        CertificatePart::Chain => "chain",
+                        CertificatePart::Key => "key",
+                        CertificatePart::Ocsp => "ocsp",
+                    };
+                    let problem = Problem::new(rule(&error), error.hint());
+                    site.key(key).error(findings, problem);
+                    return None;
+                }
+            },
+        };
+        self.certificates.insert(paths, Arc::clone(&source));
+        self.warn_of_expiry(&source.certificate, &site.key("chain"), findings);
+        let now = self.outside.now();
+        if let Some(rule) = source
+            .certificate
+            .ocsp_ends()
+            .and_then(|end| expiry::short_lived("the OCSP response", end, now))
+        {
+            let hint = "fetch a new one; Strait watches the file and applies the new one";
+            ocsp_site.warning(findings, Problem::new(rule, hint));
+        }
+        Some(source)
+    }
+
+    /// A key that every user of the machine may read is known to whatever runs there.
+    fn warn_of_readers(&self, path: &str, site: &Site<'_>, findings: &mut Findings<'_>) {
+        let mode = match self.secrets {
+            None => self.outside.mode(FilePath::new(path)),
+            Some(_) => None,
+        };
+        let Some(mode) = mode else { return };
+        if mode & 0o007 != 0 {
+            let rule = format!(
+                "every user of this machine may use this key: its mode is {:04o}",
+                mode & 0o7777
+            );
+            let hint = "run `chmod o= FILE`, so that owner and group alone have it";
+            site.warning(findings, Problem::new(rule, hint));
+        }
+    }
+
+    /// A process does not start where other users have more access to the folder of its handovers than they need, or where that is no
+    /// folder itself. Who owns it is not looked at: a file may be checked by another user. One that is missing is made at the start.
+    pub(crate) fn warn_of_handover_folder(
+        &self,
+        (socket, users): (&str, &[u32]),
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) {
+        let Some(folder) = FilePath::new(socket).parent() else { return };
+        let problem = if self.outside.is_link(folder) {
+            let rule = "the socket's folder is a symbolic link, so that no process starts with it";
+            Problem::new(rule, "write the path of the folder itself")
+        } else {
+            let Some(mode) = self.outside.mode(folder) else { return };
+            let (rule, wanted) = match users {
+                [] if mode & 0o077 != 0 => (
+                    "other users may enter the socket's folder, so that no process starts with it",
+                    "700",
+                ),
+                [_, ..] if mode & 0o066 != 0 => (
+                    "other users may list or change the socket's folder, so that no process starts with it",
+                    "711",
+                ),
+                [_, ..] if mode & 0o011 == 0 => {
+                    ("the `users` cannot enter the socket's folder, unless they are root", "711")
+                }
+                _ => return,
+            };
+            let (mode, folder) = (mode & 0o7777, folder.display());
+            let hint = format!("its mode is {mode:04o}: run `chmod {wanted} {folder}`");
+            Problem::new(rule, hint)
+        };
+        site.warning(findings, problem);
+    }
+
+    /// A process does not use a folder that others may write to. One that is missing is made at the start.
+    pub(crate) fn warn_of_state_folder(
+        &self,
+        folder: &str,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) {
+        let Some(mode) = self.outside.mode(FilePath::new(folder)) else { return };
+        if mode & 0o022 != 0 {
+            let rule = format!(
+                "other users may write to this folder (mode {:04o}), so that no process uses it",
+                mode & 0o7777
+            );
+            let hint = "use a subfolder, which Strait creates for this process alone";
+            site.warning(findings, Problem::new(rule, hint));
+        }
+    }
+
+    fn warn_of_ends(&self, roots: &Roots, site: &Site<'_>, findings: &mut Findings<'_>) {
+        let now = self.outside.now();
+        if let Some(rule) = expiry::authority(roots, now) {
+            let hint = "add its successor to the file; the file is watched";
+            site.key("ca").warning(findings, Problem::new(rule, hint));
+        }
+        if let Some(rule) = expiry::list(roots, now) {
+            let hint = "fetch a new one: without a current list, certificates of its authority are refused";
+            site.key("crl").warning(findings, Problem::new(rule, hint));
+        }
+    }
+
+    /// Refuses the file at `path` if it cannot be opened for appending.
+    pub(crate) fn check_append(
+        &self,
+        path: &FilePath,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) {
+        let Err(error) = self.outside.check_append(path) else { return };
+        let hint = match error.kind() {
+            ErrorKind::NotFound => "create its folder, such as with `install -d -o strait FOLDER`",
+            ErrorKind::IsADirectory => "write the path of a file in it",
+            _ => "let the user of the process write there, and run `strait check` as that user",
+        };
+        let rule = format!("this file cannot be opened for appending: {error}");
+        site.error(findings, Problem::new(rule, hint));
+    }
+
+    fn read_certificate(
+        &self,
+        chain_pem: &[u8],
+        key_pem: &[u8],
+        ocsp_der: Option<&[u8]>,
+        signing: Signing,
+    ) -> Result<Certificate, tls::CertificateError> {
+        let now = self.outside.now();
+        let certificate = match signing.provider() {
+            None => Certificate::from_pem(chain_pem, key_pem, now)?,
+            Some(provider) => Certificate::from_pem_for(provider, chain_pem, key_pem, now)?,
+        };
+        match ocsp_der {
+            None => Ok(certificate),
+            Some(der) => certificate.with_ocsp_response(der),
+        }
+    }
+
+    fn warn_of_expiry(
+        &self,
+        certificate: &Certificate,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) {
+        let Some(rule) = expiry_warning(certificate, self.outside.now()) else { return };
+        let hint = "renew it; Strait watches the files and applies the new one";
+        site.warning(findings, Problem::new(rule, hint));
+    }
+
+    /// A key of tickets.
+    pub(crate) fn ticket_key(
+        &mut self,
+        path: &str,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Option<Arc<TicketKeySource>> {
+        let secret = self.content_of(path, SecretPart::TicketKey, site, findings)?;
+        match TicketKey::new(&secret) {
+            Ok(key) => Some(Arc::new(TicketKeySource {
+                key: Arc::new(key),
+                path: Arc::from(path),
+                digest: digest(&secret),
+            })),
+            Err(error) => {
+                let hint = "write one with `openssl rand 80`";
+                site.error(findings, Problem::new(error.to_string(), hint));
+                None
+            }
+        }
+    }
+
+    /// CAs by the path of their file, and what they have revoked. Without a
+    /// path, those whom the system trusts. `site` is where `ca` and `crl` stand.
+    pub(crate) fn roots(
+        &mut self,
+        path: Option<&str>,
+        crl: Option<&str>,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Option<Arc<RootsSource>> {
+        let paths: [Option<Arc<str>>; 2] = [path.map(Arc::from), crl.map(Arc::from)];
+        let pem = match path {
+            Some(path) => self.content_of(path, SecretPart::Ca, &site.key("ca"), findings)?,
+            None => Arc::default(),
+        };
+        let crl_pem = match crl {
+            Some(path) => {
+                Some(self.content_of(path, SecretPart::Crl, &site.key("crl"), findings)?)
+            }
+            None => None,
+        };
+        let known = self.roots.get(&paths);
+        if let Some(known) = known.filter(|known| known.pem == pem && known.crl_pem == crl_pem) {
+            let known = Arc::clone(known);
+            self.warn_of_ends(&known.roots, site, findings);
+            return Some(known);
+        }
+        let roots = match path {
+            Some(_) => Roots::from_pem(&pem),
+            None => self.outside.system_roots(),
+        };
+        let roots = match (roots, &crl_pem) {
+            (Ok(roots), Some(lists)) => roots.with_revocations(lists),
+            (roots, _) => roots,
+        };
+        match roots {
+            Ok(roots) => {
+                self.warn_of_ends(&roots, site, findings);
+                let [path, crl] = paths.clone();
+                let roots = Arc::new(roots);
+                let source = Arc::new(RootsSource { roots, path, pem, crl, crl_pem });
+                self.roots.insert(paths, Arc::clone(&source));
+                Some(source)
+            }
+            Err(error) => {
+                let is_about_lists =
+                    matches!(error, RootsError::ListMissing | RootsError::ListUnreadable(_));
+                let (site, problem) = if is_about_lists {
+                    let hint = "the file must be PEM, with `BEGIN X509 CRL` for each of them";
+                    (site.key("crl"), Problem::new(error.to_string(), hint))
+                } else if path.is_some() {
+                    let hint = "the file must be PEM, with `BEGIN CERTIFICATE` for each of them";
+                    (site.key("ca"), Problem::new(error.to_string(), hint))
+                } else {
+                    let problem = Problem::new(
+                        "this system has no CA certificates, so it trusts no peer",
+                        "install `ca-certificates`, or name a file with `ca`",
+                    );
+                    (*site, problem)
+                };
+                site.error(findings, problem);
+                None
+            }
+        }
+    }
+
+    /// The content of a file that holds text.
+    pub(crate) fn text(
+        &mut self,
+        path: &str,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Option<Arc<str>> {
+        let content = self.content(path, site, findings)?;
+        match std::str::from_utf8(&content) {
+            Ok(text) => Some(Arc::from(text)),
+            Err(error) => {
+                let rule = format!("this file is not UTF-8 at octet {}", error.valid_up_to());
+                site.error(findings, Problem::new(rule, "save it as UTF-8"));
+                None
+            }
+        }
+    }
+
+    /// The content of the file at `path`, or of this part of the secret that stands there.
+    fn content_of(
+        &mut self,
+        path: &str,
+        part: SecretPart,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Option<Arc<Content>> {
+        let name = path.strip_prefix(SECRET_PREFIX).filter(|name| !name.is_empty());
+        let Some((secrets, name)) = self.secrets.as_mut().zip(name) else {
+            return self.content(path, site, findings);
+        };
+        let Some(secret) = (secrets.find)(name) else {
+            secrets.missing.insert(name.into());
+            return None;
+        };
+        let found = secret.part(part).cloned();
+        if found.is_none() {
+            let rule = format!("secret {name} has no `{}`", part.key());
+            let hint = "let the source deliver it, or name another secret";
+            site.error(findings, Problem::new(rule, hint));
+        }
+        found
+    }
+
+    /// The content of the file at `path`, which stands at `site`.
+    fn content(
+        &mut self,
+        path: &str,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Option<Arc<Content>> {
+        if site.node().is_stand_in {
+            return None;
+        }
+        if self.secrets.is_some() {
+            let rule = "a resource of another source names no files of this machine";
+            let hint = "write secret:NAME where a certificate, a key or authorities are needed";
+            site.error(findings, Problem::new(rule, hint));
+            return None;
+        }
+        let content = match self.contents.get(path) {
+            Some(content) => content.clone(),
+            None => {
+                let content = self.read(path);
+                self.contents.insert(Arc::from(path), content.clone());
+                content
+            }
+        };
+        content.map_err(|problem| site.error(findings, problem)).ok()
+    }
+
+    fn read(&self, path: &str) -> Result<Arc<Content>, Problem> {
+        if is_pem(path) || path.contains('\n') {
+            let hint = "put it into a file of its own, and write the path of that file";
+            return Err(Problem::new("the path of a file is needed here, not its content", hint));
+        }
+        if path.is_empty() {
+            return Err(Problem::new(
+                "the path of a file is needed here",
+                "write site.pem, for instance",
+            ));
+        }
+        let content = self.outside.read(FilePath::new(path));
+        let content = content.map(Zeroizing::new).map(Arc::new);
+        content.map_err(|error| unreadable(&error))
+    }
+}
+
+/// Why a file cannot be read.
+pub(crate) fn unreadable(error: &std::io::Error) -> Problem {
+    let hint = match error.kind() {
+        ErrorKind::NotFound => {
+            "write its path, from `/` on or relative to the folder of the main configuration file"
+        }
+        ErrorKind::PermissionDenied => "let that user read the file and enter its folders",
+        ErrorKind::IsADirectory => "write the path of a file in it",
+        _ => "look at the file",
+    };
+    let rule = match error.kind() {
+        ErrorKind::NotFound => "there is no such file".to_owned(),
+        ErrorKind::IsADirectory => "this is a folder".to_owned(),
+        _ => format!("the file cannot be read: {error}"),
+    };
+    Problem::new(rule, hint)
+}
+
+impl CertificateSource {
+    fn is_made_of(
+        &self,
+        chain_pem: &Arc<Content>,
+        key_digest: u64,
+        ocsp_der: &Option<Arc<Content>>,
+    ) -> bool {
+        self.chain_pem == *chain_pem && self.key_digest == key_digest && self.ocsp_der == *ocsp_der
+    }
+}
+
+/// What is wrong with a certificate; of dates, when.
+fn rule(error: &tls::CertificateError) -> String {
+    match error {
+        tls::CertificateError::Expired { not_after } => {
+            format!("{error}, at {}", date::rfc3339(*not_after))
+        }
+        tls::CertificateError::NotValidYet { not_before } => {
+            format!("{error}, but from {} on", date::rfc3339(*not_before))
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// A number for what a file holds, by which it is known again.
+pub(crate) fn digest(content: &[u8]) -> u64 {
+    let mut hasher = foldhash::quality::FixedState::default().build_hasher();
+    hasher.write(content);
+    hasher.finish()
+}
