@@ -4,7 +4,6 @@
 use libfuzzer_sys::fuzz_target;
 
 #[path = "../../crates/handover/tests/checks/conversation.rs"]
-#[expect(dead_code, reason = "tests use more of it")]
 mod checks;
 
 fuzz_target!(|data: &[u8]| checks::check(data));
