@@ -73,8 +73,8 @@ pub(crate) struct Cx {
     names: OnceCell<Names>,
     /// What was found by them.
     pub(crate) found: Found,
-    /// Whether connections of a group are here whose exchanges are not.
-    pub(crate) is_placing: bool,
+    /// Whether a group is being taken up or given away in parts: of connections that are here, their exchanges may not be.
+    pub(crate) has_part_of_group: bool,
 }
 
 impl Cx {
@@ -112,7 +112,7 @@ impl Cx {
             differing: Arc::default(),
             names: OnceCell::new(),
             found: Found::default(),
-            is_placing: false,
+            has_part_of_group: false,
         }
     }
 

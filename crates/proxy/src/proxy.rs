@@ -46,6 +46,7 @@ use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::listen::Listen;
 use crate::listen::listeners::Listeners;
 use crate::ops::Op;
+use crate::save::Leaving;
 use crate::share::Settings;
 use crate::timers::TimerOwner;
 use crate::tools::buffers::BufferUse;
@@ -86,6 +87,8 @@ pub struct Proxy {
     pub(crate) exchanges: Exchanges,
     pub(crate) upstream: Upstreams,
     pub(crate) listen: Listen,
+    /// A group that is about to leave.
+    pub(crate) leaving: Option<Leaving>,
     pub(crate) cx: Cx,
 }
 
@@ -104,6 +107,7 @@ impl Proxy {
             exchanges: Exchanges::default(),
             upstream,
             listen: Listen::new(listeners, now),
+            leaving: None,
             cx,
         }
     }
@@ -412,15 +416,21 @@ impl Proxy {
     pub fn on_deadlines(&mut self, now: Time) {
         while let Some(owner) = self.cx.timers.pop_expired(now) {
             match owner.unpack() {
-                TimerOwner::Connection(key) if self.cx.is_placing => {
-                    // It may be one whose exchange is not here yet.
+                TimerOwner::Connection(key) if self.cx.has_part_of_group => {
+                    // It may be one whose exchange is not here yet, or not any more.
                     self.connections.postpone(key, now, &mut self.cx);
                 }
                 TimerOwner::Connection(key) => self.on_connection_deadline(key, now),
+                TimerOwner::Exchange(key) if self.is_leaving_exchange(key) => {
+                    self.exchanges.postpone(key, now, &mut self.cx);
+                }
                 TimerOwner::Exchange(key) => self.on_exchange_deadline(key, now),
                 TimerOwner::Handshake(key) => self.on_early_deadline(key, now),
             }
             self.settle(now);
+        }
+        if self.cx.has_part_of_group {
+            return;
         }
         let is_over = |(_, deadline): &(_, Time)| *deadline <= now;
         while let Some(place) = self.listen.draining_listeners.iter().position(is_over) {
@@ -513,7 +523,7 @@ impl Proxy {
         cause: Option<Cause>,
         now: Time,
     ) -> Option<StreamKey> {
-        let Self { connections, exchanges, upstream, listen, cx } = self;
+        let Self { connections, exchanges, upstream, listen, cx, .. } = self;
         exchanges.remove_exchange(key, cause, now, upstream, connections, listen, cx)
     }
 

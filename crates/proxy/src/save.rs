@@ -11,17 +11,18 @@
 
 mod balancing;
 mod codecs;
+mod companions;
 mod connections;
 mod exchanges;
+mod group;
 mod held;
+mod leaving;
 mod records;
 mod remains;
 mod restoring;
 mod routes;
 mod saving;
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use config::snapshot::Id;
@@ -30,14 +31,12 @@ use telemetry::cause::Cause;
 use wiped::Pieces;
 
 use self::connections::{SavedDownstream, SavedUpstream};
-use self::exchanges::{SavedExchange, SavedStage};
 use crate::connection::codec::Opening;
 use crate::connection::connections::Connections;
 use crate::connection::transport::SavedTls;
 use crate::connection::{Connection, Upstream};
 use crate::cx::Cx;
-use crate::keys::Slot;
-use crate::keys::{ConnKey, ExchangeKey, StreamKey};
+use crate::keys::{ConnKey, Slot, StreamKey};
 use crate::listen::Listen;
 use crate::listen::listeners::ListenerKey;
 use crate::proxy::Proxy;
@@ -46,6 +45,7 @@ use crate::tools::time::Time;
 
 pub use self::balancing::{BalancingPlace, ClusterBalancing};
 pub use self::held::Held;
+pub(crate) use self::leaving::Leaving;
 pub use self::remains::Remains;
 pub use self::restoring::Restoring;
 pub use self::saving::Saving;
@@ -134,17 +134,6 @@ pub enum RestoreError {
     Version(u16),
 }
 
-/// Connections and exchanges that know each other by their places here.
-#[derive(Debug, Default)]
-struct Group {
-    connections: Vec<SavedEnd>,
-    #[expect(
-        clippy::vec_box,
-        reason = "each has 1 KiB, and a list of thousands would copy them as it grows"
-    )]
-    exchanges: Vec<Box<SavedExchange>>,
-}
-
 #[derive(Debug, Serialize, Deserialize)]
 enum SavedEnd {
     Downstream(SavedDownstream),
@@ -173,88 +162,6 @@ impl SavedEnd {
     }
 }
 
-impl Group {
-    /// Whether connections and exchanges go together: each side of an exchange is its own, and each
-    /// connection has the exchanges that it says.
-    fn is_consistent(&self) -> bool {
-        let sides = self.exchanges.iter().flat_map(|it| [it.downstream, it.upstream]);
-        let mut sides: Vec<_> =
-            sides.flatten().map(|side| (side.connection, side.slot.stream())).collect();
-        sides.sort_unstable();
-        let mut counts = vec![0; self.connections.len()];
-        for (connection, _) in &sides {
-            let Some(count) = counts.get_mut(*connection as usize) else { return false };
-            *count += 1;
-        }
-        sides.is_sorted_by(|one, other| one < other)
-            && self.connections.iter().zip(counts).all(|(end, count)| end.carries(count))
-    }
-}
-
-impl Group {
-    /// Whether each exchange without a connection is the copy of one that has its client's, and waits for that.
-    fn has_whole_copies(&self) -> bool {
-        let originals = self.exchanges.iter();
-        let mut copies: Vec<u32> = originals.flat_map(|it| it.copies.iter().copied()).collect();
-        copies.sort_unstable();
-        let waits = |saved: &SavedExchange| {
-            saved.detached.is_some() && matches!(saved.stage, SavedStage::Buffering(_))
-        };
-        let has_own =
-            |saved: &SavedExchange| saved.downstream.is_some() || saved.upstream.is_some();
-        let places = self.exchanges.iter().zip(0u32..);
-        let waiting = places.filter(|(saved, _)| !has_own(saved) || waits(saved));
-        waiting.clone().all(|(saved, _)| waits(saved) && !has_own(saved))
-            && waiting.map(|(_, place)| place).eq(copies)
-            && self.exchanges.iter().all(|it| it.copies.is_empty() || it.downstream.is_some())
-    }
-}
-
-impl Group {
-    /// Whether an exchange is what it may be, and its sides are what it says they are.
-    fn check_exchange(&self, saved: &SavedExchange, cx: &Cx) -> Result<(), RestoreError> {
-        let end = |side: SavedSide| {
-            let end = self.connections.get(side.connection as usize);
-            end.filter(|end| end.has_slot(side.slot))
-        };
-        let needs_upstream = matches!(saved.stage, SavedStage::Attempting | SavedStage::Responding);
-        let has_downstream = match (saved.downstream, &saved.detached) {
-            (Some(side), None) => matches!(end(side), Some(SavedEnd::Downstream(_))),
-            (None, Some(_)) if cx.snapshot.listeners.is_empty() => {
-                return Err(RestoreError::NoListener);
-            }
-            (None, Some(_)) => true,
-            _ => false,
-        };
-        if !has_downstream {
-            return Err(RestoreError::Damaged("an exchange has no stream of a downstream"));
-        }
-        if saved.upstream.is_some() != needs_upstream {
-            return Err(RestoreError::Damaged(
-                "an upstream does not fit the stage of its exchange",
-            ));
-        }
-        match saved.upstream.map(end) {
-            None | Some(Some(SavedEnd::Upstream(_))) => Ok(()),
-            Some(_) => Err(RestoreError::Damaged("an exchange has no stream of its upstream")),
-        }
-    }
-
-    /// Whether all that was read goes together.
-    fn check(&self) -> Result<(), RestoreError> {
-        if self.connections.is_empty() {
-            return Err(RestoreError::Damaged("it has no connection"));
-        }
-        if !self.is_consistent() {
-            return Err(RestoreError::Damaged("streams and exchanges do not match"));
-        }
-        if !self.has_whole_copies() {
-            return Err(RestoreError::Damaged("a mirrored request has no original"));
-        }
-        Ok(())
-    }
-}
-
 impl Listen {
     /// Whether everything is there that a connection speaks of.
     fn check(&self, end: &SavedEnd, cx: &Cx) -> Result<(), RestoreError> {
@@ -272,66 +179,6 @@ impl Listen {
         let place = cx.names().listener(name, &cx.snapshot).ok_or(RestoreError::NoListener)?;
         let id = cx.snapshot.listeners.get(place).ok_or(RestoreError::NoListener)?.id;
         self.listeners.find(id).ok_or(RestoreError::NoListener)
-    }
-}
-
-/// Every connection and exchange that one connection cannot be moved without, and their places in these lists.
-struct Companions {
-    connections: Vec<ConnKey>,
-    exchanges: Vec<ExchangeKey>,
-    connection_places: Places,
-    exchange_places: Places,
-}
-
-/// The places of keys, which are given in the order in which keys are added.
-///
-/// Most groups are one connection: nothing is allocated for the first key.
-#[derive(Debug, Default)]
-struct Places {
-    first: Option<u64>,
-    others: BTreeMap<u64, u32>,
-}
-
-impl Places {
-    /// Whether the key was not there before.
-    fn add(&mut self, key: u64) -> bool {
-        let Some(first) = self.first else {
-            self.first = Some(key);
-            return true;
-        };
-        if first == key {
-            return false;
-        }
-        let place = u32::try_from(self.others.len() + 1).unwrap_or(u32::MAX);
-        let Entry::Vacant(entry) = self.others.entry(key) else { return false };
-        entry.insert(place);
-        true
-    }
-
-    fn of(&self, key: u64) -> Option<u32> {
-        if self.first == Some(key) { Some(0) } else { self.others.get(&key).copied() }
-    }
-}
-
-impl Companions {
-    fn add_connection(&mut self, key: ConnKey) {
-        if self.connection_places.add(key.to_bits()) {
-            self.connections.push(key);
-        }
-    }
-
-    /// Whether it was not there before.
-    fn add_exchange(&mut self, key: ExchangeKey) -> bool {
-        let is_new = self.exchange_places.add(key.to_bits());
-        if is_new {
-            self.exchanges.push(key);
-        }
-        is_new
-    }
-
-    fn side(&self, side: StreamKey) -> SavedSide {
-        let place = self.connection_places.of(side.connection.to_bits());
-        SavedSide { connection: place.unwrap_or(u32::MAX), slot: side.slot }
     }
 }
 
@@ -398,40 +245,6 @@ impl Proxy {
     #[must_use]
     pub fn has_connection(&self, key: ConnKey) -> bool {
         self.connections.get(key).is_some()
-    }
-
-    /// Every connection and exchange that this connection cannot be moved without; of more than `connections_max`
-    /// connections, some of them.
-    fn companions(&self, key: ConnKey, connections_max: usize) -> Companions {
-        let mut found = Companions {
-            connections: Vec::new(),
-            exchanges: Vec::new(),
-            connection_places: Places::default(),
-            exchange_places: Places::default(),
-        };
-        found.add_connection(key);
-        let mut seen = 0;
-        while let Some(key) = found.connections.get(seen).copied() {
-            if found.connections.len() > connections_max {
-                break;
-            }
-            seen += 1;
-            for key in self.connections.exchanges_on(key) {
-                if !found.add_exchange(key) {
-                    continue;
-                }
-                let Some(exchange) = self.exchanges.get(key) else { continue };
-                let copies = exchange.copies.iter().flatten();
-                for copy in copies.filter(|copy| self.exchanges.get(**copy).is_some()) {
-                    found.add_exchange(*copy);
-                }
-                let sides = [Some(exchange.downstream), exchange.upstream()];
-                for side in sides.into_iter().flatten().filter(|side| *side != StreamKey::NONE) {
-                    found.add_connection(side.connection);
-                }
-            }
-        }
-        found
     }
 
     /// Takes up what [`Proxy::finish_save`] returned, with its sockets to be registered under the returned

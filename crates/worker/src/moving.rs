@@ -2,9 +2,9 @@
 //! sockets; and by which of them a worker would be relieved.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
+use std::vec::IntoIter;
 
 use proxy::save::{
     Held, Movable, NotSaved, Remains, RestoreError, Restoring, Saved, Saving, Unmovable,
@@ -18,7 +18,7 @@ use crate::mailbox::{
 };
 use crate::sockets::Flags;
 use crate::turn::Worker;
-use crate::world::World;
+use crate::world::{Ready, World};
 
 /// How long a worker gives or takes connections in a turn: others wait meanwhile, for as long as some requests take.
 const MOVING_TIME_MAX: Duration = Duration::from_micros(200);
@@ -119,6 +119,7 @@ pub struct Moving<S> {
 #[derive(Debug)]
 pub(crate) enum UnderWay<S> {
     Saving(LargeSave<S>),
+    Keeping(LargeKeep<S>),
     Restoring(LargeRestore<S>),
 }
 
@@ -126,10 +127,25 @@ pub(crate) enum UnderWay<S> {
 #[derive(Debug)]
 pub(crate) struct LargeSave<S> {
     saving: Saving,
+    /// Those of connections that are taken.
     sockets: Vec<Option<S>>,
-    /// The sockets that are still to be unwatched.
-    watched: Range<usize>,
+    giving: Giving<S>,
+}
+
+/// A large group that was to leave, and stays: its connections go on one after the other.
+#[derive(Debug)]
+pub(crate) struct LargeKeep<S> {
+    connections: IntoIter<ConnKey>,
+    giving: Giving<S>,
+}
+
+/// A [`Give`] that takes several turns.
+#[derive(Debug)]
+struct Giving<S> {
+    wanted: Wanted,
     given: Given<S>,
+    /// Of groups that cannot move: not to be put together for each of their connections.
+    kept: BTreeMap<u64, Unmovable>,
     reply: SyncSender<Given<S>>,
 }
 
@@ -162,24 +178,35 @@ impl<S> Given<S> {
             Unmovable::Unknown => {}
         }
     }
+
+    fn note_not_saved(&mut self, refused: &NotSaved, kept: &mut BTreeMap<u64, Unmovable>) {
+        self.note_kept(refused.why);
+        kept.extend(refused.connections.iter().map(|key| (key.to_bits(), refused.why)));
+    }
 }
 
 impl<W: World> Worker<W> {
     /// Gives away what is asked for, as far as it can move: at once, or in the turns to come.
     pub fn give(&mut self, give: Give<W::Socket>) {
-        let ((given, large), stays_watched) = match give.wanted {
-            Wanted::From { first, groups_max, connections_max, only_idle } => {
-                (self.give_from(first, groups_max, connections_max, only_idle), true)
-            }
+        let Give { wanted, reply } = give;
+        let given = self.no_groups(match wanted {
+            Wanted::From { first, .. } => Some(first),
+            Wanted::One { .. } => None,
+        });
+        self.go_on_giving(Giving { wanted, given, kept: BTreeMap::new(), reply });
+    }
+
+    fn go_on_giving(&mut self, mut giving: Giving<W::Socket>) {
+        let large = match giving.wanted {
+            Wanted::From { .. } => self.give_from(&mut giving),
             Wanted::One { connection, connections_max } => {
-                (self.give_one(connection, connections_max), false)
+                self.give_one(connection, connections_max, &mut giving.given)
             }
         };
         match large {
-            None => self.answer_give(given, &give.reply),
-            Some((saving, sockets)) => {
-                let watched = if stays_watched { 0..0 } else { 0..sockets.len() };
-                let save = LargeSave { saving, sockets, watched, given, reply: give.reply };
+            None => self.answer_give(giving.given, &giving.reply),
+            Some(saving) => {
+                let save = LargeSave { saving, sockets: Vec::new(), giving };
                 self.under_way = Some(UnderWay::Saving(save));
             }
         }
@@ -197,11 +224,11 @@ impl<W: World> Worker<W> {
         }
     }
 
-    fn no_groups(&self) -> Given<W::Socket> {
+    fn no_groups(&self, next: Option<u32>) -> Given<W::Socket> {
         Given {
             worker: self.mailbox.worker(),
             groups: Vec::new(),
-            next: None,
+            next,
             pending: 0,
             staying: 0,
             returned: 0,
@@ -223,19 +250,14 @@ impl<W: World> Worker<W> {
     }
 
     /// What can move of the connections from a slot on, for a moment at most. A large group is the last of them.
-    fn give_from(
-        &mut self,
-        first: u32,
-        groups_max: u32,
-        connections_max: usize,
-        only_idle: bool,
-    ) -> (Given<W::Socket>, Option<Large<W::Socket>>) {
+    fn give_from(&mut self, giving: &mut Giving<W::Socket>) -> Option<Saving> {
+        let Giving { wanted, given, kept, .. } = giving;
+        let Wanted::From { groups_max, connections_max, only_idle, .. } = *wanted else {
+            return None;
+        };
         let until = self.world.now() + MOVING_TIME_MAX;
-        let mut given = self.no_groups();
         given.groups.reserve(groups_max.min(GROUPS_RESERVED) as usize);
-        // Of groups that cannot move: not to be put together for each of their connections.
-        let mut kept: BTreeMap<u64, Unmovable> = BTreeMap::new();
-        let (mut next, mut looked_at, mut is_first) = (Some(first), 0, true);
+        let (mut next, mut looked_at, mut is_first) = (given.next, 0, true);
         let mut candidates = Vec::new().into_iter();
         loop {
             let Some((key, movable)) = candidates.next() else {
@@ -266,52 +288,48 @@ impl<W: World> Worker<W> {
                         given.note_kept(why);
                         continue;
                     }
-                    match self.begin_save(key, connections_max) {
-                        Ok((saving, sockets)) if self.is_large(saving.connections().len()) => {
+                    match self.begin_save(key, connections_max, self.settings.group_part_max) {
+                        Ok(saving) if saving.is_large() => {
                             given.next = Some(key.index() + 1);
-                            return (given, Some((saving, sockets)));
+                            return Some(saving);
                         }
-                        Ok((saving, sockets)) => {
-                            given.groups.push(self.finish_save(saving, sockets));
-                        }
-                        Err(NotSaved { why, connections }) => {
-                            given.note_kept(why);
-                            kept.extend(connections.iter().map(|key| (key.to_bits(), why)));
-                        }
+                        Ok(saving) => given.groups.push(self.save_all(saving)),
+                        Err(refused) => given.note_not_saved(&refused, kept),
                     }
                 }
             }
         }
         given.next = next;
-        (given, None)
+        None
     }
 
     fn give_one(
         &mut self,
         connection: ConnKey,
         connections_max: usize,
-    ) -> (Given<W::Socket>, Option<Large<W::Socket>>) {
-        let mut given = self.no_groups();
+        given: &mut Given<W::Socket>,
+    ) -> Option<Saving> {
         // With an upstream connection that an exchange has alone goes what it belongs to.
         let key = self.proxy.leading(connection);
         let kept = match self.proxy.movable_one(key) {
             None => Unmovable::Unknown,
             Some(Movable::NotYet | Movable::WithAnother) => Unmovable::NotYet,
             Some(Movable::Stays) => Unmovable::Stays,
-            Some(Movable::Idle | Movable::Busy) => match self.begin_save(key, connections_max) {
-                Ok((saving, sockets)) if self.is_large(saving.connections().len()) => {
-                    return (given, Some((saving, sockets)));
+            Some(Movable::Idle | Movable::Busy) => {
+                match self.begin_save(key, connections_max, self.settings.group_part_max) {
+                    Ok(saving) if saving.is_large() => return Some(saving),
+                    Ok(saving) => {
+                        let moving = self.save_all(saving);
+                        self.unwatch(&moving.sockets);
+                        given.groups.push(moving);
+                        return None;
+                    }
+                    Err(refused) => refused.why,
                 }
-                Ok((saving, sockets)) => {
-                    self.unwatch(&sockets);
-                    given.groups.push(self.finish_save(saving, sockets));
-                    return (given, None);
-                }
-                Err(refused) => refused.why,
-            },
+            }
         };
         given.kept = Some(kept);
-        (given, None)
+        None
     }
 
     /// Goes on with connections from elsewhere, and says so.
@@ -404,6 +422,7 @@ impl<W: World> Worker<W> {
         match self.under_way.take() {
             None => {}
             Some(UnderWay::Saving(save)) => self.continue_save(save),
+            Some(UnderWay::Keeping(keep)) => self.continue_keep(keep),
             Some(UnderWay::Restoring(restore)) => self.continue_restore(restore),
         }
         self.perform();
@@ -411,24 +430,63 @@ impl<W: World> Worker<W> {
 
     fn continue_save(&mut self, mut save: LargeSave<W::Socket>) {
         let until = self.world.now() + MOVING_TIME_MAX;
+        let stays_watched = matches!(save.giving.wanted, Wanted::From { .. });
         for stride in self.strides() {
-            let part = save.watched.by_ref().take(stride);
-            part.filter_map(|place| save.sockets.get(place)?.as_ref())
-                .for_each(|socket| self.world.unwatch(socket));
-            self.proxy.save_part(&mut save.saving, stride);
+            if let Err(refused) = self.proxy.save_part(&mut save.saving, stride, self.now) {
+                return self.keep(refused, save.giving);
+            }
+            let before = save.sockets.len();
+            let taken = save.saving.taken().get(before..).unwrap_or_default();
+            save.sockets.extend(taken.iter().map(|key| self.sockets.remove(*key)));
+            if !stays_watched {
+                self.unwatch(save.sockets.get(before..).unwrap_or_default());
+            }
             if self.world.now() >= until {
                 break;
             }
         }
-        if !save.saving.is_encoded() || !save.watched.is_empty() {
+        if !save.saving.is_encoded() {
             self.under_way = Some(UnderWay::Saving(save));
             return;
         }
-        let LargeSave { saving, sockets, mut given, reply, .. } = save;
-        let saved = self.proxy.finish_save(saving);
-        given.groups.push(moving(saved, sockets));
+        let LargeSave { mut saving, sockets, mut giving } = save;
+        self.proxy.on_saved(&mut saving, self.now);
+        giving.given.groups.push(moving(self.proxy.finish_save(saving), sockets));
         self.has_given = true;
-        self.answer_give(given, &reply);
+        self.answer_give(giving.given, &giving.reply);
+    }
+
+    /// A large group stays, and its connections go on.
+    fn keep(&mut self, refused: NotSaved, mut giving: Giving<W::Socket>) {
+        match giving.wanted {
+            Wanted::From { .. } => giving.given.note_not_saved(&refused, &mut giving.kept),
+            Wanted::One { .. } => giving.given.kept = Some(refused.why),
+        }
+        let connections = refused.connections.into_iter();
+        self.under_way = Some(UnderWay::Keeping(LargeKeep { connections, giving }));
+    }
+
+    fn continue_keep(&mut self, mut keep: LargeKeep<W::Socket>) {
+        let until = self.world.now() + MOVING_TIME_MAX;
+        for stride in self.strides() {
+            for key in keep.connections.by_ref().take(stride) {
+                self.proxy.on_kept(key, self.now);
+                // What happened meanwhile was only written down.
+                self.on_ready(key, Ready::default());
+                self.perform();
+            }
+            if self.world.now() >= until {
+                break;
+            }
+        }
+        if keep.connections.len() > 0 {
+            self.under_way = Some(UnderWay::Keeping(keep));
+            return;
+        }
+        match keep.giving.wanted {
+            Wanted::From { .. } => self.go_on_giving(keep.giving),
+            Wanted::One { .. } => self.answer_give(keep.giving.given, &keep.giving.reply),
+        }
     }
 
     fn continue_restore(&mut self, mut restore: LargeRestore<W::Socket>) {
@@ -506,35 +564,30 @@ impl<W: World> Worker<W> {
         let _ = weigh.reply.send(Weighed { connections, next });
     }
 
-    /// Takes a connection with all that belongs to it out of this worker's tables, with its sockets. See
-    /// [`proxy::Proxy::begin_save`] for what is refused.
+    /// See [`proxy::Proxy::begin_save`], for what is refused too.
     fn begin_save(
         &mut self,
         key: ConnKey,
         connections_max: usize,
-    ) -> Result<Large<W::Socket>, NotSaved> {
+        part_max: usize,
+    ) -> Result<Saving, NotSaved> {
         let now = self.world.now();
-        let saving = match self.proxy.begin_save(key, connections_max, now) {
-            Ok(saving) => saving,
-            Err(refused) => {
-                // A health check that it carried may have ended.
-                self.perform();
-                return Err(refused);
-            }
-        };
-        let sockets = saving.connections().iter().map(|key| self.sockets.remove(*key)).collect();
-        self.proxy.on_save_begun(&saving, now);
-        self.perform();
-        Ok((saving, sockets))
+        let saving = self.proxy.begin_save(key, connections_max, part_max, now);
+        if saving.is_err() {
+            // A health check that it carried may have ended.
+            self.perform();
+        }
+        saving
     }
 
-    /// Encodes all of a group.
-    fn finish_save(
-        &mut self,
-        mut saving: Saving,
-        sockets: Vec<Option<W::Socket>>,
-    ) -> Moving<W::Socket> {
-        self.proxy.save_part(&mut saving, usize::MAX);
+    /// Takes a small group out of this worker, with its sockets.
+    fn save_all(&mut self, mut saving: Saving) -> Moving<W::Socket> {
+        let now = self.world.now();
+        let saved = self.proxy.save_part(&mut saving, usize::MAX, now);
+        debug_assert!(saved.is_ok(), "all of it was looked at");
+        let sockets = saving.taken().iter().map(|key| self.sockets.remove(*key)).collect();
+        self.proxy.on_saved(&mut saving, now);
+        self.perform();
         let saved = self.proxy.finish_save(saving);
         self.perform();
         moving(saved, sockets)
@@ -547,9 +600,10 @@ impl<W: World> Worker<W> {
     /// Takes a downstream connection with all that belongs to it, or an idle upstream connection,
     /// out of this worker, between two turns. None for a key that [`proxy::Proxy::begin_save`] refuses.
     pub fn save(&mut self, key: ConnKey) -> Option<Moving<W::Socket>> {
-        let (saving, sockets) = self.begin_save(key, usize::MAX).ok()?;
-        self.unwatch(&sockets);
-        Some(self.finish_save(saving, sockets))
+        let saving = self.begin_save(key, usize::MAX, usize::MAX).ok()?;
+        let moving = self.save_all(saving);
+        self.unwatch(&moving.sockets);
+        Some(moving)
     }
 
     /// Takes over connections that [`Worker::save`] took out of another worker.
@@ -614,6 +668,3 @@ fn moving<S>(saved: Saved, sockets: Vec<Option<S>>) -> Moving<S> {
     let may_begin = may_begin || sockets.iter().any(Option::is_none);
     Moving { bytes, sockets, held, may_begin, remains }
 }
-
-/// A group that is out of the worker's tables, with its sockets.
-type Large<S> = (Saving, Vec<Option<S>>);

@@ -310,7 +310,7 @@ impl<W: World> Worker<W> {
 
     // Connections.
 
-    fn on_ready(&mut self, key: ConnKey, ready: Ready) {
+    pub(crate) fn on_ready(&mut self, key: ConnKey, ready: Ready) {
         // One that was given to another process may still be reported.
         let Some((socket, flags)) = self.sockets.get(key) else { return };
         self.served_at = Some(self.now);
@@ -325,6 +325,9 @@ impl<W: World> Worker<W> {
         }
         if ready.is_closed {
             flags.set(Flags::CLOSED);
+        }
+        if self.proxy.is_leaving(key) {
+            return;
         }
         if flags.has(Flags::CONNECTING) {
             if !flags.has(Flags::WRITABLE) {
@@ -403,6 +406,7 @@ impl<W: World> Worker<W> {
     pub(crate) fn perform(&mut self) {
         while let Some(op) = self.proxy.poll_op(self.now) {
             match op {
+                Op::Send(key) if self.proxy.is_leaving(key) => {}
                 Op::Send(key) => self.send(key),
                 Op::Read(key) => {
                     if let Some((_, flags)) = self.sockets.get(key)

@@ -42,7 +42,7 @@ impl Listen {
         let least = cx.snapshot.listener_bounds.buffered_bytes_least;
         let least = least.unwrap_or(u64::MAX).min(cx.memory.buffered_bytes_max());
         let least = cx.share.of_bytes(least);
-        (cx.buffers.usage().bytes > least && !cx.is_placing).then_some(self.buffered_look)
+        (cx.buffers.usage().bytes > least && !cx.has_part_of_group).then_some(self.buffered_look)
     }
 
     /// Sets the gauges to what the last look found.

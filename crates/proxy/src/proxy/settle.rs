@@ -23,6 +23,8 @@ impl Proxy {
     fn settle_notes(&mut self, now: Time) {
         while let Some(note) = self.cx.agenda.0.pop_front() {
             match note {
+                // It goes on where it goes.
+                Note::Resume(source) if self.is_leaving(source.connection) => {}
                 Note::Resume(source) => self.resume_source(source, now),
                 Note::Serve(pool) => self.serve_noted(pool, now),
                 Note::Yield(pool) => self.yield_connections(pool, now),

@@ -21,7 +21,8 @@ use wire::rpc::RpcName;
 use super::codecs::{
     CodecSettings, SavedCodec, SavedOutbox, restore_codec, restore_outbox, save_codec, save_outbox,
 };
-use super::{Differing, GONE, Group, RestoreError, SavedEnd, before, since};
+use super::group::Group;
+use super::{Differing, GONE, RestoreError, SavedEnd, before, since};
 use crate::connection::codec::Codec;
 use crate::connection::codec::Opening;
 use crate::connection::codec::http1::{Http1, RESPONSE_HEAD, Receive};
@@ -739,6 +740,7 @@ impl Upstreams {
             // Those for checks do not move.
             checked_port: None,
             is_reusable,
+            is_leaving: false,
             reason,
         };
         let key = connections.insert_connection(

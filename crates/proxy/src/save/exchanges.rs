@@ -13,9 +13,10 @@ use wire::buffer::Buffer;
 use super::codecs::{
     CodecSettings, SavedCodec, SavedOutbox, restore_codec, restore_outbox, save_codec, save_outbox,
 };
+use super::companions::Companions;
 use super::records::{SavedRecord, restore_progress, restore_record};
 use super::routes::SavedRoute;
-use super::{Companions, SavedSide, before};
+use super::{SavedSide, before};
 use crate::connection::Connection;
 use crate::connection::codec::streams::Tail;
 use crate::connection::connections::Connections;
@@ -266,7 +267,7 @@ impl Proxy {
         let downstream = (!is_detached).then(|| companions.side(exchange.downstream));
         let detached = exchange.detached.clone();
         let copies = exchange.copies.take();
-        let place = |copy: &ExchangeKey| companions.exchange_places.of(copy.to_bits());
+        let place = |copy: &ExchangeKey| companions.place_of_exchange(*copy);
         let copies = copies.iter().flatten().filter_map(place).collect();
         exchange.end_copies(&mut self.cx);
         self.cx.timers.remove(exchange.timer);

@@ -2,7 +2,7 @@
 //! takes.
 //!
 //! Its connections are paused until all of it is placed: they have no events, since their sockets are not watched. Timers of
-//! connections, and what looks at all of them, wait meanwhile (`Cx::is_placing`).
+//! connections, and what looks at all of them, wait meanwhile (`Cx::has_part_of_group`).
 
 use std::time::Duration;
 use std::vec::IntoIter;
@@ -11,9 +11,11 @@ use serde::de::DeserializeOwned;
 use wiped::Pieces;
 
 use super::exchanges::SavedExchange;
-use super::{Group, RestoreError, SavedEnd, VERSION};
+use super::group::Group;
+use super::{RestoreError, SavedEnd, VERSION};
 use crate::connection::connections::Connections;
 use crate::cx::Cx;
+use crate::exchange::exchanges::Exchanges;
 use crate::keys::{ConnKey, ExchangeKey};
 use crate::ops::Op;
 use crate::proxy::Proxy;
@@ -22,8 +24,9 @@ use crate::tools::time::Time;
 /// Fewer bytes than it says.
 const ENDS_EARLY: RestoreError = RestoreError::Damaged("it ends early");
 
-/// Connections that room is made for before they are read.
-const ROOM_MAX: usize = 4;
+/// Connections that room is made for before they are read: as many as a group may have that another process sends. Of room that
+/// is not used, no memory is.
+const ROOM_MAX: usize = 1 << 16;
 
 /// A group that is being taken up. No configuration may be taken up in between.
 #[derive(Debug)]
@@ -53,6 +56,8 @@ enum State {
         ends: IntoIter<SavedEnd>,
         exchanges: IntoIter<Box<SavedExchange>>,
     },
+    /// Connections that were opened for others are known to be: up to this place.
+    Joining(usize),
     Placed,
 }
 
@@ -127,10 +132,10 @@ impl Proxy {
             is_within_bounds: false,
         };
         let ends = restoring.count(bytes)?;
-        // Most groups are one connection. What is said of others is not believed yet.
+        // What is said is not believed yet. As lists grow, what they have is copied.
         let room = ends.min(ROOM_MAX);
         restoring.keys.reserve_exact(room);
-        let group = Group { connections: Vec::with_capacity(room), exchanges: Vec::new() };
+        let group = Group::with_capacity(room);
         restoring.state = State::Reading { group, ends, exchanges: None };
         Ok(restoring)
     }
@@ -155,6 +160,16 @@ impl Proxy {
                 State::Placing { ends, exchanges } => {
                     self.place_entry(restoring, ends, exchanges, now)?
                 }
+                State::Joining(place) => match restoring.keys.get(place) {
+                    Some(key) => {
+                        self.upstream.on_spare_restored(*key, &self.connections);
+                        State::Joining(place + 1)
+                    }
+                    None => {
+                        self.cx.has_part_of_group = false;
+                        State::Placed
+                    }
+                },
                 State::Placed => break,
             };
         }
@@ -181,16 +196,16 @@ impl Proxy {
             None => restoring.count(bytes)?,
         };
         if let Some(left) = left.checked_sub(1) {
-            let exchange: Box<SavedExchange> = restoring.read(bytes)?;
-            group.check_exchange(&exchange, &self.cx)?;
-            group.exchanges.push(exchange);
+            group.add_exchange(restoring.read(bytes)?, &self.cx)?;
             return Ok(State::Reading { group, ends, exchanges: Some(left) });
         }
-        group.check()?;
+        if group.check_next()? {
+            return Ok(State::Reading { group, ends, exchanges: Some(0) });
+        }
         if restoring.is_within_bounds {
             self.listen.check_room(&group, &self.cx)?;
         }
-        let (ends, exchanges) = (group.connections.into_iter(), group.exchanges.into_iter());
+        let (ends, exchanges) = group.into_parts()?;
         Ok(State::Placing { ends, exchanges })
     }
 
@@ -201,7 +216,7 @@ impl Proxy {
         mut exchanges: IntoIter<Box<SavedExchange>>,
         now: Time,
     ) -> Result<State, RestoreError> {
-        self.cx.is_placing = true;
+        self.cx.has_part_of_group = true;
         if let Some(end) = ends.next() {
             restoring.keys.push(match end {
                 SavedEnd::Downstream(saved) => self.connections.restore_downstream(
@@ -223,10 +238,7 @@ impl Proxy {
             restoring.exchanges.push(self.restore_exchange(*saved, &restoring.keys, now));
         } else {
             self.exchanges.join_copies(&restoring.exchanges, &restoring.copies, &mut self.cx);
-            let keys = restoring.keys.iter();
-            keys.for_each(|key| self.upstream.on_spare_restored(*key, &self.connections));
-            self.cx.is_placing = false;
-            return Ok(State::Placed);
+            return Ok(State::Joining(0));
         }
         Ok(State::Placing { ends, exchanges })
     }
@@ -248,6 +260,15 @@ impl Connections {
     pub(crate) fn postpone(&self, key: ConnKey, now: Time, cx: &mut Cx) {
         if let Some(connection) = self.get(key) {
             cx.timers.arm(connection.timer, now + POSTPONED);
+        }
+    }
+}
+
+impl Exchanges {
+    /// The same of an exchange's, to a time when it is elsewhere.
+    pub(crate) fn postpone(&self, key: ExchangeKey, now: Time, cx: &mut Cx) {
+        if let Some(exchange) = self.get(key) {
+            cx.timers.arm(exchange.timer, now + POSTPONED);
         }
     }
 }

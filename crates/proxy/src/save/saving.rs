@@ -1,52 +1,95 @@
-//! Saving a group: it is taken out of the worker's tables in one step, and encoded in as many as it takes.
+//! Saving a group: it is found ([`Leaving`]), taken out of the worker's tables and encoded, a large one in as many steps as it takes.
 //!
-//! In between it is paused. No event reaches it: its keys are stale, its timers are gone, and no pool has its connections. Most of
-//! the work is to encode it (to copy buffers, to look up names and keys), and that is bounded for each step.
-
-use std::vec::IntoIter;
+//! Each connection and exchange is encoded as it is taken out: the connections first, since an exchange says where among them its
+//! sides are.
 
 use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 use wiped::{Pieces, Wiped};
 
-use super::connections::TakenEnd;
-use super::exchanges::TakenExchange;
-use super::{Companions, Held, NotSaved, Remains, Saved, SavedEnd, Unmovable, VERSION};
-use crate::connection::Upstream;
+use super::companions::Companions;
+use super::leaving::{Found, Leaving};
+use super::{Held, NotSaved, Remains, Saved, SavedEnd, Unmovable, VERSION};
+use crate::connection::{Connection, Upstream};
 use crate::keys::{ConnKey, ExchangeKey, PoolId};
 use crate::proxy::Proxy;
 use crate::tools::time::Time;
 use crate::upstream::pool::Pool;
 
-/// A group that is out of the worker's tables and not encoded yet. The worker may not take up a configuration in between.
+/// A group on its way out of the worker's tables. The worker may not take up a configuration in between.
 #[derive(Debug)]
 pub struct Saving {
-    connections: Vec<ConnKey>,
+    /// Whether it takes several turns.
+    is_large: bool,
+    /// None until all are found.
+    group: Option<FoundGroup>,
     held: Held,
     /// Clusters in which there is room now.
     pools: Vec<PoolId>,
-    ends: IntoIter<TakenEnd>,
-    exchanges: IntoIter<TakenExchange>,
-    exchanges_total: usize,
     may_begin: bool,
     remains: Remains,
     written: Written,
-    /// When it was taken out: its deadlines count from then.
+}
+
+/// All of a group, and how much of it is out.
+#[derive(Debug)]
+struct FoundGroup {
+    connections: Vec<ConnKey>,
+    connections_taken: usize,
+    exchanges: Vec<ExchangeKey>,
+    exchanges_taken: usize,
+    /// When the first was taken out: deadlines count from then.
     began: Time,
 }
 
 impl Saving {
-    /// The connections whose sockets go with it, in the order in which [`Proxy::restore`] names their successors. The keys
-    /// are stale.
-    #[must_use]
-    pub fn connections(&self) -> &[ConnKey] {
-        &self.connections
+    fn new(is_large: bool) -> Self {
+        Self {
+            is_large,
+            group: None,
+            held: Held::default(),
+            pools: Vec::new(),
+            may_begin: false,
+            remains: Remains::default(),
+            written: Written::begin(),
+        }
     }
 
-    /// Whether all of it is encoded.
+    /// Whether it takes several turns: it has more connections than [`Proxy::begin_save`] was to take at once.
+    #[must_use]
+    pub const fn is_large(&self) -> bool {
+        self.is_large
+    }
+
+    /// The connections that are out of the tables, whose sockets go with it, in the order in which [`Proxy::restore`] names their
+    /// successors. The keys are stale.
+    #[must_use]
+    pub fn taken(&self) -> &[ConnKey] {
+        let group = self.group.as_ref();
+        group.and_then(|it| it.connections.get(..it.connections_taken)).unwrap_or_default()
+    }
+
+    /// Whether all of it is taken and encoded.
     #[must_use]
     pub fn is_encoded(&self) -> bool {
-        self.ends.len() == 0 && self.exchanges.len() == 0
+        self.group.as_ref().is_some_and(|group| {
+            group.connections_taken == group.connections.len()
+                && group.exchanges_taken == group.exchanges.len()
+        })
+    }
+
+    /// All of it is found, and taken out from here on.
+    fn begin_taking(&mut self, leaving: &mut Leaving, now: Time) {
+        let connections = std::mem::take(&mut leaving.companions.connections);
+        let exchanges = std::mem::take(&mut leaving.companions.exchanges);
+        self.write(&connections.len());
+        self.group = Some(FoundGroup {
+            connections,
+            connections_taken: 0,
+            exchanges,
+            exchanges_taken: 0,
+            began: now,
+        });
     }
 
     fn write<T: Serialize>(&mut self, value: &T) {
@@ -142,24 +185,28 @@ impl Flavor for &mut Written {
 }
 
 impl Proxy {
-    /// Takes a connection with all that belongs to it out of this worker's tables. An empty list for a stale key, and
-    /// for an upstream connection whose exchange has it alone: it goes with its downstream.
+    /// Begins to take a connection with all that belongs to it out of this worker's tables. Refuses a stale key, and
+    /// an upstream connection whose exchange has it alone: it goes with its downstream.
+    ///
+    /// A group of more than `part_max` connections is still in the tables when this returns, and no other may be saved meanwhile.
     ///
     /// Nothing of it is closed and nothing is counted: the sockets live on under [`Proxy::restore`].
     ///
     /// # Errors
     ///
     /// It is not saved where the listener of some downstream drains (elsewhere it would meet another), while a handshake of TLS lasts or two
-    /// attempts of an exchange, and where its connections are more than `connections_max`.
+    /// attempts of an exchange, and where its connections are more than `connections_max`. For a large group, [`Proxy::save_part`] says so.
     pub fn begin_save(
         &mut self,
         key: ConnKey,
         connections_max: usize,
+        part_max: usize,
         now: Time,
     ) -> Result<Saving, NotSaved> {
         debug_assert!(self.cx.agenda.is_empty(), "each event is settled");
         let upstream = self.connections.get(key).map(|connection| connection.upstream().is_some());
         if upstream.is_none_or(|is_upstream| is_upstream && self.leading(key) != key)
+            || self.leaving.is_some()
             || self.end_checks_on(key, now)
         {
             return Err(NotSaved { why: Unmovable::Unknown, connections: Vec::new() });
@@ -167,140 +214,143 @@ impl Proxy {
         if self.connections.stays(key, &self.listen) {
             return Err(NotSaved { why: Unmovable::Stays, connections: vec![key] });
         }
-        let companions = self.companions(key, connections_max);
-        if let Some(why) = self.unmovable(&companions, connections_max) {
-            return Err(NotSaved { why, connections: companions.connections });
-        }
-        let upstreams = companions.connections.iter();
-        let upstreams = upstreams.filter_map(|key| self.connections.get(*key)?.upstream());
-        let mut pools: Vec<_> = upstreams.map(Upstream::pool).collect();
-        pools.sort_unstable();
-        pools.dedup();
-        let held = self.hold(&companions);
-        let mut exchanges = Vec::with_capacity(companions.exchanges.len());
-        for key in &companions.exchanges {
-            exchanges.extend(self.take_exchange(*key, &companions, now));
-        }
-        let may_begin = exchanges.iter().any(TakenExchange::may_begin);
-        let mut ends = Vec::with_capacity(companions.connections.len());
-        for key in &companions.connections {
-            let connection = self.connections.get(*key);
-            let end = if connection.is_some_and(|it| it.downstream().is_some()) {
-                self.connections.take_downstream(*key, now, &mut self.listen, &mut self.cx)
-            } else {
-                self.upstream.take_upstream(*key, now, &mut self.connections, &mut self.cx)
-            };
-            ends.extend(end);
-        }
-        self.end_if_drained(now);
-        self.settle(now);
-        let mut saving = Saving {
-            connections: companions.connections,
-            held,
-            pools,
-            exchanges_total: exchanges.len(),
-            may_begin,
-            remains: Remains::default(),
-            ends: ends.into_iter(),
-            exchanges: exchanges.into_iter(),
-            written: Written::begin(),
-            began: now,
-        };
-        let total = saving.ends.len();
-        saving.write(&total);
-        Ok(saving)
-    }
-
-    /// Has a group count on, whatever becomes of it.
-    fn hold(&self, companions: &Companions) -> Held {
-        let mut held = Held::default();
-        let connections = companions.connections.iter();
-        for connection in connections.filter_map(|key| self.connections.get(*key)) {
-            let upstream = connection.upstream().filter(|it| it.checked_port.is_none());
-            if let Some(upstream) = upstream
-                && let Some(cluster) = self.cx.snapshot.cluster(upstream.cluster)
-            {
-                held.hold_connection(Pool::new(cluster, upstream.priority), upstream.endpoint);
+        let mut leaving = Leaving::new(key, connections_max);
+        while leaving.companions.connections.len() <= part_max {
+            if let Found::All = self.find_more(&mut leaving)? {
+                let mut saving = Saving::new(false);
+                saving.begin_taking(&mut leaving, now);
+                self.leaving = Some(leaving);
+                return Ok(saving);
             }
         }
+        self.begin_large(&mut leaving);
+        self.leaving = Some(leaving);
+        Ok(Saving::new(true))
+    }
+
+    /// Goes on with so many connections and exchanges, at most: they are found, taken out of the tables, and encoded.
+    ///
+    /// # Errors
+    ///
+    /// It cannot move: [`Proxy::on_kept`] is to be called for each of its connections.
+    pub fn save_part(
+        &mut self,
+        saving: &mut Saving,
+        entries_max: usize,
+        now: Time,
+    ) -> Result<(), NotSaved> {
+        let Some(mut leaving) = self.leaving.take() else { return Ok(()) };
+        let mut left = entries_max;
+        while left > 0 && !saving.is_encoded() {
+            if saving.group.is_some() {
+                self.take_next(saving, &leaving.companions, now);
+                left -= 1;
+                continue;
+            }
+            match self.find_more(&mut leaving) {
+                Ok(Found::Part(looked_at)) => left = left.saturating_sub(looked_at),
+                Ok(Found::All) => saving.begin_taking(&mut leaving, now),
+                Err(refused) => {
+                    self.leaving = Some(leaving);
+                    for pool in self.end_leaving() {
+                        self.serve_waiting(pool, now);
+                    }
+                    self.settle(now);
+                    return Err(refused);
+                }
+            }
+        }
+        self.leaving = Some(leaving);
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Takes the next connection or exchange out of the tables, and encodes it. It counts on, whatever becomes of it.
+    fn take_next(&mut self, saving: &mut Saving, companions: &Companions, now: Time) {
+        let Some(group) = &mut saving.group else { return };
+        let began = group.began;
+        if let Some(key) = group.connections.get(group.connections_taken).copied() {
+            group.connections_taken += 1;
+            let exchanges = group.exchanges.len();
+            let is_last = group.connections_taken == group.connections.len();
+            self.hold_connection(key, &mut saving.held);
+            let upstream = self.connections.get(key).and_then(Connection::upstream);
+            let pool =
+                upstream.map(Upstream::pool).filter(|pool| saving.pools.last() != Some(pool));
+            saving.pools.extend(pool);
+            let end = match upstream {
+                None => self.connections.take_downstream(key, now, &mut self.listen, &mut self.cx),
+                Some(_) => {
+                    self.upstream.take_upstream(key, now, &mut self.connections, &mut self.cx)
+                }
+            };
+            debug_assert!(end.is_some(), "nothing of a group ends while it leaves");
+            if let Some(end) = end {
+                let saved: SavedEnd = self.cx.write_end(end, began);
+                saving.write(&saved);
+                saving.remains.keep(saved.into_tls());
+            }
+            if is_last {
+                saving.write(&exchanges);
+            }
+        } else if let Some(key) = group.exchanges.get(group.exchanges_taken).copied() {
+            group.exchanges_taken += 1;
+            self.hold_requests(key, &mut saving.held);
+            let taken = self.take_exchange(key, companions, now);
+            debug_assert!(taken.is_some(), "nothing of a group ends while it leaves");
+            if let Some(exchange) = taken {
+                saving.may_begin |= exchange.may_begin();
+                let saved = self.cx.write_exchange(exchange, began);
+                saving.write(&saved);
+            }
+        }
+    }
+
+    fn hold_connection(&self, key: ConnKey, held: &mut Held) {
+        let upstream = self.connections.get(key).and_then(Connection::upstream);
+        let upstream = upstream.filter(|it| it.checked_port.is_none());
+        if let Some(upstream) = upstream
+            && let Some(cluster) = self.cx.snapshot.cluster(upstream.cluster)
+        {
+            held.hold_connection(Pool::new(cluster, upstream.priority), upstream.endpoint);
+        }
+    }
+
+    fn hold_requests(&self, key: ExchangeKey, held: &mut Held) {
+        let Some(exchange) = self.exchanges.get(key) else { return };
         let member = self.cx.share.member();
-        for exchange in companions.exchanges.iter().filter_map(|key| self.exchanges.get(*key)) {
-            let listener =
-                exchange.holds_listener_request.then(|| exchange.listener().breakers.clone());
-            held.hold_request(listener, member);
-            let cluster = exchange.cluster().filter(|_| exchange.holds_request);
-            held.hold_request(cluster.map(|it| it.breakers.of(exchange.priority())), member);
-        }
-        held
+        let listener =
+            exchange.holds_listener_request.then(|| exchange.listener().breakers.clone());
+        held.hold_request(listener, member);
+        let cluster = exchange.cluster().filter(|_| exchange.holds_request);
+        held.hold_request(cluster.map(|it| it.breakers.of(exchange.priority())), member);
     }
 
-    /// Why a group cannot be saved, if it cannot.
-    fn unmovable(&self, companions: &Companions, connections_max: usize) -> Option<Unmovable> {
-        let Companions { connections, exchanges, .. } = companions;
-        if connections.len() > connections_max {
-            return Some(Unmovable::TooLarge);
+    /// Goes on with exchanges that waited for the room of connections that are gone, once all of a group is taken and its sockets are out.
+    pub fn on_saved(&mut self, saving: &mut Saving, now: Time) {
+        debug_assert!(saving.is_encoded(), "what is left would be lost");
+        let queues = self.end_leaving();
+        self.end_if_drained(now);
+        for pool in &queues {
+            self.serve_waiting(*pool, now);
         }
-        if connections.iter().any(|key| self.connections.stays(*key, &self.listen)) {
-            return Some(Unmovable::WithDraining);
-        }
-        // A handshake is finished where it began.
-        let is_settled = |key: &ConnKey| {
-            self.connections.get(*key).is_some_and(|connection| !connection.owes_handshake())
-        };
-        let is_detached = |key: &ExchangeKey| {
-            self.exchanges.get(*key).is_some_and(|exchange| exchange.detached.is_some())
-        };
-        // Earlier attempts do not move, and the first response may be theirs.
-        let is_hedged = |key: &ExchangeKey| {
-            let exchange = self.exchanges.get(*key);
-            exchange.is_some_and(|exchange| {
-                let hedge = exchange.hedge().and_then(|hedge| self.exchanges.get(hedge));
-                exchange.hedge_of().is_some() || hedge.is_some()
-            })
-        };
-        let has_listener = !self.cx.snapshot.listeners.is_empty();
-        let can_move = connections.iter().all(is_settled)
-            && (self.exchanges.hedges == 0 || !exchanges.iter().any(is_hedged))
-            && (has_listener || !exchanges.iter().any(is_detached));
-        (!can_move).then_some(Unmovable::NotYet)
-    }
-
-    /// Goes on with exchanges that waited for the room of connections that are gone, once their sockets are out.
-    pub fn on_save_begun(&mut self, saving: &Saving, now: Time) {
+        saving.pools.sort_unstable();
+        saving.pools.dedup();
         for pool in &saving.pools {
             self.serve_waiting(*pool, now);
         }
         self.settle(now);
     }
 
-    /// Encodes so many connections and exchanges, at most.
-    pub fn save_part(&mut self, saving: &mut Saving, entries_max: usize) {
-        let now = saving.began;
-        for _ in 0..entries_max {
-            if let Some(end) = saving.ends.next() {
-                let saved: SavedEnd = self.cx.write_end(end, now);
-                saving.write(&saved);
-                saving.remains.keep(saved.into_tls());
-                if saving.ends.len() == 0 {
-                    let total = saving.exchanges_total;
-                    saving.write(&total);
-                }
-            } else if let Some(exchange) = saving.exchanges.next() {
-                let saved = self.cx.write_exchange(exchange, now);
-                saving.write(&saved);
-            } else {
-                break;
-            }
-        }
-    }
-
-    /// The bytes of a group, all of which is encoded.
+    /// The bytes of a group, all of which is taken and encoded.
     pub fn finish_save(&mut self, saving: Saving) -> Saved {
         debug_assert!(saving.is_encoded(), "what is left would be lost");
+        self.end_leaving();
         if self.cx.has_former_snapshots() {
             self.cx.retire_former();
         }
-        let Saving { connections, held, may_begin, remains, written, .. } = saving;
+        let Saving { group, held, may_begin, remains, written, .. } = saving;
+        let connections = group.map(|group| group.connections).unwrap_or_default();
         Saved { bytes: written.into_pieces(), connections, held, may_begin, remains }
     }
 }

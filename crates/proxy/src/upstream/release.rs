@@ -30,6 +30,9 @@ impl Upstreams {
         let upstream = connection.upstream()?;
         let multiplex = connection.multiplex()?;
         let UpstreamState::Shared { links, .. } = upstream.state else { return None };
+        if upstream.is_leaving {
+            return None;
+        }
         let endpoint = upstream.endpoint;
         if multiplex.is_exhausted() {
             self.retire(key, connections, cx);
@@ -54,7 +57,7 @@ impl Upstreams {
         if is_of_requests
             && is_unused
             && was_used
-            && !cx.is_placing
+            && !cx.has_part_of_group
             && let Some(cluster) = cluster
             && self.pools.is_over(Pool::new(cluster, endpoint_key.pool.priority), endpoint)
         {
@@ -122,6 +125,14 @@ impl Upstreams {
         if matches!(upstream.state, UpstreamState::Shared { links: Some(_), .. }) {
             self.pools.remove_idle(key, connections);
             self.pools.set_links(key, None, connections);
+        }
+    }
+
+    /// The group of an upstream connection is about to leave: it takes no more exchanges.
+    pub(crate) fn set_aside(&mut self, key: ConnKey, connections: &mut Connections) {
+        self.withdraw(key, connections);
+        if let Some(upstream) = connections.get_mut(key).and_then(Connection::upstream_mut) {
+            upstream.is_leaving = true;
         }
     }
 

@@ -26,7 +26,9 @@ use config::outlier::{Detector, Event, Happened};
 use config::snapshot::{Address, EndpointId};
 use proxy::SkipHandshake as _;
 use proxy::filter::{Filter, Question};
-use proxy::save::{BalancingPlace, ClusterBalancing, RestoreError, Saved};
+use proxy::save::{
+    BalancingPlace, ClusterBalancing, NotSaved, RestoreError, Saved, Saving, Unmovable,
+};
 use proxy::time::Time;
 use proxy::{
     Bells, ConnKey, ConnectFailure, ExchangeKey, Load, Op, PeerAddress, Proxy, SLICES_MAX,
@@ -770,6 +772,35 @@ impl<'s> Talk<'s> {
         saved.bytes.join().into_vec()
     }
 
+    /// A peer's connection begins to leave as one of a large group does. For variants in which the proxy stays.
+    pub(crate) fn begins_to_leave(&mut self, peer: Peer, connections_max: usize) -> Saving {
+        let key = self.peers[peer.0].key.expect("the connection is open");
+        let saving = self.proxy.begin_save(key, connections_max, 1, self.now);
+        let saving = saving.expect("it can be moved");
+        assert!(saving.is_large());
+        saving
+    }
+
+    /// The next connection or exchange is found, looked at or taken, and what can happen happens. Says whether all have left.
+    pub(crate) fn goes_on_leaving(&mut self, saving: &mut Saving) -> Result<bool, Unmovable> {
+        let result = self.proxy.save_part(saving, 1, self.now);
+        if let Err(NotSaved { connections, .. }) = &result {
+            connections.iter().for_each(|key| self.proxy.on_kept(*key, self.now));
+        }
+        self.settle();
+        result.map(|()| saving.is_encoded()).map_err(|refused| refused.why)
+    }
+
+    /// All have left, and come back.
+    pub(crate) fn leaves_and_comes_back(&mut self, mut saving: Saving) {
+        let places: Vec<_> = saving.taken().iter().map(|key| self.place(*key)).collect();
+        self.proxy.on_saved(&mut saving, self.now);
+        self.settle();
+        let saved = self.proxy.finish_save(saving);
+        self.restore(vec![(saved.bytes, places)]);
+        self.settle();
+    }
+
     /// Takes up what was written down elsewhere, with a peer for each connection.
     pub(crate) fn takes_up(&mut self, bytes: &[u8]) -> Result<Vec<Peer>, RestoreError> {
         let keys = self.restores(bytes)?;
@@ -847,8 +878,9 @@ impl<'s> Talk<'s> {
         for place in 0..self.peers.len() {
             let Some(key) = self.peers[place].key else { continue };
             let bytes_max = self.proxy.read_bytes_max(key);
+            let is_leaving = self.proxy.is_leaving(key);
             let peer = &mut self.peers[place];
-            if bytes_max == 0 || peer.is_connecting {
+            if bytes_max == 0 || peer.is_connecting || is_leaving {
                 continue;
             }
             if !peer.said.is_empty() {
@@ -869,6 +901,7 @@ impl<'s> Talk<'s> {
     fn perform(&mut self) {
         while let Some(op) = self.proxy.poll_op(self.now) {
             match op {
+                Op::Send(key) if self.proxy.is_leaving(key) => {}
                 Op::Send(key) => self.send(key),
                 Op::Connect { connection, address, options } => {
                     self.proxy.on_connecting(connection, self.now);
@@ -1010,19 +1043,26 @@ impl<'s> Talk<'s> {
 
     /// Takes a group out of the proxy, as a worker does.
     fn save(&mut self, key: ConnKey) -> Saved {
-        let saving = self.proxy.begin_save(key, usize::MAX, self.now);
+        let saving = self.proxy.begin_save(key, usize::MAX, usize::MAX, self.now);
         let mut saving = saving.expect("it can be moved");
-        self.proxy.on_save_begun(&saving, self.now);
-        self.proxy.save_part(&mut saving, usize::MAX);
+        let saved = self.proxy.save_part(&mut saving, usize::MAX, self.now);
+        saved.expect("all of it was looked at");
+        self.proxy.on_saved(&mut saving, self.now);
         self.proxy.finish_save(saving)
     }
 
     /// Writes a group down as a large one is: in many steps.
     fn save_in_parts(&mut self, key: ConnKey) -> Option<Saved> {
-        let mut saving = self.proxy.begin_save(key, usize::MAX, self.now).ok()?;
+        let mut saving = self.proxy.begin_save(key, usize::MAX, 1, self.now).ok()?;
         while !saving.is_encoded() {
-            self.proxy.save_part(&mut saving, 1);
+            if let Err(refused) = self.proxy.save_part(&mut saving, 1, self.now) {
+                for key in refused.connections {
+                    self.proxy.on_kept(key, self.now);
+                }
+                return None;
+            }
         }
+        // Nothing is served that waits for their room: it goes as well.
         Some(self.proxy.finish_save(saving))
     }
 

@@ -46,6 +46,7 @@ mod heads;
 mod hedging;
 mod http2;
 mod keep_alive;
+mod leaving;
 mod localities;
 mod lookalikes;
 mod mirrors;

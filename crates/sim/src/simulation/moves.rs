@@ -59,12 +59,16 @@ impl Simulation {
 
     /// Has a worker give a connection away, with all that belongs to it.
     fn begin_to_give(&mut self, from: usize, key: ConnKey) -> Option<Receiver<Given<SimSocket>>> {
-        let worker = &mut self.threads.get_mut(from)?.as_mut()?.worker;
-        if worker.is_moving() {
+        if self.threads.get(from)?.as_ref()?.worker.is_moving() {
             return None;
         }
         let (reply, given) = sync_channel(1);
-        let wanted = Wanted::One { connection: key, connections_max: usize::MAX };
+        // A group that turns out to be larger stays, after some turns.
+        let is_bounded = self.random.chance(200);
+        let connections_max =
+            if is_bounded { self.random.length_between(1, 4) } else { usize::MAX };
+        let wanted = Wanted::One { connection: key, connections_max };
+        let worker = &mut self.threads.get_mut(from)?.as_mut()?.worker;
         worker.give(Give { wanted, reply });
         // What waited for its room may have begun to connect.
         self.give_keys(from);

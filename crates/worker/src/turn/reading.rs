@@ -159,7 +159,7 @@ impl<W: World> Worker<W> {
             let Some(key) = self.again.get(index).copied() else { break };
             if let Some((_, flags)) = self.sockets.get(key) {
                 flags.clear(Flags::QUEUED);
-                if flags.has(Flags::READABLE) {
+                if flags.has(Flags::READABLE) && !self.proxy.is_leaving(key) {
                     self.read(key);
                     self.perform();
                 }

@@ -33,6 +33,9 @@ struct GivesWay {
 impl Proxy {
     /// Looks at the clusters where exchanges began to wait, once the event that made them wait is over.
     pub(in crate::proxy) fn relieve_noted(&mut self, now: Time) {
+        if self.leaving.is_some() {
+            return;
+        }
         while let Some(pool) = self.upstream.crowds.noted.pop() {
             if self.relieve(pool, now) && self.upstream.pools.set_crowded(pool, true) {
                 self.upstream.crowds.pools.push(pool);

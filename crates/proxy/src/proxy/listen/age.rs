@@ -18,7 +18,7 @@ const ENDED_AT_ONCE_MAX: usize = 1_024;
 impl Proxy {
     /// Looks for connections that are over their age. Called every second.
     pub fn end_aged(&mut self, now: Time) {
-        if self.cx.is_placing {
+        if self.cx.has_part_of_group {
             return;
         }
         self.close_surplus(now);

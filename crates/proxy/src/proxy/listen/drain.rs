@@ -64,6 +64,10 @@ impl Proxy {
 
     /// No client is left.
     pub(in crate::proxy) fn close_upstreams(&mut self, now: Time) {
+        if self.cx.has_part_of_group {
+            // Some of these connections may be of clients that are about to be here, or elsewhere.
+            return;
+        }
         self.end_upstreams(&Detail::of(&"the drain is over: no client is left"), now);
     }
 

@@ -19,6 +19,10 @@ impl Proxy {
     /// Goes on with the connection that has waited longest.
     pub fn resume_held(&mut self, now: Time) {
         let Some(key) = self.connections.held_back.keys.pop_front() else { return };
+        if self.is_leaving(key) {
+            self.connections.held_back.keys.push_back(key);
+            return;
+        }
         if let Some(multiplex) = self.connections.multiplex_mut(key) {
             multiplex.share.is_held = false;
         }

@@ -263,6 +263,9 @@ impl Proxy {
 
     /// The same of one of its pools.
     pub(crate) fn serve_waiting(&mut self, id: PoolId, now: Time) {
+        if self.is_leaving_queue(id) {
+            return;
+        }
         let PoolId { cluster, priority } = id;
         let newest = self.cx.snapshot.cluster(cluster);
         if newest.is_some_and(|it| it.warming.waits()) {
@@ -293,6 +296,9 @@ impl Proxy {
 
     /// Gives the first that waits for a connection another try.
     pub(in crate::proxy) fn serve_next(&mut self, id: PoolId, now: Time) {
+        if self.is_leaving_queue(id) {
+            return;
+        }
         let exchanges = &self.exchanges;
         let is_waiting = |key| is_waiting(exchanges.get(key));
         let Some(cluster) = self.cx.snapshot.cluster(id.cluster) else { return };

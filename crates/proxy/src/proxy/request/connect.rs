@@ -83,6 +83,7 @@ impl Proxy {
             is_personal,
             checked_port,
             is_reusable: false,
+            is_leaving: false,
             reason: None,
         };
         let way = Way { cluster, place, address, peer };

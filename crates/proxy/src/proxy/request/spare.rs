@@ -18,7 +18,7 @@ impl Proxy {
         now: Time,
     ) -> Option<QueuedRequest> {
         let Some(spare) = self.find_spare(key, place, &request) else { return Some(request) };
-        let Self { exchanges, upstream, connections, listen, cx } = self;
+        let Self { exchanges, upstream, connections, listen, cx, .. } = self;
         exchanges.name_endpoint(key, spare.1, &mut request, &mut cx.buffers);
         let pools = &mut upstream.pools;
         exchanges.give_spare(key, spare, request, now, pools, connections, listen, cx);
