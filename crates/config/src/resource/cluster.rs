@@ -11,6 +11,7 @@ pub mod file;
 pub mod hash_table;
 pub mod health;
 pub mod outlier;
+pub(crate) mod parsing;
 pub mod preconnect;
 pub mod priority;
 pub(crate) mod resolved;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// Requests are always read strictly: a client may gain from a request that is read in two ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Parsing {
     /// Only what RFC 9112 allows.
     #[default]

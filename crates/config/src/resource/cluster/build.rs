@@ -165,7 +165,7 @@ pub(crate) fn cluster<F>(
         protocol,
         http2: http2(&file.http2, &site.key("http2"), context.findings),
         rpc: rpc(file.rpc),
-        response_parsing: file.response_parsing.into(),
+        response_parsing: file.response_parsing.0,
         interim_responses_max: file.interim_responses_max,
         timeouts: timeouts(file),
         bounds: Bounds {

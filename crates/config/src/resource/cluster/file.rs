@@ -5,7 +5,6 @@ use std::num::NonZeroU32;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
-use wire::h1::Parsing;
 use wire::rpc::RpcName;
 
 use crate::adaptive::AdaptiveConcurrency;
@@ -24,6 +23,7 @@ use crate::matching::Percent;
 use crate::outlier::Outlier;
 use crate::priority::Bounds;
 use crate::resource::assignment::file::ReportedHealth;
+pub use crate::resource::cluster::parsing::ResponseParsing;
 use crate::resource::listener::file::Keepalive;
 use crate::resource::tls::file::ClusterTls;
 use crate::retry::RetryBudget;
@@ -211,28 +211,6 @@ pub enum Protocol {
     #[serde(untagged)]
     #[schemars(skip)]
     Rpc(RpcName),
-}
-
-/// How strictly responses are parsed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ResponseParsing {
-    /// Only responses that conform to RFC 9112 are accepted.
-    Strict,
-    /// Deviations with only one possible meaning are accepted, too: heads whose lines all end with a bare LF, several
-    /// spaces before the status, an extra empty line after an interim response, `chunked` in HTTP/1.0, spaces after the
-    /// size of a chunk, and trailers such as `date` or `content-length`, which are not forwarded.
-    #[default]
-    Tolerant,
-}
-
-impl From<ResponseParsing> for Parsing {
-    fn from(written: ResponseParsing) -> Self {
-        match written {
-            ResponseParsing::Strict => Self::Strict,
-            ResponseParsing::Tolerant => Self::Tolerant,
-        }
-    }
 }
 
 impl Cluster {
