@@ -29,9 +29,7 @@ mod described;
 mod effective;
 pub mod file;
 pub mod file_mode;
-pub mod filters;
 pub mod findings;
-pub mod handlers;
 mod handover_alone;
 pub mod hosts;
 mod ids;
@@ -78,6 +76,8 @@ pub use resource::cluster::{
     adaptive, balance, breakers, checks, drained, hash_table, health, outlier, preconnect,
     priority, schedule, slow_start, subsets, transports, view,
 };
+pub use resource::filter as filters;
+pub use resource::filter::handlers;
 pub use resource::listener::{accept_rate, chain_names, chains};
 pub use resource::route::{
     clients, edits, error_pages, explain, hash, matching, mirrors, paths, retry, rewrite, targets,

@@ -1,5 +1,5 @@
 //! Resources: what snapshots are linked of, typed and valid in themselves. Each kind is one module; so are `tls`, which listeners and
-//! clusters have, and the access log.
+//! clusters have, the filters that a program knows, and the access log.
 //!
 //! ```text
 //! resource/cluster.rs          what workers use
@@ -17,6 +17,7 @@
 pub(crate) mod access_log;
 pub(crate) mod assignment;
 pub(crate) mod cluster;
+pub mod filter;
 pub(crate) mod listener;
 pub(crate) mod route;
 pub mod runtime;

@@ -5,6 +5,8 @@
 //! mistakes in it are reported like all others. What the type cannot say, the filter's
 //! constructor reports as [`FilterError`]s, each with its place below the filter.
 
+pub mod handlers;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,9 +17,9 @@ use serde_json::Value as Json;
 use wire::rpc::RpcProtocol;
 
 use crate::findings::{Findings, Path, Problem};
-use crate::handlers::RouteHandler;
 use crate::protocols::Protocols;
 use crate::redact::{FILTER_NOUN, HANDLER_NOUN, redact};
+use crate::resource::filter::handlers::RouteHandler;
 use crate::text::shape::{self, SchemaError, Shape};
 use crate::text::tree::{Mismatch, Node, Site, deserialize};
 
