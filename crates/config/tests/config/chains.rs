@@ -237,6 +237,15 @@ fn a_chain_that_another_one_hides_is_warned_of() {
         let warnings = warned(chains);
         let rule = format!("connections that chain {other} names by `{early}` and not by `{late}`");
         assert!(warnings.len() == 1 && warnings[0].contains(&rule), "{warnings:?}");
+        // A chain that names such connections already is not asked to.
+        let mut hidden = chains.iter().zip(0..).filter(|(_, place)| format!("c{place}") != other);
+        let is_named = hidden.any(|(asked, _)| asked.contains(&format!("{early}:")));
+        let another = format!("add a chain with the `{early}` of {other} alone");
+        let hint = match is_named {
+            true => format!("; {another}"),
+            false => format!("; give this chain `{early}` as well, or {another}"),
+        };
+        assert!(warnings[0].contains(&hint), "{warnings:?}");
     };
     let office = "destination_ports: [443], sources: [10.0.0.0/8]";
     hides(&["server_names: [a.example]", office], "c1", "destination_ports", "sources");

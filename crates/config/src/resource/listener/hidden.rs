@@ -61,15 +61,19 @@ pub(crate) fn warn<F>(listener: &Listener<F>, site: &Site<'_>, findings: &mut Fi
     for (hidden, site) in chains.iter().zip(site.items()) {
         let found = chains.iter().find_map(|other| {
             let (early, late) = hides(&other.matches, &hidden.matches, chains, is_proxied)?;
-            Some((&other.name, key(early), key(late)))
+            Some((&other.name, early, late))
         });
         if let Some((other, early, late)) = found {
+            let is_named = early.alternatives(&hidden.matches) > 0;
+            let (early, late) = (key(early), key(late));
             let rule = format!(
                 "connections that chain {other} names by `{early}` and not by `{late}` match no chain, although this one is for them, too"
             );
-            let hint = format!(
-                "give this chain `{early}` as well, or add a chain with the `{early}` of {other} alone"
-            );
+            let another = format!("add a chain with the `{early}` of {other} alone");
+            let hint = match is_named {
+                true => another,
+                false => format!("give this chain `{early}` as well, or {another}"),
+            };
             site.key("match").warning(findings, Problem::new(rule, hint));
         }
     }
