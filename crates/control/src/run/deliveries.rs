@@ -1,6 +1,9 @@
 //! Control's part in what sources beside the file deliver: what is handed to the builder, what cannot be bound, how long
 //! resources wait for what they name, and which source gets which verdict.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;
@@ -332,8 +335,9 @@ impl Deliveries {
                 if wait.names == names {
                     continue;
                 }
-                // That some have come makes those that are left wait no longer.
-                if names.iter().all(|it| wait.names.contains(it)) {
+                // That some have come makes those that are left wait no longer. One that is over says nothing of what is waited
+                // for now.
+                if !wait.is_over && names.iter().all(|it| wait.names.contains(it)) {
                     self.pace.log(|| tracing::info!("{name} still waits for {}", listed(&names)));
                     wait.names = names;
                     continue;
