@@ -96,6 +96,7 @@ pub struct Prepared<F> {
     /// The clusters that its rules open tunnels to.
     tunnelled_by_file: BTreeSet<Box<str>>,
     wanted: BTreeSet<ResourceName>,
+    clusters_lowered: usize,
 }
 
 /// The files of endpoints that a snapshot was made from.
@@ -165,6 +166,13 @@ impl<F> Prepared<F> {
         };
     }
 
+    /// How many clusters of the text were lowered. The others are those of the snapshot before: neither their entries nor what
+    /// else decides about them changed.
+    #[must_use]
+    pub const fn clusters_lowered(&self) -> usize {
+        self.clusters_lowered
+    }
+
     /// What rules, listeners and clusters name and the text has not: other sources may have it.
     #[must_use]
     pub const fn wanted(&self) -> &BTreeSet<ResourceName> {
@@ -197,6 +205,7 @@ impl<F> Prepared<F> {
             named_by_file: None,
             tunnelled_by_file: BTreeSet::new(),
             wanted: BTreeSet::new(),
+            clusters_lowered: 0,
         }
     }
 
@@ -303,6 +312,7 @@ impl<F> Loader<F> {
             wanted: self.wanted_after(&parts, &relinked, &named),
             named_by_file: Some(named),
             tunnelled_by_file: tunnelled,
+            clusters_lowered: parts.clusters_lowered,
             linked: self.store.link(parts, taken),
             entries: Some(digests.without(&warnings)),
             warnings,

@@ -48,6 +48,8 @@ pub(crate) struct Parts<F> {
     pub(crate) listeners: Vec<Arc<Listener<F>>>,
     pub(crate) route_tables: Vec<Arc<RouteTable>>,
     pub(crate) clusters: Vec<Arc<Cluster>>,
+    /// How many of them were lowered.
+    pub(crate) clusters_lowered: usize,
     pub(crate) resolvers: Resolvers,
     pub(crate) limits: Limits,
     pub(crate) access_log: AccessLog,
@@ -91,7 +93,8 @@ pub(crate) fn parts<F>(
     }
     let mut table_names = Names::new(declared.1, |name| ids.route_table(name));
 
-    let clusters = clusters::build(file, &site.key("clusters"), &cluster_names, context);
+    let (clusters, clusters_lowered) =
+        clusters::build(file, &site.key("clusters"), &cluster_names, context);
     let former_values = context.former.map(|former| &*former.runtime);
     let mut values = Values::new(&file.runtime, former_values);
     let tables = routes::build(
@@ -127,6 +130,7 @@ pub(crate) fn parts<F>(
         route_tables: tables.into_values(),
         runtime: used,
         clusters,
+        clusters_lowered,
         resolvers: resolvers::build(&file.resolvers, &site.key("resolvers"), context.findings),
         limits: options::limits(&file.limits),
         metrics: file.metrics,

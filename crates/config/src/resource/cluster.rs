@@ -19,6 +19,7 @@ pub mod schedule;
 pub mod slow_start;
 pub mod subsets;
 pub mod transports;
+mod unchanged;
 pub mod view;
 
 use std::num::NonZeroU32;

@@ -1,6 +1,8 @@
 //! The files that a text names: each is read once, and what was made of the same content for the
 //! snapshot before is used again.
 
+mod unchanged;
+
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::ErrorKind;
@@ -45,6 +47,9 @@ pub(crate) struct Secrets<'a> {
     /// Those that are named and not there.
     pub(crate) missing: BTreeSet<Box<str>>,
 }
+
+/// The bits of a file's mode that say what users may do who are neither its owner nor in its group.
+const IS_FOR_OTHERS: u32 = 0o007;
 
 /// What stands before the name of a secret where a file could be named.
 pub(crate) const SECRET_PREFIX: &str = "secret:";
@@ -166,10 +171,8 @@ impl<'a> Files<'a> {
         self.certificates.insert(paths, Arc::clone(&source));
         self.warn_of_expiry(&source.certificate, &site.key("chain"), findings);
         let now = self.outside.now();
-        if let Some(rule) = source
-            .certificate
-            .ocsp_ends()
-            .and_then(|end| expiry::short_lived("the OCSP response", end, now))
+        if let Some(rule) =
+            source.certificate.ocsp_ends().and_then(|end| expiry::of_response(end, now))
         {
             let hint = "fetch a new one; Strait watches the file and applies the new one";
             ocsp_site.warning(findings, Problem::new(rule, hint));
@@ -184,7 +187,7 @@ impl<'a> Files<'a> {
             Some(_) => None,
         };
         let Some(mode) = mode else { return };
-        if mode & 0o007 != 0 {
+        if mode & IS_FOR_OTHERS != 0 {
             let rule = format!(
                 "every user of this machine may use this key: its mode is {:04o}",
                 mode & 0o7777
@@ -451,32 +454,27 @@ impl<'a> Files<'a> {
             site.error(findings, Problem::new(rule, hint));
             return None;
         }
-        let content = match self.contents.get(path) {
-            Some(content) => content.clone(),
-            None => {
-                let content = self.read(path);
-                self.contents.insert(Arc::from(path), content.clone());
-                content
-            }
-        };
-        content.map_err(|problem| site.error(findings, problem)).ok()
+        self.read_once(path).clone().map_err(|problem| site.error(findings, problem)).ok()
     }
 
-    fn read(&self, path: &str) -> Result<Arc<Content>, Problem> {
-        if is_pem(path) || path.contains('\n') {
-            let hint = "put it into a file of its own, and write the path of that file";
-            return Err(Problem::new("the path of a file is needed here, not its content", hint));
-        }
-        if path.is_empty() {
-            return Err(Problem::new(
-                "the path of a file is needed here",
-                "write site.pem, for instance",
-            ));
-        }
-        let content = self.outside.read(FilePath::new(path));
-        let content = content.map(Zeroizing::new).map(Arc::new);
-        content.map_err(|error| unreadable(&error))
+    fn read_once(&mut self, path: &str) -> &mut Result<Arc<Content>, Problem> {
+        let outside = self.outside;
+        self.contents.entry(Arc::from(path)).or_insert_with(|| read(path, outside))
     }
+}
+
+fn read(path: &str, outside: &dyn Outside) -> Result<Arc<Content>, Problem> {
+    if is_pem(path) || path.contains('\n') {
+        let hint = "put it into a file of its own, and write the path of that file";
+        return Err(Problem::new("the path of a file is needed here, not its content", hint));
+    }
+    if path.is_empty() {
+        let rule = "the path of a file is needed here";
+        return Err(Problem::new(rule, "write site.pem, for instance"));
+    }
+    let content = outside.read(FilePath::new(path));
+    let content = content.map(Zeroizing::new).map(Arc::new);
+    content.map_err(|error| unreadable(&error))
 }
 
 /// Why a file cannot be read.

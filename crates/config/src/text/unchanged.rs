@@ -1,8 +1,9 @@
 //! Entries of the text that read as they did when they were lowered: they are neither checked nor lowered again.
 //!
 //! An entry is known again by a digest of what stands in it, wherever it stands now. What was lowered of it is
-//! taken over if nothing else decides about it: there was nothing to report, it names no file and no host, and
-//! the clusters that it names are still there, so that they have their ids.
+//! taken over if there was nothing to report, and the clusters that it names are still there, so that they have their ids.
+//! What else decides about a cluster, such as the files and hosts that it names, is compared where clusters are built
+//! (`cluster::unchanged`).
 
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::{Arc, LazyLock};
@@ -14,7 +15,7 @@ use crate::findings::{FINDINGS_MAX, Finding};
 use crate::ids::Ids;
 use crate::map::Map;
 use crate::sections::names::Declared;
-use crate::snapshot::{Action, Cluster, EndpointsFrom, Forward, RouteTable, Snapshot};
+use crate::snapshot::{Action, Cluster, Forward, RouteTable, Snapshot};
 use crate::targets::Target;
 use crate::text::tree::{self, Mismatch, Node, Value};
 
@@ -69,7 +70,7 @@ impl Entries {
                 item.is_known = entry.as_ref().is_some_and(|(name, digest)| {
                     known.get(name) == Some(digest)
                         && match *section {
-                            CLUSTERS => former.cluster(name).is_some_and(is_alone),
+                            CLUSTERS => former.cluster(name).is_some(),
                             _ => former.route_table(name).is_some_and(|table| {
                                 (table.runtime.is_empty() || is_same_runtime)
                                     && former.has_clusters_of(table, &declared)
@@ -160,11 +161,6 @@ impl<'a, F> Former<'a, F> {
         put_items(root, ROUTES, routes);
         read
     }
-}
-
-/// Whether nothing but the entry decides about a cluster.
-fn is_alone(cluster: &Arc<Cluster>) -> bool {
-    cluster.transports.tls().next().is_none() && cluster.endpoints_from == EndpointsFrom::Addresses
 }
 
 fn read_entries<T: serde::de::DeserializeOwned>(
@@ -269,28 +265,28 @@ clusters:
         let mut loader = Loader::<()>::new(FilterKinds::new()).unwrap();
         assert_eq!(loader.known(TEXT), [""; 0], "nothing was lowered yet");
         loader.load("f", TEXT).unwrap();
-        // Of the others, one may name any cluster, one looks like a mistake, and one has a host.
-        assert_eq!(loader.known(TEXT), ["web", "api", "shop"]);
+        // Of the others, one may name any cluster, and one looks like a mistake.
+        assert_eq!(loader.known(TEXT), ["web", "api", "own", "shop"]);
         for (from, to, known) in [
             // Where and how it is written is nothing.
-            ("listeners:", "# more\n\nlisteners:", &["web", "api", "shop"][..]),
+            ("listeners:", "# more\n\nlisteners:", &["web", "api", "own", "shop"][..]),
             (
                 "{ name: web, endpoints: ['10.0.0.1:80'] }",
                 "name: \"web\"\n  endpoints:\n  - 10.0.0.1:80",
-                &["api", "shop"],
+                &["api", "own", "shop"],
             ),
             (
                 "- { name: api",
                 "- { name: new, endpoints: [] }\n- { name: api",
-                &["web", "api", "shop"],
+                &["web", "api", "own", "shop"],
             ),
             (
                 "name: web, endpoints: ['10.0.0.1:80']",
                 "name: web, endpoints: ['10.0.0.2:80']",
-                &["api", "shop"],
+                &["api", "own", "shop"],
             ),
-            ("name: web, endpoints", "name: wide, endpoints", &["api"]),
-            ("cluster: web", "cluster: api", &["web", "api"]),
+            ("name: web, endpoints", "name: wide, endpoints", &["api", "own"]),
+            ("cluster: web", "cluster: api", &["web", "api", "own"]),
         ] {
             let text = TEXT.replacen(from, to, 1);
             assert_ne!(text, TEXT);
@@ -299,6 +295,6 @@ clusters:
         // What was not kept leaves no trace.
         let other = TEXT.replace("10.0.0.1", "10.0.0.9");
         drop(loader.prepare("f", &other, &crate::outside::Memory::default()).unwrap());
-        assert_eq!(loader.known(TEXT), ["web", "api", "shop"]);
+        assert_eq!(loader.known(TEXT), ["web", "api", "own", "shop"]);
     }
 }

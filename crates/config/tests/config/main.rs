@@ -39,6 +39,8 @@ mod outliers;
 #[cfg(test)]
 mod protocols;
 #[cfg(test)]
+mod reloads;
+#[cfg(test)]
 mod rule_slots;
 #[cfg(test)]
 mod sample;

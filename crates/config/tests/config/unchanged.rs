@@ -3,12 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::num::NonZeroU16;
+use std::sync::Arc;
 
 use config::outside::Memory;
+use config::snapshot::{DnsAnswer, DnsMode, DnsName, Resolved};
 use proptest::prelude::*;
 
 use crate::loads::Known;
-use crate::sample::{self, Headers};
+use crate::sample::{self, CERTIFICATES, Headers};
 
 type Loader = config::Loader<Headers>;
 
@@ -16,7 +19,7 @@ type Loader = config::Loader<Headers>;
 type Entries = Vec<(u8, u8)>;
 
 /// A text: its clusters and its tables, with the clusters that these name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Text {
     clusters: Entries,
     tables: Vec<(u8, u8, u8)>,
@@ -27,7 +30,8 @@ struct Text {
 fn text() -> impl Strategy<Value = Text> {
     // Most forms are sound.
     let form = || prop_oneof![8 => 0u8..7, 1 => Just(7)];
-    let clusters = proptest::collection::btree_map(0u8..4, form(), 2..5);
+    let of_cluster = prop_oneof![12 => 0u8..12, 1 => Just(12)];
+    let clusters = proptest::collection::btree_map(0u8..4, of_cluster, 2..5);
     let tables = proptest::collection::btree_map(0u8..3, (form(), 0u8..4), 0..4);
     let runtime = proptest::option::of(0u8..2);
     (clusters, tables, any::<bool>(), runtime).prop_map(|(clusters, tables, remark, runtime)| {
@@ -52,9 +56,60 @@ fn cluster(form: u8) -> &'static str {
         4 => "endpoints: { file: list.yaml }",
         5 => "endpoints: ['10.0.0.1:80'], tls: { verify: off }",
         6 => "endpoints: ['${HOST}:80']",
+        7 => "endpoints: { dns: 'a.internal:80' }",
+        8 => "endpoints: ['10.0.0.1:80', 'b.internal:80'], tls: { ca: ca.pem }",
+        9 => {
+            "endpoints: ['10.0.0.1:80'], tls: { ca: ca.pem, server_name: a.example, max_version: '1.2' }"
+        }
+        10 => {
+            "endpoints: { file: list.yaml }, tls: { certificate: { chain: client.pem, key: client.key } }"
+        }
+        11 => "endpoints: { dns: 'b.internal:80', mode: logical }, tls: { }",
         // Refused.
         _ => "endpoints: ['10.0.0.1:0']",
     }
+}
+
+/// What there is beside a text.
+fn beside() -> impl Strategy<Value = [u8; 4]> {
+    [0u8..2, 0u8..2, 0u8..2, 0u8..3]
+}
+
+/// The files in one of several forms each, and the answers that there are of names.
+fn outside(beside: [u8; 4]) -> (Memory, Vec<(Arc<DnsName>, Option<DnsAnswer>)>) {
+    let [ca, client, list, answer] = beside;
+    let mut outside = sample::outside();
+    let file = |name: &str| CERTIFICATES.iter().find(|(known, _)| *known == name).unwrap().1;
+    outside.insert("ca.pem", file("ca.pem").repeat(1 + usize::from(ca)));
+    if client == 1 {
+        outside.insert("client.pem", file("site.pem"));
+        outside.insert("client.key", file("site.key"));
+    }
+    outside.insert("list.yaml", format!("- 10.0.0.{}:80\n", 7 + list));
+    outside.set_variable("HOST", "10.0.0.8");
+    let names = [7, 8, 11].into_iter().flat_map(|form| {
+        let text = write(&Text { clusters: vec![(0, form)], ..Text::default() });
+        let loader = Loader::new(sample::kinds()).unwrap();
+        let prepared = loader.prepare("f", &text, &outside).unwrap();
+        prepared.names().unwrap().map(Arc::clone).collect::<Vec<_>>()
+    });
+    let answers = names.map(|name| {
+        // All requests to a logical name go to one address.
+        let all = match name.mode {
+            DnsMode::Logical => answer.saturating_sub(1)..answer,
+            DnsMode::Strict | DnsMode::Srv => 0..answer,
+        };
+        let resolved = all.map(|last| Resolved {
+            address: format!("10.0.4.{last}:80").parse().unwrap(),
+            weight: NonZeroU16::MIN,
+            priority: 0,
+            host: Arc::clone(&name.host),
+        });
+        let resolved = resolved.collect();
+        (name, Some(resolved))
+    });
+    let answers = answers.collect();
+    (outside, answers)
 }
 
 fn rules(form: u8, cluster: u8) -> String {
@@ -147,28 +202,35 @@ pub(crate) fn seen(loader: &Loader) -> BTreeMap<String, String> {
             .map(|it| format!("{:?} {} {}", it.address, it.weight, it.is_drained));
         let endpoints: Vec<_> = endpoints.collect();
         seen.insert(format!("endpoints {}", cluster.name), endpoints.join(";"));
+        let tls = cluster.transports.tls().map(|tls| {
+            let roots = tls.source.roots.as_ref().map(|it| it.roots.len());
+            let certificate = tls.source.certificate.as_ref();
+            let shown = certificate.map(|it| it.certificate.fingerprint());
+            format!("{roots:?} {shown:?} {}", tls.relay_context.is_some())
+        });
+        seen.insert(format!("tls {}", cluster.name), tls.collect());
     }
     seen
-}
-
-fn outside() -> Memory {
-    let mut outside = sample::outside();
-    outside.insert("list.yaml", "- 10.0.0.7:80\n");
-    outside.set_variable("HOST", "10.0.0.8");
-    outside
 }
 
 proptest! {
     #[test]
     fn any_sequence_of_texts_gives_what_each_gives_alone(
-        texts in proptest::collection::vec(text(), 1..8)
+        steps in proptest::collection::vec((text(), beside(), any::<bool>()), 1..8)
     ) {
-        let outside = outside();
         let mut loader = Loader::new(sample::kinds()).unwrap();
         let mut known = Known::default();
-        for text in texts {
+        for (text, beside, is_kept) in steps {
             let text = write(&text);
+            let (outside, answers) = outside(beside);
             let mut alone = Loader::new(sample::kinds()).unwrap();
+            prop_assert!(alone.prepare_answers(answers.clone()).is_none());
+            // An answer counts with the next text where it could not be taken up.
+            if let Some(prepared) = loader.prepare_answers(answers)
+                && is_kept
+            {
+                known.apply(&loader.keep(prepared));
+            }
             let alone_loaded = alone.load_with("f", &text, &outside);
             match (loader.load_with("f", &text, &outside), alone_loaded) {
                 (Ok(snapshot), Ok(_)) => {

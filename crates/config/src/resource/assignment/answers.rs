@@ -33,10 +33,20 @@ impl<'a> NameReads<'a> {
 
     /// The endpoints of the cluster `user`, which has them from `from`.
     pub(crate) fn assignment(&mut self, from: &EndpointsFrom, user: ClusterId) -> Assignment {
+        self.add_user(from, user);
+        self.answered(from)
+    }
+
+    /// The endpoints of a cluster that has them from `from`.
+    pub(crate) fn answered(&self, from: &EndpointsFrom) -> Assignment {
+        assignment(from, self.answers)
+    }
+
+    /// Takes note that the cluster `user` has the names in `from`.
+    pub(crate) fn add_user(&mut self, from: &EndpointsFrom, user: ClusterId) {
         for name in from.names() {
             self.users.entry(Arc::clone(name)).or_default().push(user);
         }
-        assignment(from, self.answers)
     }
 
     pub(crate) fn into_users(self) -> NameUsers {

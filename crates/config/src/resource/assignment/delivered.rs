@@ -24,6 +24,11 @@ impl<'a> Assignments<'a> {
         Self { find, missing: BTreeSet::new() }
     }
 
+    /// The endpoints of a cluster, if there are some.
+    pub(crate) fn find(&self, cluster: &str) -> Option<Arc<Assignment>> {
+        (self.find)(cluster)
+    }
+
     /// The endpoints of a cluster. Those that it had stay where an assignment is gone.
     pub(crate) fn of(&mut self, cluster: &str, former: Option<&Arc<Cluster>>) -> Arc<Assignment> {
         (self.find)(cluster).unwrap_or_else(|| {

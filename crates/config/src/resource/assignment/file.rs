@@ -100,6 +100,17 @@ impl ReportedHealth {
         }
     }
 
+    /// The weight of an endpoint of which this is said, and which has this one otherwise.
+    pub(crate) const fn weight(self, weight: u16) -> u16 {
+        match self {
+            // It counts no more where endpoints are compared, as in Envoy.
+            Self::Draining => 0,
+            Self::Healthy | Self::Unknown | Self::Degraded | Self::Unhealthy | Self::Timeout => {
+                weight
+            }
+        }
+    }
+
     /// The word for it in pages.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

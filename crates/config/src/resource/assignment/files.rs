@@ -218,11 +218,7 @@ impl<'a> EndpointReads<'a> {
         if site.node().is_stand_in {
             return Arc::default();
         }
-        if !self.read.contains_key(path) {
-            let read = self.read(path, findings);
-            self.read.insert(Arc::from(path), read);
-        }
-        match self.read.get_mut(path) {
+        match self.read_once(path, findings) {
             Some(Read::Good(accepted) | Read::Same(accepted) | Read::Kept(accepted, _)) => {
                 accepted.users.push(user);
                 Arc::clone(&accepted.assignment)
@@ -233,6 +229,31 @@ impl<'a> EndpointReads<'a> {
             }
             Some(Read::Reported) | None => Arc::default(),
         }
+    }
+
+    /// Whether the file at `path` gives what it gave before to the cluster `user`, which had its endpoints from there. If so,
+    /// the cluster goes on to have them.
+    pub(crate) fn is_same(
+        &mut self,
+        path: &str,
+        user: ClusterId,
+        findings: &mut Findings<'_>,
+    ) -> bool {
+        match self.read_once(path, findings) {
+            Some(Read::Same(accepted) | Read::Kept(accepted, _)) => {
+                accepted.users.push(user);
+                true
+            }
+            Some(Read::Good(_) | Read::Refused(_) | Read::Reported) | None => false,
+        }
+    }
+
+    fn read_once(&mut self, path: &str, findings: &mut Findings<'_>) -> Option<&mut Read> {
+        if !self.read.contains_key(path) {
+            let read = self.read(path, findings);
+            self.read.insert(Arc::from(path), read);
+        }
+        self.read.get_mut(path)
     }
 
     fn read(&self, path: &str, findings: &mut Findings<'_>) -> Read {

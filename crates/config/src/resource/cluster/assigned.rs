@@ -10,7 +10,6 @@ use crate::health::HealthCell;
 use crate::ids::Draft;
 use crate::locality::{LocalityKey, LocalityRule};
 use crate::map::Map;
-use crate::resource::assignment::file::ReportedHealth;
 use crate::resource::{self, Assignment};
 use crate::snapshot::{Cluster, Description, Endpoint, EndpointId, EndpointsFrom};
 use crate::subsets::{Metadata, Selectors};
@@ -71,11 +70,7 @@ impl Assigned {
         let endpoints = assignment.endpoints.iter().map(|endpoint| {
             let before = before(endpoint);
             let is_drained = drained.is_some_and(|drained| drained.contains(&endpoint.address));
-            let weight_undrained = match endpoint.traits.health {
-                // It counts no more where endpoints are compared, as in Envoy.
-                ReportedHealth::Draining => 0,
-                _ => endpoint.weight,
-            };
+            let weight_undrained = endpoint.traits.health.weight(endpoint.weight);
             Endpoint {
                 id: before.map_or_else(|| draft.endpoint(), |before| before.id),
                 address: endpoint.address.clone(),

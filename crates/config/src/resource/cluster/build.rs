@@ -24,6 +24,7 @@ use crate::resource::cluster::file::{Endpoints, EndpointsFile, Protocol, ProxyPr
 use crate::resource::cluster::resolved;
 use crate::resource::cluster::subsets::build as subsets;
 use crate::resource::cluster::transports::build as transports;
+use crate::resource::cluster::unchanged;
 use crate::resource::listener::file::{OneOrSeveral, OriginalDestination};
 use crate::resource::route::file::named_by_rule;
 use crate::resource::route::tunnels::opens_tunnels;
@@ -35,16 +36,18 @@ use crate::sections::options::{http2, keepalive, or_none, rpc};
 use crate::slow_start::SlowStart;
 use crate::snapshot::{Address, Cluster, ClusterId, EndpointId, EndpointsFrom, UpstreamTimeouts};
 use crate::subsets::Metadata;
-use crate::text::tree::Site;
+use crate::text::tree::{self, Site};
 use crate::transports::Transports;
 
+/// The clusters of the text, and how many of them were lowered: the others are the former ones.
 pub(crate) fn build<F>(
     file: &file::File,
     site: &Site<'_>,
     names: &Names<'_, ClusterId>,
     context: &mut Context<'_, '_, F>,
-) -> Vec<Arc<Cluster>> {
+) -> (Vec<Arc<Cluster>>, usize) {
     let mut once = Once::default();
+    let mut lowered = 0;
     let relayed_to = relayed_to(file);
     let mut clusters = Vec::with_capacity(file.clusters.len());
     for (entry, site) in file.clusters.iter().zip(site.items()) {
@@ -53,17 +56,29 @@ pub(crate) fn build<F>(
         // An entry without a name of its own was reported, and is looked at for its other mistakes.
         let id = known.unwrap_or_else(|| context.ids.cluster(&entry.name));
         let former = context.former.and_then(|former| former.cluster(id));
-        if let Some(former) = former.filter(|_| is_new && site.node().is_known) {
+        let is_relayed_to = relayed_to.contains_key(entry.name.as_str());
+        if let Some(former) = former.filter(|_| is_new && site.node().is_known)
+            && unchanged::is_same(former, is_relayed_to, context)
+        {
             clusters.push(Arc::clone(former));
             continue;
         }
-        let is_relayed_to = relayed_to.contains_key(entry.name.as_str());
+        let written = site.node().is_known.then(|| as_written(&site, context.findings)).flatten();
+        let entry = written.as_ref().unwrap_or(entry);
         let cluster = cluster(entry, id, is_relayed_to, &site, former, context);
+        lowered += 1;
         if is_new {
             clusters.push(share(cluster, former));
         }
     }
-    clusters
+    (clusters, lowered)
+}
+
+/// An entry whose text is known again. In the file, what was lowered of it stands for it, which says more than the text.
+fn as_written(site: &Site<'_>, findings: &mut Findings<'_>) -> Option<file::Cluster> {
+    let read = tree::deserialize(site.node());
+    let problem = |message| Problem::new(message, "see docs/configuration/reference.md");
+    read.map_err(|mismatch| site.error(findings, problem(mismatch.message))).ok()
 }
 
 /// The names of the clusters to which bytes go that are no HTTP: relayed connections, and tunnels of

@@ -26,8 +26,13 @@ pub(crate) fn list(roots: &Roots, now: u64) -> Option<String> {
     short_lived(&format!("list {position} of revoked certificates"), end, now)
 }
 
+/// The OCSP response that ends at `end`, if that is soon.
+pub(crate) fn of_response(end: u64, now: u64) -> Option<String> {
+    short_lived("the OCSP response", end, now)
+}
+
 /// The same for what is renewed every few days.
-pub(crate) fn short_lived(what: &str, end: u64, now: u64) -> Option<String> {
+fn short_lived(what: &str, end: u64, now: u64) -> Option<String> {
     warning(what, end, now, SHORT_LIVED_WARNING_SECONDS)
 }
 

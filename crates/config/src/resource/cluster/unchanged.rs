@@ -1,0 +1,65 @@
+//! Clusters whose entry reads as it did when they were lowered: whether all else that decides about them is as it was, too.
+//!
+//! Beside its entry these are the files that `tls` names, whether bytes that are no HTTP go to the cluster, and endpoints that
+//! come from elsewhere. What the cluster asks for is asked for as if it were lowered: files are read, so that they are
+//! watched, and it is a user of its file of endpoints and of its host names.
+
+use crate::resource::{self, Assignment};
+use crate::sections::context::Context;
+use crate::snapshot::{Cluster, ClusterTls, Endpoint, EndpointsFrom};
+
+/// Whether lowering a cluster again would give what it is, with nothing to report. If not, nothing is noted of it.
+pub(crate) fn is_same<F>(
+    cluster: &Cluster,
+    is_relayed_to: bool,
+    context: &mut Context<'_, '_, F>,
+) -> bool {
+    // Endpoints come last: their users are noted.
+    cluster.transports.tls().all(|tls| is_same_tls(tls, is_relayed_to, context))
+        && has_same_endpoints(cluster, context)
+}
+
+fn is_same_tls<F>(tls: &ClusterTls, is_relayed_to: bool, context: &mut Context<'_, '_, F>) -> bool {
+    tls.relay_context.is_some() == is_relayed_to
+        && tls.source.roots.as_ref().is_none_or(|it| context.files.are_same_roots(it))
+        && tls.source.certificate.as_ref().is_none_or(|it| context.files.is_same_certificate(it))
+}
+
+fn has_same_endpoints<F>(cluster: &Cluster, context: &mut Context<'_, '_, F>) -> bool {
+    match &cluster.endpoints_from {
+        EndpointsFrom::Addresses => true,
+        EndpointsFrom::File(path) => {
+            context.endpoint_files.is_same(path, cluster.id, context.findings)
+        }
+        from @ (EndpointsFrom::Names(_) | EndpointsFrom::Dns(_)) => {
+            let is_same = is_assigned(cluster, &context.names.answered(from));
+            if is_same {
+                context.names.add_user(from, cluster.id);
+            }
+            is_same
+        }
+        // Those that it has stay where an assignment is gone.
+        EndpointsFrom::Assignment => {
+            let assignment = context.assignments.find(&cluster.name);
+            assignment.is_none_or(|assignment| is_assigned(cluster, &assignment))
+        }
+    }
+}
+
+/// Whether a cluster has the endpoints of this assignment.
+fn is_assigned(cluster: &Cluster, assignment: &Assignment) -> bool {
+    let (before, now) = (&cluster.endpoints, &assignment.endpoints);
+    before.len() == now.len() && before.iter().zip(now).all(|(before, now)| is_of(before, now))
+}
+
+fn is_of(endpoint: &Endpoint, resource: &resource::Endpoint) -> bool {
+    let traits = &resource.traits;
+    let metadata = endpoint.description.as_ref().and_then(|it| it.metadata.as_ref());
+    endpoint.address == resource.address
+        && endpoint.weight_undrained == traits.health.weight(resource.weight)
+        && endpoint.host() == resource.host.as_ref()
+        && endpoint.priority == traits.priority
+        && endpoint.reported == traits.health
+        && endpoint.locality() == traits.locality.as_ref()
+        && metadata == traits.metadata.as_ref()
+}

@@ -1,0 +1,297 @@
+//! Reloads of a text of which most clusters stay as they are, with everything beside the text that decides about them.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use config::outside::{EndpointsFile, Memory};
+use config::snapshot::{Cluster, DnsAnswer, DnsName, Resolved, Snapshot};
+use config::{Outside, Prepared};
+
+use crate::sample::{self, CERTIFICATES, Headers};
+
+type Loaded = Arc<Snapshot<Headers>>;
+type Loader = config::Loader<Headers>;
+
+const TEXT: &str = "
+listeners: [{ name: edge, address: '127.0.0.1:1', routes: all }]
+routes:
+- name: all
+  rules:
+  - { match: { prefix: /a }, clusters: [{ cluster: checked }, { cluster: shows }, { cluster: listed }, { cluster: logical }] }
+  - { match: { prefix: / }, clusters: [{ cluster: named }, { cluster: mixed }, { cluster: plain }, { cluster: old }] }
+clusters:
+- { name: checked, endpoints: ['10.0.0.1:443'], tls: { ca: ca.pem, crl: ca.crl, server_name: Checked.example } }
+- { name: shows, endpoints: ['10.0.0.1:443'], tls: { server_name: a.example, certificate: { chain: client.pem, key: client.key } } }
+- { name: old, endpoints: ['10.0.0.1:443'], tls: { server_name: a.example, max_version: '1.2' } }
+- { name: listed, endpoints: { file: list.yaml }, tls: { ca: ca.pem, names: [a.example] } }
+- { name: named, endpoints: { dns: 'named.internal:80' } }
+- { name: logical, endpoints: { dns: 'logical.internal:80', mode: logical } }
+- { name: mixed, endpoints: ['10.0.0.1:80', 'mixed.internal:80'], tls: { ca: ca.pem } }
+- { name: plain, endpoints: ['10.0.0.1:80'] }
+";
+
+const ALL: usize = 8;
+
+/// Files, and the paths that were asked for.
+#[derive(Default)]
+struct Asked {
+    files: Memory,
+    paths: RefCell<BTreeSet<PathBuf>>,
+}
+
+impl Outside for Asked {
+    fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
+        self.paths.borrow_mut().insert(path.to_owned());
+        self.files.read(path)
+    }
+
+    fn read_endpoints(&self, path: &Path) -> std::io::Result<EndpointsFile> {
+        self.paths.borrow_mut().insert(path.to_owned());
+        self.files.read_endpoints(path)
+    }
+
+    fn mode(&self, path: &Path) -> Option<u32> {
+        self.files.mode(path)
+    }
+
+    fn system_roots(&self) -> Result<::tls::Roots, ::tls::RootsError> {
+        self.files.system_roots()
+    }
+
+    fn now(&self) -> u64 {
+        self.files.now()
+    }
+}
+
+fn outside() -> Memory {
+    let mut outside = sample::outside();
+    outside.insert("list.yaml", "- 10.0.0.1:443\n");
+    outside
+}
+
+fn answer(host: &str, address: &str) -> DnsAnswer {
+    let (weight, address) = (std::num::NonZeroU16::MIN, address.parse().unwrap());
+    [Resolved { address, weight, priority: 0, host: host.into() }].into_iter().collect()
+}
+
+fn name_of(snapshot: &Loaded, of: &str) -> Arc<DnsName> {
+    Arc::clone(cluster(snapshot, of).endpoints_from.names().next().unwrap())
+}
+
+fn cluster<'s>(snapshot: &'s Loaded, name: &str) -> &'s Arc<Cluster> {
+    snapshot.clusters.iter().find(|(_, cluster)| &*cluster.name == name).unwrap().1
+}
+
+fn addresses(snapshot: &Loaded, name: &str) -> Vec<String> {
+    cluster(snapshot, name).endpoints.iter().map(|it| it.address.to_string()).collect()
+}
+
+/// A loader that has loaded the text, and has an answer for each name.
+fn loaded(outside: &Memory) -> (Loader, Loaded) {
+    let mut loader = Loader::new(sample::kinds()).unwrap();
+    let first = loader.prepare("f", TEXT, outside).unwrap();
+    assert_eq!(first.clusters_lowered(), ALL);
+    let first = loader.keep(first);
+    let answers = ["named", "logical", "mixed"].map(|of| {
+        let name = name_of(&first, of);
+        let answer = answer(&name.host, "10.0.1.1:80");
+        (name, Some(answer))
+    });
+    let answered = loader.prepare_answers(answers.into()).unwrap();
+    let answered = loader.keep(answered);
+    (loader, answered)
+}
+
+fn names(prepared: &Prepared<Headers>) -> BTreeSet<String> {
+    prepared.names().unwrap().map(ToString::to_string).collect()
+}
+
+#[test]
+fn clusters_that_stay_are_not_lowered_again_and_ask_for_what_they_asked_for() {
+    let asked = Asked { files: outside(), ..Asked::default() };
+    let first = Loader::new(sample::kinds()).unwrap().prepare("f", TEXT, &asked).unwrap();
+    let (of_first, first_paths) = (names(&first), asked.paths.take());
+    assert_eq!((of_first.len(), first_paths.len()), (3, 5), "{first_paths:?}");
+
+    let (mut loader, before) = loaded(&asked.files);
+    asked.paths.take();
+    let text = TEXT.replace("name: plain, endpoints: ['10", "name: plain, endpoints: ['11");
+    let next = loader.prepare("f", &text, &asked).unwrap();
+    assert_eq!(next.clusters_lowered(), 1);
+    assert_eq!(names(&next), of_first);
+    assert_eq!(asked.paths.take(), first_paths);
+    assert_eq!(next.endpoints_read().len(), 1);
+    assert_eq!(next.unanswered(), []);
+    let next = loader.keep(next);
+    assert_eq!(next.changes.clusters_changed, [cluster(&before, "plain").id]);
+    for (_, cluster) in before.clusters.iter().filter(|(_, it)| &*it.name != "plain") {
+        assert!(Arc::ptr_eq(cluster, next.cluster(cluster.id).unwrap()), "{}", cluster.name);
+    }
+
+    // They still have the endpoints that come later.
+    let mut files = outside();
+    files.insert("list.yaml", "- 10.0.0.2:443\n");
+    let read = loader.prepare_endpoints(&[Arc::from("list.yaml")], &files).prepared.unwrap();
+    let next = loader.keep(read);
+    assert_eq!(addresses(&next, "listed"), ["10.0.0.2:443"]);
+    for of in ["named", "logical", "mixed"] {
+        let name = name_of(&next, of);
+        let answers = vec![(Arc::clone(&name), Some(answer(&name.host, "10.0.2.2:80")))];
+        let answered = loader.prepare_answers(answers).unwrap();
+        let next = loader.keep(answered);
+        assert_eq!(addresses(&next, of).last().unwrap(), "10.0.2.2:80", "{of}");
+    }
+    let same = loader.prepare("f", &text, &files).unwrap();
+    assert_eq!((same.clusters_lowered(), same.snapshot().version), (0, 8));
+}
+
+#[test]
+fn what_decides_about_a_cluster_beside_its_text_has_it_lowered_again() {
+    let file = |name: &str| CERTIFICATES.iter().find(|(known, _)| *known == name).unwrap().1;
+    let twice = |name: &str| format!("{0}{0}", file(name));
+    let path = |at: &str| PathBuf::from(at);
+    let renew = |it: &mut Memory| {
+        it.insert("client.pem", file("site.pem"));
+        it.insert("client.key", file("site.key"));
+    };
+    type Change<'a> = &'a dyn Fn(&mut Memory);
+    for (change, lowered, changed) in [
+        (&(|_: &mut Memory| ()) as Change<'_>, 0, &[][..]),
+        (&|it| it.insert("ca.pem", twice("ca.pem")), 3, &["checked", "listed", "mixed"]),
+        (&|it| it.insert("ca.crl", twice("ca.crl")), 1, &["checked"]),
+        (&renew, 1, &["shows"]),
+        (&|it| it.insert("list.yaml", "- 10.0.0.2:443\n"), 1, &["listed"]),
+        // A remark is no other list, and one that is wrong keeps the last good one.
+        (&|it| it.insert("list.yaml", "- 10.0.0.1:443 # here\n"), 1, &[]),
+        (&|it| it.insert("list.yaml", "- nowhere\n"), 0, &[]),
+        (&|it| it.remove(&path("list.yaml")), 0, &[]),
+        // Warned about, each time.
+        (&|it| it.set_mode("client.key", 0o644), 1, &[]),
+    ] {
+        let (mut loader, before) = loaded(&outside());
+        let mut files = outside();
+        change(&mut files);
+        let next = loader.prepare("f", TEXT, &files).unwrap();
+        assert_eq!(next.clusters_lowered(), lowered, "{changed:?}");
+        let now = loader.keep(next);
+        let mut names: Vec<&str> = now
+            .changes
+            .clusters_changed
+            .iter()
+            .map(|id| &*now.cluster(*id).unwrap().name)
+            .collect();
+        names.sort_unstable();
+        assert_eq!(names, changed);
+        assert_eq!(now.changes.transports_changed, [], "{changed:?}");
+        for (_, cluster) in before.clusters.iter().filter(|(_, it)| !changed.contains(&&*it.name)) {
+            assert!(Arc::ptr_eq(cluster, now.cluster(cluster.id).unwrap()), "{}", cluster.name);
+        }
+        // What is warned about is said again.
+        let is_warned = !loader.warnings().is_empty();
+        let again = loader.prepare("f", TEXT, &files).unwrap();
+        assert_eq!(again.clusters_lowered(), usize::from(is_warned), "{changed:?}");
+        assert_eq!(is_warned, !again.warnings().is_empty());
+    }
+    // A file that is gone is a mistake of the text that names it.
+    let (loader, _) = loaded(&outside());
+    let mut files = outside();
+    files.remove(&path("ca.pem"));
+    let errors = loader.prepare("f", TEXT, &files).unwrap_err();
+    let places: Vec<&str> = errors.errors.iter().map(|it| it.path.as_str()).collect();
+    assert_eq!(places, ["clusters[0].tls.ca", "clusters[3].tls.ca", "clusters[6].tls.ca"]);
+}
+
+#[test]
+fn a_certificate_that_will_end_soon_is_warned_about_although_nothing_changed() {
+    let (mut loader, before) = loaded(&outside());
+    let source = cluster(&before, "shows").transports.own().tls.as_ref().unwrap();
+    let end = source.source.certificate.as_ref().unwrap().certificate.not_after();
+    let mut later = Memory::new(end - 86_400);
+    for (name, content) in CERTIFICATES {
+        later.insert(name, content);
+    }
+    later.insert("list.yaml", "- 10.0.0.1:443\n");
+    let next = loader.prepare("f", TEXT, &later).unwrap();
+    let warned: Vec<&str> = next.warnings().iter().map(|it| it.path.as_str()).collect();
+    assert!(warned.contains(&"clusters[1].tls.certificate.chain"), "{warned:?}");
+    let now = loader.keep(next);
+    assert!(Arc::ptr_eq(cluster(&before, "shows"), cluster(&now, "shows")));
+}
+
+#[test]
+fn a_cluster_that_bytes_are_relayed_to_from_now_on_is_lowered_again() {
+    let (mut loader, before) = loaded(&outside());
+    let has_relay = |snapshot: &Loaded, name: &str| {
+        cluster(snapshot, name).transports.own().tls.as_ref().unwrap().relay_context.is_some()
+    };
+    let relays = TEXT.replace(
+        "routes: all }]",
+        "routes: all }, { name: raw, address: '127.0.0.1:2', protocol: tcp, cluster: old }]",
+    );
+    for (text, is_relayed_to) in [(relays.as_str(), true), (TEXT, false)] {
+        let next = loader.prepare("f", text, &outside()).unwrap();
+        assert_eq!(next.clusters_lowered(), 1);
+        let now = loader.keep(next);
+        assert_eq!(has_relay(&now, "old"), is_relayed_to);
+        // What it said without defaults is what counts.
+        assert_eq!(cluster(&now, "old").source, cluster(&before, "old").source);
+        assert_eq!(now.changes.transports_changed, []);
+    }
+}
+
+#[test]
+fn an_answer_that_was_not_kept_and_other_servers_count_with_the_next_text() {
+    let (mut loader, before) = loaded(&outside());
+    let name = name_of(&before, "named");
+    let other = answer(&name.host, "10.0.3.3:80");
+    drop(loader.prepare_answers(vec![(Arc::clone(&name), Some(other))]).unwrap());
+    let text = format!("resolvers: {{ servers: ['127.0.0.1:5353'], timeout: 3s }}\n{TEXT}");
+    let next = loader.prepare("f", &text, &outside()).unwrap();
+    assert_eq!(next.clusters_lowered(), 1);
+    assert_eq!(names(&next).len(), 3);
+    let now = loader.keep(next);
+    assert_eq!(addresses(&now, "named"), ["10.0.3.3:80"]);
+    assert_eq!(now.resolvers.servers[..], ["127.0.0.1:5353".parse().unwrap()]);
+    // A name that is asked for no more has no answer.
+    assert!(loader.prepare_answers(vec![(name, None)]).is_none());
+    let next = loader.prepare("f", &text, &outside()).unwrap();
+    assert_eq!((next.clusters_lowered(), next.unanswered().len()), (1, 1));
+}
+
+#[test]
+#[ignore = "a measurement: cargo test -p config --test config reload_of_5000 -- --ignored --nocapture"]
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn a_reload_of_5000_clusters_with_tls_takes_as_long_as_it_says() {
+    let mut clusters = String::new();
+    for number in 0..5000 {
+        let _ = writeln!(
+            clusters,
+            "- {{ name: c{number}, endpoints: ['10.0.{}.{}:443', '10.1.{}.{}:443'], tls: {{ ca: ca.pem, server_name: \
+             c{number}.example, certificate: {{ chain: client.pem, key: client.key }} }} }}",
+            number / 250,
+            number % 250,
+            number / 250,
+            number % 250,
+        );
+    }
+    let text = |last: &str| {
+        format!(
+            "listeners: [{{ name: edge, address: '127.0.0.1:1', routes: all }}]\n\
+             routes: [{{ name: all, rules: [{{ match: {{ prefix: / }}, cluster_header: x-cluster }}] }}]\n\
+             clusters:\n{clusters}- {{ name: last, endpoints: ['{last}'] }}\n"
+        )
+    };
+    let mut loader = sample::loader();
+    let mut times = Vec::new();
+    for number in 1..=9 {
+        let text = text(&format!("10.9.9.{number}:80"));
+        let began = Instant::now();
+        loader.load("f", &text).unwrap();
+        times.push(began.elapsed());
+    }
+    println!("first {:?}, then {:?}", times[0], &times[1..]);
+}
