@@ -1,14 +1,15 @@
 //! Resources of all kinds that other sources deliver: what they wait for, who goes first, and what each change touches.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use config::ResourceKind::{Assignment, Cluster, Listener, Route, Secret};
 use config::drained::DrainChange;
-use config::snapshot::Snapshot;
+use config::snapshot::{DnsAnswer, DnsName, Resolved, Snapshot};
 use config::{
     NamesChanged, RESOURCES_MAX, ResourceKind, ResourceName, Text, UPDATES_WAITING_MAX, Unbound,
-    Update, Verdict,
+    Update, Verdict, Waits,
 };
 use proptest::prelude::*;
 
@@ -742,8 +743,17 @@ fn what_is_named_and_not_in_the_file_is_wanted() {
 #[derive(Clone, Debug)]
 enum Step {
     Drained(DrainChange),
-    Text { clusters: Vec<u8>, rules: Vec<u8>, has_table: bool, canary: u8 },
+    Text {
+        clusters: Vec<u8>,
+        rules: Vec<u8>,
+        has_table: bool,
+        canary: u8,
+    },
     Updates(u8, Vec<(ResourceKind, u8, u8)>),
+    /// DNS answers for the cluster of the text that has a name.
+    Answers(u8),
+    /// Nothing waits any longer.
+    Waited,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -768,7 +778,32 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0u8..2, proptest::collection::vec(update, 1..4))
             .prop_map(|(source, updates)| Step::Updates(source, updates)),
         1 => drain().prop_map(Step::Drained),
+        1 => (0u8..3).prop_map(Step::Answers),
+        1 => Just(Step::Waited),
     ]
+}
+
+/// The name of the text's only cluster with one, and one of several answers for it.
+fn answer(form: u8) -> (Arc<DnsName>, Option<DnsAnswer>) {
+    let prepared = fresh().prepare("f", &text(&[3], &[], false, 0), &sample::outside()).unwrap();
+    let name = Arc::clone(prepared.names().unwrap().next().unwrap());
+    let resolved = (0..form).map(|last| Resolved {
+        address: format!("10.0.4.{last}:80").parse().unwrap(),
+        weight: NonZeroU16::MIN,
+        priority: 0,
+        host: "n3.internal".into(),
+    });
+    (name, Some(resolved.collect()))
+}
+
+/// Takes note of what serves without what it has waited for.
+fn note_missing(missing: &mut BTreeSet<ResourceName>, waits: Vec<Waits>) {
+    for wait in waits {
+        match wait.missing.is_empty() {
+            true => drop(missing.remove(&wait.name)),
+            false => drop(missing.insert(wait.name)),
+        }
+    }
 }
 
 /// An endpoint that some of the clusters have, in some of their forms.
@@ -784,7 +819,10 @@ fn drain() -> impl Strategy<Value = DrainChange> {
 fn text(clusters: &[u8], rules: &[u8], has_table: bool, canary: u8) -> String {
     let rule = |name: &u8| format!("{{ match: {{ prefix: /{name}/ }}, cluster: n{name} }}");
     let rules: Vec<_> = rules.iter().map(rule).collect();
-    let cluster = |name: &u8| format!("{{ name: n{name}, endpoints: ['10.0.1.{name}:80'] }}");
+    let cluster = |name: &u8| match name {
+        3 => "{ name: n3, endpoints: { dns: 'n3.internal:80' } }".to_owned(),
+        _ => format!("{{ name: n{name}, endpoints: ['10.0.1.{name}:80'] }}"),
+    };
     let clusters: Vec<_> = clusters.iter().map(cluster).collect();
     let table = if has_table {
         "{ name: n0, hosts: [f.example], rules: [] }, { name: n1/v0, hosts: [g.example], rules: [] }, "
@@ -865,8 +903,12 @@ fn form(kind: ResourceKind, name: u8, form: u8) -> String {
 }
 
 /// What is seen of a configuration but for what waits: that serves as something that was before, perhaps with virtual hosts that are
-/// none of `tables` any more.
-fn settled(loader: &Loader, tables: &BTreeSet<String>) -> BTreeMap<String, String> {
+/// none of `tables` any more. A cluster without the assignment that is `missing` goes on with the endpoints that it had.
+fn settled(
+    loader: &Loader,
+    tables: &BTreeSet<String>,
+    missing: &BTreeSet<ResourceName>,
+) -> BTreeMap<String, String> {
     let waiting = loader.waiting().map(|(name, _)| match name.kind {
         Listener => format!("listeners \"{}\"", name.name),
         _ => format!("clusters \"{}\"", name.name),
@@ -878,8 +920,15 @@ fn settled(loader: &Loader, tables: &BTreeSet<String>) -> BTreeMap<String, Strin
         .iter()
         .filter_map(|it| Some(it.strip_prefix("clusters \"")?.trim_end_matches('"').to_owned()))
         .collect();
+    let is_of = |key: &str, name: &str| {
+        key.strip_prefix("endpoints ").or_else(|| key.strip_prefix("tls ")) == Some(name)
+    };
+    let is_missing = |key: &str| {
+        let cluster = key.strip_prefix("endpoints ");
+        cluster.is_some_and(|it| missing.contains(&ResourceName::new(Cluster, it)))
+    };
     seen.retain(|key, _| {
-        !waiting.contains(key) && !names.iter().any(|name| key == &format!("endpoints {name}"))
+        !waiting.contains(key) && !is_missing(key) && !names.iter().any(|name| is_of(key, name))
     });
     if !names.is_empty() {
         seen.retain(|key, _| !key.starts_with("targets "));
@@ -933,7 +982,9 @@ proptest! {
         let mut delivered: Vec<(u8, Update)> = Vec::new();
         let mut late = BTreeSet::new();
         let mut wanted = BTreeSet::new();
+        let mut missing = BTreeSet::new();
         let mut drained: Vec<DrainChange> = Vec::new();
+        let mut answered = None;
         for step in steps {
             match step {
                 Step::Drained(change) => {
@@ -942,10 +993,30 @@ proptest! {
                     }
                     drained.push(change);
                 }
+                Step::Answers(form) => {
+                    if let Some(prepared) = loader.prepare_answers(vec![answer(form)]) {
+                        known.apply(&loader.keep(prepared));
+                    }
+                    answered = Some(form);
+                }
+                Step::Waited => {
+                    let names = loader.waiting().map(|(name, _)| name.clone()).collect();
+                    let done = loader.prepare_waited(&names, &[], &sample::outside());
+                    note_late(&mut late, &done.late);
+                    note_missing(&mut missing, done.waits);
+                    let NamesChanged { new, gone } = done.wanted;
+                    prop_assert!(gone.iter().all(|name| wanted.remove(name)));
+                    wanted.extend(new);
+                    if let Some(prepared) = done.prepared {
+                        known.apply(&loader.keep(prepared));
+                    }
+                    prop_assert_eq!(loader.waiting().count(), 0);
+                }
                 Step::Text { clusters, rules, has_table, canary } => {
                     latest = text(&clusters, &rules, has_table, canary);
                     let prepared = loader.prepare("f", &latest, &sample::outside()).unwrap();
                     note_late(&mut late, prepared.late());
+                    note_missing(&mut missing, prepared.waits());
                     wanted.clone_from(prepared.wanted());
                     known.apply(&loader.keep(prepared));
                     delivered.retain(|(_, it)| match it.kind {
@@ -966,6 +1037,7 @@ proptest! {
                         &source.to_string().into(), updates.clone(), &[], &sample::outside(),
                     );
                     note_late(&mut late, &done.late);
+                    note_missing(&mut missing, done.waits);
                     let NamesChanged { new, gone } = done.wanted;
                     prop_assert!(new.iter().all(|name| !wanted.contains(name)));
                     prop_assert!(gone.iter().all(|name| wanted.remove(name)));
@@ -997,13 +1069,20 @@ proptest! {
             if let Some(prepared) = scratch.prepare_drained(&drained) {
                 scratch.keep(prepared);
             }
+            let answers = answered.into_iter().map(answer).collect();
+            if let Some(prepared) = scratch.prepare_answers(answers) {
+                scratch.keep(prepared);
+            }
             for (source, update) in &delivered {
                 let (_, verdicts) = deliver(&mut scratch, &source.to_string(), vec![update.clone()]);
                 prop_assert!(verdicts[0] == "ok" || verdicts[0].starts_with("waits"), "{}", verdicts[0]);
             }
+            if let Some(prepared) = scratch.prepare_waited(&missing, &[], &sample::outside()).prepared {
+                scratch.keep(prepared);
+            }
             let tables = scratch.snapshot_latest().unwrap().route_tables.iter();
             let tables: BTreeSet<String> = tables.map(|(_, it)| it.name.to_string()).collect();
-            prop_assert_eq!(settled(&loader, &tables), settled(&scratch, &tables));
+            prop_assert_eq!(settled(&loader, &tables, &missing), settled(&scratch, &tables, &missing));
             let waiting = |loader: &Loader| -> Vec<ResourceName> {
                 loader.waiting().map(|(name, _)| name.clone()).collect()
             };
