@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::num::NonZeroU16;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use config::outside::Memory;
 use config::snapshot::{DnsAnswer, DnsMode, DnsName, Resolved};
@@ -75,8 +75,22 @@ fn beside() -> impl Strategy<Value = [u8; 4]> {
     [0u8..2, 0u8..2, 0u8..2, 0u8..3]
 }
 
+/// Names with the answers that there are.
+type Answers = Vec<(Arc<DnsName>, Option<DnsAnswer>)>;
+
+/// The host names of clusters.
+static NAMES: LazyLock<Vec<Arc<DnsName>>> = LazyLock::new(|| {
+    let loader = Loader::new(sample::kinds()).unwrap();
+    let names = [7, 8, 11].into_iter().flat_map(|form| {
+        let text = write(&Text { clusters: vec![(0, form)], ..Text::default() });
+        let prepared = loader.prepare("f", &text, &sample::outside()).unwrap();
+        prepared.names().unwrap().map(Arc::clone).collect::<Vec<_>>()
+    });
+    names.collect()
+});
+
 /// The files in one of several forms each, and the answers that there are of names.
-fn outside(beside: [u8; 4]) -> (Memory, Vec<(Arc<DnsName>, Option<DnsAnswer>)>) {
+fn outside(beside: [u8; 4]) -> (Memory, Answers) {
     let [ca, client, list, answer] = beside;
     let mut outside = sample::outside();
     let file = |name: &str| CERTIFICATES.iter().find(|(known, _)| *known == name).unwrap().1;
@@ -87,13 +101,7 @@ fn outside(beside: [u8; 4]) -> (Memory, Vec<(Arc<DnsName>, Option<DnsAnswer>)>) 
     }
     outside.insert("list.yaml", format!("- 10.0.0.{}:80\n", 7 + list));
     outside.set_variable("HOST", "10.0.0.8");
-    let names = [7, 8, 11].into_iter().flat_map(|form| {
-        let text = write(&Text { clusters: vec![(0, form)], ..Text::default() });
-        let loader = Loader::new(sample::kinds()).unwrap();
-        let prepared = loader.prepare("f", &text, &outside).unwrap();
-        prepared.names().unwrap().map(Arc::clone).collect::<Vec<_>>()
-    });
-    let answers = names.map(|name| {
+    let answers = NAMES.iter().map(|name| {
         // All requests to a logical name go to one address.
         let all = match name.mode {
             DnsMode::Logical => answer.saturating_sub(1)..answer,
@@ -105,8 +113,7 @@ fn outside(beside: [u8; 4]) -> (Memory, Vec<(Arc<DnsName>, Option<DnsAnswer>)>) 
             priority: 0,
             host: Arc::clone(&name.host),
         });
-        let resolved = resolved.collect();
-        (name, Some(resolved))
+        (Arc::clone(name), Some(resolved.collect()))
     });
     let answers = answers.collect();
     (outside, answers)
