@@ -6,6 +6,7 @@
 
 mod batch;
 mod deliveries;
+mod noted;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,10 +16,10 @@ use tls::ProcessSessions;
 pub use deliveries::PreparedUpdates;
 
 use self::deliveries::Relinked;
-use crate::answers::{self, Answers, NameReads, NameUsers};
+use self::noted::Noted;
+use crate::answers::{Answers, NameReads, NameUsers};
 use crate::delivered::{Delivered, Shapes, Unbound, Verdict, Waits};
-use crate::dns::{DnsAnswer, DnsName};
-use crate::drained::DrainChange;
+use crate::dns::DnsName;
 use crate::file::File;
 use crate::filters::FilterKinds;
 use crate::findings::{Errors, Finding, Findings, Path, Problem};
@@ -54,6 +55,8 @@ pub struct Loader<F> {
     shape: Arc<Shape>,
     list_shape: ListShape,
     store: Store<F>,
+    /// What is linked with the next snapshot, whatever that is made for.
+    noted: Noted,
     endpoint_files: EndpointFiles,
     /// Of host names, whether the latest text has them or not.
     answers: Answers,
@@ -236,6 +239,7 @@ impl<F> Loader<F> {
             list_shape: ListShape::new()?,
             store: Store::new(Arc::clone(&shape)),
             shape,
+            noted: Noted::default(),
             endpoint_files: EndpointFiles::default(),
             answers: Answers::default(),
             name_users: NameUsers::default(),
@@ -324,8 +328,8 @@ impl<F> Loader<F> {
         })
     }
 
-    /// The next snapshot after changes in these files of endpoints, which are named as the text names them. Nothing
-    /// else is read, and the loader stays as it was. Costs as much as the files and the clusters that name them.
+    /// The next snapshot after changes in these files of endpoints, which are named as the text names them, and what was noted
+    /// beside. Nothing else is read, and the loader stays as it was. Costs as much as the files and the clusters that name them.
     pub fn prepare_endpoints(
         &self,
         files: &[Arc<str>],
@@ -351,50 +355,14 @@ impl<F> Loader<F> {
             let users = accepted.users.iter();
             users.map(|user| (*user, Arc::clone(&accepted.assignment)))
         });
-        let assigned: Vec<_> = assigned.collect();
-        let prepared = self.store.link_assignments(&assigned).map(|linked| Prepared {
+        let assigned: Vec<_> = assigned.chain(self.noted_assignments()).collect();
+        let drained = self.noted_drained();
+        let prepared = self.store.link_assignments(&assigned, &drained).map(|linked| Prepared {
             warnings: changed.iter().flat_map(|(_, it)| it.warnings()).cloned().collect(),
             files: FilesRead::Changed(changed),
             ..Prepared::of(linked)
         });
         PreparedEndpoints { prepared, outcomes }
-    }
-
-    /// Takes these answers for what their names stand for from now on; none for a name that is asked for no
-    /// more. Returns the next snapshot, if any cluster has other endpoints now. Costs as much as the clusters that
-    /// have these names.
-    pub fn prepare_answers(
-        &mut self,
-        answers: Vec<(Arc<DnsName>, Option<DnsAnswer>)>,
-    ) -> Option<Prepared<F>> {
-        let mut users: Vec<ClusterId> = Vec::new();
-        for (name, answer) in answers {
-            match answer {
-                Some(answer) => {
-                    users.extend(self.name_users.get(&name).into_iter().flatten());
-                    self.answers.insert(name, answer);
-                }
-                None => drop(self.answers.remove(&name)),
-            }
-        }
-        users.sort_unstable();
-        users.dedup();
-        let latest = self.store.latest()?;
-        let assigned = users.into_iter().filter_map(|id| {
-            let from = &latest.cluster(id)?.endpoints_from;
-            Some((id, Arc::new(answers::assignment(from, &self.answers))))
-        });
-        let assigned: Vec<_> = assigned.collect();
-        self.store.link_assignments(&assigned).map(Prepared::of)
-    }
-
-    /// The next snapshot after operators drained endpoints or took them back, if that makes a difference. The loader has
-    /// taken note, whatever becomes of that: an endpoint that is not there is drained once it is.
-    pub fn prepare_drained(&mut self, changes: &[DrainChange]) -> Option<Prepared<F>> {
-        let drained = &mut self.store.drained;
-        let changed: BTreeSet<&Arc<str>> =
-            changes.iter().filter(|it| drained.apply(it)).map(|it| &it.cluster).collect();
-        self.store.link_drained(changed.into_iter()).map(Prepared::of)
     }
 
     /// The files of endpoints that the latest text names, as it names them.
@@ -427,6 +395,7 @@ impl<F> Loader<F> {
             }
             FilesRead::Changed(changed) => self.endpoint_files.extend(changed),
         }
+        self.noted = Noted::default();
         self.store.keep(linked)
     }
 

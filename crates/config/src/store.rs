@@ -39,6 +39,9 @@ pub(crate) struct Store<F> {
     shape: Arc<Shape>,
 }
 
+/// Clusters with the endpoints that they have now, and the names of those of which operators drain others.
+type EndpointChanges<'a> = (&'a [(ClusterId, Arc<Assignment>)], &'a [Arc<str>]);
+
 /// What changes of the resources of other sources, each made with the ids of a draft.
 #[derive(Debug)]
 pub(crate) struct Touched<F> {
@@ -46,6 +49,8 @@ pub(crate) struct Touched<F> {
     pub(crate) clusters_gone: Vec<ClusterId>,
     /// Clusters whose endpoints are others, and nothing else of them.
     pub(crate) assigned: Vec<(ClusterId, Arc<Assignment>)>,
+    /// Clusters of which operators drain others.
+    pub(crate) drained: Vec<Arc<str>>,
     pub(crate) tables: Vec<Arc<RouteTable>>,
     pub(crate) tables_gone: Vec<RouteTableId>,
     pub(crate) listeners: Vec<Arc<Listener<F>>>,
@@ -58,6 +63,7 @@ impl<F> Default for Touched<F> {
             clusters: Vec::new(),
             clusters_gone: Vec::new(),
             assigned: Vec::new(),
+            drained: Vec::new(),
             tables: Vec::new(),
             tables_gone: Vec::new(),
             listeners: Vec::new(),
@@ -161,20 +167,18 @@ impl<F> Store<F> {
         Linked { snapshot: Arc::new(snapshot), taken, transports_gone }
     }
 
-    /// The next snapshot, in which these clusters have other endpoints, or none if nothing differs.
-    /// Clusters that the latest snapshot does not have are passed over.
+    /// The next snapshot, in which these clusters have other endpoints, and other ones of those are drained; none if nothing
+    /// differs. Clusters that the latest snapshot does not have are passed over.
     pub(crate) fn link_assignments(
         &self,
         assigned: &[(ClusterId, Arc<Assignment>)],
+        drained: &[Arc<str>],
     ) -> Option<Linked<F>> {
         let former = self.latest.as_deref()?;
         let mut draft = self.draft();
         let mut clusters = former.clusters.clone();
         let mut changes = Changes::default();
-        for (id, assignment) in assigned {
-            let draft = (&self.drained, &mut draft);
-            assign(*id, assignment, draft, &mut clusters, &mut changes);
-        }
+        self.assign_all((assigned, drained), &mut draft, &mut clusters, &mut changes);
         if changes == Changes::default() {
             return None;
         }
@@ -183,31 +187,26 @@ impl<F> Store<F> {
         Some(Linked { snapshot: Arc::new(next), taken, transports_gone })
     }
 
-    /// The next snapshot, in which other endpoints of these clusters are drained, or none if nothing differs.
-    pub(crate) fn link_drained<'n>(
+    /// Gives clusters other endpoints, and drains others of their endpoints.
+    fn assign_all(
         &self,
-        names: impl Iterator<Item = &'n Arc<str>>,
-    ) -> Option<Linked<F>> {
-        let former = self.latest.as_deref()?;
-        let mut clusters = former.clusters.clone();
-        let mut changes = Changes::default();
-        for name in names {
-            let Some(before) = self.ids.cluster(name).and_then(|id| clusters.find(id.0).cloned())
-            else {
-                continue;
-            };
+        (assigned, drained): EndpointChanges<'_>,
+        draft: &mut Draft<'_>,
+        clusters: &mut Slots<Arc<Cluster>>,
+        changes: &mut Changes,
+    ) {
+        for (id, assignment) in assigned {
+            assign(*id, assignment, (&self.drained, &mut *draft), clusters, changes);
+        }
+        for name in drained {
+            let id = self.ids.cluster(name);
+            let Some(before) = id.and_then(|id| clusters.find(id.0).cloned()) else { continue };
             if let Some(assigned) = Assigned::drained(&before, self.drained.of(name)) {
                 changes.clusters_changed.push(before.id);
                 let cluster = Arc::new(assigned.put_into(Cluster::clone(&before)));
                 clusters.insert(before.id.0, cluster);
             }
         }
-        if changes == Changes::default() {
-            return None;
-        }
-        let (taken, transports_gone) = (self.draft().into_taken(), Vec::new());
-        let next = self.next(clusters, changes, &taken)?;
-        Some(Linked { snapshot: Arc::new(next), taken, transports_gone })
     }
 
     /// The next snapshot, with what is new, changed or gone of resources of other sources, or none if nothing differs.
@@ -224,10 +223,8 @@ impl<F> Store<F> {
             remove_cluster(cluster, &mut clusters, &mut changes, &mut transports_gone);
         }
         let mut draft = Draft::resume(&self.ids, taken);
-        for (id, assignment) in &touched.assigned {
-            let draft = (&self.drained, &mut draft);
-            assign(*id, assignment, draft, &mut clusters, &mut changes);
-        }
+        let others = (&*touched.assigned, &*touched.drained);
+        self.assign_all(others, &mut draft, &mut clusters, &mut changes);
         let taken = draft.into_taken();
         let mut tables = former.route_tables.clone();
         for table in &touched.tables {

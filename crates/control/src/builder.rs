@@ -5,11 +5,15 @@
 //! answers signals and the admin interface meanwhile. Control binds a candidate's listeners, and
 //! says by [`Builder::keep`] that it counts; commands are taken in their order, so that the next
 //! candidate is the successor of one that was kept, and versions rise by one. What comes while a
-//! candidate is built is one more question afterwards, however much it was.
+//! candidate is built is one more question afterwards, however much it was. DNS answers and endpoints that operators drain go
+//! along with any question, so that all of it is linked together.
 //!
 //! Snapshots that are out of use are freed here, too: that takes a tenth of the time of building. What is not a question
 //! goes along with the next one, or a second later: waking the thread costs as much as what it does then for a change of
 //! an endpoint.
+
+#[cfg(test)]
+mod noted;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -72,8 +76,10 @@ enum Command<F> {
     Read(Reading),
     /// The files of these names hold something else.
     ReadFiles(BTreeSet<OsString>),
-    Answers(Vec<Change>),
-    Drained(Vec<DrainChange>),
+    NoteAnswers(Vec<Change>),
+    NoteDrained(Vec<DrainChange>),
+    /// What was noted, by itself.
+    LinkNoted,
     Updates(Arc<str>, Vec<Update>, Vec<Unbound>),
     Waited(BTreeSet<ResourceName>, Vec<Unbound>),
     LeaveOut(Vec<Unbound>),
@@ -95,6 +101,8 @@ pub(crate) struct Builder<F> {
     /// Since when; monotonic time, ns.
     held_since: u64,
     state: State,
+    /// Whether something was noted that nothing has which counts.
+    has_noted: bool,
     /// Whether there is a file to read.
     has_file: bool,
     /// What the file is called in messages.
@@ -124,8 +132,9 @@ impl<F: Send + Sync + 'static> Builder<F> {
             .name("strait-builder".to_owned())
             .spawn(move || build(file, &mut received, &answers))?;
         let held = Vec::new();
-        let state = State::Idle;
-        Ok((Self { commands, held, held_since: 0, state, has_file, file_name }, built))
+        let (state, has_noted) = (State::Idle, false);
+        let builder = Self { commands, held, held_since: 0, state, has_noted, has_file, file_name };
+        Ok((builder, built))
     }
 
     /// What the file is called in messages.
@@ -162,15 +171,32 @@ impl<F: Send + Sync + 'static> Builder<F> {
         }
     }
 
-    /// Hands over what host names stand for from now on. Not while another question is open: what comes
-    /// meanwhile is handed over at once, of each name the last.
-    pub(crate) fn answers(&mut self, changes: Vec<Change>) {
-        self.ask(Command::Answers(changes));
+    /// Notes what host names stand for from now on: it counts with the answer to the next question, whatever that is.
+    pub(crate) fn note_answers(&mut self, changes: Vec<Change>) {
+        self.note(Command::NoteAnswers(changes));
     }
 
-    /// Hands over which endpoints operators drain or take back. Not while another question is open.
-    pub(crate) fn drained(&mut self, changes: Vec<DrainChange>) {
-        self.ask(Command::Drained(changes));
+    /// Notes which endpoints operators drain or take back, in the same way.
+    pub(crate) fn note_drained(&mut self, changes: Vec<DrainChange>) {
+        self.note(Command::NoteDrained(changes));
+    }
+
+    fn note(&mut self, command: Command<F>) {
+        self.has_noted = true;
+        self.hold(command);
+    }
+
+    /// Whether something was noted, and no answer that counts has it.
+    pub(crate) const fn has_noted(&self) -> bool {
+        self.has_noted
+    }
+
+    /// Asks for what was noted, unless another question is open, which has it, or it counts already.
+    pub(crate) fn link_noted(&mut self) {
+        if self.has_noted && self.state == State::Idle {
+            self.has_noted = false;
+            self.ask(Command::LinkNoted);
+        }
     }
 
     /// Hands over what a source says, without those that the system does not let this process have. Not while another
@@ -213,12 +239,14 @@ impl<F: Send + Sync + 'static> Builder<F> {
 
     /// Lets a candidate count: the next one is its successor.
     pub(crate) fn keep(&mut self, candidate: Box<Candidate<F>>) {
+        self.has_noted = false;
         self.hold(Command::Keep(candidate));
     }
 
     /// The same for one that differs in endpoints alone. One that is not to count is just dropped: it shares all
     /// but that.
     pub(crate) fn keep_endpoints(&mut self, candidate: Box<EndpointsCandidate<F>>) {
+        self.has_noted = false;
         self.hold(Command::KeepEndpoints(candidate));
     }
 
@@ -275,12 +303,15 @@ fn build<F>(
                 read_endpoints(&mut file, Some(&names))
             }
             Command::ReadFiles(_) => read(&mut file, Reading::IfChanged),
-            Command::Answers(changes) => {
-                file.load_answers(changes).map_or(Built::Same, Built::Endpoints)
+            Command::NoteAnswers(changes) => {
+                file.note_answers(changes);
+                continue;
             }
-            Command::Drained(changes) => {
-                file.load_drained(&changes).map_or(Built::Same, Built::Endpoints)
+            Command::NoteDrained(changes) => {
+                file.note_drained(&changes);
+                continue;
             }
+            Command::LinkNoted => file.load_noted().map_or(Built::Same, Built::Endpoints),
             Command::Updates(source, updates, unbound) => {
                 Built::Endpoints(file.load_updates(&source, updates, &unbound))
             }

@@ -250,8 +250,8 @@ impl<F> ConfigFile<F> {
             && loaded.all(|name| self.endpoints.has(&name))
     }
 
-    /// Reads those files of endpoints again that may have changed, and nothing else: all, or those with these names. None
-    /// if there are none.
+    /// Reads those files of endpoints again that may have changed, and nothing else: all, or those with these names. What was
+    /// noted counts with them. None if there is nothing of both.
     ///
     /// # Errors
     ///
@@ -266,7 +266,7 @@ impl<F> ConfigFile<F> {
             None => self.endpoints.changed(),
         };
         if changed.is_empty() {
-            return Ok(None);
+            return Ok(self.load_noted());
         }
         let files = self.files();
         let PreparedEndpoints { prepared, outcomes } =
@@ -282,22 +282,24 @@ impl<F> ConfigFile<F> {
         Ok(Some(Endpoints { candidate, outcomes, delivered: None, is_dns: false }))
     }
 
-    /// Takes these answers for what host names stand for. None if no endpoint is another.
-    pub(crate) fn load_answers(&mut self, changes: Vec<Change>) -> Option<Endpoints<F>> {
-        let began = clock::monotonic_ns();
-        let prepared = self.loader.prepare_answers(changes)?;
-        let duration = clock::monotonic_ns().saturating_sub(began);
-        let candidate = Some(Box::new(EndpointsCandidate::new(prepared, duration)));
-        Some(Endpoints { candidate, outcomes: Vec::new(), delivered: None, is_dns: true })
+    /// Takes note of what host names stand for: it counts with what is loaded next.
+    pub(crate) fn note_answers(&mut self, changes: Vec<Change>) {
+        self.loader.note_answers(changes);
     }
 
-    /// Takes note of endpoints that operators drain or take back.
-    pub(crate) fn load_drained(&mut self, changes: &[DrainChange]) -> Option<Endpoints<F>> {
+    /// Takes note of endpoints that operators drain or take back, in the same way.
+    pub(crate) fn note_drained(&mut self, changes: &[DrainChange]) {
+        self.loader.note_drained(changes);
+    }
+
+    /// Loads what was noted. None if no endpoint is another.
+    pub(crate) fn load_noted(&mut self) -> Option<Endpoints<F>> {
         let began = clock::monotonic_ns();
-        let prepared = self.loader.prepare_drained(changes)?;
+        let is_dns = self.loader.has_noted_answers_alone();
+        let prepared = self.loader.prepare_noted()?;
         let duration = clock::monotonic_ns().saturating_sub(began);
         let candidate = Some(Box::new(EndpointsCandidate::new(prepared, duration)));
-        Some(Endpoints { candidate, outcomes: Vec::new(), delivered: None, is_dns: false })
+        Some(Endpoints { candidate, outcomes: Vec::new(), delivered: None, is_dns })
     }
 
     /// From now on these sources may deliver resources beside those of the file. To be called before anything is loaded.
@@ -394,7 +396,7 @@ impl<F> ConfigFile<F> {
             "the old process's addresses are used until DNS answers for these names: {}",
             listed(&names)
         );
-        drop(self.load_answers(changes));
+        self.note_answers(changes);
         let text = std::mem::take(&mut candidate.text);
         self.build(text, began)
     }

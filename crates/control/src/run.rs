@@ -441,11 +441,14 @@ impl<W: Workers> Running<W> {
             Event::FileChanged(noticed) => self.read_changed(noticed),
             Event::Built(built) => {
                 self.on_built(built).await;
-                self.config.drains.answer();
+                if !self.config.builder.has_noted() {
+                    self.config.drains.answer();
+                }
+                // What has waited is linked together with whatever is asked now.
+                self.hand_along();
                 self.config.builder.on_answered();
                 self.hand_deliveries();
-                self.hand_answers();
-                self.hand_drains();
+                self.hand_noted();
                 self.report_reloaded();
                 self.begin_when_read();
             }
@@ -482,8 +485,7 @@ impl<W: Workers> Running<W> {
                 self.end_waits();
                 self.expire_demands();
                 self.hand_deliveries();
-                self.hand_answers();
-                self.hand_drains();
+                self.hand_noted();
                 self.hold_kept();
                 self.begin_when_read();
                 self.report_alive();

@@ -225,7 +225,7 @@ impl<F: Send + Sync + 'static> ConfigFile<F> {
                 }
             }
             // Nothing is loaded that these could change.
-            drop(self.load_answers(changes));
+            self.note_answers(changes);
             candidate = self.load().map_err(WarmingError::Refused)?;
         }
         pages.close().await;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::batch::{Batch, BatchResult, FileParts};
+use super::noted::Noted;
 use super::{Loader, Prepared};
 use crate::delivered::{
     self, Changed, Content, Delivered, NamesChanged, Unbound, Update, Verdict, Waits,
@@ -113,7 +114,9 @@ impl<F> Loader<F> {
     }
 
     fn prepare_done(&mut self, done: BatchResult<F>, verdicts: Vec<Verdict>) -> PreparedUpdates<F> {
-        let BatchResult { changed, touched, taken, late, warnings } = done;
+        let BatchResult { changed, mut touched, taken, late, warnings } = done;
+        touched.assigned.extend(self.noted_assignments());
+        touched.drained = self.noted_drained();
         let none = Delivered::default();
         let mut wanted = changed.names_changed(self.delivered.as_ref().unwrap_or(&none));
         wanted.retain(|name| self.depends_on_deliveries(name));
@@ -128,6 +131,7 @@ impl<F> Loader<F> {
                 if let Some(delivered) = &mut self.delivered {
                     delivered.apply(changed);
                 }
+                self.noted = Noted::default();
                 None
             }
         };

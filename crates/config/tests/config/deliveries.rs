@@ -742,7 +742,8 @@ fn what_is_named_and_not_in_the_file_is_wanted() {
 /// takes back.
 #[derive(Clone, Debug)]
 enum Step {
-    Drained(DrainChange),
+    /// Linked at once, or with what comes next.
+    Drained(DrainChange, bool),
     Text {
         clusters: Vec<u8>,
         rules: Vec<u8>,
@@ -750,8 +751,8 @@ enum Step {
         canary: u8,
     },
     Updates(u8, Vec<(ResourceKind, u8, u8)>),
-    /// DNS answers for the cluster of the text that has a name.
-    Answers(u8),
+    /// DNS answers for the cluster of the text that has a name, in the same way.
+    Answers(u8, bool),
     /// Nothing waits any longer.
     Waited,
 }
@@ -777,8 +778,8 @@ fn step() -> impl Strategy<Value = Step> {
         }),
         4 => (0u8..2, proptest::collection::vec(update, 1..4))
             .prop_map(|(source, updates)| Step::Updates(source, updates)),
-        1 => drain().prop_map(Step::Drained),
-        1 => (0u8..3).prop_map(Step::Answers),
+        1 => (drain(), any::<bool>()).prop_map(|(change, at_once)| Step::Drained(change, at_once)),
+        1 => (0u8..3, any::<bool>()).prop_map(|(form, at_once)| Step::Answers(form, at_once)),
         1 => Just(Step::Waited),
     ]
 }
@@ -987,14 +988,16 @@ proptest! {
         let mut answered = None;
         for step in steps {
             match step {
-                Step::Drained(change) => {
-                    if let Some(prepared) = loader.prepare_drained(std::slice::from_ref(&change)) {
+                Step::Drained(change, at_once) => {
+                    loader.note_drained(std::slice::from_ref(&change));
+                    if at_once && let Some(prepared) = loader.prepare_noted() {
                         known.apply(&loader.keep(prepared));
                     }
                     drained.push(change);
                 }
-                Step::Answers(form) => {
-                    if let Some(prepared) = loader.prepare_answers(vec![answer(form)]) {
+                Step::Answers(form, at_once) => {
+                    loader.note_answers(vec![answer(form)]);
+                    if at_once && let Some(prepared) = loader.prepare_noted() {
                         known.apply(&loader.keep(prepared));
                     }
                     answered = Some(form);
@@ -1058,6 +1061,10 @@ proptest! {
                     }
                 }
             }
+            prop_assert_eq!(&known, &Known::of(loader.snapshot_latest().unwrap()));
+        }
+        if let Some(prepared) = loader.prepare_noted() {
+            known.apply(&loader.keep(prepared));
             prop_assert_eq!(&known, &Known::of(loader.snapshot_latest().unwrap()));
         }
         let same = loader.prepare("f", &latest, &sample::outside()).unwrap();

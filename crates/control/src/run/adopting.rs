@@ -29,7 +29,7 @@ impl<W: Workers> Running<W> {
         if let Some(drained) = written.get("drained") {
             self.config.drains.adopt(drained);
         }
-        self.hand_drains();
+        self.hand_noted();
         if let Some(over) = written.get("runtime").and_then(Value::as_object) {
             self.adopt_runtime(over);
         }

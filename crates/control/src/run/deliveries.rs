@@ -397,17 +397,18 @@ impl<W: Workers> Running<W> {
 
     /// Asks the builder what is to be asked, once it has time.
     pub(super) fn hand_deliveries(&mut self) {
-        let config = &mut self.config;
-        if config.builder.is_busy() || self.handing != Handing::None {
+        if self.config.builder.is_busy() || self.handing != Handing::None {
             return;
         }
-        let asked = match mem::take(&mut config.deliveries.asked) {
+        let asked = match mem::take(&mut self.config.deliveries.asked) {
             Question::Due(asked) => asked,
             other => {
-                config.deliveries.asked = other;
+                self.config.deliveries.asked = other;
                 return;
             }
         };
+        self.hand_along();
+        let config = &mut self.config;
         let unbound = asked.unbound.clone();
         match &asked.what {
             Asked::Updates { source, updates, .. } => {

@@ -166,16 +166,15 @@ impl<W: Workers> Running<W> {
             }
             drains.changes.push(change);
         }
-        self.hand_drains();
+        self.hand_noted();
     }
 
-    /// Hands over to the builder which endpoints are drained, once it has time. Nothing is changed during a handover.
+    /// Hands over to the builder which endpoints are drained. Nothing is changed during a handover.
     pub(super) fn hand_drains(&mut self) {
         let InEffect { drains, builder, .. } = &mut self.config;
         // A process that takes another's place, or its own again, drains as that one did.
         let is_handing = matches!(self.handing, Handing::Giving { .. } | Handing::Given { .. });
-        let is_busy = builder.is_busy() || is_handing;
-        if (drains.changes.is_empty() && drains.waiting.is_empty()) || is_busy {
+        if (drains.changes.is_empty() && drains.waiting.is_empty()) || is_handing {
             return;
         }
         if matches!(self.state, State::Draining | State::Stopping) {
@@ -184,8 +183,8 @@ impl<W: Workers> Running<W> {
         }
         drains.asked.append(&mut drains.waiting);
         match mem::take(&mut drains.changes) {
-            changes if changes.is_empty() => drains.answer(),
-            changes => builder.drained(changes),
+            changes if changes.is_empty() => {}
+            changes => builder.note_drained(changes),
         }
     }
 }

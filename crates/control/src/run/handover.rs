@@ -176,7 +176,7 @@ impl<W: Workers> Running<W> {
                 // That one finds out what endpoints are like until this one has its place.
                 self.adopt_health(&health, true);
                 self.config.drains.reply_when_counted(reply);
-                self.hand_drains();
+                self.hand_noted();
             }
         }
     }

@@ -10,7 +10,7 @@ use config::{ResourceKind, ResourceName};
 use telemetry::events::{SourceAnswered, SourceHeard, SourceKind, SourceResources};
 
 use super::handing::Handing;
-use super::{Running, State};
+use super::{InEffect, Running, State};
 use crate::builder::Reading;
 use crate::clock;
 use crate::dns::Change;
@@ -44,21 +44,41 @@ impl<W: Workers> Running<W> {
     /// Takes note of what names stand for.
     pub(super) fn note_answers(&mut self, changes: impl IntoIterator<Item = Change>) {
         self.config.answers.extend(changes);
-        self.hand_answers();
+        self.hand_noted();
     }
 
-    /// Hands over to the builder what names stand for, once it has time: of each name the last. Nothing is changed
-    /// during a handover.
-    pub(super) fn hand_answers(&mut self) {
+    /// Hands over to the builder what names stand for and which endpoints are drained, once it has time.
+    pub(super) fn hand_noted(&mut self) {
+        if self.config.builder.is_busy() {
+            return;
+        }
+        self.hand_along();
+        if !matches!(self.handing, Handing::Giving { .. } | Handing::Given { .. }) {
+            self.config.builder.link_noted();
+        }
+        let InEffect { drains, builder, .. } = &mut self.config;
+        if !builder.has_noted() && !builder.is_busy() {
+            drains.answer();
+        }
+    }
+
+    /// Hands over the same with what the builder is asked next.
+    pub(super) fn hand_along(&mut self) {
+        self.hand_answers();
+        self.hand_drains();
+    }
+
+    /// Hands over what names stand for: of each name the last. Nothing is changed during a handover.
+    fn hand_answers(&mut self) {
         let config = &mut self.config;
-        if config.answers.is_empty() || config.builder.is_busy() || self.handing != Handing::None {
+        if config.answers.is_empty() || self.handing != Handing::None {
             return;
         }
         if matches!(self.state, State::Draining | State::Stopping) {
             return config.answers.clear();
         }
         let changes = std::mem::take(&mut config.answers).into_iter().collect();
-        config.builder.answers(changes);
+        config.builder.note_answers(changes);
     }
 
     /// Reads the configuration that waited for first answers again, once they are there or took too long.

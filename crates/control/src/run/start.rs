@@ -178,7 +178,7 @@ impl<W: Workers> Running<W> {
     fn note_first(&mut self, endpoints_read: Vec<EndpointsOutcome>, is_taking_over: bool) {
         let first = Arc::clone(&self.config.snapshot);
         self.note_all_endpoints(endpoints_read, first.version);
-        self.config.note_resolved(&first, true);
+        self.config.note_resolved(&first);
         if !is_taking_over {
             self.count_file_taken(&first);
         }

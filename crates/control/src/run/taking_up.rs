@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use config::snapshot::{Changes, Snapshot};
+use config::snapshot::{Changes, Cluster, Snapshot};
 use config::{EndpointsOutcome, FINDINGS_LOGGED_MAX, FINDINGS_MAX, Finding, ResourceKind};
 use telemetry::events::{ConfigAccepted, ConfigRejected, SourceKind};
 
@@ -182,7 +182,7 @@ impl<W: Workers> Running<W> {
         let loaded_at = clock::wall_ns();
         let version = snapshot.version;
         self.versions.on_published(version, began);
-        self.config.note_resolved(&snapshot, is_dns);
+        self.config.note_resolved(&snapshot);
         self.collector.config_accepted(&ConfigAccepted { version, at: loaded_at, duration });
         let changed = changes::summary(&self.config.snapshot, &snapshot);
         let milliseconds = duration / 1_000_000;
@@ -255,7 +255,7 @@ impl<W: Workers> Running<W> {
 
 impl<F> InEffect<F> {
     /// Remembers since which version clusters have their endpoints from DNS.
-    pub(super) fn note_resolved(&mut self, snapshot: &Snapshot<F>, is_dns: bool) {
+    pub(super) fn note_resolved(&mut self, snapshot: &Snapshot<F>) {
         let Changes { clusters_added, clusters_changed, clusters_removed, .. } = &snapshot.changes;
         for id in clusters_removed {
             if let Some(gone) = self.snapshot.cluster(*id) {
@@ -263,13 +263,20 @@ impl<F> InEffect<F> {
             }
         }
         let changed = clusters_added.iter().chain(clusters_changed);
-        for cluster in changed.filter_map(|id| snapshot.cluster(*id)) {
-            let is_new = is_dns || !self.resolved_since.contains_key(&cluster.name);
-            if is_new && cluster.endpoints_from.names().next().is_some() {
+        let has_names = |it: &&Arc<Cluster>| it.endpoints_from.names().next().is_some();
+        for cluster in changed.filter_map(|id| snapshot.cluster(*id)).filter(has_names) {
+            let former = self.snapshot.cluster(cluster.id);
+            let is_same = former.is_some_and(|former| has_same_addresses(former, cluster));
+            if !is_same || !self.resolved_since.contains_key(&cluster.name) {
                 self.resolved_since.insert(Arc::clone(&cluster.name), snapshot.version);
             }
         }
     }
+}
+
+fn has_same_addresses(one: &Cluster, other: &Cluster) -> bool {
+    let of_one = one.endpoints.iter().map(|it| (&it.address, it.priority));
+    of_one.eq(other.endpoints.iter().map(|it| (&it.address, it.priority)))
 }
 
 pub(super) fn warn(warnings: &[Finding]) {

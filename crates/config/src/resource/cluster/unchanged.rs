@@ -1,8 +1,8 @@
 //! Clusters whose entry reads as it did when they were lowered: whether all else that decides about them is as it was, too.
 //!
-//! Beside its entry these are the files that `tls` names, whether bytes that are no HTTP go to the cluster, and endpoints that
-//! come from elsewhere. What the cluster asks for is asked for as if it were lowered: files are read, so that they are
-//! watched, and it is a user of its file of endpoints and of its host names.
+//! Beside its entry these are the files that `tls` names, whether bytes that are no HTTP go to the cluster, endpoints that come
+//! from elsewhere, and those that operators drain. What the cluster asks for is asked for as if it were lowered: files are read,
+//! so that they are watched, and it is a user of its file of endpoints and of its host names.
 
 use crate::resource::{self, Assignment};
 use crate::sections::context::Context;
@@ -15,7 +15,8 @@ pub(crate) fn is_same<F>(
     context: &mut Context<'_, '_, F>,
 ) -> bool {
     // Endpoints come last: their users are noted.
-    cluster.transports.tls().all(|tls| is_same_tls(tls, is_relayed_to, context))
+    has_same_drained(cluster, context)
+        && cluster.transports.tls().all(|tls| is_same_tls(tls, is_relayed_to, context))
         && has_same_endpoints(cluster, context)
 }
 
@@ -44,6 +45,13 @@ fn has_same_endpoints<F>(cluster: &Cluster, context: &mut Context<'_, '_, F>) ->
             assignment.is_none_or(|assignment| is_assigned(cluster, &assignment))
         }
     }
+}
+
+/// Whether those of its endpoints are drained that operators drain.
+fn has_same_drained<F>(cluster: &Cluster, context: &Context<'_, '_, F>) -> bool {
+    let drained = context.drained.of(&cluster.name);
+    let is_drained = |it: &Endpoint| drained.is_some_and(|all| all.contains(&it.address));
+    cluster.endpoints.iter().all(|endpoint| endpoint.is_drained == is_drained(endpoint))
 }
 
 /// Whether a cluster has the endpoints of this assignment.
