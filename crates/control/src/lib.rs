@@ -64,8 +64,10 @@ pub use log_writer::LogWriter;
 pub use moves::{ConnectionId, ConnectionWork, Moved, Mover, NotMoved};
 pub use questions::Answerers;
 pub use reload::{Accepted, Candidate, ConfigFile, Refused, handover_options, read_text};
-pub use run::{Control, Outcome, Parts};
-pub use service_manager::{STORED_CONNECTIONS, ServiceManager, stored_listener};
+pub use run::{Control, Outcome, Parts, set_socket_modes};
+pub use service_manager::{
+    STORED_CONNECTIONS, ServiceManager, SocketFileId, StoredSocket, stored_name,
+};
 pub use source::Source;
 pub use storing::{StoredCounts, Storer};
 pub use warming::{EarlyAdmin, WarmingError};

@@ -66,6 +66,8 @@ mod stored;
 mod taking_up;
 mod versions;
 
+pub use self::adopting::set_socket_modes;
+
 use self::admin_handles::AdminHandles;
 use self::deliveries::Deliveries;
 use self::demands::Demands;
@@ -128,8 +130,8 @@ pub struct Parts<W: Workers> {
     /// Whether this is the first process of its PID namespace, which gets the signals that are meant for the one that
     /// serves.
     pub is_init: bool,
-    /// Listeners of a former process that this one does not have, of which the service manager may keep sockets.
-    pub listeners_gone: Vec<String>,
+    /// The names under which the service manager may keep sockets of a former process that this one does not have.
+    pub stale_sockets: Vec<String>,
     /// What leaves connections with the service manager.
     pub storer: Box<dyn Storer>,
     /// Whether the service manager had kept connections for this process.

@@ -12,7 +12,7 @@
 //! worker has answered a question that its loop takes in turn: a worker that hangs lets the service
 //! manager restart the process. While the process ends, workers stop one by one and are not asked.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::mem::MaybeUninit;
@@ -20,20 +20,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, sockopt,
-};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix};
 
 /// Messages that wait for room in the socket. Beyond, the oldest is dropped: later ones say more.
 const UNSENT_MAX: usize = 16;
 
 mod stored;
 
-pub(crate) use stored::stored_name;
-pub use stored::{STORED_CONNECTIONS, stored_listener};
+pub use stored::{STORED_CONNECTIONS, SocketFileId, StoredSocket, stored_name};
 
 /// Descriptors in one message, at most (the kernel's `SCM_MAX_FD`).
 const DESCRIPTORS_MAX: usize = 253;
@@ -120,29 +118,50 @@ impl ServiceManager {
         self.is_succeeded = true;
     }
 
-    /// Has it keep a listener's sockets for the next process. What is not of TCP is left out: a socket file goes with its
-    /// process.
-    pub(crate) fn store_listener(&mut self, listener: &str, sockets: Vec<OwnedFd>) {
-        let Some(name) = stored_name(listener) else {
-            tracing::warn!(
-                listener,
-                "the name is too long for the service manager to keep its sockets"
-            );
-            return;
-        };
-        let is_tcp = |socket: &OwnedFd| sockopt::socket_domain(socket) != Ok(AddressFamily::UNIX);
-        let mut sockets = sockets.into_iter().filter(is_tcp).peekable();
-        while sockets.peek().is_some() {
-            let some = sockets.by_ref().take(DESCRIPTORS_MAX).collect();
-            self.send_storing(format!("FDSTORE=1\nFDNAME={name}"), some);
+    /// Has it keep a listener's sockets for the next process, and returns the names that these have there.
+    pub(crate) fn store_listener(
+        &mut self,
+        listener: &str,
+        sockets: Vec<OwnedFd>,
+    ) -> BTreeSet<String> {
+        let mut by_file: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for socket in sockets {
+            let file = match unix_path(&socket) {
+                None => None,
+                // Without its file no client finds it.
+                Some(path) => match SocketFileId::at(&path) {
+                    None => continue,
+                    file => file,
+                },
+            };
+            let of_file = by_file.entry(file).or_default();
+            // Workers share the socket of a file.
+            if file.is_none() || of_file.is_empty() {
+                of_file.push(socket);
+            }
         }
+        let mut names = BTreeSet::new();
+        for (file, sockets) in by_file {
+            let Some(name) = stored_name(listener, file) else {
+                tracing::warn!(
+                    listener,
+                    "the name is too long for the service manager to keep its sockets"
+                );
+                continue;
+            };
+            let mut sockets = sockets.into_iter().peekable();
+            while sockets.peek().is_some() {
+                let some = sockets.by_ref().take(DESCRIPTORS_MAX).collect();
+                self.send_storing(format!("FDSTORE=1\nFDNAME={name}"), some);
+            }
+            names.insert(name);
+        }
+        names
     }
 
-    /// Has it close what it keeps of a listener.
-    pub(crate) fn forget_listener(&mut self, listener: &str) {
-        if let Some(name) = stored_name(listener) {
-            self.send_storing(format!("FDSTOREREMOVE=1\nFDNAME={name}"), Vec::new());
-        }
+    /// Has it close what it keeps under this name.
+    pub(crate) fn forget(&mut self, name: &str) {
+        self.send_storing(format!("FDSTOREREMOVE=1\nFDNAME={name}"), Vec::new());
     }
 
     /// Has it keep the end of a queue for the next process, and close `barrier` then. Says whether there is a service manager.
@@ -154,7 +173,7 @@ impl ServiceManager {
 
     /// Has it close what it keeps of connections.
     pub(crate) fn forget_connections(&mut self) {
-        self.send_storing(format!("FDSTOREREMOVE=1\nFDNAME={STORED_CONNECTIONS}"), Vec::new());
+        self.forget(STORED_CONNECTIONS);
     }
 
     fn send_storing(&mut self, message: String, descriptors: Vec<OwnedFd>) {
@@ -280,6 +299,13 @@ fn send_with(
     rustix::net::sendmsg_addr(socket, &address, &text, &mut with, SendFlags::NOSIGNAL).map(drop)
 }
 
+/// Where a unix socket listens; none for TCP.
+fn unix_path(socket: &OwnedFd) -> Option<PathBuf> {
+    let name = rustix::net::getsockname(socket).ok()?;
+    let name = SocketAddrUnix::try_from(name).ok()?;
+    Some(PathBuf::from(OsStr::from_bytes(name.path_bytes().unwrap_or_default())))
+}
+
 /// `/run/x` is a path, `@x` a name in the abstract namespace.
 fn address(name: &OsStr) -> io::Result<SocketAddr> {
     match name.as_bytes() {
@@ -291,6 +317,8 @@ fn address(name: &OsStr) -> io::Result<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
     use super::*;
 
     /// A service manager on a socket of its own, and what reaches it.
@@ -357,22 +385,32 @@ mod tests {
     }
 
     #[test]
-    fn sockets_are_kept_by_their_listener_s_name_and_those_of_files_are_not() {
+    fn sockets_are_kept_by_their_listener_s_name_and_file() {
         let (mut manager, receiver) = manager("store", &[]);
         let tcp = |count: usize| {
             let bind = |_| std::net::TcpListener::bind("127.0.0.1:0").unwrap().into();
             (0..count).map(bind).collect::<Vec<OwnedFd>>()
         };
-        manager.store_listener("a b", tcp(2));
+        let edge = manager.store_listener("a b", tcp(2));
+        assert_eq!(edge, ["strait.listener.a%20b".to_owned()].into());
         manager.store_listener("many", tcp(254));
-        let (unix, _other) = UnixDatagram::pair().unwrap();
-        manager.store_listener("file", vec![unix.into()]);
-        manager.forget_listener("a b");
-        manager.store_listener(&"x".repeat(300), tcp(1));
+        let path = std::env::temp_dir().join(format!("strait-stored-{}", std::process::id()));
+        let unix = OwnedFd::from(UnixListener::bind(&path).unwrap());
+        let file = SocketFileId::at(&path).unwrap();
+        let both = vec![unix.try_clone().unwrap(), unix.try_clone().unwrap()];
+        let names = manager.store_listener("file", both.into_iter().chain(tcp(1)).collect());
+        let of_file = stored_name("file", Some(file)).unwrap();
+        assert_eq!(names, ["strait.listener.file".to_owned(), of_file.clone()].into());
+        std::fs::remove_file(&path).unwrap();
+        assert!(manager.store_listener("file", vec![unix]).is_empty(), "no client finds it");
+        manager.forget("strait.listener.a%20b");
+        assert!(manager.store_listener(&"x".repeat(300), tcp(1)).is_empty());
         let expected = [
             "FDSTORE=1\nFDNAME=strait.listener.a%20b",
             "FDSTORE=1\nFDNAME=strait.listener.many",
             "FDSTORE=1\nFDNAME=strait.listener.many",
+            "FDSTORE=1\nFDNAME=strait.listener.file",
+            &format!("FDSTORE=1\nFDNAME={of_file}"),
             "FDSTOREREMOVE=1\nFDNAME=strait.listener.a%20b",
         ];
         assert_eq!(received(&receiver), expected);

@@ -308,7 +308,7 @@ impl Running {
             handover,
             is_taking_over,
             is_init: false,
-            listeners_gone: Vec::new(),
+            stale_sockets: Vec::new(),
             version: "0.0.0",
         });
         let thread = std::thread::spawn(move || control.run());

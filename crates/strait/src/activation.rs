@@ -8,9 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use ::handover::UnusedSocket;
 use config::snapshot::{Address, Listener};
+use control::{SocketFileId, StoredSocket};
+use io::ListenOptions;
 use io::inherited::{self, InheritError, Inherited};
 use proxy::Snapshot;
 
@@ -30,6 +33,8 @@ pub(crate) struct Activation {
     connections: Vec<OwnedFd>,
     /// What the service manager has kept and no listener can use.
     unusable: Vec<String>,
+    /// The names that these have there.
+    stale: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -59,7 +64,7 @@ impl Activation {
         let mut names = names.split(':').filter(|name| !name.is_empty());
         let (mut sockets, mut refused) = (Vec::new(), Vec::new());
         let mut stored: Vec<(String, Vec<Inherited>)> = Vec::new();
-        let (mut connections, mut unusable) = (Vec::new(), Vec::new());
+        let (mut connections, mut unusable, mut stale) = (Vec::new(), Vec::new(), Vec::new());
         for (number, taken) in inherited::take(count) {
             let name = names.next();
             let taken = match taken {
@@ -69,19 +74,28 @@ impl Activation {
                 }
                 taken => taken.and_then(Inherited::new),
             };
-            let listener = name.and_then(control::stored_listener);
-            let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
-            let label = format!("descriptor {number}{name}");
-            match (taken, listener) {
-                (Ok(socket), Some(listener)) => stored.push((listener, vec![socket])),
+            let kept = name.and_then(StoredSocket::of_name);
+            let text = name.map(|name| format!(" ({name})")).unwrap_or_default();
+            let label = format!("descriptor {number}{text}");
+            match (taken, kept) {
+                (Ok(socket), Some(kept)) if is_in_place(&socket, kept.file) => {
+                    stored.push((kept.listener, vec![socket]));
+                }
                 (Ok(socket), None) => sockets.push(Handed { label, socket }),
                 // One that it kept would stop each restart; the listener binds its address anew.
-                (Err(error), Some(_)) => unusable.push(format!("{label}: {error}")),
+                (taken, Some(_)) => {
+                    let reason = match taken {
+                        Err(error) => error.to_string(),
+                        Ok(_) => "its path leads to no file any more, or to another".to_owned(),
+                    };
+                    unusable.push(format!("{label}: {reason}"));
+                    stale.extend(name.map(str::to_owned));
+                }
                 (Err(error), None) => refused.push(format!("{label}: {error}; {}", hint(&error))),
             }
         }
         if refused.is_empty() {
-            let mut this = Self { sockets, taken: Vec::new(), connections, unusable };
+            let mut this = Self { sockets, taken: Vec::new(), connections, unusable, stale };
             this.take_over(stored);
             Ok(this)
         } else {
@@ -151,17 +165,25 @@ impl Activation {
 
     /// The sockets of listeners of the former process that no listener of `snapshot` takes.
     pub(crate) fn unused(&self, snapshot: &Snapshot) -> Vec<UnusedSocket> {
-        let listeners = snapshot.listeners.iter();
-        let places = listeners.flat_map(|it| it.addresses.iter().map(move |address| (it, address)));
-        let used = places.filter_map(|(listener, address)| self.taken(listener, address));
-        let used: BTreeSet<_> = used.map(<[Inherited]>::as_ptr).collect();
-        let unused = self.taken.iter().filter(|(_, sockets)| !used.contains(&sockets.as_ptr()));
+        let users = self.users(snapshot);
+        let unused = self.taken.iter().filter(|(_, it)| !users.contains_key(&it.as_ptr()));
         let socket = |(name, sockets): &(String, Vec<Inherited>)| {
             let address = sockets.first().map(address_of);
             let address = address.as_ref().map(address_text);
             UnusedSocket::Listener { name: name.clone(), address }
         };
         unused.map(socket).collect()
+    }
+
+    /// The listeners of `snapshot` that take sockets of the former process, by these sockets.
+    fn users(&self, snapshot: &Snapshot) -> BTreeMap<*const Inherited, BTreeSet<Arc<str>>> {
+        let mut users = BTreeMap::<_, BTreeSet<_>>::new();
+        for listener in &snapshot.listeners {
+            for sockets in listener.addresses.iter().filter_map(|it| self.taken(listener, it)) {
+                users.entry(sockets.as_ptr()).or_default().insert(Arc::clone(&listener.name));
+            }
+        }
+        users
     }
 
     /// The listeners of `snapshot` whose name had an address in the former process that is not theirs.
@@ -183,10 +205,33 @@ impl Activation {
         self.taken.iter().filter(is_elsewhere).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Closes its handles on sockets of a former process, which listeners have taken, and says of which listeners there were
-    /// any: of one that is gone, connections would wait for ever.
-    pub(crate) fn let_go(&mut self) -> Vec<String> {
-        self.taken.drain(..).map(|(name, _)| name).collect()
+    /// Closes its handles on sockets of a former process, which listeners have taken, and returns the names under which the service
+    /// manager may keep those that `snapshot` has no listener for: their connections would wait for ever. Files of unix sockets go
+    /// with these, unless the former process still listens there.
+    pub(crate) fn let_go(&mut self, snapshot: &Snapshot, is_stored: bool) -> Vec<String> {
+        let (mut names, users) = (std::mem::take(&mut self.stale), self.users(snapshot));
+        for (name, sockets) in self.taken.drain(..) {
+            let Some(socket) = sockets.first() else { continue };
+            let users = users.get(&sockets.as_ptr());
+            let (file, is_kept) = match socket.address() {
+                // All addresses of a listener have one name, and it may have others by now.
+                io::Address::Tcp(_) => {
+                    (None, snapshot.listeners.iter().any(|it| *it.name == *name))
+                }
+                io::Address::Unix(path) => {
+                    let is_its = users.is_some_and(|users| users.contains(&*name));
+                    (SocketFileId::at(path), is_its)
+                }
+            };
+            if !is_stored || !is_kept {
+                names.extend(control::stored_name(&name, file));
+            }
+            if users.is_none() {
+                // What listens has the file, and removes it.
+                drop(io::Listener::take_over(socket, &ListenOptions::default()));
+            }
+        }
+        names
     }
 
     /// The socket that listens on `address`.
@@ -226,6 +271,14 @@ fn address_of(socket: &Inherited) -> Address {
     match socket.address() {
         io::Address::Tcp(address) => Address::Tcp(address),
         io::Address::Unix(path) => Address::Unix(path.into()),
+    }
+}
+
+/// Whether clients that connect to a kept socket's path reach it: its file, if it has one, is there.
+fn is_in_place(socket: &Inherited, file: Option<SocketFileId>) -> bool {
+    match socket.address() {
+        io::Address::Tcp(_) => true,
+        io::Address::Unix(path) => file.is_some() && SocketFileId::at(path) == file,
     }
 }
 

@@ -50,12 +50,20 @@ pub(crate) struct DataPath {
     core_dumps: CoreDumps,
     /// Sockets that the service manager passed to the process.
     activation: Activation,
-    /// Whether another process may take this one's place.
-    keeps_handles: bool,
+    keeps_handles: KeepsHandles,
     /// Whether connections to upstreams may have a mark, as far as that was tried.
     can_mark: bool,
     /// The process whose place this one took.
     former: FormerProcess,
+}
+
+/// Who else is to have the listening sockets, of which this process keeps handles for that.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KeepsHandles {
+    /// The process that takes this one's place.
+    pub(crate) for_taker: bool,
+    /// The service manager, for the next process.
+    pub(crate) for_service_manager: bool,
 }
 
 /// Control's channel to one worker.
@@ -81,7 +89,7 @@ impl DataPath {
         count: u32,
         core_dumps: CoreDumps,
         activation: Activation,
-        keeps_handles: bool,
+        keeps_handles: KeepsHandles,
         reports: Sender<Report<Self>>,
     ) -> std::io::Result<(Self, Crew)> {
         let reports: Arc<dyn ReportQueue> = Arc::new(Reports(reports));
@@ -95,8 +103,8 @@ impl DataPath {
             .map(|((postbox, waker), poller)| Reach::new(postbox, waker.clone(), poller.clone()));
         let workers = reaches.map(|reach| Contact { reach, waiting: VecDeque::new() }).collect();
         let (held, former) = (BTreeMap::new(), FormerProcess::default());
-        let can_mark = false;
-        let this = Self { workers, held, core_dumps, activation, keeps_handles, can_mark, former };
+        let this =
+            Self { workers, held, core_dumps, activation, keeps_handles, can_mark: false, former };
         Ok((this, Crew { mailboxes, wakers, pollers }))
     }
 
@@ -110,10 +118,10 @@ impl DataPath {
         self.activation.unused(snapshot)
     }
 
-    /// Closes its handles on sockets of a former process, once listeners have theirs, and says of which listeners there were
-    /// any.
-    pub(crate) fn let_go(&mut self) -> Vec<String> {
-        self.activation.let_go()
+    /// Closes its handles on sockets of a former process, once listeners have theirs, and returns the names of those that the service
+    /// manager is to close.
+    pub(crate) fn let_go(&mut self, snapshot: &Snapshot) -> Vec<String> {
+        self.activation.let_go(snapshot, self.keeps_handles.for_service_manager)
     }
 
     /// How the workers are reached from another thread.
@@ -276,6 +284,7 @@ impl Workers for DataPath {
 
     fn drain(&mut self) {
         self.former.leave();
+        self.leave_files();
         // The queues end with the workers' own handles.
         let places = self.held.values_mut().flat_map(|held| &mut held.places);
         places.for_each(|place| place.handles.clear());
@@ -283,6 +292,7 @@ impl Workers for DataPath {
     }
 
     fn end_now(&mut self) {
+        self.leave_files();
         self.tell_all(|| Message::EndNow);
     }
 
@@ -310,6 +320,13 @@ impl Workers for DataPath {
 }
 
 impl DataPath {
+    /// Before this process ends: files of unix sockets stay where the service manager has the sockets.
+    fn leave_files(&self) {
+        if self.keeps_handles.for_service_manager {
+            io::own_socket_files(false);
+        }
+    }
+
     /// The new and changed clusters that ask for a mark, if this process cannot give any. Once it could, it can: to try needs a descriptor.
     fn unmarkable(&mut self, snapshot: &Snapshot) -> Vec<BindFailure> {
         let changes = &snapshot.changes;

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::thread;
 
 use ::handover::Part;
-use config::file::FdStore;
 use config::file_mode::FileMode;
 use config::snapshot::{Address, HandoverOptions, ListenerId, StartupOptions};
 use control::{
@@ -31,7 +30,7 @@ use worker::REPORTS_MAX;
 use crate::activation::Activation;
 use crate::arguments::{Run, TakeOver};
 use crate::cores::WorkerCount;
-use crate::data_path::{Contacts, DataPath, address_text, hint};
+use crate::data_path::{Contacts, DataPath, KeepsHandles, address_text, hint};
 use crate::descriptors::Descriptors;
 use crate::filter_list::loader;
 use crate::handover::giving::Giving;
@@ -169,8 +168,9 @@ impl Start {
         }
         let (had_connections, stored) = read_stored(&mut activation, &snapshot, &config.sessions());
         activation.take_over(std::mem::take(&mut taken.listeners));
-        let is_stored = snapshot.startup.handover.fd_store != FdStore::Off;
-        let keeps_handles = handover_path.is_some() || is_stored;
+        let is_stored = snapshot.startup.handover.fd_store.keeps_listeners();
+        let keeps_handles =
+            KeepsHandles { for_taker: handover_path.is_some(), for_service_manager: is_stored };
         let (report_sender, reports) = mpsc::channel(REPORTS_MAX);
         let (mut data_path, crew) =
             DataPath::new(workers.count, core_dumps, activation, keeps_handles, report_sender)
@@ -178,14 +178,12 @@ impl Start {
         let bound = data_path
             .bind(&snapshot)
             .map_err(|failures| Failure::Config(Refused::Unbindable(failures)))?;
-        let is_gone = |name: &String| !snapshot.listeners.iter().any(|it| *it.name == **name);
         if let Some(taking) = taking {
             taking.unused = data_path.unused(&snapshot);
             taking.note_moved(data_path.activation().moved(&snapshot));
         }
-        let mut listeners_gone = data_path.let_go();
-        let was_stored = taking.is_none() && !listeners_gone.is_empty();
-        listeners_gone.retain(|name| !is_stored || is_gone(name));
+        let was_stored = taking.is_none() && data_path.activation().has_taken();
+        let stale_sockets = data_path.let_go(&snapshot);
         let mut first = config.keep(candidate);
         let (admin, metrics) =
             self.early.or_bind(&snapshot.startup, &mut taken, data_path.activation())?;
@@ -213,6 +211,7 @@ impl Start {
         if was_stored {
             // The process that had them is gone.
             data_path.set_socket_options(&snapshot);
+            control::set_socket_modes(&snapshot);
         }
         let (steps, handover) = mpsc::channel(STEPS_MAX);
         let is_taking_over = taking.is_some();
@@ -239,7 +238,7 @@ impl Start {
             is_taking_over,
             hands_over,
             is_init: is_init(),
-            listeners_gone,
+            stale_sockets,
             storer,
             had_connections,
             version: VERSION,

@@ -42,10 +42,10 @@ pub enum FdStore {
     /// Nothing is kept.
     #[default]
     Off,
-    /// The listening TCP sockets are kept: clients that connect meanwhile wait, and are refused only when the service
+    /// The listening sockets are kept: clients that connect meanwhile wait, and are refused only when the service
     /// is stopped.
     Listeners,
-    /// The listening TCP sockets are kept, and at SIGTERM all connections with their state, too: the next process continues
+    /// The listening sockets are kept, and at SIGTERM all connections with their state, too: the next process continues
     /// them, so that `systemctl restart` closes none. Connections that cannot move drain. After `systemctl stop` systemd closes
     /// all of them; send SIGQUIT or `POST /drain` before it to drain instead.
     Connections,

@@ -1,6 +1,6 @@
 //! What control goes on with that another process knew.
 
-use config::snapshot::Address;
+use config::snapshot::{Address, Snapshot};
 use serde_json::{Map, Value};
 use telemetry::FormerTotals;
 
@@ -62,21 +62,8 @@ impl<W: Workers> Running<W> {
     /// Gives the listening sockets, and the files of those of unix, what this configuration says: another process may have given them
     /// something else. Not earlier: until now they were that one's, which might have gone on.
     pub(super) fn own_sockets(&self) {
-        let snapshot = &self.config.snapshot;
-        self.workers.set_socket_options(snapshot);
-        let listeners = snapshot.listeners.iter().flat_map(|listener| {
-            let mode = listener.socket.mode;
-            listener.addresses.iter().map(move |address| (address, mode))
-        });
-        let startup = &snapshot.startup;
-        let admin = startup.admin.iter().chain(&startup.metrics);
-        let admin = admin.map(|address| (address, startup.admin_mode));
-        for (address, mode) in listeners.chain(admin) {
-            let (Address::Unix(path), Some(mode)) = (address, mode) else { continue };
-            if let Err(error) = set_socket_mode(path, mode) {
-                tracing::warn!("{}: cannot set mode {mode}: {error}", path.display());
-            }
-        }
+        self.workers.set_socket_options(&self.config.snapshot);
+        set_socket_modes(&self.config.snapshot);
     }
 
     pub(super) fn take_over(&mut self, state: FormerState, is_return: bool) {
@@ -100,6 +87,23 @@ impl<W: Workers> Running<W> {
             self.read_config(Reading::IfTextIsSame);
         } else {
             self.read_config(Reading::IfChanged);
+        }
+    }
+}
+
+/// Gives the files of unix sockets that another process has bound the modes of this configuration.
+pub fn set_socket_modes<F>(snapshot: &Snapshot<F>) {
+    let listeners = snapshot.listeners.iter().flat_map(|listener| {
+        let mode = listener.socket.mode;
+        listener.addresses.iter().map(move |address| (address, mode))
+    });
+    let startup = &snapshot.startup;
+    let admin = startup.admin.iter().chain(&startup.metrics);
+    let admin = admin.map(|address| (address, startup.admin_mode));
+    for (address, mode) in listeners.chain(admin) {
+        let (Address::Unix(path), Some(mode)) = (address, mode) else { continue };
+        if let Err(error) = set_socket_mode(path, mode) {
+            tracing::warn!("{}: cannot set mode {mode}: {error}", path.display());
         }
     }
 }

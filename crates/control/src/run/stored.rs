@@ -6,7 +6,7 @@
 //!                  └────not kept───► Leaving, Draining, as without a service manager
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,10 +29,10 @@ const STORING_MAX: Duration = Duration::from_secs(20);
 /// What the service manager keeps.
 #[derive(Debug)]
 pub(super) struct Stored {
-    /// Listeners of a former process that this one does not have, of which it may keep sockets.
+    /// The names of sockets of a former process that it may keep, and that this process does not have.
     stale: Vec<String>,
-    /// Listeners of which it keeps sockets.
-    listeners: BTreeSet<Arc<str>>,
+    /// Listeners of which it keeps sockets, with the names of these.
+    listeners: BTreeMap<Arc<str>, BTreeSet<String>>,
     /// Whether it may keep connections of a former process, which this one has seen.
     had_connections: bool,
     /// None while it stores connections.
@@ -45,7 +45,7 @@ impl Stored {
     pub(super) fn new(stale: Vec<String>, had_connections: bool, storer: Box<dyn Storer>) -> Self {
         Self {
             stale,
-            listeners: BTreeSet::new(),
+            listeners: BTreeMap::new(),
             had_connections,
             storer: Some(storer),
             is_stored: false,
@@ -61,7 +61,7 @@ impl<W: Workers> Running<W> {
             self.service_manager.forget_connections();
         }
         for name in mem::take(&mut self.stored.stale) {
-            self.service_manager.forget_listener(&name);
+            self.service_manager.forget(&name);
         }
         if !is_on || self.handing != Handing::None {
             return;
@@ -81,8 +81,8 @@ impl<W: Workers> Running<W> {
         };
         for id in &snapshot.changes.listeners_removed {
             let Some(name) = name_in(former, *id) else { continue };
-            if self.stored.listeners.remove(&name) {
-                self.service_manager.forget_listener(&name);
+            for name in self.stored.listeners.remove(&name).unwrap_or_default() {
+                self.service_manager.forget(&name);
             }
         }
         let added = &snapshot.changes.listeners_added;
@@ -97,8 +97,8 @@ impl<W: Workers> Running<W> {
             match self.workers.handles(Some(&[*id])) {
                 Ok(handles) => {
                     for (name, sockets) in handles {
-                        self.service_manager.store_listener(&name, sockets);
-                        self.stored.listeners.insert(name);
+                        let names = self.service_manager.store_listener(&name, sockets);
+                        self.stored.listeners.insert(name, names);
                     }
                 }
                 Err(error) => tracing::warn!("a listening socket is not kept: {error}"),

@@ -171,7 +171,11 @@ impl DataPath {
         for AddressSockets { id, address, from } in sockets {
             let Some((_, listener)) = snapshot.listener(*id) else { continue };
             let place = match from {
-                SocketSource::New(_) if !self.keeps_handles => None,
+                SocketSource::New(_)
+                    if !self.keeps_handles.for_taker && !self.keeps_handles.for_service_manager =>
+                {
+                    None
+                }
                 SocketSource::New(sockets) => {
                     let handles = sockets.iter().flatten().map(Listener::try_clone_fd).collect();
                     let handles: std::io::Result<Vec<_>> = handles;

@@ -7,7 +7,7 @@ use config::memory::MemoryPressure;
 use config::{ResourceKind, Text, Update};
 use control::{BindFailure, Workers as _};
 
-use super::DataPath;
+use super::{DataPath, KeepsHandles};
 use crate::activation::Activation;
 use crate::filter_list::loader;
 use crate::secrecy::CoreDumps;
@@ -36,8 +36,14 @@ fn two_new_listeners_do_not_share_the_address_of_one_that_goes() {
         read.prepared.unwrap()
     };
     let (reports, _reports) = tokio::sync::mpsc::channel(1);
-    let (mut workers, _crew) =
-        DataPath::new(1, CoreDumps::ALLOWED, Activation::default(), false, reports).unwrap();
+    let (mut workers, _crew) = DataPath::new(
+        1,
+        CoreDumps::ALLOWED,
+        Activation::default(),
+        KeepsHandles::default(),
+        reports,
+    )
+    .unwrap();
     let first = prepare(&mut loader, vec![listener("first", Some(&own))]);
     let first = loader.keep(first);
     let bound = workers.bind(&first).unwrap();
@@ -61,8 +67,14 @@ fn two_new_listeners_do_not_share_the_address_of_one_that_goes() {
 #[test]
 fn messages_do_not_pile_up_for_a_worker_that_reads_none() {
     let (reports, _reports) = tokio::sync::mpsc::channel(1);
-    let (mut workers, _crew) =
-        DataPath::new(1, CoreDumps::ALLOWED, Activation::default(), false, reports).unwrap();
+    let (mut workers, _crew) = DataPath::new(
+        1,
+        CoreDumps::ALLOWED,
+        Activation::default(),
+        KeepsHandles::default(),
+        reports,
+    )
+    .unwrap();
     for request in 0..5_000 {
         workers.describe(0, 0, request);
         workers.set_memory(MemoryPressure::default());

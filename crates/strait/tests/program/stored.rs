@@ -6,7 +6,9 @@ use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -245,6 +247,133 @@ fn what_is_kept_and_cannot_be_listened_on_is_left_out_and_its_listener_binds_ane
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     until("the listener", || TcpStream::connect(address).ok());
     assert_eq!(get(address, "/").status, 200);
+}
+
+/// The configuration with a listener at a path.
+fn with_file(config: &str, path: &Path, mode: &str) -> String {
+    let path = path.display();
+    let local = format!("  - {{ name: local, address: 'unix:{path}', {mode}routes: all }}\n");
+    config.replace("routes:\n", &format!("{local}routes:\n"))
+}
+
+/// The name of the socket whose file is at `path`, in the manager's store.
+fn name_of(listener: &str, path: &Path) -> String {
+    let found = std::fs::symlink_metadata(path).unwrap();
+    format!("strait.listener.{listener}@{:x}.{:x}", found.dev(), found.ino())
+}
+
+/// A client that has asked, and waits.
+fn ask(path: &Path) -> UnixStream {
+    let mut client = UnixStream::connect(path).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").unwrap();
+    client
+}
+
+fn assert_served(mut client: UnixStream) {
+    let mut response = String::new();
+    client.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+}
+
+#[test]
+fn the_socket_of_a_file_and_its_file_outlive_the_process() {
+    let (service, manager, scratch) = (Service::start("one"), Manager::new(), Scratch::new());
+    let (path, plain) = (scratch.path("local.sock"), forward_to(service.address));
+    let mut strait = run(&manager, &scratch, &with_file(&plain, &path, ""));
+    let name = name_of("local", &path);
+    let (edge, local) = (("strait.listener.edge", 2), (&*name, 1));
+    manager.wait_for(&[edge, local]);
+    kill_process(process(strait.pid()), Signal::KILL).unwrap();
+    strait.wait_for_end();
+    let waiting = ask(&path);
+    let config = std::fs::read_to_string(strait.path("strait.yaml")).unwrap();
+    let other_mode = config.replace("local.sock', ", "local.sock', mode: '0666', ");
+    let file = strait.path("strait.yaml");
+    let file = file.to_str().unwrap();
+    strait.write("strait.yaml", &other_mode);
+    let Some(mut second) = manager.start(file) else {
+        println!("skipped: python3 is missing");
+        return;
+    };
+    assert_served(waiting);
+    second.wait_for_log("ready");
+    let mode = std::fs::symlink_metadata(&path).unwrap().permissions().mode();
+    assert_eq!((name_of("local", &path), mode & 0o777), (name.clone(), 0o666));
+    // One that ends leaves the file, as clients find the socket by it.
+    kill_process(process(second.pid()), Signal::TERM).unwrap();
+    assert_eq!(second.wait_for_end(), Some(0));
+    let waiting = ask(&path);
+    let third = manager.start(file).unwrap();
+    assert_served(waiting);
+    manager.wait_for(&[edge, local]);
+    // It is the process's own, and goes with its listener.
+    let without = config.lines().filter(|line| !line.contains("name: local"));
+    strait.write("strait.yaml", &without.map(|line| format!("{line}\n")).collect::<String>());
+    manager.wait_for(&[edge]);
+    until("the end of the file", || (!path.exists()).then_some(()));
+    drop(third);
+}
+
+#[test]
+fn a_file_goes_with_a_process_whose_sockets_are_not_kept() {
+    let service = Service::start("one");
+    let (manager, scratch) = (Manager::with_room(0), Scratch::new());
+    let path = scratch.path("local.sock");
+    let mut strait = run(&manager, &scratch, &with_file(&forward_to(service.address), &path, ""));
+    assert!(path.exists());
+    strait.signal(Signal::TERM);
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_kept_socket_without_its_file_is_closed_and_its_listener_binds_anew() {
+    let (service, manager, scratch) = (Service::start("one"), Manager::new(), Scratch::new());
+    let (path, plain) = (scratch.path("local.sock"), forward_to(service.address));
+    let mut strait = run(&manager, &scratch, &with_file(&plain, &path, ""));
+    let edge = ("strait.listener.edge", 2);
+    let former = name_of("local", &path);
+    manager.wait_for(&[edge, (&former, 1)]);
+    kill_process(process(strait.pid()), Signal::KILL).unwrap();
+    strait.wait_for_end();
+    // Another program has been there meanwhile.
+    std::fs::remove_file(&path).unwrap();
+    drop(UnixListener::bind(&path).unwrap());
+    let config = strait.path("strait.yaml");
+    let Some(started) = manager.start(config.to_str().unwrap()) else { return };
+    started.wait_for_log("its path leads to no file any more, or to another");
+    started.wait_for_log("ready");
+    assert_served(ask(&path));
+    let name = name_of("local", &path);
+    assert_ne!(name, former);
+    manager.wait_for(&[edge, (&name, 1)]);
+}
+
+#[test]
+fn a_kept_socket_of_a_file_moves_with_a_handover_and_is_kept_for_the_one_after_it() {
+    let (service, manager, scratch) = (Service::start("one"), Manager::new(), Scratch::new());
+    let (path, plain) = (scratch.path("local.sock"), forward_to(service.address));
+    let mut strait = run(&manager, &scratch, &with_file(&plain, &path, ""));
+    let name = name_of("local", &path);
+    let kept = [("strait.listener.edge", 2), (&*name, 1)];
+    manager.wait_for(&kept);
+    let mut successors = Successors::default();
+    upgraded(&strait, &mut successors);
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+    assert_served(ask(&path));
+    manager.wait_for(&kept);
+    drop(successors);
+    let mut waiting = ask(&path);
+    // It has no such listener.
+    let config = std::fs::read_to_string(strait.path("strait.yaml")).unwrap();
+    let without = config.lines().filter(|line| !line.contains("name: local"));
+    strait.write("strait.yaml", &without.map(|line| format!("{line}\n")).collect::<String>());
+    let file = strait.path("strait.yaml");
+    let Some(_started) = manager.start(file.to_str().unwrap()) else { return };
+    manager.wait_for(&kept[..1]);
+    assert!(!path.exists());
+    assert!(!matches!(waiting.read(&mut [0; 1]), Ok(1..)), "no process has its queue");
 }
 
 #[test]
