@@ -7,11 +7,11 @@ use crate::http2::TO_HTTP2;
 use crate::kit::{Variant, hold};
 
 const ASK: &str = "POST /shop.Cart/Add HTTP/1.1\r\nHost: x\r\nContent-Type: application/grpc+proto\r\nConnection: te\r\nTE: trailers\r\n\r\n";
-const ANSWER: &str =
+pub(crate) const ANSWER: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: application/grpc+proto\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 /// A message of three bytes.
-const MESSAGE: &[u8] = b"\0\0\0\0\x03abc";
+pub(crate) const MESSAGE: &[u8] = b"\0\0\0\0\x03abc";
 
 #[test]
 fn messages_are_counted_and_the_status_is_told() {
@@ -101,7 +101,7 @@ fn a_route_that_allows_less_time_says_so_upstream() {
     });
 }
 
-fn with_web() -> String {
+pub(crate) fn with_web() -> String {
     TO_HTTP2.replace("request_id: false", "request_id: false, grpc_web: true")
 }
 

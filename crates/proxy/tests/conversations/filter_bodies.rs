@@ -7,7 +7,7 @@ use wire::head::{RequestHead, ResponseHead};
 
 use crate::kit::hold_with;
 
-fn config(filters: &str) -> String {
+pub(crate) fn config(filters: &str) -> String {
     format!(
         "
 listeners:
@@ -130,7 +130,7 @@ struct WholeConfig {
 #[serde(deny_unknown_fields)]
 struct SumConfig {}
 
-fn kinds() -> config::FilterKinds<Box<dyn Filter>> {
+pub(crate) fn kinds() -> config::FilterKinds<Box<dyn Filter>> {
     let mut kinds = config::FilterKinds::<Box<dyn Filter>>::new();
     kinds.register("sum", |_: SumConfig| Ok(Box::new(Sum))).unwrap();
     let whole = |config: WholeConfig| {
@@ -141,7 +141,7 @@ fn kinds() -> config::FilterKinds<Box<dyn Filter>> {
     kinds
 }
 
-const WHOLE: &str = "[{ whole: { request_max: 20, response_max: 20 } }]";
+pub(crate) const WHOLE: &str = "[{ whole: { request_max: 20, response_max: 20 } }]";
 
 #[test]
 fn a_streaming_filter_sees_every_octet_and_delays_none() {

@@ -9,7 +9,7 @@ use wire::head::{RequestHead, ResponseHead};
 use crate::frames::Speaker;
 use crate::kit::{Variant, hold_with};
 
-const CONFIG: &str = "
+pub(crate) const CONFIG: &str = "
 listeners:
   - name: edge
     address: 127.0.0.1:8080
@@ -101,7 +101,7 @@ struct MarkConfig {
 #[serde(deny_unknown_fields)]
 struct AskConfig {}
 
-fn kinds() -> config::FilterKinds<Box<dyn Filter>> {
+pub(crate) fn kinds() -> config::FilterKinds<Box<dyn Filter>> {
     let mut kinds = config::FilterKinds::<Box<dyn Filter>>::new();
     kinds.register("mark", |config: MarkConfig| Ok(Box::new(Mark { name: config.name }))).unwrap();
     kinds.register("tag", |config: MarkConfig| Ok(Box::new(Mark { name: config.name }))).unwrap();

@@ -1,53 +1,104 @@
 //! The form in which connections are written down: it changes together with its number.
 //!
 //! Another process may be of another version. It refuses a form whose number it does not know; one that is not
-//! what its number says it would misread. `tests/forms` has what connections in several states are written
-//! down as, in files that begin with the number. Where one differs, the form has changed: raise
-//! `save::VERSION`, remove the files, and run `BLESS=1 cargo test -p proxy --test conversations forms`, which
+//! what its number says it would misread. `tests/forms` has what connections in many states are written
+//! down as, in files that begin with the number, and each conversation here goes on from its file. Where one differs, the form has
+//! changed: raise `save::VERSION`, remove the files, and run `BLESS=1 cargo test -p proxy --test conversations forms`, which
 //! writes the corpus of the fuzz target `saved`, too.
 
+mod http1;
+mod http2;
+mod relays;
+mod tls;
+
+use std::cell::Cell;
 use std::fs;
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
 use proxy::save::VERSION;
 
-use crate::frames::Speaker;
-use crate::http2::TO_HTTP2;
-use crate::keep_alive::CONFIG;
-use crate::kit::{Peer, Talk, Variant, hold};
-use crate::{rpc, saved};
-
-const LOG: &str = "access_log: { output: stdout, fields: [request_headers.x-tenant] }\n";
+use crate::kit::{Kinds, Peer, Setting, Talk, Variant};
+use crate::saved;
 
 /// What the fuzz target `saved` begins with: the same, as scripts of its check.
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/saved");
 
-/// Compares what a state is written down as with what is kept of it.
-fn compare(config: &str, name: &str, state: impl Fn(&mut Talk<'_>) -> Peer) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/forms");
-    let file = folder.join(format!("{VERSION}-{name}"));
-    hold(config, |talk| {
-        if talk.variant() != Variant::Plain {
-            return talk.leave_out();
-        }
-        let peer = state(talk);
-        let saved = talk.saved(peer);
-        if std::env::var_os("BLESS").is_some() && !file.exists() {
-            fs::write(&file, &saved).unwrap();
-        }
-        let kept = fs::read(&file).unwrap_or_default();
-        assert!(kept == saved, "{name} is not written down as form {VERSION} has it");
-        for choice in [0, 10, 20, 46] {
-            let script = [&[choice | setting_of(name)], &saved[..]].concat();
-            let file = Path::new(CORPUS).join(format!("{name}-{choice}"));
-            if std::env::var_os("BLESS").is_some() {
-                fs::write(&file, &script).unwrap();
-            }
-            assert!(fs::read(&file).unwrap_or_default() == script, "{}", file.display());
-        }
-    });
+/// Where the files are.
+const FORMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/forms");
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// The file of one state.
+struct Kept<'n> {
+    name: &'n str,
+    is_used: Cell<bool>,
 }
+
+impl Kept<'_> {
+    /// A peer's connection, and all that belongs to it, goes on from the file, with which it is compared.
+    fn here(&self, talk: &mut Talk<'_>, peer: Peer) {
+        talk.goes_on_from(peer, |saved| self.compared(&saved));
+        assert!(!self.is_used.replace(true), "{} is one state", self.name);
+    }
+
+    fn compared(&self, saved: &[u8]) -> Vec<u8> {
+        let file = Path::new(FORMS).join(format!("{VERSION}-{}", self.name));
+        let kept = blessed(&file, saved);
+        assert!(kept == saved, "{} is not written down as form {VERSION} has it", self.name);
+        for choice in choices_of(self.name) {
+            let script = [&[choice | setting_of(self.name)], saved].concat();
+            let file = Path::new(CORPUS).join(format!("{}-{choice}", self.name));
+            assert!(blessed(&file, &script) == script, "{}", file.display());
+        }
+        kept
+    }
+}
+
+/// What a file has; with `BLESS`, this.
+fn blessed(file: &PathBuf, content: &[u8]) -> Vec<u8> {
+    if std::env::var_os("BLESS").is_some() && !file.exists() {
+        fs::write(file, content).unwrap();
+    }
+    fs::read(file).unwrap_or_default()
+}
+
+/// Holds a conversation that goes on from the file with this name at one place.
+fn keep(name: &str, config: &str, script: impl Fn(&mut Talk<'_>, &Kept<'_>)) {
+    keep_of(name, &Setting::of(config), script);
+}
+
+/// The same, with filters of the test's own.
+fn keep_with(name: &str, config: &str, kinds: Kinds, script: impl Fn(&mut Talk<'_>, &Kept<'_>)) {
+    keep_of(name, &Setting::with(config, kinds), script);
+}
+
+fn keep_of(name: &str, setting: &Setting, script: impl Fn(&mut Talk<'_>, &Kept<'_>)) {
+    // Shown if the script fails.
+    println!("state {name}");
+    let kept = Kept { name, is_used: Cell::new(false) };
+    let mut talk = Talk::new(setting, Variant::Plain);
+    script(&mut talk, &kept);
+    assert!(kept.is_used.get(), "{name} is kept");
+    talk.assert_at_rest();
+}
+
+/// What peers do in the scripts of the fuzz target `saved` that begin with this state.
+fn choices_of(name: &str) -> Vec<u8> {
+    let is_first = FIRST.contains(&name);
+    if is_first { vec![0, 10, 20, 46] } else { vec![10] }
+}
+
+/// States whose scripts have several continuations.
+const FIRST: [&str; 7] = [
+    "http1-attempting",
+    "http1-responding",
+    "http1-waiting",
+    "http2-calls",
+    "idle-upstream",
+    "rpc-calls",
+    "tunnel",
+];
 
 /// The bits of a script that say which configuration its form is of.
 fn setting_of(name: &str) -> u8 {
@@ -57,8 +108,7 @@ fn setting_of(name: &str) -> u8 {
 /// Whatever becomes of a byte on the way, nothing panics and nothing is left behind.
 #[test]
 fn a_kept_form_of_which_a_byte_has_changed_is_refused_or_taken_up() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/forms");
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in fs::read_dir(FORMS).unwrap() {
         let path = entry.unwrap().path();
         let form = fs::read(&path).unwrap();
         let setting = setting_of(&path.to_string_lossy());
@@ -79,100 +129,22 @@ fn a_kept_form_of_which_a_byte_has_changed_is_refused_or_taken_up() {
     }
 }
 
+/// The conversations.
+const SOURCES: [&str; 4] = [
+    include_str!("forms/http1.rs"),
+    include_str!("forms/http2.rs"),
+    include_str!("forms/relays.rs"),
+    include_str!("forms/tls.rs"),
+];
+
 #[test]
-fn no_file_is_of_another_form() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/forms");
-    for entry in fs::read_dir(folder).unwrap() {
+fn each_file_is_of_a_state_and_of_this_form() {
+    for entry in fs::read_dir(FORMS).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(name.starts_with(&format!("{VERSION}-")), "{name}");
+        let state = name.strip_prefix(&format!("{VERSION}-"));
+        let state = state.unwrap_or_else(|| panic!("{name}: another form"));
+        let of_suite = tls::SUITES.iter().find_map(|(suite, _)| state.strip_prefix(suite));
+        let state = format!("\"{}\"", of_suite.unwrap_or(state));
+        assert!(SOURCES.iter().any(|source| source.contains(&state)), "{name} is of no state");
     }
-}
-
-#[test]
-fn an_exchange_of_http1_amid_its_response() {
-    compare(&format!("{CONFIG}{LOG}"), "http1-responding", |talk| {
-        let client = talk.client();
-        talk.says(
-            client,
-            "POST /a?b HTTP/1.1\r\nHost: x\r\nX-Tenant: t\r\nContent-Length: 9\r\n\r\nhalf",
-        );
-        let upstream = talk.upstream();
-        talk.passes(Duration::from_millis(5));
-        talk.says(upstream, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\nhalf");
-        client
-    });
-}
-
-#[test]
-fn an_exchange_of_http1_that_waits_for_its_response() {
-    compare(CONFIG, "http1-attempting", |talk| {
-        let client = talk.client();
-        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /next HTTP/1.1\r\n");
-        talk.upstream();
-        client
-    });
-}
-
-#[test]
-fn an_exchange_in_the_queue() {
-    compare(&format!("{CONFIG}    connections_max: 1\n"), "http1-waiting", |talk| {
-        let (first, second) = (talk.client(), talk.client());
-        talk.says(first, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        talk.says(second, "GET /second HTTP/1.1\r\nHost: x\r\n\r\n");
-        second
-    });
-}
-
-#[test]
-fn calls_on_streams_both_ways() {
-    compare(TO_HTTP2, "http2-calls", |talk| {
-        let mut client = Speaker::client(talk);
-        let head = "POST /a.B/C HTTP/1.1\r\nHost: x\r\nContent-Type: application/grpc\r\nConnection: te\r\nTE: trailers\r\n\r\n";
-        let call = client.asks(talk, head, false);
-        let mut upstream = Speaker::upstream(talk);
-        client.sends(talk, call, b"\0\0\0\0\x03ab", false);
-        upstream.hears(talk);
-        client.gets(talk, "/other");
-        client.peer
-    });
-}
-
-#[test]
-fn calls_of_rpc_both_ways() {
-    compare(rpc::CONFIG, "rpc-calls", |talk| {
-        let client = talk.client();
-        talk.says(client, rpc::call(7, "pay", "12"));
-        let upstream = talk.upstream();
-        talk.says(client, &rpc::call(8, "long", "a body")[..40]);
-        talk.heard(upstream);
-        client
-    });
-}
-
-#[test]
-fn a_tunnel() {
-    compare(CONFIG, "tunnel", |talk| {
-        let client = talk.client();
-        talk.says(
-            client,
-            "GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
-        );
-        let upstream = talk.upstream();
-        talk.says(
-            upstream,
-            "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
-        );
-        client
-    });
-}
-
-#[test]
-fn an_idle_upstream_connection() {
-    compare(CONFIG, "idle-upstream", |talk| {
-        let client = talk.client();
-        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        let upstream = talk.upstream();
-        talk.says(upstream, "HTTP/1.1 204 No Content\r\n\r\n");
-        upstream
-    });
 }

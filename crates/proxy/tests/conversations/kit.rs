@@ -108,7 +108,12 @@ pub(crate) struct Setting {
 impl Setting {
     /// Without filters.
     pub(crate) fn of(config: &str) -> Self {
-        Self::new(config, kinds_of_ours, &Files::default())
+        Self::with(config, kinds_of_ours)
+    }
+
+    /// With filters of the test's own.
+    pub(crate) fn with(config: &str, kinds: Kinds) -> Self {
+        Self::new(config, kinds, &Files::default())
     }
 
     fn new(config: &str, kinds: Kinds, files: &Files) -> Self {
@@ -300,6 +305,15 @@ impl<'s> Talk<'s> {
         let peer = self.client();
         let key = self.peers[peer.0].key.expect("it is open");
         self.proxy.begin_records(key, records, self.now);
+        peer
+    }
+
+    /// An upstream that the proxy connects to and that has a handshake of TLS behind it, which left this to the proxy.
+    pub(crate) fn upstream_behind(&mut self, records: RecordLayer) -> Peer {
+        let peer = self.connecting();
+        let key = self.peers[peer.0].key.expect("it is open");
+        self.proxy.begin_records(key, records, self.now);
+        self.establish(peer);
         peer
     }
 
@@ -759,17 +773,40 @@ impl<'s> Talk<'s> {
     /// What a peer's connection is written down as, with all that belongs to it; it goes on here. For variants in
     /// which the proxy stays.
     pub(crate) fn saved(&mut self, peer: Peer) -> Vec<u8> {
-        let key = self.peers[peer.0].key.expect("the connection is open");
-        let saved = self.save(key);
+        let (bytes, places) = self.take_out(peer);
+        self.put_back(&places, &bytes);
+        bytes.join().into_vec()
+    }
+
+    /// Has a peer's connection, with all that belongs to it, go on from what `kept` returns for what it is written down as: in a
+    /// fresh proxy, if nothing else is connected. For variants in which the proxy stays.
+    pub(crate) fn goes_on_from(&mut self, peer: Peer, kept: impl FnOnce(Vec<u8>) -> Vec<u8>) {
+        let (bytes, places) = self.take_out(peer);
+        if self.proxy.load().connections == 0 {
+            self.perform();
+            self.log();
+            self.moves += 1;
+            let (proxy, counts) = fresh_proxy(self.setting, self.moves, &mut self.log, self.now);
+            self.proxy = proxy;
+            self.counts.push(counts);
+        }
+        self.put_back(&places, &kept(bytes.join().into_vec()).into());
+    }
+
+    fn take_out(&mut self, peer: Peer) -> (Pieces, Vec<usize>) {
+        let saved = self.save(self.peers[peer.0].key.expect("the connection is open"));
         let places: Vec<_> = saved.connections.iter().map(|key| self.place(*key)).collect();
         places.iter().for_each(|place| self.peers[*place].key = None);
-        let keys = self.proxy.restore(&saved.bytes, self.now).expect("what was saved");
+        (saved.bytes, places)
+    }
+
+    fn put_back(&mut self, places: &[usize], bytes: &Pieces) {
+        let keys = self.proxy.restore(bytes, self.now).expect("what was saved");
         for (place, key) in places.iter().zip(&keys) {
             self.peers[*place].key = Some(*key);
         }
         self.proxy.on_restored(&keys, self.now);
         self.settle();
-        saved.bytes.join().into_vec()
     }
 
     /// A peer's connection begins to leave as one of a large group does. For variants in which the proxy stays.

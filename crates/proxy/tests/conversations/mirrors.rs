@@ -11,14 +11,14 @@ const COPY: &str = "GET /a HTTP/1.1\r\nhost: x.example-shadow:8080\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const OTHER: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nother";
 
-fn config(mirror: &str) -> String {
+pub(crate) fn config(mirror: &str) -> String {
     let to = format!("cluster: web, mirror: [{{ cluster: shadow{mirror} }}] }}]");
     let shadow = "  - name: shadow\n    endpoints: ['127.0.0.1:9100']\n";
     format!("{}{shadow}", CONFIG.replace("cluster: web }]", &to))
 }
 
 /// The connections to both clusters: the one of the request, and the one of its copy.
-fn both(talk: &mut Talk<'_>) -> (Peer, Peer) {
+pub(crate) fn both(talk: &mut Talk<'_>) -> (Peer, Peer) {
     let (one, other) = (talk.upstream(), talk.upstream());
     match talk.address(one).to_string().ends_with(":9000") {
         true => (one, other),

@@ -2,7 +2,7 @@
 
 use crate::kit::hold;
 
-const CONFIG: &str = "
+pub(crate) const CONFIG: &str = "
 listeners:
   - { name: web, address: 127.0.0.1:8080, routes: all, proxy_protocol: { from: [192.0.2.0/24] } }
 routes: [{ name: all, rules: [{ match: { prefix: / }, respond: { body: hello } }] }]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::kit::{Variant, hold};
 
-const TCP: &str = "
+pub(crate) const TCP: &str = "
 listeners:
   - { name: edge, address: 127.0.0.1:8080, protocol: tcp, cluster: db }
 clusters:
@@ -12,7 +12,7 @@ clusters:
     endpoints: ['127.0.0.1:9000']
 ";
 
-const AUTO: &str = "
+pub(crate) const AUTO: &str = "
 listeners:
   - { name: edge, address: 127.0.0.1:8080, routes: all, cluster: db, http: { forwarded: off, request_id: false } }
 routes:

@@ -49,7 +49,7 @@ fn one_way(id: u32, method: &str, body: &str) -> Vec<u8> {
     frame(2, 0, id, &[("service", "orders"), ("method", method)], body.as_bytes())
 }
 
-fn answer(id: u32, body: &str) -> Vec<u8> {
+pub(crate) fn answer(id: u32, body: &str) -> Vec<u8> {
     frame(3, 0, id, &[], body.as_bytes())
 }
 
@@ -90,7 +90,7 @@ fn heard(talk: &mut Talk<'_>, peer: Peer) -> String {
     text
 }
 
-fn hears(talk: &mut Talk<'_>, peer: Peer, expected: &str) {
+pub(crate) fn hears(talk: &mut Talk<'_>, peer: Peer, expected: &str) {
     assert_eq!(heard(talk, peer), expected);
 }
 
@@ -446,21 +446,28 @@ fn values_of_any_octets_break_no_line_of_the_log() {
     });
 }
 
-#[test]
-fn checksums_of_bolt_arrive_intact_and_damage_stays_damage() {
-    const BOLT: &str = include_str!("../../../wire/tests/rpc/bolt/v2-crc.hex");
-    let config = CONFIG
+/// Calls of Bolt go to a service of Bolt.
+pub(crate) fn bolt() -> String {
+    CONFIG
         .replace("pico", "bolt")
         .replace("prefix: /orders/", "prefix: /")
-        .replace("{ match: { path: /health/check }", "{ match: { path: /none }");
-    let frames: Vec<Vec<u8>> = BOLT
-        .lines()
-        .map(|line| line.split_once("> ").unwrap().1.trim())
-        .map(|hex| {
-            let places = (0..hex.len()).step_by(2);
-            places.map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
-        })
-        .collect();
+        .replace("{ match: { path: /health/check }", "{ match: { path: /none }")
+}
+
+/// A call of Bolt, and its answer.
+pub(crate) fn bolt_frames() -> Vec<Vec<u8>> {
+    const BOLT: &str = include_str!("../../../wire/tests/rpc/bolt/v2-crc.hex");
+    let lines = BOLT.lines().map(|line| line.split_once("> ").unwrap().1.trim());
+    let octets = |hex: &str| {
+        let places = (0..hex.len()).step_by(2);
+        places.map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+    };
+    lines.map(octets).collect()
+}
+
+#[test]
+fn checksums_of_bolt_arrive_intact_and_damage_stays_damage() {
+    let frames = bolt_frames();
     let is_intact = |frame: &[u8]| {
         let (all, checksum) = frame.split_last_chunk::<4>().unwrap();
         let crc = all.iter().fold(u32::MAX, |crc, octet| {
@@ -470,7 +477,7 @@ fn checksums_of_bolt_arrive_intact_and_damage_stays_damage() {
         });
         !crc == u32::from_be_bytes(*checksum)
     };
-    hold(&config, |talk| {
+    hold(&bolt(), |talk| {
         let (first, second) = (talk.client(), talk.client());
         talk.says(first, &frames[0]);
         let upstream = talk.upstream();

@@ -10,7 +10,7 @@ const ASK: &str = "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgra
 const SWITCH: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
-fn tunnel(talk: &mut Talk<'_>) -> (Peer, Peer) {
+pub(crate) fn tunnel(talk: &mut Talk<'_>) -> (Peer, Peer) {
     let client = talk.client();
     talk.says(client, ASK);
     let upstream = talk.upstream();
@@ -172,7 +172,7 @@ fn an_upstream_may_not_change_to_a_protocol_that_the_route_does_not_allow() {
     });
 }
 
-const CONNECT: &str = "
+pub(crate) const CONNECT: &str = "
 listeners: [{ name: web, address: 127.0.0.1:8080, routes: site }]
 routes:
 - name: site
