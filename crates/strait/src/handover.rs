@@ -24,6 +24,7 @@ pub(crate) mod storing;
 mod summary;
 pub(crate) mod taking;
 mod timeouts;
+mod topics;
 mod totals;
 pub(crate) mod upgrade;
 
@@ -41,26 +42,6 @@ use config::file_mode::FileMode;
 use config::snapshot::{Address, HandoverOptions};
 use control::AdminSocket;
 use proxy::Snapshot;
-
-/// The topic of counters and histograms.
-const TOTALS: &str = "totals";
-
-/// The topic of endpoints that are ejected or unhealthy.
-const HEALTH: &str = "health";
-
-/// The topic of what workers have learned of clusters and endpoints.
-const BALANCING: &str = "balancing";
-/// How the handover went.
-const SUMMARY: &str = "summary";
-
-/// The topic of slow requests.
-const SLOW: &str = "slow";
-
-/// The topic of the process's own keys of session tickets.
-const TICKET_KEYS: &str = "ticket_keys";
-
-/// The topic of sessions that are good for early data.
-const EARLY_SESSIONS: &str = "early_sessions";
 
 /// How long the other process may take to connect, to read and to answer, each.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -6,9 +6,9 @@ use control::{HandoverChange, HandoverQuestion, HandoverStep};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 
-use super::TOTALS;
 use super::line::{Incoming, Line, now};
 use super::listing::Listing;
+use super::topics::Topic;
 use super::totals::totals;
 use crate::data_path::{Contacts, DataPath};
 
@@ -75,7 +75,7 @@ impl Leaving {
                 && let Some(totals) = updates.next(at, || totals(control, self.is_return))
             {
                 let Some(totals) = totals else { return };
-                self.giver.update(&[(TOTALS.to_owned(), totals.bytes)]);
+                self.giver.update(&[(Topic::Totals.name().to_owned(), totals.bytes)]);
             }
             self.listing.go_on(&mut self.giver, &self.line);
             match self.line.receive(self.listing.next_look()) {

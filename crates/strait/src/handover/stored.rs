@@ -31,9 +31,8 @@ use worker::{Message as Mail, Moving, Origin, Take, Taken};
 use super::differences::Comparison;
 use super::taking::moving;
 use super::timeouts::WORKER_TIMEOUT;
-use super::{
-    BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing, parts, spawn,
-};
+use super::topics::Topic;
+use super::{balancing, parts, spawn};
 use crate::data_path::{Contacts, DataPath};
 
 /// Packets of a queue, at most: several times as many as are ever sent.
@@ -141,19 +140,19 @@ impl Stored {
 
     /// Takes over what decides on handshakes. To be called before workers accept.
     pub(crate) fn adopt(&self, sessions: &ProcessSessions) {
-        if let Some(keys) = self.states.get(TICKET_KEYS) {
+        if let Some(keys) = self.states.get(Topic::TicketKeys.name()) {
             sessions.ring.adopt(keys);
         }
         // Without that, the process that had it was ended: its sessions are forgotten with it.
-        sessions.early.adopt(self.states.get(EARLY_SESSIONS).unwrap_or_default());
+        sessions.early.adopt(self.states.get(Topic::EarlySessions.name()).unwrap_or_default());
     }
 
     /// Has workers continue them, which run.
     pub(crate) fn restore(self, contacts: &Contacts, control: &Sender<HandoverStep<DataPath>>) {
         let Self { mut connections, sockets, states, differing, generation } = self;
-        let said = |topic: &str| states.get(topic).map(<[u8]>::to_vec).unwrap_or_default();
-        let totals = FormerTotals::read(states.get(TOTALS).unwrap_or_default());
-        let state = FormerState { totals, health: said(HEALTH), slow: said(SLOW) };
+        let said = |topic: Topic| states.get(topic.name()).map(<[u8]>::to_vec).unwrap_or_default();
+        let totals = FormerTotals::read(states.get(Topic::Totals.name()).unwrap_or_default());
+        let state = FormerState { totals, health: said(Topic::Health), slow: said(Topic::Slow) };
         // Control ends with the process; the same below.
         let step = |step| drop(control.blocking_send(step));
         step(HandoverStep::Became(HandoverChange::Restored { state, generation }));
@@ -165,7 +164,7 @@ impl Stored {
         })));
         let differing = Arc::new(differing);
         contacts.deliver_to_all(|| Mail::Differing(Arc::clone(&differing)));
-        balancing::restore(states.get(BALANCING).unwrap_or_default(), contacts);
+        balancing::restore(states.get(Topic::Balancing.name()).unwrap_or_default(), contacts);
         let mut sockets = sockets.into_iter();
         let groups = std::mem::take(&mut connections.groups).into_iter().map(|mut group| {
             let bytes = std::mem::take(&mut group.bytes);

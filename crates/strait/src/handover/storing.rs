@@ -28,8 +28,9 @@ use super::collecting::{Collecting, Round};
 use super::groups::GivenAway;
 use super::line::now;
 use super::timeouts::MAILBOX_TIMEOUT;
+use super::topics::{Sent, Topic};
 use super::totals::Totals;
-use super::{BALANCING, EARLY_SESSIONS, HEALTH, SLOW, TICKET_KEYS, TOTALS, balancing, part};
+use super::{balancing, part};
 use crate::VERSION;
 use crate::data_path::Contacts;
 
@@ -104,17 +105,22 @@ impl Storing {
         }
     }
 
-    fn states(&self, state: OwnState) -> StoredStates {
+    fn states(&self, mut state: OwnState) -> StoredStates {
         let totals = Totals::bounded(state.readings.write_totals());
         totals.report();
-        StoredStates(vec![
-            (TOTALS.to_owned(), totals.bytes.to_vec()),
-            (HEALTH.to_owned(), state.health),
-            (SLOW.to_owned(), state.slow),
-            (TICKET_KEYS.to_owned(), self.sessions.ring.write().to_vec()),
-            (EARLY_SESSIONS.to_owned(), self.early.to_vec()),
-            (BALANCING.to_owned(), self.balancing.clone()),
-        ])
+        let written = Topic::written(Sent::Stored, |topic| {
+            Some(match topic {
+                Topic::Totals => totals.bytes.to_vec(),
+                Topic::Health => std::mem::take(&mut state.health),
+                Topic::Slow => std::mem::take(&mut state.slow),
+                Topic::TicketKeys => self.sessions.ring.write().to_vec(),
+                Topic::EarlySessions => self.early.to_vec(),
+                Topic::Balancing => self.balancing.clone(),
+                // There is no other process.
+                Topic::Summary => Vec::new(),
+            })
+        });
+        StoredStates(written.unwrap_or_default())
     }
 }
 

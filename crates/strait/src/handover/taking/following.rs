@@ -7,7 +7,7 @@ use tokio::sync::mpsc::Sender;
 
 use super::Taking;
 use crate::data_path::{Contacts, DataPath};
-use crate::handover::TOTALS;
+use crate::handover::topics::Topic;
 
 impl Taking {
     /// Passes on what the former process counts, until it has ended.
@@ -47,7 +47,7 @@ impl Taking {
     /// Where control has no time, the next ones say as much. Nothing here waits for it: the former process ends one that is silent.
     fn pass_on(&self, action: FollowingAction, control: &Sender<HandoverStep<DataPath>>) {
         let step = match action {
-            FollowingAction::Update { topic, bytes } if topic == TOTALS => {
+            FollowingAction::Update { topic, bytes } if topic == Topic::Totals.name() => {
                 HandoverStep::Heard(HandoverFact::Update {
                     totals: FormerTotals::read(&bytes),
                     is_return: self.is_return,

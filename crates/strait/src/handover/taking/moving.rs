@@ -20,12 +20,11 @@ use worker::{Message as Mail, Origin, Take};
 
 use super::{Taking, moving};
 use crate::data_path::{Contacts, DataPath, Pings};
+use crate::handover::balancing;
 use crate::handover::line::{ends, now};
 use crate::handover::summary::Summary;
 use crate::handover::timeouts::WORKER_TIMEOUT;
-use crate::handover::{
-    BALANCING, EARLY_SESSIONS, HEALTH, SLOW, SUMMARY, TICKET_KEYS, TOTALS, balancing,
-};
+use crate::handover::topics::Topic;
 
 /// How long connections are not accepted while it is not known which endpoints get no requests, ns.
 const HEALTH_WAIT_MAX: u64 = 1_000_000_000;
@@ -149,15 +148,17 @@ impl ConnectionTaker<'_> {
             }
             MovingAction::Learned(topic) => {
                 let state = self.taking.taker.state(&topic).unwrap_or_default();
-                match &*topic {
-                    HEALTH => {
+                match Topic::named(&topic) {
+                    Some(Topic::Health) => {
                         learn(state, self.control);
                         self.accepts_by = None;
                         self.contacts.deliver_to_all(|| Mail::AcceptAgain);
                     }
-                    TICKET_KEYS => self.sessions.ring.adopt(state),
-                    BALANCING => balancing::restore(state, self.contacts),
-                    _ => {}
+                    Some(Topic::TicketKeys) => self.sessions.ring.adopt(state),
+                    Some(Topic::Balancing) => balancing::restore(state, self.contacts),
+                    // At COMMIT; and what another version knows.
+                    Some(Topic::Totals | Topic::Slow | Topic::EarlySessions | Topic::Summary)
+                    | None => {}
                 }
             }
             MovingAction::EndSilent => self.end_silent(),
@@ -180,16 +181,16 @@ impl ConnectionTaker<'_> {
         self.contacts.deliver_to_all(|| Mail::AcceptAgain);
         // Before it is the process, which may be asked to end at once.
         self.contacts.former().keep(self.taking.line.try_clone().ok());
-        if let Some(keys) = states.get(TICKET_KEYS) {
+        if let Some(keys) = states.get(Topic::TicketKeys.name()) {
             self.sessions.ring.adopt(keys);
         }
         // None if the former process ended before: they ended with it.
-        let early = states.get(EARLY_SESSIONS);
+        let early = states.get(Topic::EarlySessions.name());
         self.sessions.early.adopt(early.map_or(&[][..], |early| early.as_slice()));
-        let said = |topic: &str| states.get(topic).map(|it| it.to_vec()).unwrap_or_default();
-        let totals = states.get(TOTALS).map_or(&[][..], |totals| totals.as_slice());
+        let said = |it: Topic| states.get(it.name()).map(|it| it.to_vec()).unwrap_or_default();
+        let totals = states.get(Topic::Totals.name()).map_or(&[][..], |totals| totals.as_slice());
         let totals = FormerTotals::read(totals);
-        let state = FormerState { totals, health: said(HEALTH), slow: said(SLOW) };
+        let state = FormerState { totals, health: said(Topic::Health), slow: said(Topic::Slow) };
         if let Some(listener) = &self.taking.listener {
             // From here on those who connect see this process as the other one.
             listener.own();
@@ -197,7 +198,7 @@ impl ConnectionTaker<'_> {
         if !self.commit(state, is_alone) {
             return Taken::Nothing;
         }
-        let summary = states.get(SUMMARY).and_then(|summary| Summary::read(summary));
+        let summary = states.get(Topic::Summary.name()).and_then(|summary| Summary::read(summary));
         let phases = summary.as_ref().map(Summary::phases).unwrap_or_default();
         if !phases.is_empty() {
             self.news(HandoverNews::Phases(phases));
