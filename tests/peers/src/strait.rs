@@ -1,5 +1,6 @@
 //! Strait, started with a configuration that fits on a screen.
 
+use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -21,6 +22,8 @@ pub(crate) struct Strait {
     admin: SocketAddr,
     file: PathBuf,
     access_log: PathBuf,
+    /// Processes that take its place. They start others in their turn, which end with them.
+    successors: RefCell<Vec<Process>>,
 }
 
 /// What differs from a plain forwarding configuration: lines of YAML in their places.
@@ -113,12 +116,17 @@ clusters:
         let arguments = ["run", "-c", &file.to_string_lossy()];
         let mut process = Process::start(lab.folder(), &lab.strait, &arguments)?;
         process.ready(|| client::get(admin, "/ready").is_ok_and(|ready| ready.status == 200))?;
-        Ok(Self { process, address, admin, file, access_log })
+        Ok(Self { process, address, admin, file, access_log, successors: RefCell::default() })
     }
 
     /// Forwards everything to `upstream`, with defaults.
     pub(crate) fn in_front_of(lab: &Lab, upstream: SocketAddr) -> Result<Self> {
         Self::forwarding_to(lab, upstream, Options::default())
+    }
+
+    /// Has a process that takes its place end with it.
+    pub(crate) fn own(&self, successor: Process) {
+        self.successors.borrow_mut().push(successor);
     }
 
     /// Where clients connect.

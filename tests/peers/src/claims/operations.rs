@@ -19,6 +19,7 @@ mod termination_under_load_loses_nothing;
 mod the_previous_version_and_this_one_replace_each_other;
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
 
 use crate::claim::Claim;
 use crate::lab::Lab;
@@ -49,16 +50,35 @@ pub(super) const ASKED: &[Claim] = &[
     the_previous_version_and_this_one_replace_each_other::CLAIM,
 ];
 
-/// Has a hundred processes take each other's place, none of which leaves a connection behind.
+/// Has a hundred processes take each other's place, none of which leaves a connection behind: the running process starts every
+/// other one, by `strait upgrade`, and this program starts the others.
 fn upgrade_often(lab: &Lab, strait: &Strait) -> Result<()> {
     const HANDOVERS: u32 = 100;
     let (program, file) = (lab.strait.to_string_lossy(), strait.file().to_string_lossy());
-    for _ in 0..HANDOVERS {
-        let output = lab.run(&program, &["upgrade", "--config", &file])?.ok()?;
-        ensure!(output.contains("groups of connections moved, 0 stay and drain"), "{output}");
+    for number in 1..=HANDOVERS {
+        if number % 2 == 0 {
+            let arguments = ["run", "--take-over=required", "--config", &file];
+            strait.own(Process::start(lab.folder(), &*program, &arguments)?);
+            await_take_over(strait, number)?;
+        } else {
+            let output = lab.run(&program, &["upgrade", "--config", &file])?.ok()?;
+            ensure!(output.contains("groups of connections moved, 0 stay and drain"), "{output}");
+        }
     }
     let generation = strait.metric("strait_generation")?;
     ensure!(generation == f64::from(HANDOVERS), "generation {generation}");
+    Ok(())
+}
+
+/// Waits until the process of this generation has the place of the one before it, with all its connections.
+fn await_take_over(strait: &Strait, generation: u32) -> Result<()> {
+    let page = wait::for_some("the handover", wait::SOON, || {
+        let page: Value = serde_json::from_str(&strait.admin("/handover").ok()?.text()).ok()?;
+        let is_new = page.pointer("/generation") == Some(&json!(generation));
+        let is_over = page.pointer("/last/result") == Some(&json!("completed"));
+        (is_new && is_over).then_some(page)
+    })?;
+    ensure!(page.pointer("/last/connections_left") == Some(&json!([])), "{page}");
     Ok(())
 }
 
@@ -92,7 +112,7 @@ fn all_were_served(strait: &Strait) -> Result<()> {
     let lines = strait.logged()?;
     ensure!(lines.len() > 1000, "{} lines", lines.len());
     for line in &lines {
-        let status = line.get("status").and_then(serde_json::Value::as_u64);
+        let status = line.get("status").and_then(Value::as_u64);
         ensure!(status == Some(200) && line.get("cause").is_none(), "{line}");
     }
     Ok(())
