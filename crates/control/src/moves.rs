@@ -160,6 +160,9 @@ pub trait Mover: Send + 'static {
         connections_max: usize,
     ) -> Result<Moved, NotMoved>;
 
+    /// Has the next requests of a client's connection go on upstream connections of its own, so that its group becomes small.
+    fn set_apart(&self, connection: ConnectionId);
+
     /// The clients' connections of a worker for which something was done since this was asked last.
     fn work(&self, worker: u32) -> Vec<ConnectionWork>;
 }

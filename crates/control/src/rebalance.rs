@@ -6,10 +6,14 @@
 //!
 //! ```text
 //!              uneven for UNEVEN_SECONDS           a second later
-//!   Watching ───────────────────────────► Weighing ──────────────► Moving
-//!      ▲                                     │ even again             │
+//!   Watching ───────────────────────────► Weighing ──────────────► Moving ◄───────────┐
+//!      ▲                                     │ even again             │ too large      │ a second later
+//!      │                                     │                        ├────────► Apart ┘
 //!      └─────────────────────────────────────┴────────────────────────┘ nothing for REST
 //! ```
+//!
+//! Connections that share upstream connections with too many others are set apart first: new requests get connections of their
+//! own, and once the earlier ones are over the group is small.
 
 use std::collections::BTreeMap;
 
@@ -33,6 +37,12 @@ const NO_RETURN: u64 = 300_000_000_000;
 /// Connections that move in one round, one after the other: some 0.1 s.
 const MOVES_MAX: usize = 512;
 
+/// Connections that are set apart at a time: those with the most work.
+const APART_MAX: usize = 8;
+
+/// How often those are tried again, a second after the last time: longer than most requests take.
+const TRIES_MAX: u32 = 8;
+
 /// Connections of which it is remembered where they came from.
 const REMEMBERED_MAX: usize = 4096;
 
@@ -52,6 +62,8 @@ pub(crate) enum Step {
     Weigh(u32),
     /// Move these to this worker.
     Move(Vec<ConnectionId>, u32),
+    /// Give the next requests of these upstream connections of their own.
+    SetApart(Vec<ConnectionId>),
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +76,10 @@ enum State {
     Weighing(BTreeMap<ConnectionId, u32>),
     /// The second answer is awaited.
     AskedAgain(BTreeMap<ConnectionId, u32>),
-    Moving,
+    /// So often it was tried before.
+    Moving(u32),
+    /// These are set apart, and move to this worker when their groups are small; so often it was tried.
+    Apart(Vec<ConnectionId>, u32, u32),
 }
 
 /// Decides what moves.
@@ -85,7 +100,12 @@ impl Rebalancer {
     /// A second is over: each worker has been at work for so long since its start, ns. `now` is monotonic time, ns.
     pub(crate) fn on_second(&mut self, busy: &[u64], now: u64) -> Option<Step> {
         self.compare(busy, now);
-        let uneven = self.uneven?;
+        let Some(uneven) = self.uneven else {
+            if matches!(self.state, State::Apart(..)) {
+                self.state = State::Watching;
+            }
+            return None;
+        };
         match std::mem::take(&mut self.state) {
             State::Watching if self.seconds >= UNEVEN_SECONDS && now >= self.rest_until => {
                 self.state = State::Asked;
@@ -94,6 +114,10 @@ impl Rebalancer {
             State::Weighing(before) => {
                 self.state = State::AskedAgain(before);
                 Some(Step::Weigh(uneven.from))
+            }
+            State::Apart(connections, to, tries) => {
+                self.state = State::Moving(tries);
+                Some(Step::Move(connections, to))
             }
             state => {
                 self.state = state;
@@ -118,18 +142,26 @@ impl Rebalancer {
                 if chosen.is_empty() {
                     return None;
                 }
-                self.state = State::Moving;
+                self.state = State::Moving(0);
                 Some(Step::Move(chosen, uneven.to))
             }
-            state @ (State::Watching | State::Weighing(_) | State::Moving) => {
+            state
+            @ (State::Watching | State::Weighing(_) | State::Moving(_) | State::Apart(..)) => {
                 self.state = state;
                 None
             }
         }
     }
 
-    /// Connections have moved from that worker, and have these names now.
-    pub(crate) fn on_moved(&mut self, from: u32, moved: &[ConnectionId], now: u64) {
+    /// Connections have moved from one worker to another, and have these names now; of others, too many would have had to move along.
+    pub(crate) fn on_moved(
+        &mut self,
+        (from, to): (u32, u32),
+        moved: &[ConnectionId],
+        too_large: &[ConnectionId],
+        now: u64,
+    ) -> Option<Step> {
+        let tries = if let State::Moving(tries) = self.state { tries + 1 } else { TRIES_MAX };
         self.state = State::Watching;
         self.rest_until = now.saturating_add(REST);
         self.seconds = 0;
@@ -138,6 +170,18 @@ impl Rebalancer {
                 self.moved.insert(*connection, (from, now));
             }
         }
+        if too_large.is_empty() || tries >= TRIES_MAX {
+            return None;
+        }
+        // They are in the order of their work.
+        let apart: Vec<_> = too_large.iter().take(APART_MAX).copied().collect();
+        self.state = State::Apart(apart.clone(), to, tries);
+        (tries == 1).then_some(Step::SetApart(apart))
+    }
+
+    /// How many connections are set apart, to move later.
+    pub(crate) const fn waiting(&self) -> usize {
+        if let State::Apart(connections, ..) = &self.state { connections.len() } else { 0 }
     }
 
     /// Begins anew, as after its start; what has moved is remembered.
@@ -157,7 +201,7 @@ impl Rebalancer {
         };
         self.seconds =
             if is_same { self.seconds.saturating_add(1) } else { u32::from(uneven.is_some()) };
-        if !is_same && !matches!(self.state, State::Moving) {
+        if !is_same && !matches!(self.state, State::Moving(_) | State::Apart(..)) {
             self.state = State::Watching;
         }
         self.uneven = uneven;
@@ -317,7 +361,7 @@ mod tests {
         let step = workers.moved(&[80, 0], &[10, 10, 10, 10]);
         assert_eq!(step, Some(Step::Move(vec![connection(0), connection(1)], 1)));
         let arrived = [7, 8].map(|slot| ConnectionId { worker: 1, slot, generation: 0 });
-        workers.rebalancer.on_moved(0, &arrived, workers.now);
+        assert_eq!(workers.rebalancer.on_moved((0, 1), &arrived, &[], workers.now), None);
         let moved_at = workers.now;
         // Now the other one is the busiest, for these and one more.
         let work = |requests| {
@@ -344,5 +388,52 @@ mod tests {
         assert_eq!(workers.weighed(&[10, 10]), None);
         assert_eq!(workers.second(&[40, 40]), None);
         assert_eq!(workers.weighed(&[10, 10]), None, "the answer comes too late");
+    }
+
+    #[test]
+    fn what_shares_too_much_is_set_apart_and_tried_again_until_it_moves() {
+        let mut workers = Workers::new(2);
+        let all: Vec<_> = (0..10).map(connection).collect();
+        let step = workers.moved(&[100, 0], &[10; 20]);
+        assert_eq!(step, Some(Step::Move(all.clone(), 1)));
+        // The first has moved. Of the others, those with the most work are set apart.
+        let (first, others) = all.split_first().unwrap();
+        let apart = &others[..APART_MAX];
+        let step = workers.rebalancer.on_moved((0, 1), &[*first], others, workers.now);
+        assert_eq!(step, Some(Step::SetApart(apart.to_vec())));
+        assert_eq!(workers.rebalancer.waiting(), APART_MAX);
+        assert_eq!(workers.second(&[90, 10]), Some(Step::Move(apart.to_vec(), 1)));
+        assert_eq!(workers.second(&[90, 10]), None, "while they are on their way");
+        let left = &apart[1..];
+        assert_eq!(workers.rebalancer.on_moved((0, 1), &apart[..1], left, workers.now), None);
+        assert_eq!(workers.second(&[80, 20]), Some(Step::Move(left.to_vec(), 1)));
+        assert_eq!(workers.rebalancer.on_moved((0, 1), left, &[], workers.now), None);
+        assert_eq!(workers.rebalancer.waiting(), 0);
+    }
+
+    #[test]
+    fn what_stays_too_large_is_given_up() {
+        let mut workers = Workers::new(2);
+        let Some(Step::Move(all, 1)) = workers.moved(&[100, 0], &[10; 4]) else { panic!() };
+        let mut tries = 1;
+        let step = workers.rebalancer.on_moved((0, 1), &[], &all, workers.now);
+        assert_eq!(step, Some(Step::SetApart(all.clone())));
+        while workers.rebalancer.waiting() > 0 {
+            assert_eq!(workers.second(&[100, 0]), Some(Step::Move(all.clone(), 1)));
+            assert_eq!(workers.rebalancer.on_moved((0, 1), &[], &all, workers.now), None);
+            tries += 1;
+        }
+        assert_eq!(tries, TRIES_MAX);
+        assert_eq!(workers.second(&[100, 0]), None, "nothing for a while");
+    }
+
+    #[test]
+    fn what_is_set_apart_stays_once_workers_are_even() {
+        let mut workers = Workers::new(2);
+        let Some(Step::Move(all, 1)) = workers.moved(&[100, 0], &[10; 4]) else { panic!() };
+        let step = workers.rebalancer.on_moved((0, 1), &all[..1], &all[1..], workers.now);
+        assert_eq!(step, Some(Step::SetApart(all[1..].to_vec())));
+        assert_eq!(workers.second(&[55, 45]), None);
+        assert_eq!(workers.rebalancer.waiting(), 0);
     }
 }

@@ -82,6 +82,10 @@ impl control::Mover for Mover {
         Ok(Moved { connection: ConnectionId { worker: to, ..connection }, group: 2 })
     }
 
+    fn set_apart(&self, connection: ConnectionId) {
+        self.notes.lock().unwrap().push(format!("set apart {connection}"));
+    }
+
     fn work(&self, _: u32) -> Vec<ConnectionWork> {
         Vec::new()
     }

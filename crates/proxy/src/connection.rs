@@ -155,8 +155,8 @@ pub(crate) struct Upstream {
     pub(crate) checked_port: Option<CheckedPort>,
     /// Whether it may carry another exchange, as far as this one's heads say.
     pub(crate) is_reusable: bool,
-    /// Whether its group is about to leave: no exchange begins on it.
-    pub(crate) is_leaving: bool,
+    /// Whether no pool has it, though it has room: its group is about to leave, or it is one client's.
+    pub(crate) is_withheld: bool,
     /// Why it fails, or takes no further streams, as its peer or the kernel said last.
     /// Few have one, so it stands apart.
     pub(crate) reason: Option<Box<Detail>>,

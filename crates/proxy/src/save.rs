@@ -241,6 +241,14 @@ impl Proxy {
         }
     }
 
+    /// Has the next requests of a client's connection go on upstream connections that no other client has, for some seconds: once
+    /// those that it has begun are over, its group is small.
+    pub fn set_apart(&mut self, key: ConnKey, now: Time) {
+        if self.connections.get(key).is_some_and(|it| it.downstream().is_some()) {
+            self.upstream.set_apart(key, now);
+        }
+    }
+
     /// Whether there is a connection of this key.
     #[must_use]
     pub fn has_connection(&self, key: ConnKey) -> bool {

@@ -5,6 +5,7 @@ pub(crate) mod age;
 pub(crate) mod balance;
 pub(crate) mod connecting;
 pub(crate) mod original;
+pub(crate) mod own;
 pub(crate) mod pool;
 pub(crate) mod release;
 pub(crate) mod retry;
@@ -16,6 +17,7 @@ use crate::cx::Cx;
 use crate::exchange::stalls::Crowds;
 use crate::keys::PoolId;
 use crate::share::Share;
+use crate::upstream::own::OwnConnections;
 use crate::upstream::pool::Pools;
 use crate::upstream::spare::Spares;
 
@@ -25,6 +27,7 @@ pub(crate) struct Upstreams {
     pub(crate) pools: Pools,
     pub(crate) spares: Spares,
     pub(crate) crowds: Crowds,
+    pub(crate) own: OwnConnections,
     /// Whether a cluster bounds the age of its connections, or did since the worker began.
     pub(crate) has_ages: bool,
 }
@@ -35,6 +38,7 @@ impl Upstreams {
             pools: Pools::new(share),
             spares: Spares::default(),
             crowds: Crowds::default(),
+            own: OwnConnections::default(),
             has_ages: false,
         }
     }

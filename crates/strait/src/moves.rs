@@ -63,6 +63,13 @@ impl Mover for Moves {
         }
     }
 
+    fn set_apart(&self, connection: ConnectionId) {
+        let ConnectionId { worker, slot, generation } = connection;
+        let message = Mail::SetApart(ConnKey::new(slot, generation));
+        // One that takes no message has other troubles, and gives nothing when it is asked.
+        let _ = self.0.post(worker as usize, message);
+    }
+
     fn work(&self, worker: u32) -> Vec<ConnectionWork> {
         let mut all = Vec::new();
         let mut next = Some(0);

@@ -71,6 +71,8 @@ pub enum Message<L, S> {
     Ping(Ping),
     /// Say what was done for connections, a part of them at a time.
     Weigh(Weigh),
+    /// Give the requests of a client's connection upstream connections of their own, so that it can move.
+    SetApart(ConnKey),
     /// Say what was learned of clusters and endpoints, a part at a time.
     SaveBalancing(SaveBalancing),
     /// Go on with what a worker of another process has learned.

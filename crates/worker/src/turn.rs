@@ -567,6 +567,7 @@ impl<W: World> Worker<W> {
                 Message::Take(take) => self.take(take),
                 Message::Ping(ping) => self.answer_ping(&ping),
                 Message::Weigh(weigh) => self.weigh(&weigh),
+                Message::SetApart(connection) => self.proxy.set_apart(connection, self.now),
                 Message::SaveBalancing(SaveBalancing { from, reply }) => {
                     // Who asked may have given up.
                     let _ = reply.send(self.proxy.save_balancing(from, self.now));

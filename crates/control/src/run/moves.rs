@@ -65,7 +65,15 @@ pub(super) enum Ended {
     Wanted(Wanted, Result<Moved, NotMoved>),
     Weighed(Vec<ConnectionWork>),
     Stored(Box<dyn Storer>, Result<StoredCounts, String>),
-    Rebalanced { from: u32, to: u32, moved: Vec<ConnectionId>, refused: usize },
+    SetApart,
+    Rebalanced {
+        from: u32,
+        to: u32,
+        moved: Vec<ConnectionId>,
+        refused: usize,
+        /// With each of which too many would have had to move, those with the most work first.
+        too_large: Vec<ConnectionId>,
+    },
 }
 
 impl<W: Workers> Running<W> {
@@ -153,14 +161,26 @@ impl<W: Workers> Running<W> {
                 let step = self.moves.rebalancer.on_weighed(work, clock::monotonic_ns());
                 self.begin_step(step);
             }
-            Ended::Rebalanced { from, to, moved, refused } => {
-                tracing::info!(from, to, moved = moved.len(), refused, "rebalanced workers");
+            Ended::SetApart => {}
+            Ended::Rebalanced { from, to, moved, refused, too_large } => {
+                let now = clock::monotonic_ns();
+                let step = self.moves.rebalancer.on_moved((from, to), &moved, &too_large, now);
+                let waiting = self.moves.rebalancer.waiting();
+                let refused = refused + too_large.len() - waiting;
+                tracing::info!(
+                    from,
+                    to,
+                    moved = moved.len(),
+                    refused,
+                    waiting,
+                    "rebalanced workers"
+                );
                 let counts = [(true, moved.len()), (false, refused)];
                 for (is_moved, count) in counts {
                     let event = ConnectionMoved { is_rebalanced: true, is_moved };
                     (0..count).for_each(|_| self.collector.connection_moved(event));
                 }
-                self.moves.rebalancer.on_moved(from, &moved, clock::monotonic_ns());
+                self.begin_step(step);
             }
         }
         self.do_after_moves();
@@ -188,12 +208,17 @@ impl<W: Workers> Running<W> {
         let Some(mover) = self.mover() else { return self.moves.rebalancer.reset() };
         self.moves.under_way.spawn_blocking(move || match step {
             Step::Weigh(worker) => Ended::Weighed(mover.work(worker)),
+            Step::SetApart(connections) => {
+                connections.iter().for_each(|connection| mover.set_apart(*connection));
+                Ended::SetApart
+            }
             Step::Move(connections, to) => {
                 let from = connections.first().map_or(to, |it| it.worker);
-                let (mut moved, mut refused) = (Vec::new(), 0);
+                let (mut moved, mut refused, mut too_large) = (Vec::new(), 0, Vec::new());
                 for connection in &connections {
                     match mover.move_group(*connection, to, REBALANCED_CONNECTIONS_MAX) {
                         Ok(it) => moved.push(it.connection),
+                        Err(NotMoved::TooLarge(_)) => too_large.push(*connection),
                         Err(why) => {
                             refused += 1;
                             if matches!(why, NotMoved::NoAnswer(_) | NotMoved::Late(_)) {
@@ -202,7 +227,7 @@ impl<W: Workers> Running<W> {
                         }
                     }
                 }
-                Ended::Rebalanced { from, to, moved, refused }
+                Ended::Rebalanced { from, to, moved, refused, too_large }
             }
         });
     }

@@ -740,7 +740,7 @@ impl Upstreams {
             // Those for checks do not move.
             checked_port: None,
             is_reusable,
-            is_leaving: false,
+            is_withheld: false,
             reason,
         };
         let key = connections.insert_connection(

@@ -6,7 +6,7 @@
 //! - the worker passes over events of its sockets, and sends nothing ([`Proxy::is_leaving`]);
 //! - nothing is read on that was read before, and its deadlines are postponed;
 //! - its exchanges stay in their queues, and all others of these queues with them;
-//! - its shared upstream connections are in no pool ([`Upstream::is_leaving`](crate::connection::Upstream));
+//! - its shared upstream connections are in no pool ([`Upstream::is_withheld`](crate::connection::Upstream));
 //! - what looks at all connections or exchanges, to end some, waits (`Cx::has_part_of_group`);
 //! - messages wait, so that no configuration, answer or drain comes.
 //!
@@ -196,12 +196,7 @@ impl Proxy {
 
     /// A connection goes on whose group was to leave, and stays.
     pub fn on_kept(&mut self, key: ConnKey, now: Time) {
-        if let Some(upstream) = self.connections.get_mut(key).and_then(Connection::upstream_mut) {
-            upstream.is_leaving = false;
-        }
-        if let Some(pool) = self.upstream.offer(key, &mut self.connections, &mut self.cx) {
-            self.upstream.note_room(pool, &mut self.cx);
-        }
+        self.upstream.give_back(key, &mut self.connections, &mut self.cx);
         self.on_restored(&[key], now);
     }
 

@@ -30,7 +30,7 @@ impl Upstreams {
         let upstream = connection.upstream()?;
         let multiplex = connection.multiplex()?;
         let UpstreamState::Shared { links, .. } = upstream.state else { return None };
-        if upstream.is_leaving {
+        if upstream.is_withheld {
             return None;
         }
         let endpoint = upstream.endpoint;
@@ -132,7 +132,7 @@ impl Upstreams {
     pub(crate) fn set_aside(&mut self, key: ConnKey, connections: &mut Connections) {
         self.withdraw(key, connections);
         if let Some(upstream) = connections.get_mut(key).and_then(Connection::upstream_mut) {
-            upstream.is_leaving = true;
+            upstream.is_withheld = true;
         }
     }
 

@@ -818,6 +818,13 @@ impl<'s> Talk<'s> {
         saving
     }
 
+    /// Why a peer's connection does not even begin to leave.
+    pub(crate) fn refuses_to_leave(&mut self, peer: Peer, connections_max: usize) -> Unmovable {
+        let key = self.peers[peer.0].key.expect("the connection is open");
+        let saving = self.proxy.begin_save(key, connections_max, usize::MAX, self.now);
+        saving.expect_err("it cannot be moved").why
+    }
+
     /// The next connection or exchange is found, looked at or taken, and what can happen happens. Says whether all have left.
     pub(crate) fn goes_on_leaving(&mut self, saving: &mut Saving) -> Result<bool, Unmovable> {
         let result = self.proxy.save_part(saving, 1, self.now);
@@ -826,6 +833,12 @@ impl<'s> Talk<'s> {
         }
         self.settle();
         result.map(|()| saving.is_encoded()).map_err(|refused| refused.why)
+    }
+
+    /// The worker is asked to have a client's next requests on connections of their own.
+    pub(crate) fn sets_apart(&mut self, peer: Peer) {
+        let key = self.peers[peer.0].key.expect("the connection is open");
+        self.proxy.set_apart(key, self.now);
     }
 
     /// All have left, and come back.

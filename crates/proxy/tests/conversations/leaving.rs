@@ -1,5 +1,7 @@
 //! Groups that leave in parts: what happens meanwhile, to them and to others.
 
+use std::time::Duration;
+
 use proxy::save::Unmovable;
 use wire::h2::Limits;
 
@@ -170,5 +172,68 @@ fn a_request_that_waits_and_leaves_is_not_served_meanwhile() {
         for stream in [first, waiting] {
             assert!(heard.contains(&format!("{stream}: 204")), "{heard}");
         }
+    });
+}
+
+#[test]
+fn a_client_that_is_set_apart_leaves_without_those_that_it_shared_with() {
+    hold(CONFIG, |talk| {
+        if talk.variant() == Variant::Moving {
+            return talk.leave_out();
+        }
+        let (others, mut shared) = sharing(talk, 2);
+        let mut client = Speaker::client(talk);
+        let early = client.gets(talk, "/early");
+        assert!(shared.hears(talk).contains("5: GET /early"));
+        talk.sets_apart(client.peer);
+        let late = client.gets(talk, "/late");
+        let mut own = Speaker::upstream(talk);
+        let later = client.gets(talk, "/later");
+        let heard = own.hears(talk);
+        assert!(heard.contains("1: GET /late") && heard.contains("3: GET /later"), "{heard}");
+        // Others do not get it.
+        shared.answers(talk, 1, NO_CONTENT, true);
+        talk.hears(others[0], NO_CONTENT);
+        talk.says(others[0], "GET /other HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(shared.hears(talk).contains("7: GET /other"));
+        assert_eq!(talk.refuses_to_leave(client.peer, 2), Unmovable::TooLarge);
+        // Its earlier request is over.
+        shared.answers(talk, 5, NO_CONTENT, true);
+        let mut saving = talk.begins_to_leave(client.peer, 2);
+        while !talk.goes_on_leaving(&mut saving).unwrap() {}
+        talk.leaves_and_comes_back(saving);
+        for stream in [1, 3] {
+            own.answers(talk, stream, NO_CONTENT, true);
+        }
+        let heard = client.hears(talk);
+        for stream in [early, late, later] {
+            assert!(heard.contains(&format!("{stream}: 204")), "{heard}");
+        }
+    });
+}
+
+#[test]
+fn connections_of_a_client_that_was_set_apart_are_for_all_after_a_while() {
+    hold(CONFIG, |talk| {
+        if talk.variant() == Variant::Moving {
+            return talk.leave_out();
+        }
+        let (clients, mut shared) = sharing(talk, 2);
+        for stream in [1, 3] {
+            shared.answers(talk, stream, NO_CONTENT, true);
+        }
+        clients.iter().for_each(|client| talk.hears(*client, NO_CONTENT));
+        talk.sets_apart(clients[0]);
+        talk.says(clients[0], "GET /apart HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut own = Speaker::upstream(talk);
+        assert!(own.hears(talk).contains("1: GET /apart"));
+        own.answers(talk, 1, NO_CONTENT, true);
+        talk.hears(clients[0], NO_CONTENT);
+        talk.passes(Duration::from_secs(11));
+        talk.breaks(shared.peer);
+        talk.says(clients[1], "GET /all HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(own.hears(talk).contains("3: GET /all"));
+        own.answers(talk, 3, NO_CONTENT, true);
+        talk.hears(clients[1], NO_CONTENT);
     });
 }

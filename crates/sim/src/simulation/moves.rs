@@ -52,6 +52,11 @@ impl Simulation {
         if latest != Some(thread.worker.proxy().snapshot().version) {
             return;
         }
+        if self.random.chance(100) {
+            // As control does before it asks once more.
+            thread.worker.proxy().set_apart(key, now);
+            return;
+        }
         let Some(given) = self.begin_to_give(from, key) else { return };
         let first = self.go_on_with(Move { from, to, awaits: Awaits::Given(given) });
         self.moves.extend(first);

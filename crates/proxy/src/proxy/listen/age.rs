@@ -22,6 +22,10 @@ impl Proxy {
             return;
         }
         self.close_surplus(now);
+        if !self.upstream.own.is_empty() {
+            self.upstream.end_own(now, &mut self.connections, &mut self.cx);
+            self.settle(now);
+        }
         let has_ages =
             self.cx.snapshot.listener_bounds.has_connection_age || self.upstream.has_ages;
         if !has_ages {

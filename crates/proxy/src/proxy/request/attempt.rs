@@ -16,6 +16,7 @@ use crate::listen::clients::ClientPlace;
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
+use crate::upstream::own::OwnChoice;
 use crate::upstream::pool::{Acquired, Ask, Pool, Sharing};
 
 impl Proxy {
@@ -89,6 +90,24 @@ impl Proxy {
                 return self.fail_queued(key, request, cause, now);
             }
         }
+        let client = exchange.downstream.connection;
+        let is_by_turn = |exchange: &Exchange| {
+            let route = exchange.route.as_ref();
+            exchange.tried().is_empty()
+                && route.is_none_or(|it| it.hash.is_none() && it.subset.is_none())
+        };
+        let own = match sharing {
+            Sharing::Together
+                if !self.upstream.own.is_empty()
+                    && failed.is_none()
+                    && cluster.original_destination.is_none()
+                    && !exchange.request.asks_upgrade
+                    && is_by_turn(exchange) =>
+            {
+                self.upstream.own.choose(client, cluster, priority, &self.connections)
+            }
+            _ => None,
+        };
         let destination = cluster
             .original_destination
             .and_then(|_| destination(&self.connections, exchange.downstream.connection));
@@ -103,16 +122,27 @@ impl Proxy {
             subset: exchange.route.as_ref().and_then(|route| route.subset),
             locality: self.cx.snapshot.locality,
             destination,
-            sharing,
+            sharing: match own {
+                // One that is not to be shared is a new one.
+                Some(OwnChoice::Open)
+                    if self.upstream.pools.has_room(Pool::new(newest, priority)) =>
+                {
+                    Sharing::Personal
+                }
+                _ => sharing,
+            },
             client: exchange.client,
         };
         let random = &mut self.cx.random;
         let connections = &mut self.connections;
-        let (acquired, kind) = match exchange.check().map(CheckRun::target) {
-            Some(target) => {
+        let (acquired, kind) = match (exchange.check().map(CheckRun::target), own) {
+            (Some(target), _) => {
                 (self.upstream.pools.acquire_checked(&ask, target, random, connections), None)
             }
-            None => {
+            (None, Some(OwnChoice::Use(connection, place))) => {
+                (Acquired::Shared(connection, place), None)
+            }
+            (None, _) => {
                 self.upstream.pools.acquire(&ask, &self.listen.clients, random, now, connections)
             }
         };
@@ -161,7 +191,7 @@ impl Proxy {
             }
             Acquired::Open(place) => {
                 let (cluster, is_check) = self.cluster_of(key);
-                let request = match is_check {
+                let request = match is_check || self.is_own_next(key) {
                     true => Some(request),
                     false => self.try_spare(key, Some(place), request, now),
                 };
@@ -199,6 +229,14 @@ impl Proxy {
             Acquired::Overflow => self.enqueue_over(key, request, id, now),
             Acquired::Nothing(cause) => self.fail_queued(key, request, cause, now),
         }
+    }
+
+    /// Whether the connection that is opened for an exchange is its client's own.
+    pub(super) fn is_own_next(&self, key: ExchangeKey) -> bool {
+        !self.upstream.own.is_empty()
+            && self.exchanges.get(key).is_some_and(|exchange| {
+                self.upstream.own.takes_next_of(exchange.downstream.connection)
+            })
     }
 
     /// The cluster of an attempt, and whether that checks its endpoints' health.

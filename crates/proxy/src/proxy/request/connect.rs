@@ -74,6 +74,8 @@ impl Proxy {
         let priority = exchange.map_or(Priority::Default, Exchange::priority);
         let check = exchange.and_then(Exchange::check);
         let checked_port = check.map(|check| CheckedPort(check.target().port));
+        let client = exchange.map(|exchange| exchange.downstream.connection);
+        let client = client.filter(|_| stream.is_some() && self.is_own_next(key));
         let role = Upstream {
             cluster: cluster.id,
             priority,
@@ -83,11 +85,14 @@ impl Proxy {
             is_personal,
             checked_port,
             is_reusable: false,
-            is_leaving: false,
+            is_withheld: client.is_some(),
             reason: None,
         };
         let way = Way { cluster, place, address, peer };
         let upstream = self.begin_connecting(role, codec, way, Some(key), now);
+        if let Some(client) = client {
+            self.upstream.own.add(client, upstream);
+        }
         match stream {
             None => {
                 if let Some(connection) = self.connections.get_mut(upstream) {

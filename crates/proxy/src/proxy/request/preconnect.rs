@@ -88,7 +88,7 @@ impl Proxy {
             is_personal: false,
             checked_port: None,
             is_reusable: false,
-            is_leaving: false,
+            is_withheld: false,
             reason: None,
         };
         let (address, peer) = (found.address.clone(), PeerAddress::Unix);

@@ -121,7 +121,7 @@ impl Pools {
     // What an attempt takes.
 
     /// Whether a connection may be opened now.
-    pub(super) fn has_room(&mut self, newest: Pool<'_>) -> bool {
+    pub(crate) fn has_room(&mut self, newest: Pool<'_>) -> bool {
         let (share, bound) = (self.share, Bound::of(newest));
         self.pool(newest.id()).is_some_and(|state| state.has_room(share, bound))
     }
