@@ -61,7 +61,7 @@ pub use handover_report::{HandoverNews, HandoverResult};
 pub use last_good::{DeliveredError, DeliveredResources};
 pub use log_output::{LogOutput, OpenError};
 pub use log_writer::LogWriter;
-pub use moves::{ConnectionId, ConnectionWork, Moved, Mover, NotMoved};
+pub use moves::{ConnectionId, ConnectionWork, GroupMax, Moved, Mover, NotMoved};
 pub use questions::Answerers;
 pub use reload::{Accepted, Candidate, ConfigFile, Refused, handover_options, read_text};
 pub use run::{Control, Outcome, Parts, set_socket_modes};

@@ -6,11 +6,20 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Connections that move together between workers where an operator says so.
-pub(crate) const GROUP_CONNECTIONS_MAX: usize = 65_536;
+/// What moves together between workers, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupMax {
+    /// Connections, of clients and upstreams.
+    pub connections: usize,
+    /// Connections of clients.
+    pub clients: usize,
+}
 
-/// Connections that `rebalance` moves together: more than these are no relief for one worker, but the other's load.
-pub(crate) const REBALANCED_CONNECTIONS_MAX: usize = 64;
+/// Where an operator says so.
+pub(crate) const ASKED_MAX: GroupMax = GroupMax { connections: 65_536, clients: 65_536 };
+
+/// Where `rebalance` does: several clients may be all that a worker is busy with, so that the other one would be instead.
+pub(crate) const REBALANCED_MAX: GroupMax = GroupMax { connections: 1_024, clients: 1 };
 
 /// Names a connection until it is closed or moves: `/connections` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,7 +157,7 @@ pub struct ConnectionWork {
 
 /// Moves connections. Its methods wait for workers: control calls them on a thread that may.
 pub trait Mover: Send + 'static {
-    /// Moves a connection with all that belongs to it to another worker, if these are no more than `connections_max`.
+    /// Moves a connection with all that belongs to it to another worker, if these are no more than `max`.
     ///
     /// # Errors
     ///
@@ -157,7 +166,7 @@ pub trait Mover: Send + 'static {
         &self,
         connection: ConnectionId,
         to: u32,
-        connections_max: usize,
+        max: GroupMax,
     ) -> Result<Moved, NotMoved>;
 
     /// Has the next requests of a client's connection go on upstream connections of its own, so that its group becomes small.

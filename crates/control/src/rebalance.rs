@@ -12,8 +12,8 @@
 //!      └─────────────────────────────────────┴────────────────────────┘ nothing for REST
 //! ```
 //!
-//! Connections that share upstream connections with too many others are set apart first: new requests get connections of their
-//! own, and once the earlier ones are over the group is small.
+//! Connections of clients that share upstream connections with other clients are set apart first: new requests get connections of
+//! their own, and once the earlier ones are over the client moves alone.
 
 use std::collections::BTreeMap;
 

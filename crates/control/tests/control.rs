@@ -20,9 +20,9 @@ use config::snapshot::{Address, ClusterId, EndpointId, Id, ListenerId, Snapshot}
 use config::{FilterKinds, Loader, ResourceName, Update, Verdict};
 use control::{
     AdminSocket, Answerers, BindFailure, Bound, ConfigFile, ConnectionId, ConnectionWork, Control,
-    DeliveredResources, EarlyAdmin, ExplainRequest, ExplainStep, FormerState, HandoverChange,
-    HandoverFact, HandoverQuestion, HandoverStep, KeptAdmin, ListedRows, LogWriter, Moved,
-    NotMoved, OldProcess, Outcome, OwnState, Parts, Report, ServiceManager, Source, Workers,
+    DeliveredResources, EarlyAdmin, ExplainRequest, ExplainStep, FormerState, GroupMax,
+    HandoverChange, HandoverFact, HandoverQuestion, HandoverStep, KeptAdmin, ListedRows, LogWriter,
+    Moved, NotMoved, OldProcess, Outcome, OwnState, Parts, Report, ServiceManager, Source, Workers,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use telemetry::{Collector, LogReader};
@@ -70,7 +70,12 @@ struct Mover {
 }
 
 impl control::Mover for Mover {
-    fn move_group(&self, connection: ConnectionId, to: u32, _: usize) -> Result<Moved, NotMoved> {
+    fn move_group(
+        &self,
+        connection: ConnectionId,
+        to: u32,
+        _: GroupMax,
+    ) -> Result<Moved, NotMoved> {
         self.notes.lock().unwrap().push(format!("move {connection} to {to}"));
         while self.holds.load(Ordering::Relaxed) {
             std::thread::yield_now();

@@ -99,10 +99,30 @@ pub enum Unmovable {
     Stays,
     /// Another connection of its group stays. That one ends with what it carries, and then the others can move.
     WithDraining,
-    /// Its group has more connections than were asked for.
+    /// Its group has more connections than were asked for ([`GroupMax`]).
     TooLarge,
     /// There is no such connection, or it went with another.
     Unknown,
+}
+
+/// What a group has at most that is to move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupMax {
+    /// Connections, of clients and upstreams.
+    pub connections: usize,
+    /// Connections of clients.
+    pub clients: usize,
+}
+
+impl GroupMax {
+    /// No bounds.
+    pub const ANY: Self = Self::connections(usize::MAX);
+
+    /// So many connections, of clients or upstreams.
+    #[must_use]
+    pub const fn connections(connections: usize) -> Self {
+        Self { connections, clients: usize::MAX }
+    }
 }
 
 /// A group that is not saved.

@@ -5,7 +5,7 @@ use std::iter::once;
 use std::sync::mpsc::{channel, sync_channel};
 use std::time::Duration;
 
-use control::{ConnectionId, ConnectionWork, Moved, Mover, NotMoved};
+use control::{ConnectionId, ConnectionWork, GroupMax, Moved, Mover, NotMoved};
 use io::Socket;
 use proxy::ConnKey;
 use proxy::save::Unmovable;
@@ -29,14 +29,14 @@ impl Mover for Moves {
         &self,
         connection: ConnectionId,
         to: u32,
-        connections_max: usize,
+        max: GroupMax,
     ) -> Result<Moved, NotMoved> {
         // What is in a mailbox stands still until its worker looks there, and reloads wait for what moves.
         for worker in [to, connection.worker] {
             let is_there = self.0.ping(once(worker as usize), PING_TIMEOUT);
             is_there.map_err(|_| NotMoved::NoAnswer(worker))?;
         }
-        let moving = self.give(connection, connections_max)?;
+        let moving = self.give(connection, max)?;
         let (reason, moving) =
             match self.take(to, connection.worker, moving, Origin::AnotherWorker)? {
                 Ok(keys) => {
@@ -93,14 +93,12 @@ impl Mover for Moves {
 
 impl Moves {
     /// Takes a connection out of its worker, with all that belongs to it.
-    fn give(
-        &self,
-        connection: ConnectionId,
-        connections_max: usize,
-    ) -> Result<Moving<Socket>, NotMoved> {
+    fn give(&self, connection: ConnectionId, max: GroupMax) -> Result<Moving<Socket>, NotMoved> {
         let ConnectionId { worker, slot, generation } = connection;
         let key = ConnKey::new(slot, generation);
-        let wanted = Wanted::One { connection: key, connections_max };
+        let GroupMax { connections, clients } = max;
+        let max = proxy::save::GroupMax { connections, clients };
+        let wanted = Wanted::One { connection: key, max };
         let mut asked = AskedWorkers::none(1);
         let no_answer = |_: Silent| NotMoved::NoAnswer(worker);
         asked.ask(worker as usize, wanted, &self.0).map_err(no_answer)?;
@@ -115,7 +113,7 @@ impl Moves {
             Some(Unmovable::NotYet) => NotMoved::Handshake,
             Some(Unmovable::Stays) => NotMoved::Stays,
             Some(Unmovable::WithDraining) => NotMoved::WithDraining,
-            Some(Unmovable::TooLarge) => NotMoved::TooLarge(connections_max),
+            Some(Unmovable::TooLarge) => NotMoved::TooLarge(connections),
             Some(Unmovable::Unknown) | None => NotMoved::UnknownConnection(connection),
         })
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use config::checks::CheckTask;
 use config::memory::MemoryPressure;
 use config::snapshot::{Address, ClusterId, ListenerId};
-use proxy::save::{BalancingPlace, ClusterBalancing, Differing, RestoreError, Unmovable};
+use proxy::save::{BalancingPlace, ClusterBalancing, Differing, GroupMax, RestoreError, Unmovable};
 use proxy::time::Time;
 use proxy::{BuiltFilter, ConnKey, ExchangeKey, Snapshot};
 use wiped::Pieces;
@@ -170,8 +170,8 @@ pub enum Wanted {
     One {
         /// The connection, with which its whole group goes.
         connection: ConnKey,
-        /// Connections of its group, at most.
-        connections_max: usize,
+        /// What its group has at most.
+        max: GroupMax,
     },
 }
 

@@ -15,8 +15,7 @@ use config::file::Rebalance;
 use super::{Handing, Running, State};
 use crate::clock;
 use crate::moves::{
-    ConnectionId, ConnectionWork, GROUP_CONNECTIONS_MAX, Moved, Mover, NotMoved,
-    REBALANCED_CONNECTIONS_MAX,
+    ASKED_MAX, ConnectionId, ConnectionWork, Moved, Mover, NotMoved, REBALANCED_MAX,
 };
 use crate::rebalance::{Rebalancer, Step};
 use crate::storing::{StoredCounts, Storer};
@@ -119,8 +118,7 @@ impl<W: Workers> Running<W> {
         {
             if !wanted.reply.is_closed() {
                 self.moves.under_way.spawn_blocking(move || {
-                    let result =
-                        mover.move_group(wanted.connection, wanted.to, GROUP_CONNECTIONS_MAX);
+                    let result = mover.move_group(wanted.connection, wanted.to, ASKED_MAX);
                     Ended::Wanted(wanted, result)
                 });
             }
@@ -216,7 +214,7 @@ impl<W: Workers> Running<W> {
                 let from = connections.first().map_or(to, |it| it.worker);
                 let (mut moved, mut refused, mut too_large) = (Vec::new(), 0, Vec::new());
                 for connection in &connections {
-                    match mover.move_group(*connection, to, REBALANCED_CONNECTIONS_MAX) {
+                    match mover.move_group(*connection, to, REBALANCED_MAX) {
                         Ok(it) => moved.push(it.connection),
                         Err(NotMoved::TooLarge(_)) => too_large.push(*connection),
                         Err(why) => {

@@ -17,7 +17,7 @@
 use std::collections::BTreeSet;
 
 use super::companions::Companions;
-use super::{NotSaved, Unmovable};
+use super::{GroupMax, NotSaved, Unmovable};
 use crate::connection::Connection;
 use crate::exchange::stage::Stage;
 use crate::keys::{ConnKey, ExchangeKey, PoolId, StreamKey};
@@ -28,7 +28,9 @@ use crate::tools::time::Time;
 #[derive(Debug)]
 pub(crate) struct Leaving {
     pub(super) companions: Companions,
-    connections_max: usize,
+    max: GroupMax,
+    /// How many of its connections are of clients.
+    clients: usize,
     /// How many connections were asked for their exchanges.
     explored: usize,
     /// How many connections and exchanges were looked at, once all are found.
@@ -43,12 +45,13 @@ pub(crate) struct Leaving {
 }
 
 impl Leaving {
-    pub(super) fn new(key: ConnKey, connections_max: usize) -> Self {
+    pub(super) fn new(key: ConnKey, max: GroupMax) -> Self {
         let mut companions = Companions::default();
         companions.add_connection(key);
         Self {
             companions,
-            connections_max,
+            max,
+            clients: 0,
             explored: 0,
             examined: (0, 0),
             lost_some: false,
@@ -109,7 +112,9 @@ impl Proxy {
     pub(super) fn find_more(&mut self, leaving: &mut Leaving) -> Result<Found, NotSaved> {
         if !leaving.is_explored() {
             let looked_at = self.explore(leaving);
-            if leaving.companions.connections.len() > leaving.connections_max {
+            if leaving.companions.connections.len() > leaving.max.connections
+                || leaving.clients > leaving.max.clients
+            {
                 return Err(leaving.not_saved(Unmovable::TooLarge));
             }
             return Ok(Found::Part(looked_at));
@@ -137,7 +142,9 @@ impl Proxy {
         let next = leaving.companions.connections.get(leaving.explored).copied();
         leaving.explored += 1;
         let Some(key) = next else { return 1 };
-        if self.connections.get(key).is_some_and(Connection::owes_handshake) {
+        let connection = self.connections.get(key);
+        leaving.clients += usize::from(connection.is_some_and(|it| it.downstream().is_some()));
+        if connection.is_some_and(Connection::owes_handshake) {
             // One that ends meanwhile lets its connection go on.
             leaving.why_not = Some(Unmovable::NotYet);
         }

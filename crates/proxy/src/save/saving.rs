@@ -9,7 +9,7 @@ use wiped::{Pieces, Wiped};
 
 use super::companions::Companions;
 use super::leaving::{Found, Leaving};
-use super::{Held, NotSaved, Remains, Saved, SavedEnd, Unmovable, VERSION};
+use super::{GroupMax, Held, NotSaved, Remains, Saved, SavedEnd, Unmovable, VERSION};
 use crate::connection::{Connection, Upstream};
 use crate::keys::{ConnKey, ExchangeKey, PoolId};
 use crate::proxy::Proxy;
@@ -195,11 +195,11 @@ impl Proxy {
     /// # Errors
     ///
     /// It is not saved where the listener of some downstream drains (elsewhere it would meet another), while a handshake of TLS lasts or two
-    /// attempts of an exchange, and where its connections are more than `connections_max`. For a large group, [`Proxy::save_part`] says so.
+    /// attempts of an exchange, and where it has more than `max`. For a large group, [`Proxy::save_part`] says so.
     pub fn begin_save(
         &mut self,
         key: ConnKey,
-        connections_max: usize,
+        max: GroupMax,
         part_max: usize,
         now: Time,
     ) -> Result<Saving, NotSaved> {
@@ -214,7 +214,7 @@ impl Proxy {
         if self.connections.stays(key, &self.listen) {
             return Err(NotSaved { why: Unmovable::Stays, connections: vec![key] });
         }
-        let mut leaving = Leaving::new(key, connections_max);
+        let mut leaving = Leaving::new(key, max);
         while leaving.companions.connections.len() <= part_max {
             if let Found::All = self.find_more(&mut leaving)? {
                 let mut saving = Saving::new(false);

@@ -27,7 +27,7 @@ use config::snapshot::{Address, EndpointId};
 use proxy::SkipHandshake as _;
 use proxy::filter::{Filter, Question};
 use proxy::save::{
-    BalancingPlace, ClusterBalancing, NotSaved, RestoreError, Saved, Saving, Unmovable,
+    BalancingPlace, ClusterBalancing, GroupMax, NotSaved, RestoreError, Saved, Saving, Unmovable,
 };
 use proxy::time::Time;
 use proxy::{
@@ -810,18 +810,18 @@ impl<'s> Talk<'s> {
     }
 
     /// A peer's connection begins to leave as one of a large group does. For variants in which the proxy stays.
-    pub(crate) fn begins_to_leave(&mut self, peer: Peer, connections_max: usize) -> Saving {
+    pub(crate) fn begins_to_leave(&mut self, peer: Peer, max: GroupMax) -> Saving {
         let key = self.peers[peer.0].key.expect("the connection is open");
-        let saving = self.proxy.begin_save(key, connections_max, 1, self.now);
+        let saving = self.proxy.begin_save(key, max, 1, self.now);
         let saving = saving.expect("it can be moved");
         assert!(saving.is_large());
         saving
     }
 
     /// Why a peer's connection does not even begin to leave.
-    pub(crate) fn refuses_to_leave(&mut self, peer: Peer, connections_max: usize) -> Unmovable {
+    pub(crate) fn refuses_to_leave(&mut self, peer: Peer, max: GroupMax) -> Unmovable {
         let key = self.peers[peer.0].key.expect("the connection is open");
-        let saving = self.proxy.begin_save(key, connections_max, usize::MAX, self.now);
+        let saving = self.proxy.begin_save(key, max, usize::MAX, self.now);
         saving.expect_err("it cannot be moved").why
     }
 
@@ -1093,7 +1093,7 @@ impl<'s> Talk<'s> {
 
     /// Takes a group out of the proxy, as a worker does.
     fn save(&mut self, key: ConnKey) -> Saved {
-        let saving = self.proxy.begin_save(key, usize::MAX, usize::MAX, self.now);
+        let saving = self.proxy.begin_save(key, GroupMax::ANY, usize::MAX, self.now);
         let mut saving = saving.expect("it can be moved");
         let saved = self.proxy.save_part(&mut saving, usize::MAX, self.now);
         saved.expect("all of it was looked at");
@@ -1103,7 +1103,7 @@ impl<'s> Talk<'s> {
 
     /// Writes a group down as a large one is: in many steps.
     fn save_in_parts(&mut self, key: ConnKey) -> Option<Saved> {
-        let mut saving = self.proxy.begin_save(key, usize::MAX, 1, self.now).ok()?;
+        let mut saving = self.proxy.begin_save(key, GroupMax::ANY, 1, self.now).ok()?;
         while !saving.is_encoded() {
             if let Err(refused) = self.proxy.save_part(&mut saving, 1, self.now) {
                 for key in refused.connections {

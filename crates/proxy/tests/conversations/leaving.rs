@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proxy::save::Unmovable;
+use proxy::save::{GroupMax, Unmovable};
 use wire::h2::Limits;
 
 use crate::frames::Speaker;
@@ -21,6 +21,9 @@ clusters:
 ";
 
 const NO_CONTENT: &str = "HTTP/1.1 204 No Content\r\n\r\n";
+
+/// As `rebalance` moves clients.
+const ALONE: GroupMax = GroupMax { connections: 10, clients: 1 };
 
 /// A client whose requests concern no other.
 struct Bystander {
@@ -70,7 +73,7 @@ fn others_are_served_while_a_group_leaves_and_nothing_happens_to_it() {
         }
         let bystander = Bystander::new(talk);
         let (clients, mut service) = sharing(talk, 4);
-        let mut saving = talk.begins_to_leave(clients[2], usize::MAX);
+        let mut saving = talk.begins_to_leave(clients[2], GroupMax::ANY);
         // Connections are found one by one: of some, nothing is known yet.
         let mut steps = 1;
         while !talk.goes_on_leaving(&mut saving).unwrap() {
@@ -100,7 +103,7 @@ fn a_request_that_begins_meanwhile_goes_on_another_connection() {
         }
         let (clients, mut service) = sharing(talk, 2);
         let late = talk.client();
-        let mut saving = talk.begins_to_leave(clients[0], usize::MAX);
+        let mut saving = talk.begins_to_leave(clients[0], GroupMax::ANY);
         talk.goes_on_leaving(&mut saving).unwrap();
         talk.goes_on_leaving(&mut saving).unwrap();
         talk.says(late, "GET /late HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -126,7 +129,7 @@ fn a_group_that_is_too_large_goes_on_with_what_came_meanwhile() {
         }
         let (clients, mut service) = sharing(talk, 5);
         // The first client and the service are found by now.
-        let mut saving = talk.begins_to_leave(clients[0], 4);
+        let mut saving = talk.begins_to_leave(clients[0], GroupMax::connections(4));
         service.answers(talk, 3, NO_CONTENT, true);
         talk.hears(clients[1], "");
         assert_eq!(talk.goes_on_leaving(&mut saving), Err(Unmovable::TooLarge));
@@ -157,7 +160,7 @@ fn a_request_that_waits_and_leaves_is_not_served_meanwhile() {
         let waiting = client.gets(talk, "/waiting");
         assert!(one.hears(talk).contains("1: GET /first"));
         assert!(two.hears(talk).contains("1: GET /other"));
-        let mut saving = talk.begins_to_leave(client.peer, usize::MAX);
+        let mut saving = talk.begins_to_leave(client.peer, GroupMax::ANY);
         // Its connection has room from here on.
         two.answers(talk, 1, NO_CONTENT, true);
         talk.hears(other, NO_CONTENT);
@@ -196,10 +199,10 @@ fn a_client_that_is_set_apart_leaves_without_those_that_it_shared_with() {
         talk.hears(others[0], NO_CONTENT);
         talk.says(others[0], "GET /other HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(shared.hears(talk).contains("7: GET /other"));
-        assert_eq!(talk.refuses_to_leave(client.peer, 2), Unmovable::TooLarge);
+        assert_eq!(talk.refuses_to_leave(client.peer, ALONE), Unmovable::TooLarge);
         // Its earlier request is over.
         shared.answers(talk, 5, NO_CONTENT, true);
-        let mut saving = talk.begins_to_leave(client.peer, 2);
+        let mut saving = talk.begins_to_leave(client.peer, ALONE);
         while !talk.goes_on_leaving(&mut saving).unwrap() {}
         talk.leaves_and_comes_back(saving);
         for stream in [1, 3] {

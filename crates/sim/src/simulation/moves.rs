@@ -7,6 +7,7 @@
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
 use proxy::ConnKey;
+use proxy::save::GroupMax;
 use worker::{Give, Given, Message, Moving, Origin, Take, Taken, Wanted};
 
 use super::Simulation;
@@ -69,10 +70,14 @@ impl Simulation {
         }
         let (reply, given) = sync_channel(1);
         // A group that turns out to be larger stays, after some turns.
-        let is_bounded = self.random.chance(200);
-        let connections_max =
-            if is_bounded { self.random.length_between(1, 4) } else { usize::MAX };
-        let wanted = Wanted::One { connection: key, connections_max };
+        let max = match self.random.chance(200) {
+            true => GroupMax {
+                connections: self.random.length_between(1, 4),
+                clients: self.random.length_between(1, 2),
+            },
+            false => GroupMax::ANY,
+        };
+        let wanted = Wanted::One { connection: key, max };
         let worker = &mut self.threads.get_mut(from)?.as_mut()?.worker;
         worker.give(Give { wanted, reply });
         // What waited for its room may have begun to connect.

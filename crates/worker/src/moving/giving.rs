@@ -5,7 +5,7 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::vec::IntoIter;
 
 use proxy::ConnKey;
-use proxy::save::{Movable, NotSaved, Saved, Saving, Unmovable};
+use proxy::save::{GroupMax, Movable, NotSaved, Saved, Saving, Unmovable};
 
 use super::{MOVING_TIME_MAX, Moving, SLOTS_MAX, UnderWay};
 use crate::mailbox::{Give, Given, Wanted};
@@ -74,9 +74,7 @@ impl<W: World> Worker<W> {
     fn go_on_giving(&mut self, mut giving: Giving<W::Socket>) {
         let large = match giving.wanted {
             Wanted::From { .. } => self.give_from(&mut giving),
-            Wanted::One { connection, connections_max } => {
-                self.give_one(connection, connections_max, &mut giving.given)
-            }
+            Wanted::One { connection, max } => self.give_one(connection, max, &mut giving.given),
         };
         match large {
             None => self.answer_give(giving.given, &giving.reply),
@@ -119,6 +117,7 @@ impl<W: World> Worker<W> {
         let Wanted::From { groups_max, connections_max, only_idle, .. } = *wanted else {
             return None;
         };
+        let max = GroupMax::connections(connections_max);
         let until = self.world.now() + MOVING_TIME_MAX;
         given.groups.reserve(groups_max.min(GROUPS_RESERVED) as usize);
         let (mut next, mut looked_at, mut is_first) = (given.next, 0, true);
@@ -152,7 +151,7 @@ impl<W: World> Worker<W> {
                         given.note_kept(why);
                         continue;
                     }
-                    match self.begin_save(key, connections_max, self.settings.group_part_max) {
+                    match self.begin_save(key, max, self.settings.group_part_max) {
                         Ok(saving) if saving.is_large() => {
                             given.next = Some(key.index() + 1);
                             return Some(saving);
@@ -170,7 +169,7 @@ impl<W: World> Worker<W> {
     fn give_one(
         &mut self,
         connection: ConnKey,
-        connections_max: usize,
+        max: GroupMax,
         given: &mut Given<W::Socket>,
     ) -> Option<Saving> {
         // With an upstream connection that an exchange has alone goes what it belongs to.
@@ -180,7 +179,7 @@ impl<W: World> Worker<W> {
             Some(Movable::NotYet | Movable::WithAnother) => Unmovable::NotYet,
             Some(Movable::Stays) => Unmovable::Stays,
             Some(Movable::Idle | Movable::Busy) => {
-                match self.begin_save(key, connections_max, self.settings.group_part_max) {
+                match self.begin_save(key, max, self.settings.group_part_max) {
                     Ok(saving) if saving.is_large() => return Some(saving),
                     Ok(saving) => {
                         let moving = self.save_all(saving);
@@ -261,11 +260,11 @@ impl<W: World> Worker<W> {
     fn begin_save(
         &mut self,
         key: ConnKey,
-        connections_max: usize,
+        max: GroupMax,
         part_max: usize,
     ) -> Result<Saving, NotSaved> {
         let now = self.world.now();
-        let saving = self.proxy.begin_save(key, connections_max, part_max, now);
+        let saving = self.proxy.begin_save(key, max, part_max, now);
         if saving.is_err() {
             // A health check that it carried may have ended.
             self.perform();
@@ -293,7 +292,7 @@ impl<W: World> Worker<W> {
     /// Takes a downstream connection with all that belongs to it, or an idle upstream connection,
     /// out of this worker, between two turns. None for a key that [`proxy::Proxy::begin_save`] refuses.
     pub fn save(&mut self, key: ConnKey) -> Option<Moving<W::Socket>> {
-        let saving = self.begin_save(key, usize::MAX, usize::MAX).ok()?;
+        let saving = self.begin_save(key, GroupMax::ANY, usize::MAX).ok()?;
         let moving = self.save_all(saving);
         self.unwatch(&moving.sockets);
         Some(moving)
