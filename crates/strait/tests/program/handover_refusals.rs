@@ -19,7 +19,10 @@ use rustix::net::{
 use rustix::process::Signal;
 
 use crate::handover::{Successors, upgrade, upgraded, with_handover};
-use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, strait, text, until};
+use crate::kit::{
+    Client, Scratch, Service, Strait, WITH_A_SMALL_DISK, can_mount, forward_to, get, strait, text,
+    until,
+};
 
 fn run(service: &Service) -> Strait {
     let scratch = Scratch::new();
@@ -315,19 +318,13 @@ fn a_pipe_of_the_log_that_is_gone_refuses_the_upgrade() {
     assert_eq!(get(strait.admin, "/ready").status, 200);
 }
 
-/// A small file system for the folder `$LOG`, that is there for this process alone.
-const WITH_A_SMALL_DISK: &str = r#"exec unshare --mount sh -c 'mount -t tmpfs -o size=64k none "$LOG" && exec "$0" "$@"' "$0" "$@""#;
-
 #[test]
 fn a_full_disk_of_the_log_refuses_the_upgrade() {
     let scratch = Scratch::new();
     let folder = scratch.path("log");
     fs::create_dir(&folder).unwrap();
-    let variables = [("LOG", folder.to_str().unwrap())];
-    let can_mount =
-        Command::new("sh").args(["-c", WITH_A_SMALL_DISK, "true"]).envs(variables).status();
-    if !can_mount.is_ok_and(|it| it.success()) {
-        println!("skipped: nothing can be mounted here");
+    let variables = [("DISK", folder.to_str().unwrap())];
+    if !can_mount(&folder) {
         return;
     }
     let service = Service::start("one");

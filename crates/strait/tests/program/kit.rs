@@ -666,3 +666,17 @@ clusters:
 pub(crate) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
+
+/// A small file system for the folder `$DISK`, that is there for this process alone.
+pub(crate) const WITH_A_SMALL_DISK: &str = r#"exec unshare --mount sh -c 'mount -t tmpfs -o size=64k,mode=700 none "$DISK" && exec "$0" "$@"' "$0" "$@""#;
+
+/// Whether [`WITH_A_SMALL_DISK`] works here; says so if not.
+pub(crate) fn can_mount(folder: &Path) -> bool {
+    let mut command = Command::new("sh");
+    command.args(["-c", WITH_A_SMALL_DISK, "true"]).env("DISK", folder);
+    let can_mount = command.status().is_ok_and(|status| status.success());
+    if !can_mount {
+        println!("skipped: nothing can be mounted here");
+    }
+    can_mount
+}

@@ -11,7 +11,10 @@ use rustix::process::{Resource, Rlimit, Signal, prlimit};
 
 use crate::dns_server::{DnsServer, Says};
 use crate::handover::{Successors, ended_with, process, upgrade, upgraded, with_handover};
-use crate::kit::{Client, Scratch, Service, Strait, claim_port, forward_to, get, text, until};
+use crate::kit::{
+    Client, Scratch, Service, Strait, WITH_A_SMALL_DISK, can_mount, claim_port, forward_to, get,
+    text, until,
+};
 
 const FILE: &str = "last-good";
 
@@ -212,6 +215,41 @@ fn a_disk_without_room_leaves_the_file_of_before_and_everything_serves() {
     assert_eq!(strait.times_logged("the last answers of sources cannot be written: "), 1);
     assert_eq!(fs::read(names.file()).unwrap(), good);
     assert_eq!(fs::read_dir(names.scratch.path("state")).unwrap().count(), 1, "nothing is left");
+}
+
+#[test]
+fn a_full_disk_leaves_the_file_of_before_until_it_has_room() {
+    let names = Names::start();
+    let folder = names.scratch.path("state");
+    fs::create_dir(&folder).unwrap();
+    if !can_mount(&folder) {
+        return;
+    }
+    let variables = [("DISK", folder.to_str().unwrap())];
+    let config = names.config(&folder);
+    let mut strait = Strait::run_by(WITH_A_SMALL_DISK, Stdio::null(), &variables, &config);
+    assert!(get(strait.listener, "/").text().starts_with("one\n"));
+    let disk = format!("/proc/{}/root{}", strait.pid(), folder.display());
+    let (file, filler) = (format!("{disk}/{FILE}"), format!("{disk}/filler"));
+    let kept = |address: &str| {
+        // It is tried again ten seconds later.
+        until_within(30, &format!("{address} in {file}"), || {
+            fs::read_to_string(&file).ok().filter(|text| text.contains(address))
+        })
+    };
+    let good = kept("127.0.0.1:");
+    let full = fs::write(&filler, vec![0; 1 << 20]).unwrap_err();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    names.dns.set_addresses("api.test", 0, &["127.0.0.2"]);
+    strait.wait_for_log("the last answers of sources cannot be written: ");
+    until("the service that DNS names now", || {
+        get(strait.listener, "/").text().starts_with("two\n").then_some(())
+    });
+    assert_eq!(fs::read_to_string(&file).unwrap(), good);
+    let shown = strait.admin_json("/sources")["state"]["last_error"].clone();
+    assert!(shown.as_str().is_some_and(|it| it.contains("No space left")), "{shown}");
+    fs::remove_file(&filler).unwrap();
+    kept("127.0.0.2:");
 }
 
 #[test]
