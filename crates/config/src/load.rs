@@ -317,7 +317,7 @@ impl<F> Loader<F> {
             named_by_file: Some(named),
             tunnelled_by_file: tunnelled,
             clusters_lowered: parts.clusters_lowered,
-            linked: self.store.link(parts, taken),
+            linked: self.store.link(parts, taken, &self.noted_changes()),
             entries: Some(digests.without(&warnings)),
             warnings,
             endpoints_read: outcomes,
@@ -355,9 +355,9 @@ impl<F> Loader<F> {
             let users = accepted.users.iter();
             users.map(|user| (*user, Arc::clone(&accepted.assignment)))
         });
-        let assigned: Vec<_> = assigned.chain(self.noted_assignments()).collect();
-        let drained = self.noted_drained();
-        let prepared = self.store.link_assignments(&assigned, &drained).map(|linked| Prepared {
+        let mut endpoints = self.noted_changes();
+        endpoints.assigned.extend(assigned);
+        let prepared = self.store.link_assignments(&endpoints).map(|linked| Prepared {
             warnings: changed.iter().flat_map(|(_, it)| it.warnings()).cloned().collect(),
             files: FilesRead::Changed(changed),
             ..Prepared::of(linked)

@@ -40,7 +40,11 @@ pub(crate) struct Store<F> {
 }
 
 /// Clusters with the endpoints that they have now, and the names of those of which operators drain others.
-type EndpointChanges<'a> = (&'a [(ClusterId, Arc<Assignment>)], &'a [Arc<str>]);
+#[derive(Debug, Default)]
+pub(crate) struct EndpointChanges {
+    pub(crate) assigned: Vec<(ClusterId, Arc<Assignment>)>,
+    pub(crate) drained: Vec<Arc<str>>,
+}
 
 /// What changes of the resources of other sources, each made with the ids of a draft.
 #[derive(Debug)]
@@ -49,8 +53,8 @@ pub(crate) struct Touched<F> {
     pub(crate) clusters_gone: Vec<ClusterId>,
     /// Clusters whose endpoints are others, and nothing else of them.
     pub(crate) assigned: Vec<(ClusterId, Arc<Assignment>)>,
-    /// Clusters of which operators drain others.
-    pub(crate) drained: Vec<Arc<str>>,
+    /// What counts for clusters that are not among these.
+    pub(crate) noted: EndpointChanges,
     pub(crate) tables: Vec<Arc<RouteTable>>,
     pub(crate) tables_gone: Vec<RouteTableId>,
     pub(crate) listeners: Vec<Arc<Listener<F>>>,
@@ -63,7 +67,7 @@ impl<F> Default for Touched<F> {
             clusters: Vec::new(),
             clusters_gone: Vec::new(),
             assigned: Vec::new(),
-            drained: Vec::new(),
+            noted: EndpointChanges::default(),
             tables: Vec::new(),
             tables_gone: Vec::new(),
             listeners: Vec::new(),
@@ -125,7 +129,12 @@ impl<F> Store<F> {
     }
 
     /// The next snapshot, of all sections of the file, which were made with the ids of a draft.
-    pub(crate) fn link(&self, parts: Parts<F>, taken: TakenIds) -> Linked<F> {
+    pub(crate) fn link(
+        &self,
+        parts: Parts<F>,
+        taken: TakenIds,
+        noted: &EndpointChanges,
+    ) -> Linked<F> {
         let former = self.latest.as_deref();
         let empty = (Slots::default(), Slots::default());
         let (mut route_tables, mut clusters) =
@@ -135,6 +144,9 @@ impl<F> Store<F> {
         link_listeners(&parts.listeners, former, &mut changes);
         link_route_tables(&parts.route_tables, &mut route_tables, &mut changes);
         link_clusters(&parts.clusters, &mut clusters, &mut changes, &mut transports_gone);
+        let mut draft = Draft::resume(&self.ids, taken);
+        self.change_others(noted, &mut draft, &mut clusters, &mut changes);
+        let taken = draft.into_taken();
         let version = self.version_next();
         let origins = dated(
             parts.origins,
@@ -169,16 +181,12 @@ impl<F> Store<F> {
 
     /// The next snapshot, in which these clusters have other endpoints, and other ones of those are drained; none if nothing
     /// differs. Clusters that the latest snapshot does not have are passed over.
-    pub(crate) fn link_assignments(
-        &self,
-        assigned: &[(ClusterId, Arc<Assignment>)],
-        drained: &[Arc<str>],
-    ) -> Option<Linked<F>> {
+    pub(crate) fn link_assignments(&self, changed: &EndpointChanges) -> Option<Linked<F>> {
         let former = self.latest.as_deref()?;
         let mut draft = self.draft();
         let mut clusters = former.clusters.clone();
         let mut changes = Changes::default();
-        self.assign_all((assigned, drained), &mut draft, &mut clusters, &mut changes);
+        self.change_others(changed, &mut draft, &mut clusters, &mut changes);
         if changes == Changes::default() {
             return None;
         }
@@ -187,20 +195,34 @@ impl<F> Store<F> {
         Some(Linked { snapshot: Arc::new(next), taken, transports_gone })
     }
 
-    /// Gives clusters other endpoints, and drains others of their endpoints.
-    fn assign_all(
+    /// Gives clusters other endpoints, and drains others of their endpoints, as far as they are those of the latest snapshot: what was
+    /// lowered since knows of both.
+    fn change_others(
         &self,
-        (assigned, drained): EndpointChanges<'_>,
+        changed: &EndpointChanges,
         draft: &mut Draft<'_>,
         clusters: &mut Slots<Arc<Cluster>>,
         changes: &mut Changes,
     ) {
-        for (id, assignment) in assigned {
-            assign(*id, assignment, (&self.drained, &mut *draft), clusters, changes);
+        let latest = self.latest.as_deref();
+        let is_latest = |cluster: &Arc<Cluster>| {
+            let latest = latest.and_then(|latest| latest.cluster(cluster.id));
+            latest.is_some_and(|latest| Arc::ptr_eq(latest, cluster))
+        };
+        // Of both, in one cluster, the second finds what the first has made.
+        let mut changed_here = BTreeSet::new();
+        for (id, assignment) in &changed.assigned {
+            if clusters.find(id.0).is_some_and(is_latest) {
+                changed_here.insert(*id);
+                assign(*id, assignment, (&self.drained, &mut *draft), clusters, changes);
+            }
         }
-        for name in drained {
+        for name in &changed.drained {
             let id = self.ids.cluster(name);
             let Some(before) = id.and_then(|id| clusters.find(id.0).cloned()) else { continue };
+            if !is_latest(&before) && !changed_here.contains(&before.id) {
+                continue;
+            }
             if let Some(assigned) = Assigned::drained(&before, self.drained.of(name)) {
                 changes.clusters_changed.push(before.id);
                 let cluster = Arc::new(assigned.put_into(Cluster::clone(&before)));
@@ -223,8 +245,10 @@ impl<F> Store<F> {
             remove_cluster(cluster, &mut clusters, &mut changes, &mut transports_gone);
         }
         let mut draft = Draft::resume(&self.ids, taken);
-        let others = (&*touched.assigned, &*touched.drained);
-        self.assign_all(others, &mut draft, &mut clusters, &mut changes);
+        for (id, assignment) in &touched.assigned {
+            assign(*id, assignment, (&self.drained, &mut draft), &mut clusters, &mut changes);
+        }
+        self.change_others(&touched.noted, &mut draft, &mut clusters, &mut changes);
         let taken = draft.into_taken();
         let mut tables = former.route_tables.clone();
         for table in &touched.tables {

@@ -116,6 +116,11 @@ impl Rebalancer {
                 Some(Step::Weigh(uneven.from))
             }
             State::Apart(connections, to, tries) => {
+                let from = connections.first().map(|connection| connection.worker);
+                if (from, to) != (Some(uneven.from), uneven.to) {
+                    // Others differ by now.
+                    return None;
+                }
                 self.state = State::Moving(tries);
                 Some(Step::Move(connections, to))
             }

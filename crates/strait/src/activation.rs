@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::handover::UnusedSocket;
@@ -128,6 +129,16 @@ impl Activation {
         }
     }
 
+    /// The files of unix sockets that listeners have taken of a former process.
+    pub(crate) fn taken_files(&self) -> Vec<PathBuf> {
+        let sockets = self.taken.iter().flat_map(|(_, sockets)| sockets.iter());
+        let path = |socket: &Inherited| match socket.address() {
+            io::Address::Unix(path) => Some(path.to_path_buf()),
+            io::Address::Tcp(_) => None,
+        };
+        sockets.filter_map(path).collect()
+    }
+
     /// Whether there are sockets of a process before this one.
     pub(crate) const fn has_taken(&self) -> bool {
         !self.taken.is_empty()
@@ -223,7 +234,8 @@ impl Activation {
                     (SocketFileId::at(path), is_its)
                 }
             };
-            if !is_stored || !is_kept {
+            let has_name = file.is_some() || matches!(socket.address(), io::Address::Tcp(_));
+            if has_name && (!is_stored || !is_kept) {
                 names.extend(control::stored_name(&name, file));
             }
             if users.is_none() {

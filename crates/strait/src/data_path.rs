@@ -285,14 +285,13 @@ impl Workers for DataPath {
     fn drain(&mut self) {
         self.former.leave();
         self.leave_files();
-        // The queues end with the workers' own handles.
-        let places = self.held.values_mut().flat_map(|held| &mut held.places);
-        places.for_each(|place| place.handles.clear());
+        self.close_handles();
         self.tell_all(|| Message::Drain);
     }
 
     fn end_now(&mut self) {
         self.leave_files();
+        self.close_handles();
         self.tell_all(|| Message::EndNow);
     }
 
@@ -320,6 +319,12 @@ impl Workers for DataPath {
 }
 
 impl DataPath {
+    /// The queues of listeners end with the workers' own handles.
+    fn close_handles(&mut self) {
+        let places = self.held.values_mut().flat_map(|held| &mut held.places);
+        places.for_each(|place| place.handles.clear());
+    }
+
     /// Before this process ends: files of unix sockets stay where the service manager has the sockets.
     fn leave_files(&self) {
         if self.keeps_handles.for_service_manager {

@@ -183,6 +183,7 @@ impl Start {
             taking.note_moved(data_path.activation().moved(&snapshot));
         }
         let was_stored = taking.is_none() && data_path.activation().has_taken();
+        let kept_files = data_path.activation().taken_files();
         let stale_sockets = data_path.let_go(&snapshot);
         let mut first = config.keep(candidate);
         let (admin, metrics) =
@@ -205,13 +206,15 @@ impl Start {
             LogWriter::start(reader, &mut first).map_err(failed("the access log's thread"))?;
         // One that takes another's place knows first which endpoints that one gives no requests.
         let crew = (crew, taking.is_none());
+        if was_stored {
+            // The process that had them is gone.
+            control::set_socket_modes(&snapshot, &kept_files);
+        }
         data_path
             .start(crew, &snapshot, bound.sockets, emitters, descriptors)
             .map_err(failed("the workers' threads"))?;
         if was_stored {
-            // The process that had them is gone.
             data_path.set_socket_options(&snapshot);
-            control::set_socket_modes(&snapshot);
         }
         let (steps, handover) = mpsc::channel(STEPS_MAX);
         let is_taking_over = taking.is_some();

@@ -115,8 +115,7 @@ impl<F> Loader<F> {
 
     fn prepare_done(&mut self, done: BatchResult<F>, verdicts: Vec<Verdict>) -> PreparedUpdates<F> {
         let BatchResult { changed, mut touched, taken, late, warnings } = done;
-        touched.assigned.extend(self.noted_assignments());
-        touched.drained = self.noted_drained();
+        touched.noted = self.noted_changes();
         let none = Delivered::default();
         let mut wanted = changed.names_changed(self.delivered.as_ref().unwrap_or(&none));
         wanted.retain(|name| self.depends_on_deliveries(name));

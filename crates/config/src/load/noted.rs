@@ -9,8 +9,8 @@ use super::{Loader, Prepared};
 use crate::answers;
 use crate::dns::{DnsAnswer, DnsName};
 use crate::drained::DrainChange;
-use crate::resource::Assignment;
 use crate::snapshot::ClusterId;
+use crate::store::EndpointChanges;
 
 /// What was noted since a snapshot was kept.
 #[derive(Debug, Default)]
@@ -61,8 +61,7 @@ impl<F> Loader<F> {
     /// The next snapshot, with what was noted, if any cluster has other endpoints now. Costs as much as the clusters that this
     /// is about.
     pub fn prepare_noted(&mut self) -> Option<Prepared<F>> {
-        let assigned: Vec<_> = self.noted_assignments().collect();
-        let linked = self.store.link_assignments(&assigned, &self.noted_drained());
+        let linked = self.store.link_assignments(&self.noted_changes());
         if linked.is_none() {
             self.noted = Noted::default();
         }
@@ -84,17 +83,15 @@ impl<F> Loader<F> {
         self.prepare_noted()
     }
 
-    /// The endpoints of the clusters whose names have other answers.
-    pub(super) fn noted_assignments(&self) -> impl Iterator<Item = (ClusterId, Arc<Assignment>)> {
+    /// The endpoints of the clusters whose names have other answers, and the clusters of which operators drain others.
+    pub(super) fn noted_changes(&self) -> EndpointChanges {
         let latest = self.store.latest();
-        self.noted.answered.iter().filter_map(move |id| {
+        let assigned = self.noted.answered.iter().filter_map(|id| {
             let from = &latest?.cluster(*id)?.endpoints_from;
             Some((*id, Arc::new(answers::assignment(from, &self.answers))))
-        })
-    }
-
-    /// The clusters of which operators drain others.
-    pub(super) fn noted_drained(&self) -> Vec<Arc<str>> {
-        self.noted.drained.iter().cloned().collect()
+        });
+        let (assigned, drained) =
+            (assigned.collect(), self.noted.drained.iter().cloned().collect());
+        EndpointChanges { assigned, drained }
     }
 }

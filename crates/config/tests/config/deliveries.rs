@@ -622,6 +622,21 @@ fn a_listener_that_waited_for_the_file_leads_to_the_clusters_that_come_with_it()
 }
 
 #[test]
+fn a_drain_that_waits_for_the_next_text_counts_for_a_delivered_cluster() {
+    let mut loader = loaded();
+    taken(&mut loader, Cluster, "api", "{ name: api, endpoints: ['10.0.0.2:80'] }");
+    for is_drained in [true, false] {
+        let endpoint = "10.0.0.2:80".parse().unwrap();
+        loader.note_drained(&[DrainChange { cluster: "api".into(), endpoint, is_drained }]);
+        let now = loader.load_with("f", TEXT, &sample::outside()).unwrap();
+        let (_, api) = now.clusters.iter().find(|(_, it)| &*it.name == "api").unwrap();
+        assert_eq!(api.endpoints[0].is_drained, is_drained);
+        assert_eq!(now.changes.clusters_changed, [api.id]);
+        assert!(!loader.has_noted());
+    }
+}
+
+#[test]
 fn sources_go_before_each_other_in_their_order_whichever_came_first() {
     let mut loader = loaded();
     loader.order_sources(vec!["first".into(), "second".into()]);

@@ -263,6 +263,17 @@ fn an_answer_that_was_not_kept_and_other_servers_count_with_the_next_text() {
 }
 
 #[test]
+fn answers_that_wait_are_not_for_what_a_cluster_is_by_then() {
+    let (mut loader, before) = loaded(&outside());
+    let name = name_of(&before, "named");
+    let other = answer(&name.host, "10.0.3.3:80");
+    loader.note_answers(vec![(name, Some(other))]);
+    let text = TEXT.replace("{ dns: 'named.internal:80' }", "['10.0.7.7:80']");
+    let next = loader.prepare("f", &text, &outside()).unwrap();
+    assert_eq!(addresses(&loader.keep(next), "named"), ["10.0.7.7:80"]);
+}
+
+#[test]
 #[ignore = "a measurement: cargo test -p config --test config reload_of_5000 -- --ignored --nocapture"]
 #[expect(clippy::disallowed_methods, reason = "it measures")]
 fn a_reload_of_5000_clusters_with_tls_takes_as_long_as_it_says() {

@@ -1,5 +1,8 @@
 //! What control goes on with that another process knew.
 
+use std::path::PathBuf;
+
+use config::file_mode::FileMode;
 use config::snapshot::{Address, Snapshot};
 use serde_json::{Map, Value};
 use telemetry::FormerTotals;
@@ -63,7 +66,7 @@ impl<W: Workers> Running<W> {
     /// something else. Not earlier: until now they were that one's, which might have gone on.
     pub(super) fn own_sockets(&self) {
         self.workers.set_socket_options(&self.config.snapshot);
-        set_socket_modes(&self.config.snapshot);
+        set_socket_modes(&self.config.snapshot, &[]);
     }
 
     pub(super) fn take_over(&mut self, state: FormerState, is_return: bool) {
@@ -91,11 +94,16 @@ impl<W: Workers> Running<W> {
     }
 }
 
-/// Gives the files of unix sockets that another process has bound the modes of this configuration.
-pub fn set_socket_modes<F>(snapshot: &Snapshot<F>) {
+/// Gives the files of unix sockets that another process has bound the modes of this configuration; those in `own`, which a former
+/// process of this program has bound for a listener, also the mode that they have without that option.
+pub fn set_socket_modes<F>(snapshot: &Snapshot<F>, own: &[PathBuf]) {
+    let usual = |address: &Address| match address {
+        Address::Unix(path) if own.iter().any(|it| **it == **path) => Some(FileMode::GROUP),
+        _ => None,
+    };
     let listeners = snapshot.listeners.iter().flat_map(|listener| {
         let mode = listener.socket.mode;
-        listener.addresses.iter().map(move |address| (address, mode))
+        listener.addresses.iter().map(move |address| (address, mode.or_else(|| usual(address))))
     });
     let startup = &snapshot.startup;
     let admin = startup.admin.iter().chain(&startup.metrics);

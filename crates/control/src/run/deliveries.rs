@@ -331,13 +331,13 @@ impl Deliveries {
                 }
                 continue;
             }
-            if let Some(wait) = self.waits.get_mut(&name) {
+            // One that is over says nothing of what is waited for now.
+            if let Some(wait) = self.waits.get_mut(&name).filter(|wait| !wait.is_over) {
                 if wait.names == names {
                     continue;
                 }
-                // That some have come makes those that are left wait no longer. One that is over says nothing of what is waited
-                // for now.
-                if !wait.is_over && names.iter().all(|it| wait.names.contains(it)) {
+                // That some have come makes those that are left wait no longer.
+                if names.iter().all(|it| wait.names.contains(it)) {
                     self.pace.log(|| tracing::info!("{name} still waits for {}", listed(&names)));
                     wait.names = names;
                     continue;

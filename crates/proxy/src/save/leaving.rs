@@ -11,14 +11,16 @@
 //! - messages wait, so that no configuration, answer or drain comes.
 //!
 //! A connection whose exchanges were not looked at yet may still change: another of them may end, and the connection with it. From then on
-//! all that could change it is in the group. So the group is looked at once more when all of it is found: what is gone is left out, and
-//! what keeps it from moving is found where it cannot change any more.
+//! all that could change it is in the group. So the group is looked at once more when all of it is found: what is gone is left out,
+//! what keeps it from moving is found where it cannot change any more, and were there a way for something to join it meanwhile, it would
+//! stay.
 
 use std::collections::BTreeSet;
 
 use super::companions::Companions;
 use super::{GroupMax, NotSaved, Unmovable};
 use crate::connection::Connection;
+use crate::exchange::Exchange;
 use crate::exchange::stage::Stage;
 use crate::keys::{ConnKey, ExchangeKey, PoolId, StreamKey};
 use crate::proxy::Proxy;
@@ -45,13 +47,13 @@ pub(crate) struct Leaving {
 }
 
 impl Leaving {
-    pub(super) fn new(key: ConnKey, max: GroupMax) -> Self {
+    pub(super) fn new(key: ConnKey, is_client: bool, max: GroupMax) -> Self {
         let mut companions = Companions::default();
         companions.add_connection(key);
         Self {
             companions,
             max,
-            clients: 0,
+            clients: usize::from(is_client),
             explored: 0,
             examined: (0, 0),
             lost_some: false,
@@ -142,9 +144,7 @@ impl Proxy {
         let next = leaving.companions.connections.get(leaving.explored).copied();
         leaving.explored += 1;
         let Some(key) = next else { return 1 };
-        let connection = self.connections.get(key);
-        leaving.clients += usize::from(connection.is_some_and(|it| it.downstream().is_some()));
-        if connection.is_some_and(Connection::owes_handshake) {
+        if self.connections.get(key).is_some_and(Connection::owes_handshake) {
             // One that ends meanwhile lets its connection go on.
             leaving.why_not = Some(Unmovable::NotYet);
         }
@@ -164,14 +164,22 @@ impl Proxy {
         for copy in copies.filter(|copy| self.exchanges.get(**copy).is_some()) {
             leaving.companions.add_exchange(*copy);
         }
-        let sides = [Some(exchange.downstream), exchange.upstream()];
+        if self.exchanges.hedges > 0 && self.is_hedged(exchange) {
+            // The answer to the earlier attempt, which is not found by this one, would lead elsewhere.
+            leaving.why_not = Some(Unmovable::NotYet);
+        }
+        let (client, upstream) = (exchange.downstream, exchange.upstream());
         if leaving.is_large {
             leaving.queues.extend(self.queue_of(key));
         }
-        for side in sides.into_iter().flatten().filter(|side| *side != StreamKey::NONE) {
-            if leaving.companions.add_connection(side.connection) && leaving.is_large {
-                self.upstream.set_aside(side.connection, &mut self.connections);
-            }
+        if client != StreamKey::NONE && leaving.companions.add_connection(client.connection) {
+            leaving.clients += 1;
+        }
+        if let Some(StreamKey { connection, .. }) = upstream
+            && leaving.companions.add_connection(connection)
+            && leaving.is_large
+        {
+            self.upstream.set_aside(connection, &mut self.connections);
         }
     }
 
@@ -209,14 +217,15 @@ impl Proxy {
 
     /// Looks at something that was found, as it will be taken.
     fn examine(&self, leaving: &mut Leaving) {
-        let Leaving { companions, examined, .. } = leaving;
-        let (why_not, is_there) = if let Some(key) = companions.connections.get(examined.0).copied()
-        {
-            examined.0 += 1;
-            (self.why_connection_stays(key), self.connections.get(key).is_some())
-        } else if let Some(key) = companions.exchanges.get(examined.1).copied() {
-            examined.1 += 1;
-            (self.why_exchange_stays(key), self.exchanges.get(key).is_some())
+        let Companions { connections, exchanges, .. } = &leaving.companions;
+        let (why_not, is_there) = if let Some(key) = connections.get(leaving.examined.0).copied() {
+            let why_not = self.why_connection_stays(key, leaving);
+            leaving.examined.0 += 1;
+            (why_not, self.connections.get(key).is_some())
+        } else if let Some(key) = exchanges.get(leaving.examined.1).copied() {
+            let why_not = self.why_exchange_stays(key, leaving);
+            leaving.examined.1 += 1;
+            (why_not, self.exchanges.get(key).is_some())
         } else {
             return;
         };
@@ -227,26 +236,36 @@ impl Proxy {
         }
     }
 
-    fn why_connection_stays(&self, key: ConnKey) -> Option<Unmovable> {
+    fn why_connection_stays(&self, key: ConnKey, leaving: &Leaving) -> Option<Unmovable> {
         if self.connections.stays(key, &self.listen) {
             return Some(Unmovable::WithDraining);
         }
-        // A handshake is finished where it began.
         let connection = self.connections.get(key)?;
-        connection.owes_handshake().then_some(Unmovable::NotYet)
+        let has_another = || {
+            let exchanges = self.connections.exchanges_on(key);
+            exchanges.into_iter().any(|exchange| !leaving.has_exchange(exchange))
+        };
+        // A handshake is finished where it began.
+        (connection.owes_handshake() || has_another()).then_some(Unmovable::NotYet)
     }
 
-    fn why_exchange_stays(&self, key: ExchangeKey) -> Option<Unmovable> {
+    fn why_exchange_stays(&self, key: ExchangeKey, leaving: &Leaving) -> Option<Unmovable> {
         let exchange = self.exchanges.get(key)?;
-        // Earlier attempts do not move, and the first response may be theirs.
-        let is_hedged = || {
-            let hedge = exchange.hedge().and_then(|hedge| self.exchanges.get(hedge));
-            exchange.hedge_of().is_some() || hedge.is_some()
-        };
         let has_listener = !self.cx.snapshot.listeners.is_empty();
-        let stays = self.exchanges.hedges > 0 && is_hedged()
+        let has_side = |side: StreamKey| {
+            side == StreamKey::NONE || leaving.companions.has_connection(side.connection)
+        };
+        let has_all = has_side(exchange.downstream) && exchange.upstream().is_none_or(has_side);
+        let stays = !has_all
+            || self.exchanges.hedges > 0 && self.is_hedged(exchange)
             || exchange.detached.is_some() && !has_listener;
         stays.then_some(Unmovable::NotYet)
+    }
+
+    /// Earlier attempts do not move, and the first response may be theirs.
+    fn is_hedged(&self, exchange: &Exchange) -> bool {
+        let hedge = exchange.hedge().and_then(|hedge| self.exchanges.get(hedge));
+        exchange.hedge_of().is_some() || hedge.is_some()
     }
 }
 

@@ -12,6 +12,7 @@ use wiped::Pieces;
 
 use super::exchanges::SavedExchange;
 use super::group::Group;
+use super::leaving::Leaving;
 use super::{RestoreError, SavedEnd, VERSION};
 use crate::connection::connections::Connections;
 use crate::cx::Cx;
@@ -166,7 +167,8 @@ impl Proxy {
                         State::Joining(place + 1)
                     }
                     None => {
-                        self.cx.has_part_of_group = false;
+                        self.cx.has_part_of_group =
+                            self.leaving.as_ref().is_some_and(Leaving::is_large);
                         State::Placed
                     }
                 },

@@ -214,7 +214,7 @@ impl Proxy {
         if self.connections.stays(key, &self.listen) {
             return Err(NotSaved { why: Unmovable::Stays, connections: vec![key] });
         }
-        let mut leaving = Leaving::new(key, max);
+        let mut leaving = Leaving::new(key, upstream == Some(false), max);
         while leaving.companions.connections.len() <= part_max {
             if let Found::All = self.find_more(&mut leaving)? {
                 let mut saving = Saving::new(false);

@@ -4,20 +4,26 @@
 //! is set apart: its new requests go on connections that no other client has. Once those that it had begun before are over, it
 //! moves alone.
 //!
-//! Where an endpoint is chosen by more than whose turn it is, or there is no room for another connection, requests are shared as ever.
+//! Endpoints are chosen as ever. Where half of a cluster's connections are in use, or the last one would be, or other workers want some, requests are
+//! shared.
 
 use std::time::Duration;
 
 use config::priority::Priority;
 use config::snapshot::Cluster;
+use telemetry::events::ChoiceKind;
 
 use crate::connection::codec::multiplex::Multiplex;
 use crate::connection::connections::Connections;
 use crate::connection::{Connection, Upstream};
 use crate::cx::Cx;
 use crate::keys::ConnKey;
+use crate::listen::clients::Clients;
+use crate::tools::random::Random;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
+use crate::upstream::age::has_served;
+use crate::upstream::pool::{Acquired, Ask, Pool, Sharing};
 
 /// How long a client is set apart.
 const FOR: Duration = Duration::from_secs(10);
@@ -39,28 +45,24 @@ struct Client {
     connections: Vec<ConnKey>,
 }
 
-/// Where a request of a client goes that is set apart.
+/// What a request of a client that is set apart gets, to the endpoint that was chosen for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OwnChoice {
-    /// On this connection of its own, to the endpoint at this place.
-    Use(ConnKey, usize),
-    /// On a new one.
+    /// This connection of its own.
+    Use(ConnKey),
+    /// A new one.
     Open,
 }
 
 impl OwnConnections {
     #[inline]
+    pub(crate) fn has(&self, client: ConnKey) -> bool {
+        self.0.iter().any(|it| it.key == client)
+    }
+
+    #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    fn client(&self, key: ConnKey) -> Option<&Client> {
-        self.0.iter().find(|client| client.key == key)
-    }
-
-    /// Whether the next connection that is opened for a client is its own.
-    pub(crate) fn takes_next_of(&self, client: ConnKey) -> bool {
-        self.client(client).is_some_and(|client| client.connections.len() < CONNECTIONS_MAX)
     }
 
     pub(crate) fn add(&mut self, client: ConnKey, connection: ConnKey) {
@@ -69,26 +71,42 @@ impl OwnConnections {
         }
     }
 
-    /// Where a request of this client to a cluster goes, if the client is set apart.
+    /// A connection is no client's own any more.
+    pub(crate) fn forget(&mut self, connection: ConnKey) {
+        for client in &mut self.0 {
+            client.connections.retain(|key| *key != connection);
+        }
+    }
+
+    /// What a request of this client gets that is for the endpoint at a place of a cluster; none if it has to share. `is_used_up` says
+    /// whether a connection to an endpoint has had as many streams as it may have.
     pub(crate) fn choose(
-        &self,
+        &mut self,
         client: ConnKey,
-        cluster: &Cluster,
-        priority: Priority,
+        (cluster, place, priority): (&Cluster, usize, Priority),
         connections: &Connections,
+        mut is_used_up: impl FnMut(&Connection) -> bool,
     ) -> Option<OwnChoice> {
-        let client = self.client(client)?;
-        let of_cluster = |key: &ConnKey| {
-            let connection = connections.get(*key)?;
-            let upstream = connection.upstream()?;
+        let endpoint = cluster.endpoints.get(place)?.id;
+        let transport = cluster.transport_at(place).id;
+        let client = self.0.iter_mut().find(|it| it.key == client)?;
+        client.connections.retain(|key| connections.get(*key).is_some());
+        let found = client.connections.iter().find(|key| {
+            let Some(connection) = connections.get(**key) else { return false };
+            let Some(upstream) = connection.upstream() else { return false };
             let is_of_pool = (upstream.cluster, upstream.priority) == (cluster.id, priority);
-            let place = cluster.place_of(upstream.endpoint).filter(|_| is_of_pool)?;
-            let is_current = cluster.transport_at(place).id == upstream.transport;
-            let has_room = connection.multiplex().is_some_and(takes_stream);
-            (is_current && has_room).then_some(OwnChoice::Use(*key, place))
-        };
-        let found = client.connections.iter().find_map(of_cluster);
-        found.or_else(|| self.takes_next_of(client.key).then_some(OwnChoice::Open))
+            let is_to_it = (upstream.endpoint, upstream.transport) == (endpoint, transport);
+            is_of_pool
+                && is_to_it
+                && connection.multiplex().is_some_and(takes_stream)
+                && !has_served(connection, cluster)
+                && !is_used_up(connection)
+        });
+        match found {
+            Some(key) => Some(OwnChoice::Use(*key)),
+            None if client.connections.len() < CONNECTIONS_MAX => Some(OwnChoice::Open),
+            None => None,
+        }
     }
 }
 
@@ -99,6 +117,39 @@ fn takes_stream(multiplex: &Multiplex) -> bool {
 }
 
 impl Upstreams {
+    /// What a request gets whose client is set apart: a connection of its own, to the endpoint whose turn it is. None where it has to
+    /// share, for which the caller asks.
+    pub(crate) fn acquire_own(
+        &mut self,
+        ask: &Ask<'_>,
+        client: ConnKey,
+        clients: &Clients,
+        random: &mut Random,
+        now: Time,
+        connections: &mut Connections,
+    ) -> Option<(Acquired, Option<ChoiceKind>, bool)> {
+        let pool = Pool::new(ask.newest, ask.priority);
+        let (in_use, connections_max) = self.pools.use_of(pool);
+        let leaves_one = in_use.saturating_add(2) <= connections_max;
+        if !leaves_one || self.pools.is_short(pool) || self.pools.is_wanted_by_others(pool.id()) {
+            return None;
+        }
+        let alone = Ask { sharing: Sharing::Personal, ..*ask };
+        let (acquired, kind) = self.pools.acquire(&alone, clients, random, now, connections);
+        let Acquired::Open(place) = acquired else { return None };
+        let pools = &mut self.pools;
+        let is_used_up = |connection: &Connection| {
+            let endpoint = connection.upstream().map(|upstream| upstream.endpoint);
+            endpoint.is_some_and(|it| pools.is_stream_budget_used(it, connection.requests))
+        };
+        let at = (ask.cluster, place, ask.priority);
+        match self.own.choose(client, at, connections, is_used_up)? {
+            // There was leave to open one, which is given back when the attempt is over.
+            OwnChoice::Use(own) => Some((Acquired::Shared(own, place), kind, false)),
+            OwnChoice::Open => Some((acquired, kind, true)),
+        }
+    }
+
     /// Sets a client apart.
     pub(crate) fn set_apart(&mut self, client: ConnKey, now: Time) {
         let until = now + FOR;

@@ -131,6 +131,7 @@ impl Upstreams {
     /// The group of an upstream connection is about to leave: it takes no more exchanges.
     pub(crate) fn set_aside(&mut self, key: ConnKey, connections: &mut Connections) {
         self.withdraw(key, connections);
+        self.own.forget(key);
         if let Some(upstream) = connections.get_mut(key).and_then(Connection::upstream_mut) {
             upstream.is_withheld = true;
         }

@@ -180,7 +180,7 @@ fn a_request_that_waits_and_leaves_is_not_served_meanwhile() {
 
 #[test]
 fn a_client_that_is_set_apart_leaves_without_those_that_it_shared_with() {
-    hold(CONFIG, |talk| {
+    hold(&CONFIG.replace("connections_max: 2", "connections_max: 9"), |talk| {
         if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
@@ -217,7 +217,7 @@ fn a_client_that_is_set_apart_leaves_without_those_that_it_shared_with() {
 
 #[test]
 fn connections_of_a_client_that_was_set_apart_are_for_all_after_a_while() {
-    hold(CONFIG, |talk| {
+    hold(&CONFIG.replace("connections_max: 2", "connections_max: 9"), |talk| {
         if talk.variant() == Variant::Moving {
             return talk.leave_out();
         }
@@ -238,5 +238,54 @@ fn connections_of_a_client_that_was_set_apart_are_for_all_after_a_while() {
         assert!(own.hears(talk).contains("3: GET /all"));
         own.answers(talk, 3, NO_CONTENT, true);
         talk.hears(clients[1], NO_CONTENT);
+    });
+}
+
+#[test]
+fn a_request_that_leaves_gives_way_to_none_where_its_queue_is_full() {
+    let config = CONFIG.replace("connections_max: 2", "connections_max: 1, pending_max: 1");
+    hold(&config, |talk| {
+        if talk.variant() == Variant::Moving {
+            return talk.leave_out();
+        }
+        let limits = Limits { streams_max: 1, ..Limits::default() };
+        let mut client = Speaker::client(talk);
+        let first = client.gets(talk, "/first");
+        let mut service = Speaker::upstream_with(talk, limits);
+        let waiting = client.gets(talk, "/waiting");
+        assert!(service.hears(talk).contains("1: GET /first"));
+        talk.comes_from("192.0.2.8");
+        let other = talk.client();
+        let mut saving = talk.begins_to_leave(client.peer, GroupMax::ANY);
+        talk.says(other, "GET /other HTTP/1.1\r\nHost: x\r\n\r\n");
+        talk.hears_about(other, "HTTP/1.1 503 ", &["pending_overflow"]);
+        while !talk.goes_on_leaving(&mut saving).unwrap() {}
+        talk.leaves_and_comes_back(saving);
+        service.answers(talk, 1, NO_CONTENT, true);
+        assert!(service.hears(talk).contains("3: GET /waiting"));
+        service.answers(talk, 3, NO_CONTENT, true);
+        let heard = client.hears(talk);
+        for stream in [first, waiting] {
+            assert!(heard.contains(&format!("{stream}: 204")), "{heard}");
+        }
+    });
+}
+
+#[test]
+fn a_client_that_is_set_apart_shares_where_few_connections_are_left() {
+    hold(&CONFIG.replace("connections_max: 2", "connections_max: 1"), |talk| {
+        if talk.variant() == Variant::Moving {
+            return talk.leave_out();
+        }
+        let (clients, mut shared) = sharing(talk, 2);
+        shared.answers(talk, 1, NO_CONTENT, true);
+        talk.hears(clients[0], NO_CONTENT);
+        talk.sets_apart(clients[0]);
+        talk.says(clients[0], "GET /again HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(shared.hears(talk).contains("5: GET /again"), "it is the only one");
+        for stream in [3, 5] {
+            shared.answers(talk, stream, NO_CONTENT, true);
+        }
+        clients.iter().for_each(|client| talk.hears(*client, NO_CONTENT));
     });
 }

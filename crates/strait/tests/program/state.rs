@@ -13,7 +13,7 @@ use crate::dns_server::{DnsServer, Says};
 use crate::handover::{Successors, ended_with, process, upgrade, upgraded, with_handover};
 use crate::kit::{
     Client, Scratch, Service, Strait, WITH_A_SMALL_DISK, can_mount, claim_port, forward_to, get,
-    text, until,
+    text, until, until_within,
 };
 
 const FILE: &str = "last-good";

@@ -16,7 +16,6 @@ use crate::listen::clients::ClientPlace;
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
-use crate::upstream::own::OwnChoice;
 use crate::upstream::pool::{Acquired, Ask, Pool, Sharing};
 
 impl Proxy {
@@ -91,23 +90,10 @@ impl Proxy {
             }
         }
         let client = exchange.downstream.connection;
-        let is_by_turn = |exchange: &Exchange| {
-            let route = exchange.route.as_ref();
-            exchange.tried().is_empty()
-                && route.is_none_or(|it| it.hash.is_none() && it.subset.is_none())
-        };
-        let own = match sharing {
-            Sharing::Together
-                if !self.upstream.own.is_empty()
-                    && failed.is_none()
-                    && cluster.original_destination.is_none()
-                    && !exchange.request.asks_upgrade
-                    && is_by_turn(exchange) =>
-            {
-                self.upstream.own.choose(client, cluster, priority, &self.connections)
-            }
-            _ => None,
-        };
+        let is_apart = sharing == Sharing::Together
+            && self.upstream.own.has(client)
+            && cluster.original_destination.is_none()
+            && !exchange.request.asks_upgrade;
         let destination = cluster
             .original_destination
             .and_then(|_| destination(&self.connections, exchange.downstream.connection));
@@ -122,28 +108,26 @@ impl Proxy {
             subset: exchange.route.as_ref().and_then(|route| route.subset),
             locality: self.cx.snapshot.locality,
             destination,
-            sharing: match own {
-                // One that is not to be shared is a new one.
-                Some(OwnChoice::Open)
-                    if self.upstream.pools.has_room(Pool::new(newest, priority)) =>
-                {
-                    Sharing::Personal
-                }
-                _ => sharing,
-            },
+            sharing,
             client: exchange.client,
         };
         let random = &mut self.cx.random;
         let connections = &mut self.connections;
-        let (acquired, kind) = match (exchange.check().map(CheckRun::target), own) {
-            (Some(target), _) => {
-                (self.upstream.pools.acquire_checked(&ask, target, random, connections), None)
+        let (acquired, kind, is_own) = match exchange.check().map(CheckRun::target) {
+            Some(target) => {
+                let pools = &mut self.upstream.pools;
+                (pools.acquire_checked(&ask, target, random, connections), None, false)
             }
-            (None, Some(OwnChoice::Use(connection, place))) => {
-                (Acquired::Shared(connection, place), None)
-            }
-            (None, _) => {
-                self.upstream.pools.acquire(&ask, &self.listen.clients, random, now, connections)
+            None => {
+                let clients = &self.listen.clients;
+                let own = is_apart.then(|| {
+                    self.upstream.acquire_own(&ask, client, clients, random, now, connections)
+                });
+                own.flatten().unwrap_or_else(|| {
+                    let pools = &mut self.upstream.pools;
+                    let (acquired, kind) = pools.acquire(&ask, clients, random, now, connections);
+                    (acquired, kind, false)
+                })
             }
         };
         if let Some(kind) = kind
@@ -160,7 +144,7 @@ impl Proxy {
         {
             head = None;
         }
-        self.use_acquired(key, id, acquired, request, head, now);
+        self.use_acquired(key, id, (acquired, is_own), request, head, now);
     }
 
     /// Does with a request what its attempt got.
@@ -169,7 +153,7 @@ impl Proxy {
         &mut self,
         key: ExchangeKey,
         id: PoolId,
-        acquired: Acquired,
+        (acquired, is_own): (Acquired, bool),
         request: QueuedRequest,
         head: Option<&RequestHead<'_>>,
         now: Time,
@@ -191,12 +175,12 @@ impl Proxy {
             }
             Acquired::Open(place) => {
                 let (cluster, is_check) = self.cluster_of(key);
-                let request = match is_check || self.is_own_next(key) {
+                let request = match is_check || is_own {
                     true => Some(request),
                     false => self.try_spare(key, Some(place), request, now),
                 };
                 if let Some(request) = request {
-                    self.open(key, &cluster, place, request, head, now);
+                    self.open(key, (&cluster, place), is_own, request, head, now);
                 }
             }
             Acquired::Replace(idle, place) => {
@@ -205,7 +189,7 @@ impl Proxy {
                     self.upstream.pools.keep_connection(id);
                 }
                 self.close_upstream(idle, None, now);
-                self.open(key, &cluster, place, request, head, now);
+                self.open(key, (&cluster, place), false, request, head, now);
             }
             Acquired::Wait { place, stays } => {
                 let (cluster, _) = self.cluster_of(key);
@@ -229,14 +213,6 @@ impl Proxy {
             Acquired::Overflow => self.enqueue_over(key, request, id, now),
             Acquired::Nothing(cause) => self.fail_queued(key, request, cause, now),
         }
-    }
-
-    /// Whether the connection that is opened for an exchange is its client's own.
-    pub(super) fn is_own_next(&self, key: ExchangeKey) -> bool {
-        !self.upstream.own.is_empty()
-            && self.exchanges.get(key).is_some_and(|exchange| {
-                self.upstream.own.takes_next_of(exchange.downstream.connection)
-            })
     }
 
     /// The cluster of an attempt, and whether that checks its endpoints' health.
@@ -270,6 +246,8 @@ impl Proxy {
         let is_waiting = |key| is_waiting(exchanges.get(key));
         let newest = match client {
             ClientPlace::COPIES => None,
+            // Those in it may be about to leave.
+            _ if self.is_leaving_queue(id) => None,
             _ => self.upstream.pools.newest_of_longest(id, client, is_waiting),
         };
         let Some(other) = newest else {

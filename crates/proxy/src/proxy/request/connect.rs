@@ -41,12 +41,12 @@ pub(super) struct Way<'c> {
 }
 
 impl Proxy {
-    /// Opens a connection to the endpoint at `place` for an exchange.
+    /// Opens a connection to the endpoint at `place` for an exchange, or for all exchanges of its client.
     pub(super) fn open(
         &mut self,
         key: ExchangeKey,
-        cluster: &Arc<Cluster>,
-        place: usize,
+        (cluster, place): (&Arc<Cluster>, usize),
+        is_own: bool,
         request: QueuedRequest,
         head: Option<&RequestHead<'_>>,
         now: Time,
@@ -75,7 +75,7 @@ impl Proxy {
         let check = exchange.and_then(Exchange::check);
         let checked_port = check.map(|check| CheckedPort(check.target().port));
         let client = exchange.map(|exchange| exchange.downstream.connection);
-        let client = client.filter(|_| stream.is_some() && self.is_own_next(key));
+        let client = client.filter(|_| is_own);
         let role = Upstream {
             cluster: cluster.id,
             priority,
