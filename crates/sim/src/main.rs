@@ -81,6 +81,7 @@ struct Totals {
     delivered: usize,
     moved: usize,
     replaced: usize,
+    stopped: usize,
     ejected: usize,
     checked: usize,
     secure: usize,
@@ -98,6 +99,7 @@ impl Totals {
         self.delivered += summary.delivered;
         self.moved += summary.moved;
         self.replaced += summary.replaced;
+        self.stopped += summary.stopped;
         self.ejected += summary.ejected;
         self.checked += summary.checked;
         self.secure += summary.secure;

@@ -173,6 +173,10 @@ pub struct Simulation {
     killed: usize,
     /// Those whose process stands still.
     stopped: BTreeSet<usize>,
+    /// How often a process was stopped.
+    stops: usize,
+    /// Former processes that the new ones found to be silent for too long.
+    givers_ended: usize,
     /// Control's handles on the listening sockets.
     listeners_of: Vec<(Arc<str>, SimListener)>,
     is_draining: bool,
@@ -262,6 +266,8 @@ impl Simulation {
             replaced: 0,
             killed: 0,
             stopped: BTreeSet::new(),
+            stops: 0,
+            givers_ended: 0,
             listeners_of: Vec::new(),
             is_draining: false,
             demands: Vec::new(),
@@ -666,6 +672,8 @@ impl Simulation {
             delivered: self.ledger.versions.checked,
             moved: self.moved,
             replaced: self.replaced,
+            stopped: self.stops,
+            givers_ended: self.givers_ended,
             ejected: self.ejections,
             checked: self.checks_ended,
             spliced: network.spliced_total,

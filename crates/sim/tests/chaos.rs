@@ -117,10 +117,12 @@ fn processes_that_replace_each_other_lose_nothing() {
     });
     let outcomes = outcomes(&summaries);
     println!("{outcomes:?}");
-    // Strict as well, and without a process that fails.
+    // Strict as well: no process ends, and none is stopped for longer than the other one waits.
     assert!(outcomes.get(&Outcome::Answered).is_some_and(|count| *count > 5_000));
     let replaced: usize = summaries.iter().map(|summary| summary.replaced).sum();
     assert!(replaced > 300, "only {replaced} processes took over");
+    let stopped: usize = summaries.iter().map(|summary| summary.stopped).sum();
+    assert!(stopped > 150, "only {stopped} processes were stopped");
 }
 
 #[test]
@@ -143,6 +145,10 @@ fn processes_that_fail_at_a_handover_break_no_promise() {
     let summaries = run_all(0..300, |seed| Scenario { handovers: 4, ..Scenario::of(seed) });
     let replaced: usize = summaries.iter().map(|summary| summary.replaced).sum();
     assert!(replaced > 400, "only {replaced} processes took over");
+    let stopped: usize = summaries.iter().map(|summary| summary.stopped).sum();
+    assert!(stopped > 250, "only {stopped} processes were stopped");
+    let givers_ended: usize = summaries.iter().map(|summary| summary.givers_ended).sum();
+    assert!(givers_ended > 0, "no former process was ended for its silence");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! One process takes another's place: the conversation of the crate `handover` between two groups of workers, whose control is
 //! played here, as `strait::handover` carries it out.
 //!
-//! Frames take their time. At any of them a process may end, with all handles that it has, or stand still until the other one ends it.
+//! Frames take their time. At any of them a process may end, with all handles that it has, or be stopped for a while, or until the
+//! other one ends it.
 //! What comes back was not touched, by the network's counts; a connection that one process uses while another has it breaks
 //! the run's promise.
 
@@ -21,30 +22,18 @@ use proxy::filter::Filter;
 use proxy::time::Time;
 use worker::{Given, Moving, Taken};
 
+use self::faults::{HandoverFault, Side, Stopped};
 use super::Simulation;
 use super::errands::Errand;
 use crate::random::Random;
 use crate::world::SimSocket;
 
+mod faults;
 mod giving;
 mod taking;
 
 /// A form of connections that both sides read.
 const FORM: u16 = 1;
-
-/// How long the former process needs to notice that the new one stands still, and some more.
-const NOTICED_WITHIN: Duration = Duration::from_millis(4500);
-
-/// How a process fails at a handover.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HandoverFault {
-    /// The one that has the sockets ends.
-    GiverEnds,
-    /// The new one ends.
-    TakerEnds,
-    /// The new one stands still.
-    TakerStops,
-}
 
 /// A frame on its way.
 #[derive(Debug)]
@@ -117,7 +106,11 @@ pub(super) struct Handover {
     /// Frames that have arrived.
     arrived: u32,
     fault: Option<(HandoverFault, u32)>,
-    is_taker_stopped: bool,
+    /// Of a thousand frames, those that are late.
+    slow_frame: u32,
+    stopped: Option<Stopped>,
+    /// Whether the taker may end a giver that is silent.
+    may_end_giver: bool,
     probation: Duration,
     /// When it is over, ns; 0 before it begins.
     probation_until: u64,
@@ -160,19 +153,15 @@ impl Simulation {
         }
         let mut random = self.random.split("handover", self.handovers as u64);
         self.handovers += 1;
-        let fault = (!self.scenario.is_strict && random.chance(600)).then(|| {
-            let faults =
-                [HandoverFault::GiverEnds, HandoverFault::TakerEnds, HandoverFault::TakerStops];
-            // Frames of a handover, and some more.
-            (*random.pick(&faults), random.length_below(60) as u32)
-        });
-        let is_to_stop = matches!(fault, Some((HandoverFault::TakerStops, _)));
-        let probation = random.span(Duration::from_secs(2))
-            + if is_to_stop { NOTICED_WITHIN } else { Duration::ZERO };
+        let fault = HandoverFault::of(&mut random.split("fault", 0), self.scenario.is_strict);
+        let noticed_within = fault.map_or(Duration::ZERO, |(fault, _)| fault.noticed_within());
+        let probation = random.span(Duration::from_secs(2)) + noticed_within;
         // A short one must not fail for connections that cannot move: they stay.
         let totals = [Duration::from_secs(60), Duration::from_secs(4)];
         let total = *random.split("total", 0).pick(&totals);
         let deadlines = Deadlines { probation, total, ..Deadlines::default() };
+        let slow_frames: &[u32] = if self.scenario.is_strict { &[20] } else { &[20, 20, 300] };
+        let slow_frame = *random.split("slow frames", 0).pick(slow_frames);
         let now = self.now().as_nanos();
         self.handover = Some(Box::new(Handover {
             giver: Some(Giver::new("sim", FORM, 9, 0, deadlines, now)),
@@ -185,7 +174,9 @@ impl Simulation {
             to_giver: VecDeque::new(),
             arrived: 0,
             fault,
-            is_taker_stopped: false,
+            slow_frame,
+            stopped: None,
+            may_end_giver: random.split("end", 0).chance(700),
             probation: deadlines.probation,
             probation_until: 0,
             given: BTreeMap::new(),
@@ -207,22 +198,17 @@ impl Simulation {
     /// Does what is due.
     pub(super) fn go_on_with_handover(&mut self) {
         let now = self.now();
+        self.continue_stopped(now);
         self.let_frames_arrive(now);
         let Some(it) = self.handover.as_deref_mut() else { return };
-        if let Some(giver) = &mut it.giver {
+        let (giver_stands, taker_stands) = (it.is_stopped(Side::Giver), it.is_stopped(Side::Taker));
+        if let Some(giver) = it.giver.as_mut().filter(|_| !giver_stands) {
             giver.on_time(now.as_nanos());
         }
-        if let Some(taker) = it.taker.as_mut().filter(|_| !it.is_taker_stopped) {
+        if let Some(taker) = it.taker.as_mut().filter(|_| !taker_stands) {
             taker.on_time(now.as_nanos());
         }
-        let is_probation = |giver: &Giver| giver.phase() == Phase::Probation;
-        let is_probation = it.giver.as_ref().is_some_and(is_probation);
-        let fault = it
-            .fault
-            .take_if(|(fault, _)| is_probation && !matches!(fault, HandoverFault::GiverEnds));
-        if let Some((fault, _)) = fault {
-            self.fail(fault);
-        }
+        self.fail_in_probation();
         self.act();
         self.go_on_collecting();
         self.go_on_taking();
@@ -234,7 +220,8 @@ impl Simulation {
             self.handover = None;
             return;
         }
-        let is_quiet = it.giver.as_ref().is_some_and(|giver| giver.phase() == Phase::Probation);
+        let is_probation = |giver: &Giver| giver.phase() == Phase::Probation;
+        let is_quiet = it.stopped.is_some() || it.giver.as_ref().is_some_and(is_probation);
         let most = Duration::from_micros(if is_quiet { 20_000 } else { 400 });
         let at = now + it.random.span(most);
         self.errand(at, Errand::GoOnWithHandover);
@@ -244,8 +231,9 @@ impl Simulation {
         loop {
             let Some(it) = self.handover.as_deref_mut() else { return };
             let is_due = |frames: &VecDeque<Frame>| frames.front().is_some_and(|it| it.due <= now);
-            let to_taker = is_due(&it.to_taker) && !it.is_taker_stopped;
-            if !to_taker && !is_due(&it.to_giver) {
+            let to_taker = is_due(&it.to_taker) && !it.is_stopped(Side::Taker);
+            let to_giver = is_due(&it.to_giver) && !it.is_stopped(Side::Giver);
+            if !to_taker && !to_giver {
                 break;
             }
             if let Some((fault, _)) = it.fault.take_if(|(_, at)| *at <= it.arrived) {
@@ -268,13 +256,16 @@ impl Simulation {
         }
         // The end of a process is behind all that it sent.
         let Some(it) = self.handover.as_deref_mut() else { return };
+        let (giver_stands, taker_stands) = (it.is_stopped(Side::Giver), it.is_stopped(Side::Taker));
         if it.giver.is_none()
+            && !taker_stands
             && it.to_taker.is_empty()
             && let Some(taker) = it.taker.as_mut()
         {
             taker.on_closed(now.as_nanos());
         }
         if it.taker.is_none()
+            && !giver_stands
             && it.to_giver.is_empty()
             && let Some(giver) = it.giver.as_mut()
         {
@@ -282,65 +273,13 @@ impl Simulation {
         }
     }
 
-    fn fail(&mut self, fault: HandoverFault) {
-        let now = self.now();
-        let Some(it) = self.handover.as_deref_mut() else { return };
-        let serves = !it.to.is_empty()
-            && it.taker.as_ref().is_some_and(|it| it.phase() >= Phase::Connections);
-        match fault {
-            // Without either there would be none.
-            HandoverFault::GiverEnds if !serves => it.fault = Some((fault, it.arrived + 1)),
-            HandoverFault::GiverEnds => {
-                it.giver = None;
-                it.to_giver.clear();
-                self.network.borrow_mut().is_killing = true;
-                it.collecting = None;
-                it.given.clear();
-                let workers = it.from.clone();
-                self.end_process(workers);
-            }
-            HandoverFault::TakerEnds => self.end_taker(),
-            // The other process would be gone before it noticed.
-            HandoverFault::TakerStops
-                if self.process == it.to
-                    && it.probation_until < later(now.as_nanos(), NOTICED_WITHIN) => {}
-            HandoverFault::TakerStops => {
-                it.is_taker_stopped = true;
-                let workers = it.to.clone();
-                self.stopped.extend(workers);
-            }
-        }
-    }
-
-    /// A process is killed.
-    fn end_process(&mut self, workers: Range<usize>) {
-        self.network.borrow_mut().is_killing = true;
-        for number in workers {
-            if let Some(thread) = self.threads.get_mut(number) {
-                self.killed += usize::from(thread.is_some());
-                *thread = None;
-            }
-            self.network.borrow_mut().forget_worker(number);
-        }
-        self.network.borrow_mut().is_killing = false;
-    }
-
-    fn end_taker(&mut self) {
-        let Some(it) = self.handover.as_deref_mut() else { return };
-        it.taker = None;
-        it.to_taker.clear();
-        it.descriptors.clear();
-        it.taking.clear();
-        let workers = it.to.clone();
-        self.end_process(workers);
-    }
-
     fn act(&mut self) {
         loop {
             let Some(it) = self.handover.as_deref_mut() else { return };
-            let giver = it.giver.as_mut().and_then(Giver::poll);
-            let taker = it.taker.as_mut().filter(|_| !it.is_taker_stopped);
-            let taker = taker.and_then(Taker::poll);
+            let (giver_stands, taker_stands) =
+                (it.is_stopped(Side::Giver), it.is_stopped(Side::Taker));
+            let giver = it.giver.as_mut().filter(|_| !giver_stands).and_then(Giver::poll);
+            let taker = it.taker.as_mut().filter(|_| !taker_stands).and_then(Taker::poll);
             if giver.is_none() && taker.is_none() {
                 return;
             }
@@ -363,7 +302,7 @@ impl Simulation {
         let now = self.now();
         let Some(it) = self.handover.as_deref_mut() else { return };
         let frames = if is_to_taker { &mut it.to_taker } else { &mut it.to_giver };
-        let is_slow = it.random.chance(20);
+        let is_slow = it.random.chance(it.slow_frame);
         let most = if is_slow { Duration::from_millis(300) } else { Duration::from_micros(200) };
         let earliest = frames.back().map_or(now, |last| last.due);
         let due = (now + it.random.span(most)).max(earliest);

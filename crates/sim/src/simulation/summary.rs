@@ -29,6 +29,10 @@ pub struct Summary {
     pub moved: usize,
     /// Processes that took the place of another.
     pub replaced: usize,
+    /// How often a process was stopped during a handover.
+    pub stopped: usize,
+    /// Former processes that the new ones found to be silent for too long.
+    pub givers_ended: usize,
     /// Endpoints that were ejected.
     pub ejected: usize,
     /// Health checks of which something was learnt.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ::handover::{Collect, Collected, GivenGroup, GiverAction, PeerLife, SocketKey};
 use worker::{Give, Given, Message, Moving, Origin, Take, Wanted};
 
+use super::faults::Side;
 use super::{Collecting, Control, GivenAway, later};
 use crate::simulation::Simulation;
 use crate::simulation::errands::Errand;
@@ -253,6 +254,9 @@ impl Simulation {
 
     pub(super) fn go_on_collecting(&mut self) {
         let Some(it) = self.handover.as_deref_mut() else { return };
+        if it.is_stopped(Side::Giver) {
+            return;
+        }
         let Some(collecting) = &mut it.collecting else { return };
         let mut waiting = Vec::new();
         let mut heard = Vec::new();

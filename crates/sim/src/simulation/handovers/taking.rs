@@ -11,6 +11,7 @@ use proxy::Snapshot;
 use proxy::save::{Held, Remains};
 use worker::{Message, Moving, Origin, Take, Taken};
 
+use super::faults::Side;
 use super::{Control, Taking};
 use crate::simulation::Simulation;
 use crate::world::{SimListener, SimSocket};
@@ -65,13 +66,13 @@ impl Simulation {
                 it.taking.clear();
                 self.end_process(workers);
             }
+            TakerAction::Moving(MovingAction::EndSilent) => self.on_silent_giver(),
             TakerAction::Enter(_)
             | TakerAction::Opening(
                 OpeningAction::Welcomed(_)
                 | OpeningAction::ContinueVersions(_)
                 | OpeningAction::Begin(_),
             )
-            | TakerAction::Moving(MovingAction::EndSilent)
             | TakerAction::Following(_)
             | TakerAction::Finished => {}
         }
@@ -99,7 +100,7 @@ impl Simulation {
 
     pub(super) fn go_on_taking(&mut self) {
         let now = self.now().as_nanos();
-        let Some(it) = self.handover.as_deref_mut().filter(|it| !it.is_taker_stopped) else {
+        let Some(it) = self.handover.as_deref_mut().filter(|it| !it.is_stopped(Side::Taker)) else {
             return;
         };
         while let Some(taking) = it.taking.front_mut() {
