@@ -140,6 +140,9 @@ impl Simulation {
         let serves = !it.to.is_empty()
             && it.taker.as_ref().is_some_and(|it| it.phase() >= Phase::Connections);
         match fault {
+            // The other one has left: nothing would serve any more.
+            HandoverFault::Ends(Side::Taker) | HandoverFault::Stops(Side::Taker, None)
+                if it.giver.is_none() => {}
             // Without either there would be none.
             HandoverFault::Ends(Side::Giver) if !serves => it.fault = Some((fault, it.arrived + 1)),
             HandoverFault::Ends(Side::Giver) => self.end_giver(),
