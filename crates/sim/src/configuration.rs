@@ -219,6 +219,16 @@ impl Configurations {
         self.update(None)
     }
 
+    /// The latest text once more, for a process that has not read it yet.
+    ///
+    /// # Panics
+    ///
+    /// If the loader refuses it.
+    pub(crate) fn latest_again(&mut self) -> Arc<Snapshot> {
+        let text = self.latest.clone();
+        self.load(&text)
+    }
+
     /// What another process has after it has read the latest text and heard from the source: its loader, and the first snapshot.
     ///
     /// # Panics

@@ -173,6 +173,8 @@ pub struct Simulation {
     killed: usize,
     /// Those whose process stands still.
     stopped: BTreeSet<usize>,
+    /// Configurations that came in a probation.
+    reloaded_in_probation: usize,
     /// How often a process was stopped.
     stops: usize,
     /// Former processes that the new ones found to be silent for too long.
@@ -266,6 +268,7 @@ impl Simulation {
             replaced: 0,
             killed: 0,
             stopped: BTreeSet::new(),
+            reloaded_in_probation: 0,
             stops: 0,
             givers_ended: 0,
             listeners_of: Vec::new(),
@@ -588,6 +591,10 @@ impl Simulation {
     fn swap(&mut self) {
         let snapshot = self.configurations.another();
         self.publish(&snapshot);
+        if let Some(handover) = self.handover.as_deref_mut() {
+            handover.has_reloaded = true;
+            self.reloaded_in_probation += 1;
+        }
     }
 
     /// Hands workers another configuration.
@@ -672,6 +679,7 @@ impl Simulation {
             delivered: self.ledger.versions.checked,
             moved: self.moved,
             replaced: self.replaced,
+            reloaded_in_probation: self.reloaded_in_probation,
             stopped: self.stops,
             givers_ended: self.givers_ended,
             ejected: self.ejections,

@@ -123,6 +123,8 @@ fn processes_that_replace_each_other_lose_nothing() {
     assert!(replaced > 300, "only {replaced} processes took over");
     let stopped: usize = summaries.iter().map(|summary| summary.stopped).sum();
     assert!(stopped > 150, "only {stopped} processes were stopped");
+    let reloaded: usize = summaries.iter().map(|summary| summary.reloaded_in_probation).sum();
+    assert!(reloaded > 100, "only {reloaded} configurations came in a probation");
 }
 
 #[test]

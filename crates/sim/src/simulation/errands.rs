@@ -82,12 +82,12 @@ impl Simulation {
 
     pub(super) fn run_errand(&mut self, errand: Errand) {
         match errand {
-            // As in production, these wait for connections that are between two workers, or two processes.
-            errand @ (Errand::Swap
-            | Errand::Drain
-            | Errand::Deliver
-            | Errand::TakeBack
-            | Errand::DeliverOfAllKinds)
+            errand @ (Errand::Swap | Errand::Drain) if !self.may_change() => {
+                let later = self.now() + Duration::from_millis(1);
+                self.errand(later, errand);
+            }
+            // What a source delivers also waits for the end of the probation.
+            errand @ (Errand::Deliver | Errand::TakeBack | Errand::DeliverOfAllKinds)
                 if !self.moves.is_empty() || self.handover.is_some() =>
             {
                 let later = self.now() + Duration::from_millis(1);
@@ -109,6 +109,7 @@ impl Simulation {
                 self.listeners_of.clear();
                 self.post_all(|_| Message::Drain);
                 self.end_warming(Duration::MAX);
+                self.end_probation();
             }
             Errand::Memory(memory) => self.post_all(|_| Message::Memory(memory)),
             Errand::Answer { worker, exchange, payload } => {

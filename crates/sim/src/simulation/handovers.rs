@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use ::handover::{Deadlines, GivenGroup, Giver, Phase, Refused, Taker};
+use ::handover::{Deadlines, GivenGroup, Giver, Message, Phase, Refused, Taker};
 use config::Loader;
 use config::checks::Checker;
 use config::outlier::Detector;
@@ -26,7 +26,7 @@ use self::faults::{HandoverFault, Side, Stopped};
 use super::Simulation;
 use super::errands::Errand;
 use crate::random::Random;
-use crate::world::SimSocket;
+use crate::world::{SimListener, SimSocket};
 
 mod faults;
 mod giving;
@@ -81,6 +81,8 @@ struct Control {
     detector: Detector,
     checker: Checker,
     checks_open: BTreeSet<u64>,
+    /// Its handles on the listening sockets.
+    listeners_of: Vec<(Arc<str>, SimListener)>,
 }
 
 impl fmt::Debug for Control {
@@ -111,6 +113,8 @@ pub(super) struct Handover {
     stopped: Option<Stopped>,
     /// Whether the taker may end a giver that is silent.
     may_end_giver: bool,
+    /// Whether the new process has got another configuration since it took over.
+    pub(super) has_reloaded: bool,
     probation: Duration,
     /// When it is over, ns; 0 before it begins.
     probation_until: u64,
@@ -136,6 +140,13 @@ impl Handover {
 }
 
 impl Simulation {
+    /// Whether the process may get another configuration or drain: as in production, both wait as long as connections are between two
+    /// workers, or two processes.
+    pub(super) fn may_change(&self) -> bool {
+        let is_free = |it: &Handover| self.process == it.to && !it.is_stopped(Side::Taker);
+        self.moves.is_empty() && self.handover.as_deref().is_none_or(is_free)
+    }
+
     /// Begins to replace the process, unless something else is under way.
     pub(super) fn begin_handover(&mut self) {
         let latest = self.snapshot.as_ref().map(|snapshot| snapshot.version);
@@ -176,6 +187,7 @@ impl Simulation {
             fault,
             slow_frame,
             stopped: None,
+            has_reloaded: false,
             may_end_giver: random.split("end", 0).chance(700),
             probation: deadlines.probation,
             probation_until: 0,
@@ -289,6 +301,13 @@ impl Simulation {
             if let Some(action) = taker {
                 self.on_taker(action);
             }
+        }
+    }
+
+    /// The new process ends, as it should, before its probation is over: the former one has nothing to stand in for.
+    pub(super) fn end_probation(&mut self) {
+        if self.handover.is_some() {
+            self.send(false, &Message::Committed.encode(), 0, Vec::new());
         }
     }
 

@@ -29,6 +29,8 @@ pub struct Summary {
     pub moved: usize,
     /// Processes that took the place of another.
     pub replaced: usize,
+    /// Configurations that came in the probation of a handover.
+    pub reloaded_in_probation: usize,
     /// How often a process was stopped during a handover.
     pub stopped: usize,
     /// Former processes that the new ones found to be silent for too long.

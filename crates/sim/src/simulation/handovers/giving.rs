@@ -94,6 +94,7 @@ impl Simulation {
                 self.process = workers.clone();
                 self.exchange_control();
                 workers.for_each(|number| self.post(number, Message::AcceptAgain));
+                self.read_again();
             }
             GiverAction::Finish => {
                 // What it says from here on is left out.
@@ -126,6 +127,7 @@ impl Simulation {
             detector: mem::replace(&mut self.detector, control.detector),
             checker: mem::replace(&mut self.checker, control.checker),
             checks_open: mem::replace(&mut self.checks_open, control.checks_open),
+            listeners_of: mem::replace(&mut self.listeners_of, control.listeners_of),
         });
         self.note_bounds(&snapshot);
         self.detect_in(&snapshot);
@@ -168,6 +170,15 @@ impl Simulation {
         }
         if !was_accepting {
             workers.for_each(|number| self.post(number, Message::AcceptAgain));
+        }
+        self.read_again();
+    }
+
+    /// A process that is the process again reads what the other one has read meanwhile.
+    fn read_again(&mut self) {
+        if self.handover.as_deref().is_some_and(|it| it.has_reloaded) && !self.is_draining {
+            let snapshot = self.configurations.latest_again();
+            self.publish(&snapshot);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The taker's side: its process, and groups on their way to its workers.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::mpsc::{TryRecvError, sync_channel};
 
 use ::handover::{MovingAction, OpeningAction, ReceivedGroup, Refused, TakerAction};
@@ -14,6 +15,7 @@ use worker::{Message, Moving, Origin, Take, Taken};
 use super::faults::Side;
 use super::{Control, Taking};
 use crate::simulation::Simulation;
+use crate::simulation::errands::Errand;
 use crate::world::{SimListener, SimSocket};
 
 impl Simulation {
@@ -34,6 +36,7 @@ impl Simulation {
                     detector: Detector::default(),
                     checker: Checker::default(),
                     checks_open: BTreeSet::new(),
+                    listeners_of: self.handles_on_listeners(),
                 };
                 if let Some(it) = self.handover.as_deref_mut()
                     && let Some(taker) = &mut it.taker
@@ -58,6 +61,7 @@ impl Simulation {
                 self.replaced += 1;
                 self.exchange_control();
                 workers.for_each(|number| self.post(number, Message::SocketsAreOwn));
+                self.plan_swap_in_probation();
             }
             // It lets everything go, and ends.
             TakerAction::Stop(_) => {
@@ -124,6 +128,22 @@ impl Simulation {
                 taker.taken(batch, refused, is_busy, now);
             }
         }
+    }
+
+    /// Another configuration may come at any time of the probation, or soon after it.
+    fn plan_swap_in_probation(&mut self) {
+        let now = self.now();
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        if self.scenario.swaps > 0 && it.random.chance(500) {
+            let at = now + it.random.span(it.probation);
+            self.errand(at, Errand::Swap);
+        }
+    }
+
+    /// The same handles for another process.
+    fn handles_on_listeners(&self) -> Vec<(Arc<str>, SimListener)> {
+        let handles = self.listeners_of.iter();
+        handles.map(|(name, socket)| (Arc::clone(name), socket.duplicate())).collect()
     }
 
     /// Handles on the listening sockets of a process: each goes to one of the new workers.
