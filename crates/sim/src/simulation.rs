@@ -169,6 +169,8 @@ pub struct Simulation {
     /// Handovers that began, and how often another process was the process then.
     handovers: usize,
     replaced: usize,
+    /// How many workers they had before and then.
+    replaced_workers: BTreeSet<(usize, usize)>,
     /// Workers whose process was killed.
     killed: usize,
     /// Those whose process stands still.
@@ -266,6 +268,7 @@ impl Simulation {
             late: Vec::new(),
             handovers: 0,
             replaced: 0,
+            replaced_workers: BTreeSet::new(),
             killed: 0,
             stopped: BTreeSet::new(),
             reloaded_in_probation: 0,
@@ -679,6 +682,7 @@ impl Simulation {
             delivered: self.ledger.versions.checked,
             moved: self.moved,
             replaced: self.replaced,
+            replaced_workers: self.replaced_workers,
             reloaded_in_probation: self.reloaded_in_probation,
             stopped: self.stops,
             givers_ended: self.givers_ended,

@@ -10,7 +10,7 @@
     reason = "all threads run before one is joined; a failure says its seed"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sim::{Outcome, Scenario, SeedLimit, Simulation, Summary};
@@ -121,6 +121,8 @@ fn processes_that_replace_each_other_lose_nothing() {
     assert!(outcomes.get(&Outcome::Answered).is_some_and(|count| *count > 5_000));
     let replaced: usize = summaries.iter().map(|summary| summary.replaced).sum();
     assert!(replaced > 300, "only {replaced} processes took over");
+    let workers: BTreeSet<_> = summaries.iter().flat_map(|it| &it.replaced_workers).collect();
+    assert_eq!(workers.len(), 16, "one to four workers on either side: {workers:?}");
     let stopped: usize = summaries.iter().map(|summary| summary.stopped).sum();
     assert!(stopped > 150, "only {stopped} processes were stopped");
     let reloaded: usize = summaries.iter().map(|summary| summary.reloaded_in_probation).sum();

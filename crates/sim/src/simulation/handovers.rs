@@ -25,6 +25,7 @@ use worker::{Given, Moving, Taken};
 use self::faults::{HandoverFault, Side, Stopped};
 use super::Simulation;
 use super::errands::Errand;
+use super::scenario::WORKERS_MAX;
 use crate::random::Random;
 use crate::world::{SimListener, SimSocket};
 
@@ -179,7 +180,7 @@ impl Simulation {
             taker: Some(Taker::new("sim", vec![FORM], 9, false, deadlines, now)),
             from: workers,
             to: 0..0,
-            workers: random.length_between(1, 4),
+            workers: random.length_between(1, WORKERS_MAX),
             control: None,
             to_taker: VecDeque::new(),
             to_giver: VecDeque::new(),

@@ -3,6 +3,9 @@
 use crate::faults::{Faults, ServiceFaults};
 use crate::random::Random;
 
+/// Workers of a process, at most.
+pub(super) const WORKERS_MAX: usize = 4;
+
 /// The parameters of a run. All of it follows from the seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -60,7 +63,7 @@ impl Scenario {
         let mut random = Random::new(seed).split("harmless", 0);
         Self {
             seed,
-            workers: random.length_between(1, 3),
+            workers: random.length_between(1, WORKERS_MAX),
             clients: random.length_between(1, 20),
             faults: Faults::harmless(&mut random),
             service_faults: ServiceFaults::default(),
@@ -93,7 +96,7 @@ impl Scenario {
     pub fn chaos(seed: u64) -> Self {
         let mut random = Random::new(seed).split("chaos", 0);
         let mut scenario = Self {
-            workers: random.length_between(1, 3),
+            workers: random.length_between(1, WORKERS_MAX),
             clients: random.length_between(1, 25),
             faults: Faults::chaos(&mut random),
             service_faults: ServiceFaults::chaos(&mut random),

@@ -1,6 +1,6 @@
 //! What a run came to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ pub struct Summary {
     pub moved: usize,
     /// Processes that took the place of another.
     pub replaced: usize,
+    /// How many workers the other one had, and how many they have.
+    pub replaced_workers: BTreeSet<(usize, usize)>,
     /// Configurations that came in the probation of a handover.
     pub reloaded_in_probation: usize,
     /// How often a process was stopped during a handover.

@@ -55,10 +55,11 @@ impl Simulation {
             }
             TakerAction::Moving(MovingAction::Commit { .. }) => {
                 taker.committed();
-                let workers = it.to.clone();
+                let (before, workers) = (it.from.len(), it.to.clone());
                 workers.clone().for_each(|number| self.post(number, Message::AcceptAgain));
                 self.process = workers.clone();
                 self.replaced += 1;
+                self.replaced_workers.insert((before, workers.len()));
                 self.exchange_control();
                 workers.for_each(|number| self.post(number, Message::SocketsAreOwn));
                 self.plan_swap_in_probation();
@@ -146,18 +147,24 @@ impl Simulation {
         handles.map(|(name, socket)| (Arc::clone(name), socket.duplicate())).collect()
     }
 
-    /// Handles on the listening sockets of a process: each goes to one of the new workers.
+    /// Handles on the listening sockets of a process, dealt out as `worker::take_over` does: where there are fewer workers, some have
+    /// several of a listener; where there are more, several share one.
     pub(in crate::simulation) fn listeners_taken(
         &self,
         workers: usize,
         snapshot: &Snapshot,
     ) -> Vec<Vec<(ListenerId, SimListener)>> {
+        let is_known = |name: &Arc<str>| snapshot.listeners.iter().any(|it| it.name == *name);
+        let are_known = self.listeners_of.iter().all(|(name, _)| is_known(name));
+        assert!(are_known, "both processes have the same configuration");
         let mut taken: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
-        for (place, (name, socket)) in self.listeners_of.iter().enumerate() {
-            let listener = snapshot.listeners.iter().find(|it| it.name == *name);
-            let id = listener.expect("both processes have the same configuration").id;
-            if let Some(list) = taken.get_mut(place % workers) {
-                list.push((id, socket.duplicate()));
+        for listener in snapshot.listeners.iter() {
+            let sockets = self.listeners_of.iter().filter(|(name, _)| *name == listener.name);
+            let places = sockets.clone().count().max(workers);
+            for (place, (_, socket)) in sockets.cycle().take(places).enumerate() {
+                if let Some(list) = taken.get_mut(place % workers) {
+                    list.push((listener.id, socket.duplicate()));
+                }
             }
         }
         taken
