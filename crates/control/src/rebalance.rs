@@ -433,6 +433,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_set_apart_stays_where_the_other_worker_has_become_the_busier_one() {
+        let mut workers = Workers::new(2);
+        let Some(Step::Move(all, 1)) = workers.moved(&[100, 0], &[10; 4]) else { panic!() };
+        let step = workers.rebalancer.on_moved((0, 1), &all[..1], &all[1..], workers.now);
+        assert_eq!(step, Some(Step::SetApart(all[1..].to_vec())));
+        assert_eq!(workers.second(&[20, 90]), None);
+        assert_eq!(workers.rebalancer.waiting(), 0);
+    }
+
+    #[test]
     fn what_is_set_apart_stays_once_workers_are_even() {
         let mut workers = Workers::new(2);
         let Some(Step::Move(all, 1)) = workers.moved(&[100, 0], &[10; 4]) else { panic!() };

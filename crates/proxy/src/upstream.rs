@@ -12,13 +12,20 @@ pub(crate) mod retry;
 pub(crate) mod spare;
 pub(crate) mod sparing;
 
+use telemetry::events::ChoiceKind;
+
 use crate::agenda::Note;
+use crate::connection::check_target::CheckTarget;
+use crate::connection::connections::Connections;
 use crate::cx::Cx;
 use crate::exchange::stalls::Crowds;
-use crate::keys::PoolId;
+use crate::keys::{ConnKey, PoolId};
+use crate::listen::clients::Clients;
 use crate::share::Share;
+use crate::tools::random::Random;
+use crate::tools::time::Time;
 use crate::upstream::own::OwnConnections;
-use crate::upstream::pool::Pools;
+use crate::upstream::pool::{Acquired, Ask, Pools};
 use crate::upstream::spare::Spares;
 
 /// What a worker knows of its upstreams beside their connections.
@@ -45,6 +52,29 @@ impl Upstreams {
 }
 
 impl Upstreams {
+    /// Finds a connection for an attempt ([`Pools::acquire`]), or for the health check of a `target`. Says whether one that is to be
+    /// opened is the own of this client, which may have some (`own`).
+    #[inline]
+    pub(crate) fn acquire(
+        &mut self,
+        ask: &Ask<'_>,
+        (target, client): (Option<CheckTarget>, Option<ConnKey>),
+        now: Time,
+        clients: &Clients,
+        connections: &mut Connections,
+        random: &mut Random,
+    ) -> (Acquired, Option<ChoiceKind>, bool) {
+        if let Some(target) = target {
+            return (self.pools.acquire_checked(ask, target, random, connections), None, false);
+        }
+        let own =
+            client.and_then(|it| self.acquire_own(it, ask, now, clients, connections, random));
+        own.unwrap_or_else(|| {
+            let (acquired, kind) = self.pools.acquire(ask, clients, random, now, connections);
+            (acquired, kind, false)
+        })
+    }
+
     /// Connections of a pool may be free, or may be opened, for exchanges that wait.
     pub(crate) fn note_room(&mut self, pool: PoolId, cx: &mut Cx) {
         if self.pools.is_wanted_by_others(pool) {

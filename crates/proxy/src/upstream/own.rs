@@ -55,8 +55,7 @@ pub(crate) enum OwnChoice {
 }
 
 impl OwnConnections {
-    #[inline]
-    pub(crate) fn has(&self, client: ConnKey) -> bool {
+    fn has(&self, client: ConnKey) -> bool {
         self.0.iter().any(|it| it.key == client)
     }
 
@@ -117,23 +116,30 @@ fn takes_stream(multiplex: &Multiplex) -> bool {
 }
 
 impl Upstreams {
-    /// What a request gets whose client is set apart: a connection of its own, to the endpoint whose turn it is. None where it has to
-    /// share, for which the caller asks.
-    pub(crate) fn acquire_own(
+    /// What a request of a client gets that is set apart: a connection of its own to the endpoint that is chosen, or leave to open one
+    /// that is its own from then on. None where it has to share.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn acquire_own(
         &mut self,
-        ask: &Ask<'_>,
         client: ConnKey,
-        clients: &Clients,
-        random: &mut Random,
+        ask: &Ask<'_>,
         now: Time,
+        clients: &Clients,
         connections: &mut Connections,
+        random: &mut Random,
     ) -> Option<(Acquired, Option<ChoiceKind>, bool)> {
         let pool = Pool::new(ask.newest, ask.priority);
         let (in_use, connections_max) = self.pools.use_of(pool);
         let leaves_one = in_use.saturating_add(2) <= connections_max;
-        if !leaves_one || self.pools.is_short(pool) || self.pools.is_wanted_by_others(pool.id()) {
+        if !self.own.has(client)
+            || !leaves_one
+            || self.pools.is_short(pool)
+            || self.pools.is_wanted_by_others(pool.id())
+        {
             return None;
         }
+        // One that is not to be shared is a new one.
         let alone = Ask { sharing: Sharing::Personal, ..*ask };
         let (acquired, kind) = self.pools.acquire(&alone, clients, random, now, connections);
         let Acquired::Open(place) = acquired else { return None };

@@ -725,21 +725,7 @@ impl Sealed {
 
     fn hears(&mut self, talk: &mut Talk<'_>) -> Vec<u8> {
         self.unread.extend(talk.heard_bytes(self.peer));
-        let mut heard = Vec::new();
-        loop {
-            let (n, opened) = self.records.open(&mut self.unread).unwrap();
-            let is_over = match opened {
-                Opened::Data { bytes, .. } => {
-                    heard.extend_from_slice(bytes);
-                    false
-                }
-                Opened::NeedMore { .. } | Opened::End | Opened::Ticket(_) => true,
-            };
-            self.unread.drain(..n);
-            if is_over {
-                return heard;
-            }
-        }
+        opened(&mut self.records, &mut self.unread)
     }
 }
 
@@ -1756,4 +1742,23 @@ fn is_failed(talk: &mut Talk<'_>, part: &str, reason: &str) {
     assert!(line.contains(part) && line.contains("tls_handshake"), "{part}: {line}");
     let failed = talk.counted("strait_tls_handshakes_failed_total");
     assert!(failed.get(reason).is_some_and(|count| *count > 0), "{reason}: {failed:?}");
+}
+
+/// The data in the records that have come, as far as they are whole.
+pub(crate) fn opened(records: &mut RecordLayer, unread: &mut Vec<u8>) -> Vec<u8> {
+    let mut heard = Vec::new();
+    loop {
+        let (n, opened) = records.open(unread).unwrap();
+        let is_over = match opened {
+            Opened::Data { bytes, .. } => {
+                heard.extend_from_slice(bytes);
+                false
+            }
+            Opened::NeedMore { .. } | Opened::End | Opened::Ticket(_) => true,
+        };
+        unread.drain(..n);
+        if is_over {
+            return heard;
+        }
+    }
 }

@@ -33,10 +33,11 @@ struct GivesWay {
 impl Proxy {
     /// Looks at the clusters where exchanges began to wait, once the event that made them wait is over.
     pub(in crate::proxy) fn relieve_noted(&mut self, now: Time) {
-        if self.leaving.is_some() {
-            return;
-        }
-        while let Some(pool) = self.upstream.crowds.noted.pop() {
+        // Those that would end may be about to leave.
+        while !self.upstream.crowds.noted.is_empty()
+            && self.leaving.is_none()
+            && let Some(pool) = self.upstream.crowds.noted.pop()
+        {
             if self.relieve(pool, now) && self.upstream.pools.set_crowded(pool, true) {
                 self.upstream.crowds.pools.push(pool);
                 self.upstream.crowds.due = self.upstream.crowds.due.or(Some(now + LOOK_INTERVAL));

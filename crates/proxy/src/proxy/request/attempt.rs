@@ -74,24 +74,16 @@ impl Proxy {
         let id = PoolId { cluster: cluster.id, priority };
         let newest = self.cx.snapshot.cluster(id.cluster).unwrap_or(cluster);
         let is_bounded = newest.bounds_requests(priority) && exchange.is_bounded();
-        if is_bounded
-            && !self.cx.share.is_apart()
-            && let Some((requests_max, is_adaptive)) =
-                newest.requests_bound(priority, now.as_nanos())
-        {
+        if is_bounded && !self.cx.share.is_apart() {
             let (pools, random) = (&mut self.upstream.pools, &mut self.cx.random);
-            let pool = Pool::new(newest, priority);
-            if !pools.takes_request(pool, requests_max, || random.next()) {
-                let cause = match is_adaptive {
-                    true => Cause::ConcurrencyLimited,
-                    false => Cause::RequestsOverflow,
-                };
+            let refusal = pools.refuse_request(Pool::new(newest, priority), random, now);
+            if let Some(cause) = refusal {
                 return self.fail_queued(key, request, cause, now);
             }
         }
-        let client = exchange.downstream.connection;
-        let is_apart = sharing == Sharing::Together
-            && self.upstream.own.has(client)
+        // One that upgrades may have to wait for SETTINGS.
+        let may_own = sharing == Sharing::Together
+            && !self.upstream.own.is_empty()
             && cluster.original_destination.is_none()
             && !exchange.request.asks_upgrade;
         let destination = cluster
@@ -111,25 +103,17 @@ impl Proxy {
             sharing,
             client: exchange.client,
         };
-        let random = &mut self.cx.random;
-        let connections = &mut self.connections;
-        let (acquired, kind, is_own) = match exchange.check().map(CheckRun::target) {
-            Some(target) => {
-                let pools = &mut self.upstream.pools;
-                (pools.acquire_checked(&ask, target, random, connections), None, false)
-            }
-            None => {
-                let clients = &self.listen.clients;
-                let own = is_apart.then(|| {
-                    self.upstream.acquire_own(&ask, client, clients, random, now, connections)
-                });
-                own.flatten().unwrap_or_else(|| {
-                    let pools = &mut self.upstream.pools;
-                    let (acquired, kind) = pools.acquire(&ask, clients, random, now, connections);
-                    (acquired, kind, false)
-                })
-            }
-        };
+        let (acquired, kind, is_own) = self.upstream.acquire(
+            &ask,
+            (
+                exchange.check().map(CheckRun::target),
+                may_own.then_some(exchange.downstream.connection),
+            ),
+            now,
+            &self.listen.clients,
+            &mut self.connections,
+            &mut self.cx.random,
+        );
         if let Some(kind) = kind
             && acquired.endpoint().is_some()
         {

@@ -21,11 +21,14 @@
 use config::breakers::Member;
 use config::priority::Priority;
 use config::snapshot::{Cluster, EndpointId};
+use telemetry::cause::Cause;
 
 use super::state::PoolState;
 use super::{Pool, Pools};
 use crate::keys::{EndpointKey, PoolId};
 use crate::share::{Share, bit};
+use crate::tools::random::Random;
+use crate::tools::time::Time;
 
 /// Permits of a cluster's bounds that an attempt has taken, and not used yet.
 #[derive(Debug, Default)]
@@ -403,19 +406,22 @@ impl Pools {
 
     // Requests.
 
-    /// Counts a request that is about to be under way. Returns false if the bound is reached.
-    pub(crate) fn takes_request(
+    /// Counts a request that is about to be under way. Returns why it may not be, if the bound is reached.
+    pub(crate) fn refuse_request(
         &mut self,
         pool: Pool<'_>,
-        requests_max: u32,
-        start: impl FnOnce() -> u64,
-    ) -> bool {
+        random: &mut Random,
+        now: Time,
+    ) -> Option<Cause> {
+        let bound = pool.cluster.requests_bound(pool.priority, now.as_nanos());
+        let (requests_max, is_adaptive) = bound?;
         let member = self.share.member();
-        self.pool_or_new(pool, start).is_none_or(|state| {
-            let is_taken = state.breakers.take_request(member, requests_max);
-            state.counted.requests += u32::from(is_taken);
-            is_taken
-        })
+        let state = self.pool_or_new(pool, || random.next())?;
+        if state.breakers.take_request(member, requests_max) {
+            state.counted.requests += 1;
+            return None;
+        }
+        Some(if is_adaptive { Cause::ConcurrencyLimited } else { Cause::RequestsOverflow })
     }
 
     /// A request came from another worker.

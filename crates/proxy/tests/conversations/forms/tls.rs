@@ -7,13 +7,14 @@ use rustls::crypto::aws_lc_rs::cipher_suite::{
 use rustls::crypto::tls13::OkmBlock;
 use wire::buffer::Buffer;
 use wire::tls::record::{
-    Cipher, DirectionSecrets, KEY_RECORDS_MAX, Opened, Protocol, RecordLayer, Secrets, Sizing,
-    Suite, TlsRole,
+    Cipher, DirectionSecrets, KEY_RECORDS_MAX, Protocol, RecordLayer, Secrets, Sizing, Suite,
+    TlsRole,
 };
 
 use super::{GET, Kept, OK, keep};
 use crate::keep_alive::CONFIG;
 use crate::kit::{Peer, Talk};
+use crate::tls::opened;
 
 pub(super) const SUITES: [(&str, Suite); 3] = [
     ("tls12", Suite { protocol: Protocol::Tls12, cipher: Cipher::Aes128Gcm }),
@@ -57,21 +58,7 @@ impl Sealed {
 
     fn hears(&mut self, talk: &mut Talk<'_>) -> String {
         self.unread.extend(talk.heard_bytes(self.peer));
-        let mut heard = Vec::new();
-        loop {
-            let (n, opened) = self.records.open(&mut self.unread).unwrap();
-            let is_over = match opened {
-                Opened::Data { bytes, .. } => {
-                    heard.extend_from_slice(bytes);
-                    false
-                }
-                Opened::NeedMore { .. } | Opened::End | Opened::Ticket(_) => true,
-            };
-            self.unread.drain(..n);
-            if is_over {
-                return String::from_utf8(heard).unwrap();
-            }
-        }
+        String::from_utf8(opened(&mut self.records, &mut self.unread)).unwrap()
     }
 }
 
