@@ -309,12 +309,17 @@ fn rule_json(table: &RouteTable, rule: &Rule, place: u32, totals: &[u64]) -> Val
         let slot = usize::try_from(slot.number()).ok();
         slot.and_then(|slot| totals.get(slot)).copied().unwrap_or_default()
     };
-    let clusters = table.weighted_clusters_of(place).map(|(share, slot)| {
-        json!({
-            "name": share.cluster,
-            "weight": share.weight,
-            "exchanges_total": total(slot),
-        })
+    // One that has several shares is counted once.
+    let mut clusters: Vec<(&str, u64, &RuleSlot)> = Vec::new();
+    for (share, slot) in table.weighted_clusters_of(place) {
+        let weight = u64::from(share.weight);
+        match clusters.iter_mut().find(|(_, _, known)| known.number() == slot.number()) {
+            Some((_, sum, _)) => *sum += weight,
+            None => clusters.push((&share.cluster, weight, slot)),
+        }
+    }
+    let clusters = clusters.into_iter().map(|(name, weight, slot)| {
+        json!({ "name": name, "weight": weight, "exchanges_total": total(slot) })
     });
     json!({
         "route": table.name,
@@ -331,6 +336,29 @@ mod tests {
 
     use super::*;
     use crate::admin::pieces;
+
+    #[test]
+    fn a_cluster_with_two_shares_of_a_rule_is_shown_once_with_the_sum_of_its_weights() {
+        let yaml = "
+listeners: [{ name: edge, address: '127.0.0.1:1', routes: all }]
+routes:
+  - name: all
+    rules:
+      - match: { prefix: / }
+        clusters: [{ cluster: a, weight: 70 }, { cluster: b, weight: 20 }, { cluster: a, weight: 10 }]
+clusters:
+  - { name: a, endpoints: ['127.0.0.1:2'] }
+  - { name: b, endpoints: ['127.0.0.1:3'] }
+";
+        let mut loader = config::Loader::<()>::new(config::FilterKinds::new()).unwrap();
+        let snapshot = loader.load("test", &yaml).unwrap();
+        let table = snapshot.route_tables.iter().next().unwrap().1;
+        let totals: Vec<u64> = (100..).take(8).collect();
+        let row = rule_json(table, &table.rules[0], 0, &totals);
+        let shown = row["clusters"].as_array().unwrap();
+        let shown: Vec<_> = shown.iter().map(|it| (&it["name"], &it["weight"])).collect();
+        assert_eq!(shown, [(&json!("a"), &json!(80)), (&json!("b"), &json!(20))]);
+    }
 
     /// Control's turns stay short however many clusters and endpoints there are.
     #[tokio::test]
