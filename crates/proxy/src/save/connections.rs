@@ -1,31 +1,24 @@
 //! Connections as they are written down, and what makes one of the other.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+mod checks;
+mod names;
+
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::chains::{ConnectionFacts, Criterion};
 use config::memory::MemoryLevel;
-use config::priority::Priority;
-use config::protocols::Protocols;
-use config::snapshot::{
-    Address, ClusterId, ClusterProtocol, Detected, EndpointId, Listener, OriginalDestination,
-    TransportId,
-};
 use serde::{Deserialize, Serialize};
 use telemetry::events::Relocated;
 use wire::buffer::Buffer;
-use wire::rpc::RpcName;
 
 use super::codecs::{
     CodecSettings, SavedCodec, SavedOutbox, restore_codec, restore_outbox, save_codec, save_outbox,
 };
-use super::group::Group;
-use super::{Differing, GONE, RestoreError, SavedEnd, before, since};
+use super::{GONE, RestoreError, SavedEnd, before, since};
 use crate::connection::codec::Codec;
 use crate::connection::codec::Opening;
-use crate::connection::codec::http1::{Http1, RESPONSE_HEAD, Receive};
+use crate::connection::codec::http1::{Http1, RESPONSE_HEAD};
 use crate::connection::codec::http2::{self};
 use crate::connection::connections::Connections;
 use crate::connection::delivery::Lingering;
@@ -35,13 +28,11 @@ use crate::connection::{
     Connection, ConnectionRole, Downstream, Life, Origin, Upstream, UpstreamState,
 };
 use crate::cx::Cx;
-use crate::filter::Filter;
-use crate::keys::{ConnKey, EndpointKey, ExchangeKey, PoolId, Slot, label};
+use crate::keys::{ConnKey, EndpointKey, ExchangeKey, Slot, label};
 use crate::listen::Listen;
 use crate::listen::clients::Part;
 use crate::tools::detail::Detail;
 use crate::tools::peer_address::PeerAddress;
-use crate::tools::text::Text;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
 use crate::upstream::pool::Pool;
@@ -95,16 +86,6 @@ enum SavedUpstreamState {
 }
 
 impl SavedConnection {
-    /// Whether so many exchanges may be there: one on each stream, or one where there are no streams.
-    fn carries(&self, exchanges: usize) -> bool {
-        match &self.codec {
-            SavedCodec::Http2(saved) => saved.carries(exchanges),
-            SavedCodec::Rpc(saved) => saved.shared.carries(exchanges),
-            SavedCodec::Opening(_) => exchanges == 0,
-            SavedCodec::Http1(_) | SavedCodec::Bytes(_) => exchanges <= 1,
-        }
-    }
-
     /// Its record layer.
     pub(super) fn into_tls(self) -> Option<Box<SavedTls>> {
         self.tls
@@ -122,311 +103,7 @@ impl SavedConnection {
     }
 }
 
-/// What an upstream connection speaks.
-#[derive(Clone, Copy)]
-enum Spoken<'s> {
-    Alone,
-    Http2,
-    Rpc(&'s str),
-}
-
-impl Spoken<'_> {
-    fn is_of(self, protocol: ClusterProtocol) -> bool {
-        match (self, protocol) {
-            (Self::Alone, ClusterProtocol::Http1) | (Self::Http2, ClusterProtocol::Http2) => true,
-            (Self::Rpc(spoken), ClusterProtocol::Rpc(name)) => spoken == name.as_str(),
-            _ => false,
-        }
-    }
-}
-
-impl SavedConnection {
-    const fn spoken(&self) -> Spoken<'_> {
-        match &self.codec {
-            SavedCodec::Http2(_) => Spoken::Http2,
-            SavedCodec::Rpc(saved) => Spoken::Rpc(saved.protocol.as_str()),
-            SavedCodec::Opening(_) | SavedCodec::Http1(_) | SavedCodec::Bytes(_) => Spoken::Alone,
-        }
-    }
-
-    /// Whether what it speaks is known, and what is written of that agrees with itself.
-    fn check_protocol(&self, protocols: &Protocols) -> Result<(), RestoreError> {
-        let SavedCodec::Rpc(saved) = &self.codec else { return Ok(()) };
-        let known = RpcName::new(&saved.protocol).and_then(|name| protocols.find(name));
-        known.ok_or(RestoreError::Differs("protocol"))?;
-        let (streams, last) = (&saved.shared.streams, saved.shared.codec.last_slot());
-        let is_sound = streams.iter().all(|stream| (1..=last).contains(&stream.id));
-        let damage = RestoreError::Damaged("a call has an id that its connection has not given");
-        if is_sound { Ok(()) } else { Err(damage) }
-    }
-}
-
-impl SavedEnd {
-    /// Whether what it speaks is known.
-    pub(super) fn check_protocol(&self, protocols: &Protocols) -> Result<(), RestoreError> {
-        match self {
-            Self::Downstream(saved) => saved.connection.check_protocol(protocols),
-            Self::Upstream(saved) => saved.connection.check_protocol(protocols),
-        }
-    }
-
-    /// Whether so many exchanges of its group may be on it.
-    pub(super) fn carries(&self, exchanges: usize) -> bool {
-        match self {
-            Self::Downstream(saved) => saved.connection.carries(exchanges),
-            Self::Upstream(saved) => {
-                let codec = &saved.connection.codec;
-                let has_streams = matches!(codec, SavedCodec::Http2(_) | SavedCodec::Rpc(_));
-                // What only clients' connections are: not known yet, or read for nothing.
-                let is_of_client = matches!(
-                    codec,
-                    SavedCodec::Opening(_)
-                        | SavedCodec::Http1(Http1 { receive: Receive::Discard { .. }, .. })
-                );
-                let fits = !is_of_client
-                    && match saved.state {
-                        SavedUpstreamState::Connecting { .. } => !has_streams,
-                        SavedUpstreamState::Busy => !has_streams && exchanges == 1,
-                        SavedUpstreamState::Idle => !has_streams && exchanges == 0,
-                        SavedUpstreamState::Shared { .. } => has_streams,
-                    };
-                fits && saved.connection.carries(exchanges)
-            }
-        }
-    }
-}
-
-impl Listen {
-    /// Whether the listeners and clients of these connections may have so many more here.
-    pub(super) fn check_room(&self, group: &Group, cx: &Cx) -> Result<(), RestoreError> {
-        let (mut of_listeners, mut of_clients) = (BTreeMap::new(), BTreeMap::new());
-        for end in &group.connections {
-            let SavedEnd::Downstream(saved) = end else { continue };
-            let listener = self.listener_named(&saved.listener, cx)?;
-            let state = self.listeners.get(listener);
-            let settings = state.listener();
-            let open = of_listeners.entry(listener.to_bits()).or_insert(state.open);
-            *open += 1;
-            if *open > cx.share.of(settings.connections_max.get()) {
-                return Err(RestoreError::NoRoom("connections_max"));
-            }
-            let Some(address) = saved.client_address(settings) else { continue };
-            let (network, count) = self.clients.at(address, Part::Connection);
-            let count = of_clients.entry(network).or_insert(count);
-            *count += 1;
-            if *count > cx.share.of(settings.connections_per_client_max.get()) {
-                return Err(RestoreError::NoRoom("connections_per_client_max"));
-            }
-        }
-        Ok(())
-    }
-}
-
-impl SavedDownstream {
-    /// The address of its client, if that counts for this listener.
-    fn client_address(&self, listener: &Listener<Box<dyn Filter>>) -> Option<IpAddr> {
-        let is_known = !matches!(self.connection.codec, SavedCodec::Opening(Opening::ProxyHeader))
-            && listener.http.trusted_hops == 0;
-        self.connection.peer.ip().filter(|_| is_known)
-    }
-
-    /// Whether it would be agreed on and admitted in the same way on this listener, which has its name.
-    pub(super) fn check(
-        &self,
-        listener: &Listener<Box<dyn Filter>>,
-        differing: &Differing,
-    ) -> Result<(), RestoreError> {
-        let chain = self.chain.as_deref();
-        if chain.is_some_and(|name| listener.chains.named(name).is_none()) {
-            return Err(RestoreError::Differs("chain"));
-        }
-        if differing.listeners.contains(&self.listener) {
-            return Err(RestoreError::Differs("listener"));
-        }
-        let named = |chain: &str| format!("{}/{chain}", self.listener);
-        if chain.is_some_and(|chain| differing.chains.contains(&named(chain))) {
-            return Err(RestoreError::Differs("chain"));
-        }
-        if differing.moved.contains(&self.listener) && !self.came_to(listener) {
-            return Err(RestoreError::Differs("address"));
-        }
-        let is_decided = !matches!(self.connection.codec, SavedCodec::Opening(_));
-        if chain.is_none() && is_decided && !listener.has_default {
-            return Err(RestoreError::Differs("listener"));
-        }
-        if self.is_chosen_unread()
-            && differing.chains_new.iter().any(|it| self.chain_of(it).is_some())
-        {
-            return Err(RestoreError::Differs("chain, which may be another here,"));
-        }
-        if self.may_meet_new_chain(listener, differing) {
-            return Err(RestoreError::Differs("chain, which may be another here,"));
-        }
-        if !differing.chains_new.is_empty()
-            && let Some(facts) = self.facts()
-            && let Some(met) = listener.chains.choose(&facts)
-            && Some(&*met.name) != chain
-            && differing.chains_new.contains(&named(&met.name))
-        {
-            return Err(RestoreError::Differs("chain, which would be another here,"));
-        }
-        Ok(())
-    }
-
-    /// Whether a chain was chosen for it, or none, before what it is going to say is known.
-    fn is_chosen_unread(&self) -> bool {
-        match self.connection.codec {
-            SavedCodec::Opening(Opening::Handshake) => true,
-            SavedCodec::Opening(Opening::Detect) => self.connection.tls.is_some(),
-            _ => false,
-        }
-    }
-
-    /// Whether it cannot be said that it would meet none of the new chains, as that depends on what is not written down: who
-    /// connected, where a PROXY header says something else, and which protocols its client offered beside the one agreed upon.
-    fn may_meet_new_chain(
-        &self,
-        listener: &Listener<Box<dyn Filter>>,
-        differing: &Differing,
-    ) -> bool {
-        if differing.chains_new.is_empty() {
-            return false;
-        }
-        let Some(facts) = self.facts() else { return false };
-        let is_proxied = listener.http.proxy_protocol.is_some();
-        let is_hidden = is_proxied && listener.chains.asks_direct_source();
-        let met = self.chain.as_deref().and_then(|name| listener.chains.named(name));
-        let met = met.map(|chain| &chain.matches);
-        let names = differing.chains_new.iter().filter_map(|chain| self.chain_of(chain));
-        let mut new = names.filter_map(|name| listener.chains.named(name));
-        new.any(|chain| {
-            let is_own = self.chain.as_deref() == Some(&*chain.name);
-            is_hidden || !is_own && Criterion::may_be_offered(&chain.matches, met, &facts)
-        })
-    }
-
-    /// The name of a chain, given as `listener/chain`, if it is one of its listener.
-    fn chain_of<'n>(&self, chain: &'n str) -> Option<&'n str> {
-        chain.strip_prefix(&*self.listener)?.strip_prefix('/')
-    }
-
-    /// Whether it was accepted at an address of this listener, as far as its own address says that.
-    fn came_to(&self, listener: &Listener<Box<dyn Filter>>) -> bool {
-        let is_own = listener.http.proxy_protocol.is_none()
-            && listener.socket.original_destination == OriginalDestination::Off;
-        let local = self.connection.local.socket_address().filter(|_| is_own).map(Address::Tcp);
-        local.is_some_and(|local| listener.addresses.iter().any(|it| it.overlaps(&local)))
-    }
-
-    /// What is known of it; none if that says nothing of which chain it would meet, or it brings no further requests.
-    fn facts(&self) -> Option<ConnectionFacts<'_>> {
-        let tls = self.connection.tls.as_deref();
-        let (protocol, agreed): (_, &[&[u8]]) = match &self.connection.codec {
-            SavedCodec::Http1(_) => (Detected::Http1, &[b"http/1.1"]),
-            SavedCodec::Http2(_) => (Detected::Http2, &[b"h2"]),
-            SavedCodec::Rpc(saved) => (Detected::Rpc(RpcName::new(&saved.protocol)?), &[]),
-            SavedCodec::Opening(_) | SavedCodec::Bytes(_) => return None,
-        };
-        let original = self.original.as_deref().copied();
-        Some(ConnectionFacts {
-            source: self.connection.peer.ip(),
-            source_port: self.connection.peer.port(),
-            // Who connected before a PROXY header is not written down; the socket says that once it is here.
-            direct_source: self.connection.peer.ip(),
-            destination: original.or_else(|| self.connection.local.socket_address()),
-            protocol: Some(if tls.is_some() { Detected::Tls } else { protocol }),
-            server_name: tls.and_then(SavedTls::server_name),
-            // What was agreed upon was offered.
-            alpn: if tls.is_some() { agreed } else { &[] },
-        })
-    }
-}
-
-impl SavedUpstream {
-    pub(super) fn check_differing(&self, differing: &Differing) -> Result<(), RestoreError> {
-        if differing.clusters.contains(&self.cluster) {
-            return Err(RestoreError::Differs("cluster"));
-        }
-        Ok(())
-    }
-}
-
-/// Stands for the endpoint of a connection on which it is spoken to in a way that is not that of its cluster
-/// any more, so that the connection carries no other exchange. No address is written like this.
-const FORMER_TRANSPORT: &[u8] = b"-";
-
-/// Stands between the address of an endpoint, the name of its transport and the priority whose requests the connection is for,
-/// where these are not the cluster's own and the default. No address contains it, so that a program that knows no transports,
-/// or no priorities, does not find the endpoint.
-const SEPARATOR: u8 = 0;
-
 impl Cx {
-    /// Names by which another configuration may know the cluster and the endpoint of a connection;
-    /// empty if this one has them no more.
-    fn names_of(&self, upstream: &Upstream) -> (String, Vec<u8>) {
-        let Some(cluster) = self.snapshot.cluster(upstream.cluster) else {
-            return Default::default();
-        };
-        let transport = cluster.transport_of(upstream.endpoint);
-        let transport = transport.filter(|it| it.id == upstream.transport);
-        let place = cluster.place_of(upstream.endpoint);
-        let found = place.and_then(|place| cluster.endpoints.get(place));
-        let mut endpoint = match transport {
-            Some(_) => {
-                Text::of_address(found.map(|endpoint| &endpoint.address)).as_bytes().to_vec()
-            }
-            None => FORMER_TRANSPORT.to_vec(),
-        };
-        let name = transport.map_or("", |transport| &*transport.name);
-        let has_priority = upstream.priority != Priority::Default;
-        if !name.is_empty() || has_priority {
-            endpoint.push(SEPARATOR);
-            endpoint.extend_from_slice(name.as_bytes());
-        }
-        // Whatever the connection may carry, it counts there.
-        if has_priority {
-            endpoint.push(SEPARATOR);
-            endpoint.extend_from_slice(upstream.priority.word().as_bytes());
-        }
-        (cluster.name.to_string(), endpoint)
-    }
-
-    /// The cluster and endpoint of these names, and how that is spoken to. One that spoke another protocol is
-    /// not known.
-    fn ids_of(
-        &mut self,
-        cluster: &str,
-        endpoint: &[u8],
-        spoken: Spoken<'_>,
-    ) -> (PoolId, EndpointId, TransportId) {
-        let gone = PoolId { cluster: ClusterId(GONE), priority: Priority::Default };
-        let id = self.names().cluster(cluster, &self.snapshot);
-        let Some(found) = id.and_then(|id| self.snapshot.cluster(id)) else {
-            return (gone, EndpointId(GONE), TransportId(GONE));
-        };
-        let mut parts = endpoint.splitn(3, |byte| *byte == SEPARATOR);
-        let mut part = || parts.next().unwrap_or_default();
-        let (address, name, word) = (part(), part(), part());
-        let is_it = |it: &Priority| match word {
-            b"" => *it == Priority::Default,
-            word => it.word().as_bytes() == word,
-        };
-        let priority = Priority::ALL.into_iter().find(is_it);
-        let place = self.found.endpoint(found, address);
-        let endpoint = place
-            .and_then(|place| found.endpoints.get(place))
-            .map(|endpoint| endpoint.id)
-            .or_else(|| found.original_destination.filter(|_| *address != *FORMER_TRANSPORT));
-        let transport = endpoint.and_then(|endpoint| found.transport_of(endpoint));
-        // One that is spoken to in another way here is not known either.
-        let transport = transport.filter(|transport| transport.name.as_bytes() == name);
-        let is_known = transport.is_some() && priority.is_some();
-        let endpoint = endpoint.filter(|_| spoken.is_of(found.protocol) && is_known);
-        let transport = transport.map_or(TransportId(GONE), |transport| transport.id);
-        let pool = PoolId { cluster: found.id, priority: priority.unwrap_or_default() };
-        (pool, endpoint.unwrap_or(EndpointId(GONE)), transport)
-    }
-
     /// Writes a connection down.
     pub(super) fn write_end(&mut self, end: TakenEnd, now: Time) -> SavedEnd {
         let TakenEnd { connection, deadline, facts } = end;
@@ -700,9 +377,7 @@ impl Upstreams {
         self.pools.on_closed(ids, false);
         Some(TakenEnd { connection, deadline, facts: EndFacts::Upstream(state) })
     }
-}
 
-impl Upstreams {
     pub(super) fn restore_upstream(
         &mut self,
         saved: SavedUpstream,

@@ -1,40 +1,38 @@
 //! Exchanges as they are written down, and what makes one of the other.
 
+mod filters;
+mod stages;
+
 use std::time::Duration;
 
 use config::edits::operators::KEPT_BYTES_MAX;
 use config::retry::AskedRetries;
-use config::snapshot::{ChainId, Listener};
+use config::snapshot::ChainId;
 use serde::{Deserialize, Serialize};
 use telemetry::captures::CAPTURES_BYTES_MAX;
 use telemetry::events::Relocated;
 use wire::buffer::Buffer;
 
-use super::codecs::{
-    CodecSettings, SavedCodec, SavedOutbox, restore_codec, restore_outbox, save_codec, save_outbox,
-};
+use self::filters::Filtered;
+pub(super) use self::stages::SavedStage;
 use super::companions::Companions;
 use super::records::{SavedRecord, restore_progress, restore_record};
 use super::routes::SavedRoute;
 use super::{SavedSide, before};
 use crate::connection::Connection;
-use crate::connection::codec::streams::Tail;
 use crate::connection::connections::Connections;
 use crate::cx::Cx;
 use crate::exchange::attempts::Attempt;
 use crate::exchange::calls::Call;
 use crate::exchange::detached::Detached;
 use crate::exchange::progress::Progress;
-use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::exchange::record::Words;
-use crate::exchange::stage::{Current, Stage, Suspended};
+use crate::exchange::stage::{Current, Stage};
 use crate::exchange::{Deadlines, Exchange, ExchangeKind, Handshake, Request, Route, Wait};
 use crate::filter::filter_chain::{BodyObservers, FilterStep, Gathered, Held};
-use crate::filter::{Filter, Question};
 use crate::keys::{ConnKey, ExchangeKey, StreamKey, label};
 use crate::listen::clients::{ClientPlace, Part};
 use crate::listen::listeners::ListenerKey;
-use crate::ops::Op;
 use crate::proxy::Proxy;
 use crate::timers::TimerOwner;
 use crate::tools::buffers::Buffers;
@@ -73,39 +71,6 @@ pub(super) struct SavedExchange {
     asked_retries: Option<AskedRetries>,
     /// How long it was stalled, if it was.
     stalled: Option<u64>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) enum SavedStage {
-    Suspended {
-        step: FilterStep,
-        topic: String,
-        payload: Vec<u8>,
-        head: Vec<u8>,
-    },
-    Gathering {
-        filter: usize,
-        head: Vec<u8>,
-    },
-    Buffering(SavedRequest),
-    Waiting(SavedRequest),
-    /// How long it has paused.
-    Pausing(SavedRequest, Duration),
-    Attempting,
-    Responding,
-    Finishing,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct SavedRequest {
-    outbox: SavedOutbox,
-    form: SavedForm,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-enum SavedForm {
-    Alone { codec: SavedCodec, is_personal: bool },
-    Stream { head: Vec<u8>, tail: Tail },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -154,40 +119,6 @@ impl TakenExchange {
 }
 
 impl Cx {
-    fn write_stage(&mut self, stage: Stage, now: Time) -> SavedStage {
-        match stage {
-            Stage::Suspended(Suspended { step, question, head }) => {
-                let saved = SavedStage::Suspended {
-                    step,
-                    topic: question.topic.to_string(),
-                    payload: question.payload.to_vec(),
-                    head: head.filled().to_vec(),
-                };
-                self.buffers.give_back(head);
-                saved
-            }
-            Stage::Gathering { filter, head } => {
-                let saved = SavedStage::Gathering { filter, head: head.filled().to_vec() };
-                self.buffers.give_back(head);
-                saved
-            }
-            Stage::Buffering { request } => {
-                SavedStage::Buffering(save_request(request, &mut self.buffers, now))
-            }
-            // One that retries is on an agenda only, which is empty between two events.
-            Stage::Retrying { request } | Stage::Waiting { request } => {
-                SavedStage::Waiting(save_request(request, &mut self.buffers, now))
-            }
-            Stage::Pausing { request, since } => {
-                let saved = save_request(request, &mut self.buffers, now);
-                SavedStage::Pausing(saved, now - since)
-            }
-            Stage::Attempting { .. } => SavedStage::Attempting,
-            Stage::Responding { .. } => SavedStage::Responding,
-            Stage::Finishing => SavedStage::Finishing,
-        }
-    }
-
     /// Writes an exchange down.
     pub(super) fn write_exchange(&mut self, saving: TakenExchange, now: Time) -> SavedExchange {
         let TakenExchange { mut exchange, downstream, upstream, detached, copies, stalled } =
@@ -340,12 +271,8 @@ impl Proxy {
         let timer = self.cx.timers.insert(TimerOwner::Exchange(ExchangeKey::from_bits(0)).into());
         let deadlines = restore_deadlines(&saved.deadlines, now);
         let (_, first) = deadlines.first();
-        let (words, captures) = self.cx.restore_words(&saved.record);
-        let gathered = saved.gathered.map(|saved| restore_gathered(saved, &mut self.cx.buffers));
-        let kept = saved.kept.get(..KEPT_BYTES_MAX.min(saved.kept.len()));
-        let kept = kept.filter(|kept| !kept.is_empty());
-        let kept = kept.map(|kept| self.cx.buffers.lease_with(kept));
-        let held = saved.held.map(|saved| restore_held(&saved, &mut self.cx.buffers));
+        let Buffered { words, captures, gathered, kept, held } =
+            self.cx.restore_buffers(&mut saved);
         let detached = saved.detached;
         if let Some(detached) = &detached {
             // It was within a bound where it began.
@@ -402,7 +329,21 @@ impl Proxy {
         if let Some(upstream) = upstream {
             self.bound_kept_request(key, upstream);
         }
-        match (again, saved.stage) {
+        self.go_on_restored(key, again, saved.stage, upstream, now);
+        self.hold_restored(key, saved.stalled, now);
+        Some(key)
+    }
+
+    /// A restored exchange goes on where it was, or asks a filter again that waited in another chain.
+    fn go_on_restored(
+        &mut self,
+        key: ExchangeKey,
+        again: Option<usize>,
+        stage: SavedStage,
+        upstream: Option<StreamKey>,
+        now: Time,
+    ) {
+        match (again, stage) {
             (
                 Some(first),
                 SavedStage::Suspended { head, .. } | SavedStage::Gathering { head, .. },
@@ -414,8 +355,6 @@ impl Proxy {
             }
             (_, stage) => self.restore_stage(key, stage, upstream, now),
         }
-        self.hold_restored(key, saved.stalled, now);
-        Some(key)
     }
 
     /// A restored exchange counts in this worker, and with its retries in the budget of its cluster.
@@ -453,88 +392,6 @@ impl Proxy {
             self.exchanges.on_stalled(key, since);
         }
     }
-
-    fn restore_stage(
-        &mut self,
-        key: ExchangeKey,
-        saved: SavedStage,
-        upstream: Option<StreamKey>,
-        now: Time,
-    ) {
-        let Self { exchanges, cx, .. } = self;
-        let Some(exchange) = exchanges.get_mut(key) else { return };
-        match (saved, upstream) {
-            (SavedStage::Attempting, Some(upstream)) => exchange.begin_attempt(upstream),
-            (SavedStage::Responding, Some(upstream)) => exchange.begin_responding(upstream),
-            (SavedStage::Suspended { step, topic, payload, head }, _) => {
-                let head = cx.buffers.lease_with(&head);
-                let question = Question { topic: topic.into(), payload: payload.into() };
-                cx.ops.push_back(Op::Ask { exchange: key, question: question.clone() });
-                exchange.begin_suspension(Suspended { step, question, head });
-            }
-            (SavedStage::Gathering { filter, head }, _) => {
-                exchange.begin_gathering(filter, cx.buffers.lease_with(&head));
-            }
-            (SavedStage::Buffering(saved), _) => {
-                let request = restore_as_ruled(exchange, saved, &mut cx.buffers, now);
-                exchange.begin_buffering(request);
-            }
-            (SavedStage::Waiting(saved), _) => {
-                let request = restore_as_ruled(exchange, saved, &mut cx.buffers, now);
-                self.ask(key, request, None, now);
-            }
-            (SavedStage::Pausing(saved, length), _) => {
-                let request = restore_as_ruled(exchange, saved, &mut cx.buffers, now);
-                let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
-                exchange.begin_pause(request, before(length, now));
-            }
-            (SavedStage::Finishing | SavedStage::Attempting | SavedStage::Responding, _) => {
-                exchange.begin_finishing();
-            }
-        }
-    }
-}
-
-fn save_request(mut request: QueuedRequest, buffers: &mut Buffers, now: Time) -> SavedRequest {
-    let outbox = save_outbox(&mut request.outbox, buffers);
-    let form = match request.form {
-        Form::Alone { codec, is_personal } => {
-            SavedForm::Alone { codec: save_codec(codec, buffers, now), is_personal }
-        }
-        Form::Stream { head, tail } => {
-            let saved = SavedForm::Stream { head: head.filled().to_vec(), tail };
-            buffers.give_back(head);
-            saved
-        }
-    };
-    SavedRequest { outbox, form }
-}
-
-/// A request of an exchange. What was kept of it because its rule had a `retry` is not, if it has none now.
-fn restore_as_ruled(
-    exchange: &Exchange,
-    saved: SavedRequest,
-    buffers: &mut Buffers,
-    now: Time,
-) -> QueuedRequest {
-    let mut request = restore_request(saved, buffers, now);
-    if !exchange.progress.has_retries {
-        request.outbox.keep_less(buffers);
-    }
-    request
-}
-
-fn restore_request(saved: SavedRequest, buffers: &mut Buffers, now: Time) -> QueuedRequest {
-    let outbox = restore_outbox(&saved.outbox, buffers);
-    let form = match saved.form {
-        SavedForm::Alone { codec, is_personal } => {
-            // Of a connection to come, which is none of HTTP/2.
-            let codec = restore_codec(codec, &CodecSettings::default(), buffers, now);
-            Form::Alone { codec, is_personal }
-        }
-        SavedForm::Stream { head, tail } => Form::Stream { head: buffers.lease_with(&head), tail },
-    };
-    QueuedRequest { outbox, form }
 }
 
 fn restore_deadlines(saved: &[(u8, Duration)], now: Time) -> Deadlines {
@@ -547,7 +404,27 @@ fn restore_deadlines(saved: &[(u8, Duration)], now: Time) -> Deadlines {
     deadlines
 }
 
+/// What a restored exchange has in buffers of this worker.
+struct Buffered {
+    words: Words,
+    captures: Option<Buffer>,
+    gathered: Option<Box<Gathered>>,
+    kept: Option<Buffer>,
+    held: Option<Box<Held>>,
+}
+
 impl Cx {
+    fn restore_buffers(&mut self, saved: &mut SavedExchange) -> Buffered {
+        let (words, captures) = self.restore_words(&saved.record);
+        let gathered = saved.gathered.take();
+        let gathered = gathered.map(|saved| restore_gathered(saved, &mut self.buffers));
+        let kept = saved.kept.get(..KEPT_BYTES_MAX.min(saved.kept.len()));
+        let kept = kept.filter(|kept| !kept.is_empty());
+        let kept = kept.map(|kept| self.buffers.lease_with(kept));
+        let held = saved.held.take().map(|saved| restore_held(&saved, &mut self.buffers));
+        Buffered { words, captures, gathered, kept, held }
+    }
+
     /// Words and captures of a saved exchange, in buffers of this worker.
     fn restore_words(&mut self, record: &SavedRecord) -> (Words, Option<Buffer>) {
         let mut words = Words { text: None, lengths: record.lengths };
@@ -562,70 +439,6 @@ impl Cx {
             buffer
         });
         (words, captures)
-    }
-}
-
-/// What the filters of its listener have of a restored exchange.
-struct Filtered {
-    slots: Option<Box<[u8]>>,
-    observers: BodyObservers,
-    /// The filter to go on with where one waited, and the chain is another now: the first that has not let the request pass.
-    again: Option<usize>,
-}
-
-/// The place of the first filter of a chain that is none of those that have decided, which are looked up by name.
-fn first_undecided<'a>(
-    mut chain: impl ExactSizeIterator<Item = &'a str>,
-    decided: &[String],
-) -> usize {
-    let len = chain.len();
-    let mut decided: Vec<&str> = decided.iter().map(String::as_str).collect();
-    let is_undecided = |name: &str| match decided.iter().position(|it| *it == name) {
-        Some(place) => {
-            decided.swap_remove(place);
-            false
-        }
-        None => true,
-    };
-    chain.position(is_undecided).unwrap_or(len)
-}
-
-impl Filtered {
-    fn new(saved: &mut SavedExchange, listener: &Listener<Box<dyn Filter>>) -> Self {
-        let has_filters = saved.detached.is_none();
-        let slot_bytes = listener.filters.iter().map(|f| f.slot_bytes()).sum::<usize>();
-        let slot_bytes = if has_filters { slot_bytes } else { 0 };
-        let names = listener.filter_sources.iter().map(|source| source.name());
-        let is_same_chain = names.clone().eq(saved.filters.iter().map(String::as_str));
-        let waits = match &saved.stage {
-            SavedStage::Suspended { step, .. } => Some(step.place()),
-            SavedStage::Gathering { filter, .. } => Some(*filter),
-            _ => None,
-        };
-        let again = waits.filter(|_| !is_same_chain).map(|filter| {
-            // One that waits for its cluster is behind all of them.
-            let Some(decided) =
-                saved.filters.get(..filter).filter(|it| it.len() < saved.filters.len())
-            else {
-                return names.len();
-            };
-            first_undecided(names.clone(), decided)
-        });
-        let observers = if !has_filters {
-            BodyObservers::default()
-        } else if is_same_chain {
-            std::mem::take(&mut saved.observers)
-        } else {
-            BodyObservers::at_requests(&listener.filters)
-        };
-        // Slots of another chain would mean nothing to this one's filters.
-        let slots = saved
-            .slots
-            .take()
-            .filter(|slots| is_same_chain && slots.len() == slot_bytes)
-            .or_else(|| (slot_bytes > 0).then(|| vec![0; slot_bytes]))
-            .map(Vec::into_boxed_slice);
-        Self { slots, observers, again }
     }
 }
 
