@@ -101,6 +101,8 @@ pub(crate) struct Builder<F> {
     /// Since when; monotonic time, ns.
     held_since: u64,
     state: State,
+    /// Whether the question that is open has the file looked at.
+    looks_at_file: bool,
     /// Whether something was noted that nothing has which counts.
     has_noted: bool,
     /// Whether there is a file to read.
@@ -131,9 +133,16 @@ impl<F: Send + Sync + 'static> Builder<F> {
         std::thread::Builder::new()
             .name("strait-builder".to_owned())
             .spawn(move || build(file, &mut received, &answers))?;
-        let held = Vec::new();
-        let (state, has_noted) = (State::Idle, false);
-        let builder = Self { commands, held, held_since: 0, state, has_noted, has_file, file_name };
+        let builder = Self {
+            commands,
+            held: Vec::new(),
+            held_since: 0,
+            state: State::Idle,
+            looks_at_file: false,
+            has_noted: false,
+            has_file,
+            file_name,
+        };
         Ok((builder, built))
     }
 
@@ -150,6 +159,11 @@ impl<F: Send + Sync + 'static> Builder<F> {
     /// Whether a question is open.
     pub(crate) const fn is_busy(&self) -> bool {
         matches!(self.state, State::Busy(_))
+    }
+
+    /// Whether the question that is open has the file looked at, or files that it names.
+    pub(crate) const fn looks_at_file(&self) -> bool {
+        self.looks_at_file
     }
 
     /// Asks for the file to be read. While another question is open, this one waits, together with
@@ -284,6 +298,7 @@ impl<F: Send + Sync + 'static> Builder<F> {
 
     fn ask(&mut self, command: Command<F>) {
         self.state = State::Busy(None);
+        self.looks_at_file = matches!(command, Command::Read(_) | Command::ReadFiles(_));
         self.held.push(command);
         self.flush();
     }

@@ -1041,6 +1041,26 @@ fn a_file_that_is_away_for_an_instant_is_not_missed() {
     std::fs::remove_file(&path).unwrap();
 }
 
+/// What is linked meanwhile, here an endpoint that is drained, says nothing of the file.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "it has to be away before an endpoint is drained")]
+fn a_file_that_is_gone_is_missed_though_endpoints_change_meanwhile() {
+    let name = format!("strait-control-gone-{}.yaml", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let clusters = "clusters: [{ name: web, endpoints: ['10.0.0.1:80', '10.0.0.2:80'] }]\n";
+    let text = format!("{}{clusters}", CONFIG.replace("respond: {}", "cluster: web"));
+    std::fs::write(&path, text).unwrap();
+    let control = Running::start(ConfigFile::new(&path, loader()));
+    std::fs::remove_file(&path).unwrap();
+    let began = Instant::now();
+    // Longer than the watch waits for quiet.
+    until("a while", || began.elapsed() > Duration::from_millis(300));
+    let drained = control.ask("POST", "/clusters/web/endpoints/10.0.0.1:80?health=drain");
+    assert!(drained.contains(" 200 "), "{drained}");
+    until("its absence", || control.ask("GET", "/config").contains("No such file"));
+    assert_eq!(control.end(), Outcome::Drained);
+}
+
 /// A certificate that is replaced as Kubernetes does it, and one that is written in place.
 #[test]
 fn a_changed_certificate_is_taken_up_and_one_that_does_not_fit_is_not() {

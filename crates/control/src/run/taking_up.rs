@@ -21,11 +21,13 @@ pub(super) const LONG_BUILD: u64 = 50_000_000;
 
 impl<W: Workers> Running<W> {
     pub(super) async fn on_built(&mut self, built: Built<W::Filter>) {
+        let is_read = matches!(built, Built::Same | Built::Endpoints(_) | Built::Read(..));
+        if is_read && self.config.builder.looks_at_file() {
+            self.note_file_heard();
+            self.config.trouble.on_readable();
+        }
         let (result, watched) = match built {
-            Built::Same => {
-                self.note_file_heard();
-                return self.config.trouble.on_readable();
-            }
+            Built::Same => return,
             Built::Endpoints(endpoints) => return self.on_endpoints(endpoints).await,
             Built::Unreadable => return self.config.trouble.on_unreadable(),
             Built::Unsettled => return self.config.trouble.on_unsettled(),
@@ -34,7 +36,6 @@ impl<W: Workers> Running<W> {
             Built::Read(result, watched) => (result, watched),
         };
         self.config.trouble.on_read();
-        self.note_file_heard();
         if self.is_ending() {
             // The drain began while it was read.
             if let Ok(candidate) = result {
@@ -74,7 +75,6 @@ impl<W: Workers> Running<W> {
     /// Files of endpoints changed, or what host names stand for, and nothing else.
     async fn on_endpoints(&mut self, endpoints: Endpoints<W::Filter>) {
         let Endpoints { candidate, outcomes, delivered, is_dns } = endpoints;
-        self.config.trouble.on_readable();
         if self.is_ending() {
             if !is_dns {
                 self.warn_of_skip();
