@@ -10,7 +10,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+pub(crate) use self::kept::{EntryWarning, KeptWarning, Step};
 use crate::secrets::{MASK, is_pem, is_secret_name, may_hold_secret};
+
+mod kept;
 
 /// Findings kept of one kind; a machine-made file with the same mistake in every entry must not
 /// make a report larger than itself.
@@ -273,6 +276,8 @@ pub(crate) struct Findings<'a> {
     errors: Vec<Finding>,
     errors_more: usize,
     warnings: Vec<Finding>,
+    /// What is warned of in entries, all of it, while that is kept.
+    kept: Option<Vec<EntryWarning>>,
     /// Whether nothing that the text has is shown, but for places in it.
     is_concealed: bool,
 }
@@ -285,6 +290,7 @@ impl<'a> Findings<'a> {
             errors: Vec::new(),
             errors_more: 0,
             warnings: Vec::new(),
+            kept: None,
             is_concealed: false,
         }
     }
@@ -342,8 +348,32 @@ impl<'a> Findings<'a> {
         }
     }
 
+    /// Keeps the warnings of entries from now on, to be given again while these stay as they are.
+    pub(crate) fn keep_warnings(&mut self) {
+        self.kept = Some(Vec::new());
+    }
+
+    /// The warnings that were kept. Those that follow are not.
+    pub(crate) fn take_kept(&mut self) -> Vec<EntryWarning> {
+        self.kept.take().unwrap_or_default()
+    }
+
     /// Notes what is allowed but looks like a mistake.
     pub(crate) fn warning(&mut self, at: Position, path: Path<'_>, value: &str, problem: Problem) {
+        if let Some(kept) = &mut self.kept {
+            kept.extend(EntryWarning::new(path, &problem));
+        }
+        self.passing_warning(at, path, value, problem);
+    }
+
+    /// The same of what may be in order later although the text stays as it is, such as the mode of a file: it is not kept.
+    pub(crate) fn passing_warning(
+        &mut self,
+        at: Position,
+        path: Path<'_>,
+        value: &str,
+        problem: Problem,
+    ) {
         if self.warnings.len() < FINDINGS_MAX {
             let is_secret = path.is_secret() || is_pem(value);
             let warning = self.finding(at, path, value, is_secret, problem);

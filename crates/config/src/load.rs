@@ -42,7 +42,7 @@ use crate::text::include;
 use crate::text::schema::compiled;
 use crate::text::shape::{self, SchemaError, Shape};
 use crate::text::tree::{self, Site};
-use crate::text::unchanged::{Digests, Entries};
+use crate::text::unchanged::Entries;
 
 /// What stands in a file without anything.
 const EMPTY_HINT: &str =
@@ -300,7 +300,7 @@ impl<F> Loader<F> {
         let lowered = self.lower(text, outside, &mut findings);
         let warnings = findings.into_result()?;
         let lowered = lowered.expect("what stops the reading is reported as an error");
-        let Lowered { parts, taken, files, outcomes, names, digests, relinked, tunnelled } =
+        let Lowered { parts, taken, files, outcomes, names, entries, relinked, tunnelled } =
             lowered;
         let unanswered = names.keys().filter(|name| !self.answers.contains_key(*name));
         let mut unanswered: Vec<_> = unanswered.cloned().collect();
@@ -318,7 +318,7 @@ impl<F> Loader<F> {
             tunnelled_by_file: tunnelled,
             clusters_lowered: parts.clusters_lowered,
             linked: self.store.link(parts, taken, &self.noted_changes()),
-            entries: Some(digests.without(&warnings)),
+            entries: Some(entries),
             warnings,
             endpoints_read: outcomes,
             files: FilesRead::All(files),
@@ -429,6 +429,7 @@ impl<F> Loader<F> {
         let declared = (Declared::read(&root, "clusters"), Declared::read(&root, "routes"));
         let former = self.store.former(&declared.0);
         let digests = self.entries.mark(&mut root, &former);
+        findings.keep_warnings();
         if !shape::check(&mut root, &self.shape, Path::Root, findings) {
             return None;
         }
@@ -447,6 +448,7 @@ impl<F> Loader<F> {
         let mut context = Context {
             kinds: &self.kinds,
             former,
+            entries: &self.entries,
             files: Files::new(outside, former),
             endpoint_files: EndpointReads::new(reader, &self.endpoint_files),
             names: NameReads::new(&self.answers),
@@ -459,13 +461,14 @@ impl<F> Loader<F> {
         };
         let declared = (&declared.0, &declared.1);
         let mut parts = sections::parts(&file, &Site::root(&root), declared, &mut context);
+        let entries = digests.with(std::mem::take(&mut parts.entry_warnings));
         self.check_tunnels(&file, &Site::root(&root), context.findings);
         let (files, outcomes) = context.endpoint_files.into_files();
         let names = context.names.into_users();
         let taken = context.ids.into_taken();
         let (relinked, taken) = self.add_delivered(&mut parts, taken, outside);
         let tunnelled = tunnels::tunnelled(file.routes.iter().map(AsRef::as_ref));
-        Some(Lowered { parts, taken, files, outcomes, names, digests, relinked, tunnelled })
+        Some(Lowered { parts, taken, files, outcomes, names, entries, relinked, tunnelled })
     }
 
     /// Refuses tunnels to clusters of HTTP/2, whether rules, clusters or both are of the file.
@@ -504,7 +507,7 @@ struct Lowered<F> {
     /// What came of each of these.
     outcomes: Vec<EndpointsOutcome>,
     names: NameUsers,
-    digests: Digests,
+    entries: Entries,
     /// The clusters that its rules open tunnels to.
     tunnelled: BTreeSet<Box<str>>,
     /// What changes of the resources of other sources.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use self::context::Context;
 use self::names::{Declared, Names};
 use crate::file::{self, Rebalance};
-use crate::findings::{Findings, Problem};
+use crate::findings::{EntryWarning, Findings, Problem};
 use crate::locality::LocalityKey;
 use crate::metrics::Metrics;
 use crate::origins::Origins;
@@ -50,6 +50,8 @@ pub(crate) struct Parts<F> {
     pub(crate) clusters: Vec<Arc<Cluster>>,
     /// How many of them were lowered.
     pub(crate) clusters_lowered: usize,
+    /// What clusters and route tables were warned of, each by itself.
+    pub(crate) entry_warnings: Vec<EntryWarning>,
     pub(crate) resolvers: Resolvers,
     pub(crate) limits: Limits,
     pub(crate) access_log: AccessLog,
@@ -105,6 +107,8 @@ pub(crate) fn parts<F>(
         &mut values,
         context,
     );
+    // What follows is about entries together, and is found again with each text.
+    let entry_warnings = context.findings.take_kept();
     let used = runtime::used(&tables);
     runtime::check(file, &site.key("runtime"), &used, context.findings);
     let listeners =
@@ -131,6 +135,7 @@ pub(crate) fn parts<F>(
         runtime: used,
         clusters,
         clusters_lowered,
+        entry_warnings,
         resolvers: resolvers::build(&file.resolvers, &site.key("resolvers"), context.findings),
         limits: options::limits(&file.limits),
         metrics: file.metrics,

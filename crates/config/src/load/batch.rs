@@ -489,6 +489,7 @@ impl<'a, F> Batch<'a, F> {
         let mut context = Context {
             kinds: &self.loader.kinds,
             former: self.former,
+            entries: &self.loader.entries,
             files: Files::of_secrets(self.outside, self.roots.as_ref(), &find_secret),
             endpoint_files: EndpointReads::new(reader, &self.loader.endpoint_files),
             names: NameReads::new(&self.loader.answers),

@@ -13,12 +13,15 @@ use crate::resource::assignment::delivered::Assignments;
 use crate::resource::assignment::files::EndpointReads;
 use crate::sections::files::Files;
 use crate::snapshot::Snapshot;
+use crate::text::unchanged::Entries;
 
 /// What one load has to work with.
 pub(crate) struct Context<'a, 'text, F> {
     pub(crate) kinds: &'a FilterKinds<F>,
     /// The snapshot before, whose equal parts are shared.
     pub(crate) former: Option<&'a Snapshot<F>>,
+    /// The entries of the text before that may be taken over.
+    pub(crate) entries: &'a Entries,
     /// What the text names beside itself.
     pub(crate) files: Files<'a>,
     /// Whether clusters may come from elsewhere than the text.

@@ -130,7 +130,6 @@ impl<'a> Files<'a> {
             None => None,
             Some(path) => Some(self.content_of(path, SecretPart::Ocsp, &ocsp_site, findings)?),
         };
-        self.warn_of_readers(&file.key, &site.key("key"), findings);
         let (chain_pem, key_pem) = (chain_pem?, key_pem?);
         let paths = (Arc::from(file.chain.as_str()), Arc::from(file.key.as_str()));
         let key_digest = digest(&key_pem);
@@ -169,15 +168,26 @@ impl<'a> Files<'a> {
             },
         };
         self.certificates.insert(paths, Arc::clone(&source));
+        self.warn_of_certificate(&source, site, findings);
+        Some(source)
+    }
+
+    /// Warns of what may be wrong with the files of a certificate at any time. `site` is where they stand.
+    pub(crate) fn warn_of_certificate(
+        &self,
+        source: &CertificateSource,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) {
+        self.warn_of_readers(&source.key, &site.key("key"), findings);
         self.warn_of_expiry(&source.certificate, &site.key("chain"), findings);
         let now = self.outside.now();
         if let Some(rule) =
             source.certificate.ocsp_ends().and_then(|end| expiry::of_response(end, now))
         {
             let hint = "fetch a new one; Strait watches the file and applies the new one";
-            ocsp_site.warning(findings, Problem::new(rule, hint));
+            site.key("ocsp").passing_warning(findings, Problem::new(rule, hint));
         }
-        Some(source)
     }
 
     /// A key that every user of the machine may read is known to whatever runs there.
@@ -193,7 +203,7 @@ impl<'a> Files<'a> {
                 mode & 0o7777
             );
             let hint = "run `chmod o= FILE`, so that owner and group alone have it";
-            site.warning(findings, Problem::new(rule, hint));
+            site.passing_warning(findings, Problem::new(rule, hint));
         }
     }
 
@@ -250,15 +260,16 @@ impl<'a> Files<'a> {
         }
     }
 
-    fn warn_of_ends(&self, roots: &Roots, site: &Site<'_>, findings: &mut Findings<'_>) {
+    /// Warns of CAs, and of lists of what they have revoked, that end. `site` is where `ca` and `crl` stand.
+    pub(crate) fn warn_of_ends(&self, roots: &Roots, site: &Site<'_>, findings: &mut Findings<'_>) {
         let now = self.outside.now();
         if let Some(rule) = expiry::authority(roots, now) {
             let hint = "add its successor to the file; the file is watched";
-            site.key("ca").warning(findings, Problem::new(rule, hint));
+            site.key("ca").passing_warning(findings, Problem::new(rule, hint));
         }
         if let Some(rule) = expiry::list(roots, now) {
             let hint = "fetch a new one: without a current list, certificates of its authority are refused";
-            site.key("crl").warning(findings, Problem::new(rule, hint));
+            site.key("crl").passing_warning(findings, Problem::new(rule, hint));
         }
     }
 
@@ -305,7 +316,7 @@ impl<'a> Files<'a> {
     ) {
         let Some(rule) = expiry_warning(certificate, self.outside.now()) else { return };
         let hint = "renew it; Strait watches the files and applies the new one";
-        site.warning(findings, Problem::new(rule, hint));
+        site.passing_warning(findings, Problem::new(rule, hint));
     }
 
     /// A key of tickets.

@@ -15,7 +15,7 @@ pub(crate) use deserialize::{Mismatch, deserialize};
 pub(crate) use environment::{expand, refuse_variables};
 pub use yaml::FILE_BYTES_MAX;
 
-use crate::findings::{Findings, Path, Position, Problem};
+use crate::findings::{Findings, KeptWarning, Path, Position, Problem, Step};
 
 /// A value and where it was written.
 #[derive(Clone, Debug)]
@@ -240,6 +240,12 @@ impl<'a> Site<'a> {
         })
     }
 
+    /// What stands in a list at `place`, unless it was cut.
+    fn item(&'a self, place: usize) -> Option<Self> {
+        let node = self.node.items().get(place).filter(|item| !item.is_cut())?;
+        Some(Self { node, path: Path::Index(&self.path, place), is_written: true })
+    }
+
     /// The entries of a map without those that were cut.
     pub(crate) fn entries(&'a self) -> impl Iterator<Item = (&'a str, Self)> {
         let entries = self.node.entries().iter().filter(|entry| !entry.value.is_cut());
@@ -294,6 +300,31 @@ impl<'a> Site<'a> {
             return;
         }
         findings.warning(self.node.at, self.path, &self.shown(), problem);
+    }
+
+    /// As [`Self::warning`], of what may be in order later although the text stays as it is.
+    pub(crate) fn passing_warning(&self, findings: &mut Findings<'_>, problem: Problem) {
+        if self.node.is_stand_in {
+            return;
+        }
+        findings.passing_warning(self.node.at, self.path, &self.shown(), problem);
+    }
+
+    /// Reports a warning of the entry here again, as if the entry were lowered.
+    pub(crate) fn warn_again(&self, warning: &KeptWarning, findings: &mut Findings<'_>) {
+        self.warn_at(&warning.way, &warning.problem, findings);
+    }
+
+    fn warn_at(&self, way: &[Step], problem: &Problem, findings: &mut Findings<'_>) {
+        match way.split_first() {
+            None => self.warning(findings, problem.clone()),
+            Some((Step::Key(key), rest)) => self.key(key).warn_at(rest, problem, findings),
+            Some((Step::Index(place), rest)) => {
+                if let Some(item) = self.item(*place) {
+                    item.warn_at(rest, problem, findings);
+                }
+            }
+        }
     }
 
     fn shown(&self) -> String {

@@ -1,9 +1,12 @@
 //! Entries of the text that read as they did when they were lowered: they are neither checked nor lowered again.
 //!
 //! An entry is known again by a digest of what stands in it, wherever it stands now. What was lowered of it is
-//! taken over if there was nothing to report, and the clusters that it names are still there, so that they have their ids.
-//! What else decides about a cluster, such as the files and hosts that it names, is compared where clusters are built
-//! (`cluster::unchanged`).
+//! taken over if the clusters that it names are still there, so that they have their ids. What else decides about a cluster, such as
+//! the files and hosts that it names, is compared where clusters are built (`cluster::unchanged`).
+//!
+//! A cluster that is taken over brings what its entry was warned of again, where the entry stands now. Warnings of a route table
+//! may name the lines of other rules, so that a table with any is lowered again. Warnings of what entries are to each other are
+//! found with each text (`sections::parts`).
 
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::{Arc, LazyLock};
@@ -11,7 +14,7 @@ use std::sync::{Arc, LazyLock};
 use foldhash::quality::RandomState;
 
 use crate::file;
-use crate::findings::{FINDINGS_MAX, Finding};
+use crate::findings::{EntryWarning, KeptWarning};
 use crate::ids::Ids;
 use crate::map::Map;
 use crate::sections::names::Declared;
@@ -30,11 +33,19 @@ const RUNTIME: &str = "runtime";
 /// Seeded anew by each process: no text can be made to have the digest of another.
 static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
-/// The digests of entries that were lowered without anything to report, by section and name.
+/// The entries of the latest text that can be taken over, by section and name.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
-    sections: [Map<Box<str>, u64>; SECTIONS.len()],
+    sections: [Map<Box<str>, Known>; SECTIONS.len()],
     runtime: Option<u64>,
+}
+
+/// An entry as it was lowered.
+#[derive(Debug)]
+struct Known {
+    digest: u64,
+    /// Of a cluster, by itself.
+    warnings: Vec<KeptWarning>,
 }
 
 /// The digests of one text: of each section, by place in it.
@@ -68,7 +79,7 @@ impl Entries {
                 let name = item.find("name").and_then(Node::text);
                 let entry = name.map(|name| (Box::from(name), digest(item)));
                 item.is_known = entry.as_ref().is_some_and(|(name, digest)| {
-                    known.get(name) == Some(digest)
+                    known.get(name).is_some_and(|known| known.digest == *digest)
                         && match *section {
                             CLUSTERS => former.cluster(name).is_some(),
                             _ => former.route_table(name).is_some_and(|table| {
@@ -82,35 +93,36 @@ impl Entries {
         }
         digests
     }
-}
 
-impl Digests {
-    /// The digests that count once the text does. What was warned about is to be said again next time.
-    pub(crate) fn without(self, warnings: &[Finding]) -> Entries {
-        let mut entries = Entries { runtime: self.runtime, ..Entries::default() };
-        if warnings.len() >= FINDINGS_MAX {
-            return entries;
-        }
-        let mut digests = self.sections;
-        for warning in warnings {
-            for (section, digests) in SECTIONS.iter().zip(&mut digests) {
-                let place = place_in(section, &warning.path);
-                if let Some(entry) = place.and_then(|place| digests.get_mut(place)) {
-                    *entry = None;
-                }
-            }
-        }
-        for (known, digests) in entries.sections.iter_mut().zip(digests) {
-            known.extend(digests.into_iter().flatten());
-        }
-        entries
+    /// What the entry of a cluster was warned of when it was lowered.
+    pub(crate) fn warnings_of_cluster(&self, name: &str) -> &[KeptWarning] {
+        let [clusters, _] = &self.sections;
+        clusters.get(name).map_or(&[], |known| &known.warnings)
     }
 }
 
-/// The place in a section of what stands at a path: `clusters[3].endpoints[0]` is at 3.
-fn place_in(section: &str, path: &str) -> Option<usize> {
-    let (place, _) = path.strip_prefix(section)?.strip_prefix('[')?.split_once(']')?;
-    place.parse().ok()
+impl Digests {
+    /// The entries that count once the text does, with the warnings of each.
+    pub(crate) fn with(self, warnings: Vec<EntryWarning>) -> Entries {
+        let sections = self.sections.map(|digests| {
+            let known = |(name, digest)| (name, Known { digest, warnings: Vec::new() });
+            digests.into_iter().map(|entry| entry.map(known)).collect::<Vec<_>>()
+        });
+        let [mut clusters, mut tables] = sections;
+        for EntryWarning { section, place, kept } in warnings {
+            match &*section {
+                CLUSTERS => {
+                    if let Some(Some((_, known))) = clusters.get_mut(place) {
+                        known.warnings.push(kept);
+                    }
+                }
+                ROUTES => drop(tables.get_mut(place).and_then(Option::take)),
+                _ => {}
+            }
+        }
+        let known = |entries: Vec<Option<_>>| entries.into_iter().flatten().collect();
+        Entries { sections: [clusters, tables].map(known), runtime: self.runtime }
+    }
 }
 
 impl<'a, F> Former<'a, F> {

@@ -30,7 +30,7 @@ struct Text {
 fn text() -> impl Strategy<Value = Text> {
     // Most forms are sound.
     let form = || prop_oneof![8 => 0u8..7, 1 => Just(7)];
-    let of_cluster = prop_oneof![12 => 0u8..12, 1 => Just(12)];
+    let of_cluster = prop_oneof![14 => 0u8..14, 1 => Just(14)];
     let clusters = proptest::collection::btree_map(0u8..4, of_cluster, 2..5);
     let tables = proptest::collection::btree_map(0u8..3, (form(), 0u8..4), 0..4);
     let runtime = proptest::option::of(0u8..2);
@@ -65,6 +65,15 @@ fn cluster(form: u8) -> &'static str {
             "endpoints: { file: list.yaml }, tls: { certificate: { chain: client.pem, key: client.key } }"
         }
         11 => "endpoints: { dns: 'b.internal:80', mode: logical }, tls: { }",
+        // Warned about by itself, and together with rules.
+        12 => {
+            "endpoints: ['10.0.0.1:80', { address: '10.0.0.2:80', metadata: { v: '1' } }], balance: maglev, tls: { verify: off }, \
+             transports: [{ name: a, match: { v: '1' }, tls: { verify: off } }, { name: b, match: { v: '2' } }]"
+        }
+        13 => {
+            "endpoints: [{ address: '10.0.0.1:80', weight: 0 }, { address: 'a.internal:80', weight: 0 }], \
+             subsets: { by: [[v]] }, localities: { weights: { eu: 0 } }"
+        }
         // Refused.
         _ => "endpoints: ['10.0.0.1:0']",
     }
@@ -100,6 +109,7 @@ fn outside(beside: [u8; 4]) -> (Memory, Answers) {
         outside.insert("client.key", file("site.key"));
     }
     outside.insert("list.yaml", format!("- 10.0.0.{}:80\n", 7 + list));
+    outside.set_mode("client.key", if list == 1 { 0o644 } else { 0o600 });
     outside.set_variable("HOST", "10.0.0.8");
     let answers = NAMES.iter().map(|name| {
         // All requests to a logical name go to one address.

@@ -60,6 +60,7 @@ pub(crate) fn build<F>(
         if let Some(former) = former.filter(|_| is_new && site.node().is_known)
             && unchanged::is_same(former, is_relayed_to, context)
         {
+            unchanged::warn(former, &site, context);
             clusters.push(Arc::clone(former));
             continue;
         }
@@ -131,7 +132,7 @@ pub(crate) fn cluster<F>(
     let original_destination = original_destination(file, former, site, context);
     let (assignment, endpoints_from) = assignment(file, id, (&transports, former), site, context);
     let balancer = balancer(file, site, context.findings);
-    let selectors = subsets::selectors(file, &assignment, site, context.findings);
+    let selectors = subsets::selectors(file, site, context.findings);
     let outlier = outlier(file, site, context.findings);
     let source = resolved::cluster(file, &transports);
     let checks = checks::checks(&source, site, context.findings);

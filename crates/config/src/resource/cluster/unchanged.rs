@@ -7,8 +7,10 @@
 use crate::resource::{self, Assignment};
 use crate::sections::context::Context;
 use crate::snapshot::{Cluster, ClusterTls, Endpoint, EndpointsFrom};
+use crate::text::tree::Site;
+use crate::transports::Transport;
 
-/// Whether lowering a cluster again would give what it is, with nothing to report. If not, nothing is noted of it.
+/// Whether lowering a cluster again would give what it is. If not, nothing is noted of it.
 pub(crate) fn is_same<F>(
     cluster: &Cluster,
     is_relayed_to: bool,
@@ -18,6 +20,34 @@ pub(crate) fn is_same<F>(
     has_same_drained(cluster, context)
         && cluster.transports.tls().all(|tls| is_same_tls(tls, is_relayed_to, context))
         && has_same_endpoints(cluster, context)
+}
+
+/// Warns of what lowering a cluster would warn of: what its entry was warned of, and what its files are like now.
+pub(crate) fn warn<F>(cluster: &Cluster, site: &Site<'_>, context: &mut Context<'_, '_, F>) {
+    for warning in context.entries.warnings_of_cluster(&cluster.name) {
+        site.warn_again(warning, context.findings);
+    }
+    let mut transports = cluster.transports.all();
+    warn_of_files(transports.next(), &site.key("tls"), context);
+    for (transport, site) in transports.zip(site.key("transports").items()) {
+        warn_of_files(Some(transport), &site.key("tls"), context);
+    }
+}
+
+/// `site` is that of `tls`.
+fn warn_of_files<F>(
+    transport: Option<&Transport>,
+    site: &Site<'_>,
+    context: &mut Context<'_, '_, F>,
+) {
+    let Some(tls) = transport.and_then(|transport| transport.tls.as_ref()) else { return };
+    let Context { files, findings, .. } = context;
+    if let Some(roots) = &tls.source.roots {
+        files.warn_of_ends(&roots.roots, site, findings);
+    }
+    if let Some(certificate) = &tls.source.certificate {
+        files.warn_of_certificate(certificate, &site.key("certificate"), findings);
+    }
 }
 
 fn is_same_tls<F>(tls: &ClusterTls, is_relayed_to: bool, context: &mut Context<'_, '_, F>) -> bool {

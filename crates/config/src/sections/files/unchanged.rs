@@ -1,15 +1,12 @@
 //! Files whose content is what was read for the snapshot before.
 
-use std::path::Path as FilePath;
 use std::sync::Arc;
 
-use super::{Content, Files, IS_FOR_OTHERS, digest, expiry_warning};
-use crate::expiry;
+use super::{Content, Files, digest};
 use crate::snapshot::{CertificateSource, RootsSource};
 
 impl Files<'_> {
-    /// Whether the files of a certificate have what it was made of, and there is nothing to say about it now. They are read, so
-    /// that they are watched as if it were made again.
+    /// Whether the files of a certificate have what it was made of. They are read, so that they are watched as if it were made again.
     pub(crate) fn is_same_certificate(&mut self, source: &CertificateSource) -> bool {
         let is_same_chain = self.holds(&source.chain, &source.chain_pem);
         let key = self.read_once(&source.key).as_ref();
@@ -19,15 +16,7 @@ impl Files<'_> {
             (None, None) => true,
             _ => false,
         };
-        let now = self.outside.now();
-        let certificate = &source.certificate;
-        let mode = self.outside.mode(FilePath::new(&*source.key));
-        is_same_chain
-            && is_same_key
-            && is_same_ocsp
-            && mode.is_none_or(|mode| mode & IS_FOR_OTHERS == 0)
-            && expiry_warning(certificate, now).is_none()
-            && certificate.ocsp_ends().and_then(|end| expiry::of_response(end, now)).is_none()
+        is_same_chain && is_same_key && is_same_ocsp
     }
 
     /// The same of CAs, and of the lists of what they have revoked.
@@ -39,11 +28,7 @@ impl Files<'_> {
             (None, None) => true,
             _ => false,
         };
-        let now = self.outside.now();
-        is_same_file
-            && are_same_lists
-            && expiry::authority(&source.roots, now).is_none()
-            && expiry::list(&source.roots, now).is_none()
+        is_same_file && are_same_lists
     }
 
     /// Whether the file at `path` holds this.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::file;
 use crate::findings::{Findings, Problem};
-use crate::resource::Assignment;
+use crate::resource::cluster::file::Endpoint;
 use crate::resource::route::matching::build as matching;
 use crate::resource::tls::build::twice;
 use crate::subsets::{
@@ -15,7 +15,6 @@ use crate::text::tree::Site;
 /// By what a cluster's endpoints make subsets, if they do. `site` is that of the cluster.
 pub(crate) fn selectors(
     file: &file::Cluster,
-    assignment: &Assignment,
     site: &Site<'_>,
     findings: &mut Findings<'_>,
 ) -> Option<Selectors> {
@@ -40,11 +39,9 @@ pub(crate) fn selectors(
         (Fallback::Default, false) | (Fallback::None | Fallback::Any, true) => {}
     }
     let selectors = Selectors::new(subsets);
-    let metadata = || assignment.endpoints.iter().filter_map(|it| it.traits.metadata.as_deref());
+    let metadata = || file.listed_endpoints().iter().map(Endpoint::metadata);
     // What comes from elsewhere may change.
-    if !file.listed_endpoints().is_empty()
-        && file.listed_endpoints().len() == assignment.endpoints.len()
-    {
+    if !file.listed_endpoints().is_empty() {
         if metadata().all(|metadata| selectors.of(metadata).is_empty()) {
             let rule = "no endpoint has the keys of a subset";
             site.key("by").warning(findings, Problem::new(rule, "add `metadata` to the endpoints"));
