@@ -8,6 +8,7 @@ mod circles;
 mod dead_files;
 mod dependencies;
 mod documents;
+mod exports;
 mod imports;
 mod layers;
 mod parts;
@@ -39,6 +40,7 @@ pub(crate) fn run(at: &Surroundings) -> Result<()> {
         parts::check(&tree),
         phases::check(&tree),
         imports::check(&tree),
+        exports::check(&tree),
         documents::check(&tree),
         dead_files::check(&tree),
         words::check(&tree),

@@ -9,10 +9,10 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
-use crate::certificates::certificates;
 use crate::file;
 use crate::origins::ResourceKind;
 use crate::redact::redact;
+use crate::resource::tls::certificates::certificates;
 use crate::snapshot::{Cluster, Listener, RouteTable, Snapshot};
 use crate::units::{Period, Size};
 

@@ -45,8 +45,8 @@ pub use tls::{ClusterTls, ListenerTls};
 
 use crate::address::Address;
 use crate::file_mode::FileMode;
-use crate::matching::Percent;
 use crate::metrics::Metrics;
+use crate::resource::route::matching::Percent;
 
 /// The whole configuration of a Strait process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use crate::breakers::Breakers;
 use crate::map::Map;
+use crate::resource::cluster::breakers::Breakers;
 use crate::snapshot::{
     ChainId, Changes, ClusterId, EndpointId, Id, ListenerId, RouteTableId, Slots, Snapshot,
     TransportId,

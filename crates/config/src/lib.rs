@@ -56,20 +56,17 @@ pub mod wildcard;
 mod xxhash;
 
 pub use agreed::{Agreed, AgreedKind, agreed};
-pub use certificates::{CertificateUse, CertificateUser, brings_certificates, certificates};
 pub use delivered::{
     NamesChanged, RESOURCE_BYTES_MAX, RESOURCES_MAX, Text, UPDATES_WAITING_MAX, Unbound, Update,
     Verdict, Waits, holds_key,
 };
 pub use described::{referred_by, resource};
 pub use effective::{Effective, effective, effective_yaml};
-pub use filters::{FilterError, FilterKinds};
 pub use findings::{Errors, FINDINGS_LOGGED_MAX, FINDINGS_MAX, Finding, Problem, first_findings};
 pub use handover_alone::HandoverReader;
 pub use load::{Loader, Prepared, PreparedEndpoints, PreparedUpdates};
 pub use origins::{Origins, ResourceKind, ResourceName};
 pub use outside::Outside;
-use resource::assignment::answers;
 pub use resource::assignment::files::EndpointsOutcome;
 pub use resource::assignment::{dns, locality};
 pub use resource::cluster::{
@@ -77,13 +74,15 @@ pub use resource::cluster::{
     priority, schedule, slow_start, subsets, transports, view,
 };
 pub use resource::filter as filters;
-pub use resource::filter::handlers;
+pub use resource::filter::{FilterError, FilterKinds, handlers};
 pub use resource::listener::{accept_rate, chain_names, chains};
 pub use resource::route::{
     clients, edits, error_pages, explain, hash, matching, mirrors, paths, retry, rewrite, targets,
 };
 pub use resource::runtime;
-use resource::tls::{certificates, expiry};
+pub use resource::tls::certificates::{
+    CertificateUse, CertificateUser, brings_certificates, certificates,
+};
 pub use secrets::MASK;
 pub use text::{FILE_BYTES_MAX, SchemaError, reference, schema};
 pub use xxhash::xxh64;

@@ -17,19 +17,20 @@ pub use deliveries::PreparedUpdates;
 
 use self::deliveries::Relinked;
 use self::noted::Noted;
-use crate::answers::{Answers, NameReads, NameUsers};
 use crate::delivered::{Delivered, Shapes, Unbound, Verdict, Waits};
-use crate::dns::DnsName;
 use crate::file::File;
-use crate::filters::FilterKinds;
 use crate::findings::{Errors, Finding, Findings, Path, Problem};
 use crate::ids::TakenIds;
 use crate::origins::{ResourceKind, ResourceName};
 use crate::outside::{Memory, Outside};
+use crate::resource::assignment::answers::{Answers, NameReads, NameUsers};
 use crate::resource::assignment::delivered::Assignments;
+use crate::resource::assignment::dns::DnsName;
 use crate::resource::assignment::files::{
     Accepted, EndpointFiles, EndpointReader, EndpointReads, EndpointsOutcome, ListShape,
 };
+use crate::resource::cluster::subsets::Metadata;
+use crate::resource::filter::FilterKinds;
 use crate::resource::route::tunnels;
 use crate::sections::context::Context;
 use crate::sections::files::Files;
@@ -37,7 +38,6 @@ use crate::sections::names::Declared;
 use crate::sections::{self, Parts};
 use crate::snapshot::{Changes, ClusterId, ClusterProtocol, EndpointsFrom, Snapshot};
 use crate::store::{Linked, Store};
-use crate::subsets::Metadata;
 use crate::text::include;
 use crate::text::schema::compiled;
 use crate::text::shape::{self, SchemaError, Shape};

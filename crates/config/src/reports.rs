@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::checks::CheckResult;
-use crate::outlier::OutlierKind;
+use crate::resource::cluster::checks::CheckResult;
+use crate::resource::cluster::outlier::OutlierKind;
 use crate::snapshot::{ClusterId, EndpointId, ListenerId, Snapshot};
 
 /// A report from a worker to control.

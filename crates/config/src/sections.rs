@@ -22,11 +22,11 @@ use self::context::Context;
 use self::names::{Declared, Names};
 use crate::file::{self, Rebalance};
 use crate::findings::{EntryWarning, Findings, Problem};
-use crate::locality::LocalityKey;
 use crate::metrics::Metrics;
 use crate::origins::Origins;
 use crate::protocols::Protocols;
 use crate::resource::access_log::build as access_log;
+use crate::resource::assignment::locality::LocalityKey;
 use crate::resource::assignment::locality::build as localities;
 use crate::resource::cluster::build as clusters;
 use crate::resource::cluster::subsets::build as subsets;
@@ -34,9 +34,9 @@ use crate::resource::listener::build as listeners;
 use crate::resource::route::build as routes;
 use crate::resource::route::hash::build as hashing;
 use crate::resource::route::redirects;
+use crate::resource::runtime::Runtime;
 use crate::resource::runtime::build as runtime;
 use crate::resource::runtime::build::Values;
-use crate::runtime::Runtime;
 use crate::snapshot::{
     AccessLog, Cluster, Limits, Listener, Resolvers, RouteTable, StartupOptions,
 };

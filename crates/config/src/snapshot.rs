@@ -20,16 +20,16 @@ use std::time::Duration;
 
 use crate::file::{self, FdStore, Rebalance};
 use crate::file_mode::FileMode;
-use crate::locality::LocalityKey;
 use crate::memory::MemoryMax;
 use crate::metrics::Metrics;
 use crate::origins::{Origins, ResourceName};
 use crate::protocols::Protocols;
-use crate::runtime::Runtime;
+use crate::resource::assignment::locality::LocalityKey;
+use crate::resource::runtime::Runtime;
 use crate::text::shape::Shape;
 
 pub use crate::address::Address;
-pub use crate::dns::{DnsAnswer, DnsFamily, DnsMode, DnsName, Resolved};
+pub use crate::resource::assignment::dns::{DnsAnswer, DnsFamily, DnsMode, DnsName, Resolved};
 // Words of the file that have no invalid values.
 pub use crate::resource::access_log::file::Format as AccessLogFormat;
 pub use crate::resource::cluster::file::{Protocol as ClusterProtocol, ProxyProtocol};
@@ -59,11 +59,10 @@ pub use crate::resource::listener::{
     ChainMatch, ClientCertDetails, DownstreamTimeouts, FILTERS_MAX, Http2Options, HttpOptions,
     Keepalive, ListenSocket, Listener, ListenerBounds, ListenerChain, Ping, Relay, RpcOptions,
 };
+pub use crate::resource::route::RouteTable;
+pub use crate::resource::route::rule::{Action, Forward, Redirect, RedirectPath, Respond, Rule};
 pub use crate::resource::route::rule_slots::RuleSlot;
 pub(crate) use crate::resource::route::rule_slots::RuleSlots;
-pub use crate::resource::route::{
-    Action, Forward, Redirect, RedirectPath, Respond, RouteTable, Rule,
-};
 pub use crate::resource::tls::{
     CertificateSource, ClientTrust, ClusterTls, ClusterTlsSource, ListenerTls, ListenerTlsSource,
     RootsSource, TicketKeySource,

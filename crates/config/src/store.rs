@@ -9,12 +9,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::drained::Drained;
 use crate::ids::{Draft, Ids, TakenIds};
 use crate::origins::{Origins, ResourceKind};
 use crate::resource::Assignment;
 use crate::resource::cluster::assigned::{Assigned, Choosing};
-use crate::runtime::Runtime;
+use crate::resource::cluster::drained::Drained;
+use crate::resource::runtime::Runtime;
 use crate::sections::Parts;
 use crate::sections::names::Declared;
 use crate::snapshot::{

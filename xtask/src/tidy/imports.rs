@@ -14,7 +14,7 @@ use super::{Finding, Tree};
 const CIRCLE_FILES_MAX: usize = 3;
 
 /// A module's path below the crate's root, which is empty for the root itself.
-type Path<'t> = Vec<&'t str>;
+pub(super) type Path<'t> = Vec<&'t str>;
 
 /// Finds circles that are larger than they may be.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -90,12 +90,12 @@ impl<'t> Imports<'t> {
 }
 
 /// A source up to its tests, which stand at its end.
-fn without_tests(source: &str) -> &str {
+pub(super) fn without_tests(source: &str) -> &str {
     source.find("#[cfg(test)]\nmod ").map_or(source, |end| &source[..end])
 }
 
 /// The paths below the crate's root that `words` of `file` name.
-fn named_paths<'t>(words: &[&'t str], file: &Path<'t>) -> Vec<Path<'t>> {
+pub(super) fn named_paths<'t>(words: &[&'t str], file: &Path<'t>) -> Vec<Path<'t>> {
     let mut paths = Vec::new();
     let mut at = 0;
     while let Some(word) = words.get(at) {
@@ -118,7 +118,7 @@ fn named_paths<'t>(words: &[&'t str], file: &Path<'t>) -> Vec<Path<'t>> {
 }
 
 /// Reads what follows a path's first part, with all branches between braces; returns where it ends.
-fn read_tree<'t>(
+pub(super) fn read_tree<'t>(
     words: &[&'t str],
     mut at: usize,
     mut path: Path<'t>,

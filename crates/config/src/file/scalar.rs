@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::address::{ADDRESS_PATTERN, Address};
 use crate::cidr::Cidr;
-use crate::dns::{ENDPOINT_PATTERN, EndpointAddress};
+use crate::resource::assignment::dns::{ENDPOINT_PATTERN, EndpointAddress};
 use crate::units::{PERIOD_PATTERN, Period, SIZE_PATTERN, Size};
 
 /// A duration that bounds a wait: 1 ms to 24 h.

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use self::around::Around;
 use super::Loader;
-use crate::answers::NameReads;
 use crate::delivered::{
     self, AskingRoutes, Changed, Content, Delivered, Entry, RemovedRoutes, Text, Unbound, Update,
     Verdict,
@@ -20,11 +19,12 @@ use crate::delivered::{
 use crate::findings::{Errors, Finding, Findings, Problem};
 use crate::ids::{Draft, Mark, TakenIds};
 use crate::map::Map;
-use crate::matching::Percent;
 use crate::origins::{Origins, ResourceKind, ResourceName};
 use crate::outside::Outside;
+use crate::resource::assignment::answers::NameReads;
 use crate::resource::assignment::delivered::Assignments;
 use crate::resource::assignment::files::{EndpointReader, EndpointReads};
+use crate::resource::route::matching::Percent;
 use crate::resource::runtime::build::Values;
 use crate::resource::{self, RouteConfig};
 use crate::sections;

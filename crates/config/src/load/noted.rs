@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Loader, Prepared};
-use crate::answers;
-use crate::dns::{DnsAnswer, DnsName};
-use crate::drained::DrainChange;
+use crate::resource::assignment::answers;
+use crate::resource::assignment::dns::{DnsAnswer, DnsName};
+use crate::resource::cluster::drained::DrainChange;
 use crate::snapshot::ClusterId;
 use crate::store::EndpointChanges;
 

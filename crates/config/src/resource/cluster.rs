@@ -28,27 +28,27 @@ use std::time::Duration;
 
 use wire::h1::Parsing;
 
-use crate::adaptive::Adaptive;
 use crate::address::Address;
-use crate::balance::Balancer;
-use crate::breakers::{Breakers, EndpointConnections};
-use crate::checks::HealthCheck;
-use crate::health::{Activity, HealthCell, HealthStatus, Warming};
-use crate::locality::LocalityRule;
-use crate::matching::Percent;
-use crate::outlier::Outlier;
-use crate::preconnect::Preconnect;
-use crate::priority::{Bounds, Priority};
 use crate::resource::assignment::endpoints_from::EndpointsFrom;
 use crate::resource::assignment::file::{Locality, ReportedHealth};
+use crate::resource::assignment::locality::LocalityRule;
+use crate::resource::cluster::adaptive::Adaptive;
+use crate::resource::cluster::balance::Balancer;
+use crate::resource::cluster::breakers::{Breakers, EndpointConnections};
+use crate::resource::cluster::checks::HealthCheck;
 use crate::resource::cluster::file::Protocol as ClusterProtocol;
 use crate::resource::cluster::file::ProxyProtocol;
+use crate::resource::cluster::health::{Activity, HealthCell, HealthStatus, Warming};
+use crate::resource::cluster::outlier::Outlier;
+use crate::resource::cluster::preconnect::Preconnect;
+use crate::resource::cluster::priority::{Bounds, Priority};
+use crate::resource::cluster::slow_start::SlowStart;
+use crate::resource::cluster::subsets::{Metadata, Selectors};
+use crate::resource::cluster::transports::{Transport, Transports};
+use crate::resource::cluster::view::View;
 use crate::resource::listener::{Http2Options, Keepalive, RpcOptions};
-use crate::slow_start::SlowStart;
+use crate::resource::route::matching::Percent;
 use crate::snapshot::id::{ClusterId, EndpointId};
-use crate::subsets::{Metadata, Selectors};
-use crate::transports::{Transport, Transports};
-use crate::view::View;
 
 /// A logical service.
 #[derive(Clone, Debug, PartialEq, Eq)]

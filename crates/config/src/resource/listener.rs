@@ -21,23 +21,23 @@ use std::time::Duration;
 use wire::detect::Detected;
 use wire::path::Slashes;
 
-use crate::accept_rate::AcceptRate;
 use crate::address::Address;
-use crate::breakers::Breakers;
-use crate::chain_names::ChainNames;
-use crate::chains::ListenerChains;
 use crate::cidr::Cidr;
-use crate::error_pages::ErrorPages;
 use crate::file_mode::FileMode;
-use crate::filters::FilterSource;
 use crate::hosts::{Host, HostIndex};
+use crate::resource::cluster::breakers::Breakers;
+use crate::resource::filter::FilterSource;
+use crate::resource::listener::accept_rate::AcceptRate;
 use crate::resource::listener::chain::SourceType;
+use crate::resource::listener::chain_names::ChainNames;
+use crate::resource::listener::chains::ListenerChains;
 use crate::resource::listener::file::{
     ForwardClientCert, Forwarded as ForwardedFields, HeadersWithUnderscores as Underscores,
     OriginalDestination, Protocol as ListenerProtocol,
 };
 use crate::resource::listener::handlers::Handlers;
 use crate::resource::route::RouteTable;
+use crate::resource::route::error_pages::ErrorPages;
 use crate::resource::tls::{ClientTrust, ListenerTls};
 use crate::snapshot::id::{ChainId, ClusterId, ListenerId, RouteTableId};
 

@@ -14,8 +14,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::matching::Percent;
 use crate::nearest;
+use crate::resource::route::matching::Percent;
 
 /// What the admin interface has put over a value of the file.
 pub struct RuntimeCell {

@@ -5,11 +5,11 @@ use wire::detect::{Detected, is_ambiguous};
 use wire::rpc::{RpcName, RpcProtocol};
 
 use crate::file::{self, ListenerChain, route::Rule};
-use crate::filters::FilterKinds;
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
 use crate::protocols::Protocols;
 use crate::resource::cluster::file::Protocol as ClusterProtocol;
+use crate::resource::filter::FilterKinds;
 use crate::resource::listener::file::{OneOrSeveral, Protocol};
 use crate::text::tree::Site;
 

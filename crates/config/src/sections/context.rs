@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tls::ProcessSessions;
 
-use crate::answers::NameReads;
-use crate::drained::Drained;
-use crate::filters::FilterKinds;
 use crate::findings::Findings;
 use crate::ids::Draft;
+use crate::resource::assignment::answers::NameReads;
 use crate::resource::assignment::delivered::Assignments;
 use crate::resource::assignment::files::EndpointReads;
+use crate::resource::cluster::drained::Drained;
+use crate::resource::filter::FilterKinds;
 use crate::sections::files::Files;
 use crate::snapshot::Snapshot;
 use crate::text::unchanged::Entries;

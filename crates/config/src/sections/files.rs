@@ -12,12 +12,12 @@ use std::sync::Arc;
 use tls::{Certificate, CertificatePart, Roots, RootsError, TicketKey};
 use zeroize::Zeroizing;
 
-use crate::certificates::expiry_warning;
 use crate::date;
-use crate::expiry;
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
 use crate::outside::Outside;
+use crate::resource::tls::certificates::expiry_warning;
+use crate::resource::tls::expiry;
 use crate::resource::tls::file::CertificateFiles;
 use crate::resource::{Secret, SecretPart};
 use crate::secrets::is_pem;

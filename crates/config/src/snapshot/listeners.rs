@@ -160,7 +160,8 @@ impl<F> Listeners<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FilterKinds, Loader};
+    use crate::load::Loader;
+    use crate::resource::filter::FilterKinds;
 
     fn listeners(count: u16) -> Vec<Arc<Listener<()>>> {
         let entries = (1..=count).map(|n| {

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use crate::filters::FilterKinds;
+use crate::resource::filter::FilterKinds;
 use crate::text::schema::compiled;
 use crate::text::shape::{Format, SchemaError, Shape, ShapeKind};
 
@@ -10,7 +10,7 @@ use crate::text::shape::{Format, SchemaError, Shape, ShapeKind};
 ///
 /// # Errors
 ///
-/// If the schema is not one that this crate understands; see [`crate::Loader::new`].
+/// If the schema is not one that this crate understands; see [`crate::load::Loader::new`].
 pub fn reference<F>(kinds: &FilterKinds<F>) -> Result<String, SchemaError> {
     let shape = Shape::new(&compiled(kinds), "")?;
     let mut page = Page { text: String::from(HEAD), pending: Vec::new() };

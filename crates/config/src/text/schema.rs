@@ -3,8 +3,8 @@
 use serde_json::{Value as Json, json};
 
 use crate::file::File;
-use crate::filters::FilterKinds;
 use crate::protocols::Protocols;
+use crate::resource::filter::FilterKinds;
 use crate::text::shape::schema_of;
 
 /// The JSON Schema (draft 2020-12) of a file with these filters.

@@ -23,13 +23,13 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map as JsonMap, Value as Json};
 
 use crate::address::Address;
-use crate::checks::Hex;
 use crate::cidr::Cidr;
 use crate::decimal::Decimal;
-use crate::dns::EndpointAddress;
 use crate::file_mode::FileMode;
 use crate::findings::Problem;
-use crate::matching::Percent;
+use crate::resource::assignment::dns::EndpointAddress;
+use crate::resource::cluster::checks::Hex;
+use crate::resource::route::matching::Percent;
 use crate::units::{Period, Size};
 
 /// What may stand at one place.

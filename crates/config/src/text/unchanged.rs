@@ -17,9 +17,9 @@ use crate::file;
 use crate::findings::{EntryWarning, KeptWarning};
 use crate::ids::Ids;
 use crate::map::Map;
+use crate::resource::route::targets::Target;
 use crate::sections::names::Declared;
 use crate::snapshot::{Action, Cluster, Forward, RouteTable, Snapshot};
-use crate::targets::Target;
 use crate::text::tree::{self, Mismatch, Node, Value};
 
 /// The sections whose entries are known again.
@@ -256,7 +256,8 @@ fn write_text(text: &str, hasher: &mut impl std::hash::Hasher) {
 
 #[cfg(test)]
 mod tests {
-    use crate::{FilterKinds, Loader};
+    use crate::load::Loader;
+    use crate::resource::filter::FilterKinds;
 
     const TEXT: &str = "
 listeners: [{ name: edge, address: '127.0.0.1:1', routes: [shop, any, bare] }]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use hashbrown::hash_map::Entry;
 
 use crate::address::Address;
-use crate::dns::{DnsAnswer, DnsName, Resolved};
 use crate::map::Map;
+use crate::resource::assignment::dns::{DnsAnswer, DnsName, Resolved};
 use crate::resource::{Assignment, Endpoint};
 use crate::snapshot::{ClusterId, EndpointsFrom, ListedEndpoint, Traits};
 

@@ -1,7 +1,7 @@
 //! Host names in the place of addresses: how they are written, and what an answer has.
 //!
 //! This crate asks no DNS server: the control path does, and hands answers over
-//! ([`crate::Loader::prepare_answers`]). Clusters that name the same host in the same way share an answer.
+//! ([`crate::load::Loader::prepare_answers`]). Clusters that name the same host in the same way share an answer.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

@@ -5,14 +5,16 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use crate::defaults;
-use crate::dns::{self, DnsFamily, DnsMode, DnsName, EndpointAddress, HostPort};
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
+use crate::resource::assignment::dns::{
+    self, DnsFamily, DnsMode, DnsName, EndpointAddress, HostPort,
+};
 use crate::resource::assignment::locality::build as localities;
 use crate::resource::cluster::file::{Endpoint as FileEndpoint, EndpointsDns, WeightedEndpoint};
+use crate::resource::cluster::subsets::Metadata;
 use crate::resource::{Assignment, Endpoint};
 use crate::snapshot::{Address, EndpointsFrom, ListedEndpoint, Traits};
-use crate::subsets::Metadata;
 use crate::text::tree::Site;
 
 /// What a list holds.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::address::Address;
-use crate::dns::{DnsMode, DnsName};
+use crate::resource::assignment::dns::{DnsMode, DnsName};
 use crate::resource::assignment::file::{Locality, ReportedHealth};
-use crate::subsets::Metadata;
+use crate::resource::cluster::subsets::Metadata;
 
 /// Where the endpoints of a cluster come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::defaults;
-use crate::dns::EndpointAddress;
-use crate::health::HealthStatus;
-use crate::subsets::Metadata;
+use crate::resource::assignment::dns::EndpointAddress;
+use crate::resource::cluster::health::HealthStatus;
+use crate::resource::cluster::subsets::Metadata;
 
 /// The endpoints of a cluster, separate from the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

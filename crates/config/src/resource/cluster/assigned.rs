@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::address::Address;
-use crate::balance::Balancer;
-use crate::breakers::EndpointConnections;
-use crate::health::HealthCell;
 use crate::ids::Draft;
-use crate::locality::{LocalityKey, LocalityRule};
 use crate::map::Map;
+use crate::resource::assignment::locality::{LocalityKey, LocalityRule};
+use crate::resource::cluster::balance::Balancer;
+use crate::resource::cluster::breakers::EndpointConnections;
+use crate::resource::cluster::health::HealthCell;
+use crate::resource::cluster::subsets::{Metadata, Selectors};
+use crate::resource::cluster::transports::Transports;
+use crate::resource::cluster::view::{Member, View};
 use crate::resource::{self, Assignment};
 use crate::snapshot::{Cluster, Description, Endpoint, EndpointId, EndpointsFrom};
-use crate::subsets::{Metadata, Selectors};
-use crate::transports::Transports;
-use crate::view::{Member, View};
 
 /// By what a cluster chooses among its endpoints.
 #[derive(Clone, Copy, Debug)]

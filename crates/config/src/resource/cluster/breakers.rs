@@ -1,6 +1,6 @@
 //! What of a cluster's bounds is in use, in the whole process: connections, requests, exchanges that wait, retries.
 //!
-//! One cell for each cluster, which all snapshots and workers share, as that of [`crate::health`]: a bound of 1 is 1 with
+//! One cell for each cluster, which all snapshots and workers share, as that of [`crate::resource::cluster::health`]: a bound of 1 is 1 with
 //! any number of workers. What happens for few requests (a connection, a place in the queue, a retry) is one number.
 //! What happens for each request is *leased*: a worker has a few slots more than it uses, and takes and gives those back
 //! without a write to memory that others use. Where none is left, it takes back what others have leased and do not use,
@@ -17,8 +17,8 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::priority::Priority;
-use crate::retry::RetryBudget;
+use crate::resource::cluster::priority::Priority;
+use crate::resource::route::retry::RetryBudget;
 use crate::shared_cell::SharedCell;
 
 /// Slots that a worker leases at a time, far from the bound.

@@ -6,23 +6,26 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::adaptive::Adaptive;
-use crate::balance::Balancer;
-use crate::breakers::Breakers;
 use crate::file;
 use crate::findings::{Findings, Problem};
-use crate::health::{Activity, Warming};
 use crate::map::Map;
-use crate::outlier::Outlier;
-use crate::preconnect::Preconnect;
-use crate::priority::{Bounds, Priority};
 use crate::resource::assignment::endpoints;
 use crate::resource::assignment::locality::build as localities;
+use crate::resource::cluster::adaptive::Adaptive;
 use crate::resource::cluster::assigned::{Assigned, Choosing};
+use crate::resource::cluster::balance::Balancer;
+use crate::resource::cluster::breakers::Breakers;
 use crate::resource::cluster::checks::build as checks;
 use crate::resource::cluster::file::{Endpoints, EndpointsFile, Protocol, ProxyProtocol};
+use crate::resource::cluster::health::{Activity, Warming};
+use crate::resource::cluster::outlier::Outlier;
+use crate::resource::cluster::preconnect::Preconnect;
+use crate::resource::cluster::priority::{Bounds, Priority};
 use crate::resource::cluster::resolved;
+use crate::resource::cluster::slow_start::SlowStart;
+use crate::resource::cluster::subsets::Metadata;
 use crate::resource::cluster::subsets::build as subsets;
+use crate::resource::cluster::transports::Transports;
 use crate::resource::cluster::transports::build as transports;
 use crate::resource::cluster::unchanged;
 use crate::resource::listener::file::{OneOrSeveral, OriginalDestination};
@@ -33,11 +36,8 @@ use crate::sections::context::{Context, share};
 use crate::sections::delivered::{Lowered, lowered};
 use crate::sections::names::{Names, Once};
 use crate::sections::options::{http2, keepalive, or_none, rpc};
-use crate::slow_start::SlowStart;
 use crate::snapshot::{Address, Cluster, ClusterId, EndpointId, EndpointsFrom, UpstreamTimeouts};
-use crate::subsets::Metadata;
 use crate::text::tree::{self, Site};
-use crate::transports::Transports;
 
 /// The clusters of the text, and how many of them were lowered: the others are the former ones.
 pub(crate) fn build<F>(

@@ -7,29 +7,29 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use wire::rpc::RpcName;
 
-use crate::adaptive::AdaptiveConcurrency;
+use crate::resource::cluster::adaptive::AdaptiveConcurrency;
 
 use crate::address::Address;
-use crate::balance::Balance;
-use crate::checks::Check;
 use crate::decimal::Decimal;
 use crate::defaults;
-use crate::dns::{DnsFamily, DnsMode, EndpointAddress};
 use crate::file::http2::Http2;
 use crate::file::rpc::Rpc;
 use crate::file::scalar::{OrNone, Timeout};
-use crate::locality::Localities;
-use crate::matching::Percent;
-use crate::outlier::Outlier;
-use crate::priority::Bounds;
+use crate::resource::assignment::dns::{DnsFamily, DnsMode, EndpointAddress};
 use crate::resource::assignment::file::ReportedHealth;
+use crate::resource::assignment::locality::Localities;
+use crate::resource::cluster::balance::Balance;
+use crate::resource::cluster::checks::Check;
+use crate::resource::cluster::outlier::Outlier;
 pub use crate::resource::cluster::parsing::ResponseParsing;
+use crate::resource::cluster::priority::Bounds;
+use crate::resource::cluster::slow_start::SlowStart;
+use crate::resource::cluster::subsets::{Metadata, Subsets};
+use crate::resource::cluster::transports::EndpointTransport;
 use crate::resource::listener::file::Keepalive;
+use crate::resource::route::matching::Percent;
+use crate::resource::route::retry::RetryBudget;
 use crate::resource::tls::file::ClusterTls;
-use crate::retry::RetryBudget;
-use crate::slow_start::SlowStart;
-use crate::subsets::{Metadata, Subsets};
-use crate::transports::EndpointTransport;
 use crate::units::Period;
 
 /// An upstream service with its endpoints.

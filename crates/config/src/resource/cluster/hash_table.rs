@@ -4,7 +4,7 @@
 //! built with the snapshot, once, and all workers read it. What is in it is Envoy's: the same keys, hashes and points,
 //! so that a client which Envoy sent to an endpoint goes on there.
 
-use crate::balance::{HashKind, MaglevTable, RingSize};
+use crate::resource::cluster::balance::{HashKind, MaglevTable, RingSize};
 use crate::xxhash::xxh64;
 
 /// Endpoints by the hashes that belong to them.

@@ -1,8 +1,8 @@
 //! What the process knows of the health of endpoints, beside their configuration.
 //!
 //! An endpoint of a cluster that asks for it has one cell, which all snapshots and workers share: workers count in it how
-//! attempts ended, and read from it whether the endpoint may be chosen. Only [`Detector`](crate::outlier::Detector)
-//! ejects endpoints and takes them back, and only [`Checker`](crate::checks::Checker) says what its checks say, each at one
+//! attempts ended, and read from it whether the endpoint may be chosen. Only [`Detector`](crate::resource::cluster::outlier::Detector)
+//! ejects endpoints and takes them back, and only [`Checker`](crate::resource::cluster::checks::Checker) says what its checks say, each at one
 //! place in the process, so that bounds over a cluster hold whatever workers see at the same time. A cell is no part of a
 //! configuration: it stays while its endpoint does.
 

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::defaults;
-use crate::retry::RetryBudget;
+use crate::resource::route::retry::RetryBudget;
 
 /// Which connections, queue and limits of a cluster a request uses.
 #[derive(

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::resource::cluster::file::{Cluster, Endpoint, Endpoints};
+use crate::resource::cluster::transports::Transports;
 use crate::resource::tls::resolved::cluster_tls;
-use crate::transports::Transports;
 
 pub(crate) fn cluster(file: &Cluster, transports: &Transports) -> Arc<Cluster> {
     let mut all = file.clone();

@@ -12,7 +12,7 @@ use std::num::NonZeroU64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::matching::{Asked, Place, Searches};
+use crate::resource::route::matching::{Asked, Place, Searches};
 use crate::xxhash::xxh64;
 
 /// Entries of `by`, at most.

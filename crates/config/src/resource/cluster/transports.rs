@@ -11,9 +11,11 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::file::ClusterTls as FileTls;
-use crate::snapshot::{ClusterTls, Endpoint, TransportId};
-use crate::subsets::Metadata;
+use crate::resource::cluster::Endpoint;
+use crate::resource::cluster::subsets::Metadata;
+use crate::resource::tls::ClusterTls;
+use crate::resource::tls::file::ClusterTls as FileTls;
+use crate::snapshot::id::TransportId;
 
 /// How some endpoints of a cluster are spoken to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

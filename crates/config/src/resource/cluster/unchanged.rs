@@ -4,11 +4,11 @@
 //! from elsewhere, and those that operators drain. What the cluster asks for is asked for as if it were lowered: files are read,
 //! so that they are watched, and it is a user of its file of endpoints and of its host names.
 
+use crate::resource::cluster::transports::Transport;
 use crate::resource::{self, Assignment};
 use crate::sections::context::Context;
 use crate::snapshot::{Cluster, ClusterTls, Endpoint, EndpointsFrom};
 use crate::text::tree::Site;
-use crate::transports::Transport;
 
 /// Whether lowering a cluster again would give what it is. If not, nothing is noted of it.
 pub(crate) fn is_same<F>(

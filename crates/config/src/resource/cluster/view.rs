@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::address::Address;
-use crate::balance::Balancer;
-use crate::hash_table::HashTable;
-use crate::health::{Availability, Counts, HealthStatus};
-use crate::locality::{LocalityKey, LocalityRule};
 use crate::map::Map;
-use crate::matching::Percent;
-use crate::schedule::Schedule;
-use crate::subsets::{Fallback, Metadata, Selectors, SubsetHash};
+use crate::resource::assignment::locality::{LocalityKey, LocalityRule};
+use crate::resource::cluster::balance::Balancer;
+use crate::resource::cluster::hash_table::HashTable;
+use crate::resource::cluster::health::{Availability, Counts, HealthStatus};
+use crate::resource::cluster::schedule::Schedule;
+use crate::resource::cluster::subsets::{Fallback, Metadata, Selectors, SubsetHash};
+use crate::resource::route::matching::Percent;
 
 mod localities;
 

@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use crate::matching::Asked;
+use crate::resource::route::matching::Asked;
 
 /// Decides which rule a request meets.
 pub trait RouteHandler: fmt::Debug + Send + Sync {

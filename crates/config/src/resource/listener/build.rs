@@ -3,15 +3,15 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::accept_rate::AcceptRate;
-use crate::breakers::Breakers;
-use crate::chain_names::ChainNames;
-use crate::chains::ListenerChains;
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
 use crate::hosts::{Host, HostIndex};
 use crate::map::Map;
+use crate::resource::cluster::breakers::Breakers;
+use crate::resource::listener::accept_rate::AcceptRate;
 use crate::resource::listener::addresses::{Addresses, Taken, take_addresses};
+use crate::resource::listener::chain_names::ChainNames;
+use crate::resource::listener::chains::ListenerChains;
 use crate::resource::listener::file::{OneOrSeveral, Protocol, Timeouts, WeightedCluster};
 use crate::resource::listener::http::{http, proxy_protocol};
 use crate::resource::listener::parts::{filters, handlers};
@@ -319,7 +319,7 @@ struct BuiltEnds<F> {
     tls: Option<Arc<ListenerTls>>,
     relay: Option<Relay>,
     filters: Arc<[F]>,
-    filter_sources: Arc<[crate::filters::FilterSource]>,
+    filter_sources: Arc<[crate::resource::filter::FilterSource]>,
     handlers: Handlers,
     route_tables: Vec<RouteTableId>,
     hosts: HostIndex<RouteTableId>,

@@ -8,7 +8,8 @@
 
 use crate::hosts::{Host, HostTable};
 use crate::map::Map;
-use crate::snapshot::{Listener, ListenerChain, RouteTableId};
+use crate::resource::listener::{Listener, ListenerChain};
+use crate::snapshot::id::RouteTableId;
 
 /// The chains of a listener by server name. Only listeners have one where it matters.
 #[derive(Clone, Debug, PartialEq, Eq)]

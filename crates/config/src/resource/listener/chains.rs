@@ -21,7 +21,8 @@ pub use self::criteria::{ConnectionFacts, Criterion, Fit};
 use self::index::ChainIndex;
 use crate::map::Map;
 use crate::protocols::Protocols;
-use crate::snapshot::{ChainId, ListenerChain};
+use crate::resource::listener::ListenerChain;
+use crate::snapshot::id::ChainId;
 
 /// The chains of a listener: a slice in the order of the file, and look-ups in it.
 #[derive(Debug)]

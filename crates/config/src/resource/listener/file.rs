@@ -9,12 +9,12 @@ use wire::rpc::RpcName;
 use crate::address::Address;
 use crate::cidr::Cidr;
 use crate::defaults;
-use crate::error_pages::ErrorPage;
 use crate::file::http2::Http2;
 use crate::file::rpc::Rpc;
 use crate::file::scalar::{OrNone, Timeout};
 use crate::file_mode::FileMode;
 use crate::resource::listener::chain::ListenerChain;
+use crate::resource::route::error_pages::ErrorPage;
 use crate::resource::tls::file::ListenerTls;
 use crate::units::{Period, Size};
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::filters::FilterSource;
-use crate::handlers::{Handled, RouteHandler};
-use crate::matching::Asked;
+use crate::resource::filter::FilterSource;
+use crate::resource::filter::handlers::{Handled, RouteHandler};
+use crate::resource::route::matching::Asked;
 use crate::snapshot::id::RouteTableId;
 
 /// Handlers of one listener or chain, at most.

@@ -4,10 +4,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
 
-use crate::chains::{ConnectionFacts, Criterion, ListenerChains};
 use crate::cidr::Cidr;
 use crate::findings::{Findings, Problem};
 use crate::hosts::Host;
+use crate::resource::listener::chains::{ConnectionFacts, Criterion, ListenerChains};
 use crate::snapshot::{ChainMatch, Detected, Listener, ListenerChain};
 use crate::text::tree::Site;
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::filters::FilterSource;
 use crate::findings::Problem;
-use crate::handlers::RuleName;
+use crate::resource::filter::FilterSource;
+use crate::resource::filter::handlers::RuleName;
 use crate::resource::route::tables::Tables;
 use crate::sections::context::Context;
 use crate::snapshot::{BuiltHandler, FILTERS_MAX, HANDLERS_MAX, Handlers, Listener, RouteTableId};

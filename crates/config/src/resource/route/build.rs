@@ -8,9 +8,7 @@ use crate::file::{self, OrNone};
 use crate::findings::{Findings, Places, Problem};
 use crate::hosts::Host;
 use crate::map::Map;
-use crate::matching::{Case, Criterion, PathMatch, Patterns, Regexes};
 use crate::nearest;
-use crate::paths::PathTable;
 use crate::resource::cluster::subsets::build as subsets;
 use crate::resource::listener::file::OneOrSeveral;
 use crate::resource::route::edits::build as edits;
@@ -18,17 +16,19 @@ use crate::resource::route::error_pages::build as error_pages;
 use crate::resource::route::file::{self as route, Scheme};
 use crate::resource::route::hash::build as hashing;
 use crate::resource::route::matching::build as matching;
+use crate::resource::route::matching::{Case, Criterion, PathMatch, Patterns, Regexes};
 use crate::resource::route::mirrors::build as mirrors;
+use crate::resource::route::paths::PathTable;
 use crate::resource::route::redirects::split_port;
 use crate::resource::route::resolved;
 use crate::resource::route::retry::build as retries;
+use crate::resource::route::rewrite::RewriteKey;
 use crate::resource::route::rewrite::build as rewrites;
 use crate::resource::route::tables::Tables;
 use crate::resource::route::targets::build as targets;
+use crate::resource::runtime::RuntimeUse;
 use crate::resource::runtime::build::Values;
 use crate::resource::tls::file::{ClientMode, Mode};
-use crate::rewrite::RewriteKey;
-use crate::runtime::RuntimeUse;
 use crate::sections::context::{Context, share};
 use crate::sections::http::{self, Found};
 use crate::sections::names::{Names, Once};
@@ -89,7 +89,7 @@ pub(crate) fn build<F>(
         let has_edits = own_edits.is_some() || rules.iter().any(Rule::has_edits);
         let name = Arc::from(entry.name.as_str());
         let source = resolved::route_table(entry, &error_pages);
-        let slots = RuleSlots::assign(&mut rules, former.map(|former| &**former));
+        let slots = RuleSlots::assign(&mut rules, former.map(|it| (&*it.rules, &it.slots)));
         let table = RouteTable {
             id,
             source,

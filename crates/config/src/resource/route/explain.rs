@@ -1,14 +1,14 @@
 //! Why a route table sends a request where it does, rule by rule.
 //!
-//! The verdicts come from [`RouteTable::find`], [`PathMatch::matches`](crate::matching::PathMatch::matches)
-//! and [`Criterion::is_met`](crate::matching::Criterion::is_met), the code that routes traffic.
+//! The verdicts come from [`RouteTable::find`], [`PathMatch::matches`](crate::resource::route::matching::PathMatch::matches)
+//! and [`Criterion::is_met`](crate::resource::route::matching::Criterion::is_met), the code that routes traffic.
 
 use std::fmt;
 
 use serde_json::Value as Json;
 
 use crate::effective::{rule_shown, table_head_shown};
-use crate::matching::{Asked, Searches};
+use crate::resource::route::matching::{Asked, Searches};
 use crate::snapshot::{RouteTable, Rule, Snapshot};
 
 /// What became of one rule.

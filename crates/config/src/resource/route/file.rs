@@ -8,17 +8,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::defaults;
-use crate::edits::HeadersKey;
-use crate::error_pages::ErrorPage;
 use crate::file::scalar::{OrNone, Timeout};
-use crate::hash::HashKey;
-pub use crate::matching::Match;
-use crate::mirrors::MirrorKey;
-use crate::priority::Priority;
-use crate::retry::{Hedge, Retry};
-use crate::rewrite::RewriteKey;
-use crate::subsets::SubsetValue;
-use crate::targets::{ShareKey, Sticky};
+use crate::resource::cluster::priority::Priority;
+use crate::resource::cluster::subsets::SubsetValue;
+use crate::resource::route::edits::HeadersKey;
+use crate::resource::route::error_pages::ErrorPage;
+use crate::resource::route::hash::HashKey;
+pub use crate::resource::route::matching::Match;
+use crate::resource::route::mirrors::MirrorKey;
+use crate::resource::route::retry::{Hedge, Retry};
+use crate::resource::route::rewrite::RewriteKey;
+use crate::resource::route::targets::{ShareKey, Sticky};
 
 /// Rules for some hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -16,7 +16,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::matching::{Asked, Place, Searches};
+use crate::resource::route::matching::{Asked, Place, Searches};
 use crate::units::Period;
 use crate::xxhash::xxh64;
 

@@ -1,6 +1,6 @@
 //! `routes[].rules[].match`: which requests a rule is for.
 //!
-//! A rule has one criterion on the path, by which [`crate::paths`] finds it, and any number of others, all of
+//! A rule has one criterion on the path, by which [`crate::resource::route::paths`] finds it, and any number of others, all of
 //! which have to be met. The data path and `strait explain` ask the same [`Criterion::is_met`]. Names and meanings are
 //! Envoy's; docs/configuration/routing.md lists the differences.
 
@@ -34,8 +34,8 @@ use wire::grpc::{GrpcVariant, is_grpc};
 use wire::head::{Known, RequestHead};
 
 use crate::cidr::Cidr;
-use crate::clients::ClientMatch;
-use crate::runtime::Fraction;
+use crate::resource::route::clients::ClientMatch;
+use crate::resource::runtime::Fraction;
 use crate::secrets::{MASK, is_secret_name};
 
 /// A condition on the path (one of `path`, `prefix`, `segments`, `regex` and `template`) and other conditions on the

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::defaults;
-use crate::matching::Percent;
-use crate::runtime::Fraction;
+use crate::resource::route::matching::Percent;
+use crate::resource::runtime::Fraction;
 use crate::snapshot::id::ClusterId;
 
 /// A cluster that gets copies of requests. A copy is sent when the request is complete, with body and trailers, and

@@ -13,8 +13,8 @@ mod tree;
 use std::sync::Arc;
 
 use crate::map::Map;
-use crate::matching::{Asked, Case, PathKind, PathMatch, Regexes, Searches};
-use crate::snapshot::Rule;
+use crate::resource::route::matching::{Asked, Case, PathKind, PathMatch, Regexes, Searches};
+use crate::resource::route::rule::Rule;
 
 use lookup::Lookup;
 use tree::{Entry, EntryKind, Tree};

@@ -13,9 +13,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::file::Timeout;
-use crate::matching::Percent;
+use crate::file::scalar::Timeout;
 use crate::resource::access_log::file::Status;
+use crate::resource::route::matching::Percent;
 use crate::units::{Period, Size};
 
 /// When a request is sent again, and how often.

@@ -18,7 +18,9 @@ use wire::host::Authority;
 use wire::path::{PathError, Slashes, normalise};
 
 use crate::findings::Problem;
-use crate::matching::{Case, PathKind, PathMatch, REGEX_BYTES_MAX, Template, parse_part, whole};
+use crate::resource::route::matching::{
+    Case, PathKind, PathMatch, REGEX_BYTES_MAX, Template, parse_part, whole,
+};
 
 /// How a request is changed before it is forwarded: its path by one of `prefix`, `regex` with `with`, and `template`;
 /// its host by one of `host`, `host_header` and `host_endpoint`. The query does not change.

@@ -12,10 +12,9 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 
 use crate::map::Map;
-use crate::resource::route::RouteTable;
-use crate::resource::route::Rule;
+use crate::resource::route::rule::Rule;
+use crate::resource::route::targets::Shares;
 use crate::snapshot::id::ClusterId;
-use crate::targets::Shares;
 
 /// Where a rule, or a weighted cluster of one, is counted: a number that is stable over reloads.
 #[derive(Clone, Debug)]
@@ -64,12 +63,14 @@ impl PartialEq for RuleSlots {
 impl Eq for RuleSlots {}
 
 impl RuleSlots {
-    /// Gives the rules of a table, and their weighted clusters, the slots that they have in the `former` one, or others that
-    /// nothing has.
-    pub(crate) fn assign(rules: &mut [Rule], former: Option<&RouteTable>) -> Self {
-        let slots = former.map(|former| former.slots.0.clone()).unwrap_or_default();
+    /// Gives the rules of a table, and their weighted clusters, the slots that they have in the `former` one, of which these are
+    /// the rules and slots, or others that nothing has.
+    pub(crate) fn assign(rules: &mut [Rule], former: Option<(&[Rule], &Self)>) -> Self {
+        let (known, slots) = match former {
+            Some((known, slots)) => (known, slots.0.clone()),
+            None => (&[][..], Vec::new()),
+        };
         let mut assigning = Assigning { slots, next: 0 };
-        let known = former.map_or(&[][..], |former| &former.rules);
         // Most rules of most changes stand where they did: these need no text to be found by.
         let pairs = rules.iter().zip(known);
         let stay = pairs.take_while(|(rule, known)| rule.is_named_the_same(known)).count();

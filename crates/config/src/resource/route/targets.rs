@@ -5,11 +5,11 @@ pub(crate) mod build;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::edits::{HeaderEdits, HeadersKey};
-use crate::hash::hash_of;
 use crate::map::Map;
-use crate::matching::{Asked, Place, Searches};
-use crate::snapshot::RuleSlot;
+use crate::resource::route::edits::{HeaderEdits, HeadersKey};
+use crate::resource::route::hash::hash_of;
+use crate::resource::route::matching::{Asked, Place, Searches};
+use crate::resource::route::rule_slots::RuleSlot;
 use crate::snapshot::id::ClusterId;
 
 /// A cluster and its share of a rule's requests.
@@ -269,8 +269,10 @@ mod tests {
     #[test]
     fn a_share_of_requests_is_shared_as_the_weights_say() {
         // Of the dice below 10 %, as many are for each half.
-        let (shares, percent) =
-            (shares(&[1, 1]).expect("weights"), "10".parse::<crate::matching::Percent>());
+        let (shares, percent) = (
+            shares(&[1, 1]).expect("weights"),
+            "10".parse::<crate::resource::route::matching::Percent>(),
+        );
         let percent = percent.expect("a share");
         let mut state = 7_u64;
         let mut counts = [0_u32; 2];

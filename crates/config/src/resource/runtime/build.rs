@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::file;
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
-use crate::matching::{FractionKey, Percent};
 use crate::nearest;
+use crate::resource::route::matching::{FractionKey, Percent};
 use crate::resource::route::tables::Tables;
-use crate::runtime::{Fraction, Runtime, RuntimeCell, RuntimeUse};
+use crate::resource::runtime::{Fraction, Runtime, RuntimeCell, RuntimeUse};
 use crate::sections::names::check_name;
 use crate::text::tree::Site;
 

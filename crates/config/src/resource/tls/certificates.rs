@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 use tls::Certificate;
 
+use crate::date;
+use crate::resource::tls::expiry;
 use crate::snapshot::{CertificateSource, ClusterId, ListenerId, Snapshot};
-use crate::{date, expiry};
 
 /// A certificate and who shows it.
 #[derive(Clone, Debug)]

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::balance::Balancer;
 use crate::file;
 use crate::findings::{Findings, Problem};
-use crate::locality::LocalityRule;
 use crate::map::Map;
 use crate::resource::assignment::file::Locality;
+use crate::resource::assignment::locality::LocalityRule;
+use crate::resource::cluster::balance::Balancer;
 use crate::resource::cluster::file::Endpoint;
 use crate::text::tree::Site;
 

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::checks::{Check, CheckMethod, GrpcCheck, HealthCheck, HttpCheck, Probe, TcpCheck};
 use crate::defaults;
 use crate::file;
 use crate::findings::{Findings, Problem};
 use crate::resource::access_log::build::statuses;
 use crate::resource::access_log::file::Status;
+use crate::resource::cluster::checks::{
+    Check, CheckMethod, GrpcCheck, HealthCheck, HttpCheck, Probe, TcpCheck,
+};
 use crate::resource::cluster::file::Protocol;
 use crate::sections::http;
 use crate::text::tree::Site;

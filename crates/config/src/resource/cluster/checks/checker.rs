@@ -22,8 +22,8 @@ use self::warming::WarmingClusters;
 use super::HealthCheck;
 use super::targets::{Due, OfEndpoint, Recent, Target, TargetId, Targets, User, Watched, part};
 use crate::address::Address;
-use crate::health::{EndpointHealth, HealthStatus};
 use crate::map::Map;
+use crate::resource::cluster::health::{EndpointHealth, HealthStatus};
 use crate::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Snapshot};
 use crate::xxhash::xxh64;
 

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::file;
 use crate::findings::{Findings, Problem};
 use crate::resource::cluster::file::Endpoint;
-use crate::resource::route::matching::build as matching;
-use crate::resource::tls::build::twice;
-use crate::subsets::{
+use crate::resource::cluster::subsets::{
     Fallback, SELECTORS_MAX, Selectors, SubsetAsked, SubsetHeader, SubsetValue, Wanted,
 };
+use crate::resource::route::matching::build as matching;
+use crate::resource::tls::build::twice;
 use crate::text::tree::Site;
 
 /// By what a cluster's endpoints make subsets, if they do. `site` is that of the cluster.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use crate::file;
 use crate::findings::Problem;
 use crate::resource::cluster::file::Endpoint;
+use crate::resource::cluster::subsets::Metadata;
+use crate::resource::cluster::transports::{EndpointTransport, Transport, Transports, has_all};
 use crate::resource::tls::build as tls;
 use crate::sections::context::Context;
 use crate::sections::names::Once;
 use crate::snapshot::{Cluster, ClusterTls, TransportId};
-use crate::subsets::Metadata;
 use crate::text::tree::Site;
-use crate::transports::{EndpointTransport, Transport, Transports, has_all};
 
 /// The transports of a cluster. `site` is that of the cluster.
 pub(crate) fn build<F>(

@@ -1,8 +1,8 @@
 //! Which locality of a group a request goes to.
 
 use super::{Group, WHOLE};
-use crate::health::HealthStatus;
-use crate::locality::{LocalityKey, LocalityRule, ZoneAware};
+use crate::resource::assignment::locality::{LocalityKey, LocalityRule, ZoneAware};
+use crate::resource::cluster::health::HealthStatus;
 
 /// The endpoints of a group by locality: two localities at least.
 #[derive(Clone, Debug, PartialEq, Eq)]

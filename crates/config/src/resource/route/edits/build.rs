@@ -1,7 +1,9 @@
 //! `headers` of a table, a rule or a weighted cluster to [`HeaderEdits`].
 
-use crate::edits::{EditPlace, Editor, Edits, EditsKey, HeaderEdits, HeadersKey, Side};
 use crate::findings::Findings;
+use crate::resource::route::edits::{
+    EditPlace, Editor, Edits, EditsKey, HeaderEdits, HeadersKey, Side,
+};
 use crate::text::tree::Site;
 
 /// The edits that are asked for; none if nothing is. What is wrong is reported and left out.

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::balance::Balancer;
 use crate::file;
 use crate::findings::{Findings, Problem};
-use crate::hash::{
+use crate::resource::cluster::balance::Balancer;
+use crate::resource::route::file as route;
+use crate::resource::route::hash::{
     HashCookie, HashKey, HashValueKey, HashWord, Hashing, MadeCookie, Part, PartValue,
 };
-use crate::matching::Place;
-use crate::resource::route::file as route;
+use crate::resource::route::matching::Place;
 use crate::resource::route::matching::build as matching;
 use crate::text::tree::Site;
 

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use crate::cidr::Cidr;
-use crate::clients::{ClientMatch, ClientName};
 use crate::findings::{Findings, Problem};
-use crate::matching::{
+use crate::resource::route::clients::{ClientMatch, ClientName};
+use crate::resource::route::file as route;
+use crate::resource::route::matching::{
     Case, Criterion, Listed, PathKind, PathMatch, Patterns, Place, Template, ValueKey, build_value,
 };
-use crate::resource::route::file as route;
 use crate::resource::route::patterns as written;
 use crate::resource::route::patterns::path_text;
+use crate::resource::runtime::Fraction;
 use crate::resource::runtime::build::Values;
 use crate::resource::tls::build::peer_name;
 use crate::resource::tls::build::twice;
-use crate::runtime::Fraction;
 use crate::sections::http::is_token;
 use crate::text::tree::Site;
 

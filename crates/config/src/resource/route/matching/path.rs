@@ -36,7 +36,7 @@ pub enum PathKind {
 impl PathMatch {
     /// Whether `path` is matched. `regexes` are those of the table's paths.
     ///
-    /// This is the meaning of a rule's path; [`crate::paths::PathTable`] is the same for many rules at once.
+    /// This is the meaning of a rule's path; [`crate::resource::route::paths::PathTable`] is the same for many rules at once.
     pub fn matches(&self, path: &[u8], regexes: &Arc<Regexes>, searches: &mut Searches) -> bool {
         match self.how {
             PathKind::Exact => self.is_same(path),

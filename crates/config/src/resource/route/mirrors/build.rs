@@ -1,9 +1,9 @@
 //! `mirror` of a rule to [`Mirror`]s.
 
 use crate::findings::{Findings, Problem};
-use crate::matching::FractionKey;
-use crate::mirrors::Mirror;
 use crate::resource::route::file as route;
+use crate::resource::route::matching::FractionKey;
+use crate::resource::route::mirrors::Mirror;
 use crate::resource::runtime::build::Values;
 use crate::sections::names::Names;
 use crate::snapshot::ClusterId;

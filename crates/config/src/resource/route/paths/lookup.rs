@@ -1,8 +1,8 @@
 //! Rules on one path that the exact value of one header field, parameter, cookie or the method tells apart.
 
 use crate::map::Map;
-use crate::matching::{Asked, Criterion, Place, Searches};
-use crate::snapshot::Rule;
+use crate::resource::route::matching::{Asked, Criterion, Place, Searches};
+use crate::resource::route::rule::Rule;
 
 use super::Indexed;
 

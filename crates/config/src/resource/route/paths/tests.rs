@@ -4,7 +4,7 @@ use wire::head::HeadIndex;
 use wire::path::Slashes;
 
 use super::*;
-use crate::matching::{Criterion, Patterns, Place, Template, Value};
+use crate::resource::route::matching::{Criterion, Patterns, Place, Template, Value};
 use crate::snapshot::{Action, Respond, RuleSlot};
 
 fn rules(paths: Vec<PathMatch>) -> Vec<Rule> {

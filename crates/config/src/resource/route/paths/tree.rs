@@ -1,7 +1,7 @@
 //! A radix tree over the texts of paths: one walk along a path meets every rule that it may match.
 
 use super::Indexed;
-use crate::matching::{Case, PathKind, PathMatch};
+use crate::resource::route::matching::{Case, PathKind, PathMatch};
 
 /// The tree of the texts of one case.
 ///

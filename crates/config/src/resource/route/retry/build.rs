@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::findings::{Findings, Problem};
 use crate::resource::access_log::build::statuses;
 use crate::resource::route::matching::build::header;
+use crate::resource::route::retry::{Hedge, Retry, RetryMethods, RetryOn, RetryPolicy};
 use crate::resource::tls::build::twice;
-use crate::retry::{Hedge, Retry, RetryMethods, RetryOn, RetryPolicy};
 use crate::text::tree::Site;
 
 /// When requests of a rule are sent again; none if something is wrong, which is reported. `whole` bounds all attempts

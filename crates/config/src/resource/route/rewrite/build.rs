@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use crate::findings::{Findings, Problem};
-use crate::matching::{PathKind, PathMatch, Place};
 use crate::resource::route::matching::build as matching;
-use crate::rewrite::{HostRewrite, PathRewrite, Rewrite, RewriteKey, Substitution};
+use crate::resource::route::matching::{PathKind, PathMatch, Place};
+use crate::resource::route::rewrite::{
+    HostRewrite, PathRewrite, Rewrite, RewriteKey, Substitution,
+};
 use crate::sections::http;
 use crate::text::tree::Site;
 

@@ -2,15 +2,15 @@
 
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
-use crate::matching::Place;
 use crate::resource::route::edits::build as edits;
 use crate::resource::route::file as route;
+use crate::resource::route::matching::Place;
 use crate::resource::route::matching::build as matching;
+use crate::resource::route::targets::{Named, Share, ShareKey, Shares, Sticky, Target};
 use crate::resource::tls::build::twice;
 use crate::sections::http;
 use crate::sections::names::Names;
 use crate::snapshot::ClusterId;
-use crate::targets::{Named, Share, ShareKey, Shares, Sticky, Target};
 use crate::text::tree::Site;
 
 /// Where a rule forwards to; none if it forwards nowhere, or something is wrong, which is reported.

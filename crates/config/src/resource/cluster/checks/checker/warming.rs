@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Checked, Checker};
-use crate::checks::targets::{Target, TargetId, Watched};
-use crate::health::Warming;
+use crate::resource::cluster::checks::targets::{Target, TargetId, Watched};
+use crate::resource::cluster::health::Warming;
 use crate::snapshot::{Cluster, ClusterId};
 
 /// A cluster that waited, and serves.
