@@ -9,7 +9,9 @@
 
 pub mod handover;
 pub mod http2;
+pub mod keepalive;
 pub mod limits;
+pub mod one_or_several;
 mod rebalance;
 pub mod resolvers;
 pub mod rpc;
@@ -34,8 +36,10 @@ pub use chain::ListenerChain;
 pub use cluster::Cluster;
 pub use handover::{FdStore, Handover};
 pub use http2::Http2;
+pub use keepalive::Keepalive;
 pub use limits::Limits;
 pub use listener::Listener;
+pub use one_or_several::OneOrSeveral;
 pub use rebalance::Rebalance;
 pub use resolvers::Resolvers;
 pub use route::RouteTable;
@@ -46,7 +50,7 @@ pub use tls::{ClusterTls, ListenerTls};
 use crate::address::Address;
 use crate::file_mode::FileMode;
 use crate::metrics::Metrics;
-use crate::resource::route::matching::Percent;
+use crate::percent::Percent;
 
 /// The whole configuration of a Strait process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -40,6 +40,7 @@ pub mod metrics;
 mod nearest;
 mod origins;
 pub mod outside;
+pub mod percent;
 pub mod protocols;
 mod redact;
 pub mod reports;
@@ -73,11 +74,12 @@ pub use resource::cluster::{
     adaptive, balance, breakers, checks, drained, hash_table, health, outlier, preconnect,
     priority, schedule, slow_start, subsets, transports, view,
 };
+pub use resource::error_pages;
 pub use resource::filter as filters;
 pub use resource::filter::{FilterError, FilterKinds, handlers};
 pub use resource::listener::{accept_rate, chain_names, chains};
 pub use resource::route::{
-    clients, edits, error_pages, explain, hash, matching, mirrors, paths, retry, rewrite, targets,
+    clients, edits, explain, hash, matching, mirrors, paths, retry, rewrite, targets,
 };
 pub use resource::runtime;
 pub use resource::tls::certificates::{

@@ -1,5 +1,5 @@
 //! Resources: what snapshots are linked of, typed and valid in themselves. Each kind is one module; so are `tls`, which listeners and
-//! clusters have, the filters that a program knows, and the access log.
+//! clusters have, the error pages of listeners and route tables, the filters that a program knows, and the access log.
 //!
 //! ```text
 //! resource/cluster.rs          what workers use
@@ -12,11 +12,13 @@
 //!
 //! What may be written names other resources. Building looks their ids up, or reserves them ([`crate::ids`]); [`crate::store`] says
 //! which of these are new. So a resource may come from the configuration file or from a source of its own, and what is made of it
-//! is the same. [`crate::file`], [`crate::sections`] and [`crate::snapshot`] have what concerns a whole configuration.
+//! is the same. [`crate::file`], [`crate::sections`] and [`crate::snapshot`] have what concerns a whole configuration, and what
+//! listeners and clusters have alike, such as `keepalive` and `http2`.
 
 pub(crate) mod access_log;
 pub(crate) mod assignment;
 pub(crate) mod cluster;
+pub mod error_pages;
 pub mod filter;
 pub(crate) mod listener;
 pub(crate) mod route;

@@ -9,6 +9,7 @@
 //!
 //! `F` is the built filter. The binary chooses it; this crate only carries it.
 
+pub(crate) mod connection_options;
 pub(crate) mod id;
 mod listeners;
 mod slots;
@@ -42,6 +43,7 @@ pub use crate::resource::tls::file::{Mode as TlsMode, Signing};
 
 pub use wire::detect::Detected;
 
+pub use self::connection_options::{Http2Options, Keepalive, Ping, RpcOptions};
 pub use self::id::{ChainId, ClusterId, EndpointId, Id, ListenerId, RouteTableId, TransportId};
 pub use self::listeners::Listeners;
 pub use self::slots::Slots;
@@ -56,8 +58,8 @@ pub use crate::resource::cluster::{Cluster, Endpoint, UpstreamTimeouts};
 pub(crate) use crate::resource::listener::handlers::BuiltHandler;
 pub use crate::resource::listener::handlers::{Decision, HANDLERS_MAX, HandledRule, Handlers};
 pub use crate::resource::listener::{
-    ChainMatch, ClientCertDetails, DownstreamTimeouts, FILTERS_MAX, Http2Options, HttpOptions,
-    Keepalive, ListenSocket, Listener, ListenerBounds, ListenerChain, Ping, Relay, RpcOptions,
+    ChainMatch, ClientCertDetails, DownstreamTimeouts, FILTERS_MAX, HttpOptions, ListenSocket,
+    Listener, ListenerBounds, ListenerChain, Relay,
 };
 pub use crate::resource::route::RouteTable;
 pub use crate::resource::route::rule::{Action, Forward, Redirect, RedirectPath, Respond, Rule};

@@ -29,6 +29,7 @@ use std::time::Duration;
 use wire::h1::Parsing;
 
 use crate::address::Address;
+use crate::percent::Percent;
 use crate::resource::assignment::endpoints_from::EndpointsFrom;
 use crate::resource::assignment::file::{Locality, ReportedHealth};
 use crate::resource::assignment::locality::LocalityRule;
@@ -46,8 +47,7 @@ use crate::resource::cluster::slow_start::SlowStart;
 use crate::resource::cluster::subsets::{Metadata, Selectors};
 use crate::resource::cluster::transports::{Transport, Transports};
 use crate::resource::cluster::view::View;
-use crate::resource::listener::{Http2Options, Keepalive, RpcOptions};
-use crate::resource::route::matching::Percent;
+use crate::snapshot::connection_options::{Http2Options, Keepalive, RpcOptions};
 use crate::snapshot::id::{ClusterId, EndpointId};
 
 /// A logical service.

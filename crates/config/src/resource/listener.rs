@@ -26,6 +26,7 @@ use crate::cidr::Cidr;
 use crate::file_mode::FileMode;
 use crate::hosts::{Host, HostIndex};
 use crate::resource::cluster::breakers::Breakers;
+use crate::resource::error_pages::ErrorPages;
 use crate::resource::filter::FilterSource;
 use crate::resource::listener::accept_rate::AcceptRate;
 use crate::resource::listener::chain::SourceType;
@@ -37,8 +38,8 @@ use crate::resource::listener::file::{
 };
 use crate::resource::listener::handlers::Handlers;
 use crate::resource::route::RouteTable;
-use crate::resource::route::error_pages::ErrorPages;
 use crate::resource::tls::{ClientTrust, ListenerTls};
+use crate::snapshot::connection_options::{Http2Options, Keepalive, RpcOptions};
 use crate::snapshot::id::{ChainId, ClusterId, ListenerId, RouteTableId};
 
 /// What bounds connections of any listener, so that a worker that takes up a snapshot need not look at
@@ -271,17 +272,6 @@ pub struct ListenSocket {
     pub mode: Option<FileMode>,
 }
 
-/// TCP keepalive probes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Keepalive {
-    /// Silence before the first probe.
-    pub idle: Duration,
-    /// Time between probes.
-    pub interval: Duration,
-    /// Unanswered probes that end the connection.
-    pub probes: NonZeroU32,
-}
-
 /// How HTTP is read and rewritten on a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpOptions {
@@ -330,49 +320,6 @@ pub struct HttpOptions {
     /// Whether each connection begins with a PROXY protocol header (versions 1 and 2), and where it
     /// has to come from for that; from anywhere, if the list is empty.
     pub proxy_protocol: Option<Arc<[Cidr]>>,
-}
-
-/// What one connection of an RPC protocol may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RpcOptions {
-    /// Calls under way at a time.
-    pub requests_max: NonZeroU32,
-    /// Bytes of a message in front of its body.
-    pub head_bytes_max: u32,
-    /// Bytes of a body.
-    pub body_bytes_max: u64,
-}
-
-/// What one connection of HTTP/2 may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Http2Options {
-    /// Streams open at a time.
-    pub streams_max: NonZeroU32,
-    /// Bytes that the peer may send on a stream before they are passed on.
-    pub stream_window_bytes_max: u32,
-    /// The same for all streams of a connection together.
-    pub connection_window_bytes_max: u32,
-    /// Bytes of the header compression table, in either direction.
-    pub header_table_bytes_max: u32,
-    /// Bytes of a frame's payload that the peer may send.
-    pub frame_bytes_max: u32,
-    /// Work that the peer may cause beyond what is useful.
-    pub work_max: NonZeroU32,
-    /// Work that each second forgives.
-    pub work_per_second: u32,
-    /// Time from its head on in which the reset of a request is an early one.
-    pub early_reset: Duration,
-    /// When a keep-alive PING is sent, if ever.
-    pub ping: Option<Ping>,
-}
-
-/// When a keep-alive PING is sent, and how long its answer may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ping {
-    /// Silence before it is asked.
-    pub interval: Duration,
-    /// Time for its answer.
-    pub timeout: Duration,
 }
 
 /// Filters of a chain, at most.

@@ -3,7 +3,6 @@
 pub(crate) mod build;
 pub mod clients;
 pub mod edits;
-pub mod error_pages;
 pub mod explain;
 pub mod file;
 pub mod hash;
@@ -26,8 +25,8 @@ use std::sync::{Arc, OnceLock};
 
 use crate::hosts::Host;
 use crate::map::Map;
+use crate::resource::error_pages::ErrorPages;
 use crate::resource::route::edits::HeaderEdits;
-use crate::resource::route::error_pages::ErrorPages;
 use crate::resource::route::matching::{Asked, Criterion, Regexes, Searches};
 use crate::resource::route::paths::PathTable;
 use crate::resource::route::rule::{Action, Rule};

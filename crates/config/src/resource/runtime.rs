@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::nearest;
-use crate::resource::route::matching::Percent;
+use crate::percent::Percent;
 
 /// What the admin interface has put over a value of the file.
 pub struct RuntimeCell {

@@ -4,13 +4,14 @@
 use wire::detect::{Detected, is_ambiguous};
 use wire::rpc::{RpcName, RpcProtocol};
 
+use crate::file::one_or_several::OneOrSeveral;
 use crate::file::{self, ListenerChain, route::Rule};
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
 use crate::protocols::Protocols;
 use crate::resource::cluster::file::Protocol as ClusterProtocol;
 use crate::resource::filter::FilterKinds;
-use crate::resource::listener::file::{OneOrSeveral, Protocol};
+use crate::resource::listener::file::Protocol;
 use crate::text::tree::Site;
 
 /// What the listeners speak that use a route table, and the first of them.

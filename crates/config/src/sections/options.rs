@@ -29,7 +29,7 @@ pub(crate) fn limits(file: &file::Limits) -> Limits {
 
 /// Seconds that the kernel counts in whole.
 pub(crate) fn keepalive(
-    file: Option<&file::listener::Keepalive>,
+    file: Option<&file::Keepalive>,
     site: &Site<'_>,
     findings: &mut Findings<'_>,
 ) -> Option<crate::snapshot::Keepalive> {

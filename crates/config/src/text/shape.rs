@@ -27,9 +27,9 @@ use crate::cidr::Cidr;
 use crate::decimal::Decimal;
 use crate::file_mode::FileMode;
 use crate::findings::Problem;
+use crate::percent::Percent;
 use crate::resource::assignment::dns::EndpointAddress;
 use crate::resource::cluster::checks::Hex;
-use crate::resource::route::matching::Percent;
 use crate::units::{Period, Size};
 
 /// What may stand at one place.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use config::drained::DrainChange;
-use config::matching::Percent;
+use config::percent::Percent;
 use config::{Problem, ResourceName};
 
 use super::connections::Wanted;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
 
-use config::matching::Percent;
+use config::percent::Percent;
 use config::runtime::Runtime;
 use config::snapshot::{Cluster, Snapshot};
 use config::{Errors, ResourceKind};

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::findings::Problem;
 use crate::map::Map;
+use crate::percent::Percent;
 use crate::resource::assignment::file::Locality;
-use crate::resource::route::matching::Percent;
 use crate::xxhash::xxh64;
 
 /// How requests are distributed by the location of endpoints: one of these.

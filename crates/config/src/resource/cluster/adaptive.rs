@@ -22,7 +22,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::resource::route::matching::Percent;
+use crate::percent::Percent;
 use crate::units::Period;
 
 /// A limit of active requests that follows the response times of the cluster.

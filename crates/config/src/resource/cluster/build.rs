@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::file;
+use crate::file::one_or_several::OneOrSeveral;
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
 use crate::resource::assignment::endpoints;
@@ -28,7 +29,7 @@ use crate::resource::cluster::subsets::build as subsets;
 use crate::resource::cluster::transports::Transports;
 use crate::resource::cluster::transports::build as transports;
 use crate::resource::cluster::unchanged;
-use crate::resource::listener::file::{OneOrSeveral, OriginalDestination};
+use crate::resource::listener::file::OriginalDestination;
 use crate::resource::route::file::named_by_rule;
 use crate::resource::route::tunnels::opens_tunnels;
 use crate::resource::{self, Assignment};

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::detector::{Detector, Ejected, Event, Happened, Remembered};
 use crate::decimal::Decimal;
+use crate::percent::Percent;
 use crate::resource::cluster::health::EndpointHealth;
-use crate::resource::route::matching::Percent;
 use crate::units::Period;
 
 /// When an endpoint is ejected, and for how long. Counts include all workers.

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::decimal::Decimal;
-use crate::resource::route::matching::Percent;
+use crate::percent::Percent;
 use crate::units::Period;
 
 /// The share of a new endpoint.

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use crate::address::Address;
 use crate::map::Map;
+use crate::percent::Percent;
 use crate::resource::assignment::locality::{LocalityKey, LocalityRule};
 use crate::resource::cluster::balance::Balancer;
 use crate::resource::cluster::hash_table::HashTable;
 use crate::resource::cluster::health::{Availability, Counts, HealthStatus};
 use crate::resource::cluster::schedule::Schedule;
 use crate::resource::cluster::subsets::{Fallback, Metadata, Selectors, SubsetHash};
-use crate::resource::route::matching::Percent;
 
 mod localities;
 

@@ -5,9 +5,9 @@ use std::path::{Component, Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use crate::file;
+use crate::file::one_or_several::OneOrSeveral;
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
-use crate::resource::listener::file::OneOrSeveral;
 use crate::snapshot::Address;
 use crate::text::tree::Site;
 

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use crate::file::one_or_several::OneOrSeveral;
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
 use crate::hosts::{Host, HostIndex};
@@ -12,7 +13,7 @@ use crate::resource::listener::accept_rate::AcceptRate;
 use crate::resource::listener::addresses::{Addresses, Taken, take_addresses};
 use crate::resource::listener::chain_names::ChainNames;
 use crate::resource::listener::chains::ListenerChains;
-use crate::resource::listener::file::{OneOrSeveral, Protocol, Timeouts, WeightedCluster};
+use crate::resource::listener::file::{Protocol, Timeouts, WeightedCluster};
 use crate::resource::listener::http::{http, proxy_protocol};
 use crate::resource::listener::parts::{filters, handlers};
 use crate::resource::listener::{hidden, resolved};

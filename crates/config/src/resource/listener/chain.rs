@@ -8,7 +8,8 @@ use serde_json::json;
 use wire::detect::Detected;
 
 use crate::cidr::Cidr;
-use crate::resource::listener::file::{NoFilter, OneOrSeveral, Protocol, WeightedCluster};
+use crate::file::one_or_several::OneOrSeveral;
+use crate::resource::listener::file::{NoFilter, Protocol, WeightedCluster};
 use crate::resource::tls::file::ListenerTls;
 
 /// Settings for the connections that match. If several chains match, the most specific one is used, as in Envoy: they

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::file;
+use crate::file::one_or_several::OneOrSeveral;
 use crate::map::Map;
 use crate::resource::cluster::build::named_by_listener;
 use crate::resource::listener::build;
-use crate::resource::listener::file::OneOrSeveral;
 use crate::resource::route::tables;
 use crate::sections::context::Context;
 use crate::sections::delivered::{Lowered, held, lowered};

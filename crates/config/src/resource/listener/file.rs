@@ -10,13 +10,15 @@ use crate::address::Address;
 use crate::cidr::Cidr;
 use crate::defaults;
 use crate::file::http2::Http2;
+use crate::file::keepalive::Keepalive;
+use crate::file::one_or_several::OneOrSeveral;
 use crate::file::rpc::Rpc;
 use crate::file::scalar::{OrNone, Timeout};
 use crate::file_mode::FileMode;
+use crate::resource::error_pages::ErrorPage;
 use crate::resource::listener::chain::ListenerChain;
-use crate::resource::route::error_pages::ErrorPage;
 use crate::resource::tls::file::ListenerTls;
-use crate::units::{Period, Size};
+use crate::units::Size;
 
 /// Addresses to listen on, and what happens to their connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -234,27 +236,6 @@ pub struct WeightedCluster {
     /// Its share, relative to the other weights of the listener.
     #[serde(default = "weight")]
     pub weight: NonZeroU16,
-}
-
-/// One or a list of several.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum OneOrSeveral<T> {
-    /// A single value.
-    One(T),
-    /// Several.
-    Several(#[schemars(length(min = 1))] Vec<T>),
-}
-
-impl<T> OneOrSeveral<T> {
-    /// All of them.
-    #[must_use]
-    pub const fn as_slice(&self) -> &[T] {
-        match self {
-            Self::One(one) => std::slice::from_ref(one),
-            Self::Several(several) => several.as_slice(),
-        }
-    }
 }
 
 /// How HTTP is parsed and rewritten.
@@ -478,31 +459,6 @@ impl Default for Timeouts {
             // Connections that are used cost nothing by being old.
             connection_age: OrNone::None,
             connection_age_grace: Timeout(defaults::CONNECTION_AGE_GRACE),
-        }
-    }
-}
-
-/// TCP keep-alive probes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Keepalive {
-    /// Idle time before the first probe, in whole seconds.
-    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "32767s"))]
-    pub idle: Period,
-    /// Time between probes, in whole seconds.
-    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "32767s"))]
-    pub interval: Period,
-    /// Number of unanswered probes that end the connection.
-    #[schemars(range(max = 127))]
-    pub probes: NonZeroU32,
-}
-
-impl Default for Keepalive {
-    fn default() -> Self {
-        Self {
-            idle: defaults::KEEPALIVE_IDLE,
-            interval: defaults::KEEPALIVE_INTERVAL,
-            probes: defaults::KEEPALIVE_PROBES,
         }
     }
 }

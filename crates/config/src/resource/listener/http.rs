@@ -5,10 +5,11 @@ use std::sync::Arc;
 use wire::path::Slashes;
 
 use crate::cidr::Cidr;
+use crate::file::one_or_several::OneOrSeveral;
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Problem};
-use crate::resource::listener::file::{ClientCertDetail, Http, OneOrSeveral, ProxyProtocol};
-use crate::resource::route::error_pages::build as error_pages;
+use crate::resource::error_pages::build as error_pages;
+use crate::resource::listener::file::{ClientCertDetail, Http, ProxyProtocol};
 use crate::resource::route::tables::Tables;
 use crate::sections::context::Context;
 use crate::snapshot::{ClientCertDetails, HttpOptions, RouteTable};

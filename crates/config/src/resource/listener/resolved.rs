@@ -5,13 +5,14 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::defaults;
+use crate::file::one_or_several::OneOrSeveral;
 use crate::file_mode::FileMode;
+use crate::resource::error_pages;
 use crate::resource::filter::FilterSource;
 use crate::resource::listener::HttpOptions;
 use crate::resource::listener::chain::ListenerChain;
-use crate::resource::listener::file::{Listener, OneOrSeveral, WeightedCluster};
+use crate::resource::listener::file::{Listener, WeightedCluster};
 use crate::resource::listener::handlers::Handlers;
-use crate::resource::route::error_pages;
 use crate::resource::tls::ListenerTls;
 use crate::resource::tls::resolved::listener_tls;
 

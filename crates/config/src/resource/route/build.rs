@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::defaults;
+use crate::file::one_or_several::OneOrSeveral;
 use crate::file::{self, OrNone};
 use crate::findings::{Findings, Places, Problem};
 use crate::hosts::Host;
 use crate::map::Map;
 use crate::nearest;
 use crate::resource::cluster::subsets::build as subsets;
-use crate::resource::listener::file::OneOrSeveral;
+use crate::resource::error_pages::build as error_pages;
 use crate::resource::route::edits::build as edits;
-use crate::resource::route::error_pages::build as error_pages;
 use crate::resource::route::file::{self as route, Scheme};
 use crate::resource::route::hash::build as hashing;
 use crate::resource::route::matching::build as matching;

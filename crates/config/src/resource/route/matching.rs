@@ -8,14 +8,12 @@ pub(crate) mod build;
 
 mod cookies;
 mod path;
-mod percent;
 mod query;
 mod regexes;
 mod template;
 mod value;
 
 pub use path::{PathKind, PathMatch};
-pub use percent::Percent;
 pub(crate) use regexes::{Patterns, parse_part, whole};
 pub use regexes::{REGEX_BYTES_MAX, REGEXES_BYTES_MAX, Regexes, SEARCH_BYTES_MAX, Searches};
 pub use template::Template;
@@ -34,6 +32,7 @@ use wire::grpc::{GrpcVariant, is_grpc};
 use wire::head::{Known, RequestHead};
 
 use crate::cidr::Cidr;
+use crate::percent::Percent;
 use crate::resource::route::clients::ClientMatch;
 use crate::resource::runtime::Fraction;
 use crate::secrets::{MASK, is_secret_name};

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::defaults;
-use crate::resource::route::matching::Percent;
+use crate::percent::Percent;
 use crate::resource::runtime::Fraction;
 use crate::snapshot::id::ClusterId;
 

@@ -3,10 +3,10 @@
 use std::num::NonZeroU16;
 
 use crate::address::Address;
+use crate::file::one_or_several::OneOrSeveral;
 use crate::file::{self, route};
 use crate::findings::{Findings, Problem};
 use crate::hosts::{HOST_BYTES_MAX, Host};
-use crate::resource::listener::file::OneOrSeveral;
 use crate::resource::route::tables::Tables;
 use crate::snapshot::RouteTable;
 use crate::text::tree::Site;

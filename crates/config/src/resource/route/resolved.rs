@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::defaults;
 use crate::file::{OrNone, Timeout};
-use crate::resource::route::error_pages::{self, ErrorPages};
+use crate::resource::error_pages::{self, ErrorPages};
 use crate::resource::route::file::RouteTable;
 
 pub(crate) fn route_table(file: &RouteTable, pages: &ErrorPages) -> Arc<RouteTable> {

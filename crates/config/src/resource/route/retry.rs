@@ -14,8 +14,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::file::scalar::Timeout;
+use crate::percent::Percent;
 use crate::resource::access_log::file::Status;
-use crate::resource::route::matching::Percent;
 use crate::units::{Period, Size};
 
 /// When a request is sent again, and how often.

@@ -269,10 +269,8 @@ mod tests {
     #[test]
     fn a_share_of_requests_is_shared_as_the_weights_say() {
         // Of the dice below 10 %, as many are for each half.
-        let (shares, percent) = (
-            shares(&[1, 1]).expect("weights"),
-            "10".parse::<crate::resource::route::matching::Percent>(),
-        );
+        let (shares, percent) =
+            (shares(&[1, 1]).expect("weights"), "10".parse::<crate::percent::Percent>());
         let percent = percent.expect("a share");
         let mut state = 7_u64;
         let mut counts = [0_u32; 2];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::findings::{Findings, Problem};
 use crate::nearest;
 use crate::resource::access_log::build::statuses;
-use crate::resource::route::error_pages::{CAUSES, ErrorPage, ErrorPages, Page, Source, pieces};
+use crate::resource::error_pages::{CAUSES, ErrorPage, ErrorPages, Page, Source, pieces};
 use crate::sections::files::Files;
 use crate::sections::http;
 use crate::text::tree::Site;
