@@ -26,7 +26,8 @@ use crate::snapshot::ListenerId;
 
 pub use self::read::holds_key;
 pub(crate) use self::read::{
-    Shapes, assignment, cluster, listener, routes, secret, secrets_of_cluster, secrets_of_listener,
+    Shapes, assignment, cluster, listener, paths_of_cluster, paths_of_listener, routes, secret,
+    secrets_of_cluster, secrets_of_listener,
 };
 
 /// Resources of a kind that a source delivers.

@@ -49,7 +49,11 @@ pub fn resource<F>(snapshot: &Snapshot<F>, wanted: &ResourceName) -> Result<Json
         ResourceKind::Secret => (!users.is_empty()).then_some(Json::Null),
     };
     let Some(shown) = found else { return Err(missing(snapshot, wanted)) };
-    let (version, origin) = snapshot.origins.find(wanted.kind, name).unzip();
+    let found = match wanted.kind {
+        ResourceKind::Secret => snapshot.origins.find_file(name),
+        kind => snapshot.origins.find(kind, name),
+    };
+    let (version, origin) = found.unzip();
     let origin = origin.or(origin_of_endpoints);
     Ok(json!({
         "resource": wanted.to_string(),
@@ -80,18 +84,26 @@ pub fn referred_by<F>(snapshot: &Snapshot<F>, wanted: &ResourceName) -> Vec<Stri
             let found = clusters.find(|it| *it.name == *name && it.endpoints_from.is_apart());
             found.map(|it| format!("cluster/{}", it.name)).into_iter().collect()
         }
-        ResourceKind::Secret => {
-            let mut all = listeners_that(snapshot, |file| {
-                delivered::secrets_of_listener(file).any(|it| it == *wanted)
-            });
-            let clusters = snapshot.clusters.iter().map(|(_, it)| it);
-            let clusters = clusters.filter(|it| {
-                delivered::secrets_of_cluster(&it.source).any(|secret| secret == *wanted)
-            });
-            all.extend(clusters.map(|it| format!("cluster/{}", it.name)));
-            all
-        }
+        ResourceKind::Secret => users_of_secret(snapshot, wanted),
     }
+}
+
+/// The listeners and clusters that name a secret: those of the file by the path of a file, the others by its name.
+fn users_of_secret<F>(snapshot: &Snapshot<F>, wanted: &ResourceName) -> Vec<String> {
+    let name = &*wanted.name;
+    let of_file = |kind, user: &str| snapshot.origins.has(kind, user);
+    let mut all =
+        listeners_that(snapshot, |file| match of_file(ResourceKind::Listener, &file.name) {
+            true => delivered::paths_of_listener(file).any(|path| path == name),
+            false => delivered::secrets_of_listener(file).any(|it| it == *wanted),
+        });
+    let clusters = snapshot.clusters.iter().map(|(_, it)| it);
+    let clusters = clusters.filter(|it| match of_file(ResourceKind::Cluster, &it.name) {
+        true => delivered::paths_of_cluster(&it.source).any(|path| path == name),
+        false => delivered::secrets_of_cluster(&it.source).any(|it| it == *wanted),
+    });
+    all.extend(clusters.map(|it| format!("cluster/{}", it.name)));
+    all
 }
 
 /// A route configuration that a source has delivered: its virtual hosts are tables whose names begin with its own.

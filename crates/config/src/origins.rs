@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use crate::findings::{Places, Position};
+use crate::findings::{Path, Places, Position};
 use crate::map::Map;
 use crate::text::tree::Node;
 
@@ -21,7 +21,7 @@ pub enum ResourceKind {
     Cluster,
     /// The endpoints of a cluster that come from elsewhere than the cluster: a source, a file of their own, or DNS.
     Assignment,
-    /// A certificate with its key, or the authorities that are trusted. The file names files instead.
+    /// A certificate with its key, or the authorities that are trusted. Of the file it is a file that `tls` names, by its path.
     Secret,
 }
 
@@ -98,6 +98,8 @@ pub struct Origins {
     places: Places,
     /// By [`ResourceKind`].
     kinds: [Entries; ResourceKind::ALL.len()],
+    /// The files that `tls` names, by their paths there.
+    files: Map<Box<str>, FileOrigin>,
 }
 
 /// By name.
@@ -113,9 +115,27 @@ struct Entry {
     since: u64,
 }
 
+/// Where a file is named first that `tls` needs. It is a secret of the file: one that no source delivers.
+#[derive(Clone, Debug)]
+pub(crate) struct FileOrigin {
+    at: Position,
+    /// Its place in the structure.
+    path: String,
+    /// Of its content, by which that is known again.
+    digest: u64,
+    /// The version of the first snapshot with this content.
+    since: u64,
+}
+
+impl FileOrigin {
+    pub(crate) fn new(at: Position, path: Path<'_>, digest: u64) -> Self {
+        Self { at, path: path.to_string(), digest, since: 0 }
+    }
+}
+
 impl Origins {
-    /// Those of a text. None of it is known to be old.
-    pub(crate) fn read(root: &Node, places: &Places) -> Self {
+    /// Those of a text, and of the files that it names for `tls`. None of it is known to be old.
+    pub(crate) fn read(root: &Node, places: &Places, files: Map<Box<str>, FileOrigin>) -> Self {
         let entries = |kind: ResourceKind| {
             let items = root.find(kind.section()).map(Node::items).unwrap_or_default();
             let named = items.iter().enumerate().filter_map(|(place, item)| {
@@ -124,7 +144,7 @@ impl Origins {
             });
             named.collect()
         };
-        Self { places: places.clone(), kinds: ResourceKind::ALL.map(entries) }
+        Self { places: places.clone(), kinds: ResourceKind::ALL.map(entries), files }
     }
 
     #[expect(clippy::indexing_slicing, reason = "there is one for each kind")]
@@ -150,15 +170,27 @@ impl Origins {
         }
     }
 
-    /// Calls a version by another number.
-    pub(crate) fn renumber(&mut self, from: u64, to: u64) {
-        let entries = self.kinds.iter_mut().flat_map(Map::values_mut);
-        entries.filter(|entry| entry.since == from).for_each(|entry| entry.since = to);
+    /// The same of the files that `tls` names: since when each has its content.
+    pub(crate) fn date_files(&mut self, version: u64, former: Option<&Self>) {
+        for (path, file) in &mut self.files {
+            let before = former.and_then(|former| former.files.get(path));
+            let before = before.filter(|before| before.digest == file.digest);
+            file.since = before.map_or(version, |before| before.since);
+        }
     }
 
-    /// The names of the entries of a kind.
+    /// Calls a version by another number.
+    pub(crate) fn renumber(&mut self, from: u64, to: u64) {
+        let entries = self.kinds.iter_mut().flat_map(Map::values_mut).map(|it| &mut it.since);
+        let files = self.files.values_mut().map(|it| &mut it.since);
+        entries.chain(files).filter(|since| **since == from).for_each(|since| *since = to);
+    }
+
+    /// The names of the entries of a kind, and the paths of files that are secrets.
     pub(crate) fn names(&self, kind: ResourceKind) -> impl Iterator<Item = &str> + Clone {
-        self.of(kind).keys().map(AsRef::as_ref)
+        let files = (kind == ResourceKind::Secret).then_some(&self.files);
+        let files = files.into_iter().flat_map(Map::keys);
+        self.of(kind).keys().chain(files).map(AsRef::as_ref)
     }
 
     /// Whether the text has an entry of this name.
@@ -179,5 +211,12 @@ impl Origins {
         let path = format!("{}[{}]", kind.section(), entry.place);
         let column = entry.at.column;
         Some((entry.since, json!({ "file": file, "line": line, "column": column, "path": path })))
+    }
+
+    /// Since which version a file that `tls` names has its content, and where it is named first.
+    pub(crate) fn find_file(&self, name: &str) -> Option<(u64, Json)> {
+        let FileOrigin { at, path, since, .. } = self.files.get(name)?;
+        let (file, line) = self.places.locate(at.line);
+        Some((*since, json!({ "file": file, "line": line, "column": at.column, "path": path })))
     }
 }

@@ -148,7 +148,7 @@ pub(crate) fn parts<F>(
         .map(|it| it.key()),
         protocols: context.kinds.protocols().clone(),
         wanted: cluster_names.others.keys().map(|name| Arc::from(&**name)).collect(),
-        origins: Origins::read(site.node(), context.findings.places()),
+        origins: Origins::read(site.node(), context.findings.places(), context.files.named(site)),
         source: resolved::sections(file, context.former.map(|former| &*former.source)),
         access_log: access_log::build(&file.access_log, &site.key("access_log"), context),
     }

@@ -364,6 +364,7 @@ fn dated<F>(
     });
     let names = names.map(|listener| (Arc::clone(&listener.name), ()));
     origins.date(ResourceKind::Listener, version, before, &names.collect());
+    origins.date_files(version, before);
     origins
 }
 

@@ -232,24 +232,32 @@ pub fn holds_key(text: &str) -> bool {
 
 /// The secrets that a cluster names.
 pub(crate) fn secrets_of_cluster(file: &file::Cluster) -> impl Iterator<Item = ResourceName> {
+    paths_of_cluster(file).filter_map(|path| secret_name(path))
+}
+
+/// The files that a cluster names for TLS, or what stands there for secrets.
+pub(crate) fn paths_of_cluster(file: &file::Cluster) -> impl Iterator<Item = &String> {
     let of_transports = file.transports.iter().filter_map(|transport| transport.tls.as_ref());
-    let of_tls = file.tls.iter().chain(of_transports).flat_map(|tls| {
+    file.tls.iter().chain(of_transports).flat_map(|tls| {
         let certificate = tls.certificate.iter().flat_map(paths);
         tls.ca.iter().chain(&tls.crl).chain(certificate)
-    });
-    of_tls.filter_map(|path| secret_name(path))
+    })
 }
 
 /// The secrets that a listener and its chains name.
 pub(crate) fn secrets_of_listener(file: &file::Listener) -> impl Iterator<Item = ResourceName> {
+    paths_of_listener(file).filter_map(|path| secret_name(path))
+}
+
+/// The files that a listener and its chains name for TLS, or what stands there for secrets.
+pub(crate) fn paths_of_listener(file: &file::Listener) -> impl Iterator<Item = &String> {
     let ends = file.chains.iter().map(|chain| &chain.tls).chain([&file.tls]).flatten();
-    let of_tls = ends.flat_map(|tls| {
+    ends.flat_map(|tls| {
         let client =
             tls.client.iter().flat_map(|client| [&client.ca].into_iter().chain(&client.crl));
         let certificates = tls.certificates.iter().flat_map(paths);
         certificates.chain(client).chain(&tls.session_ticket_files)
-    });
-    of_tls.filter_map(|path| secret_name(path))
+    })
 }
 
 fn paths(files: &CertificateFiles) -> impl Iterator<Item = &String> {

@@ -1,6 +1,7 @@
 //! The files that a text names: each is read once, and what was made of the same content for the
 //! snapshot before is used again.
 
+mod named;
 mod unchanged;
 
 use std::collections::BTreeSet;

@@ -7,7 +7,7 @@ use config::resource;
 use config::snapshot::Snapshot;
 use serde_json::{Value, json};
 
-use crate::sample::{self, Headers};
+use crate::sample::{self, CERTIFICATES, Headers};
 
 type Loaded = Arc<Snapshot<Headers>>;
 
@@ -87,4 +87,64 @@ fn a_resource_shows_no_secret() {
     let snapshot = loader.load_with("f.yaml", &text, &outside("clusters: []\n")).unwrap();
     let shown = described(&snapshot, "route/shop")["effective"]["rules"][1].to_string();
     assert!(shown.contains("\"authorization\":\"***\"") && !shown.contains("abc"), "{shown}");
+}
+
+const FILES: &str = "
+listeners:
+- name: edge
+  address: 127.0.0.1:1
+  routes: shop
+  tls:
+    certificates: [{ chain: site.pem, key: site.key }]
+    client:
+      ca: ca.pem
+      crl: ca.crl
+routes: [{ name: shop, rules: [{ match: { prefix: / }, cluster: web }] }]
+clusters:
+- name: web
+  endpoints: ['10.0.0.1:443']
+  tls: { ca: ca.pem, certificate: { chain: client.pem, key: client.key } }
+";
+
+#[test]
+fn a_file_that_tls_names_is_a_secret_of_the_configuration() {
+    let mut loader = config::Loader::new(sample::kinds()).unwrap();
+    let snapshot = loader.load_with("f.yaml", FILES, &sample::outside()).unwrap();
+    let (edge, web) = ("listener/edge", "cluster/web");
+    for (name, line, column, path, users) in [
+        ("secret/site.pem", 7, 29, "listeners[0].tls.certificates[0].chain", &[edge][..]),
+        ("secret/site.key", 7, 44, "listeners[0].tls.certificates[0].key", &[edge]),
+        ("secret/ca.pem", 9, 11, "listeners[0].tls.client.ca", &[edge, web]),
+        ("secret/ca.crl", 10, 12, "listeners[0].tls.client.crl", &[edge]),
+        ("secret/client.key", 15, 61, "clusters[0].tls.certificate.key", &[web]),
+    ] {
+        let described = described(&snapshot, name);
+        let origin = json!({ "file": "f.yaml", "line": line, "column": column, "path": path });
+        let expected = json!({
+            "resource": name, "origin": origin, "version": 1, "referred_by": users, "effective": null
+        });
+        assert_eq!(described, expected);
+    }
+    let missing = resource(&snapshot, &"secret/sito.pem".parse().unwrap()).unwrap_err();
+    assert!(missing.ends_with("; did you mean `site.pem`?"), "{missing}");
+    assert!(resource(&snapshot, &"secret/f.yaml".parse().unwrap()).is_err());
+}
+
+#[test]
+fn a_file_that_tls_names_has_the_version_in_which_its_content_changed_last() {
+    let mut loader = config::Loader::new(sample::kinds()).unwrap();
+    let mut files = sample::outside();
+    let names = ["secret/site.pem", "secret/ca.pem", "secret/client.pem", "secret/client.key"];
+    let mut versions = |text: &str, files: &Memory| {
+        let snapshot = loader.load_with("f.yaml", text, files).unwrap();
+        names.map(|name| described(&snapshot, name)["version"].as_u64().unwrap())
+    };
+    assert_eq!(versions(FILES, &files), [1; 4]);
+    assert_eq!(versions(&format!("# a remark\n{FILES}"), &files), [1; 4]);
+    let file = |name: &str| CERTIFICATES.iter().find(|(known, _)| *known == name).unwrap().1;
+    files.insert("client.pem", file("site.pem"));
+    files.insert("client.key", file("site.key"));
+    assert_eq!(versions(FILES, &files), [1, 1, 3, 3]);
+    files.insert("ca.pem", format!("{0}{0}", file("ca.pem")));
+    assert_eq!(versions(FILES, &files), [1, 4, 3, 3]);
 }
