@@ -1,19 +1,19 @@
-//! The configurations of a simulation, as text, and what control does with them.
+//! The configurations of a simulation, and what control does with them.
 
-use std::fmt::Write as _;
+mod text;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use config::snapshot::{Address, Id};
-use config::{FilterKinds, Loader, ResourceKind, Update, Verdict};
+use config::snapshot::{Address, DnsAnswer, DnsName, Id};
+use config::{FilterKinds, Loader, Prepared, ResourceKind, Update, Verdict};
 use proxy::Snapshot;
 use proxy::filter::Filter;
 use telemetry::events::LabelId;
 use telemetry::{Names, RouteNames};
 
 use crate::delivered::{self, Deliveries};
-use crate::filter::GATHERED_BYTES_MAX;
-use crate::ledger::RETRY_ATTEMPTS_MAX;
+use crate::named::{self, Answers, Dns};
 use crate::random::Random;
 use crate::simulation::Scenario;
 use crate::versions::Served;
@@ -101,7 +101,7 @@ pub(crate) fn address(text: &str) -> Address {
 #[derive(Debug)]
 pub struct Configurations {
     scenario: Scenario,
-    loader: Loader<Box<dyn Filter>>,
+    loading: Loading,
     random: Random,
     patience: Patience,
     /// Which clusters speak HTTP/2.
@@ -122,6 +122,10 @@ pub struct Configurations {
     mirrors: Option<Random>,
     /// What decides about health checks, if there are any.
     checks: Option<Random>,
+    /// What DNS says of the endpoints of a cluster, if one has them from there.
+    dns: Option<Dns>,
+    /// Whether these endpoints speak HTTP/2.
+    named_speaks_http2: bool,
     /// Whether the last of [`CLUSTERS`] comes from a source that is asked for it on demand.
     has_demands: bool,
     /// What comes from a source that delivers resources of all kinds, if there is one.
@@ -155,7 +159,12 @@ impl Configurations {
         let calls = scenario.has_calls.then(|| random.split("calls", 0));
         let mirrors = scenario.has_mirrors.then(|| random.split("mirrors", 0));
         let checks = scenario.has_checks.then(|| random.split("checks", 0));
-        let loader = new_loader(scenario);
+        let dns = scenario.resolutions.map(|_| {
+            let cluster = named_cluster(scenario);
+            let addresses = (0..ENDPOINTS).map(|place| endpoint(cluster, place)).collect();
+            Dns::new(random.split("names", 0), scenario.is_strict, addresses)
+        });
+        let named_speaks_http2 = scenario.has_http2 && random.split("names", 1).chance(500);
         let random_of = || random.split("deliveries", 0);
         let of_all_kinds = scenario.deliveries.map(|_| {
             let endpoints = (0..ENDPOINTS).map(|place| endpoint(0, place)).collect();
@@ -163,7 +172,7 @@ impl Configurations {
         });
         Self {
             scenario: scenario.clone(),
-            loader,
+            loading: Loading::new(scenario, Answers::default()),
             random,
             patience,
             speak_http2,
@@ -175,6 +184,8 @@ impl Configurations {
             calls,
             mirrors,
             checks,
+            dns,
+            named_speaks_http2,
             has_demands: scenario.has_demands,
             of_all_kinds,
             deliveries: 0,
@@ -229,13 +240,15 @@ impl Configurations {
         self.load(&text)
     }
 
-    /// What another process has after it has read the latest text and heard from the source: its loader, and the first snapshot.
+    /// What another process has after it has read the latest text and heard from the sources, and the first snapshot. Host names
+    /// stand there for what this one was answered.
     ///
     /// # Panics
     ///
     /// If the loader refuses it.
-    pub(crate) fn begin_again(&mut self) -> (Loader<Box<dyn Filter>>, Arc<Snapshot>) {
-        let former = std::mem::replace(&mut self.loader, new_loader(&self.scenario));
+    pub(crate) fn begin_again(&mut self) -> (Loading, Arc<Snapshot>) {
+        let new = Loading::new(&self.scenario, self.loading.answers.clone());
+        let former = self.swap_loading(new);
         let text = self.latest.clone();
         let mut snapshot = self.load(&text);
         if let Some(content) = self.delivered.clone() {
@@ -247,15 +260,12 @@ impl Configurations {
             assert!(refused.is_none(), "refused: {refused:?}");
             snapshot = next.unwrap_or(snapshot);
         }
-        (self.swap_loader(former), snapshot)
+        (self.swap_loading(former), snapshot)
     }
 
-    /// Goes on with another process's loader; returns the one before.
-    pub(crate) fn swap_loader(
-        &mut self,
-        loader: Loader<Box<dyn Filter>>,
-    ) -> Loader<Box<dyn Filter>> {
-        std::mem::replace(&mut self.loader, loader)
+    /// Goes on with what another process has; returns what the one before had.
+    pub(crate) const fn swap_loading(&mut self, loading: Loading) -> Loading {
+        std::mem::replace(&mut self.loading, loading)
     }
 
     fn update(&mut self, content: Option<String>) -> Option<Arc<Snapshot>> {
@@ -291,9 +301,16 @@ impl Configurations {
         snapshot
     }
 
-    /// Which versions of delivered resources serve by the latest configuration.
+    /// What serves by the latest configuration, as far as that is checked.
     pub(crate) fn served(&self) -> Option<Served> {
-        self.of_all_kinds.as_ref().map(Deliveries::served)
+        if self.of_all_kinds.is_none() && self.dns.is_none() {
+            return None;
+        }
+        let mut served = self.of_all_kinds.as_ref().map(Deliveries::served).unwrap_or_default();
+        if let Some(snapshot) = self.loading.loader.snapshot_latest() {
+            served.named = self.loading.answers.endpoints(snapshot);
+        }
+        Some(served)
     }
 
     fn take(
@@ -302,10 +319,28 @@ impl Configurations {
         updates: Vec<Update>,
     ) -> (Vec<Verdict>, Option<Arc<Snapshot>>) {
         let outside = config::outside::Memory::new(CERTIFICATES_VALID_AT);
-        let updates = self.loader.prepare_updates(&source.into(), updates, &[], &outside);
+        let updates = self.loading.loader.prepare_updates(&source.into(), updates, &[], &outside);
         assert!(updates.late.is_empty(), "refused later: {:?}", updates.late);
-        let snapshot = updates.prepared.map(|prepared| self.loader.keep(prepared));
-        (updates.verdicts, snapshot)
+        (updates.verdicts, self.keep(updates.prepared))
+    }
+
+    /// Has DNS asked for each name once. Returns whether some name stands for something else now, which is noted.
+    pub(crate) fn resolve(&mut self) -> bool {
+        let Some(dns) = &mut self.dns else { return false };
+        let followed = self.loading.loader.snapshot_latest().map(|it| named::followed(it));
+        let mut is_new = false;
+        for name in followed.unwrap_or_default() {
+            if let Some(answer) = dns.ask(&name) {
+                is_new |= self.loading.note(&name, answer);
+            }
+        }
+        is_new
+    }
+
+    /// The next configuration, with what was noted; none if that changes nothing.
+    pub(crate) fn link_noted(&mut self) -> Option<Arc<Snapshot>> {
+        let prepared = self.loading.loader.prepare_noted();
+        self.keep(prepared)
     }
 
     /// The configuration of this text.
@@ -315,435 +350,78 @@ impl Configurations {
     /// If the loader refuses it.
     pub fn load(&mut self, text: &str) -> Arc<Snapshot> {
         text.clone_into(&mut self.latest);
+        let mut prepared = self.loading.prepare(text);
+        let unanswered = prepared.unanswered().to_vec();
+        if self.answer_first(&unanswered) {
+            prepared = self.loading.prepare(text);
+        }
+        self.keep(Some(prepared)).expect("it was prepared")
+    }
+
+    /// Waits for the first answers of names. Returns whether there are some.
+    fn answer_first(&mut self, unanswered: &[Arc<DnsName>]) -> bool {
+        let Some(dns) = &mut self.dns else { return false };
+        let mut is_new = false;
+        for name in unanswered {
+            let handed = self.loading.handed.of(name).cloned();
+            if let Some(answer) = handed.or_else(|| dns.ask_first(name)) {
+                is_new |= self.loading.note(name, answer);
+            }
+        }
+        is_new
+    }
+
+    /// Lets what was prepared count, if anything was: all that was noted before does.
+    fn keep(&mut self, prepared: Option<Prepared<Box<dyn Filter>>>) -> Option<Arc<Snapshot>> {
+        let Loading { loader, answers, .. } = &mut self.loading;
+        let kept = prepared.map(|prepared| loader.keep(prepared));
+        if self.dns.is_some()
+            && let Some(snapshot) = loader.snapshot_latest().cloned()
+        {
+            let gone = answers.keep(&named::followed(&snapshot));
+            loader.note_answers(gone.into_iter().map(|name| (name, None)).collect());
+            answers.check(&snapshot);
+        }
+        kept
+    }
+}
+
+/// What one process has made of the texts, and of what sources say.
+#[derive(Debug)]
+pub(crate) struct Loading {
+    loader: Loader<Box<dyn Filter>>,
+    answers: Answers,
+    /// What another process was answered, whose place this one takes.
+    handed: Answers,
+}
+
+impl Loading {
+    fn new(scenario: &Scenario, handed: Answers) -> Self {
+        Self { loader: new_loader(scenario), answers: Answers::default(), handed }
+    }
+
+    fn prepare(&self, text: &str) -> Prepared<Box<dyn Filter>> {
         let outside = config::outside::Memory::new(CERTIFICATES_VALID_AT);
-        match self.loader.load_with("sim.yaml", text, &outside) {
-            Ok(snapshot) => snapshot,
+        match self.loader.prepare("sim.yaml", text, &outside) {
+            Ok(prepared) => prepared,
             Err(errors) => panic!("{errors}\n{text}"),
         }
     }
 
-    fn text(&mut self) -> String {
-        let mut text = String::from(
-            "admin: { address: 127.0.0.1:9901 }\nworkers: 2\nlocality: eu/a\n\
-             access_log: { output: stdout, format: json }\n\
-             limits: { linger_timeout: ",
-        );
-        text += match self.patience {
-            Patience::Long => "1m, drain_timeout: 1h }\nlisteners:\n",
-            Patience::Short => "2s, drain_timeout: 10s }\nlisteners:\n",
-        };
-        let has_side = self.random.chance(500);
-        for (name, address) in [("edge", EDGE), ("side", SIDE), ("mixed", MIXED)] {
-            if name == "side" && !has_side {
-                continue;
-            }
-            self.listener(name, address, &mut text);
+    /// Returns whether it is another answer than before.
+    fn note(&mut self, name: &Arc<DnsName>, answer: DnsAnswer) -> bool {
+        let is_new = self.answers.note(name, &answer);
+        if is_new {
+            self.loader.note_answers(vec![(Arc::clone(name), Some(answer))]);
         }
-        let _ = write!(
-            text,
-            "  - name: relay\n    address: {RELAY_EDGE}\n    protocol: tcp\n    cluster: {RAW}\n"
-        );
-        self.listener_timeouts(&mut text);
-        if self.calls.is_some() {
-            let _ = write!(
-                text,
-                "  - name: calls\n    address: {CALLS}\n    protocol: pico\n    routes: calls\n"
-            );
-            self.listener_timeouts(&mut text);
-        }
-        text += "routes:\n";
-        self.calls_route(&mut text);
-        text += "  - name: all\n    rules:\n";
-        text += "      - match: { path: /healthz }\n        respond: { status: 200, body: ok }\n";
-        let timeout = if self.patience == Patience::Long { "1h" } else { "30s" };
-        for cluster in CLUSTERS {
-            let hash = *self.random.pick(&[
-                "client_ip",
-                "{ header: x-id, terminal: true }, client_ip",
-                "{ cookie: { name: at, ttl: 1h } }",
-                "{ constant: same }",
-            ]);
-            let version = *self.random.pick(&["v0", "v1", "{ header: x-id }"]);
-            let _ = write!(
-                text,
-                "      - match: {{ prefix: /{cluster}/ }}\n        cluster: {cluster}\n        \
-                 timeout: {timeout}\n        hash: [{hash}]\n        subset: {{ version: {version} }}\n"
-            );
-            // From a generator of its own, so that seeds of before choose what they did.
-            if self.random.split("hosts", 0).chance(300) {
-                text += "        rewrite: { host_endpoint: true }\n";
-            }
-            self.retry(&mut text);
-            if self.priorities.chance(300) {
-                text += "        priority: high\n";
-            }
-            self.mirror(&mut text);
-        }
-        if self.has_demands {
-            let timeout = if self.patience == Patience::Long { "1h" } else { "3s" };
-            let _ = writeln!(text, "resolvers: {{ on_demand_timeout: {timeout} }}");
-        }
-        text += "clusters:\n";
-        for (number, cluster) in CLUSTERS.into_iter().chain([RAW]).enumerate() {
-            if !self.has_demands || cluster != ON_DEMAND {
-                self.cluster(cluster, number, &mut text);
-            }
-        }
-        self.calls_cluster(&mut text);
-        self.mirror_cluster(&mut text);
-        for spare in 0..self.random.below(4) {
-            let _ = write!(
-                text,
-                "  - name: spare{spare}\n    endpoints: [\"10.9.0.{}:1\"]\n",
-                1 + self.random.below(3)
-            );
-        }
-        text
+        is_new
     }
+}
 
-    fn calls_route(&self, text: &mut String) {
-        if self.calls.is_none() {
-            return;
-        }
-        let timeout = if self.patience == Patience::Long { "1h" } else { "30s" };
-        let _ = write!(
-            text,
-            "  - name: calls\n    rules:\n      - match: {{ prefix: /calls/ }}\n        \
-             cluster: calls\n        timeout: {timeout}\n"
-        );
-    }
-
-    /// The cluster that calls go to: its services come behind all others.
-    fn calls_cluster(&mut self, text: &mut String) {
-        let Some(random) = &mut self.calls else { return };
-        *text += "  - name: calls\n    protocol: pico\n    endpoints:\n";
-        let first = random.below(u64::from(ENDPOINTS));
-        for place in 0..ENDPOINTS {
-            if u64::from(place) == first || random.chance(600) {
-                let address = endpoint(CLUSTERS.len() + 1, place);
-                let _ = writeln!(text, "      - {address}");
-            }
-        }
-        let (requests, connections) = (random.between(1, 8), random.between(1, 6));
-        let _ = write!(
-            text,
-            "    rpc: {{ requests_max: {requests} }}\n    connections_max: {connections}\n    \
-             pending_max: 1000\n"
-        );
-        self.cluster_timeouts(text);
-    }
-
-    /// The copies of a rule's requests, if there are any.
-    fn mirror(&mut self, text: &mut String) {
-        let Some(random) = &mut self.mirrors else { return };
-        let percent = *random.pick(&[0, 50, 100, 100]);
-        let _ = writeln!(
-            text,
-            "        mirror: [{{ cluster: copies, percent: {percent}, host_suffix: '' }}]"
-        );
-    }
-
-    /// The cluster that copies go to: its services come behind all others.
-    fn mirror_cluster(&mut self, text: &mut String) {
-        let number = CLUSTERS.len() + 1 + usize::from(self.calls.is_some());
-        let Some(random) = &mut self.mirrors else { return };
-        *text += "  - name: copies\n    endpoints:\n";
-        let first = random.below(u64::from(ENDPOINTS));
-        for place in 0..ENDPOINTS {
-            if u64::from(place) == first || random.chance(600) {
-                let _ = writeln!(text, "      - {}", endpoint(number, place));
-            }
-        }
-        let connections = random.between(1, 6);
-        let _ = write!(text, "    connections_max: {connections}\n    pending_max: 10\n");
-        if random.chance(500) {
-            *text += "    protocol: http2\n";
-        }
-        self.cluster_timeouts(text);
-    }
-
-    /// What a rule retries, if anything: never what is not idempotent.
-    fn retry(&mut self, text: &mut String) {
-        let random = &mut self.random;
-        if !self.has_retries || random.chance(200) {
-            return;
-        }
-        let on = *random.pick(&["5xx", "gateway_error", "reset", "5xx, retriable_status"]);
-        let attempts = random.between(1, RETRY_ATTEMPTS_MAX);
-        let base = random.between(1, 200);
-        let body = *random.pick(&["0B", "1KiB", "64KiB", "1MiB"]);
-        let _ = write!(
-            text,
-            "        retry: {{ on: [{on}], attempts_max: {attempts}, body_max: {body}, \
-             backoff: {{ base: {base}ms, max: 1s }}"
-        );
-        if on.contains("status") {
-            *text += ", status: [404]";
-        }
-        let is_bounded = self.patience == Patience::Short && random.chance(300);
-        let is_hedged = self.patience == Patience::Short && attempts > 1 && self.hedges.chance(500);
-        if is_hedged {
-            let _ = write!(text, ", try_timeout: {}ms", self.hedges.between(1, 200));
-        } else if is_bounded {
-            *text += ", try_timeout: 1s";
-        }
-        *text += " }\n";
-        if is_hedged {
-            *text += "        hedge: { after: try_timeout }\n";
-        }
-    }
-
-    fn listener(&mut self, name: &str, address: &str, text: &mut String) {
-        let _ = write!(text, "  - name: {name}\n    address: {address}\n    routes: all\n");
-        if name == "mixed" {
-            let _ = writeln!(text, "    cluster: {RAW}");
-        }
-        self.http2(text);
-        if self.random.chance(300) {
-            *text += "    http: { via: strait, forwarded: both }\n";
-        }
-        if self.random.chance(300) {
-            *text += "    filters:\n      - ask: { topic: sim }\n";
-            if self.random.chance(500) {
-                *text += "      - gather: {}\n";
-                self.gathered_bytes_max = GATHERED_BYTES_MAX;
-            }
-        }
-        let mut requests = self.random.split("listener requests", 0);
-        if self.patience == Patience::Short && requests.chance(300) {
-            let _ = writeln!(text, "    requests_max: {}", requests.between(1, 20));
-        }
-        self.listener_timeouts(text);
-    }
-
-    fn listener_timeouts(&self, text: &mut String) {
-        *text += match self.patience {
-            Patience::Long => {
-                "    timeouts: { request_head: 1h, idle: 1h, request_body: 1h, detect: 1h, \
-                 filter: 1h, response_write: 1h, tunnel_idle: 1h }\n"
-            }
-            Patience::Short => {
-                "    timeouts: { request_head: 3s, idle: 10s, request_body: 5s, detect: 2s, \
-                 filter: 4s, response_write: 8s, tunnel_idle: 20s }\n"
-            }
-        };
-    }
-
-    /// Limits of HTTP/2 connections: often the defaults, and else rather small.
-    fn http2(&mut self, text: &mut String) {
-        let random = &mut self.random;
-        if random.chance(500) {
-            return;
-        }
-        let streams = random.between(1, 8);
-        let window = random.between(1, 80);
-        // Where a connection's window is smaller than its streams', a body that waits for a connection
-        // to its service holds up a tunnel which has that connection, until a timeout ends one of
-        // them (seed 205583). Where timeouts are long nothing would end it, so there the windows
-        // add up, as by default.
-        let all = match self.patience {
-            Patience::Long => (streams * window).max(64),
-            Patience::Short => 64,
-        };
-        let table = *random.pick(&["0B", "100B", "4KiB", "64KiB"]);
-        let _ = write!(
-            text,
-            "    http2: {{ streams_max: {streams}, stream_window_max: {window}KiB, \
-             connection_window_max: {all}KiB, header_table_max: {table}"
-        );
-        *text += match (self.patience, random.chance(300)) {
-            (Patience::Short, true) => ", ping: { interval: 1s, timeout: 3s } }\n",
-            (Patience::Long, true) => ", ping: { interval: 1s, timeout: 1h } }\n",
-            (_, false) => " }\n",
-        };
-    }
-
-    /// Endpoints of the cluster with this number.
-    fn endpoints(&mut self, number: usize) -> String {
-        let first = self.random.below(u64::from(ENDPOINTS));
-        let mut endpoints = String::new();
-        for place in 0..ENDPOINTS {
-            if u64::from(place) == first || self.random.chance(600) {
-                let weight = self.random.between(1, 3);
-                let address = endpoint(number, place);
-                let (priority, version) = (self.random.below(2), self.random.below(2));
-                let mut hosts = self.random.split("host", place.into());
-                let host = match hosts.chance(800) {
-                    true => format!("host: {}, ", host_of(address)),
-                    false => String::new(),
-                };
-                let _ = writeln!(
-                    endpoints,
-                    "      - {{ address: {address}, {host}weight: {weight}, priority: {priority}, \
-                     locality: eu/{}, metadata: {{ version: v{version} }} }}",
-                    self.localities.pick(&["a", "b"]),
-                );
-            }
-        }
-        // Above a priority that has endpoints, none has to be empty.
-        if !endpoints.contains("priority: 0") {
-            endpoints = endpoints.replace("priority: 1", "priority: 0");
-        }
-        endpoints
-    }
-
-    fn cluster(&mut self, name: &str, number: usize, text: &mut String) {
-        let _ = write!(text, "  - name: {name}\n    endpoints:\n");
-        *text += &self.endpoints(number);
-        let balance = *self.random.pick(&[
-            "round_robin",
-            "random",
-            "least_request",
-            "peak_ewma",
-            "maglev",
-            "{ maglev: { table: 251, load_max: 110 } }",
-            "ring_hash",
-        ]);
-        let _ = writeln!(text, "    balance: {balance}");
-        if !balance.contains("hash") && !balance.contains("maglev") && self.random.chance(300) {
-            *text += "    slow_start: { window: 3s }\n";
-        }
-        if !balance.contains("hash") && !balance.contains("maglev") && self.localities.chance(400) {
-            let rule = self.localities.pick(&[
-                "{ weights: { eu/a: 3, eu/b: 1 } }",
-                "{ zone_aware: { size_min: 2 } }",
-                "{ zone_aware: { size_min: 1, percent: 50, share: 80 } }",
-            ]);
-            let _ = writeln!(text, "    localities: {rule}");
-        }
-        if self.random.chance(400) {
-            *text += "    subsets: { by: [[version]], fallback: any }\n";
-        }
-        if self.has_retries && self.random.chance(500) {
-            let share = self.random.below(101);
-            let _ = writeln!(text, "    retry_budget: {{ share: {share}, at_least: 1 }}");
-        }
-        if self.has_outliers && self.random.chance(700) {
-            self.outlier(text);
-        }
-        self.checks(text);
-        // From a generator of its own, so that seeds of before mean what they did.
-        let mut bounds = self.random.split("requests", 0);
-        if self.patience == Patience::Short && bounds.chance(300) {
-            let _ = writeln!(text, "    requests_max: {}", bounds.between(1, 12));
-        }
-        let mut adaptive = self.random.split("adaptive", 0);
-        if self.patience == Patience::Short && adaptive.chance(200) {
-            let (max, requests) = (adaptive.between(3, 12), adaptive.between(1, 8));
-            let _ = writeln!(
-                text,
-                "    adaptive_concurrency: {{ concurrency_max: {max}, update_interval: 5ms, min_rtt: {{ interval: 500ms, requests: {requests} }} }}"
-            );
-        }
-        let mut of_each = self.random.split("of_each", 0);
-        if of_each.chance(300) {
-            let max = of_each.between(1, 4);
-            let _ = writeln!(text, "    connections_per_endpoint_max: {max}");
-        }
-        let connections_max = self.random.between(1, 12);
-        let _ = write!(text, "    connections_max: {connections_max}\n    pending_max: 1000\n");
-        if self.priorities.chance(600) {
-            let connections = self.priorities.between(1, 6);
-            let _ = write!(
-                text,
-                "    high_priority: {{ connections_max: {connections}, pending_max: 1000"
-            );
-            if self.patience == Patience::Short && self.priorities.chance(300) {
-                let _ = write!(text, ", requests_max: {}", self.priorities.between(1, 12));
-            }
-            *text += " }\n";
-        }
-        let mut preconnects = self.random.split("preconnects", 0);
-        let preconnect = preconnects.chance(300).then(|| *preconnects.pick(&["1.2", "1.5", "3"]));
-        // A transport of its own, if all in plaintext: connections to these endpoints are none to the others.
-        let mut transports = self.random.split("transports", 0);
-        let transport = transports.chance(300).then(|| transports.below(2));
-        let mut ages = self.random.split("ages", 0);
-        if ages.chance(300) {
-            let requests = ages.between(1, 20);
-            let _ = writeln!(text, "    requests_per_connection_max: {requests}");
-        }
-        self.cluster_timeouts(text);
-        if self.speak_http2.get(number).is_some_and(|speaks| *speaks) {
-            *text += "    protocol: http2\n";
-            self.http2(text);
-        } else if self.random.chance(150) {
-            *text += "    proxy_protocol: v1\n";
-            return;
-        }
-        if let Some(preconnect) = preconnect {
-            let _ = writeln!(text, "    preconnect: {preconnect}");
-        }
-        if let Some(version) = transport {
-            let _ = writeln!(
-                text,
-                "    transports: [{{ name: other, match: {{ version: v{version} }} }}]"
-            );
-        }
-    }
-
-    fn cluster_timeouts(&self, text: &mut String) {
-        *text += match self.patience {
-            Patience::Long => {
-                "    connect_timeout: 1h\n    timeouts: { pending: 1h, response_head: 1h, \
-                 response_body: 1h, request_write: 1h, stall: none, connection_age: 7s }\n"
-            }
-            Patience::Short => {
-                "    connect_timeout: 1s\n    timeouts: { pending: 4s, response_head: 6s, \
-                 response_body: 5s, request_write: 5s, stall: 2s, idle: 8s }\n"
-            }
-        };
-    }
-
-    fn checks(&mut self, text: &mut String) {
-        let Some(random) = &mut self.checks else { return };
-        if !random.chance(700) {
-            return;
-        }
-        let probe = match random.chance(700) {
-            true => "http: { path: /check }",
-            false => "tcp: {}",
-        };
-        let reuse = random.chance(700);
-        let interval = random.between(100, 2_000);
-        let timeout = random.between(20, 1_000);
-        let (healthy, unhealthy) = (random.between(1, 3), random.between(1, 3));
-        let _ = writeln!(
-            text,
-            "    checks:\n      - {{ {probe}, interval: {interval}ms, interval_quiet: 2s, timeout: {timeout}ms, \
-             healthy: {healthy}, unhealthy: {unhealthy}, reuse: {reuse} }}"
-        );
-        let mut random = random.split("warming", 0);
-        if random.chance(400) {
-            let wait = random.between(1, 3_000);
-            let _ = writeln!(text, "    initial_check_timeout: {wait}ms");
-        }
-    }
-
-    fn outlier(&mut self, text: &mut String) {
-        let errors = self.random.between(1, 4);
-        let share = self.random.below(101);
-        let base = self.random.between(10, 3_000);
-        // Without panic, there may be no endpoint left for a request.
-        let panic = self.random.between(1, 100);
-        let _ = write!(
-            text,
-            "    panic: {panic}\n    outlier:\n      errors_5xx: {errors}\n      interval: 500ms\n      \
-             ejection: {{ base: {base}ms, max: 5s, share_max: {share} }}\n"
-        );
-        if self.random.chance(300) {
-            *text += "      errors_local: 2\n";
-        }
-        if self.random.chance(300) {
-            *text += "      errors_gateway: 2\n";
-        }
-        if self.random.chance(300) {
-            *text += "      failure_percentage: { threshold: 50, endpoints: 1, requests: 2 }\n";
-        }
-        if self.random.chance(300) {
-            *text += "      success_rate: { stdev: 0.5, endpoints: 2, requests: 2 }\n";
-        }
-    }
+/// The number of the cluster that has its endpoints from DNS: its services come behind all others.
+#[must_use]
+pub(crate) fn named_cluster(scenario: &Scenario) -> usize {
+    CLUSTERS.len() + 1 + usize::from(scenario.has_calls) + usize::from(scenario.has_mirrors)
 }
 
 /// The label under which workers count for what has this id.

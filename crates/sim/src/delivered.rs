@@ -204,7 +204,7 @@ impl Deliveries {
     pub(crate) fn served(&self) -> Served {
         let listener = self.serving.get(&Resource::Listener).map(|version| version.number);
         let listeners = self.removed.iter().copied().chain(listener).collect();
-        Served { listeners, routes: self.routes.clone() }
+        Served { listeners, routes: self.routes.clone(), ..Served::default() }
     }
 
     fn is_there(&self, version: &Version) -> bool {

@@ -205,6 +205,12 @@ impl Ledger {
             return self.violate(format!("no request has the id {id:016x}"));
         };
         record.first_seen.get_or_insert_with(|| network.now());
+        if let Some(address) = network.address(end) {
+            let (since, until) = (record.began.unwrap_or_default(), network.now());
+            if let Err(what) = self.versions.check_address(address, since, until) {
+                self.violations.push(format!("{id:016x}: {what}"));
+            }
+        }
         let method = record.plan.method;
         let is_idempotent = !matches!(method, "POST" | RELAY);
         // A copy has no `retry`.

@@ -46,6 +46,7 @@ mod filter;
 mod frames;
 mod http;
 mod ledger;
+mod named;
 mod network;
 #[expect(unreachable_pub, reason = "others include it, too")]
 #[path = "../../wire/tests/rpc/pico.rs"]

@@ -118,6 +118,8 @@ struct End {
     other: Option<EndId>,
     phase: Phase,
     address: SocketAddr,
+    /// Where it connected to, if it did.
+    target: Option<SocketAddr>,
     /// Its token in epoll.
     key: Option<ConnKey>,
     is_listed: bool,
@@ -197,6 +199,8 @@ pub struct Network {
     /// cannot everywhere where the kernel sends FIN.
     pub(crate) is_killing: bool,
     ports: u32,
+    /// Where workers began to connect.
+    connects: BTreeMap<usize, Vec<SocketAddr>>,
     /// Descriptors that the workers have in use, and may have.
     descriptors: usize,
     descriptors_max: usize,
@@ -236,6 +240,7 @@ impl Network {
             wakes: VecDeque::new(),
             is_killing: false,
             ports: 0,
+            connects: BTreeMap::new(),
             descriptors: 0,
             descriptors_max: usize::MAX,
             read_by_other: BTreeMap::new(),
@@ -369,7 +374,10 @@ impl Network {
         owner: Owner,
         address: &Address,
     ) -> Result<(EndId, ConnectState), ConnectError> {
-        if matches!(owner, Owner::Worker(_)) {
+        if let Owner::Worker(worker) = owner {
+            if let Address::Tcp(address) = address {
+                self.connects.entry(worker).or_default().push(*address);
+            }
             self.run_out_of_descriptors();
             if self.descriptors >= self.descriptors_max {
                 return Err(ConnectError::OutOfDescriptors);
@@ -394,6 +402,9 @@ impl Network {
         let is_lost = self.chance(self.faults.connect_lost);
         if let Some(end) = self.get_mut(end) {
             end.is_silent = is_lost;
+            if let Address::Tcp(address) = address {
+                end.target = Some(*address);
+            }
         }
         // Without latency the handshake is over before the call returns, as on loopback it may be;
         // but that of TLS, which the simulation begins behind, is not.
@@ -510,6 +521,24 @@ impl Network {
         Ok(Some((end, peer, local)))
     }
 
+    /// Where an end is.
+    #[must_use]
+    pub fn address(&self, end: EndId) -> Option<SocketAddr> {
+        Some(self.get(end)?.address)
+    }
+
+    /// Where the upstream connections of a worker lead, by their keys.
+    pub(crate) fn targets(&self, worker: usize) -> BTreeMap<u64, SocketAddr> {
+        let ends = self.ends.iter().filter_map(|(_, end)| end.as_ref());
+        let own = ends.filter(|end| end.owner == Owner::Worker(worker));
+        own.filter_map(|end| Some((end.key?.to_bits(), end.target?))).collect()
+    }
+
+    /// Where workers began to connect since this was asked last.
+    pub(crate) fn take_connects(&mut self, worker: usize) -> Vec<SocketAddr> {
+        self.connects.remove(&worker).unwrap_or_default()
+    }
+
     /// Where an end's connection comes from, as long as the other one is there.
     #[must_use]
     pub fn peer_address(&self, end: EndId) -> Option<SocketAddr> {
@@ -555,6 +584,7 @@ impl Network {
             other: None,
             phase,
             address,
+            target: None,
             key: None,
             is_listed: false,
             reads_only: false,

@@ -54,6 +54,8 @@ struct Host {
     peer: PeerId,
     /// The host that requests may be for beside the one that clients ask for.
     own_host: String,
+    /// The names whose endpoint it may be.
+    names: &'static [&'static str],
     /// Requests that were.
     rewritten: usize,
     random: Random,
@@ -106,8 +108,15 @@ impl Service {
         };
         let listener = network.listen(Owner::Peer(peer), address, 1024);
         let timers = BTreeMap::new();
-        let host = Host { peer, own_host, rewritten: 0, random, faults, timers, timers_total: 0 };
+        let names = &[];
+        let host =
+            Host { peer, own_host, names, rewritten: 0, random, faults, timers, timers_total: 0 };
         Self { host, listener, speech, connections: BTreeMap::new() }
+    }
+
+    /// Requests for these hosts may come to it, too.
+    pub(crate) const fn answer_to(&mut self, names: &'static [&'static str]) {
+        self.host.names = names;
     }
 
     /// Requests that came with its own host.
@@ -214,7 +223,7 @@ impl Service {
 impl Host {
     /// Whether a request for this host may come here: for no other endpoint's.
     fn takes(&mut self, host: Option<&str>) -> bool {
-        let is_own = host.is_some_and(|host| host == self.own_host);
+        let is_own = host.is_some_and(|host| host == self.own_host || self.names.contains(&host));
         self.rewritten += usize::from(is_own);
         is_own || host == Some(HOST)
     }

@@ -16,6 +16,7 @@ mod outliers;
 mod population;
 mod processes;
 mod promises;
+mod resolutions;
 mod scenario;
 mod summary;
 
@@ -49,6 +50,7 @@ use self::bounds::Bounds;
 use self::errands::Errand;
 use self::handovers::Handover;
 use self::moves::Move;
+use self::resolutions::Resolved;
 
 pub use scenario::Scenario;
 pub use summary::{Summary, Violations};
@@ -189,6 +191,8 @@ pub struct Simulation {
     demands_random: Random,
     /// Which delivered versions serve by a configuration, by the first worker of its process and its number.
     served: BTreeMap<(usize, u64), Served>,
+    /// What became of connections when workers heard of other addresses.
+    resolved: Resolved,
     /// Connections that were taken out of a worker, whichever took them up.
     taken_out: usize,
     /// The last values of the counters, and the lines recorded so far, if they are recorded.
@@ -279,6 +283,7 @@ impl Simulation {
             demands: Vec::new(),
             demands_random: root.split("demands", 0),
             served: BTreeMap::new(),
+            resolved: Resolved::default(),
             taken_out: 0,
             counters: BTreeMap::new(),
             events: None,
@@ -477,11 +482,13 @@ impl Simulation {
         let Some(Some(thread)) = self.threads.get_mut(number) else { return };
         thread.runs_at = None;
         self.note_versions(number);
+        let before = self.configuration_of(number);
         let Some(Some(thread)) = self.threads.get_mut(number) else { return };
         let goes_on = thread.worker.turn().expect("the simulated world always waits");
         self.turns += 1;
         self.idle_turns += 1;
         self.note_versions(number);
+        self.check_connects(number, before);
         if let Some(handover) = self.handover.as_deref_mut() {
             handover.on_turn(number);
         }
@@ -494,6 +501,7 @@ impl Simulation {
             self.threads[number] = None;
         } else if self.turns.is_multiple_of(16) {
             self.check_queues(number);
+            self.check_idle(number);
         }
         self.check_bounds();
         self.give_keys(number);
@@ -594,6 +602,10 @@ impl Simulation {
     fn swap(&mut self) {
         let snapshot = self.configurations.another();
         self.publish(&snapshot);
+        self.note_reload_in_probation();
+    }
+
+    fn note_reload_in_probation(&mut self) {
         if let Some(handover) = self.handover.as_deref_mut() {
             handover.has_reloaded = true;
             self.reloaded_in_probation += 1;
@@ -680,6 +692,10 @@ impl Simulation {
             retried: self.ledger.retried(),
             rewritten: self.peers.iter().map(Peer::rewritten).sum(),
             delivered: self.ledger.versions.checked,
+            resolved: self.ledger.versions.resolved,
+            closed_as_removed: self.resolved.closed,
+            kept_though_removed: self.resolved.kept,
+            kept_as_logical: self.resolved.kept_as_logical,
             moved: self.moved,
             replaced: self.replaced,
             replaced_workers: self.replaced_workers,

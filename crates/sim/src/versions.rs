@@ -1,10 +1,12 @@
 //! When which versions of delivered resources served, by what the workers had, and whether responses keep to that.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use proxy::time::Time;
 
 use crate::http::Head;
+use crate::named::NamedEndpoints;
 
 /// The field of a response with the number of the listener's version.
 pub(crate) const LISTENER_FIELD: &str = "x-listener";
@@ -19,6 +21,8 @@ pub(crate) struct Served {
     pub(crate) listeners: BTreeSet<u64>,
     /// More than one where a listener may go on with what was there before.
     pub(crate) routes: BTreeSet<u64>,
+    /// The endpoints that come from DNS.
+    pub(crate) named: NamedEndpoints,
 }
 
 /// The first and the last time at which some worker had a version.
@@ -29,13 +33,23 @@ type Span = (Time, Time);
 pub(crate) struct Versions {
     listeners: BTreeMap<u64, Span>,
     routes: BTreeMap<u64, Span>,
+    /// By the first worker of a process, and the number of its configuration.
+    named: BTreeMap<(usize, u64), (NamedEndpoints, Span)>,
+    /// Where the services are of the cluster that has its endpoints from DNS.
+    pub(crate) named_addresses: BTreeSet<SocketAddr>,
     /// Responses that were looked at.
     pub(crate) checked: usize,
+    /// Requests that were looked at where they came to such a service.
+    pub(crate) resolved: usize,
 }
 
 impl Versions {
-    /// A worker has these now.
-    pub(crate) fn note(&mut self, served: &Served, now: Time) {
+    /// A worker has these now, by the configuration with this number of the process that begins with this worker.
+    pub(crate) fn note(&mut self, configuration: (usize, u64), served: &Served, now: Time) {
+        if !self.named_addresses.is_empty() {
+            let begin = || (served.named.clone(), (now, now));
+            self.named.entry(configuration).or_insert_with(begin).1.1 = now;
+        }
         let note = |spans: &mut BTreeMap<u64, Span>, number| {
             spans.entry(number).or_insert((now, now)).1 = now;
         };
@@ -69,5 +83,31 @@ impl Versions {
             }
         }
         Ok(())
+    }
+
+    /// A request that began after `since` comes to a service at `address` before `until`: its name stood for this address
+    /// meanwhile, by what some worker had. That a logical name stood for another one is checked where connections begin.
+    ///
+    /// # Errors
+    ///
+    /// It did not.
+    pub(crate) fn check_address(
+        &mut self,
+        address: SocketAddr,
+        since: Time,
+        until: Time,
+    ) -> Result<(), String> {
+        if !self.named_addresses.contains(&address) {
+            return Ok(());
+        }
+        self.resolved += 1;
+        let mut meanwhile =
+            self.named.values().filter(|(_, (first, last))| *first <= until && *last >= since);
+        let is_there =
+            meanwhile.any(|(named, _)| named.is_logical || named.addresses.contains(&address));
+        if is_there {
+            return Ok(());
+        }
+        Err(format!("{address} got a request of {since:?} at {until:?}, and is no endpoint"))
     }
 }

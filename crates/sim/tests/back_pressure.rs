@@ -41,6 +41,7 @@ fn scenario() -> Scenario {
         has_checks: false,
         has_demands: false,
         deliveries: None,
+        resolutions: None,
     }
 }
 

@@ -145,6 +145,27 @@ fn requests_are_answered_by_versions_that_were_valid_when_they_began() {
 }
 
 #[test]
+fn requests_go_where_host_names_lead_and_no_connection_in_use_ends_when_they_lead_elsewhere() {
+    let summaries = run_all(0..300, |seed| Scenario {
+        resolutions: Some(40),
+        clients: 15,
+        moves: if seed % 3 == 0 { 50 } else { 0 },
+        handovers: if seed % 4 == 3 { 3 } else { 0 },
+        ..Scenario::of(seed)
+    });
+    let total = |of: fn(&Summary) -> usize| summaries.iter().map(of).sum::<usize>();
+    println!("{:?}", outcomes(&summaries));
+    let resolved = total(|it| it.resolved);
+    assert!(resolved > 3_000, "only {resolved} requests to host names");
+    let closed = total(|it| it.closed_as_removed);
+    assert!(closed > 100, "only {closed} idle connections to removed addresses");
+    let kept = total(|it| it.kept_though_removed);
+    assert!(kept > 100, "only {kept} connections in use to removed addresses");
+    let logical = total(|it| it.kept_as_logical);
+    assert!(logical > 100, "only {logical} connections to former addresses of logical names");
+}
+
+#[test]
 fn processes_that_fail_at_a_handover_break_no_promise() {
     let summaries = run_all(0..300, |seed| Scenario { handovers: 4, ..Scenario::of(seed) });
     let replaced: usize = summaries.iter().map(|summary| summary.replaced).sum();

@@ -78,6 +78,7 @@ fn the_events_of_a_scripted_run_are_the_known_ones() {
         has_checks: false,
         has_demands: false,
         deliveries: None,
+        resolutions: None,
     };
     let mut simulation = Simulation::with_configuration(&scenario, Some(CONFIGURATION));
     let behaviour = Behaviour {

@@ -37,13 +37,18 @@ impl Simulation {
         if self.served.is_empty() {
             return;
         }
-        let Some(Some(thread)) = self.threads.get_mut(number) else { return };
-        let version = thread.worker.proxy().snapshot().version;
+        let Some(configuration) = self.configuration_of(number) else { return };
         let now = self.network.borrow().now();
-        let of_process = self.reports.iter().rev().find(|(first, _)| *first <= number);
-        let served = of_process.and_then(|(first, _)| self.served.get(&(*first, version)));
-        if let Some(served) = served {
-            self.ledger.versions.note(served, now);
+        if let Some(served) = self.served.get(&configuration) {
+            self.ledger.versions.note(configuration, served, now);
         }
+    }
+
+    /// The configuration that a worker has: by the first worker of its process, and its number.
+    pub(super) fn configuration_of(&mut self, number: usize) -> Option<(usize, u64)> {
+        let thread = self.threads.get_mut(number)?.as_mut()?;
+        let version = thread.worker.proxy().snapshot().version;
+        let (first, _) = self.reports.iter().rev().find(|(first, _)| *first <= number)?;
+        Some((*first, version))
     }
 }

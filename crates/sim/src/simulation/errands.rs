@@ -25,6 +25,8 @@ pub(super) enum Errand {
     Deliver,
     TakeBack,
     DeliverOfAllKinds,
+    Resolve,
+    LinkNoted,
     Memory(MemoryPressure),
     Answer { worker: usize, exchange: ExchangeKey, payload: Arc<[u8]> },
 }
@@ -48,6 +50,7 @@ impl Simulation {
         }
         self.plan_memory(begin);
         self.plan_deliveries(begin);
+        self.plan_resolutions(begin);
         if self.scenario.drains {
             let at = begin + self.random.span(Duration::from_secs(30));
             self.errand(at, Errand::Drain);
@@ -86,6 +89,10 @@ impl Simulation {
                 let later = self.now() + Duration::from_millis(1);
                 self.errand(later, errand);
             }
+            errand @ (Errand::Resolve | Errand::LinkNoted) if !self.may_change() => {
+                let later = self.now() + Duration::from_millis(50);
+                self.errand(later, errand);
+            }
             // What a source delivers also waits for the end of the probation.
             errand @ (Errand::Deliver | Errand::TakeBack | Errand::DeliverOfAllKinds)
                 if !self.moves.is_empty() || self.handover.is_some() =>
@@ -97,6 +104,8 @@ impl Simulation {
             Errand::Deliver => self.deliver(),
             Errand::TakeBack => self.take_cluster_back(),
             Errand::DeliverOfAllKinds => self.deliver_of_all_kinds(),
+            Errand::Resolve => self.resolve(),
+            Errand::LinkNoted => self.link_noted(),
             Errand::Move if self.handover.is_some() => {}
             Errand::Move => self.move_one(),
             Errand::Handover => self.begin_handover(),

@@ -14,11 +14,9 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use ::handover::{Deadlines, GivenGroup, Giver, Message, Phase, Refused, Taker};
-use config::Loader;
 use config::checks::Checker;
 use config::outlier::Detector;
 use proxy::Snapshot;
-use proxy::filter::Filter;
 use proxy::time::Time;
 use worker::{Given, Moving, Taken};
 
@@ -26,6 +24,7 @@ use self::faults::{HandoverFault, Side, Stopped};
 use super::Simulation;
 use super::errands::Errand;
 use super::scenario::WORKERS_MAX;
+use crate::configuration::Loading;
 use crate::random::Random;
 use crate::world::{SimListener, SimSocket};
 
@@ -77,7 +76,7 @@ struct Taking {
 
 /// What control of a process has, beside what both processes share here.
 struct Control {
-    loader: Loader<Box<dyn Filter>>,
+    loading: Loading,
     snapshot: Arc<Snapshot>,
     detector: Detector,
     checker: Checker,

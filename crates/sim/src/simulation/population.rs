@@ -5,10 +5,11 @@ use std::time::Duration;
 use super::{Peer, Simulation};
 use crate::client::{Behaviour, CallsClient, Client, Http2Client, Leave, RelayClient};
 use crate::configuration::{
-    CALLS, CLUSTERS, EDGE, ENDPOINTS, MIXED, RELAY_EDGE, SIDE, address, endpoint,
+    CALLS, CLUSTERS, EDGE, ENDPOINTS, MIXED, RELAY_EDGE, SIDE, address, endpoint, named_cluster,
 };
 use crate::delivered::FLEET;
 use crate::ledger::RELAY;
+use crate::named::NAMED_HOSTS;
 use crate::network::PeerId;
 use crate::plan::{RequestBody, RequestPlan, ResponsePlan};
 use crate::random::Random;
@@ -19,6 +20,8 @@ impl Simulation {
         let clusters = CLUSTERS.map(|_| Speech::Http).into_iter().chain([Speech::Raw]);
         let clusters = clusters.chain(self.scenario.has_calls.then_some(Speech::Calls));
         let clusters = clusters.chain(self.scenario.has_mirrors.then_some(Speech::Copies));
+        let named = self.scenario.resolutions.map(|_| named_cluster(&self.scenario));
+        let clusters = clusters.chain(named.map(|_| Speech::Http));
         let mut random = root.split("tls", 0);
         for (cluster, speech) in clusters.enumerate() {
             let is_secure = self.scenario.has_tls && random.chance(500);
@@ -31,7 +34,11 @@ impl Simulation {
                 if is_secure {
                     network.secure_service(address.clone());
                 }
-                let service = Service::new(peer, address, speech, faults, random, network);
+                let mut service = Service::new(peer, address, speech, faults, random, network);
+                if named == Some(cluster) {
+                    service.answer_to(&NAMED_HOSTS);
+                    self.ledger.versions.named_addresses.insert(endpoint(cluster, place));
+                }
                 self.peers.push(Peer::Service(Box::new(service)));
             }
         }

@@ -47,6 +47,8 @@ pub struct Scenario {
     pub has_demands: bool,
     /// How often a source delivers resources of all kinds, after the first time; none if there is no such source.
     pub deliveries: Option<usize>,
+    /// How often DNS is asked for the endpoints of a cluster, after the first time; none if no cluster has them from there.
+    pub resolutions: Option<usize>,
 }
 
 impl Scenario {
@@ -88,6 +90,10 @@ impl Scenario {
                 .split("deliveries", 0)
                 .chance(250)
                 .then(|| Random::new(seed).split("deliveries", 1).length_between(1, 30)),
+            resolutions: Random::new(seed)
+                .split("resolutions", 0)
+                .chance(250)
+                .then(|| Random::new(seed).split("resolutions", 1).length_between(1, 40)),
         }
     }
 

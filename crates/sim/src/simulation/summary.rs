@@ -25,6 +25,14 @@ pub struct Summary {
     pub rewritten: usize,
     /// Responses by versions of delivered listeners and route configurations.
     pub delivered: usize,
+    /// Requests that came to an endpoint of a host name.
+    pub resolved: usize,
+    /// Idle connections that were closed at once when their address was no endpoint any more.
+    pub closed_as_removed: usize,
+    /// Connections in use that were not, then.
+    pub kept_though_removed: usize,
+    /// Connections to a former address of a logical name that stayed when it stood for another.
+    pub kept_as_logical: usize,
     /// Connections that were moved to another worker.
     pub moved: usize,
     /// Processes that took the place of another.

@@ -122,7 +122,7 @@ impl Simulation {
         let Some(control) = it.control.take() else { return };
         let snapshot = control.snapshot;
         it.control = Some(Control {
-            loader: self.configurations.swap_loader(control.loader),
+            loading: self.configurations.swap_loading(control.loading),
             snapshot: self.snapshot.take().expect("there is a configuration from the start"),
             detector: mem::replace(&mut self.detector, control.detector),
             checker: mem::replace(&mut self.checker, control.checker),

@@ -28,10 +28,12 @@ impl Simulation {
             TakerAction::Opening(OpeningAction::Compare(_)) => taker.compared(Vec::new(), now),
             TakerAction::Opening(OpeningAction::Listen(_)) => {
                 let workers = it.workers;
-                let (loader, snapshot) = self.configurations.begin_again();
+                let (loading, snapshot) = self.configurations.begin_again();
+                let former = self.configurations.swap_loading(loading);
                 let to = self.start_process(workers, &snapshot);
+                let loading = self.configurations.swap_loading(former);
                 let control = Control {
-                    loader,
+                    loading,
                     snapshot,
                     detector: Detector::default(),
                     checker: Checker::default(),
