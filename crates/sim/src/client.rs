@@ -262,9 +262,9 @@ impl Client {
         Ok(())
     }
 
-    /// A reply that Strait made itself, to a request that has nothing wrong with it.
+    /// A reply that Strait made itself, to a request that has nothing wrong with it. The ledger knows where 404 is right.
     fn check_reply(&self, status: u16) -> Result<(), String> {
-        if matches!(status, 408 | 502 | 503 | 504) {
+        if matches!(status, 404 | 408 | 502 | 503 | 504) {
             Ok(())
         } else {
             Err(format!("Strait answers {status} to a good request"))

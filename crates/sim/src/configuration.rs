@@ -2,17 +2,22 @@
 
 mod text;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::snapshot::{Address, DnsAnswer, DnsName, Id};
-use config::{FilterKinds, Loader, Prepared, ResourceKind, Update, Verdict};
+use config::{
+    FilterKinds, Loader, Prepared, PreparedUpdates, ResourceKind, ResourceName, Update, Verdict,
+};
 use proxy::Snapshot;
 use proxy::filter::Filter;
+use proxy::time::Time;
 use telemetry::events::LabelId;
 use telemetry::{Names, RouteNames};
 
-use crate::delivered::{self, Deliveries};
+use crate::delivered::{Planned, SOURCE, Source, Taken, Waiting};
 use crate::named::{self, Answers, Dns};
 use crate::random::Random;
 use crate::simulation::Scenario;
@@ -129,7 +134,9 @@ pub struct Configurations {
     /// Whether the last of [`CLUSTERS`] comes from a source that is asked for it on demand.
     has_demands: bool,
     /// What comes from a source that delivers resources of all kinds, if there is one.
-    of_all_kinds: Option<Deliveries>,
+    source: Option<Source>,
+    /// How long what that delivers waits for what it names.
+    initial_fetch_timeout: &'static str,
     /// Versions that the former has delivered.
     deliveries: u64,
     /// What that has delivered last.
@@ -166,10 +173,14 @@ impl Configurations {
         });
         let named_speaks_http2 = scenario.has_http2 && random.split("names", 1).chance(500);
         let random_of = || random.split("deliveries", 0);
-        let of_all_kinds = scenario.deliveries.map(|_| {
+        let source = scenario.deliveries.map(|_| {
             let endpoints = (0..ENDPOINTS).map(|place| endpoint(0, place)).collect();
-            Deliveries::new(random_of(), scenario.is_strict, endpoints, speak_http2[0])
+            Source::new(random_of(), scenario.is_strict, endpoints, speak_http2[0])
         });
+        // Without limit where no request may fail for it.
+        let timeouts: &[_] =
+            if scenario.is_strict { &["0s"] } else { &["0s", "100ms", "1s", "3s"] };
+        let initial_fetch_timeout = random.split("initial fetch", 0).pick(timeouts);
         Self {
             scenario: scenario.clone(),
             loading: Loading::new(scenario, Answers::default()),
@@ -187,7 +198,8 @@ impl Configurations {
             dns,
             named_speaks_http2,
             has_demands: scenario.has_demands,
-            of_all_kinds,
+            source,
+            initial_fetch_timeout,
             deliveries: 0,
             delivered: None,
             latest: String::new(),
@@ -241,12 +253,12 @@ impl Configurations {
     }
 
     /// What another process has after it has read the latest text and heard from the sources, and the first snapshot. Host names
-    /// stand there for what this one was answered.
+    /// stand there for what this one was answered, and waits that ended here end there before it serves.
     ///
     /// # Panics
     ///
     /// If the loader refuses it.
-    pub(crate) fn begin_again(&mut self) -> (Loading, Arc<Snapshot>) {
+    pub(crate) fn begin_again(&mut self, now: Time) -> (Loading, Arc<Snapshot>) {
         let new = Loading::new(&self.scenario, self.loading.answers.clone());
         let former = self.swap_loading(new);
         let text = self.latest.clone();
@@ -254,13 +266,35 @@ impl Configurations {
         if let Some(content) = self.delivered.clone() {
             snapshot = self.update(Some(content)).unwrap_or(snapshot);
         }
-        for updates in self.of_all_kinds.iter().flat_map(Deliveries::again).collect::<Vec<_>>() {
-            let (verdicts, next) = self.take(delivered::SOURCE, updates);
-            let refused = verdicts.iter().find(|verdict| verdict.refused.is_some());
-            assert!(refused.is_none(), "refused: {refused:?}");
-            snapshot = next.unwrap_or(snapshot);
+        if self.source.is_some() {
+            let [first, later] = former.taken.again();
+            snapshot = self.take_again(first, now).unwrap_or(snapshot);
+            let is_over = |name: &ResourceName| former.taken.serves(name);
+            snapshot = self.end_waits_again(is_over, now).unwrap_or(snapshot);
+            snapshot = self.take_again(later, now).unwrap_or(snapshot);
+            let is_over = |name: &ResourceName| !former.taken.waits(name);
+            snapshot = self.end_waits_again(is_over, now).unwrap_or(snapshot);
+            self.loading.taken = former.taken.clone();
+            self.loading.check_deliveries();
         }
         (self.swap_loading(former), snapshot)
+    }
+
+    fn take_again(&mut self, updates: Vec<Update>, now: Time) -> Option<Arc<Snapshot>> {
+        let Took { verdicts, snapshot, .. } = self.take(SOURCE, updates, now);
+        let refused = verdicts.iter().find(|verdict| verdict.refused.is_some());
+        assert!(refused.is_none(), "refused: {refused:?}");
+        snapshot
+    }
+
+    fn end_waits_again(
+        &mut self,
+        is_over: impl Fn(&ResourceName) -> bool,
+        now: Time,
+    ) -> Option<Arc<Snapshot>> {
+        let waiting = self.loading.loader.waiting().map(|(name, _)| name);
+        let over: BTreeSet<_> = waiting.filter(|name| is_over(name)).cloned().collect();
+        self.wait_no_longer(&over, now).snapshot
     }
 
     /// Goes on with what another process has; returns what the one before had.
@@ -277,51 +311,95 @@ impl Configurations {
             version: self.deliveries.to_string().into(),
             content: content.map(Into::into),
         };
-        let (verdicts, snapshot) = self.take("source", vec![update]);
+        let Took { verdicts, late, snapshot } = self.take("source", vec![update], Time::default());
         let mut refused = verdicts.iter().filter_map(|verdict| verdict.refused.as_ref());
-        assert!(refused.next().is_none(), "refused: {verdicts:?}");
+        assert!(refused.next().is_none() && late.is_empty(), "refused: {verdicts:?}, {late:?}");
         snapshot
     }
 
     /// The first configuration, once the source of all kinds of resources has delivered.
-    pub(crate) fn begin_deliveries(&mut self) -> Option<Arc<Snapshot>> {
-        let updates = self.of_all_kinds.as_mut()?.first();
-        self.take_of_all_kinds(updates)
+    pub(crate) fn begin_deliveries(&mut self, now: Time) -> Option<Arc<Snapshot>> {
+        let planned = self.source.as_mut()?.first();
+        self.take_of_all_kinds(planned, now)
     }
 
     /// The next configuration once that source has delivered something; none if that changes nothing.
-    pub(crate) fn deliver_of_all_kinds(&mut self) -> Option<Arc<Snapshot>> {
-        let updates = self.of_all_kinds.as_mut()?.next();
-        self.take_of_all_kinds(updates)
+    pub(crate) fn deliver_of_all_kinds(&mut self, now: Time) -> Option<Arc<Snapshot>> {
+        let planned = self.source.as_mut()?.next();
+        self.take_of_all_kinds(planned, now)
     }
 
-    fn take_of_all_kinds(&mut self, updates: Vec<Update>) -> Option<Arc<Snapshot>> {
-        let (verdicts, snapshot) = self.take(delivered::SOURCE, updates);
-        self.of_all_kinds.as_mut()?.on_verdicts(&verdicts);
+    /// The same once a process has heard what it missed while another one heard it.
+    pub(crate) fn deliver_missed(&mut self, now: Time) -> Option<Arc<Snapshot>> {
+        let planned = self.source.as_ref()?.missed(&self.loading.taken);
+        self.take_of_all_kinds(planned, now)
+    }
+
+    /// Whether there is something that this process has not heard.
+    pub(crate) fn has_missed(&self) -> bool {
+        self.source.as_ref().is_some_and(|it| !it.missed(&self.loading.taken).is_empty())
+    }
+
+    fn take_of_all_kinds(&mut self, planned: Vec<Planned>, now: Time) -> Option<Arc<Snapshot>> {
+        let updates = planned.iter().map(Planned::update).collect();
+        let Took { verdicts, late, snapshot } = self.take(SOURCE, updates, now);
+        self.loading.taken.on_verdicts(planned, &verdicts, &late);
+        self.loading.check_deliveries();
         snapshot
+    }
+
+    /// The next configuration once what has waited for too long waits no longer; none if that changes nothing.
+    pub(crate) fn end_waits(&mut self, now: Time) -> Option<Arc<Snapshot>> {
+        let timeout = self.initial_fetch_timeout()?;
+        let over = self.loading.waiting.late(timeout, now);
+        if over.is_empty() {
+            return None;
+        }
+        let Took { late, snapshot, .. } = self.wait_no_longer(&over, now);
+        self.loading.taken.on_waited(&over, &late);
+        self.loading.check_deliveries();
+        snapshot
+    }
+
+    /// How long what a source delivers may wait; zero for as long as it takes.
+    pub(crate) fn initial_fetch_timeout(&self) -> Option<Duration> {
+        let latest = self.loading.loader.snapshot_latest().filter(|_| self.source.is_some())?;
+        Some(latest.resolvers.initial_fetch_timeout)
+    }
+
+    fn wait_no_longer(&mut self, names: &BTreeSet<ResourceName>, now: Time) -> Took {
+        let outside = config::outside::Memory::new(CERTIFICATES_VALID_AT);
+        let updates = self.loading.loader.prepare_waited(names, &[], &outside);
+        self.took(updates, now)
+    }
+
+    /// How many waits have ended, so that something served without what it named, or was refused for that.
+    pub(crate) const fn waited(&self) -> (usize, usize) {
+        (self.loading.taken.served_without, self.loading.taken.refused_late)
     }
 
     /// What serves by the latest configuration, as far as that is checked.
     pub(crate) fn served(&self) -> Option<Served> {
-        if self.of_all_kinds.is_none() && self.dns.is_none() {
+        if self.source.is_none() && self.dns.is_none() {
             return None;
         }
-        let mut served = self.of_all_kinds.as_ref().map(Deliveries::served).unwrap_or_default();
+        let mut served = self.loading.taken.served();
         if let Some(snapshot) = self.loading.loader.snapshot_latest() {
             served.named = self.loading.answers.endpoints(snapshot);
         }
         Some(served)
     }
 
-    fn take(
-        &mut self,
-        source: &str,
-        updates: Vec<Update>,
-    ) -> (Vec<Verdict>, Option<Arc<Snapshot>>) {
+    fn take(&mut self, source: &str, updates: Vec<Update>, now: Time) -> Took {
         let outside = config::outside::Memory::new(CERTIFICATES_VALID_AT);
         let updates = self.loading.loader.prepare_updates(&source.into(), updates, &[], &outside);
-        assert!(updates.late.is_empty(), "refused later: {:?}", updates.late);
-        (updates.verdicts, self.keep(updates.prepared))
+        self.took(updates, now)
+    }
+
+    fn took(&mut self, updates: PreparedUpdates<Box<dyn Filter>>, now: Time) -> Took {
+        let PreparedUpdates { prepared, verdicts, late, waits, .. } = updates;
+        self.loading.waiting.note(waits, now);
+        Took { verdicts, late, snapshot: self.keep(prepared) }
     }
 
     /// Has DNS asked for each name once. Returns whether some name stands for something else now, which is noted.
@@ -393,11 +471,34 @@ pub(crate) struct Loading {
     answers: Answers,
     /// What another process was answered, whose place this one takes.
     handed: Answers,
+    /// What the source of all kinds of resources said.
+    taken: Taken,
+    waiting: Waiting,
+}
+
+/// What became of updates.
+struct Took {
+    verdicts: Vec<Verdict>,
+    late: Vec<(Arc<str>, Verdict)>,
+    snapshot: Option<Arc<Snapshot>>,
 }
 
 impl Loading {
     fn new(scenario: &Scenario, handed: Answers) -> Self {
-        Self { loader: new_loader(scenario), answers: Answers::default(), handed }
+        Self {
+            loader: new_loader(scenario),
+            answers: Answers::default(),
+            handed,
+            taken: Taken::default(),
+            waiting: Waiting::default(),
+        }
+    }
+
+    /// What sources have delivered has the consequences that it should.
+    fn check_deliveries(&self) {
+        if let Some(snapshot) = self.loader.snapshot_latest() {
+            self.taken.check(self.loader.waiting(), snapshot);
+        }
     }
 
     fn prepare(&self, text: &str) -> Prepared<Box<dyn Filter>> {

@@ -120,12 +120,25 @@ impl Ledger {
     /// A client has read the head of a response: what answered was valid when the request began.
     pub(crate) fn check_versions(&mut self, id: u64, head: &Head, now: Time) {
         let is_interim = head.status().is_ok_and(|status| status < 200 && status != 101);
-        if is_interim || !self.to_delivered.contains(&id) {
+        let Some(record) = self.requests.get(&id).filter(|_| !is_interim) else { return };
+        let is_to_delivered = self.to_delivered.contains(&id);
+        let since = record.began.unwrap_or(now);
+        let is_own = head.field("x-id").is_ok_and(|id| id.is_none());
+        if is_own
+            && head.status() == Ok(404)
+            && !(is_to_delivered && self.versions.lacks_routes(since, now))
+        {
+            let what =
+                format!("{id:016x}: Strait answers 404 to a good request, and there are routes");
+            return self.violate(what);
+        }
+        if !is_to_delivered {
             return;
         }
-        let Some(record) = self.requests.get(&id) else { return };
         let until = if self.has_moves { now } else { record.first_seen.unwrap_or(now) };
-        if let Err(what) = self.versions.check(head, record.began.unwrap_or(now), until) {
+        // A request that moves meets what is there then.
+        let may_lack_routes = self.has_moves && self.versions.lacks_routes(since, now);
+        if let Err(what) = self.versions.check(head, since, until, may_lack_routes) {
             self.violate(format!("{id:016x}: {what}"));
         }
     }

@@ -179,10 +179,15 @@ pub struct Simulation {
     stopped: BTreeSet<usize>,
     /// Configurations that came in a probation.
     reloaded_in_probation: usize,
+    /// What a source delivered in one.
+    delivered_in_probation: usize,
     /// How often a process was stopped.
     stops: usize,
     /// Former processes that the new ones found to be silent for too long.
     givers_ended: usize,
+    /// New processes that might not be ended when a handover failed, and former ones that accepted beside a new one.
+    takers_left: usize,
+    stood_in: usize,
     /// Control's handles on the listening sockets.
     listeners_of: Vec<(Arc<str>, SimListener)>,
     is_draining: bool,
@@ -276,8 +281,11 @@ impl Simulation {
             killed: 0,
             stopped: BTreeSet::new(),
             reloaded_in_probation: 0,
+            delivered_in_probation: 0,
             stops: 0,
             givers_ended: 0,
+            takers_left: 0,
+            stood_in: 0,
             listeners_of: Vec::new(),
             is_draining: false,
             demands: Vec::new(),
@@ -292,7 +300,8 @@ impl Simulation {
             Some(text) => simulation.configurations.load(text),
             None => simulation.configurations.another(),
         };
-        let snapshot = simulation.configurations.begin_deliveries().unwrap_or(snapshot);
+        let now = simulation.now();
+        let snapshot = simulation.configurations.begin_deliveries(now).unwrap_or(snapshot);
         simulation.note_bounds(&snapshot);
         simulation.detect_in(&snapshot);
         simulation.check_in(&snapshot);
@@ -344,6 +353,7 @@ impl Simulation {
             self.step();
         }
         self.check_that_checks_ended();
+        self.check_that_all_was_heard();
         self.check_that_all_is_given_back();
         self.check_that_bounds_are_free();
         self.check_outcomes();
@@ -692,6 +702,8 @@ impl Simulation {
             retried: self.ledger.retried(),
             rewritten: self.peers.iter().map(Peer::rewritten).sum(),
             delivered: self.ledger.versions.checked,
+            waited: self.configurations.waited(),
+            delivered_in_probation: self.delivered_in_probation,
             resolved: self.ledger.versions.resolved,
             closed_as_removed: self.resolved.closed,
             kept_though_removed: self.resolved.kept,
@@ -702,6 +714,8 @@ impl Simulation {
             reloaded_in_probation: self.reloaded_in_probation,
             stopped: self.stops,
             givers_ended: self.givers_ended,
+            takers_left: self.takers_left,
+            stood_in: self.stood_in,
             ejected: self.ejections,
             checked: self.checks_ended,
             spliced: network.spliced_total,

@@ -21,6 +21,8 @@ pub(crate) struct Served {
     pub(crate) listeners: BTreeSet<u64>,
     /// More than one where a listener may go on with what was there before.
     pub(crate) routes: BTreeSet<u64>,
+    /// Whether the listener serves without the route configuration that requests meet.
+    pub(crate) lacks_routes: bool,
     /// The endpoints that come from DNS.
     pub(crate) named: NamedEndpoints,
 }
@@ -33,6 +35,9 @@ type Span = (Time, Time);
 pub(crate) struct Versions {
     listeners: BTreeMap<u64, Span>,
     routes: BTreeMap<u64, Span>,
+    /// When a worker had a listener that lacks its route configuration, by the first worker of its process and the number of the
+    /// configuration.
+    lacking: BTreeMap<(usize, u64), Span>,
     /// By the first worker of a process, and the number of its configuration.
     named: BTreeMap<(usize, u64), (NamedEndpoints, Span)>,
     /// Where the services are of the cluster that has its endpoints from DNS.
@@ -46,6 +51,9 @@ pub(crate) struct Versions {
 impl Versions {
     /// A worker has these now, by the configuration with this number of the process that begins with this worker.
     pub(crate) fn note(&mut self, configuration: (usize, u64), served: &Served, now: Time) {
+        if served.lacks_routes {
+            self.lacking.entry(configuration).or_insert((now, now)).1 = now;
+        }
         if !self.named_addresses.is_empty() {
             let begin = || (served.named.clone(), (now, now));
             self.named.entry(configuration).or_insert_with(begin).1.1 = now;
@@ -58,18 +66,24 @@ impl Versions {
     }
 
     /// A response by a delivered listener, to a request that began after `since` and before `until`, was made by versions that
-    /// some worker had meanwhile.
+    /// some worker had meanwhile. `may_lack_routes`: its rule may be gone.
     ///
     /// # Errors
     ///
     /// It was not, or does not say by which.
-    pub(crate) fn check(&mut self, head: &Head, since: Time, until: Time) -> Result<(), String> {
+    pub(crate) fn check(
+        &mut self,
+        head: &Head,
+        since: Time,
+        until: Time,
+        may_lack_routes: bool,
+    ) -> Result<(), String> {
         self.checked += 1;
         // What Strait answers itself may have met no rule.
         let is_own = head.field("x-id")?.is_none();
         for (field, spans) in [(LISTENER_FIELD, &self.listeners), (ROUTES_FIELD, &self.routes)] {
             let Some(value) = head.field(field)? else {
-                if is_own {
+                if is_own || may_lack_routes && field == ROUTES_FIELD {
                     continue;
                 }
                 return Err(format!("no {field}: {head:?}"));
@@ -83,6 +97,12 @@ impl Versions {
             }
         }
         Ok(())
+    }
+
+    /// Whether some worker had a listener without its route configuration meanwhile.
+    pub(crate) fn lacks_routes(&self, since: Time, until: Time) -> bool {
+        let mut spans = self.lacking.values();
+        spans.any(|(first, last)| *first <= until && *last >= since)
     }
 
     /// A request that began after `since` comes to a service at `address` before `until`: its name stood for this address

@@ -142,6 +142,13 @@ fn requests_are_answered_by_versions_that_were_valid_when_they_began() {
     let delivered: usize = summaries.iter().map(|summary| summary.delivered).sum();
     println!("{:?}, {delivered} by what was delivered", outcomes(&summaries));
     assert!(delivered > 5_000, "only {delivered} by what was delivered");
+    let without: usize = summaries.iter().map(|summary| summary.waited.0).sum();
+    let refused: usize = summaries.iter().map(|summary| summary.waited.1).sum();
+    println!("waits that ended: {without} served without, {refused} were refused");
+    assert!(without > 50 && refused > 20, "only {without} and {refused} waits ended");
+    let in_probation: usize = summaries.iter().map(|it| it.delivered_in_probation).sum();
+    println!("{in_probation} deliveries came in a probation");
+    assert!(in_probation > 100, "only {in_probation} deliveries came in a probation");
 }
 
 #[test]
@@ -174,6 +181,11 @@ fn processes_that_fail_at_a_handover_break_no_promise() {
     assert!(stopped > 250, "only {stopped} processes were stopped");
     let givers_ended: usize = summaries.iter().map(|summary| summary.givers_ended).sum();
     assert!(givers_ended > 0, "no former process was ended for its silence");
+    let takers_left: usize = summaries.iter().map(|summary| summary.takers_left).sum();
+    let stood_in: usize = summaries.iter().map(|summary| summary.stood_in).sum();
+    println!("{takers_left} new processes were left, {stood_in} former ones stood in");
+    assert!(takers_left > 3, "only {takers_left} new processes were left alone");
+    assert!(stood_in > 5, "only {stood_in} former processes accepted beside a new one");
 }
 
 #[test]

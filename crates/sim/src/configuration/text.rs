@@ -71,9 +71,13 @@ impl Configurations {
             }
             self.mirror(&mut text);
         }
-        if self.has_demands {
+        if self.has_demands || self.source.is_some() {
             let timeout = if self.patience == Patience::Long { "1h" } else { "3s" };
-            let _ = writeln!(text, "resolvers: {{ on_demand_timeout: {timeout} }}");
+            let _ = writeln!(
+                text,
+                "resolvers: {{ on_demand_timeout: {timeout}, initial_fetch_timeout: {} }}",
+                self.initial_fetch_timeout
+            );
         }
         text += "clusters:\n";
         for (number, cluster) in CLUSTERS.into_iter().chain([RAW]).enumerate() {

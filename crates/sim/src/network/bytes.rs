@@ -239,6 +239,16 @@ impl Network {
         self.destroy(id);
     }
 
+    /// Resets a connection whose end another process has, too: that one finds it broken, and lets go of it.
+    pub(crate) fn abort(&mut self, id: EndId) {
+        self.trace.note(self.now, "abort", id.number(), &[]);
+        if let Some(other) = self.get(id).and_then(|end| end.other) {
+            let way = self.way(other);
+            self.after(way, Happening::Reset(other));
+        }
+        self.on_reset(id);
+    }
+
     /// How a connection attempt ended.
     ///
     /// # Errors

@@ -17,10 +17,41 @@ impl Simulation {
             let at = begin + random.span(Duration::from_secs(20));
             self.errand(at, Errand::DeliverOfAllKinds);
         }
+        self.plan_ends_of_waits();
     }
 
     pub(super) fn deliver_of_all_kinds(&mut self) {
-        if let Some(snapshot) = self.configurations.deliver_of_all_kinds() {
+        if let Some(handover) = self.handover.as_deref_mut() {
+            handover.has_reloaded = true;
+            self.delivered_in_probation += 1;
+        }
+        let now = self.now();
+        if let Some(snapshot) = self.configurations.deliver_of_all_kinds(now) {
+            self.publish(&snapshot);
+        }
+        self.plan_ends_of_waits();
+    }
+
+    /// A process that is the process again hears what the other one has heard meanwhile.
+    pub(super) fn deliver_missed(&mut self) {
+        let now = self.now();
+        if let Some(snapshot) = self.configurations.deliver_missed(now) {
+            self.publish(&snapshot);
+        }
+        self.plan_ends_of_waits();
+    }
+
+    /// What waits from now on waits no longer once it has waited for long enough.
+    pub(super) fn plan_ends_of_waits(&mut self) {
+        let timeout = self.configurations.initial_fetch_timeout();
+        if let Some(timeout) = timeout.filter(|timeout| !timeout.is_zero()) {
+            self.errand(self.now() + timeout + Duration::from_millis(1), Errand::EndWaits);
+        }
+    }
+
+    pub(super) fn end_waits(&mut self) {
+        let now = self.now();
+        if let Some(snapshot) = self.configurations.end_waits(now) {
             self.publish(&snapshot);
         }
     }

@@ -25,6 +25,7 @@ pub(super) enum Errand {
     Deliver,
     TakeBack,
     DeliverOfAllKinds,
+    EndWaits,
     Resolve,
     LinkNoted,
     Memory(MemoryPressure),
@@ -89,12 +90,17 @@ impl Simulation {
                 let later = self.now() + Duration::from_millis(1);
                 self.errand(later, errand);
             }
-            errand @ (Errand::Resolve | Errand::LinkNoted) if !self.may_change() => {
+            errand @ (Errand::Resolve
+            | Errand::LinkNoted
+            | Errand::DeliverOfAllKinds
+            | Errand::EndWaits)
+                if !self.may_change() =>
+            {
                 let later = self.now() + Duration::from_millis(50);
                 self.errand(later, errand);
             }
-            // What a source delivers also waits for the end of the probation.
-            errand @ (Errand::Deliver | Errand::TakeBack | Errand::DeliverOfAllKinds)
+            // Requests of both processes may ask for a cluster, so that waits for the end of the probation.
+            errand @ (Errand::Deliver | Errand::TakeBack)
                 if !self.moves.is_empty() || self.handover.is_some() =>
             {
                 let later = self.now() + Duration::from_millis(1);
@@ -104,6 +110,7 @@ impl Simulation {
             Errand::Deliver => self.deliver(),
             Errand::TakeBack => self.take_cluster_back(),
             Errand::DeliverOfAllKinds => self.deliver_of_all_kinds(),
+            Errand::EndWaits => self.end_waits(),
             Errand::Resolve => self.resolve(),
             Errand::LinkNoted => self.link_noted(),
             Errand::Move if self.handover.is_some() => {}

@@ -113,6 +113,10 @@ pub(super) struct Handover {
     stopped: Option<Stopped>,
     /// Whether the taker may end a giver that is silent.
     may_end_giver: bool,
+    /// Whether the giver may end a taker that is silent.
+    may_end_taker: bool,
+    /// Whether the taker was asked to be the process.
+    is_committing: bool,
     /// Whether the new process has got another configuration since it took over.
     pub(super) has_reloaded: bool,
     probation: Duration,
@@ -143,7 +147,11 @@ impl Simulation {
     /// Whether the process may get another configuration or drain: as in production, both wait as long as connections are between two
     /// workers, or two processes.
     pub(super) fn may_change(&self) -> bool {
-        let is_free = |it: &Handover| self.process == it.to && !it.is_stopped(Side::Taker);
+        let is_free = |it: &Handover| {
+            let is_rolled_back =
+                self.process == it.from && it.giver.as_ref().is_some_and(Giver::is_over);
+            is_rolled_back || self.process == it.to && !it.is_stopped(Side::Taker)
+        };
         self.moves.is_empty() && self.handover.as_deref().is_none_or(is_free)
     }
 
@@ -164,7 +172,11 @@ impl Simulation {
         }
         let mut random = self.random.split("handover", self.handovers as u64);
         self.handovers += 1;
-        let fault = HandoverFault::of(&mut random.split("fault", 0), self.scenario.is_strict);
+        let mut fault = HandoverFault::of(&mut random.split("fault", 0), self.scenario.is_strict);
+        let may_end_taker = random.split("end", 1).chance(600);
+        if !may_end_taker {
+            fault = fault.map(|(fault, at)| (fault.without_end(), at));
+        }
         let noticed_within = fault.map_or(Duration::ZERO, |(fault, _)| fault.noticed_within());
         let probation = random.span(Duration::from_secs(2)) + noticed_within;
         // A short one must not fail for connections that cannot move: they stay.
@@ -189,6 +201,8 @@ impl Simulation {
             stopped: None,
             has_reloaded: false,
             may_end_giver: random.split("end", 0).chance(700),
+            may_end_taker,
+            is_committing: false,
             probation: deadlines.probation,
             probation_until: 0,
             given: BTreeMap::new(),

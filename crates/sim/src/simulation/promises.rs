@@ -70,6 +70,13 @@ impl Simulation {
         }
     }
 
+    /// Whatever process it is, it has heard all that the source said.
+    pub(super) fn check_that_all_was_heard(&mut self) {
+        if self.handover.is_none() && self.configurations.has_missed() {
+            self.ledger.violate("the process has missed what the source said".to_owned());
+        }
+    }
+
     pub(super) fn check_that_all_is_given_back(&mut self) {
         if self.has_failed() {
             return;

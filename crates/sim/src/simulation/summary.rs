@@ -25,6 +25,10 @@ pub struct Summary {
     pub rewritten: usize,
     /// Responses by versions of delivered listeners and route configurations.
     pub delivered: usize,
+    /// Waits of delivered listeners and clusters that ended so that these served without something, and so that they were refused.
+    pub waited: (usize, usize),
+    /// How often a source delivered in the probation of a handover.
+    pub delivered_in_probation: usize,
     /// Requests that came to an endpoint of a host name.
     pub resolved: usize,
     /// Idle connections that were closed at once when their address was no endpoint any more.
@@ -45,6 +49,10 @@ pub struct Summary {
     pub stopped: usize,
     /// Former processes that the new ones found to be silent for too long.
     pub givers_ended: usize,
+    /// New processes that might not be ended when a handover failed.
+    pub takers_left: usize,
+    /// Former processes that accepted connections beside a new one that was silent.
+    pub stood_in: usize,
     /// Endpoints that were ejected.
     pub ejected: usize,
     /// Health checks of which something was learnt.

@@ -1,4 +1,5 @@
-//! How processes fail at a handover: one is killed, or it is stopped, for a while or until the other one ends it.
+//! How processes fail at a handover: one is killed, or it is stopped, for a while or until the other one ends it. Some may not end
+//! the other one, which runs again then.
 //!
 //! Of a stopped process no worker has a turn, and its control reads no frame, no clock and no answer. What is sent to it waits. So
 //! it finds all of that at once when it continues, and how late it is.
@@ -67,6 +68,14 @@ impl HandoverFault {
             stops,
         ];
         Some((if is_strict { stops } else { *random.pick(&faults) }, at))
+    }
+
+    /// The same where the other process may not end this one: it runs again.
+    pub(super) const fn without_end(self) -> Self {
+        match self {
+            Self::Stops(side, None) => Self::Stops(side, Some(LONG_STOP_MIN)),
+            other => other,
+        }
     }
 
     /// How much longer a probation has to be in which the former process may notice it.

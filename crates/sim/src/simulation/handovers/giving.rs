@@ -79,6 +79,7 @@ impl Simulation {
                 giver.inform(&[("totals".to_owned(), vec![7; 1_000].into())]);
             }
             GiverAction::Summarize => {
+                it.is_committing = true;
                 giver.commit(&[("totals".to_owned(), vec![7; 100_000].into())], now);
             }
             GiverAction::Committed => {
@@ -102,10 +103,19 @@ impl Simulation {
                 let workers = it.from.clone();
                 workers.for_each(|number| self.post(number, Message::Drain));
             }
+            GiverAction::EndSilent if it.may_end_taker => self.end_taker(),
+            GiverAction::EndSilent => {}
+            // It accepts beside the other one, which is the process all the same.
+            GiverAction::StandIn => {
+                self.stood_in += 1;
+                let workers = it.from.clone();
+                workers.for_each(|number| self.post(number, Message::AcceptAgain));
+            }
+            GiverAction::StandBack => {
+                let workers = it.from.clone();
+                workers.for_each(|number| self.post(number, Message::StopAccepting { but: [].into() }));
+            }
             // No process here finds that it is unwell, or counts generations.
-            GiverAction::EndSilent => self.end_taker(),
-            // It is ended each time.
-            GiverAction::StandIn | GiverAction::StandBack => {}
             GiverAction::BecomeTaker(_) | GiverAction::EndFormer | GiverAction::EndRemaining => {}
             GiverAction::Enter(_)
             | GiverAction::Compared(_)
@@ -134,14 +144,11 @@ impl Simulation {
         self.check_in_adopted(&snapshot);
         self.read_log();
         self.name(&snapshot);
+        self.plan_ends_of_waits();
     }
 
     pub(super) fn roll_back(&mut self, peer: PeerLife) {
-        let Some(it) = self.handover.as_deref() else { return };
-        // One that gave up has ended by itself.
-        if peer == PeerLife::InDoubt || it.taker.is_some() {
-            self.end_taker();
-        }
+        let is_over = self.is_taker_over(peer);
         let Some(it) = self.handover.as_deref_mut() else { return };
         if self.process == it.to {
             // It ended before the other one heard that it is the process.
@@ -156,29 +163,53 @@ impl Simulation {
         let (given, workers) = (mem::take(&mut it.given), it.from.clone());
         let was_accepting = it.is_accepting;
         self.process = workers.clone();
-        for given in given.into_values() {
-            let traffic = self.traffic(&given.moving);
-            let is_known = traffic.iter().zip(&given.moving.sockets);
-            let is_known =
-                is_known.into_iter().all(|(it, socket)| it.is_some() || socket.is_none());
-            if !given.is_sent || !given.moving.may_begin && is_known && traffic == given.traffic {
-                self.return_group(given);
-            } else {
-                let sockets = given.moving.sockets.into_iter().flatten();
-                sockets.for_each(|socket| self.network.borrow_mut().reset(socket.end()));
-            }
-        }
+        given.into_values().for_each(|given| self.settle_given(given, is_over));
         if !was_accepting {
             workers.for_each(|number| self.post(number, Message::AcceptAgain));
         }
         self.read_again();
     }
 
-    /// A process that is the process again reads what the other one has read meanwhile.
+    /// Ends the other process, which may still use what it was given, where that is allowed. Returns whether it is over.
+    fn is_taker_over(&mut self, peer: PeerLife) -> bool {
+        let Some(it) = self.handover.as_deref() else { return true };
+        // Asked to commit, it may be the process once it runs again: then there would be two, and both are not played here.
+        let may_end = it.may_end_taker || it.is_committing;
+        if peer == PeerLife::InDoubt && it.taker.is_some() && !may_end {
+            self.takers_left += 1;
+            return false;
+        }
+        // One that gave up has ended by itself.
+        if peer == PeerLife::InDoubt || it.taker.is_some() {
+            self.end_taker();
+        }
+        true
+    }
+
+    /// A group that was given away goes on here, unless the other process may have used it, or may still.
+    fn settle_given(&mut self, given: GivenAway, is_taker_over: bool) {
+        let traffic = self.traffic(&given.moving);
+        let mut is_known = traffic.iter().zip(&given.moving.sockets);
+        let is_known = is_known.all(|(it, socket)| it.is_some() || socket.is_none());
+        let is_untouched = !given.moving.may_begin && is_known && traffic == given.traffic;
+        if !given.is_sent || is_taker_over && is_untouched {
+            return self.return_group(given);
+        }
+        let network = &mut self.network.borrow_mut();
+        for socket in given.moving.sockets.iter().flatten() {
+            match is_taker_over {
+                true => network.reset(socket.end()),
+                false => network.abort(socket.end()),
+            }
+        }
+    }
+
+    /// A process that is the process again reads what the other one has read meanwhile, and hears what that heard.
     fn read_again(&mut self) {
         if self.handover.as_deref().is_some_and(|it| it.has_reloaded) && !self.is_draining {
             let snapshot = self.configurations.latest_again();
             self.publish(&snapshot);
+            self.deliver_missed();
         }
     }
 

@@ -28,7 +28,8 @@ impl Simulation {
             TakerAction::Opening(OpeningAction::Compare(_)) => taker.compared(Vec::new(), now),
             TakerAction::Opening(OpeningAction::Listen(_)) => {
                 let workers = it.workers;
-                let (loading, snapshot) = self.configurations.begin_again();
+                let (loading, snapshot) =
+                    self.configurations.begin_again(self.network.borrow().now());
                 let former = self.configurations.swap_loading(loading);
                 let to = self.start_process(workers, &snapshot);
                 let loading = self.configurations.swap_loading(former);
@@ -64,7 +65,7 @@ impl Simulation {
                 self.replaced_workers.insert((before, workers.len()));
                 self.exchange_control();
                 workers.for_each(|number| self.post(number, Message::SocketsAreOwn));
-                self.plan_swap_in_probation();
+                self.plan_changes_in_probation();
             }
             // It lets everything go, and ends.
             TakerAction::Stop(_) => {
@@ -133,13 +134,21 @@ impl Simulation {
         }
     }
 
-    /// Another configuration may come at any time of the probation, or soon after it.
-    fn plan_swap_in_probation(&mut self) {
+    /// Another configuration may come at any time of the probation, or soon after it, and so may what a source delivers.
+    fn plan_changes_in_probation(&mut self) {
         let now = self.now();
         let Some(it) = self.handover.as_deref_mut() else { return };
         if self.scenario.swaps > 0 && it.random.chance(500) {
             let at = now + it.random.span(it.probation);
             self.errand(at, Errand::Swap);
+        }
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        let (mut random, probation) = (it.random.split("deliveries", 0), it.probation);
+        if self.scenario.deliveries.is_some() {
+            for _ in 0..random.below(4) {
+                let at = now + random.span(probation);
+                self.errand(at, Errand::DeliverOfAllKinds);
+            }
         }
     }
 
