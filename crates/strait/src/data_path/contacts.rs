@@ -12,7 +12,7 @@ use wiped::Wiped;
 use worker::{Listener, Message, Ping, Pong, Postbox};
 
 /// How the workers are reached from a thread that may wait.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Contacts {
     pub(super) workers: Vec<Reach>,
     pub(super) former: FormerProcess,

@@ -492,7 +492,7 @@ impl<'g> Attempt<'g> {
             let pid = self.line.peer.pid;
             tracing::error!(
                 pid,
-                "the other process cannot be ended: connections that it may still use are shut down"
+                "the other process cannot be ended: connections that it may still use are reset"
             );
         }
         is_over

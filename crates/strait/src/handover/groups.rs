@@ -4,7 +4,6 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use ::handover::GroupPack;
-use io::packets::shut;
 use io::{Socket, Traffic};
 use wiped::{Pieces, Wiped};
 use worker::Moving;
@@ -138,10 +137,11 @@ impl GivenAway {
         self.moving
     }
 
-    /// Ends its connections, although another process may have their sockets, too.
+    /// Resets its connections, although another process may have their sockets, too. An end in order would make a response complete
+    /// that lasts until its connection ends.
     pub(crate) fn end(self, contacts: &Contacts) {
         for socket in self.moving.sockets.into_iter().flatten() {
-            shut(&socket);
+            socket.abort();
             contacts.unwatch(self.worker, &socket);
             socket.reset();
         }
@@ -225,6 +225,24 @@ mod tests {
         assert!(given.is_untouched(true), "what it had written counts from then on");
         assert_eq!(pairs[1].1.read(&mut [0; 3]).unwrap(), 3);
         assert!(!given.is_untouched(true));
+    }
+
+    #[test]
+    fn connections_that_end_here_are_reset_although_another_process_has_their_sockets() {
+        use std::io::{ErrorKind, Read as _, Write as _};
+        use std::net::{TcpListener, TcpStream};
+
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut of_other_process = listener.accept().unwrap().0;
+        of_other_process.write_all(b"a part of a response without a length").unwrap();
+        let socket = Socket::from(std::os::fd::OwnedFd::from(of_other_process.try_clone().unwrap()));
+        let mut given = GivenAway::new(0, Moving { sockets: vec![Some(socket)], ..group() });
+        note_sent(&mut given, 1);
+        given.end(&Contacts::default());
+        let ended = peer.read_to_end(&mut Vec::new());
+        assert_eq!(ended.map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset));
+        assert!(matches!(of_other_process.read(&mut [0]), Err(_) | Ok(0)));
     }
 
     #[test]
