@@ -27,6 +27,9 @@ const STOP_MAX: Duration = Duration::from_secs(6);
 const LONG_STOP_MIN: Duration = Duration::from_secs(16);
 const LONG_STOP_MAX: Duration = Duration::from_secs(25);
 
+/// Within this time the control of a process that continues reads what came while it was stopped.
+const READ_WITHIN: Duration = Duration::from_millis(20);
+
 /// One of the two processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
@@ -120,6 +123,13 @@ impl Simulation {
         let is_over = |stopped: &mut Stopped| stopped.until.is_some_and(|until| until <= now);
         if let Some(Stopped { side, .. }) = it.stopped.take_if(is_over) {
             let workers = it.workers_of(side);
+            // Its workers may go on before its control has read what came meanwhile.
+            let read_at = now + it.random.span(READ_WITHIN);
+            let frames = match side {
+                Side::Giver => &mut it.to_giver,
+                Side::Taker => &mut it.to_taker,
+            };
+            frames.iter_mut().for_each(|frame| frame.due = frame.due.max(read_at));
             self.stopped.retain(|number| !workers.contains(number));
         }
     }
