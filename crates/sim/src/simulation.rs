@@ -16,13 +16,17 @@ mod outliers;
 mod population;
 mod processes;
 mod promises;
+mod publishing;
+mod recording;
+mod reports;
 mod resolutions;
 mod scenario;
 mod summary;
+mod turning;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,15 +36,14 @@ use std::time::Duration;
 use config::checks::Checker;
 use config::outlier::Detector;
 use config::priority::Priority;
-use proxy::SkipHandshake as _;
 use proxy::time::Time;
 use proxy::{ExchangeKey, Snapshot};
-use telemetry::{Collector, LogFormat, LogReader, LogStyle, ProcessFacts};
-use worker::{Given, Mailboxes, Message, Postbox, Report, ReportBody, Worker};
+use telemetry::{Collector, LogFormat, LogReader, LogStyle};
+use worker::{Given, Mailboxes, Postbox, Report, Worker};
 
-use crate::configuration::{Configurations, names};
+use crate::configuration::Configurations;
 use crate::ledger::Ledger;
-use crate::network::{Network, PeerId, Shared, Wake};
+use crate::network::{Network, Shared, Wake};
 use crate::random::Random;
 use crate::service::Service;
 use crate::versions::Served;
@@ -327,12 +330,6 @@ impl Simulation {
         self.network.borrow_mut().trace.be_loud();
     }
 
-    /// The lines of the access log, in the order of the workers' events.
-    #[must_use]
-    pub fn log_text(&self) -> &[u8] {
-        &self.log_text
-    }
-
     /// Runs to the end.
     ///
     /// # Errors
@@ -408,273 +405,8 @@ impl Simulation {
         connections.map(|connection| connection.inbox_bytes + connection.outbox_bytes).sum()
     }
 
-    /// Writes down what the workers count, as it happens, from now on.
-    pub fn record_events(&mut self) {
-        self.events = Some(String::new());
-        self.record(None);
-        self.events = Some(String::new());
-    }
-
-    /// The recorded lines: one for each counter that moved in a turn.
-    #[must_use]
-    pub fn events(&self) -> &str {
-        self.events.as_deref().unwrap_or_default()
-    }
-
-    // Going on.
-
     fn now(&self) -> Time {
         self.network.borrow().now()
-    }
-
-    /// Carries out the next event, of the network or of a worker.
-    fn step(&mut self) {
-        let wake = self.network.borrow_mut().take_wake();
-        if let Some((PeerId(peer), wake)) = wake {
-            self.idle_turns = 0;
-            let network = &mut self.network.borrow_mut();
-            match self.peers.get_mut(peer) {
-                Some(Peer::Client(client)) => client.on_wake(wake, network, &mut self.ledger),
-                Some(Peer::Service(service)) => service.on_wake(wake, network, &mut self.ledger),
-                None => {}
-            }
-            network.take_complaints().into_iter().for_each(|what| self.ledger.violate(what));
-            return;
-        }
-        let happening = self.network.borrow().next_time();
-        let errand = self.errands.keys().next().map(|(time, _)| *time);
-        let stopped = self.stopped.clone();
-        let running = (0..self.threads.len()).filter(|number| !stopped.contains(number));
-        let thread = running.filter_map(|number| Some((self.due(number)?, number)));
-        let thread = thread.min();
-        let others = happening.into_iter().chain(errand).min();
-        match (thread, others) {
-            (Some((at, number)), others) if others.is_none_or(|other| at < other) => {
-                if at > self.now() {
-                    // It slept before this turn.
-                    self.idle_turns = 0;
-                }
-                self.network.borrow_mut().advance(at);
-                self.turn(number);
-            }
-            (_, Some(at)) => {
-                self.idle_turns = 0;
-                self.network.borrow_mut().advance(at);
-                if happening == Some(at) {
-                    self.network.borrow_mut().step();
-                } else if let Some((_, errand)) = self.errands.pop_first() {
-                    self.run_errand(errand);
-                }
-            }
-            // Nothing will ever happen again: time passes.
-            (_, None) => {
-                let later = self.now() + Duration::from_secs(1);
-                self.network.borrow_mut().advance(later);
-            }
-        }
-    }
-
-    /// When a worker's thread runs next.
-    fn due(&mut self, number: usize) -> Option<Time> {
-        let has_events = self.network.borrow().has_events(number);
-        let now = self.now();
-        let thread = self.threads.get_mut(number)?.as_mut()?;
-        if has_events && thread.runs_at.is_none() {
-            let is_slow = self.random.chance(self.scenario.faults.slow_thread);
-            let span = if is_slow { Duration::from_millis(200) } else { Duration::from_micros(20) };
-            thread.runs_at = Some(now + self.random.span(span));
-        }
-        let deadline = thread.worker.next_deadline();
-        thread.runs_at.into_iter().chain(deadline).min()
-    }
-
-    fn turn(&mut self, number: usize) {
-        let Some(Some(thread)) = self.threads.get_mut(number) else { return };
-        thread.runs_at = None;
-        self.note_versions(number);
-        let before = self.configuration_of(number);
-        let Some(Some(thread)) = self.threads.get_mut(number) else { return };
-        let goes_on = thread.worker.turn().expect("the simulated world always waits");
-        self.turns += 1;
-        self.idle_turns += 1;
-        self.note_versions(number);
-        self.check_connects(number, before);
-        if let Some(handover) = self.handover.as_deref_mut() {
-            handover.on_turn(number);
-        }
-        if self.idle_turns > IDLE_TURNS_MAX {
-            let what = format!("worker {number} turns and turns, and nothing happens");
-            self.ledger.violate(what);
-        }
-        if !goes_on {
-            self.check_leases(number);
-            self.threads[number] = None;
-        } else if self.turns.is_multiple_of(16) {
-            self.check_queues(number);
-            self.check_idle(number);
-        }
-        self.check_bounds();
-        self.give_keys(number);
-        self.go_on_with_moves();
-        if self.events.is_some() {
-            self.record(Some(number));
-        }
-        self.read_reports();
-    }
-
-    /// Gives record layers to the TLS connections that began just now.
-    fn give_keys(&mut self, number: usize) {
-        let keys = self.network.borrow_mut().take_keys(number);
-        let now = self.now();
-        let Some(Some(thread)) = self.threads.get_mut(number) else { return };
-        for (key, records) in keys {
-            thread.worker.proxy().begin_records(key, records, now);
-        }
-    }
-
-    /// Writes down which counters moved. Counts of turns and of buffers are left out: they follow
-    /// from how the work was done, not from what happened.
-    fn record(&mut self, worker: Option<usize>) {
-        let mut stats = String::new();
-        self.collector.readings().write_stats(&ProcessFacts::default(), "_total", &mut stats);
-        // Finer times would change with every look at the clock.
-        let tenths = self.now().as_nanos() / 100_000_000;
-        for line in stats.lines() {
-            let Some((name, value)) = line.rsplit_once(' ') else { continue };
-            let Ok(value) = value.parse::<u64>() else { continue };
-            let kept = self.counters.insert(name.to_owned(), value).unwrap_or(0);
-            let is_work = ["strait_worker_", "strait_buffer", "process_"]
-                .iter()
-                .any(|prefix| name.starts_with(prefix));
-            if value > kept
-                && !is_work
-                && let (Some(events), Some(worker)) = (&mut self.events, worker)
-            {
-                let (seconds, tenths) = (tenths / 10, tenths % 10);
-                let added = value - kept;
-                let _ = writeln!(events, "{seconds}.{tenths} worker {worker}: {name} +{added}");
-            }
-        }
-    }
-
-    fn read_reports(&mut self) {
-        while let Some((worker, body)) = self.next_report() {
-            match body {
-                ReportBody::Question { exchange, question } if question.is_for_cluster() => {
-                    self.on_demand(worker, exchange);
-                }
-                ReportBody::Question { exchange, question } => {
-                    let at = self.now() + self.random.span(Duration::from_millis(50));
-                    let payload = question.payload;
-                    self.errand(at, Errand::Answer { worker, exchange, payload });
-                }
-                ReportBody::Retired(snapshot) => {
-                    self.snapshots_retired += 1;
-                    drop(snapshot);
-                }
-                ReportBody::ListenerBroken { listener, errno } => {
-                    self.ledger.violate(format!("listener {listener:?} broke: {errno}"));
-                }
-                // Control of the other process does what follows there.
-                ReportBody::OutlierFound { .. }
-                | ReportBody::Checked { .. }
-                | ReportBody::FailedItself { .. }
-                    if !self.process.contains(&worker) => {}
-                ReportBody::OutlierFound { cluster, endpoint, kind } => {
-                    self.on_outlier(cluster, endpoint, kind);
-                }
-                ReportBody::Checked { number, result } => self.on_check_reported(number, result),
-                ReportBody::FailedItself { cluster, endpoint } => {
-                    self.on_failed_itself(cluster, endpoint);
-                }
-                ReportBody::GroupLost { connections, reason } => {
-                    self.ledger.violate(format!("{connections} connections are lost: {reason}"));
-                }
-                ReportBody::Started
-                | ReportBody::TakenUp(_)
-                | ReportBody::Stopped
-                | ReportBody::Failed(_)
-                | ReportBody::Described { .. }
-                | ReportBody::OutOfDescriptors(_)
-                | ReportBody::BufferedOverflow { .. }
-                | ReportBody::Drained { .. } => {}
-            }
-        }
-    }
-
-    fn next_report(&self) -> Option<(usize, ReportBody)> {
-        self.reports.iter().find_map(|(first, reports)| {
-            let Report { worker, body } = reports.try_recv().ok()?;
-            Some((first + usize::try_from(worker).expect("few workers"), body))
-        })
-    }
-
-    fn swap(&mut self) {
-        let snapshot = self.configurations.another();
-        self.publish(&snapshot);
-        self.note_reload_in_probation();
-    }
-
-    fn note_reload_in_probation(&mut self) {
-        if let Some(handover) = self.handover.as_deref_mut() {
-            handover.has_reloaded = true;
-            self.reloaded_in_probation += 1;
-        }
-    }
-
-    /// Hands workers another configuration.
-    fn publish(&mut self, snapshot: &Arc<Snapshot>) {
-        self.note_bounds(snapshot);
-        self.note_served(self.process.start, snapshot);
-        self.detect_in(snapshot);
-        self.check_in(snapshot);
-        self.read_log();
-        self.name(snapshot);
-        let is_there = |name: &Arc<str>| snapshot.listeners.iter().any(|it| it.name == *name);
-        self.listeners_of.retain(|(name, _)| is_there(name));
-        for number in self.process.clone() {
-            if self.threads.get(number).is_some_and(Option::is_some) {
-                let added = &snapshot.changes.listeners_added;
-                let listeners = self.listeners(snapshot, number, |id| added.contains(&id));
-                let snapshot = Arc::clone(snapshot);
-                self.snapshots_posted += 1;
-                let inherited = Arc::default();
-                self.post(number, Message::Snapshot { snapshot, listeners, inherited });
-            }
-        }
-    }
-
-    fn name(&mut self, snapshot: &Snapshot) {
-        let names = names(snapshot);
-        self.log.set_names(Arc::clone(&names));
-        self.collector.set_names(names);
-    }
-
-    fn post_all(&self, message: impl Fn(usize) -> Message<SimListener, SimSocket>) {
-        for number in self.process.clone() {
-            self.post(number, message(number));
-        }
-    }
-
-    fn post(&self, worker: usize, message: Message<SimListener, SimSocket>) {
-        // A worker that has drained is gone, and its mail with it.
-        drop(self.try_post(worker, message));
-    }
-
-    fn try_post(
-        &self,
-        worker: usize,
-        message: Message<SimListener, SimSocket>,
-    ) -> Result<(), Message<SimListener, SimSocket>> {
-        let postbox = self.postboxes.get(worker).expect("one for each worker");
-        postbox.post(message)?;
-        self.network.borrow_mut().notify(worker);
-        Ok(())
-    }
-
-    fn read_log(&mut self) {
-        let now = self.now().as_nanos();
-        self.log.poll(now, &mut self.log_text, usize::MAX);
     }
 
     fn heal(&mut self) {

@@ -351,7 +351,7 @@ clusters:
   - { name: b, endpoints: ['127.0.0.1:3'] }
 ";
         let mut loader = config::Loader::<()>::new(config::FilterKinds::new()).unwrap();
-        let snapshot = loader.load("test", &yaml).unwrap();
+        let snapshot = loader.load("test", yaml).unwrap();
         let table = snapshot.route_tables.iter().next().unwrap().1;
         let totals: Vec<u64> = (100..).take(8).collect();
         let row = rule_json(table, &table.rules[0], 0, &totals);

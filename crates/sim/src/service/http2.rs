@@ -12,7 +12,9 @@ use crate::frames::{Heard, Pulse, Speaker, some_limits};
 use crate::http::{Body, Head};
 use crate::ledger::Ledger;
 use crate::network::{EndId, Network};
-use crate::plan::{RequestBody, ResponseFraming, ResponsePlan, fill_response, is_request};
+use crate::plan::{
+    RequestBody, RequestPlan, ResponseFraming, ResponsePlan, fill_response, is_request,
+};
 use crate::random::Random;
 
 /// How long a service that does something now and then waits in between, about.
@@ -222,16 +224,9 @@ impl Connection {
         network: &mut Network,
         ledger: &mut Ledger,
     ) -> Result<(), String> {
-        let mut words = head.line.split(' ');
-        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        let is_tunnel = words.next() == Some("connect");
+        let path = head.line.split(' ').nth(1).unwrap_or_default();
         if path == "/check" {
-            self.requests += 1;
-            if !host.random.chance(host.faults.hang) {
-                let status = if host.random.chance(host.faults.truncate) { 503 } else { 200 };
-                let head = format!("HTTP/1.1 {status} Whatever\r\n\r\n");
-                self.speaker.answer(stream, &head, true);
-            }
+            self.answer_check(stream, host);
             return Ok(());
         }
         let id = path.rsplit('/').next().and_then(|id| u64::from_str_radix(id, 16).ok());
@@ -239,61 +234,21 @@ impl Connection {
         ledger.saw_stream(id, end, network);
         self.requests += 1;
         let Some(request) = ledger.plan(id).cloned() else { return Ok(()) };
-        let is_right = match request.tunnel {
-            Some(_) => is_tunnel || method == "GET",
-            None => method == request.method && !is_tunnel,
-        };
-        if !is_right || !host.takes(head.field("host")?) {
-            return Err(format!("{id:016x} was changed: {head:?}"));
-        }
-        for field in ["connection", "transfer-encoding", "keep-alive", "upgrade"] {
-            if head.field(field)?.is_some() {
-                return Err(format!("{field} in HTTP/2: {head:?}"));
-            }
-        }
-        let is_right = match (request.body, head.body()?) {
-            (_, None) if is_tunnel => !is_end,
-            (RequestBody::None, body) => is_end && matches!(body, None | Some(Body::Length(0))),
-            (RequestBody::Length(0), None) => true,
-            (RequestBody::Length(length), Some(Body::Length(found))) => found == length as u64,
-            (RequestBody::Chunked(length, has_trailers), None) => {
-                !is_end || length == 0 && !has_trailers
-            }
-            _ => false,
-        };
-        if !is_right {
-            return Err(format!("{id:016x} has another body ({is_end}): {head:?}"));
-        }
-        let faults = &host.faults;
-        let random = &mut host.random;
-        if random.chance(faults.refuse) {
+        let is_tunnel = check_head(&request, head, is_end, host)?;
+        if host.random.chance(host.faults.refuse) {
             self.speaker.codec.reset(stream, ErrorCode::REFUSED_STREAM);
             ledger.refused(id);
             return Ok(());
         }
-        if random.chance(faults.close_on_request) {
-            self.after = After::Reset;
-        } else if random.chance(faults.hang) && random.chance(300) {
-            self.after = After::Hang;
-        } else if random.chance(faults.go_away) {
-            // Whatever came before is answered, and nothing behind it.
-            self.after = After::GoingAway;
-            self.speaker.codec.go_away(ErrorCode::NO_ERROR);
-        }
-        self.stops_reading |= random.chance(faults.stop_reading) && random.chance(300);
+        self.begin_fault(host);
         let mut plan = ResponsePlan::of(id);
-        let fate = match () {
-            () if random.chance(faults.truncate) => Fate::Reset(random.size(plan.length)),
-            () if random.chance(faults.hang) => Fate::Hangs(random.size(plan.length)),
-            () if random.chance(faults.garbage) => Fate::Malformed,
-            () => Fate::Whole,
-        };
+        let fate = Fate::of(&plan, host);
         plan.is_early |= self.stops_reading;
         if head.field("expect")?.is_some() && plan.continues {
             self.speaker.answer_for_now(stream, 100);
             ledger.answered_at(id, self.speaker.queued_total);
         }
-        let pause = random.span(SLOWNESS * 3);
+        let pause = host.random.span(SLOWNESS * 3);
         host.wake_after(end, Timer::Pause, pause, network);
         self.exchanges.push(Exchange {
             stream,
@@ -309,6 +264,41 @@ impl Connection {
             answer: Answer::Waits,
             fate,
         });
+        self.end_after_requests();
+        if host.random.chance(host.faults.close_idle) {
+            let span = host.random.span(IDLE_MAX);
+            host.wake_after(end, Timer::Idle(self.requests), span, network);
+        }
+        Ok(())
+    }
+
+    /// Answers a health check, well or not.
+    fn answer_check(&mut self, stream: u32, host: &mut Host) {
+        self.requests += 1;
+        if !host.random.chance(host.faults.hang) {
+            let status = if host.random.chance(host.faults.truncate) { 503 } else { 200 };
+            let head = format!("HTTP/1.1 {status} Whatever\r\n\r\n");
+            self.speaker.answer(stream, &head, true);
+        }
+    }
+
+    /// What goes wrong with the connection from this request on, if anything does.
+    fn begin_fault(&mut self, host: &mut Host) {
+        let (faults, random) = (&host.faults, &mut host.random);
+        if random.chance(faults.close_on_request) {
+            self.after = After::Reset;
+        } else if random.chance(faults.hang) && random.chance(300) {
+            self.after = After::Hang;
+        } else if random.chance(faults.go_away) {
+            // Whatever came before is answered, and nothing behind it.
+            self.after = After::GoingAway;
+            self.speaker.codec.go_away(ErrorCode::NO_ERROR);
+        }
+        self.stops_reading |= random.chance(faults.stop_reading) && random.chance(300);
+    }
+
+    /// Some connections end in order after so many requests.
+    fn end_after_requests(&mut self) {
         if self.goaway_after.is_some_and(|after| self.requests >= after) {
             self.goaway_after = None;
             if self.after == After::Keep {
@@ -317,11 +307,6 @@ impl Connection {
                 self.speaker.codec.ping(*b"goodbye!");
             }
         }
-        if host.random.chance(host.faults.close_idle) {
-            let span = host.random.span(IDLE_MAX);
-            host.wake_after(end, Timer::Idle(self.requests), span, network);
-        }
-        Ok(())
     }
 
     fn on_data(
@@ -586,4 +571,54 @@ impl Exchange {
         }
         false
     }
+}
+
+impl Fate {
+    fn of(plan: &ResponsePlan, host: &mut Host) -> Self {
+        let (faults, random) = (&host.faults, &mut host.random);
+        match () {
+            () if random.chance(faults.truncate) => Self::Reset(random.size(plan.length)),
+            () if random.chance(faults.hang) => Self::Hangs(random.size(plan.length)),
+            () if random.chance(faults.garbage) => Self::Malformed,
+            () => Self::Whole,
+        }
+    }
+}
+
+/// Checks that a request came as it was sent. Returns whether it is one for a tunnel.
+fn check_head(
+    request: &RequestPlan,
+    head: &Head,
+    is_end: bool,
+    host: &mut Host,
+) -> Result<bool, String> {
+    let id = request.id;
+    let mut words = head.line.split(' ');
+    let (method, _, is_tunnel) = (words.next(), words.next(), words.next() == Some("connect"));
+    let is_right = match request.tunnel {
+        Some(_) => is_tunnel || method == Some("GET"),
+        None => method == Some(request.method) && !is_tunnel,
+    };
+    if !is_right || !host.takes(head.field("host")?) {
+        return Err(format!("{id:016x} was changed: {head:?}"));
+    }
+    for field in ["connection", "transfer-encoding", "keep-alive", "upgrade"] {
+        if head.field(field)?.is_some() {
+            return Err(format!("{field} in HTTP/2: {head:?}"));
+        }
+    }
+    let is_right = match (request.body, head.body()?) {
+        (_, None) if is_tunnel => !is_end,
+        (RequestBody::None, body) => is_end && matches!(body, None | Some(Body::Length(0))),
+        (RequestBody::Length(0), None) => true,
+        (RequestBody::Length(length), Some(Body::Length(found))) => found == length as u64,
+        (RequestBody::Chunked(length, has_trailers), None) => {
+            !is_end || length == 0 && !has_trailers
+        }
+        _ => false,
+    };
+    if !is_right {
+        return Err(format!("{id:016x} has another body ({is_end}): {head:?}"));
+    }
+    Ok(is_tunnel)
 }

@@ -187,7 +187,7 @@ impl Simulation {
     }
 
     /// A group that was given away goes on here, unless the other process may have used it, or may still.
-    fn settle_given(&mut self, given: GivenAway, is_taker_over: bool) {
+    fn settle_given(&self, given: GivenAway, is_taker_over: bool) {
         let traffic = self.traffic(&given.moving);
         let mut is_known = traffic.iter().zip(&given.moving.sockets);
         let is_known = is_known.all(|(it, socket)| it.is_some() || socket.is_none());
