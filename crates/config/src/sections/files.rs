@@ -138,7 +138,10 @@ impl<'a> Files<'a> {
         let known =
             known.filter(|known| known.is_made_of(&chain_pem, key_digest, &ocsp_der)).cloned();
         let signing = file.signing;
-        let source = match known.filter(|known| known.signing == signing) {
+        // Which file the response is in decides what is read and watched at the next reload.
+        let is_named =
+            |known: &Arc<CertificateSource>| known.ocsp.as_deref() == file.ocsp.as_deref();
+        let source = match known.filter(|known| known.signing == signing && is_named(known)) {
             Some(known) => known,
             None => match self.read_certificate(
                 &chain_pem,

@@ -195,6 +195,12 @@ fn what_decides_about_a_cluster_beside_its_text_has_it_lowered_again() {
         assert_eq!(again.clusters_lowered(), 0, "{changed:?}");
         assert_eq!(again.warnings(), loader.warnings());
     }
+    let (loader, _) = loaded(&outside());
+    let mut files = outside();
+    files.set_mode("client.key", 0o644);
+    let next = loader.prepare("f", TEXT, &files).unwrap();
+    let is_about_key = |path: &str| path.ends_with("tls.certificate.key");
+    assert!(next.warnings().iter().any(|it| is_about_key(&it.path)), "{:?}", next.warnings());
     // A file that is gone is a mistake of the text that names it.
     let (loader, _) = loaded(&outside());
     let mut files = outside();
@@ -202,6 +208,29 @@ fn what_decides_about_a_cluster_beside_its_text_has_it_lowered_again() {
     let errors = loader.prepare("f", TEXT, &files).unwrap_err();
     let places: Vec<&str> = errors.errors.iter().map(|it| it.path.as_str()).collect();
     assert_eq!(places, ["clusters[0].tls.ca", "clusters[3].tls.ca", "clusters[6].tls.ca"]);
+}
+
+#[test]
+fn the_file_of_an_ocsp_response_that_is_named_now_is_read_though_it_holds_the_same() {
+    let mut files = outside();
+    let response = CERTIFICATES.iter().find(|(name, _)| *name == "site.ocsp").unwrap().1;
+    files.insert("other.ocsp", response);
+    let asked = Asked { files, ..Asked::default() };
+    let text = |ocsp: &str| {
+        let files = format!("{{ chain: site.pem, key: site.key, ocsp: {ocsp} }}");
+        TEXT.replace("{ chain: client.pem, key: client.key }", &files)
+    };
+    let mut loader = Loader::new(sample::kinds()).unwrap();
+    for text in [text("site.ocsp"), text("other.ocsp")] {
+        let next = loader.prepare("f", &text, &asked).unwrap();
+        loader.keep(next);
+    }
+    asked.paths.take();
+    let same = loader.prepare("f", &text("other.ocsp"), &asked).unwrap();
+    assert_eq!(same.clusters_lowered(), 0);
+    let paths = asked.paths.take();
+    let is_read = |name: &str| paths.contains(Path::new(name));
+    assert!(is_read("other.ocsp") && !is_read("site.ocsp"), "{paths:?}");
 }
 
 #[test]
