@@ -6,8 +6,9 @@
 //!                    Leaving ◄─ Probation ◄─ Committing ◄─ Summarizing
 //! ```
 //!
-//! From any state before `Probation` a failure leads to [`GiverAction::RollBack`], once. In `Leaving` this process ends what it
-//! still has, and hears from its taker whether others wait for that.
+//! From any state before `Probation` a failure leads to [`GiverAction::RollBack`], once. A taker that was asked to commit may do so
+//! as long as it lives: unless it can be ended, the probation begins, in which this process stands in for it. In `Leaving` this
+//! process ends what it still has, and hears from its taker whether others wait for that.
 
 mod action;
 mod moving;
@@ -63,6 +64,10 @@ pub struct Giver {
     /// What the taker has said of its end, before that.
     why_taker_ends: Option<String>,
     silence: Silence,
+    /// How long the taker may take once it is asked to commit.
+    commit_within: Duration,
+    /// Whether the probation began though the taker has not said yet that it is the process.
+    awaits_committed: bool,
     actions: Actions,
 }
 
@@ -143,6 +148,8 @@ impl Giver {
             reads: Reads::default(),
             why_taker_ends: None,
             silence: Silence::default(),
+            commit_within: Duration::ZERO,
+            awaits_committed: false,
             actions,
         }
     }
@@ -190,7 +197,11 @@ impl Giver {
             _ => None,
         };
         // As long as the other process may be stopped, a probation that is over does not end: there are looks at it alone.
-        let waits = matches!(self.state, State::Probation(_)) && self.silence.is_in_doubt();
+        let waits = match self.state {
+            State::Probation(Standby::StandingIn) => true,
+            State::Probation(_) => self.silence.is_in_doubt(),
+            _ => false,
+        };
         let deadline = (!waits).then_some(self.deadline);
         [deadline, total, moving, self.silence.next_look()].into_iter().flatten().min()
     }
@@ -275,8 +286,11 @@ impl Giver {
                 moving.on_taken(batch, refused, now, &mut self.actions)
             }
             (State::Committing, Message::Committed) => {
-                self.actions.push(GiverAction::Committed);
-                self.enter(State::Probation(Standby::Waiting));
+                self.begin_probation(Standby::Waiting, now);
+                Ok(())
+            }
+            (State::Probation(_), Message::Committed) if self.awaits_committed => {
+                self.awaits_committed = false;
                 self.deadline = later(now, self.deadlines.probation);
                 Ok(())
             }
@@ -514,7 +528,15 @@ impl Giver {
         // It sends nothing while it becomes the process. That it did not before counts.
         let within = self.deadlines.commit.saturating_sub(self.silence.so_far());
         let bytes = states.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-        self.deadline = later(now, within.saturating_add(extra_time(bytes)));
+        self.commit_within = within.saturating_add(extra_time(bytes));
+        self.deadline = later(now, self.commit_within);
+    }
+
+    /// A frame was sent. The taker has its time for COMMIT from then on: this process may have been stopped before.
+    pub fn on_sent(&mut self, now: u64) {
+        if matches!(self.state, State::Committing) {
+            self.deadline = later(now, self.commit_within);
+        }
     }
 
     /// Newer values of what the process knows, while this process still has connections. What the taker would not read is left out.
@@ -592,7 +614,9 @@ impl Giver {
         let is_late = self.is_late(now);
         match &mut self.state {
             // Where this process was stopped itself meanwhile, it looks first whether the other one runs.
-            State::Probation(_) if self.deadline <= now && !self.silence.is_in_doubt() => {
+            State::Probation(Standby::Waiting | Standby::TakerGivenUp)
+                if self.deadline <= now && !self.silence.is_in_doubt() =>
+            {
                 self.finish();
             }
             // It may be gone for good, or run again: as long as it does neither, this process does not end.
@@ -619,6 +643,30 @@ impl Giver {
         }
     }
 
+    /// The taker is the process, or becomes it as soon as it runs.
+    fn begin_probation(&mut self, standby: Standby, now: u64) {
+        self.actions.push(GiverAction::Committed);
+        self.enter(State::Probation(standby));
+        self.deadline = later(now, self.deadlines.probation);
+    }
+
+    /// A taker that was asked to commit was ended, as [`GiverAction::EndCommitting`] asked: everything is this process's own again.
+    pub fn on_ended(&mut self, failure: Failure) {
+        if matches!(self.state, State::Committing) {
+            self.roll_back(failure, PeerLife::Over);
+        }
+    }
+
+    /// It could not be ended, and may be the process as soon as it runs again: this one does not take anything back, and accepts until
+    /// it hears from the taker, or that ends.
+    pub fn on_not_ended(&mut self, now: u64) {
+        if matches!(self.state, State::Committing) {
+            self.awaits_committed = true;
+            self.begin_probation(Standby::StandingIn, now);
+            self.actions.push(GiverAction::StandIn);
+        }
+    }
+
     fn finish(&mut self) {
         self.state = State::Leaving;
         self.actions.push(GiverAction::Enter(Phase::Done));
@@ -630,7 +678,10 @@ impl Giver {
         if matches!(self.state, State::Ended | State::Probation(_) | State::Leaving) {
             return;
         }
-        self.actions.drop_unsent();
+        let is_asked = matches!(self.state, State::Committing);
+        if !self.actions.drop_unsent() && is_asked {
+            return self.actions.push(GiverAction::EndCommitting(failure));
+        }
         self.send(&Message::GiveUp { reason: shortened(failure.to_string()) });
         let peer = if self.has_given() { PeerLife::InDoubt } else { PeerLife::Over };
         self.roll_back(failure, peer);

@@ -186,16 +186,19 @@ fn batches_are_paced_for_a_quarter_of_the_deadline_at_most() {
 }
 
 /// Every frame of a conversation meets every fault. The giver ends in one way; where it takes everything
-/// back without a doubt, the taker is not the process; and each side ends in time.
+/// back, the taker is not the process, or was ended; and each side ends in time.
 #[test]
 fn a_fault_at_any_frame_leaves_one_owner() {
     let count = {
         let mut pair = Pair::new(200);
         (0..).take_while(|_| pair.deliver()).count()
     };
-    for fault in FAULTS {
+    for (fault, may_end_taker) in
+        FAULTS.into_iter().flat_map(|fault| [(fault, true), (fault, false)])
+    {
         for place in 0..count {
             let mut pair = Pair::new(200);
+            pair.may_end_taker = may_end_taker;
             for _ in 0..place {
                 pair.deliver();
             }
@@ -214,9 +217,13 @@ fn a_fault_at_any_frame_leaves_one_owner() {
                 }
                 [GiverAction::RollBack { peer: PeerLife::Over | PeerLife::Closed, .. }] => {
                     let has_ended = matches!(fault, Fault::TakerEnds | Fault::GiverEnds);
-                    assert!(!is_taken_over || has_ended, "{case}");
+                    assert!(!is_taken_over || has_ended || pair.is_taker_ended, "{case}");
                 }
-                [GiverAction::RollBack { peer: PeerLife::InDoubt, .. }] => {}
+                [GiverAction::RollBack { peer: PeerLife::InDoubt, .. }] => {
+                    assert!(!is_taken_over, "{case}");
+                }
+                // It is the process, or becomes it if it runs, and this one stands in for it until then.
+                [GiverAction::Committed] if !may_end_taker => {}
                 // The process that ended does nothing more.
                 [] | [GiverAction::Committed] if matches!(fault, Fault::GiverEnds) => {}
                 _ => panic!("{case}"),
@@ -546,6 +553,17 @@ fn connections_that_cannot_move_yet_fail_no_handover_with_a_short_deadline() {
     }
 }
 
+/// Both sides where a phase begins, with nothing that has arrived of what the giver sends then.
+fn before(phase: Phase) -> Pair {
+    let mut pair = Pair::new(200);
+    while pair.giver.phase() < phase {
+        pair.act();
+        assert!(pair.giver.phase() == phase || pair.deliver(), "{phase}");
+    }
+    pair.act();
+    pair
+}
+
 #[test]
 fn a_silent_peer_ends_the_attempt_within_the_deadline_of_its_phase() {
     for (phase, seconds) in [
@@ -556,12 +574,9 @@ fn a_silent_peer_ends_the_attempt_within_the_deadline_of_its_phase() {
         (Phase::Connections, 2),
         (Phase::Commit, 5),
     ] {
-        let mut pair = Pair::new(200);
-        while pair.giver.phase() < phase {
-            pair.act();
-            assert!(pair.giver.phase() == phase || pair.deliver(), "{phase}");
-        }
-        pair.act();
+        let mut pair = before(phase);
+        // In doubt is only what it was asked last.
+        pair.may_end_taker = true;
         let now = seconds * SECOND;
         assert!(pair.giver.next_deadline().is_some_and(|at| at <= now), "{phase}");
         pair.giver.on_time(now - 1);
@@ -761,6 +776,64 @@ fn a_giver_stands_in_for_a_silent_taker_that_cannot_be_ended_as_long_as_it_is_si
     giver.on_frame(&Message::TakeBack { reason: "x".to_owned() }.encode(), 0, *now);
     let actions: Vec<_> = std::iter::from_fn(|| giver.poll()).collect();
     assert_eq!(actions, [GiverAction::StandBack, GiverAction::BecomeTaker("x".to_owned())]);
+}
+
+/// Two would serve otherwise: what is asked for is done as soon as it is read.
+#[test]
+fn a_taker_that_was_asked_to_commit_and_cannot_be_ended_is_the_process_once_it_runs() {
+    for runs in [true, false] {
+        let mut pair = before(Phase::Commit);
+        let Pair { giver, now, .. } = &mut pair;
+        let (action, _) = asked_for(now, 20, look_at(giver), |_| true).unwrap();
+        let failure = Failure::Silent(Phase::Commit);
+        assert_eq!(action, GiverAction::EndCommitting(failure));
+        giver.on_not_ended(*now);
+        let actions: Vec<_> = std::iter::from_fn(|| giver.poll()).collect();
+        let probation = GiverAction::Enter(Phase::Probation);
+        // It is not asked to give up: it could have committed by then.
+        assert_eq!(actions, [GiverAction::Committed, probation, GiverAction::StandIn]);
+        // Far longer than the probation.
+        assert_eq!(asked_for(now, 600, look_at(giver), |_| true), None);
+        if !runs {
+            giver.on_closed();
+            assert_eq!(giver.poll(), Some(GiverAction::AcceptAgain));
+            continue;
+        }
+        while pair.deliver() {}
+        assert!(
+            pair.taker_ends
+                .iter()
+                .any(|it| matches!(it, TakerAction::Moving(MovingAction::Commit { .. })))
+        );
+        pair.giver.on_time(pair.now);
+        assert_eq!(pair.giver.phase(), Phase::Probation, "it begins once the taker says so");
+        pair.now += 31 * SECOND;
+        pair.taker.on_time(pair.now);
+        while pair.deliver() {}
+        pair.giver.on_time(pair.now);
+        while pair.deliver() {}
+        assert_eq!(pair.giver_ends, [GiverAction::Finish]);
+    }
+}
+
+/// What a giver does next as time passes.
+fn look_at(giver: &mut Giver) -> impl FnMut(u64) -> Option<GiverAction> {
+    |now| {
+        giver.on_time(now);
+        giver.poll()
+    }
+}
+
+#[test]
+fn a_taker_has_its_time_from_when_it_is_asked_to_commit() {
+    let mut pair = before(Phase::Commit);
+    // This process was stopped before it could send that.
+    pair.now += 60 * SECOND;
+    pair.giver.on_sent(pair.now);
+    pair.giver.on_time(pair.now);
+    assert_eq!(pair.giver.poll(), None);
+    pair.giver.on_time(pair.now + 5 * SECOND);
+    assert!(matches!(pair.giver.poll(), Some(GiverAction::EndCommitting(_))));
 }
 
 #[test]
@@ -1014,8 +1087,11 @@ fn list(pair: &mut Pair) -> (Option<GiverAction>, Option<TakerAction>) {
     };
     let ask = Message::ListConnections { request: 7, worker: 1, slot: 2 };
     pair.giver.on_frame(&ask.encode(), 0, pair.now);
-    let asked = std::iter::from_fn(|| pair.giver.poll())
-        .find(|it| matches!(it, GiverAction::List { .. } | GiverAction::RollBack { .. }));
+    let is_awaited = |it: &GiverAction| {
+        use GiverAction::{EndCommitting, List, RollBack};
+        matches!(it, List { .. } | RollBack { .. } | EndCommitting(_))
+    };
+    let asked = std::iter::from_fn(|| pair.giver.poll()).find(is_awaited);
     pair.giver.list(listed.clone());
     while let Some(GiverAction::Send(frame)) = pair.giver.poll() {
         pair.taker.on_frame(&frame, 0, pair.now);
@@ -1047,21 +1123,23 @@ fn connections_that_stay_are_listed_to_the_end_of_the_giver() {
 #[test]
 fn a_list_before_the_taker_is_the_process_is_out_of_turn() {
     for phase in [Phase::Config, Phase::Probe, Phase::Connections, Phase::Commit] {
-        let before = || {
+        let at_phase = || {
             let mut pair = Pair::new(1000);
             while pair.giver.phase() < phase {
                 assert!(pair.deliver());
             }
             pair
         };
-        let (asked, answered) = list(&mut before());
+        let (asked, answered) = list(&mut at_phase());
         let failure = Failure::OutOfTurn { phase, message: "ListConnections" };
-        assert!(
-            matches!(&asked, Some(GiverAction::RollBack { failure: it, .. }) if *it == failure),
-            "{asked:?}"
-        );
+        let (GiverAction::RollBack { failure: it, .. } | GiverAction::EndCommitting(it)) =
+            asked.unwrap()
+        else {
+            panic!("{phase}");
+        };
+        assert_eq!(it, failure);
         assert_eq!(answered, None);
-        let mut pair = before();
+        let mut pair = at_phase();
         let listed = Message::Connections(ListedConnections::default());
         pair.taker.on_frame(&listed.encode(), 0, 0);
         let is_stop = |it: TakerAction| matches!(it, TakerAction::Stop(_));

@@ -67,6 +67,10 @@ pub enum GiverAction {
         /// Whether the other process may still use what it was given.
         peer: PeerLife,
     },
+    /// The taker was asked to commit, and this failure leaves open whether it does: end it, then
+    /// [`Giver::on_ended`](crate::Giver::on_ended) with the failure; if that cannot be done,
+    /// [`Giver::on_not_ended`](crate::Giver::on_not_ended).
+    EndCommitting(Failure),
     /// The taker ended in its probation: this process accepts again.
     AcceptAgain,
     /// The taker is silent in its probation: end it, then [`Giver::on_closed`](crate::Giver::on_closed).
@@ -117,6 +121,7 @@ impl GiverAction {
             | Self::Summarize
             | Self::Committed
             | Self::RollBack { .. }
+            | Self::EndCommitting(_)
             | Self::AcceptAgain
             | Self::EndSilent
             | Self::StandIn
@@ -171,8 +176,10 @@ impl Actions {
         self.0.is_empty()
     }
 
-    /// What was not sent yet is not: a process that does not read would have each frame wait.
-    pub(super) fn drop_unsent(&mut self) {
+    /// What was not sent yet is not: a process that does not read would have each frame wait. Returns whether there was anything.
+    pub(super) fn drop_unsent(&mut self) -> bool {
+        let before = self.0.len();
         self.0.retain(|action| !action.is_frame());
+        self.0.len() < before
     }
 }

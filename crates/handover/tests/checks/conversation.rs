@@ -53,6 +53,10 @@ pub(crate) struct Pair {
     pub(crate) giver_ends: Vec<GiverAction>,
     /// Whether the giver accepts beside a taker that is silent.
     stands_in: bool,
+    /// Whether the giver may end the taker, which does nothing more then.
+    pub(crate) may_end_taker: bool,
+    /// Whether it did.
+    pub(crate) is_taker_ended: bool,
     pub(crate) taker_ends: Vec<TakerAction>,
     /// Groups that the taker serves, and those that came back.
     pub(crate) served: Vec<u32>,
@@ -86,6 +90,8 @@ impl Pair {
             refuses: vec![2],
             giver_ends: Vec::new(),
             stands_in: false,
+            may_end_taker: false,
+            is_taker_ended: false,
             taker_ends: Vec::new(),
             served: Vec::new(),
             returned: Vec::new(),
@@ -171,6 +177,12 @@ impl Pair {
             | GiverAction::Checked
             | GiverAction::RollBack { .. }
             | GiverAction::AcceptAgain => self.giver_ends.push(action),
+            GiverAction::EndCommitting(failure) if self.may_end_taker => {
+                self.is_taker_ended = true;
+                self.to_taker.clear();
+                self.giver.on_ended(failure);
+            }
+            GiverAction::EndCommitting(_) => self.giver.on_not_ended(self.now),
             GiverAction::StandIn => self.stands_in = true,
             _ => {}
         }
@@ -237,6 +249,11 @@ impl Pair {
             // A process that took over hears that the other one is gone.
             if self.giver.is_over() && self.taker.phase() == Phase::Probation {
                 self.taker.on_closed(self.now);
+            }
+            // So does the other one, of a process that ended.
+            if self.taker_ends.iter().any(|end| matches!(end, TakerAction::Stop(_))) {
+                self.giver.on_closed();
+                self.stands_in = false;
             }
             // What is silent is not ended here: the giver looks for it as long as it may be stopped.
             if self.stands_in && self.giver.phase() == Phase::Probation {

@@ -115,8 +115,6 @@ pub(super) struct Handover {
     may_end_giver: bool,
     /// Whether the giver may end a taker that is silent.
     may_end_taker: bool,
-    /// Whether the taker was asked to be the process.
-    is_committing: bool,
     /// Whether the new process has got another configuration since it took over.
     pub(super) has_reloaded: bool,
     probation: Duration,
@@ -202,7 +200,6 @@ impl Simulation {
             has_reloaded: false,
             may_end_giver: random.split("end", 0).chance(700),
             may_end_taker,
-            is_committing: false,
             probation: deadlines.probation,
             probation_until: 0,
             given: BTreeMap::new(),

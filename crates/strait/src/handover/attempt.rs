@@ -108,6 +108,10 @@ impl<'g> Attempt<'g> {
                 match self.perform(action) {
                     None => {}
                     Some(End::Ending) => return self.forget(),
+                    Some(End::Back) if self.line.is_full() => {
+                        self.giving.refused.borrow_mut().add_unheard(self.line);
+                        return End::Back;
+                    }
                     Some(end) => return end,
                 }
             }
@@ -124,6 +128,8 @@ impl<'g> Attempt<'g> {
                 Ok(Incoming::Frame(frame, count)) => {
                     self.line.descriptors.clear();
                     self.giver.on_frame(&frame, count, at);
+                    // Whether it is late is asked once what it has sent is read: this process may have been stopped.
+                    has_heard(&mut self.line, &mut self.giver);
                 }
                 Ok(Incoming::End) => self.giver.on_closed(),
                 Ok(Incoming::Nothing) => {}
@@ -167,7 +173,10 @@ impl<'g> Attempt<'g> {
             GiverAction::Send(frame) if self.giver.phase() >= Phase::Probation => {
                 self.line.queue(frame);
             }
-            GiverAction::Send(frame) => send(&mut self.line, &mut self.giver, &frame, &[]),
+            GiverAction::Send(frame) => {
+                send(&mut self.line, &mut self.giver, &frame, &[]);
+                self.giver.on_sent(now());
+            }
             GiverAction::SendResources(frame) => {
                 if let Some(resources) = self.resources.take() {
                     send(&mut self.line, &mut self.giver, &frame, &[resources.as_fd()]);
@@ -198,6 +207,7 @@ impl<'g> Attempt<'g> {
             },
             GiverAction::Committed => self.on_committed(),
             GiverAction::RollBack { failure, peer } => return Some(self.roll_back(&failure, peer)),
+            GiverAction::EndCommitting(failure) => self.end_committing(failure),
             GiverAction::AcceptAgain => return Some(self.accept_again()),
             GiverAction::EndSilent => self.end_silent(),
             GiverAction::StandIn => self.stand_in(),
@@ -496,6 +506,26 @@ impl<'g> Attempt<'g> {
             );
         }
         is_over
+    }
+
+    /// Ends the new process, which was asked to commit and does not answer as it should, so that this one can take everything back.
+    fn end_committing(&mut self, failure: Failure) {
+        if self.process.as_ref().is_some_and(ends) {
+            return self.giver.on_ended(failure);
+        }
+        let pid = self.line.peer.pid;
+        tracing::error!(
+            pid,
+            "the new process cannot be ended, and serves alone as soon as it runs: {failure}"
+        );
+        let reason = format!(
+            "process {pid} was asked to serve, and can neither be ended nor does it answer: it has the connections, and serves as soon \
+             as it runs; until then this process accepts new ones ({failure})"
+        );
+        if let Some(asked) = self.asked.take() {
+            self.child = asked.conclude(false, reason);
+        }
+        self.giver.on_not_ended(now());
     }
 
     /// Ends the new process, which is silent in its probation, so that this one can accept again.

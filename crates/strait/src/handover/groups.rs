@@ -236,7 +236,8 @@ mod tests {
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut of_other_process = listener.accept().unwrap().0;
         of_other_process.write_all(b"a part of a response without a length").unwrap();
-        let socket = Socket::from(std::os::fd::OwnedFd::from(of_other_process.try_clone().unwrap()));
+        let socket =
+            Socket::from(std::os::fd::OwnedFd::from(of_other_process.try_clone().unwrap()));
         let mut given = GivenAway::new(0, Moving { sockets: vec![Some(socket)], ..group() });
         note_sent(&mut given, 1);
         given.end(&Contacts::default());

@@ -79,7 +79,6 @@ impl Simulation {
                 giver.inform(&[("totals".to_owned(), vec![7; 1_000].into())]);
             }
             GiverAction::Summarize => {
-                it.is_committing = true;
                 giver.commit(&[("totals".to_owned(), vec![7; 100_000].into())], now);
             }
             GiverAction::Committed => {
@@ -90,6 +89,13 @@ impl Simulation {
                 self.network.borrow_mut().is_killing = false;
             }
             GiverAction::RollBack { peer, .. } => self.roll_back(peer),
+            // Asked to commit, it may be the process once it runs again; that both accept until then is not played.
+            GiverAction::EndCommitting(failure) => {
+                self.end_taker();
+                if let Some(giver) = self.handover.as_deref_mut().and_then(|it| it.giver.as_mut()) {
+                    giver.on_ended(failure);
+                }
+            }
             GiverAction::AcceptAgain => {
                 let workers = it.from.clone();
                 self.process = workers.clone();
@@ -173,9 +179,7 @@ impl Simulation {
     /// Ends the other process, which may still use what it was given, where that is allowed. Returns whether it is over.
     fn is_taker_over(&mut self, peer: PeerLife) -> bool {
         let Some(it) = self.handover.as_deref() else { return true };
-        // Asked to commit, it may be the process once it runs again: then there would be two, and both are not played here.
-        let may_end = it.may_end_taker || it.is_committing;
-        if peer == PeerLife::InDoubt && it.taker.is_some() && !may_end {
+        if peer == PeerLife::InDoubt && it.taker.is_some() && !it.may_end_taker {
             self.takers_left += 1;
             return false;
         }
