@@ -601,6 +601,19 @@ impl Giver {
         }
     }
 
+    /// This process was stopped for so long, ns, while it waited. That is no time of the taker's, which may have been stopped as well, and
+    /// none of the handover's. A probation goes by the clock.
+    pub fn was_stopped(&mut self, nanos: u64) {
+        if matches!(self.state, State::Probation(_) | State::Leaving | State::Ended) {
+            return;
+        }
+        self.deadline = self.deadline.saturating_add(nanos);
+        self.total_at = self.total_at.saturating_add(nanos);
+        if let State::Moving(moving) = &mut self.state {
+            moving.was_stopped(nanos);
+        }
+    }
+
     /// Time has passed.
     pub fn on_time(&mut self, now: u64) {
         if matches!(self.state, State::Leaving | State::Ended) {

@@ -470,6 +470,12 @@ impl Taker {
         }
     }
 
+    /// This process was stopped for so long, ns, while it waited: that is no time of the giver's, which may have been stopped as well.
+    pub const fn was_stopped(&mut self, nanos: u64) {
+        self.deadline = self.deadline.saturating_add(nanos);
+        self.patient_until = self.patient_until.saturating_add(nanos);
+    }
+
     /// Time has passed.
     pub fn on_time(&mut self, now: u64) {
         let is_silent = self.silence.on_time(now);

@@ -837,6 +837,22 @@ fn a_taker_has_its_time_from_when_it_is_asked_to_commit() {
 }
 
 #[test]
+fn two_that_are_stopped_together_go_on_with_the_handover() {
+    for phase in [Phase::Hello, Phase::Listeners, Phase::Probe, Phase::Connections, Phase::Commit] {
+        let mut pair = before(phase);
+        let hour = 3600 * SECOND;
+        pair.now += hour;
+        pair.giver.was_stopped(hour);
+        pair.taker.was_stopped(hour);
+        pair.taker.on_time(pair.now);
+        pair.giver.on_time(pair.now);
+        assert_eq!((pair.giver_ends.len(), pair.taker_ends.len()), (0, 0), "{phase}");
+        pair.run_out();
+        assert_eq!(pair.giver_ends, [GiverAction::Committed, GiverAction::Finish], "{phase}");
+    }
+}
+
+#[test]
 fn a_probation_that_passed_while_both_were_stopped_ends_once_the_taker_runs() {
     for runs in [true, false] {
         let mut pair = up_to(Phase::Probation, 0);

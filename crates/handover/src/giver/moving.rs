@@ -195,6 +195,13 @@ impl Moving {
         self.batches.under_way.iter().any(|batch| batch.deadline <= now)
     }
 
+    /// See [`Giver::was_stopped`](super::Giver::was_stopped).
+    pub(super) fn was_stopped(&mut self, nanos: u64) {
+        let batches = self.batches.under_way.iter_mut().map(|batch| &mut batch.deadline);
+        let moments = batches.chain([&mut self.commit_at]).chain(&mut self.remaining_until);
+        moments.for_each(|at| *at = at.saturating_add(nanos));
+    }
+
     /// When something is to be done.
     pub(super) fn next_deadline(&self) -> u64 {
         let batches = self.batches.under_way.iter().map(|batch| batch.deadline);

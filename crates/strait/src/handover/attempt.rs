@@ -123,6 +123,7 @@ impl<'g> Attempt<'g> {
             let next = self.giver.next_deadline().into_iter().chain(self.listing.next_look());
             let next = next.chain(self.look_at_requester()).min();
             let incoming = self.line.receive(next);
+            self.giver.was_stopped(self.line.take_stopped());
             let at = now();
             match incoming {
                 Ok(Incoming::Frame(frame, count)) => {

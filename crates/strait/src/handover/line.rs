@@ -19,6 +19,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// The same while frames wait for room.
 pub(super) const FLUSH_INTERVAL: Duration = Duration::from_millis(2);
 
+/// How much longer, ns, than asked a wait takes at least if this process was stopped: on a machine that is busy it is some ms.
+const STOPPED_MIN: u64 = 500_000_000;
+
 /// How long a process may take to end once it was killed.
 pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -33,6 +36,8 @@ pub(crate) struct Line {
     /// Frames that wait for room in the socket, once this process may not wait for the other one: the rest of one report, and what is
     /// said once.
     queued: VecDeque<Wiped>,
+    /// How long this process was stopped while it waited, ns.
+    stopped: u64,
 }
 
 /// What came.
@@ -51,7 +56,8 @@ impl Line {
         let peer = packets.peer()?;
         // A byte more than a frame has, so that one that is too long is seen.
         let buffer = vec![0; FRAME_BYTES_MAX + 1];
-        Ok(Self { packets, peer, buffer, descriptors: VecDeque::new(), queued: VecDeque::new() })
+        let (descriptors, queued) = (VecDeque::new(), VecDeque::new());
+        Ok(Self { packets, peer, buffer, descriptors, queued, stopped: 0 })
     }
 
     /// Another handle on the connection.
@@ -98,12 +104,21 @@ impl Line {
         }
     }
 
+    /// How long this process was stopped while it waited here, ns, since this was asked last.
+    pub(crate) const fn take_stopped(&mut self) -> u64 {
+        std::mem::replace(&mut self.stopped, 0)
+    }
+
     /// Waits until something comes, `until` is over, or a moment.
     pub(crate) fn receive(&mut self, until: Option<u64>) -> Result<Incoming, PacketError> {
         self.flush();
         let most = if self.is_full() { FLUSH_INTERVAL } else { LOOK_INTERVAL };
         let left = until.map_or(most, |until| Duration::from_nanos(until.saturating_sub(now())));
-        match self.packets.receive(&mut self.buffer, left.min(most))? {
+        let (timeout, began) = (left.min(most), now());
+        let received = self.packets.receive(&mut self.buffer, timeout);
+        let late = now().saturating_sub(began.saturating_add(nanos(timeout)));
+        self.stopped += if late < STOPPED_MIN { 0 } else { late };
+        match received? {
             Received::Packet(length, descriptors) => {
                 let count = descriptors.len();
                 self.descriptors.extend(descriptors);

@@ -469,6 +469,7 @@ impl Taking {
         let look_at = self.is_return.then(|| now().saturating_add(nanos(LOOK_INTERVAL)));
         let incoming =
             self.line.receive(self.taker.next_deadline().into_iter().chain(look_at).min());
+        self.taker.was_stopped(self.line.take_stopped());
         let at = now();
         match incoming {
             Ok(Incoming::Frame(frame, count)) => {
