@@ -101,6 +101,8 @@ enum State {
     /// Waits for the caller's summary.
     Summarizing,
     Committing,
+    /// The taker may commit, or have done so, and is to be ended.
+    InDoubt,
     Probation(Standby),
     /// Probation is over, and the connection to the taker is not.
     Leaving,
@@ -167,7 +169,7 @@ impl Giver {
             State::Describing | State::Config { .. } => Phase::Config,
             State::Listening | State::Serving { .. } => Phase::Listeners,
             State::Moving(moving) => moving.phase(),
-            State::Summarizing | State::Committing => Phase::Commit,
+            State::Summarizing | State::Committing | State::InDoubt => Phase::Commit,
             State::Probation(_) => Phase::Probation,
             State::Leaving | State::Ended => Phase::Done,
         }
@@ -188,7 +190,7 @@ impl Giver {
     /// When [`Giver::on_time`] has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
-        if matches!(self.state, State::Leaving | State::Ended) {
+        if matches!(self.state, State::InDoubt | State::Leaving | State::Ended) {
             return None;
         }
         let total = self.is_before_commit().then_some(self.total_at);
@@ -208,14 +210,16 @@ impl Giver {
 
     /// A frame came, with so many descriptors.
     pub fn on_frame(&mut self, frame: &[u8], descriptors: usize, now: u64) {
-        if matches!(self.state, State::Ended) {
+        if matches!(self.state, State::InDoubt | State::Ended) {
             return;
         }
         self.silence.on_frame();
         if let State::Moving(moving) = &mut self.state {
             moving.on_frame();
         }
+        // One that has not committed yet is not the process, whatever else it says.
         if let State::Probation(standby) = &mut self.state
+            && !self.awaits_committed
             && mem::replace(standby, Standby::Waiting) == Standby::StandingIn
         {
             self.actions.push(GiverAction::StandBack);
@@ -291,6 +295,8 @@ impl Giver {
             }
             (State::Probation(_), Message::Committed) if self.awaits_committed => {
                 self.awaits_committed = false;
+                self.state = State::Probation(Standby::Waiting);
+                self.actions.push(GiverAction::StandBack);
                 self.deadline = later(now, self.deadlines.probation);
                 Ok(())
             }
@@ -499,6 +505,7 @@ impl Giver {
             self.state,
             State::Summarizing
                 | State::Committing
+                | State::InDoubt
                 | State::Probation(_)
                 | State::Leaving
                 | State::Ended
@@ -586,7 +593,7 @@ impl Giver {
     /// The connection to the other process is over.
     pub fn on_closed(&mut self) {
         match self.state {
-            State::Ended => {}
+            State::InDoubt | State::Ended => {}
             State::Leaving => self.state = State::Ended,
             State::Probation(_) => {
                 self.state = State::Ended;
@@ -616,7 +623,7 @@ impl Giver {
 
     /// Time has passed.
     pub fn on_time(&mut self, now: u64) {
-        if matches!(self.state, State::Leaving | State::Ended) {
+        if matches!(self.state, State::InDoubt | State::Leaving | State::Ended) {
             return;
         }
         let is_silent = self.silence.on_time(now);
@@ -665,7 +672,7 @@ impl Giver {
 
     /// A taker that was asked to commit was ended, as [`GiverAction::EndCommitting`] asked: everything is this process's own again.
     pub fn on_ended(&mut self, failure: Failure) {
-        if matches!(self.state, State::Committing) {
+        if matches!(self.state, State::InDoubt) {
             self.roll_back(failure, PeerLife::Over);
         }
     }
@@ -673,7 +680,7 @@ impl Giver {
     /// It could not be ended, and may be the process as soon as it runs again: this one does not take anything back, and accepts until
     /// it hears from the taker, or that ends.
     pub fn on_not_ended(&mut self, now: u64) {
-        if matches!(self.state, State::Committing) {
+        if matches!(self.state, State::InDoubt) {
             self.awaits_committed = true;
             self.begin_probation(Standby::StandingIn, now);
             self.actions.push(GiverAction::StandIn);
@@ -688,13 +695,32 @@ impl Giver {
 
     /// This side cannot go on: the attempt is over.
     pub fn fail(&mut self, failure: Failure) {
-        if matches!(self.state, State::Ended | State::Probation(_) | State::Leaving) {
+        let is_over = matches!(
+            self.state,
+            State::InDoubt | State::Ended | State::Probation(_) | State::Leaving
+        );
+        if is_over {
             return;
         }
-        let is_asked = matches!(self.state, State::Committing);
-        if !self.actions.drop_unsent() && is_asked {
+        let is_asked = !self.actions.drop_unsent() && matches!(self.state, State::Committing);
+        if is_asked {
+            self.state = State::InDoubt;
             return self.actions.push(GiverAction::EndCommitting(failure));
         }
+        self.give_up(failure);
+    }
+
+    /// The same where the last frame was not sent: what the taker was not asked it does not do.
+    pub fn fail_unsent(&mut self, failure: Failure) {
+        if matches!(self.state, State::Committing) {
+            self.actions.drop_unsent();
+            self.give_up(failure);
+        } else {
+            self.fail(failure);
+        }
+    }
+
+    fn give_up(&mut self, failure: Failure) {
         self.send(&Message::GiveUp { reason: shortened(failure.to_string()) });
         let peer = if self.has_given() { PeerLife::InDoubt } else { PeerLife::Over };
         self.roll_back(failure, peer);

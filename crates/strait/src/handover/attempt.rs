@@ -605,7 +605,8 @@ fn send(line: &mut Line, giver: &mut Giver, frame: &[u8], descriptors: &[Borrowe
             std::io::ErrorKind::TimedOut => "it does not read".to_owned(),
             _ => error.to_string(),
         };
-        return giver.fail(Failure::Own(format!("cannot send to the other process: {reason}")));
+        return giver
+            .fail_unsent(Failure::Own(format!("cannot send to the other process: {reason}")));
     }
 }
 
@@ -613,10 +614,19 @@ fn send(line: &mut Line, giver: &mut Giver, frame: &[u8], descriptors: &[Borrowe
 fn has_heard(line: &mut Line, giver: &mut Giver) -> bool {
     let mut has_heard = false;
     for _ in 0..HEARD_MAX {
-        let Ok(Incoming::Frame(frame, count)) = line.receive(Some(0)) else { break };
-        line.descriptors.clear();
-        giver.on_frame(&frame, count, now());
-        has_heard = true;
+        match line.receive(Some(0)) {
+            Ok(Incoming::Frame(frame, count)) => {
+                line.descriptors.clear();
+                giver.on_frame(&frame, count, now());
+                has_heard = true;
+            }
+            // Its end shows again.
+            Ok(Incoming::End | Incoming::Nothing) => break,
+            Err(error) => {
+                giver.fail(Failure::Own(error.to_string()));
+                break;
+            }
+        }
     }
     has_heard && giver.phase() != Phase::Done
 }

@@ -50,6 +50,7 @@ impl RefusedPeers {
         self.refused.retain(|(packets, until)| at < *until && is_waiting(packets));
         self.unheard.retain_mut(|line| {
             let has_ended = matches!(line.receive(Some(0)), Ok(Incoming::End) | Err(_));
+            line.descriptors.clear();
             line.is_full() && !has_ended
         });
         let is_empty = self.refused.is_empty() && self.unheard.is_empty();
