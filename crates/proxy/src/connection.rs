@@ -108,6 +108,8 @@ pub(crate) struct Downstream {
     pub(crate) is_detected: bool,
     /// Whether it is over its age: it has announced its end, or does with its next response.
     pub(crate) is_aged: bool,
+    /// Whether another process accepted it, or another worker.
+    pub(crate) is_restored: bool,
     /// When the first byte of the head that is being read came; `NEVER` before it.
     pub(crate) head_began: Time,
     /// Few have other addresses than their own, so these stand apart.

@@ -15,7 +15,7 @@ pub(crate) mod relay;
 use std::num::NonZeroU32;
 
 use crate::cx::Cx;
-use crate::keys::ConnKey;
+use crate::listen::age::AskedToGo;
 use crate::listen::clients::{ClientPlace, Clients};
 use crate::listen::listeners::{ListenerKey, Listeners};
 use crate::tools::time::Time;
@@ -33,8 +33,8 @@ pub(crate) struct Listen {
     pub(crate) descriptors_max: u32,
     /// Where [`Proxy::end_aged`](crate::proxy::Proxy::end_aged) goes on.
     pub(crate) age_next: u32,
-    /// Connections beyond a bound, which were asked to go, and when they are closed.
-    pub(crate) surplus: Vec<(ConnKey, Time)>,
+    /// Connections beyond a bound, or over their age. Those that have ended since are still among them.
+    pub(crate) asked_to_go: Vec<AskedToGo>,
     /// Not before this time, [`Proxy::bound_buffered`](crate::proxy::Proxy::bound_buffered) looks again.
     pub(crate) buffered_look: Time,
 }
@@ -49,7 +49,7 @@ impl Listen {
             cut_off: 0,
             descriptors_max: u32::MAX,
             age_next: 0,
-            surplus: Vec::new(),
+            asked_to_go: Vec::new(),
             buffered_look: now + buffered::LOOK_INTERVAL,
         }
     }

@@ -16,16 +16,14 @@ use crate::filter::Filter;
 use crate::keys::ConnKey;
 use crate::listen::Listen;
 use crate::tools::detail::Detail;
-use crate::tools::spread::spread;
+use crate::tools::spread::{latest, spread};
 use crate::tools::time::Time;
 
 /// What is due on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// Its client is asked to connect again.
+    /// Its client is asked to connect again, and it is closed later.
     Goaway,
-    /// It is closed.
-    Close,
     /// It takes no further request: of an upstream connection.
     End,
 }
@@ -37,14 +35,10 @@ impl Listen {
         let seen = listener.seen_by(downstream.chain);
         let age_max = AgeMax::of(seen, connection)?.spread;
         let age = Duration::from_nanos(now.nanos_since(connection.opened));
-        if age >= age_max.saturating_add(seen.timeouts.connection_age_grace) {
-            Some(Due::Close)
-        } else {
-            (age >= age_max && !downstream.is_aged).then_some(Due::Goaway)
-        }
+        (age >= age_max && !downstream.is_aged).then_some(Due::Goaway)
     }
 
-    /// Which bound a connection is beyond that is over its age.
+    /// Which bound a connection was beyond that was asked to go for its age, if one has it.
     pub(crate) fn why_aged(&self, connection: &Connection) -> Option<Detail> {
         let downstream = connection.downstream()?;
         let listener = self.listeners.get(downstream.listener).listener();
@@ -56,15 +50,44 @@ impl Listen {
         )))
     }
 
-    /// Has a connection that was asked to go closed once it has had as long as old ones have for that.
-    pub(crate) fn close_later(&mut self, key: ConnKey, connections: &Connections, now: Time) {
+    /// Has a connection that was asked to go closed once it has had as long as old ones have for that. `is_surplus`: whether it is there
+    /// beyond a bound.
+    pub(crate) fn close_later(
+        &mut self,
+        key: ConnKey,
+        is_surplus: bool,
+        connections: &Connections,
+        now: Time,
+    ) {
         let Some(downstream) = connections.get(key).and_then(Connection::downstream) else {
             return;
         };
         let listener = self.listeners.get(downstream.listener).listener();
         let grace = listener.seen_by(downstream.chain).timeouts.connection_age_grace;
-        self.surplus.push((key, now + grace));
+        self.asked_to_go.push(AskedToGo { key, until: now + grace, is_surplus });
     }
+
+    /// The same of a connection that was asked to go where it comes from. However often it moves, it has no longer than the oldest of those
+    /// that stay.
+    pub(crate) fn close_restored(&mut self, key: ConnKey, connections: &Connections, now: Time) {
+        let Some(connection) = connections.get(key) else { return };
+        let Some(downstream) = connection.downstream() else { return };
+        let seen = self.listeners.get(downstream.listener).listener().seen_by(downstream.chain);
+        let grace = seen.timeouts.connection_age_grace;
+        let oldest = AgeMax::of(seen, connection).map(|it| connection.opened + it.latest);
+        let until = oldest.map_or(now, |oldest| oldest.min(now)) + grace;
+        self.asked_to_go.push(AskedToGo { key, until, is_surplus: false });
+    }
+}
+
+/// A downstream connection that was asked to go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AskedToGo {
+    pub(crate) key: ConnKey,
+    /// When it is closed.
+    pub(crate) until: Time,
+    /// Whether for a bound, and not for its age.
+    pub(crate) is_surplus: bool,
 }
 
 /// The age from which on a connection has to end.
@@ -75,14 +98,16 @@ struct AgeMax {
     bound: Duration,
     /// That of this connection: many that are opened together do not end together.
     spread: Duration,
+    /// The latest that there is.
+    latest: Duration,
 }
 
 impl AgeMax {
     /// The bound that is reached first, if there is one.
     fn of(listener: &Listener<Box<dyn Filter>>, connection: &Connection) -> Option<Self> {
         let of = |option, bound: Duration, least| {
-            let spread = spread(bound, least, connection.opened);
-            Self { option, bound, spread }
+            let (spread, latest) = (spread(bound, least, connection.opened), latest(bound, least));
+            Self { option, bound, spread, latest }
         };
         let age = listener.timeouts.connection_age;
         let age = age.map(|age| of("timeouts.connection_age", age, 900));

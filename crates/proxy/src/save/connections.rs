@@ -310,6 +310,7 @@ impl Connections {
             lingering: None,
             is_detected: saved.is_detected,
             is_aged: saved.is_aged,
+            is_restored: true,
             head_began,
             origin: Origin::of_original(saved.original.as_deref().copied()),
         };
@@ -322,7 +323,7 @@ impl Connections {
         self.restore_connection(key, saved.connection, now, listen, cx);
         self.expect_handshake(key, now, listen);
         if saved.is_aged {
-            listen.close_later(key, self, now);
+            listen.close_restored(key, self, now);
         }
         Ok(key)
     }

@@ -13,6 +13,11 @@ pub(crate) fn spread(age: Duration, least: u32, opened: Time) -> Duration {
     age.saturating_mul(least + lot) / 1_000
 }
 
+/// The greatest of these ages.
+pub(crate) fn latest(age: Duration, least: u32) -> Duration {
+    age.saturating_mul(least + 200) / 1_000
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -26,6 +31,7 @@ mod tests {
         ages.sort_unstable();
         let (first, last) = (ages[0], ages[ages.len() - 1]);
         assert_eq!((first.as_secs(), last.as_secs()), (3_240, 3_960));
+        assert_eq!(last, latest(hour, 900));
         let middle = ages[ages.len() / 2].as_secs();
         assert!((3_560..3_640).contains(&middle), "{middle}");
     }

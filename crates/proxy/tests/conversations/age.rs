@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::frames::Speaker;
-use crate::kit::{Peer, Talk, hold};
+use crate::kit::{Peer, Talk, Variant, hold};
 use crate::tls::{self, Secure, trusting_anybody};
 
 const CONFIG: &str = "
@@ -114,6 +114,30 @@ fn what_still_runs_after_the_grace_is_cut_off() {
         let why =
             "timeouts.connection_age of the listener: 100s, and timeouts.connection_age_grace: 20s";
         assert!(log.contains(why), "{log}");
+    });
+}
+
+/// It draws another age where it goes on, perhaps one that is over for longer than the grace, and has had no word of that.
+#[test]
+fn a_connection_that_moves_is_asked_to_go_before_it_is_cut_off() {
+    hold(CONFIG, |talk| {
+        if talk.variant() == Variant::Moving {
+            return talk.leave_out();
+        }
+        let client = talk.client();
+        talk.says(client, GET);
+        let upstream = talk.upstream();
+        talk.hears(upstream, GET);
+        // All ages are over then, and the grace of all.
+        talk.comes_back_to(client, &CONFIG.replace("connection_age: 100s", "connection_age: 1h"));
+        talk.passes(YOUNG + OLD + Duration::from_secs(60));
+        talk.comes_back_to(client, CONFIG);
+        talk.passes(Duration::from_secs(2));
+        assert!(!talk.is_closed(client));
+        talk.passes(Duration::from_secs(16));
+        assert!(!talk.is_closed(client));
+        talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody");
+        talk.hears_about(client, "HTTP/1.1 200 OK\r\n", &["connection: close\r\n"]);
     });
 }
 

@@ -419,6 +419,22 @@ fn what_is_beyond_bounds_after_a_handover_is_asked_to_go_if_new_and_closed_if_un
     });
 }
 
+#[test]
+fn what_was_handed_over_stays_though_it_is_beyond_bounds_and_stood_still_for_long() {
+    let config = CONFIG.replace("name: edge\n", "name: edge\n    connections_per_client_max: 1\n");
+    assert_ne!(config, CONFIG);
+    hold_in_place(CONFIG, |talk| {
+        let [accepted, handed_over] = [1, 2].map(|_| {
+            talk.passes(Duration::from_millis(1));
+            talk.client()
+        });
+        talk.comes_back_to(handed_over, &config);
+        talk.ends_surplus();
+        talk.passes(Duration::from_secs(6));
+        assert!(talk.is_closed(accepted) && !talk.is_closed(handed_over));
+    });
+}
+
 /// Tunnels, that is, and what carries a request: nothing else ends them, and they would stay beyond the bound for good.
 #[test]
 fn what_is_beyond_bounds_after_a_handover_and_does_not_go_is_closed() {

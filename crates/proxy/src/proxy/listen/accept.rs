@@ -50,6 +50,7 @@ impl Proxy {
             lingering: None,
             is_detected: false,
             is_aged: false,
+            is_restored: false,
             head_began: Time::NEVER,
             origin,
         });

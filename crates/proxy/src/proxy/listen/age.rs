@@ -3,7 +3,7 @@
 use telemetry::cause::Cause;
 
 use crate::keys::{ConnKey, ExchangeKey};
-use crate::listen::age::Due;
+use crate::listen::age::{AskedToGo, Due};
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
@@ -21,7 +21,7 @@ impl Proxy {
         if self.cx.has_part_of_group {
             return;
         }
-        self.close_surplus(now);
+        self.close_asked(now);
         if !self.upstream.own.is_empty() {
             self.upstream.end_own(now, &mut self.connections, &mut self.cx);
             self.settle(now);
@@ -50,15 +50,28 @@ impl Proxy {
         self.listen.age_next = first_left.or(next).unwrap_or(0);
         for (key, what) in due {
             match what {
-                Due::Goaway => self.connections.on_aged(key, now, &mut self.cx),
+                Due::Goaway => {
+                    self.connections.on_aged(key, now, &mut self.cx);
+                    self.listen.close_later(key, false, &self.connections, now);
+                }
                 Due::End => {
                     self.upstream.end_aged(key, now, &mut self.connections, &mut self.cx);
                 }
-                Due::Close => {
-                    let aged = self.connections.get(key).and_then(|it| self.listen.why_aged(it));
-                    self.abort_downstream(key, Cause::ConnectionAge, aged, now);
-                }
             }
+            self.settle(now);
+        }
+    }
+
+    /// Closes connections that were asked to go, and have not done so for as long as they may.
+    fn close_asked(&mut self, now: Time) {
+        let due: Vec<_> = self.listen.asked_to_go.extract_if(.., |it| it.until <= now).collect();
+        for AskedToGo { key, is_surplus, .. } in due {
+            let Some(connection) = self.connections.get(key) else { continue };
+            let words =
+                "connections_max or connections_per_client_max of the listener, after an upgrade";
+            let aged = if is_surplus { None } else { self.listen.why_aged(connection) };
+            let why = aged.unwrap_or_else(|| Detail::of(&words));
+            self.abort_downstream(key, Cause::ConnectionAge, Some(why), now);
             self.settle(now);
         }
     }

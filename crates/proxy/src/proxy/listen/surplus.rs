@@ -2,12 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use telemetry::cause::Cause;
-
 use crate::keys::ConnKey;
 use crate::listen::clients::{ClientPlace, Part};
 use crate::proxy::Proxy;
-use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 use crate::upstream::pool::Pool;
 
@@ -18,7 +15,7 @@ impl Proxy {
     pub fn end_surplus(&mut self, since: Time, now: Time) {
         for key in self.beyond_bounds(since) {
             self.connections.on_aged(key, now, &mut self.cx);
-            self.listen.close_later(key, &self.connections, now);
+            self.listen.close_later(key, true, &self.connections, now);
             self.settle(now);
         }
         let pools: Vec<_> = self.upstream.pools.all().collect();
@@ -33,31 +30,15 @@ impl Proxy {
         }
     }
 
-    /// Closes connections that were asked to go, as beyond a bound, and have not done so for as long as old ones may.
-    pub(super) fn close_surplus(&mut self, now: Time) {
-        let surplus = &mut self.listen.surplus;
-        let due: Vec<_> = surplus.extract_if(.., |(_, until)| *until <= now).collect();
-        for (key, _) in due {
-            let words =
-                "connections_max or connections_per_client_max of the listener, after an upgrade";
-            self.abort_downstream(key, Cause::ConnectionAge, Some(Detail::of(&words)), now);
-            self.settle(now);
-        }
-    }
-
     /// The newest connections of those that were accepted from then on, as many as are too many.
     fn beyond_bounds(&self, since: Time) -> Vec<ConnKey> {
         let accepted = self.connections.table.iter().filter(|(_, it)| it.opened >= since);
         let mut accepted: Vec<_> = accepted
             .filter_map(|(key, connection)| {
                 let downstream = connection.downstream()?;
-                let is_ending = downstream.is_aged;
-                (!is_ending).then_some((
-                    connection.opened,
-                    key,
-                    downstream.listener,
-                    downstream.client,
-                ))
+                // The time for which one stood still on its way is not among that since it was opened.
+                let stays = downstream.is_restored || downstream.is_aged;
+                (!stays).then_some((connection.opened, key, downstream.listener, downstream.client))
             })
             .collect();
         accepted.sort_unstable_by_key(|(opened, ..)| std::cmp::Reverse(*opened));
