@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use config::priority::Priority;
-use config::snapshot::Cluster;
+use config::snapshot::{Cluster, EndpointId};
 use telemetry::events::ChoiceKind;
 
 use crate::connection::codec::multiplex::Multiplex;
@@ -55,6 +55,17 @@ pub(crate) enum OwnChoice {
 }
 
 impl OwnConnections {
+    /// The connections of all clients to an endpoint.
+    pub(crate) fn connections_to(
+        &self,
+        endpoint: EndpointId,
+        connections: &Connections,
+    ) -> Vec<ConnKey> {
+        let all = self.0.iter().flat_map(|client| &client.connections).copied();
+        let upstream = |key| connections.get(key).and_then(Connection::upstream);
+        all.filter(|key| upstream(*key).is_some_and(|it| it.endpoint == endpoint)).collect()
+    }
+
     fn has(&self, client: ConnKey) -> bool {
         self.0.iter().any(|it| it.key == client)
     }

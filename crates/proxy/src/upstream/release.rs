@@ -198,7 +198,7 @@ impl Upstreams {
         self.note_room(pool, cx);
     }
 
-    /// Ends the connections that are in the pool of an endpoint.
+    /// Ends the connections of an endpoint that are in a pool, or of clients that are set apart.
     pub(crate) fn dismiss_idle(
         &mut self,
         endpoint: EndpointId,
@@ -207,6 +207,11 @@ impl Upstreams {
         cx: &mut Cx,
     ) {
         while let Some(key) = self.pools.newest_idle(endpoint) {
+            self.dismiss(key, now, connections, cx);
+        }
+        // These are in no pool.
+        for key in self.own.connections_to(endpoint, connections) {
+            self.own.forget(key);
             self.dismiss(key, now, connections, cx);
         }
     }

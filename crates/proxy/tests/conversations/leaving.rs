@@ -215,6 +215,28 @@ fn a_client_that_is_set_apart_leaves_without_those_that_it_shared_with() {
     });
 }
 
+/// They are in no pool.
+#[test]
+fn connections_of_a_client_that_is_set_apart_end_with_their_endpoint() {
+    let config = CONFIG.replace("connections_max: 2", "connections_max: 9");
+    hold(&config, |talk| {
+        if talk.variant() == Variant::Moving {
+            return talk.leave_out();
+        }
+        let mut client = Speaker::client(talk);
+        talk.sets_apart(client.peer);
+        let stream = client.gets(talk, "/");
+        let mut own = Speaker::upstream(talk);
+        assert!(own.hears(talk).contains("1: GET /"));
+        own.answers(talk, 1, NO_CONTENT, true);
+        assert!(client.hears(talk).contains(&format!("{stream}: 204")));
+        let elsewhere = config.replace("127.0.0.1:9000", "127.0.0.1:9002");
+        assert_ne!(elsewhere, config);
+        talk.reconfigures(&elsewhere);
+        assert!(talk.is_closed(own.peer));
+    });
+}
+
 #[test]
 fn connections_of_a_client_that_was_set_apart_are_for_all_after_a_while() {
     hold(&CONFIG.replace("connections_max: 2", "connections_max: 9"), |talk| {

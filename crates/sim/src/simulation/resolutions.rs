@@ -124,7 +124,12 @@ impl Simulation {
         let after = self.connections_to_named(number);
         for (connection, target) in before {
             let key = (connection.slot, connection.generation);
-            let is_open = after.iter().any(|(it, _)| (it.slot, it.generation) == key);
+            let later = after.iter().find(|(it, _)| (it.slot, it.generation) == key);
+            // A request of the same turn may have got it before the configuration came.
+            if later.is_some_and(|(it, _)| it.requests > connection.requests) {
+                continue;
+            }
+            let is_open = later.is_some();
             let is_idle = connection.state == "idle";
             let is_removed = is_removed(*target, former, &now);
             // What begins for whichever request comes has none to go on for.
@@ -132,7 +137,7 @@ impl Simulation {
             if is_open == (is_removed && is_idle) && !(is_removed && is_unused) {
                 let what = if is_open { "stays open" } else { "is closed" };
                 self.ledger.violate(format!(
-                    "worker {number}: {connection:?} to {target} {what} as {former:?} becomes {now:?}"
+                    "worker {number}: {connection:?} to {target} {what} ({later:?}) as {former:?} becomes {now:?}"
                 ));
             }
             let is_elsewhere = !now.addresses.contains(target);
