@@ -1,6 +1,6 @@
-//! The two clocks that the data path may read.
+//! The clocks that the data path may read.
 //!
-//! Both are read through the vDSO, without a system call: 20.6 ns each on the machine of the
+//! Those of the machine are read through the vDSO, without a system call: 20.6 ns each on the machine of the
 //! results under `bench/` (`cargo run --release -p io --example costs`). The processor's own
 //! counter would take 9.0 ns. The nine stamps of a request would gain 0.1 µs of the 12 µs that a
 //! request costs, for a calibration that drifts against this clock and an unsafe intrinsic, so it
@@ -22,6 +22,12 @@ pub fn monotonic_ns() -> u64 {
 #[must_use]
 pub fn realtime_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Realtime))
+}
+
+/// Nanoseconds for which the calling thread has had a processor. A system call.
+#[must_use]
+pub fn thread_ns() -> u64 {
+    nanoseconds(clock_gettime(ClockId::ThreadCPUTime))
 }
 
 #[inline]

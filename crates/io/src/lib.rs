@@ -44,6 +44,7 @@ mod socket_file;
 #[expect(unsafe_code, reason = "rustix lacks these calls; see the module's own text")]
 mod traffic;
 mod waker;
+mod yielding;
 
 pub use address::Address;
 pub use allocator::release_free_memory;
@@ -55,3 +56,4 @@ pub use socket::{ConnectOptions, ConnectState, Keepalive, Socket};
 pub use socket_file::own_socket_files;
 pub use traffic::Traffic;
 pub use waker::Waker;
+pub use yielding::Yielding;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::io::inherited::Inherited;
-use ::io::{BindError, Events, ListenOptions, Pipe, Poller, Socket, Waker, clock};
+use ::io::{BindError, Events, ListenOptions, Pipe, Poller, Socket, Waker, Yielding, clock};
 use config::file_mode::FileMode;
 use config::snapshot::{Address, Keepalive, ListenSocket, OriginalDestination};
 use proxy::time::Time;
@@ -40,6 +40,7 @@ pub struct Kernel {
     descriptors: DescriptorBounds,
     /// The number of its worker, and what wakes each worker of the process.
     crew: (u32, Arc<[Waker]>),
+    yielding: Yielding,
 }
 
 /// How far the descriptors of the process may be used for connections, so that some are left for
@@ -261,7 +262,8 @@ impl Kernel {
         poller.add_waker(&waker, MAIL)?;
         let descriptors = DescriptorBounds::NONE;
         let (events, pipe) = (Events::new(), Pipe::new().ok());
-        Ok(Self { poller, waker, events, pipe, descriptors, crew: (0, Arc::default()) })
+        let (crew, yielding) = ((0, Arc::default()), Yielding::default());
+        Ok(Self { poller, waker, events, pipe, descriptors, crew, yielding })
     }
 
     /// It is the world of this worker, and each worker of the process is woken by one of these.
@@ -323,7 +325,7 @@ impl World for Kernel {
     }
 
     fn give_way(&mut self) {
-        std::thread::yield_now();
+        self.yielding.give_way();
     }
 
     fn wake(&mut self, workers: u64) {

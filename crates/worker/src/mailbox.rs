@@ -364,7 +364,7 @@ impl<L, S> Postbox<L, S> {
         self.messages.send(message).map_err(|error| error.0)
     }
 
-    /// How many parts of large groups the worker has moved, up to 2^32: as long as this grows it is at work, although it answers nothing.
+    /// In how many turns the worker has moved connections, up to 2^32: as long as this grows it is at work, although it answers nothing.
     #[must_use]
     pub fn progress(&self) -> u32 {
         self.progress.0.load(Ordering::Relaxed)
@@ -421,7 +421,7 @@ impl<L, S> Mailbox<L, S> {
         self.messages.try_recv().ok()
     }
 
-    /// A part of a large group has moved.
+    /// Connections have moved in this turn.
     pub(crate) fn note_progress(&self) {
         self.progress.0.fetch_add(1, Ordering::Relaxed);
     }

@@ -16,7 +16,9 @@ use crate::mailbox::{Ping, Pong, Weigh, Weighed, Work};
 use crate::turn::Worker;
 use crate::world::World;
 
-/// How long a worker gives or takes connections in a turn: others wait meanwhile, for as long as some requests take.
+/// How long a worker gives or takes connections in a turn, at least and at most: others wait meanwhile, for as long as some requests
+/// take.
+const MOVING_TIME_MIN: Duration = Duration::from_micros(50);
 const MOVING_TIME_MAX: Duration = Duration::from_micros(200);
 
 /// Connections or exchanges between two looks at the clock.
@@ -36,27 +38,23 @@ pub(crate) struct Moves {
     has_grown: bool,
     /// Connections since the clock was looked at.
     unseen: usize,
-    /// When there are enough of them; of time, if one has begun.
-    until: Option<Time>,
 }
 
 impl Moves {
     /// One begins that has groups taken out.
-    pub(crate) fn begin_give(&mut self, world: &mut impl World) {
+    pub(crate) const fn begin_give(&mut self) {
         self.count += 1;
         self.unseen = STRIDE;
-        self.until.get_or_insert_with(|| world.now() + MOVING_TIME_MAX);
     }
 
     /// One begins that brings so many connections, which need memory.
-    pub(crate) fn begin_take(&mut self, connections: usize, world: &mut impl World) {
+    pub(crate) fn begin_take(&mut self, connections: usize) {
         if !self.has_grown {
             self.has_grown = true;
             grow_heap();
         }
         self.count += 1;
         self.unseen += connections;
-        self.until.get_or_insert_with(|| world.now() + MOVING_TIME_MAX);
     }
 
     /// Whether there were any.
@@ -64,9 +62,8 @@ impl Moves {
         self.count > 0
     }
 
-    /// Whether others have waited for them for long enough.
-    pub(crate) fn are_enough(&mut self, world: &mut impl World, count_max: usize) -> bool {
-        let Some(until) = self.until else { return false };
+    /// Whether others have waited for them for long enough, which `is_time` says.
+    pub(crate) fn are_enough(&mut self, count_max: usize, is_time: impl FnOnce() -> bool) -> bool {
         if self.count >= count_max {
             return true;
         }
@@ -74,7 +71,7 @@ impl Moves {
             return false;
         }
         self.unseen = 0;
-        world.now() >= until
+        is_time()
     }
 }
 
@@ -120,6 +117,25 @@ impl<W: World> Worker<W> {
         self.under_way.is_some()
     }
 
+    /// Until when connections move in this turn, which has served others by now: for as long as that took, within bounds. Where workers are
+    /// busy, what moves stands still for some times as long otherwise.
+    fn moving_until(&mut self) -> Time {
+        if let Some(until) = self.moving_until {
+            return until;
+        }
+        let now = self.world.now();
+        let served = Duration::from_nanos(now.nanos_since(self.now));
+        let until = now + served.clamp(MOVING_TIME_MIN, MOVING_TIME_MAX);
+        self.moving_until = Some(until);
+        until
+    }
+
+    /// Whether others have waited for long enough in this turn.
+    pub(crate) fn has_moved_enough(&mut self) -> bool {
+        let until = self.moving_until();
+        self.world.now() >= until
+    }
+
     const fn is_large(&self, connections: usize) -> bool {
         connections > self.settings.group_part_max
     }
@@ -134,7 +150,6 @@ impl<W: World> Worker<W> {
     pub(crate) fn move_on(&mut self) {
         if self.under_way.is_some() {
             self.has_moved = true;
-            self.mailbox.note_progress();
         }
         match self.under_way.take() {
             None => {}

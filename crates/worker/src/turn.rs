@@ -80,6 +80,8 @@ pub struct Worker<W: World> {
     pub(crate) has_given: bool,
     /// Whether connections left or arrived in this turn.
     pub(crate) has_moved: bool,
+    /// Until when they may, once that was asked in this turn.
+    pub(crate) moving_until: Option<Time>,
     /// A large group that leaves or arrives.
     pub(crate) under_way: Option<UnderWay<W::Socket>>,
     /// Whether messages wait for the next turn, as this one has moved connections for long enough.
@@ -156,6 +158,7 @@ impl<W: World> Worker<W> {
             mailbox,
             has_given: false,
             has_moved: false,
+            moving_until: None,
             under_way: None,
             mail_waits: false,
             returned: BTreeSet::new(),
@@ -209,6 +212,7 @@ impl<W: World> Worker<W> {
         let until = self.next_deadline();
         self.world.wait(until, &mut self.events).map_err(TurnError::Wait)?;
         self.now = self.world.now();
+        self.moving_until = None;
         self.turns += 1;
         self.events_total += self.events.len() as u64;
         let had_nothing_to_do = self.events.is_empty() && self.again.is_empty();
@@ -248,6 +252,7 @@ impl<W: World> Worker<W> {
             self.state = State::Stopped;
         }
         if std::mem::take(&mut self.has_moved) {
+            self.mailbox.note_progress();
             // Clients and services may wait for this processor, and what a turn moves keeps it for as long as some requests take.
             self.world.give_way();
         }
@@ -525,10 +530,8 @@ impl<W: World> Worker<W> {
             && let Some(message) = self.mailbox.next()
         {
             match &message {
-                Message::Give(_) => moves.begin_give(&mut self.world),
-                Message::Take(take) => {
-                    moves.begin_take(take.moving.sockets.len(), &mut self.world);
-                }
+                Message::Give(_) => moves.begin_give(),
+                Message::Take(take) => moves.begin_take(take.moving.sockets.len()),
                 _ => {}
             }
             match message {
@@ -591,7 +594,8 @@ impl<W: World> Worker<W> {
                 Message::Stop => self.state = State::Stopped,
             }
             self.perform();
-            self.mail_waits = moves.are_enough(&mut self.world, self.settings.group_part_max);
+            self.mail_waits = moves.have_begun()
+                && moves.are_enough(self.settings.group_part_max, || self.has_moved_enough());
             if self.mail_waits {
                 break;
             }

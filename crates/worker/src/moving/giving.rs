@@ -7,7 +7,7 @@ use std::vec::IntoIter;
 use proxy::ConnKey;
 use proxy::save::{GroupMax, Movable, NotSaved, Saved, Saving, Unmovable};
 
-use super::{MOVING_TIME_MAX, Moving, SLOTS_MAX, UnderWay};
+use super::{Moving, SLOTS_MAX, UnderWay};
 use crate::mailbox::{Give, Given, Wanted};
 use crate::turn::Worker;
 use crate::world::{Ready, World};
@@ -118,7 +118,7 @@ impl<W: World> Worker<W> {
             return None;
         };
         let max = GroupMax::connections(connections_max);
-        let until = self.world.now() + MOVING_TIME_MAX;
+        let until = self.moving_until();
         given.groups.reserve(groups_max.min(GROUPS_RESERVED) as usize);
         let (mut next, mut looked_at, mut is_first) = (given.next, 0, true);
         let mut candidates = Vec::new().into_iter();
@@ -196,7 +196,7 @@ impl<W: World> Worker<W> {
     }
 
     pub(super) fn continue_save(&mut self, mut save: LargeSave<W::Socket>) {
-        let until = self.world.now() + MOVING_TIME_MAX;
+        let until = self.moving_until();
         let stays_watched = matches!(save.giving.wanted, Wanted::From { .. });
         for stride in self.strides() {
             if let Err(refused) = self.proxy.save_part(&mut save.saving, stride, self.now) {
@@ -234,7 +234,7 @@ impl<W: World> Worker<W> {
     }
 
     pub(super) fn continue_keep(&mut self, mut keep: LargeKeep<W::Socket>) {
-        let until = self.world.now() + MOVING_TIME_MAX;
+        let until = self.moving_until();
         for stride in self.strides() {
             for key in keep.connections.by_ref().take(stride) {
                 self.proxy.on_kept(key, self.now);

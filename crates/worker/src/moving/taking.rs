@@ -7,7 +7,7 @@ use proxy::time::Time;
 use proxy::{ConnKey, PeerAddress};
 use wiped::Pieces;
 
-use super::{MOVING_TIME_MAX, Moving, UnderWay};
+use super::{Moving, UnderWay};
 use crate::mailbox::{Origin, ReportBody, Take, Taken};
 use crate::sockets::Flags;
 use crate::turn::Worker;
@@ -111,8 +111,8 @@ impl<W: World> Worker<W> {
     }
 
     pub(super) fn continue_restore(&mut self, mut restore: LargeRestore<W::Socket>) {
+        let until = self.moving_until();
         let now = self.world.now();
-        let until = now + MOVING_TIME_MAX;
         grow_heap();
         let LargeRestore { restoring, moving, begun, .. } = &mut restore;
         for stride in self.strides() {
