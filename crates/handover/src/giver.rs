@@ -66,6 +66,8 @@ pub struct Giver {
     silence: Silence,
     /// How long the taker may take once it is asked to commit.
     commit_within: Duration,
+    /// When it has to be the process whatever it says.
+    commit_until: u64,
     /// Whether the probation began though the taker has not said yet that it is the process.
     awaits_committed: bool,
     actions: Actions,
@@ -151,6 +153,7 @@ impl Giver {
             why_taker_ends: None,
             silence: Silence::default(),
             commit_within: Duration::ZERO,
+            commit_until: 0,
             awaits_committed: false,
             actions,
         }
@@ -234,6 +237,14 @@ impl Giver {
             Ok(None) => Ok(()),
             Ok(Some(Message::Alive)) => {
                 self.silence.on_alive(now);
+                match &mut self.state {
+                    State::Moving(moving) => moving.on_alive(now),
+                    State::Committing => {
+                        let until = later(now, self.deadlines.commit).min(self.commit_until);
+                        self.deadline = self.deadline.max(until);
+                    }
+                    _ => {}
+                }
                 Ok(())
             }
             Ok(Some(Message::IsPatient { ms })) => {
@@ -536,14 +547,19 @@ impl Giver {
         let within = self.deadlines.commit.saturating_sub(self.silence.so_far());
         let bytes = states.iter().map(|(_, bytes)| bytes.len() as u64).sum();
         self.commit_within = within.saturating_add(extra_time(bytes));
-        self.deadline = later(now, self.commit_within);
+        self.have_committed_soon(now);
     }
 
     /// A frame was sent. The taker has its time for COMMIT from then on: this process may have been stopped before.
     pub fn on_sent(&mut self, now: u64) {
         if matches!(self.state, State::Committing) {
-            self.deadline = later(now, self.commit_within);
+            self.have_committed_soon(now);
         }
+    }
+
+    fn have_committed_soon(&mut self, now: u64) {
+        self.deadline = later(now, self.commit_within);
+        self.commit_until = later(now, self.deadlines.total.max(self.commit_within));
     }
 
     /// Newer values of what the process knows, while this process still has connections. What the taker would not read is left out.
@@ -584,10 +600,13 @@ impl Giver {
         }
     }
 
-    /// Whether the whole attempt has taken too long.
+    /// Whether the whole attempt has taken too long, or the taker to read what it has to before it commits.
     #[must_use]
     pub const fn is_late(&self, now: u64) -> bool {
-        self.is_before_commit() && self.total_at <= now
+        if self.is_before_commit() {
+            return self.total_at <= now;
+        }
+        matches!(self.state, State::Committing) && self.deadline <= now
     }
 
     /// The connection to the other process is over.
@@ -616,6 +635,7 @@ impl Giver {
         }
         self.deadline = self.deadline.saturating_add(nanos);
         self.total_at = self.total_at.saturating_add(nanos);
+        self.commit_until = self.commit_until.saturating_add(nanos);
         if let State::Moving(moving) = &mut self.state {
             moving.was_stopped(nanos);
         }

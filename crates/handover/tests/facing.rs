@@ -591,6 +591,34 @@ fn a_silent_peer_ends_the_attempt_within_the_deadline_of_its_phase() {
 }
 
 #[test]
+fn a_batch_may_take_as_long_as_the_taker_says_that_it_is_at_work() {
+    let mut pair = before(Phase::Connections);
+    let alive = Message::Alive.encode();
+    assert!(!pair.to_taker.is_empty());
+    // Far longer than a batch may take otherwise.
+    for _ in 0..40 {
+        pair.now += SECOND / 4;
+        pair.giver.on_frame(&alive, 0, pair.now);
+        pair.giver.on_time(pair.now);
+    }
+    assert_eq!(pair.giver.phase(), Phase::Connections);
+    let Pair { giver, now, .. } = &mut pair;
+    let look = |now| {
+        giver.on_time(now);
+        (giver.phase() == Phase::Done).then_some(())
+    };
+    assert_eq!(asked_for(now, 20, look, |()| true), Some(((), 2000)));
+    // As long as a handover may take, and no longer.
+    let mut pair = before(Phase::Connections);
+    while pair.giver.phase() == Phase::Connections {
+        pair.now += SECOND / 4;
+        pair.giver.on_frame(&alive, 0, pair.now);
+        pair.giver.on_time(pair.now);
+    }
+    assert_eq!(pair.now, 60 * SECOND);
+}
+
+#[test]
 fn groups_with_many_bytes_go_in_batches_of_their_own_which_may_take_longer() {
     let mut pair = Pair::new(1000);
     while pair.giver.phase() < Phase::Connections {
@@ -838,6 +866,42 @@ fn a_taker_has_its_time_from_when_it_is_asked_to_commit() {
     assert_eq!(pair.giver.poll(), None);
     pair.giver.on_time(pair.now + 5 * SECOND);
     assert!(matches!(pair.giver.poll(), Some(GiverAction::EndCommitting(_))));
+}
+
+#[test]
+fn a_taker_that_was_stopped_while_it_worked_reads_what_came_before_its_time_is_over() {
+    let mut pair = before(Phase::Commit);
+    let Pair { taker, now, to_taker, .. } = &mut pair;
+    *now += 3600 * SECOND;
+    to_taker.push_front((Message::Alive.encode().to_vec(), 0));
+    // One for each part of what the giver knows, and COMMIT. Its caller asks for time once nothing is left to read.
+    assert!(to_taker.len() > 3);
+    for (frame, descriptors) in to_taker.drain(..) {
+        taker.on_frame(&frame, descriptors, *now);
+        taker.is_alive_due(*now);
+    }
+    taker.on_time(*now);
+    assert_eq!(taker.phase(), Phase::Commit);
+}
+
+#[test]
+fn a_taker_that_says_that_it_is_at_work_has_more_time_to_commit_but_not_for_ever() {
+    let mut pair = before(Phase::Commit);
+    let (asked_at, alive) = (pair.now, Message::Alive.encode());
+    while pair.giver.phase() == Phase::Commit && pair.giver.poll().is_none() {
+        pair.now += SECOND / 4;
+        pair.giver.on_frame(&alive, 0, pair.now);
+        pair.giver.on_time(pair.now);
+    }
+    assert_eq!(pair.now, asked_at + 60 * SECOND);
+}
+
+#[test]
+fn a_taker_has_five_seconds_to_make_room_for_what_it_needs_to_commit() {
+    let pair = before(Phase::Commit);
+    let (asked_at, within) = (pair.now, 5 * SECOND);
+    assert!(!pair.giver.is_late(asked_at + within - 1));
+    assert!(pair.giver.is_late(asked_at + within));
 }
 
 #[test]

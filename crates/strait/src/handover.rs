@@ -3,6 +3,7 @@
 //! Here: what both sides have in common, and the admin addresses of a process that drains, which its successor
 //! asks for with `POST /release`. [`giving`] and [`taking`] carry out what the crate `handover` decides.
 
+mod answers;
 pub(crate) mod asking;
 mod attempt;
 mod balancing;

@@ -190,6 +190,15 @@ impl Moving {
         self.heartbeat.unheard = 0;
     }
 
+    /// The taker is at work on what it was sent: a large group takes seconds where other processes need the processors, or few
+    /// are to be had.
+    pub(super) fn on_alive(&mut self, now: u64) {
+        let until = later(now, self.deadlines.batch);
+        for batch in &mut self.batches.under_way {
+            batch.deadline = batch.deadline.max(until);
+        }
+    }
+
     /// Whether a batch has taken too long.
     pub(super) fn is_late(&self, now: u64) -> bool {
         self.batches.under_way.iter().any(|batch| batch.deadline <= now)

@@ -192,12 +192,16 @@ impl FormerLine {
     }
 }
 
-/// How long workers are waited for that move connections: one that moves a large group has as long as it makes progress.
+/// What one look adds to the time without progress, at most, and how often there is one: if more has passed, this process was stopped.
+const LOOK_MAX: Duration = Duration::from_millis(250);
+
+/// How long workers are waited for that move connections: they have as long as they make progress.
 #[derive(Debug)]
 pub(crate) struct Patience {
     progress: u32,
-    /// When there was some.
-    at_work: u64,
+    looked_at: u64,
+    /// How long there was none.
+    without: Duration,
 }
 
 impl Patience {
@@ -209,10 +213,10 @@ impl Patience {
         timeout: Duration,
     ) -> bool {
         let (latest, now) = (contacts.progress(workers), io::clock::monotonic_ns());
-        if latest != self.progress {
-            *self = Self { progress: latest, at_work: now };
-        }
-        u128::from(now.saturating_sub(self.at_work)) >= timeout.as_nanos()
+        let passed = Duration::from_nanos(now.saturating_sub(self.looked_at)).min(LOOK_MAX);
+        let without = if latest == self.progress { self.without + passed } else { Duration::ZERO };
+        *self = Self { progress: latest, looked_at: now, without };
+        without >= timeout
     }
 }
 
@@ -259,7 +263,7 @@ impl Pings {
 
 impl Contacts {
     /// Asks these workers whether they have carried out what they were sent, and waits for all: their answers, or one that does not answer
-    /// in this time, nor makes progress with a large group.
+    /// in this time, nor makes progress with connections that move.
     pub(crate) fn ping(
         &self,
         workers: impl Iterator<Item = usize>,
@@ -267,7 +271,8 @@ impl Contacts {
     ) -> Result<Vec<Pong>, usize> {
         let mut pings = self.begin_pings(workers)?;
         let mut patience = self.patience(pings.missing());
-        while !pings.wait(timeout)? && !patience.is_over(self, pings.missing(), timeout) {}
+        let look = timeout.min(LOOK_MAX);
+        while !pings.wait(look)? && !patience.is_over(self, pings.missing(), timeout) {}
         pings.missing.first().map_or(Ok(pings.pongs), |worker| Err(*worker))
     }
 
@@ -284,10 +289,11 @@ impl Contacts {
 
     /// Begins to wait for these workers.
     pub(crate) fn patience(&self, workers: impl Iterator<Item = usize>) -> Patience {
-        Patience { progress: self.progress(workers), at_work: io::clock::monotonic_ns() }
+        let looked_at = io::clock::monotonic_ns();
+        Patience { progress: self.progress(workers), looked_at, without: Duration::ZERO }
     }
 
-    /// How much of large groups these workers have moved, which is another number as long as one of them is at it.
+    /// In how many turns these workers have moved connections, which is another number as long as one of them is at it.
     fn progress(&self, workers: impl Iterator<Item = usize>) -> u32 {
         let reached = workers.filter_map(|worker| self.workers.get(worker));
         reached.fold(0, |sum, reach| sum.wrapping_add(reach.postbox.progress()))

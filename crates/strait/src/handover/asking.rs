@@ -54,7 +54,7 @@ impl AskedWorkers {
         Ok(())
     }
 
-    /// The next answer, or none if all were heard. A worker that moves a large group has more time, as long as `goes_on`, which is asked
+    /// The next answer, or none if all were heard. A worker that moves connections has more time, as long as `goes_on`, which is asked
     /// again and again.
     pub(crate) fn next(
         &mut self,

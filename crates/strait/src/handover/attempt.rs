@@ -32,7 +32,7 @@ use self::outgoing::Outgoing;
 use super::giving::{End, Giving};
 use super::giving_back::NotReturned;
 use super::leaving::{Leaving, Updates};
-use super::line::{FLUSH_INTERVAL, Incoming, Line, ends, give_way, nanos, now, runs_on};
+use super::line::{FLUSH_INTERVAL, Incoming, Line, ends, nanos, now, runs_on};
 use super::listing::Listing;
 use super::requester::{Requester, reap};
 use super::timeouts::MAILBOX_TIMEOUT;
@@ -186,11 +186,11 @@ impl<'g> Attempt<'g> {
             GiverAction::SendListening(frame, keys) => self.send_listening(&frame, &keys),
             GiverAction::SendPiece(piece) => {
                 self.send_piece(&piece);
-                give_way();
+                self.line.give_way();
             }
             GiverAction::SendPack(pack) => {
                 self.send_pack(&pack);
-                give_way();
+                self.line.give_way();
             }
             GiverAction::Describe => self.describe(),
             GiverAction::Compared(differences) => self.tell_differences(&differences),
@@ -599,10 +599,15 @@ fn send(line: &mut Line, giver: &mut Giver, frame: &[u8], descriptors: &[Borrowe
         let reason = match error.kind() {
             // What it says of its own end, if anything, comes before the end of the connection.
             std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset => return,
-            std::io::ErrorKind::TimedOut if !giver.is_late(now()) && has_heard(line, giver) => {
-                continue;
+            std::io::ErrorKind::TimedOut => {
+                // What it has said meanwhile counts before the time does: this process may have been stopped.
+                let has_heard = has_heard(line, giver);
+                giver.was_stopped(line.take_stopped());
+                if has_heard && !giver.is_late(now()) {
+                    continue;
+                }
+                "it does not read".to_owned()
             }
-            std::io::ErrorKind::TimedOut => "it does not read".to_owned(),
             _ => error.to_string(),
         };
         return giver

@@ -2,10 +2,12 @@
 //! with it. In JSON, since it is no part of a connection's form, and what one version does not know another may say.
 
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use proxy::save::{BalancingPlace, ClusterBalancing};
 use worker::{Message as Mail, SaveBalancing};
 
+use super::line::{nanos, now};
 use super::timeouts::BALANCING_TIMEOUT;
 use crate::data_path::Contacts;
 
@@ -19,18 +21,21 @@ type OfWorker = Vec<Vec<ClusterBalancing>>;
 pub(super) fn save(contacts: &Contacts) -> Vec<u8> {
     let mut room = ENTRIES_MAX;
     let workers = 0..contacts.count();
-    let all: Vec<_> = workers.map(|worker| save_worker(worker, contacts, &mut room)).collect();
+    let until = now().saturating_add(nanos(BALANCING_TIMEOUT));
+    let all: Vec<_> =
+        workers.map(|worker| save_worker(worker, contacts, until, &mut room)).collect();
     // It consists of names and numbers.
     serde_json::to_vec(&all).unwrap_or_default()
 }
 
-fn save_worker(worker: usize, contacts: &Contacts, room: &mut usize) -> OfWorker {
+fn save_worker(worker: usize, contacts: &Contacts, until: u64, room: &mut usize) -> OfWorker {
     let (mut parts, mut next) = (Vec::new(), Some(BalancingPlace::default()));
     while let Some(from) = next {
         let (reply, answer) = channel();
         let ask = Mail::SaveBalancing(SaveBalancing { from, reply });
         let part = contacts.post(worker, ask).ok();
-        let Some(part) = part.and_then(|()| answer.recv_timeout(BALANCING_TIMEOUT).ok()) else {
+        let left = Duration::from_nanos(until.saturating_sub(now()));
+        let Some(part) = part.and_then(|()| answer.recv_timeout(left).ok()) else {
             tracing::warn!(
                 worker,
                 "handover: a worker did not return its load-balancing state in time: its endpoints start without it"

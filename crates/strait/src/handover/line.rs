@@ -5,6 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use ::handover::{FRAME_BYTES_MAX, Message};
+use io::Yielding;
 use io::packets::{PacketError, Packets, Peer, ProcessHandle, Received};
 use wiped::{Wiped, wipe};
 
@@ -38,6 +39,7 @@ pub(crate) struct Line {
     queued: VecDeque<Wiped>,
     /// How long this process was stopped while it waited, ns.
     stopped: u64,
+    yielding: Yielding,
 }
 
 /// What came.
@@ -57,7 +59,8 @@ impl Line {
         // A byte more than a frame has, so that one that is too long is seen.
         let buffer = vec![0; FRAME_BYTES_MAX + 1];
         let (descriptors, queued) = (VecDeque::new(), VecDeque::new());
-        Ok(Self { packets, peer, buffer, descriptors, queued, stopped: 0 })
+        let yielding = Yielding::default();
+        Ok(Self { packets, peer, buffer, descriptors, queued, stopped: 0, yielding })
     }
 
     /// Another handle on the connection.
@@ -65,11 +68,24 @@ impl Line {
         self.packets.try_clone()
     }
 
-    pub(crate) fn send(&self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> std::io::Result<()> {
-        self.packets.send(frame, descriptors, SEND_TIMEOUT)
+    pub(crate) fn send(
+        &mut self,
+        frame: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> std::io::Result<()> {
+        let began = now();
+        let result = self.packets.send(frame, descriptors, SEND_TIMEOUT);
+        self.note_wait(began, SEND_TIMEOUT);
+        result
     }
 
-    pub(crate) fn send_message(&self, message: &Message) -> std::io::Result<()> {
+    /// A wait is over that was to take so long at most.
+    fn note_wait(&mut self, began: u64, timeout: Duration) {
+        let late = now().saturating_sub(began.saturating_add(nanos(timeout)));
+        self.stopped += if late < STOPPED_MIN { 0 } else { late };
+    }
+
+    pub(crate) fn send_message(&mut self, message: &Message) -> std::io::Result<()> {
         self.send(&message.encode(), &[])
     }
 
@@ -104,6 +120,14 @@ impl Line {
         }
     }
 
+    /// Lets workers, clients and services run that wait for this processor. A thread of a handover has work for milliseconds, and the
+    /// kernel lets a thread that is woken wait for about as long, even where another processor is idle.
+    ///
+    /// A lower priority (`nice`) would do without, but has handovers fail where the processors are busy with other work.
+    pub(crate) fn give_way(&mut self) {
+        self.yielding.give_way();
+    }
+
     /// How long this process was stopped while it waited here, ns, since this was asked last.
     pub(crate) const fn take_stopped(&mut self) -> u64 {
         std::mem::replace(&mut self.stopped, 0)
@@ -116,8 +140,7 @@ impl Line {
         let left = until.map_or(most, |until| Duration::from_nanos(until.saturating_sub(now())));
         let (timeout, began) = (left.min(most), now());
         let received = self.packets.receive(&mut self.buffer, timeout);
-        let late = now().saturating_sub(began.saturating_add(nanos(timeout)));
-        self.stopped += if late < STOPPED_MIN { 0 } else { late };
+        self.note_wait(began, timeout);
         match received? {
             Received::Packet(length, descriptors) => {
                 let count = descriptors.len();
@@ -142,12 +165,6 @@ pub(super) fn runs_on(process: Option<&ProcessHandle>) -> bool {
 /// Kills the process at the other end, and says whether it is over.
 pub(super) fn ends(process: &ProcessHandle) -> bool {
     process.kill().is_ok() && process.wait(KILL_TIMEOUT).unwrap_or(false)
-}
-
-/// Lets workers, clients and services run that wait for this processor. A thread of a handover has work for milliseconds, and the kernel
-/// lets a thread that is woken wait for about as long, even where another processor is idle.
-pub(crate) fn give_way() {
-    std::thread::yield_now();
 }
 
 /// Monotonic time, ns.

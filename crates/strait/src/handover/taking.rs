@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ::handover::{
-    Deadlines, Failure, Left, OpeningAction, Part, Phase, SocketKey, Taker, TakerAction,
+    Deadlines, Failure, Left, Message, OpeningAction, Part, Phase, SocketKey, Taker, TakerAction,
     UnusedSocket, Welcome,
 };
 use config::HandoverReader;
@@ -26,7 +26,7 @@ use worker::Moving;
 
 use super::differences::Comparison;
 use super::groups::open_envelope;
-use super::line::{Incoming, Line, give_way, nanos, now, runs_on};
+use super::line::{Incoming, Line, nanos, now, runs_on};
 use super::timeouts::PROCESS_END_TIMEOUT;
 use super::{access, is_allowed, parts, resources, socket_path};
 use crate::activation::{is_anywhere, is_at};
@@ -465,6 +465,13 @@ impl Taking {
         }
     }
 
+    /// Has the other process know that this one is there, where it is time for that.
+    fn say_alive(&mut self) {
+        if self.taker.is_alive_due(now()) {
+            self.send(&Message::Alive.encode());
+        }
+    }
+
     fn hear(&mut self) {
         let look_at = self.is_return.then(|| now().saturating_add(nanos(LOOK_INTERVAL)));
         let incoming =
@@ -474,7 +481,10 @@ impl Taking {
         match incoming {
             Ok(Incoming::Frame(frame, count)) => {
                 self.taker.on_frame(&frame, count, at);
-                give_way();
+                self.say_alive();
+                self.line.give_way();
+                // Whether it is late is asked once all is read that has come: this process may have been stopped.
+                return;
             }
             // Both would be the process.
             Ok(Incoming::End) if self.taker.goes_on_alone() && runs_on(self.process.as_ref()) => {

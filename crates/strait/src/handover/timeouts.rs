@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// What workers have learned is worth no longer wait: an upgrade goes on without it.
-pub(super) const BALANCING_TIMEOUT: Duration = Duration::from_millis(500);
+/// What all workers have learned is worth no longer wait: an upgrade goes on without what is missing.
+pub(super) const BALANCING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The end of a process that has closed its connection.
 pub(super) const PROCESS_END_TIMEOUT: Duration = Duration::from_secs(1);

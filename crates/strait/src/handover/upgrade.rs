@@ -263,7 +263,7 @@ mod tests {
         }
         let (ours, theirs) = Packets::pair().unwrap();
         let mut line = Line::new(ours).unwrap();
-        let theirs = Line::new(theirs).unwrap();
+        let mut theirs = Line::new(theirs).unwrap();
         for _ in 0..10 {
             theirs.send_message(&Message::Progress { text: "line".to_owned() }).unwrap();
         }

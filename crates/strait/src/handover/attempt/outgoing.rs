@@ -3,14 +3,14 @@
 use std::os::fd::BorrowedFd;
 
 use ::handover::{Collect, Collected, GivenGroup, GroupPack, GroupPiece, Left, Refused};
-use io::Traffic;
+use io::{Traffic, Yielding};
 use wiped::Wiped;
 use worker::Origin;
 
 use super::super::asking::put_back;
 use super::super::collecting::{Batch, Collecting, Round};
 use super::super::groups::{AllGiven, GivenAway};
-use super::super::line::{give_way, now};
+use super::super::line::now;
 use crate::data_path::Contacts;
 
 /// Sockets that are closed before other threads have their turn.
@@ -112,12 +112,13 @@ impl Outgoing {
             let worker = given.worker;
             given.into_moving().sockets.into_iter().flatten().map(move |socket| (worker, socket))
         });
+        let mut yielding = Yielding::default();
         for (place, (worker, socket)) in sockets.enumerate() {
             self.contacts.unwatch(worker, &socket);
             drop(socket);
             // Thousands of sockets take milliseconds, for which a worker that was woken on this processor would wait.
             if place % CLOSES_MAX == CLOSES_MAX - 1 {
-                give_way();
+                yielding.give_way();
             }
         }
     }

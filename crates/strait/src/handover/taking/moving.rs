@@ -20,6 +20,7 @@ use worker::{Message as Mail, Origin, Take};
 
 use super::{Taking, moving};
 use crate::data_path::{Contacts, DataPath, Pings};
+use crate::handover::answers::answer_within;
 use crate::handover::balancing;
 use crate::handover::line::{ends, now};
 use crate::handover::summary::Summary;
@@ -150,7 +151,8 @@ impl ConnectionTaker<'_> {
                 let state = self.taking.taker.state(&topic).unwrap_or_default();
                 match Topic::named(&topic) {
                     Some(Topic::Health) => {
-                        learn(state, self.control);
+                        let health = state.to_vec();
+                        self.learn(health);
                         self.accepts_by = None;
                         self.contacts.deliver_to_all(|| Mail::AcceptAgain);
                     }
@@ -230,9 +232,10 @@ impl ConnectionTaker<'_> {
         let Taking { generation, is_return, .. } = self.taking;
         let step =
             HandoverStep::Became(HandoverChange::TakenOver { state, generation, is_return, reply });
-        let is_done =
-            self.control.blocking_send(step).ok().and_then(|()| is_done.blocking_recv().ok());
-        let Some(is_to_return) = is_done else { return false };
+        let is_sent = self.control.blocking_send(step).is_ok();
+        let Some(is_to_return) = is_sent.then(|| self.wait_for(is_done)).flatten() else {
+            return false;
+        };
         self.taking.is_to_return = is_to_return;
         tracing::info!(pid, generation, "took over");
         true
@@ -308,25 +311,33 @@ impl ConnectionTaker<'_> {
             if patience.is_over(self.contacts, pings.missing(), WORKER_TIMEOUT) {
                 return None;
             }
-            if self.taking.taker.is_alive_due(now()) {
-                self.taking.send(&Message::Alive.encode());
-            }
+            self.taking.say_alive();
         }
         Some(pings)
+    }
+
+    /// Has this process know what the other one knew of endpoints, before it accepts connections.
+    fn learn(&mut self, health: Vec<u8>) {
+        let (reply, is_learned) = oneshot::channel();
+        let step = HandoverStep::Heard(HandoverFact::Learned { health, reply });
+        // Control ends with the process, and answers no later than it builds a configuration.
+        if self.control.blocking_send(step).is_ok() {
+            self.wait_for(is_learned);
+        }
+    }
+
+    /// Waits for an answer of control, and says to the other process that this one is there. None if control ends.
+    fn wait_for<T>(&mut self, mut answer: oneshot::Receiver<T>) -> Option<T> {
+        loop {
+            if let Some(answer) = answer_within(&mut answer, ALIVE_INTERVAL) {
+                return answer;
+            }
+            self.taking.say_alive();
+        }
     }
 
     fn news(&self, news: HandoverNews) {
         // Control ends with the process.
         let _ = self.control.blocking_send(HandoverStep::Heard(HandoverFact::News(news)));
-    }
-}
-
-/// Has this process know what the other one knew of endpoints, before it accepts connections.
-fn learn(health: &[u8], control: &Sender<HandoverStep<DataPath>>) {
-    let (reply, is_learned) = oneshot::channel();
-    let step = HandoverStep::Heard(HandoverFact::Learned { health: health.to_vec(), reply });
-    // Control ends with the process, and answers no later than it builds a configuration.
-    if control.blocking_send(step).is_ok() {
-        let _ = is_learned.blocking_recv();
     }
 }
