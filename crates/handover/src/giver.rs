@@ -66,7 +66,7 @@ pub struct Giver {
     silence: Silence,
     /// How long the taker may take once it is asked to commit.
     commit_within: Duration,
-    /// When it has to be the process whatever it says.
+    /// Until when `Alive` gives it more.
     commit_until: u64,
     /// Whether the probation began though the taker has not said yet that it is the process.
     awaits_committed: bool,
@@ -547,19 +547,15 @@ impl Giver {
         let within = self.deadlines.commit.saturating_sub(self.silence.so_far());
         let bytes = states.iter().map(|(_, bytes)| bytes.len() as u64).sum();
         self.commit_within = within.saturating_add(extra_time(bytes));
-        self.have_committed_soon(now);
-    }
-
-    /// A frame was sent. The taker has its time for COMMIT from then on: this process may have been stopped before.
-    pub fn on_sent(&mut self, now: u64) {
-        if matches!(self.state, State::Committing) {
-            self.have_committed_soon(now);
-        }
-    }
-
-    fn have_committed_soon(&mut self, now: u64) {
         self.deadline = later(now, self.commit_within);
         self.commit_until = later(now, self.deadlines.total.max(self.commit_within));
+    }
+
+    /// A frame was sent. If it was COMMIT, the taker has its time from then on: this process may have been stopped before.
+    pub fn on_sent(&mut self, now: u64) {
+        if matches!(self.state, State::Committing) && self.actions.is_empty() {
+            self.deadline = later(now, self.commit_within);
+        }
     }
 
     /// Newer values of what the process knows, while this process still has connections. What the taker would not read is left out.

@@ -898,10 +898,47 @@ fn a_taker_that_says_that_it_is_at_work_has_more_time_to_commit_but_not_for_ever
 
 #[test]
 fn a_taker_has_five_seconds_to_make_room_for_what_it_needs_to_commit() {
-    let pair = before(Phase::Commit);
+    let mut pair = before(Phase::Commit);
     let (asked_at, within) = (pair.now, 5 * SECOND);
     assert!(!pair.giver.is_late(asked_at + within - 1));
     assert!(pair.giver.is_late(asked_at + within));
+    // What it says meanwhile, without reading, does not help it for ever.
+    let looks = (1..).map(|look| asked_at + look * SECOND);
+    let late = looks.into_iter().find(|at| {
+        pair.giver.on_frame(&Message::Alive.encode(), 0, *at);
+        pair.giver.is_late(*at)
+    });
+    assert_eq!(late, Some(asked_at + 60 * SECOND));
+}
+
+#[test]
+fn a_frame_before_commit_leaves_the_taker_no_more_time_for_it() {
+    let mut giver = Pair::new(0).giver;
+    let purpose = Purpose::Take { forms_read: Vec::new(), descriptors: 9, is_check: false };
+    let frames = [
+        Message::Hello(Hello::new("1.1.0", purpose)),
+        Message::Differences { differences: Vec::new(), is_last: true },
+        Message::Serving,
+    ];
+    for frame in frames {
+        giver.on_frame(&frame.encode(), 0, SECOND);
+        while let Some(action) = giver.poll() {
+            match action {
+                GiverAction::Describe => giver.describe((1, Vec::new()), None, SECOND),
+                GiverAction::Listen => giver.listen(Vec::new()),
+                _ => {}
+            }
+        }
+    }
+    giver.commit(&[("counters".to_owned(), vec![1; 500_000].into())], SECOND);
+    let mut deadlines = Vec::new();
+    while giver.poll().is_some() {
+        giver.on_sent(3 * SECOND);
+        deadlines.push(giver.next_deadline());
+    }
+    // Since it was to be sent, and for COMMIT itself since it was.
+    assert_eq!(deadlines.pop(), Some(Some(8 * SECOND)));
+    assert!(deadlines.len() > 5 && deadlines.iter().all(|it| *it == Some(6 * SECOND)));
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub(crate) struct Listen {
     pub(crate) descriptors_max: u32,
     /// Where [`Proxy::end_aged`](crate::proxy::Proxy::end_aged) goes on.
     pub(crate) age_next: u32,
-    /// Connections beyond a bound, or over their age. Those that have ended since are still among them.
+    /// Connections beyond a bound, or over their age. Those that have ended since are among them for a second.
     pub(crate) asked_to_go: Vec<AskedToGo>,
     /// Not before this time, [`Proxy::bound_buffered`](crate::proxy::Proxy::bound_buffered) looks again.
     pub(crate) buffered_look: Time,

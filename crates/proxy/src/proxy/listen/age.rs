@@ -64,6 +64,8 @@ impl Proxy {
 
     /// Closes connections that were asked to go, and have not done so for as long as they may.
     fn close_asked(&mut self, now: Time) {
+        let connections = &self.connections;
+        self.listen.asked_to_go.retain(|it| connections.get(it.key).is_some());
         let due: Vec<_> = self.listen.asked_to_go.extract_if(.., |it| it.until <= now).collect();
         for AskedToGo { key, is_surplus, .. } in due {
             let Some(connection) = self.connections.get(key) else { continue };
