@@ -241,17 +241,21 @@ impl Delivered {
         let named = ResourceName::new(ResourceKind::Cluster, cluster);
         let users = self.users(&named).filter(|user| user.kind == ResourceKind::Route);
         let mut users = users.filter(|user| !passed_over(user));
-        let there = users.find_map(|user| {
+        let there = users.find(|user| self.opens_tunnels(user, cluster)).and_then(|user| {
             let entry = self.find(user.kind, &user.name)?;
-            let Content::Routes(config, _) = &entry.content else { return None };
-            let opens = config.tunnelled.contains(cluster);
-            opens.then(|| origin(&entry.source, user.kind, &user.name, &entry.version))
+            Some(origin(&entry.source, user.kind, &user.name, &entry.version))
         });
         there.or_else(|| {
             let mut removed = self.removed_routes.iter();
             let (name, _) = removed.find(|(_, it)| it.config.tunnelled.contains(cluster))?;
             Some(format!("route/{name}, which was removed and is still in use,"))
         })
+    }
+
+    /// Whether the accepted version of a route configuration opens tunnels to a cluster.
+    pub(crate) fn opens_tunnels(&self, name: &ResourceName, cluster: &str) -> bool {
+        let entry = self.find(name.kind, &name.name).map(|entry| &entry.content);
+        matches!(entry, Some(Content::Routes(config, _)) if config.tunnelled.contains(cluster))
     }
 
     /// The route configurations that are gone and in use.

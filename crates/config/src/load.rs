@@ -24,7 +24,7 @@ use crate::ids::TakenIds;
 use crate::origins::{ResourceKind, ResourceName};
 use crate::outside::{Memory, Outside};
 use crate::resource::assignment::answers::{Answers, NameReads, NameUsers};
-use crate::resource::assignment::delivered::Assignments;
+use crate::resource::assignment::delivered::{Assignments, User};
 use crate::resource::assignment::dns::DnsName;
 use crate::resource::assignment::files::{
     Accepted, EndpointFiles, EndpointReader, EndpointReads, EndpointsOutcome, ListShape,
@@ -452,7 +452,7 @@ impl<F> Loader<F> {
             files: Files::new(outside, former),
             endpoint_files: EndpointReads::new(reader, &self.endpoint_files),
             names: NameReads::new(&self.answers),
-            assignments: Assignments::new(&find_assignment),
+            assignments: Assignments::new(&find_assignment, User::File),
             has_sources: self.delivered.is_some(),
             sessions: &self.sessions,
             drained: &self.store.drained,

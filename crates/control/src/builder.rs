@@ -80,7 +80,7 @@ enum Command<F> {
     NoteDrained(Vec<DrainChange>),
     /// What was noted, by itself.
     LinkNoted,
-    Updates(Arc<str>, Vec<Update>, Vec<Unbound>),
+    Updates(Arc<str>, Arc<[Update]>, Vec<Unbound>),
     Waited(BTreeSet<ResourceName>, Vec<Unbound>),
     LeaveOut(Vec<Unbound>),
     Skip,
@@ -218,7 +218,7 @@ impl<F: Send + Sync + 'static> Builder<F> {
     pub(crate) fn updates(
         &mut self,
         source: Arc<str>,
-        updates: Vec<Update>,
+        updates: Arc<[Update]>,
         unbound: Vec<Unbound>,
     ) {
         self.ask(Command::Updates(source, updates, unbound));
@@ -328,7 +328,7 @@ fn build<F>(
             }
             Command::LinkNoted => file.load_noted().map_or(Built::Same, Built::Endpoints),
             Command::Updates(source, updates, unbound) => {
-                Built::Endpoints(file.load_updates(&source, updates, &unbound))
+                Built::Endpoints(file.load_updates(&source, updates.to_vec(), &unbound))
             }
             Command::Waited(names, unbound) => Built::Endpoints(file.load_waited(&names, &unbound)),
             Command::Skip => {

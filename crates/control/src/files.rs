@@ -46,6 +46,8 @@ pub struct Files {
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     files: BTreeMap<PathBuf, (Option<Stamp>, State)>,
+    /// What they are called in their folders.
+    names: BTreeSet<OsString>,
     /// Those of them that the text includes.
     included: BTreeSet<PathBuf>,
 }
@@ -141,7 +143,7 @@ impl Outside for Files {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let path = self.folder.join(path);
         let (stamp, content) = read(&path);
-        self.seen.borrow_mut().files.insert(path, (stamp, State::of(&content)));
+        self.seen.borrow_mut().insert(path, stamp, State::of(&content));
         let content = content.map(|mut content| std::mem::take(&mut *content));
         content.map_err(|error| with_user(error, geteuid()))
     }
@@ -154,7 +156,7 @@ impl Outside for Files {
     fn read_endpoints(&self, name: &Path) -> io::Result<EndpointsFile> {
         let path = self.folder.join(name);
         let (stamp, opened) = open(&path);
-        let is_elsewhere = opened.as_ref().is_ok_and(|(file, _)| !lies_beside(file, &path));
+        let is_elsewhere = opened.as_ref().is_ok_and(|opened| !lies_beside(opened, &path));
         let content = opened.and_then(|(file, found)| read_open(file, &found));
         let is_starved = content.as_ref().is_err_and(is_starved);
         let file = EndpointFile { path, stamp, is_starved };
@@ -170,7 +172,7 @@ impl Outside for Files {
     fn list(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
         let whole = self.folder.join(pattern);
         let found = list(&whole);
-        self.seen.borrow_mut().files.insert(whole, (None, State::of_listing(&found)));
+        self.seen.borrow_mut().insert(whole, None, State::of_listing(&found));
         let folder = pattern.parent().unwrap_or_else(|| Path::new(""));
         let found = found.map_err(|error| with_user(error, geteuid()))?;
         Ok(found.into_iter().map(|name| folder.join(name)).collect())
@@ -219,6 +221,16 @@ impl Outside for Files {
 }
 
 impl Seen {
+    fn insert(&mut self, path: PathBuf, stamp: Option<Stamp>, state: State) {
+        self.names.extend(path.file_name().map(OsString::from));
+        self.files.insert(path, (stamp, state));
+    }
+
+    /// Whether any of the files is called so in its folder.
+    pub(crate) fn has_any(&self, names: &BTreeSet<OsString>) -> bool {
+        names.iter().any(|name| self.names.contains(name))
+    }
+
     /// Where the files are, or should be.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.files.keys().map(PathBuf::as_path)
@@ -389,7 +401,13 @@ fn open(path: &Path) -> (Option<Stamp>, io::Result<(File, Metadata)>) {
 
 /// Whether this file, which was opened at `path`, lies in the folder of that path or below. The file itself is asked, because
 /// the path may lead elsewhere by now.
-fn lies_beside(file: &File, path: &Path) -> bool {
+fn lies_beside((file, found): &(File, Metadata), path: &Path) -> bool {
+    // Without a link it lies where it was found: a folder's own path takes a call for each part of it.
+    let is_itself =
+        |it: Metadata| it.is_file() && it.dev() == found.dev() && it.ino() == found.ino();
+    if std::fs::symlink_metadata(path).is_ok_and(is_itself) {
+        return true;
+    }
     let real = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
     let folder = std::fs::canonicalize(folder.unwrap_or_else(|| Path::new(".")));

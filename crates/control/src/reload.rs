@@ -246,7 +246,7 @@ impl<F> ConfigFile<F> {
         let mut loaded = self.endpoints_loaded.named(names).into_iter();
         !self.is_log_starved
             && !self.path.as_deref().is_some_and(is_among)
-            && !self.seen.paths().any(is_among)
+            && !self.seen.has_any(names)
             && loaded.all(|name| self.endpoints.has(&name))
     }
 
@@ -440,7 +440,8 @@ impl<F> ConfigFile<F> {
     }
 
     fn load_done(&self, updates: PreparedUpdates<F>, began: u64) -> Endpoints<F> {
-        let PreparedUpdates { prepared, verdicts, late, wanted, waits } = updates;
+        let PreparedUpdates { prepared, updates, verdicts, late, wanted, waits, warnings } =
+            updates;
         let candidate = prepared.map(|prepared| {
             let snapshot = prepared.snapshot();
             let names = Some(names_after(&self.names, snapshot));
@@ -450,7 +451,8 @@ impl<F> ConfigFile<F> {
             let duration = clock::monotonic_ns().saturating_sub(began);
             Box::new(EndpointsCandidate { prepared, names, expiry, duration })
         });
-        let delivered = Some(Box::new(DeliveredUpdates { verdicts, late, wanted, waits }));
+        let delivered = DeliveredUpdates { updates, verdicts, late, wanted, waits, warnings };
+        let delivered = Some(Box::new(delivered));
         Endpoints { candidate, outcomes: Vec::new(), delivered, is_dns: false }
     }
 

@@ -222,6 +222,8 @@ enum Event<W: Workers> {
     Answered(u32, W::Asker, Arc<[u8]>),
     LinesLost(LinesLost),
     StateRead(LastGood),
+    /// There is more to take note of.
+    Noting,
     MoveEnded(Ended),
     HealthDue,
     Upkeep,
@@ -364,10 +366,12 @@ impl<W: Workers> Running<W> {
             };
             let health_due = self.health.next_in(self.makes_checks());
             let takes_up = self.takes_up();
+            let is_noting = self.config.deliveries.is_noting();
             let event = tokio::select! {
                 asked = sources.signals.next() => Event::Signal(asked),
                 noticed = changed => Event::FileChanged(noticed),
                 Some(built) = sources.built.recv(), if takes_up => Event::Built(built),
+                () = std::future::ready(()), if is_noting => Event::Noting,
                 Some(report) = sources.resolved.recv() => Event::Resolved(report),
                 Some(delivery) = sources.delivered.recv(), if takes_deliveries => {
                     Event::Delivered(delivery)
@@ -443,16 +447,15 @@ impl<W: Workers> Running<W> {
             Event::FileChanged(noticed) => self.read_changed(noticed),
             Event::Built(built) => {
                 self.on_built(built).await;
-                if !self.config.builder.has_noted() {
-                    self.config.drains.answer();
+                if !self.config.deliveries.is_noting() {
+                    self.on_built_noted();
                 }
-                // What has waited is linked together with whatever is asked now.
-                self.hand_along();
-                self.config.builder.on_answered();
-                self.hand_deliveries();
-                self.hand_noted();
-                self.report_reloaded();
-                self.begin_when_read();
+            }
+            Event::Noting => {
+                self.note_portion();
+                if !self.config.deliveries.is_noting() {
+                    self.on_built_noted();
+                }
             }
             Event::Resolved(report) => self.on_resolved(report),
             Event::Delivered(delivery) => self.on_delivery(delivery),
@@ -500,6 +503,20 @@ impl<W: Workers> Running<W> {
             }
         }
         self.tell_warmed();
+    }
+
+    /// The builder's answer is taken up, and all that follows from it is taken note of: it is asked what has waited.
+    fn on_built_noted(&mut self) {
+        if !self.config.builder.has_noted() {
+            self.config.drains.answer();
+        }
+        // What has waited is linked together with whatever is asked now.
+        self.hand_along();
+        self.config.builder.on_answered();
+        self.hand_deliveries();
+        self.hand_noted();
+        self.report_reloaded();
+        self.begin_when_read();
     }
 
     /// Tells workers how near the process is to its bound on memory, and gives back what is free.

@@ -80,9 +80,8 @@ pub(crate) type Restores = BTreeMap<&'static str, oneshot::Sender<Restored>>;
 /// The sources at work.
 #[derive(Debug)]
 pub(crate) struct Following {
-    followers: Vec<Follower>,
-    /// Verdicts that come later, by source.
-    late: BTreeMap<&'static str, mpsc::Sender<Verdict>>,
+    /// By source.
+    followers: BTreeMap<&'static str, Follower>,
 }
 
 /// How a source hears what it is to follow.
@@ -92,23 +91,24 @@ struct Follower {
     unheard: Arc<Unheard>,
 }
 
-/// Names that a source is to follow, and those that it follows in vain, as far as it has not heard so. However slow it is, each is
-/// there once.
+/// What a source has not heard yet: names that it is to follow, those that it follows in vain, and later verdicts. However slow it
+/// is, each name is there once, and of each resource the last verdict.
 #[derive(Debug, Default)]
 struct Unheard {
-    names: Mutex<UnheardNames>,
+    news: Mutex<News>,
     bell: Notify,
 }
 
 #[derive(Debug, Default)]
-struct UnheardNames {
+struct News {
     new: BTreeSet<ResourceName>,
     gone: BTreeSet<ResourceName>,
+    late: BTreeMap<ResourceName, Verdict>,
 }
 
 impl Unheard {
-    fn lock(&self) -> MutexGuard<'_, UnheardNames> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, News> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds what changes. What comes again before the source has heard that it went, never went.
@@ -131,20 +131,36 @@ impl Unheard {
         self.bell.notify_one();
     }
 
+    /// Adds a later verdict.
+    fn add_late(&self, verdict: Verdict) {
+        self.lock().late.insert(verdict.name.clone(), verdict);
+        self.bell.notify_one();
+    }
+
     /// Tells the source.
-    fn tell(&self, source: &mut dyn Source) {
-        let UnheardNames { new, gone } = std::mem::take(&mut *self.lock());
+    async fn tell(&self, source: &mut dyn Source) {
+        let News { new, gone, late } = std::mem::take(&mut *self.lock());
         if !gone.is_empty() {
             source.unsubscribe(&gone.into_iter().collect::<Vec<_>>());
         }
         if !new.is_empty() {
             source.subscribe(&new.into_iter().collect::<Vec<_>>());
         }
+        tell_verdicts(source, late.values()).await;
     }
 }
 
-/// Later verdicts that wait for a source. Of more, only the log has a line.
-const LATE_MAX: usize = 1024;
+/// Verdicts that a source hears before others on control's thread have their turn.
+const VERDICTS_AT_ONCE: usize = 500;
+
+async fn tell_verdicts(source: &mut dyn Source, verdicts: impl Iterator<Item = &Verdict>) {
+    for (number, verdict) in (1..).zip(verdicts) {
+        source.on_verdict(verdict);
+        if number % VERDICTS_AT_ONCE == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
 
 impl Following {
     /// Starts a task for each source, which first waits for what is restored of it and delivers that; they end with this.
@@ -154,31 +170,30 @@ impl Following {
     ) -> (Self, mpsc::Receiver<Delivery>, Restores) {
         let mut restores = Restores::new();
         let (deliveries, delivered) = mpsc::channel(sources.len().max(1));
-        let (mut followers, mut late) = (Vec::new(), BTreeMap::new());
+        let mut followers = BTreeMap::new();
         for source in sources {
-            let (sender, verdicts) = mpsc::channel(LATE_MAX);
-            late.insert(source.name(), sender);
             let (restore_sender, restored) = oneshot::channel();
             restores.insert(source.name(), restore_sender);
             let unheard = Arc::new(Unheard::default());
             let is_on_demand = source.is_on_demand();
-            followers.push(Follower { is_on_demand, unheard: Arc::clone(&unheard) });
+            let follower = Follower { is_on_demand, unheard: Arc::clone(&unheard) };
+            followers.insert(source.name(), follower);
             let deliveries = deliveries.clone();
             tokio::spawn(async move {
                 let mut source = source;
                 // Without it the process ends.
                 let Ok(restored) = restored.await else { return };
                 if restore(&mut *source, restored, &deliveries).await.is_some() {
-                    follow(source, &unheard, verdicts, deliveries).await;
+                    follow(source, &unheard, deliveries).await;
                 }
             });
         }
-        (Self { followers, late }, delivered, restores)
+        (Self { followers }, delivered, restores)
     }
 
     /// Says what is wanted that was not, and the other way around; and which part of it concerns sources on demand.
     pub(crate) fn want(&self, names: &NamesChanged, demanded: &NamesChanged) {
-        for Follower { is_on_demand, unheard } in &self.followers {
+        for Follower { is_on_demand, unheard } in self.followers.values() {
             unheard.add(if *is_on_demand { demanded } else { names });
         }
     }
@@ -191,9 +206,8 @@ impl Following {
 
     /// Sends a source a later verdict. Returns its name, if there is one.
     pub(crate) fn tell(&self, source: &str, verdict: Verdict) -> Option<&'static str> {
-        let (name, sender) = self.late.get_key_value(source)?;
-        // The log has it for one that ended, or has too many.
-        let _ = sender.try_send(verdict);
+        let (name, follower) = self.followers.get_key_value(source)?;
+        follower.unheard.add_late(verdict);
         Some(name)
     }
 }
@@ -237,23 +251,15 @@ async fn restore(
 async fn follow(
     mut source: Box<dyn Source>,
     unheard: &Unheard,
-    mut late: mpsc::Receiver<Verdict>,
     deliveries: mpsc::Sender<Delivery>,
 ) {
     let name = source.name();
     loop {
         let updates = tokio::select! {
             () = unheard.bell.notified() => {
-                unheard.tell(&mut *source);
+                unheard.tell(&mut *source).await;
                 continue;
             }
-            verdict = late.recv() => match verdict {
-                Some(verdict) => {
-                    source.on_verdict(&verdict);
-                    continue;
-                }
-                None => return,
-            },
             updates = source.next() => updates,
         };
         let (verdicts, said) = oneshot::channel();
@@ -263,6 +269,8 @@ async fn follow(
         }
         // Without them the process ends.
         let Ok(verdicts) = said.await else { return };
-        verdicts.iter().for_each(|verdict| source.on_verdict(verdict));
+        // What was said of others came before.
+        unheard.tell(&mut *source).await;
+        tell_verdicts(&mut *source, verdicts.iter()).await;
     }
 }

@@ -35,6 +35,8 @@ routes:
   - { name: all, rules: [{ match: { prefix: / }, respond: {} }] }
 ";
 
+#[path = "sources/bulk.rs"]
+mod bulk;
 #[path = "sources/folder.rs"]
 mod folder;
 #[path = "sources/on_demand.rs"]

@@ -30,6 +30,23 @@ pub(crate) struct Revocations {
     pub(crate) parsed: Vec<CertRevocationList<'static>>,
 }
 
+impl Revocations {
+    fn from_pem(pem: &[u8]) -> Result<Self, RootsError> {
+        let mut revocations = Self::default();
+        for (list, position) in CertificateRevocationListDer::pem_slice_iter(pem).zip(1..) {
+            let list = list.map_err(|_| RootsError::ListUnreadable(position))?;
+            let parsed = OwnedCertRevocationList::from_der(&list)
+                .map_err(|_| RootsError::ListUnreadable(position))?;
+            revocations.lists.push(list);
+            revocations.parsed.push(parsed.into());
+        }
+        if revocations.lists.is_empty() {
+            return Err(RootsError::ListMissing);
+        }
+        Ok(revocations)
+    }
+}
+
 /// Why no set of trusted CAs can be made.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RootsError {
@@ -96,18 +113,17 @@ impl Roots {
     /// # Errors
     ///
     /// When there is no list, or one cannot be read.
-    pub fn with_revocations(mut self, pem: &[u8]) -> Result<Self, RootsError> {
-        for (list, position) in CertificateRevocationListDer::pem_slice_iter(pem).zip(1..) {
-            let list = list.map_err(|_| RootsError::ListUnreadable(position))?;
-            let parsed = OwnedCertRevocationList::from_der(&list)
-                .map_err(|_| RootsError::ListUnreadable(position))?;
-            self.revocations.lists.push(list);
-            self.revocations.parsed.push(parsed.into());
-        }
-        if self.revocations.lists.is_empty() {
-            return Err(RootsError::ListMissing);
-        }
-        Ok(self)
+    pub fn with_revocations(self, pem: &[u8]) -> Result<Self, RootsError> {
+        Ok(Self { revocations: Revocations::from_pem(pem)?, ..self })
+    }
+
+    /// Whether `pem` would do for [`Self::with_revocations`].
+    ///
+    /// # Errors
+    ///
+    /// When there is no list, or one cannot be read.
+    pub fn check_revocations(pem: &[u8]) -> Result<(), RootsError> {
+        Revocations::from_pem(pem).map(drop)
     }
 
     /// Of the certificates of a file, the one that ends first: its position, from 1, and until when it is valid,

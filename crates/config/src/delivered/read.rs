@@ -13,6 +13,7 @@ use super::keys::Masked;
 use crate::file;
 use crate::findings::{Findings, Path, Position, Problem};
 use crate::origins::{ResourceKind, ResourceName};
+use crate::outside::Outside;
 use crate::resource::assignment::file::Assignment;
 use crate::resource::cluster::file::Endpoints;
 use crate::resource::route::file::RouteConfig;
@@ -181,6 +182,7 @@ pub(crate) fn secret(
     shapes: &Shapes,
     name: &str,
     text: &str,
+    outside: &dyn Outside,
     findings: &mut Findings<'_>,
 ) -> Option<resource::Secret> {
     let masked = Masked::new(text);
@@ -214,7 +216,11 @@ pub(crate) fn secret(
     };
     let ocsp = octets(SecretPart::Ocsp, ocsp, OCSP_LABEL);
     let ticket_key = octets(SecretPart::TicketKey, ticket_key, TICKET_KEY_LABEL);
-    Some(resource::Secret::new([chain, key, ca, crl, ocsp, ticket_key]))
+    if findings.errors_len() > 0 {
+        return None;
+    }
+    let parts = resource::Secret::new([chain, key, ca, crl, ocsp, ticket_key]);
+    resource::secret::build::build(name, parts, &Site::root(&root), outside, findings)
 }
 
 /// Whether the text of a secret has a private key in it, or cannot be read.

@@ -23,7 +23,7 @@ use crate::origins::{Origins, ResourceKind, ResourceName};
 use crate::outside::Outside;
 use crate::percent::Percent;
 use crate::resource::assignment::answers::NameReads;
-use crate::resource::assignment::delivered::Assignments;
+use crate::resource::assignment::delivered::{Assignments, User};
 use crate::resource::assignment::files::{EndpointReader, EndpointReads};
 use crate::resource::runtime::build::Values;
 use crate::resource::{self, RouteConfig};
@@ -59,8 +59,8 @@ pub(super) struct Batch<'a, F> {
     unbound: &'a [Unbound],
     pub(super) values: Values<'a>,
     changed: Changed,
-    /// The route configurations that a source says something of in it, with that; none for those that are gone.
-    asked: BTreeMap<ResourceName, Option<Text>>,
+    /// The route configurations that a source may say something of in it, with that; none for those that are gone.
+    asked: BTreeMap<ResourceName, Option<DeliveredVersion>>,
     /// The route configurations that go in it, or are gone and others; and the tables that go of those that stay.
     removed_routes: Vec<(Arc<str>, RouteConfig, Option<AskingRoutes>)>,
     /// The ones that were gone and in use, and are there again or the file's.
@@ -98,6 +98,18 @@ struct DeliveredVersion {
 }
 
 impl DeliveredVersion {
+    /// What a source says; none if that is that the resource is gone.
+    fn new(source: &Arc<str>, update: &Update) -> Option<Self> {
+        Some(Self {
+            kind: update.kind,
+            name: Arc::clone(&update.name),
+            source: Arc::clone(source),
+            version: Arc::clone(&update.version),
+            text: update.content.clone()?,
+            has_waited: false,
+        })
+    }
+
     fn origin(&self) -> String {
         delivered::origin(&self.source, self.kind, &self.name, &self.version)
     }
@@ -174,14 +186,20 @@ impl<'a, F> Batch<'a, F> {
     pub(super) fn take(
         &mut self,
         source: &Arc<str>,
-        updates: Vec<Update>,
+        updates: &[Update],
         room: Result<(), Problem>,
     ) -> Vec<Verdict> {
         let mut refused: Vec<Option<Errors>> = Vec::new();
         refused.resize_with(updates.len(), || None);
-        let routes = updates.iter().filter(|update| update.kind == ResourceKind::Route);
-        let asked = |it: &Update| (ResourceName::new(it.kind, &it.name), it.content.clone());
-        self.asked = routes.map(asked).collect();
+        if room.is_ok() {
+            let routes = updates.iter().filter(|update| update.kind == ResourceKind::Route);
+            let asked = routes.filter(|update| self.check_owner(source, update).is_ok());
+            let asked = asked.map(|update| {
+                let name = ResourceName::new(update.kind, &update.name);
+                (name, DeliveredVersion::new(source, update))
+            });
+            self.asked = asked.collect();
+        }
         for kind in ORDER {
             for (update, refused) in updates.iter().zip(&mut refused) {
                 if update.kind == kind {
@@ -194,19 +212,19 @@ impl<'a, F> Batch<'a, F> {
             }
             self.follow(kind);
         }
-        let verdict = |(update, refused): (Update, Option<Errors>)| {
+        let verdict = |(update, refused): (&Update, Option<Errors>)| {
             let found = self.changed.find(self.delivered, update.kind, &update.name);
             let waits_for =
                 found.filter(|_| refused.is_none()).map(|entry| entry.waits_for.clone());
             Verdict {
                 name: ResourceName::new(update.kind, &update.name),
-                version: update.version,
+                version: Arc::clone(&update.version),
                 waits_for: waits_for.unwrap_or_default(),
                 missing: Vec::new(),
                 refused,
             }
         };
-        updates.into_iter().zip(refused).map(verdict).collect()
+        updates.iter().zip(refused).map(verdict).collect()
     }
 
     /// Resources of these names wait no longer: they serve without route configurations and endpoints that are not there, and are
@@ -370,16 +388,15 @@ impl<'a, F> Batch<'a, F> {
     }
 
     fn update(&mut self, source: &Arc<str>, update: &Update) -> Result<(), Refusal> {
-        let place = self.file.origins.and_then(|it| it.place(update.kind, &update.name));
         let found = self.delivered.find(update.kind, &update.name);
         if update.content.is_none() && found.is_none_or(|entry| *entry.source != **source) {
             // It says that it does not have it: what another source or the file has stays.
             return sections::names::check_name(&update.name)
                 .map_err(|problem| update_error(source, update, problem).into());
         }
-        let owner = self.delivered.check_owner(source, update, place);
+        let owner = self.check_owner(source, update);
         let displaced = owner.map_err(|problem| update_error(source, update, problem))?;
-        let Some(text) = &update.content else {
+        let Some(item) = DeliveredVersion::new(source, update) else {
             let entry = self.delivered.find(update.kind, &update.name);
             match entry.map(|entry| (entry, &entry.content)) {
                 Some((entry, Content::Routes(config, text))) => {
@@ -397,19 +414,19 @@ impl<'a, F> Batch<'a, F> {
             }
             return Ok(());
         };
-        self.lower(&DeliveredVersion {
-            kind: update.kind,
-            name: Arc::clone(&update.name),
-            source: Arc::clone(source),
-            version: Arc::clone(&update.version),
-            text: text.clone(),
-            has_waited: false,
-        })?;
+        self.lower(&item)?;
         if let Some(displaced) = displaced {
             let problem = delivered::source_goes_first(update.kind, source, &update.version);
             self.displace(update.kind, &update.name, displaced, problem);
         }
         Ok(())
+    }
+
+    /// Whether a source may say something of a resource. Returns what another source has delivered under its name, if this one
+    /// goes before it.
+    fn check_owner(&self, source: &str, update: &Update) -> Result<Option<&'a Entry>, Problem> {
+        let place = self.file.origins.and_then(|it| it.place(update.kind, &update.name));
+        self.delivered.check_owner(source, update, place)
     }
 
     /// A resource is another's from now on: its source hears that.
@@ -493,7 +510,7 @@ impl<'a, F> Batch<'a, F> {
             files: Files::of_secrets(self.outside, self.roots.as_ref(), &find_secret),
             endpoint_files: EndpointReads::new(reader, &self.loader.endpoint_files),
             names: NameReads::new(&self.loader.answers),
-            assignments: Assignments::new(&find_assignment),
+            assignments: Assignments::new(&find_assignment, User::Source),
             has_sources: true,
             sessions: &self.loader.sessions,
             drained: &self.loader.store.drained,

@@ -9,6 +9,7 @@ use super::{Loader, Prepared};
 use crate::delivered::{
     self, Changed, Content, Delivered, NamesChanged, Unbound, Update, Verdict, Waits,
 };
+use crate::findings::Finding;
 use crate::ids::TakenIds;
 use crate::map::Map;
 use crate::origins::{ResourceKind, ResourceName};
@@ -22,7 +23,9 @@ use crate::snapshot::{Cluster, Listener, ListenerId};
 pub struct PreparedUpdates<F> {
     /// The next snapshot, if anything in it differs.
     pub prepared: Option<Prepared<F>>,
-    /// Of each resource that was delivered, in that order.
+    /// What was delivered, of each resource what was said last.
+    pub updates: Vec<Update>,
+    /// Of each of these, in the same order.
     pub verdicts: Vec<Verdict>,
     /// Of others, with their sources: those that were accepted before and turn out to be wrong together with what came,
     /// or to be right again.
@@ -31,6 +34,9 @@ pub struct PreparedUpdates<F> {
     pub wanted: NamesChanged,
     /// What listeners and clusters wait for that are new or others, which may be nothing.
     pub waits: Vec<Waits>,
+    /// What looks like a mistake in resources of which the snapshot stays as it is, such as a certificate that is to be used
+    /// later.
+    pub warnings: Vec<Finding>,
 }
 
 /// What changes of the resources of other sources when the file is loaded.
@@ -92,9 +98,9 @@ impl<F> Loader<F> {
         let room = delivered.check_room(source, &updates, waiting);
         let taken = self.store.draft().into_taken();
         let mut batch = Batch::new(self, delivered, unbound, outside, taken);
-        let verdicts = batch.take(source, updates, room);
+        let verdicts = batch.take(source, &updates, room);
         let done = batch.finish();
-        self.prepare_done(done, verdicts)
+        self.prepare_done(done, updates, verdicts)
     }
 
     /// The next snapshot after these resources have waited long enough for the route configurations that they name.
@@ -110,11 +116,16 @@ impl<F> Loader<F> {
         let mut batch = Batch::new(self, delivered, unbound, outside, taken);
         batch.end_waits(waited);
         let done = batch.finish();
-        self.prepare_done(done, Vec::new())
+        self.prepare_done(done, Vec::new(), Vec::new())
     }
 
-    fn prepare_done(&mut self, done: BatchResult<F>, verdicts: Vec<Verdict>) -> PreparedUpdates<F> {
-        let BatchResult { changed, mut touched, taken, late, warnings } = done;
+    fn prepare_done(
+        &mut self,
+        done: BatchResult<F>,
+        updates: Vec<Update>,
+        verdicts: Vec<Verdict>,
+    ) -> PreparedUpdates<F> {
+        let BatchResult { changed, mut touched, taken, late, mut warnings } = done;
         touched.noted = self.noted_changes();
         let none = Delivered::default();
         let mut wanted = changed.names_changed(self.delivered.as_ref().unwrap_or(&none));
@@ -124,6 +135,7 @@ impl<F> Loader<F> {
         let prepared = match linked {
             Some(linked) => {
                 let relinked = Relinked { changed, late: Vec::new() };
+                let warnings = std::mem::take(&mut warnings);
                 Some(Prepared { warnings, relinked, ..Prepared::of(linked) })
             }
             None => {
@@ -134,7 +146,7 @@ impl<F> Loader<F> {
                 None
             }
         };
-        PreparedUpdates { prepared, verdicts, late, wanted, waits }
+        PreparedUpdates { prepared, updates, verdicts, late, wanted, waits, warnings }
     }
 
     /// The same once a text is loaded.

@@ -1,5 +1,6 @@
 //! A secret: what TLS needs beside its options. What the text names instead, as files and environment variables, is read in [`crate::sections::files`].
 
+pub(crate) mod build;
 pub mod file;
 
 use std::fmt;
@@ -7,10 +8,27 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
+use crate::snapshot::{CertificateSource, RootsSource};
+
 /// What TLS needs beside its options: a certificate with its key, authorities, or a key of tickets.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub(crate) struct Secret {
     parts: [Option<Arc<Zeroizing<Vec<u8>>>>; SecretPart::ALL.len()],
+    made: Made,
+}
+
+/// What was made of a secret once, when it was delivered: whoever names it has a share of that.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Made {
+    pub(crate) certificates: Vec<Arc<CertificateSource>>,
+    pub(crate) roots: Vec<Arc<RootsSource>>,
+}
+
+/// What it holds, and not what was made of that.
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts == other.parts
+    }
 }
 
 /// A part of a secret.
@@ -50,7 +68,12 @@ impl SecretPart {
 impl Secret {
     /// A secret of these parts, each PEM unless it says otherwise, by the order of [`SecretPart`].
     pub(crate) fn new(parts: [Option<Zeroizing<Vec<u8>>>; SecretPart::ALL.len()]) -> Self {
-        Self { parts: parts.map(|part| part.map(Arc::new)) }
+        Self { parts: parts.map(|part| part.map(Arc::new)), made: Made::default() }
+    }
+
+    /// What was made of it.
+    pub(crate) const fn made(&self) -> &Made {
+        &self.made
     }
 
     /// A part of it.

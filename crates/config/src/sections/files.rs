@@ -46,7 +46,9 @@ pub(crate) struct Files<'a> {
 pub(crate) struct Secrets<'a> {
     pub(crate) find: &'a dyn Fn(&str) -> Option<Arc<Secret>>,
     /// Those that are named and not there.
-    pub(crate) missing: BTreeSet<Box<str>>,
+    missing: BTreeSet<Box<str>>,
+    /// Whether it is said of a secret that it ends: where it is delivered, and not by each who names it.
+    says_ends: bool,
 }
 
 /// The bits of a file's mode that say what users may do who are neither its owner nor in its group.
@@ -93,8 +95,17 @@ impl<'a> Files<'a> {
         roots: Option<&Arc<RootsSource>>,
         find: &'a dyn Fn(&str) -> Option<Arc<Secret>>,
     ) -> Self {
-        let secrets = Secrets { find, missing: BTreeSet::new() };
+        let secrets = Secrets { find, missing: BTreeSet::new(), says_ends: false };
         Self { secrets: Some(secrets), ..Self::none(outside, roots) }
+    }
+
+    /// The parts of a secret itself, by its own name.
+    pub(crate) fn of_secret(
+        outside: &'a dyn Outside,
+        find: &'a dyn Fn(&str) -> Option<Arc<Secret>>,
+    ) -> Self {
+        let secrets = Secrets { find, missing: BTreeSet::new(), says_ends: true };
+        Self { secrets: Some(secrets), ..Self::none(outside, None) }
     }
 
     /// The secrets that are named and that no source has delivered (yet).
@@ -113,6 +124,21 @@ impl<'a> Files<'a> {
         }
         if let Some(source) = roots {
             self.roots.insert([source.path.clone(), source.crl.clone()], Arc::clone(source));
+        }
+    }
+
+    /// The same of what was made of a secret, in the place of what was made of a version before it.
+    fn share(&mut self, certificates: &[Arc<CertificateSource>], roots: &[Arc<RootsSource>]) {
+        for source in certificates {
+            let paths = (Arc::clone(&source.chain), Arc::clone(&source.key));
+            let known = self.certificates.get(&paths);
+            if known.is_none_or(|known| known.is_before(source)) {
+                self.certificates.insert(paths, Arc::clone(source));
+            }
+        }
+        for source in roots {
+            let paths = [source.path.clone(), source.crl.clone()];
+            self.roots.insert(paths, Arc::clone(source));
         }
     }
 
@@ -184,14 +210,25 @@ impl<'a> Files<'a> {
         findings: &mut Findings<'_>,
     ) {
         self.warn_of_readers(&source.key, &site.key("key"), findings);
+        if !self.says_ends() {
+            return;
+        }
         self.warn_of_expiry(&source.certificate, &site.key("chain"), findings);
         let now = self.outside.now();
         if let Some(rule) =
             source.certificate.ocsp_ends().and_then(|end| expiry::of_response(end, now))
         {
-            let hint = "fetch a new one; Strait watches the file and applies the new one";
+            let hint = match self.secrets {
+                None => "fetch a new one; Strait watches the file and applies the new one",
+                Some(_) => "let the source deliver a new one",
+            };
             site.key("ocsp").passing_warning(findings, Problem::new(rule, hint));
         }
+    }
+
+    /// Whether what ends is to be reported.
+    fn says_ends(&self) -> bool {
+        self.secrets.as_ref().is_none_or(|secrets| secrets.says_ends)
     }
 
     /// A key that every user of the machine may read is known to whatever runs there.
@@ -266,9 +303,15 @@ impl<'a> Files<'a> {
 
     /// Warns of CAs, and of lists of what they have revoked, that end. `site` is where `ca` and `crl` stand.
     pub(crate) fn warn_of_ends(&self, roots: &Roots, site: &Site<'_>, findings: &mut Findings<'_>) {
+        if !self.says_ends() {
+            return;
+        }
         let now = self.outside.now();
         if let Some(rule) = expiry::authority(roots, now) {
-            let hint = "add its successor to the file; the file is watched";
+            let hint = match self.secrets {
+                None => "add its successor to the file; the file is watched",
+                Some(_) => "let the source deliver its successor with it",
+            };
             site.key("ca").passing_warning(findings, Problem::new(rule, hint));
         }
         if let Some(rule) = expiry::list(roots, now) {
@@ -338,7 +381,10 @@ impl<'a> Files<'a> {
                 digest: digest(&secret),
             })),
             Err(error) => {
-                let hint = "write one with `openssl rand 80`";
+                let hint = match self.secrets {
+                    None => "write one with `openssl rand 80`",
+                    Some(_) => "make one with `openssl rand -base64 80`",
+                };
                 site.error(findings, Problem::new(error.to_string(), hint));
                 None
             }
@@ -389,25 +435,48 @@ impl<'a> Files<'a> {
                 Some(source)
             }
             Err(error) => {
-                let is_about_lists =
-                    matches!(error, RootsError::ListMissing | RootsError::ListUnreadable(_));
-                let (site, problem) = if is_about_lists {
-                    let hint = "the file must be PEM, with `BEGIN X509 CRL` for each of them";
-                    (site.key("crl"), Problem::new(error.to_string(), hint))
-                } else if path.is_some() {
-                    let hint = "the file must be PEM, with `BEGIN CERTIFICATE` for each of them";
-                    (site.key("ca"), Problem::new(error.to_string(), hint))
-                } else {
-                    let problem = Problem::new(
-                        "this system has no CA certificates, so it trusts no peer",
-                        "install `ca-certificates`, or name a file with `ca`",
-                    );
-                    (*site, problem)
-                };
-                site.error(findings, problem);
+                self.report_roots(&error, path.is_some(), site, findings);
                 None
             }
         }
+    }
+
+    /// Reports why lists of what authorities revoked cannot be used, where these are elsewhere. None if they cannot.
+    pub(crate) fn check_revocations(
+        &mut self,
+        crl: &str,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Option<()> {
+        let pem = self.content_of(crl, SecretPart::Crl, &site.key("crl"), findings)?;
+        let checked = Roots::check_revocations(&pem);
+        checked.map_err(|error| self.report_roots(&error, false, site, findings)).ok()
+    }
+
+    /// `is_named` says whether the authorities are not those of the system.
+    fn report_roots(
+        &self,
+        error: &RootsError,
+        is_named: bool,
+        site: &Site<'_>,
+        findings: &mut Findings<'_>,
+    ) {
+        let what = if self.secrets.is_some() { "this" } else { "the file" };
+        let pem = |label| format!("{what} must be PEM, with `BEGIN {label}` for each of them");
+        let is_about_lists =
+            matches!(error, RootsError::ListMissing | RootsError::ListUnreadable(_));
+        let (site, problem) = if is_about_lists {
+            (site.key("crl"), Problem::new(error.to_string(), pem("X509 CRL")))
+        } else if is_named {
+            (site.key("ca"), Problem::new(error.to_string(), pem("CERTIFICATE")))
+        } else {
+            let problem = Problem::new(
+                "this system has no CA certificates, so it trusts no peer",
+                "install `ca-certificates`, or name a file with `ca`",
+            );
+            (*site, problem)
+        };
+        site.error(findings, problem);
     }
 
     /// The content of a file that holds text.
@@ -444,6 +513,8 @@ impl<'a> Files<'a> {
             secrets.missing.insert(name.into());
             return None;
         };
+        let made = secret.made();
+        self.share(&made.certificates, &made.roots);
         let found = secret.part(part).cloned();
         if found.is_none() {
             let rule = format!("secret {name} has no `{}`", part.key());
@@ -518,6 +589,13 @@ impl CertificateSource {
         ocsp_der: &Option<Arc<Content>>,
     ) -> bool {
         self.chain_pem == *chain_pem && self.key_digest == key_digest && self.ocsp_der == *ocsp_der
+    }
+
+    /// Whether it is made of other content than `now`. One that was asked for without the response is none for that.
+    fn is_before(&self, now: &Self) -> bool {
+        let ocsp_der =
+            if self.ocsp.is_some() == now.ocsp.is_some() { &now.ocsp_der } else { &self.ocsp_der };
+        !self.is_made_of(&now.chain_pem, now.key_digest, ocsp_der)
     }
 }
 

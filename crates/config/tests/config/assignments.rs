@@ -82,6 +82,33 @@ fn a_cluster_without_endpoints_has_those_that_a_source_assigns_to_its_name() {
 }
 
 #[test]
+fn a_cluster_of_the_file_that_leaves_its_endpoints_to_a_source_serves_with_its_own_until_then() {
+    let listed = TEXT.replace("{ name: own }", "{ name: own, endpoints: ['10.0.0.7:80'] }");
+    assert_ne!(listed, TEXT);
+    let mut loader = fresh();
+    loader.load("f", &listed).unwrap();
+    loader.load("f", TEXT).unwrap();
+    assert_eq!(endpoints(&loader, "own"), ["10.0.0.7:80 1"]);
+    // However often the file is read until then.
+    loader
+        .load(
+            "f",
+            &format!(
+                "# more\n{}",
+                TEXT.replace("{ name: own }", "{ name: own, connections_max: 7 }")
+            ),
+        )
+        .unwrap();
+    assert_eq!(endpoints(&loader, "own"), ["10.0.0.7:80 1"]);
+    one(&mut loader, assignment("own", "'10.0.0.1:80'"));
+    assert_eq!(endpoints(&loader, "own"), ["10.0.0.1:80 1"]);
+    loader.load("f", &listed).unwrap();
+    assert_eq!(endpoints(&loader, "own"), ["10.0.0.7:80 1"]);
+    loader.load("f", TEXT).unwrap();
+    assert_eq!(endpoints(&loader, "own"), ["10.0.0.1:80 1"], "it is there already");
+}
+
+#[test]
 fn a_delivered_cluster_serves_once_it_has_an_assignment_and_no_other_has_a_say() {
     let mut loader = loaded();
     let (none, said) = one(&mut loader, of(Cluster, "web", "1", "{ name: web }"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use config::ResourceKind::{Assignment, Cluster, Listener, Route, Secret};
 use config::drained::DrainChange;
-use config::snapshot::{DnsAnswer, DnsName, Resolved, Snapshot};
+use config::snapshot::{CertificateSource, DnsAnswer, DnsName, Resolved, RootsSource, Snapshot};
 use config::{
     NamesChanged, RESOURCES_MAX, ResourceKind, ResourceName, Text, UPDATES_WAITING_MAX, Unbound,
     Update, Verdict, Waits,
@@ -341,16 +341,93 @@ fn listeners_and_clusters_wait_for_secrets_and_follow_renewed_ones() {
     let tls = listener(&now, "rim").unwrap().tls.clone().unwrap();
     assert!(!Arc::ptr_eq(&tls.context, &rim.tls.as_ref().unwrap().context));
     assert!(now.clusters.iter().any(|(_, it)| Arc::ptr_eq(it, &cluster)));
-    // One whose key is of another certificate leaves what serves, and is said of the listener.
-    let wrong = secret("site", &[("chain", "site.pem"), ("key", "tenants.key")]);
-    let updates = vec![of(Secret, "site", "9", &wrong)];
+    // One without what the listener names leaves what serves, and is said of the listener.
+    let updates = vec![of(Secret, "site", "9", &secret("site", &[("ca", "ca.pem")]))];
     let done = loader.prepare_updates(&"folder".into(), updates, &[], &sample::outside());
     assert!(done.prepared.is_none() && done.verdicts[0].refused.is_none());
     let (source, verdict) = &done.late[0];
     assert_eq!((&**source, verdict.name.to_string()), ("folder", "listener/rim".to_owned()));
     let errors = verdict.refused.as_ref().unwrap().to_string();
     assert!(errors.starts_with("folder listener/rim version 1:1:"), "{errors}");
-    assert!(!errors.contains("PRIVATE") && !format!("{done:?}").contains("PRIVATE"));
+}
+
+#[test]
+fn a_secret_that_is_wrong_in_itself_leaves_the_one_before_in_its_place() {
+    let mut loader = loaded();
+    let site = secret("site", &[("chain", "site.pem"), ("key", "site.key")]);
+    one(&mut loader, Secret, "site", &site);
+    one(&mut loader, Secret, "trust", &secret("trust", &[("ca", "ca.pem")]));
+    let rim = |connections: u32| {
+        format!(
+            "{{ name: rim, address: '127.0.0.1:2', routes: own, connections_max: {connections}, \
+               tls: {{ certificates: [{{ chain: 'secret:site', key: 'secret:site' }}], \
+               client: {{ ca: 'secret:trust' }} }} }}"
+        )
+    };
+    let before = listener(&taken(&mut loader, Listener, "rim", &rim(7)), "rim").unwrap().clone();
+    let other_key = secret("site", &[("chain", "site.pem"), ("key", "tenants.key")]);
+    for (name, content, at, rule) in [
+        ("site", other_key, "key", "the key does not fit the certificate"),
+        ("site", site.replace("MII", "M*I"), "chain", ""),
+        ("trust", "name: trust\nca: x\n".to_owned(), "ca", "there is no CA certificate"),
+        (
+            "trust",
+            format!("{}crl: x\n", secret("trust", &[("ca", "ca.pem")])),
+            "crl",
+            "there is no",
+        ),
+        ("site", format!("{site}crl: x\n"), "crl", "there is no certificate revocation list"),
+        ("new", format!("name: new\nticket_key: {}", ticket_key("Zm9v", 5)), "ticket_key", "bytes"),
+    ] {
+        let updates = vec![of(Secret, name, "9", &content)];
+        let done = loader.prepare_updates(&"folder".into(), updates, &[], &sample::outside());
+        assert!(done.prepared.is_none() && done.late.is_empty(), "{name} {at}: {done:?}");
+        let refused = done.verdicts[0].refused.as_ref().expect(rule).to_string();
+        let origin = format!("folder secret/{name} version 9:");
+        assert!(refused.starts_with(&origin) && refused.contains(rule), "{refused}");
+        assert!(refused.contains(at), "{refused}");
+        assert!(!refused.contains("PRIVATE") && !format!("{done:?}").contains("PRIVATE"));
+    }
+    // What names them goes on to change.
+    let after = listener(&taken(&mut loader, Listener, "rim", &rim(8)), "rim").unwrap().clone();
+    let source = |of: &config::snapshot::Listener<Headers>| {
+        Arc::clone(&of.tls.as_ref().unwrap().source.certificates[0])
+    };
+    assert!(Arc::ptr_eq(&source(&before), &source(&after)));
+}
+
+#[test]
+fn what_is_made_of_a_secret_is_in_memory_once_for_all_who_name_it() {
+    let mut loader = loaded();
+    one(&mut loader, Secret, "trust", &secret("trust", &[("ca", "ca.pem")]));
+    let site = secret("site", &[("chain", "site.pem"), ("key", "site.key")]);
+    one(&mut loader, Secret, "site", &site);
+    let tls =
+        "tls: { ca: 'secret:trust', certificate: { chain: 'secret:site', key: 'secret:site' } }";
+    let now = (0..3).map(|number| {
+        let text = format!("{{ name: c{number}, endpoints: ['10.0.0.2:443'], {tls} }}");
+        taken(&mut loader, Cluster, &format!("c{number}"), &text)
+    });
+    let now = now.last().unwrap();
+    let sources = |now: &Loaded| -> Vec<_> {
+        let named = now.clusters.iter().filter(|(_, it)| it.name.starts_with('c'));
+        let sources = named.map(|(_, it)| {
+            let source = &it.transports.tls().next().unwrap().source;
+            (source.roots.clone().unwrap(), source.certificate.clone().unwrap())
+        });
+        sources.collect()
+    };
+    let is_shared = |of: &[(Arc<RootsSource>, Arc<CertificateSource>)]| {
+        let [first, others @ ..] = of else { return false };
+        others.iter().all(|it| Arc::ptr_eq(&it.0, &first.0) && Arc::ptr_eq(&it.1, &first.1))
+    };
+    let before = sources(&now);
+    assert!(before.len() == 3 && is_shared(&before));
+    // So it is when it is renewed.
+    let now = taken(&mut loader, Secret, "trust", &secret("trust", &[("ca", "tenants.pem")]));
+    let after = sources(&now);
+    assert!(is_shared(&after) && !Arc::ptr_eq(&before[0].0, &after[0].0));
+    assert!(Arc::ptr_eq(&before[0].1, &after[0].1), "the certificate is as it was");
 }
 
 /// An answer that has its end, as `dated.ocsp`.
@@ -410,10 +487,6 @@ fn stapled_answers_and_keys_of_tickets_are_delivered_and_renewed() {
         assert!(said.contains(rule), "{rule} in {said}");
         assert!(!said.contains("Zm9v"), "{said}");
     }
-    // One that is too short is refused where it is used.
-    let short = named("new", &ticket_key("Zm9v", 5));
-    let said = late(&mut loader, of(Secret, "new", "3", &short));
-    assert!(said[0].starts_with("listener/rim 1: "), "{said:?}");
 }
 
 /// What is said of other resources after one was delivered.
@@ -434,24 +507,27 @@ fn late(loader: &mut Loader, update: Update) -> Vec<String> {
 #[test]
 fn what_was_refused_later_is_accepted_again_once_it_goes_with_what_it_names() {
     let mut loader = loaded();
-    let site =
-        |key| of(Secret, "site", "1", &secret("site", &[("chain", "site.pem"), ("key", key)]));
-    assert!(late(&mut loader, site("site.key")).is_empty());
+    let good = [("chain", "site.pem"), ("key", "site.key")];
+    let site = |parts: &[_]| of(Secret, "site", "1", &secret("site", parts));
+    assert!(late(&mut loader, site(&good)).is_empty());
     let text = "{ name: rim, address: '127.0.0.1:2', routes: own, \
                 tls: { certificates: [{ chain: 'secret:site', key: 'secret:site' }] } }";
     taken(&mut loader, Listener, "rim", text);
-    let refused = late(&mut loader, site("tenants.key"));
+    // It is good, and not what the listener needs.
+    let bare = [("ca", "ca.pem")];
+    let refused = late(&mut loader, site(&bare));
     assert!(
         refused[0].starts_with("listener/rim 1: folder listener/rim version 1:1:"),
         "{refused:?}"
     );
     // A version that is wrong in itself changes nothing of that.
     assert!(one(&mut loader, Listener, "rim", "{ name: rim, address: x }").1 != "ok");
-    assert_eq!(late(&mut loader, site("site.key")), ["listener/rim 1: ok []"]);
-    assert!(late(&mut loader, of(Secret, "other", "1", "{ name: other, ca: x }")).is_empty());
-    assert!(late(&mut loader, site("site.key")).is_empty(), "it is said once");
+    assert_eq!(late(&mut loader, site(&good)), ["listener/rim 1: ok []"]);
+    let other = secret("other", &bare);
+    assert!(late(&mut loader, of(Secret, "other", "1", &other)).is_empty());
+    assert!(late(&mut loader, site(&good)).is_empty(), "it is said once");
     // One that has to wait is accepted, and says for what.
-    assert_eq!(late(&mut loader, site("tenants.key")).len(), 1);
+    assert_eq!(late(&mut loader, site(&bare)).len(), 1);
     assert_eq!(loader.waiting().count(), 0, "what is refused waits for nothing");
     let gone = late(&mut loader, of(Secret, "site", "2", ""));
     assert!(gone[0].starts_with("listener/rim 1: ok [") && gone[0].contains("site"), "{gone:?}");
@@ -537,6 +613,33 @@ fn tunnels_and_clusters_of_http2_do_not_meet_whichever_comes_first() {
     assert!(said.starts_with(origin), "{said}");
     let (_, verdicts) = deliver(&mut loader, "folder", both("http2", "connect"));
     assert!(verdicts[0] == "ok" && verdicts[1].contains("route/shop version 2"), "{verdicts:?}");
+    // A version that is refused ends no tunnels, whether it is wrong or of a source that has no say.
+    let wrong = "{ name: shop, virtual_hosts: [{ name: a, rules: [{ match: { regex: '(' }, cluster: api }] }] }";
+    for (source, routes) in [("folder", wrong), ("other", &*tunnel("websocket"))] {
+        let updates = vec![of(Route, "shop", "3", routes), of(Cluster, "api", "3", &api("http2"))];
+        let (now, verdicts) = deliver(&mut loader, source, updates);
+        assert!(now.is_none(), "{verdicts:?}");
+        let verdict = if source == "folder" { &verdicts[1] } else { &verdicts[0] };
+        assert!(
+            verdict.contains("route/shop version 2") || verdict.contains("folder has delivered"),
+            "{verdicts:?}"
+        );
+    }
+    let updates = vec![
+        of(Cluster, "mine", "1", &api("http1").replace("name: api", "name: mine")),
+        of(
+            Route,
+            "own-tunnel",
+            "1",
+            &tunnel("connect").replace("api", "mine").replace("name: shop", "name: own-tunnel"),
+        ),
+    ];
+    assert_eq!(deliver(&mut loader, "folder", updates).1, ["ok", "ok"]);
+    let updates = vec![
+        of(Route, "own-tunnel", "2", ""),
+        of(Cluster, "mine", "2", &api("http2").replace("name: api", "name: mine")),
+    ];
+    assert_eq!(deliver(&mut loader, "folder", updates).1.last().unwrap(), "ok", "the tunnel goes");
     assert_eq!(deliver(&mut loader, "folder", both("http2", "websocket")).1, ["ok", "ok"]);
     // The same with the file on either side.
     let rules = TEXT.replace("cluster: web }", "cluster: api, upgrades: [connect] }");
@@ -966,7 +1069,7 @@ fn note_late(late: &mut BTreeSet<ResourceName>, verdicts: &[(Arc<str>, Verdict)]
     for (_, verdict) in verdicts {
         match verdict.refused {
             // It is another's now.
-            Some(ref errors) if errors.to_string().contains("goes first") => {}
+            Some(ref errors) if errors.to_string().contains("has precedence") => {}
             Some(_) => drop(late.insert(verdict.name.clone())),
             None => drop(late.remove(&verdict.name)),
         }

@@ -84,7 +84,7 @@ fn changes_that_come_at_a_time_are_one_snapshot_and_each_has_its_verdict() {
     let (mut builder, mut built, name) = start(&scratch);
     builder.note_answers(answer(&name, "10.0.1.1:80"));
     builder.note_drained(drain("10.0.0.2:80"));
-    builder.updates("source".into(), updates("new"), Vec::new());
+    builder.updates("source".into(), updates("new").into(), Vec::new());
     let Endpoints { candidate, delivered, .. } = endpoints(built.blocking_recv());
     let verdicts = delivered.unwrap().verdicts;
     let accepted = verdicts.iter().map(|it| (&*it.name.name, it.refused.is_none()));

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use config::snapshot::{DnsName, Snapshot};
-use config::{EndpointsOutcome, Finding, NamesChanged, Prepared, ResourceName, Verdict, Waits};
+use config::{
+    EndpointsOutcome, Finding, NamesChanged, Prepared, ResourceName, Update, Verdict, Waits,
+};
 use telemetry::Names;
 
 use super::Refused;
@@ -40,7 +42,9 @@ pub(crate) struct Endpoints<F> {
 /// What became of what sources deliver.
 #[derive(Debug)]
 pub(crate) struct DeliveredUpdates {
-    /// Of each resource that was delivered.
+    /// What was delivered, each resource once.
+    pub(crate) updates: Vec<Update>,
+    /// Of each of these, in the same order.
     pub(crate) verdicts: Vec<Verdict>,
     /// Of others, with their sources.
     pub(crate) late: Vec<(Arc<str>, Verdict)>,
@@ -48,6 +52,8 @@ pub(crate) struct DeliveredUpdates {
     pub(crate) wanted: NamesChanged,
     /// What listeners and clusters wait for that are new or others, which may be nothing.
     pub(crate) waits: Vec<Waits>,
+    /// What looks like a mistake where there is no other snapshot.
+    pub(crate) warnings: Vec<Finding>,
 }
 
 /// There was no descriptor to read a file with.

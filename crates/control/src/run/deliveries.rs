@@ -1,10 +1,11 @@
 //! Control's part in what sources beside the file deliver: what is handed to the builder, what cannot be bound, how long
 //! resources wait for what they name, and which source gets which verdict.
 
+mod noting;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +15,12 @@ use config::{Errors, NamesChanged, ResourceKind, ResourceName, Unbound, Update, 
 use telemetry::events::{SourceHeard, SourceKind};
 use tokio::sync::{mpsc, oneshot};
 
+use self::noting::Noting;
 use super::handing::Handing;
 use super::{Running, State};
 use crate::builder::Reading;
 use crate::clock;
 use crate::pace::Pace;
-use crate::reload::DeliveredUpdates;
 use crate::source::{Delivery, Following, RestoredPart, Restores, Source};
 use crate::workers::{BindFailure, Workers};
 
@@ -50,6 +51,8 @@ pub(super) struct Deliveries {
     pace_of_refusals: Pace,
     /// The others.
     pace: Pace,
+    /// What came of the builder's last answer and is not taken note of yet.
+    noting: VecDeque<Noting>,
 }
 
 /// The version of a resource that was accepted last.
@@ -102,7 +105,7 @@ struct BuildRequest {
 enum Asked {
     Updates {
         source: &'static str,
-        updates: Vec<Update>,
+        updates: Arc<[Update]>,
         reply: oneshot::Sender<Vec<Verdict>>,
         restored: Option<RestoredPart>,
     },
@@ -145,6 +148,7 @@ impl Deliveries {
             versions: BTreeMap::new(),
             pace_of_refusals: Pace::about("refused resources, which `refused` of /sources has,"),
             pace: Pace::about("resources of sources"),
+            noting: VecDeque::new(),
         };
         (deliveries, delivered, restores)
     }
@@ -216,14 +220,12 @@ impl Deliveries {
         updates: &[Update],
         verdicts: &[Verdict],
     ) {
-        let is_gone: BTreeMap<_, _> =
-            updates.iter().map(|it| ((it.kind, &*it.name), it.content.is_none())).collect();
-        for Verdict { name, version, refused, .. } in verdicts {
+        for (update, Verdict { name, version, refused, .. }) in updates.iter().zip(verdicts) {
             if refused.is_some() {
                 continue;
             }
             self.versions.insert(source, Arc::clone(version));
-            if is_gone.get(&(name.kind, &*name.name)).copied().unwrap_or_default() {
+            if update.content.is_none() {
                 // What another source has delivered stays.
                 if self.accepted.get(name).is_some_and(|it| it.source == source) {
                     self.accepted.remove(name);
@@ -387,6 +389,7 @@ impl<W: Workers> Running<W> {
             let (source, at) = (SourceKind::Named(source), clock::wall_ns());
             self.collector.source_heard(&SourceHeard { source, at });
         }
+        let updates = updates.into();
         self.ask_deliveries(Asked::Updates { source, updates, reply, restored });
     }
 
@@ -412,65 +415,11 @@ impl<W: Workers> Running<W> {
         let unbound = asked.unbound.clone();
         match &asked.what {
             Asked::Updates { source, updates, .. } => {
-                config.builder.updates((*source).into(), updates.clone(), unbound);
+                config.builder.updates((*source).into(), Arc::clone(updates), unbound);
             }
             Asked::Waited(names) => config.builder.waited(names.clone(), unbound),
         }
         config.deliveries.asked = Question::Open(asked);
-    }
-
-    /// Reports what became of what sources deliver, and tells those who did.
-    pub(super) fn on_delivered(&mut self, delivered: DeliveredUpdates) {
-        let DeliveredUpdates { verdicts, late, wanted, waits } = delivered;
-        let asked = mem::take(&mut self.config.deliveries.asked);
-        self.want_others(wanted);
-        let refused_late: BTreeSet<ResourceName> = refused(&late).cloned().collect();
-        self.on_relinked(late, waits);
-        let (Question::Open(asked) | Question::Due(asked)) = asked else { return };
-        let Asked::Updates { source, updates, reply, restored } = asked.what else { return };
-        self.note_demands(source, &updates, &verdicts);
-        self.config.deliveries.note_accepted(source, &updates, &verdicts);
-        match restored {
-            Some(part) => {
-                self.kept.on_restored(source, part, &verdicts);
-                if part == RestoredPart::Later {
-                    let wanted = self.config.deliveries.wanted();
-                    self.kept.on_later_restored(
-                        source,
-                        &updates,
-                        &verdicts,
-                        (&refused_late, wanted),
-                    );
-                }
-            }
-            None => {
-                let wanted = self.config.deliveries.wanted();
-                self.kept.on_delivered(source, updates, &verdicts, (&refused_late, wanted));
-                for verdict in &verdicts {
-                    self.report_verdict(source, verdict, false);
-                }
-            }
-        }
-        // A source that ended needs none.
-        let _ = reply.send(verdicts);
-    }
-
-    /// Reports what follows for resources of sources from what others say, or the file.
-    pub(super) fn on_relinked(&mut self, late: Vec<(Arc<str>, Verdict)>, waits: Vec<Waits>) {
-        let refused_late: BTreeSet<&ResourceName> = refused(&late).collect();
-        let ended = waits.iter().filter(|it| it.waits_for.is_empty());
-        let serves = ended.map(|it| &it.name).filter(|name| !refused_late.contains(name));
-        let is_good = |verdict: &Verdict| verdict.refused.is_none() && verdict.waits_for.is_empty();
-        let good_late = late.iter().filter(|(_, verdict)| is_good(verdict));
-        let good_late = good_late.map(|(_, verdict)| &verdict.name);
-        self.kept.on_serving(serves.chain(good_late), self.config.deliveries.wanted());
-        self.config.deliveries.note_waits(waits);
-        for (source, verdict) in late {
-            if let Some(source) = self.config.deliveries.following.tell(&source, verdict.clone()) {
-                self.report_verdict(source, &verdict, true);
-                self.note_demands(source, &[], std::slice::from_ref(&verdict));
-            }
-        }
     }
 
     fn report_verdict(&mut self, source: &'static str, verdict: &Verdict, is_late: bool) {
@@ -536,12 +485,6 @@ impl Deliveries {
         }
         late
     }
-}
-
-/// The resources that are refused.
-fn refused(late: &[(Arc<str>, Verdict)]) -> impl Iterator<Item = &ResourceName> {
-    let refused = late.iter().filter(|(_, verdict)| verdict.refused.is_some());
-    refused.map(|(_, verdict)| &verdict.name)
 }
 
 fn unbound(failure: &BindFailure) -> Unbound {

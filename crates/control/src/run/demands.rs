@@ -268,18 +268,20 @@ impl<W: Workers> Running<W> {
         if !self.demands.sources.contains(source) {
             return;
         }
-        let gone = updates.iter().filter(|it| it.content.is_none());
-        let gone = gone.map(|it| (ResourceName::new(it.kind, &it.name), &it.version));
-        let gone: BTreeSet<_> = gone.collect();
+        let is_gone = |update: Option<&Update>| update.is_some_and(|it| it.content.is_none());
+        let mut updates = updates.iter();
         let mut answers = Vec::new();
-        for verdict in verdicts.iter().filter(|it| it.name.kind == ResourceKind::Cluster) {
+        for verdict in verdicts {
+            let is_gone = is_gone(updates.next());
+            if verdict.name.kind != ResourceKind::Cluster {
+                continue;
+            }
             if !self.config.deliveries.wanted().contains(&verdict.name) {
                 continue;
             }
             if !self.demands.clusters.contains_key(&*verdict.name.name) {
                 self.config.deliveries.follow(verdict.name.clone());
             }
-            let is_gone = gone.contains(&(verdict.name.clone(), &verdict.version));
             answers.extend(self.demands.on_verdict(source, is_gone, verdict));
         }
         self.answer_demands(answers);

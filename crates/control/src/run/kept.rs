@@ -201,18 +201,12 @@ impl KeptState {
         }
     }
 
-    /// A source has delivered these, with which resources turned out not to go with them, and what something names.
-    pub(super) fn on_delivered(
-        &mut self,
-        source: &'static str,
-        updates: Vec<Update>,
-        verdicts: &[Verdict],
-        (refused_late, wanted): (&BTreeSet<ResourceName>, &BTreeSet<ResourceName>),
-    ) {
+    /// A source has delivered: what comes of each of these follows.
+    pub(super) fn begin_delivered(&mut self, source: &'static str, verdicts: &[Verdict]) {
         self.end_restored(source, verdicts);
         // Of what was refused, it says what there is from here on.
         let mut unnamed = self.refused.remove(source).unwrap_or_default();
-        if self.keeper.is_none() && self.delivered.is_none() {
+        if unnamed.is_empty() {
             return;
         }
         for verdict in verdicts {
@@ -220,27 +214,41 @@ impl KeptState {
         }
         let of = Arc::<str>::from(source);
         let key = |name| ResourceKey { source: Arc::clone(&of), name };
-        let unnamed = unnamed.into_iter();
-        let unnamed = unnamed.map(|name| Change::Resource(key(name), None, Serves::Last));
-        let mut changes: Vec<Change> = unnamed.collect();
-        // Of several updates of a resource the last counts.
-        let mut updates: BTreeMap<(ResourceKind, Arc<str>), Update> =
-            updates.into_iter().map(|it| ((it.kind, Arc::clone(&it.name)), it)).collect();
+        let changes = unnamed.into_iter();
+        self.note(changes.map(|name| Change::Resource(key(name), None, Serves::Last)).collect());
+    }
+
+    /// A source has delivered these, with which resources turned out not to go with what it delivered, and what something
+    /// names.
+    pub(super) fn on_delivered(
+        &mut self,
+        source: &'static str,
+        updates: &[Update],
+        verdicts: &[Verdict],
+        (refused_late, wanted): (&BTreeSet<ResourceName>, &BTreeSet<ResourceName>),
+    ) {
+        if self.keeper.is_none() && self.delivered.is_none() {
+            return;
+        }
+        let of = Arc::<str>::from(source);
+        let mut changes = Vec::new();
         let at = clock::wall_ns();
-        for verdict in verdicts.iter().filter(|verdict| verdict.refused.is_none()) {
-            let name = &verdict.name;
-            let Some(update) = updates.remove(&(name.kind, Arc::from(&*name.name))) else {
+        for (update, verdict) in updates.iter().zip(verdicts) {
+            if verdict.refused.is_some() {
                 continue;
-            };
+            }
+            let name = &verdict.name;
             let why = why_former(verdict, update.content.is_some(), refused_late, wanted);
             let serves = if why.is_some() { Serves::Former } else { Serves::Last };
             match why {
                 Some(why) => drop(self.served_before.insert(name.clone(), (Arc::clone(&of), why))),
                 None => drop(self.served_before.remove(name)),
             }
-            let version = update.version;
-            let kept = update.content.map(|content| KeptResource { version, content, at });
-            changes.push(Change::Resource(key(name.clone()), kept, serves));
+            let version = Arc::clone(&update.version);
+            let content = update.content.clone();
+            let kept = content.map(|content| KeptResource { version, content, at });
+            let key = ResourceKey { source: Arc::clone(&of), name: name.clone() };
+            changes.push(Change::Resource(key, kept, serves));
         }
         self.note(changes);
     }

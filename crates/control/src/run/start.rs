@@ -192,6 +192,9 @@ impl<W: Workers> Running<W> {
             self.config.deliveries.note_accepted(source, updates, verdicts);
         }
         self.on_relinked(late, waits);
+        while self.config.deliveries.is_noting() {
+            self.note_portion();
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,21 +33,8 @@ impl Folder {
         self.heard.lock().expect("nothing panics while it is held").push(text);
     }
 
-    /// The resources that there are now.
-    fn read(&self) -> BTreeMap<ResourceName, Text> {
-        let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
-        let files = entries.filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            let name = name.strip_suffix(".yaml")?.replacen('.', "/", 1);
-            let content = std::fs::read_to_string(entry.path()).ok()?;
-            Some((name.parse().ok()?, content.into()))
-        });
-        files.collect()
-    }
-
     /// What differs from what was said last.
-    fn changes(&mut self) -> Vec<Update> {
-        let now = self.read();
+    fn changes(&mut self, now: BTreeMap<ResourceName, Text>) -> Vec<Update> {
         let gone = self.said.keys().filter(|name| !now.contains_key(*name));
         let gone = gone.map(|name| (name, None));
         let new = now.iter().filter(|(name, content)| self.said.get(*name) != Some(*content));
@@ -89,7 +76,10 @@ impl Source for Folder {
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Vec<Update>> + Send + '_>> {
         Box::pin(async {
             loop {
-                let changes = self.changes();
+                // Sources share a thread with probes and signals: what may wait for a disk is done elsewhere.
+                let path = self.path.clone();
+                let read = tokio::task::spawn_blocking(move || read(&path)).await;
+                let changes = read.map(|now| self.changes(now)).unwrap_or_default();
                 if !changes.is_empty() || std::mem::take(&mut self.confirms) {
                     return changes;
                 }
@@ -108,6 +98,18 @@ impl Source for Folder {
         };
         self.hear(format!("{name} {version}: {said}"));
     }
+}
+
+/// The resources that there are now.
+fn read(folder: &Path) -> BTreeMap<ResourceName, Text> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let name = name.strip_suffix(".yaml")?.replacen('.', "/", 1);
+        let content = std::fs::read_to_string(entry.path()).ok()?;
+        Some((name.parse().ok()?, content.into()))
+    });
+    files.collect()
 }
 
 fn listed(names: &[ResourceName]) -> String {

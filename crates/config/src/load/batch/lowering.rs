@@ -24,9 +24,8 @@ impl<F> Batch<'_, F> {
         findings: &mut Findings<'_>,
     ) -> LoweredEntry {
         let shapes = &self.loader.shapes;
-        let Some(secret) = delivered::secret(shapes, &item.name, &item.text, findings) else {
-            return Ok(None);
-        };
+        let secret = delivered::secret(shapes, &item.name, &item.text, self.outside, findings);
+        let Some(secret) = secret else { return Ok(None) };
         let former = self.delivered.find(item.kind, &item.name);
         let is_same =
             former.is_some_and(|it| matches!(&it.content, Content::Secret(it) if **it == secret));
@@ -96,11 +95,12 @@ impl<F> Batch<'_, F> {
         Ok(Some(entry))
     }
 
-    pub(super) fn routes(
+    /// A route configuration and what it names; none if something is wrong, which is reported.
+    fn lower_routes(
         &mut self,
         item: &DeliveredVersion,
         findings: &mut Findings<'_>,
-    ) -> LoweredEntry {
+    ) -> Result<Option<(RouteConfig, Vec<ResourceName>)>, Refusal> {
         let shapes = &self.loader.shapes;
         let Some((root, file)) = delivered::routes(shapes, &item.name, &item.text, findings) else {
             return Ok(None);
@@ -127,7 +127,15 @@ impl<F> Batch<'_, F> {
             virtual_hosts::build(file, &site, values, context)
         });
         let Some(virtual_hosts) = lowered else { return Ok(None) };
-        let config = RouteConfig { virtual_hosts, tunnelled };
+        Ok(Some((RouteConfig { virtual_hosts, tunnelled }, names)))
+    }
+
+    pub(super) fn routes(
+        &mut self,
+        item: &DeliveredVersion,
+        findings: &mut Findings<'_>,
+    ) -> LoweredEntry {
+        let Some((config, names)) = self.lower_routes(item, findings)? else { return Ok(None) };
         let known = self.delivered.find(item.kind, &item.name);
         let former = known.and_then(|known| match &known.content {
             Content::Routes(config, _) => Some(config),
@@ -235,24 +243,36 @@ impl<F> Batch<'_, F> {
     }
 
     /// What opens tunnels to a cluster, if anything does. Of route configurations that are delivered with the cluster it is
-    /// the new version that counts.
-    fn tunnels_to(&self, cluster: &str) -> Option<String> {
+    /// the new version that counts, if it is going to be taken.
+    fn tunnels_to(&mut self, cluster: &str) -> Option<String> {
         if self.loader.tunnelled_by_file.contains(cluster) {
             return Some("a rule of the file".to_owned());
         }
-        let ends_them = |name: &ResourceName| match self.asked.get(name) {
-            None => false,
-            Some(None) => true,
-            Some(Some(text)) => {
-                let mut findings = Findings::new("", text);
-                let shapes = &self.loader.shapes;
-                let read = delivered::routes(shapes, &name.name, text, &mut findings);
-                read.is_some_and(|(_, file)| {
-                    !tunnels::tunnelled(&file.virtual_hosts).contains(cluster)
-                })
+        let mut ending = BTreeSet::new();
+        for (name, item) in std::mem::take(&mut self.asked) {
+            if self.delivered.opens_tunnels(&name, cluster)
+                && item.as_ref().is_none_or(|item| self.is_without_tunnels(item, cluster))
+            {
+                ending.insert(name.clone());
             }
-        };
-        self.delivered.tunnels_to(cluster, &ends_them)
+            self.asked.insert(name, item);
+        }
+        self.delivered.tunnels_to(cluster, &|name| ending.contains(name))
+    }
+
+    /// Whether a version of a route configuration is good, and opens no tunnels to a cluster. Takes no ids.
+    fn is_without_tunnels(&mut self, item: &DeliveredVersion, cluster: &str) -> bool {
+        let mark = self.mark;
+        let text = item.text.clone();
+        let mut findings = Findings::new(&item.origin(), &text);
+        let lowered = self.lower_routes(item, &mut findings);
+        self.taken.roll_back(self.mark);
+        self.mark = mark;
+        let is_good = findings.into_result().is_ok();
+        is_good
+            && lowered.is_ok_and(|lowered| {
+                lowered.is_some_and(|(config, _)| !config.tunnelled.contains(cluster))
+            })
     }
 }
 

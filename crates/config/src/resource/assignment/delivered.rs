@@ -15,13 +15,24 @@ use crate::text::tree::Site;
 /// What sources have assigned to clusters of these names.
 pub(crate) struct Assignments<'a> {
     find: &'a dyn Fn(&str) -> Option<Arc<Assignment>>,
+    user: User,
     /// The clusters without one.
     missing: BTreeSet<Box<str>>,
 }
 
+/// Whose clusters want assignments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum User {
+    /// The file's, which is taken whole and waits for none: a cluster goes on with the endpoints that it had, wherever they
+    /// were from.
+    File,
+    /// Another source's, each of which serves as its former version does until it has one.
+    Source,
+}
+
 impl<'a> Assignments<'a> {
-    pub(crate) const fn new(find: &'a dyn Fn(&str) -> Option<Arc<Assignment>>) -> Self {
-        Self { find, missing: BTreeSet::new() }
+    pub(crate) const fn new(find: &'a dyn Fn(&str) -> Option<Arc<Assignment>>, user: User) -> Self {
+        Self { find, user, missing: BTreeSet::new() }
     }
 
     /// The endpoints of a cluster, if there are some.
@@ -33,7 +44,9 @@ impl<'a> Assignments<'a> {
     pub(crate) fn of(&mut self, cluster: &str, former: Option<&Arc<Cluster>>) -> Arc<Assignment> {
         (self.find)(cluster).unwrap_or_else(|| {
             self.missing.insert(cluster.into());
-            let former = former.filter(|it| it.endpoints_from == EndpointsFrom::Assignment);
+            let former = former.filter(|it| {
+                self.user == User::File || it.endpoints_from == EndpointsFrom::Assignment
+            });
             Arc::new(former.map(|former| as_it_is(former)).unwrap_or_default())
         })
     }
