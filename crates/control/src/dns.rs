@@ -4,6 +4,7 @@
 //! answer's time to live ends. A task reports once and then waits, so that there is never more than one report of a
 //! name, however fast its answers change. What a name stands for is kept here; a failure leaves it as it is.
 
+mod failover;
 mod failure;
 mod message;
 mod round;

@@ -12,9 +12,9 @@ use crate::units::Period;
 #[serde(default, deny_unknown_fields)]
 pub struct Resolvers {
     /// The DNS servers: at most 8 IP addresses, each with a port if that is not 53. Strait asks them in this order
-    /// until one responds, and treats names as absolute. Absent: the servers of `/etc/resolv.conf`, with its search
-    /// domains and options; Strait reads that file again when it changes. `/etc/hosts` and `localhost` have precedence
-    /// in both cases.
+    /// until one responds, those last that did not respond before, and treats names as absolute. Absent: the servers of
+    /// `/etc/resolv.conf`, with its search domains and options; Strait reads that file again when it changes. `/etc/hosts`
+    /// and `localhost` have precedence in both cases.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<String>,
     /// How long Strait waits for a server before it asks the next one. Each is asked twice. Absent: 2 s, or as

@@ -21,8 +21,10 @@ pub(crate) enum Failure {
     Malformed,
     /// Aliases lead round, or further than any should.
     AliasLoop,
-    /// The server cannot be reached, or no socket is to be had.
+    /// The server cannot be reached.
     Unreachable(String),
+    /// No socket is to be had, whatever the server.
+    NoSocket(String),
     /// There is no server to ask.
     NoServer(String),
 }
@@ -81,14 +83,17 @@ impl Failure {
             Self::NoRecursion => "no_recursion",
             Self::Malformed => "malformed",
             Self::AliasLoop => "alias_loop",
-            Self::Unreachable(_) => "unreachable",
+            Self::Unreachable(_) | Self::NoSocket(_) => "unreachable",
             Self::NoServer(_) => "no_server",
         }
     }
 
     /// Whether a server has said so, which counts for more than that another was silent.
     pub(super) const fn is_said(&self) -> bool {
-        !matches!(self, Self::Timeout | Self::Unreachable(_) | Self::NoServer(_))
+        !matches!(
+            self,
+            Self::Timeout | Self::Unreachable(_) | Self::NoSocket(_) | Self::NoServer(_)
+        )
     }
 }
 
@@ -106,6 +111,12 @@ impl fmt::Display for Failure {
                 f.write_str("the name's aliases (CNAME) form a loop, or are more than 16")
             }
             Self::Unreachable(error) => write!(f, "the DNS server cannot be reached: {error}"),
+            Self::NoSocket(error) => {
+                write!(
+                    f,
+                    "the DNS server cannot be asked, as there is no socket to be had: {error}"
+                )
+            }
             Self::NoServer(reason) => f.write_str(reason),
         }
     }

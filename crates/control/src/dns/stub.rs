@@ -1,17 +1,19 @@
 //! Asking DNS servers: one question after the other, over UDP and, where an answer does not fit, TCP.
 //!
 //! Each question has a socket of its own, connected, so that the kernel lets only the server's datagrams in,
-//! and with a random port beside the random id.
+//! and with a random port beside the random id. Which server is asked first is `failover`'s to say.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hickory_proto::rr::{Name, RData, RecordType};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::{TcpSocket, UdpSocket};
 use tokio::time::{Instant, timeout_at};
 
+use super::failover::Failover;
 use super::failure::{Absence, Failure};
 use super::message::{ALIASES_MAX, NotOurs, Question, Reply};
 
@@ -19,9 +21,9 @@ use super::message::{ALIASES_MAX, NotOurs, Question, Reply};
 const DATAGRAM_BYTES_MAX: usize = 4096;
 
 /// Servers to ask, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Servers {
-    /// In this order.
+    /// In this order, as far as they answer.
     pub(super) addresses: Vec<SocketAddr>,
     /// How long one may take.
     pub(super) timeout: Duration,
@@ -29,6 +31,8 @@ pub(super) struct Servers {
     pub(super) attempts: u32,
     /// Whether all is asked over TCP.
     pub(super) is_tcp: bool,
+    /// Which of them do not answer, for all questions to the same list.
+    pub(super) failover: Arc<Mutex<Failover>>,
 }
 
 /// What a name has.
@@ -73,8 +77,8 @@ impl Servers {
     async fn ask(&self, question: &Question) -> Result<Reply, Failure> {
         let mut failure = Failure::NoServer("there is no DNS server to ask".to_owned());
         for _ in 0..self.attempts {
-            for server in &self.addresses {
-                match self.ask_server(*server, question).await {
+            for server in self.order(question) {
+                match self.ask_server(server, question).await {
                     Ok(reply) => return Ok(reply),
                     Err(next) if next.is_said() || !failure.is_said() => failure = next,
                     Err(_) => {}
@@ -82,6 +86,44 @@ impl Servers {
             }
         }
         Err(failure)
+    }
+
+    /// The order in which to ask now. Servers that did not answer and may be back are asked the same beside, by a task of its own
+    /// for each of them, which takes twice the timeout at most.
+    fn order(&self, question: &Question) -> Vec<SocketAddr> {
+        let (order, due) = {
+            let mut failover = self.failover.lock().unwrap_or_else(PoisonError::into_inner);
+            let order = failover.order(&self.addresses);
+            let due = failover.take_due(&order, self.timeout.saturating_mul(2), Instant::now());
+            (order, due)
+        };
+        for server in due {
+            let (this, question) = (self.clone(), question.clone());
+            // Whatever it says is noted there.
+            tokio::spawn(async move { drop(this.exchange(server, &question, true).await) });
+        }
+        order
+    }
+
+    /// Takes note of what a server that was asked at `asked` said, or that it did not.
+    fn note(&self, server: SocketAddr, asked: Instant, result: &Result<Reply, Failure>) {
+        let mut failover = self.failover.lock().unwrap_or_else(PoisonError::into_inner);
+        // With a single one there is no order, and its names report that it does not answer.
+        let has_others = self.addresses.len() > 1;
+        match result {
+            Err(failure @ (Failure::Timeout | Failure::Unreachable(_))) => {
+                if failover.on_silence(server, asked, Instant::now()) && has_others {
+                    tracing::warn!(%server, reason = %failure, "DNS server does not answer: it is asked last until it does");
+                }
+            }
+            // That says nothing of the server.
+            Err(Failure::NoSocket(_)) => {}
+            Ok(_) | Err(_) => {
+                if failover.on_answer(server, Instant::now()) && has_others {
+                    tracing::info!(%server, "DNS server answers again");
+                }
+            }
+        }
     }
 
     async fn ask_server(&self, server: SocketAddr, question: &Question) -> Result<Reply, Failure> {
@@ -98,13 +140,18 @@ impl Servers {
         question: &Question,
         has_edns: bool,
     ) -> Result<Reply, Failure> {
+        let asked = Instant::now();
         if !self.is_tcp {
-            match within(self.timeout, over_udp(server, question, has_edns)).await? {
+            let result = within(self.timeout, over_udp(server, question, has_edns)).await;
+            self.note(server, asked, &result);
+            match result? {
                 Reply::Truncated => {}
                 reply => return Ok(reply),
             }
         }
-        within(self.timeout, over_tcp(server, question, has_edns)).await
+        let result = within(self.timeout, over_tcp(server, question, has_edns)).await;
+        self.note(server, asked, &result);
+        result
     }
 }
 
@@ -126,7 +173,7 @@ async fn over_udp(
     };
     let id = random_id();
     let message = question.write(id, has_edns)?;
-    let socket = UdpSocket::bind(any).await.map_err(unreachable)?;
+    let socket = UdpSocket::bind(any).await.map_err(no_socket)?;
     socket.connect(server).await.map_err(unreachable)?;
     socket.send(&message).await.map_err(unreachable)?;
     let mut received = vec![0; DATAGRAM_BYTES_MAX];
@@ -147,7 +194,12 @@ async fn over_tcp(
 ) -> Result<Reply, Failure> {
     let id = random_id();
     let message = question.write(id, has_edns)?;
-    let mut stream = TcpStream::connect(server).await.map_err(unreachable)?;
+    let socket = match server {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    };
+    let socket = socket.map_err(no_socket)?;
+    let mut stream = socket.connect(server).await.map_err(unreachable)?;
     let length = u16::try_from(message.len()).map_err(|_| Failure::Malformed)?;
     let framed = [&length.to_be_bytes()[..], &message].concat();
     stream.write_all(&framed).await.map_err(unreachable)?;
@@ -163,6 +215,11 @@ fn unreachable(error: io::Error) -> Failure {
         ErrorKind::UnexpectedEof => Failure::Malformed,
         _ => Failure::Unreachable(error.to_string()),
     }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the form of what `map_err` takes")]
+fn no_socket(error: io::Error) -> Failure {
+    Failure::NoSocket(error.to_string())
 }
 
 /// An id that cannot be guessed.

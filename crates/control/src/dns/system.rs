@@ -85,6 +85,8 @@ pub(super) struct System {
     paths: Paths,
     /// Those of the configuration.
     resolvers: Resolvers,
+    /// What those of the configuration come to; none if it names no servers.
+    configured: Option<Asking>,
     asking: Mutex<Cached<Option<Asking>>>,
     hosts: Mutex<Cached<Hosts>>,
 }
@@ -149,7 +151,9 @@ fn content(path: &Path) -> io::Result<Vec<u8>> {
 
 impl System {
     pub(super) fn new(resolvers: Resolvers, paths: Paths) -> Self {
-        Self { paths, resolvers, asking: Mutex::default(), hosts: Mutex::default() }
+        let configured = (!resolvers.servers.is_empty()).then(|| configured(&resolvers));
+        let (asking, hosts) = (Mutex::default(), Mutex::default());
+        Self { paths, resolvers, configured, asking, hosts }
     }
 
     /// Where the machine's own files are.
@@ -162,8 +166,7 @@ impl System {
     pub(super) async fn refresh(self: &Arc<Self>) {
         let is_current = {
             let (asking, hosts) = (locked(&self.asking), locked(&self.hosts));
-            let is_asked = self.resolvers.servers.is_empty();
-            (!is_asked || asking.is_current(&self.paths.resolv_conf))
+            (self.configured.is_some() || asking.is_current(&self.paths.resolv_conf))
                 && hosts.is_current(&self.paths.hosts)
         };
         if is_current {
@@ -181,17 +184,8 @@ impl System {
 
     /// Whom to ask now.
     pub(super) fn asking(&self) -> Result<Asking, Failure> {
-        if !self.resolvers.servers.is_empty() {
-            return Ok(Asking {
-                servers: Servers {
-                    addresses: self.resolvers.servers.to_vec(),
-                    timeout: self.resolvers.timeout.unwrap_or(TIMEOUT),
-                    attempts: ATTEMPTS,
-                    is_tcp: false,
-                },
-                search: Vec::new(),
-                ndots: 0,
-            });
+        if let Some(configured) = &self.configured {
+            return Ok(configured.clone());
         }
         let cached = locked(&self.asking);
         let mut asking = Option::clone(&cached.value).ok_or_else(|| {
@@ -224,6 +218,20 @@ fn locked<T>(cached: &Mutex<T>) -> MutexGuard<'_, T> {
     cached.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn configured(resolvers: &Resolvers) -> Asking {
+    Asking {
+        servers: Servers {
+            addresses: resolvers.servers.to_vec(),
+            timeout: resolvers.timeout.unwrap_or(TIMEOUT),
+            attempts: ATTEMPTS,
+            is_tcp: false,
+            failover: Arc::default(),
+        },
+        search: Vec::new(),
+        ndots: 0,
+    }
+}
+
 fn resolv_conf(content: &[u8]) -> Asking {
     // Lines that are wrong are passed over, as by everything else that reads this file.
     let (parsed, _) = resolv_conf::Config::parse_with_errors(content);
@@ -243,6 +251,7 @@ fn resolv_conf(content: &[u8]) -> Asking {
             timeout: Duration::from_secs(parsed.timeout.max(1).into()).min(MACHINE_TIMEOUT_MAX),
             attempts: parsed.attempts.clamp(1, MACHINE_ATTEMPTS_MAX),
             is_tcp: parsed.use_vc,
+            failover: Arc::default(),
         },
         search: search.collect(),
         ndots: parsed.ndots.try_into().unwrap_or(usize::MAX),
