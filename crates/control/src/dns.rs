@@ -1,8 +1,9 @@
 //! DNS as a source of endpoints.
 //!
 //! Each name has a task on control's runtime that asks for it, reports what came of it, and sleeps until the
-//! answer's time to live ends. A task reports once and then waits, so that there is never more than one report of a
-//! name, however fast its answers change. What a name stands for is kept here; a failure leaves it as it is.
+//! answer's time to live ends, or for a shorter time after a failure, of a part of the answer among them. A task
+//! reports once and then waits, so that there is never more than one report of a name, however fast its answers
+//! change. What a name stands for is kept here; a failure leaves it as it is.
 
 mod failover;
 mod failure;
@@ -28,6 +29,7 @@ pub use self::message::records_of_dns_answer;
 
 use self::failure::{Absence, Failure};
 use self::round::{Found, resolve};
+use self::schedule::Failures;
 use self::system::{Paths, System};
 use crate::clock;
 use crate::last_good::{Age, KeptAnswer, LastGood, NameKey};
@@ -449,7 +451,9 @@ impl Status {
     /// Takes note of what failed of an answer that has other parts.
     fn note_partial(&mut self, name: &DnsName, failure: Option<Failure>, lines: &mut Lines) {
         let Some(failure) = failure else {
-            self.partial = None;
+            if self.partial.take().is_some() && lines.has_room() {
+                tracing::info!(%name, "DNS answers in full again");
+            }
             return;
         };
         let former = self.partial.take().filter(|(known, ..)| known.word() == failure.word());
@@ -597,24 +601,14 @@ struct Asking {
 
 impl Asking {
     async fn run(mut self, wait: Duration) {
-        let mut failures = 0u32;
+        let mut failures = Failures::default();
         tokio::time::sleep(wait).await;
         loop {
-            let result = self.round(failures > 0).await;
-            let wait = match &result {
-                Ok(found) => {
-                    failures = 0;
-                    self.former = Some(found.endpoints.as_slice().into());
-                    {
-                        let is_empty = found.endpoints.is_empty();
-                        schedule::until_next(&self.name, found.ttl, is_empty, random())
-                    }
-                }
-                Err(_) => {
-                    failures = failures.saturating_add(1);
-                    schedule::back_off(failures, random())
-                }
-            };
+            let result = self.round(failures.is_whole()).await;
+            if let Ok(found) = &result {
+                self.former = Some(found.endpoints.as_slice().into());
+            }
+            let wait = failures.next_wait(&self.name, &result, random());
             let (name, task) = (Arc::clone(&self.name), self.task);
             if self.reports.send(DnsReport { name, result, wait, task }).await.is_err() {
                 return;

@@ -806,3 +806,45 @@ async fn states_say_that_an_answer_is_empty_or_partial_and_why() {
     assert_eq!((&error["reason"], &error["count"]), (&json!("servfail"), &json!(1)));
     assert_eq!(lines, ["host name api.test:80: partial, the DNS server failed (SERVFAIL)"]);
 }
+
+#[tokio::test]
+async fn a_part_of_an_answer_that_is_missing_is_asked_for_again_soon() {
+    let server = DnsServer::start();
+    let (mut dns, mut reports) = Dns::with_paths(resolvers(&[&server]), nowhere());
+    let shown = |dns: &Dns, name: &DnsName| {
+        let known = dns.describe();
+        let (_, status) = known.iter().find(|(it, _)| **it == *name).unwrap();
+        let shown = status.to_json(name, clock::monotonic_ns());
+        (shown["state"].clone(), shown["next_in_seconds"].as_u64().unwrap())
+    };
+
+    // A family.
+    let host = Arc::new(strict("api.test"));
+    server.set_addresses("api.test", 300, &["10.0.0.1", "2001:db8::1"]);
+    server.set("api.test", RecordType::AAAA, Says::Code(ResponseCode::ServFail));
+    dns.follow(&BTreeSet::from([Arc::clone(&host)]));
+    assert_eq!(texts(&next_change(&mut dns, &mut reports).await), ["10.0.0.1:80"]);
+    assert_eq!(shown(&dns, &host), (json!("partial"), 0));
+    server.set_addresses("api.test", 300, &["10.0.0.1", "2001:db8::1"]);
+    // In less time than the answer holds.
+    let change = next_change(&mut dns, &mut reports).await;
+    assert_eq!(texts(&change), ["10.0.0.1:80", "[2001:db8::1]:80"]);
+    let (state, next) = shown(&dns, &host);
+    assert!(state == "fresh" && next > 250, "{state} {next}");
+
+    // One of ten targets.
+    let services = Arc::new(srv("_http._tcp.api.test"));
+    let targets = (0..10u8).map(|n| (format!("t{n}.test"), format!("10.0.0.{n}")));
+    let records = targets.map(|(target, address)| {
+        server.set_addresses(&target, 300, &[&address]);
+        ("_http._tcp.api.test".to_owned(), 300, service(1, 1, 80, &target))
+    });
+    server.set("_http._tcp.api.test", RecordType::SRV, Says::Records(records.collect()));
+    server.set_all("t9.test", &Says::Code(ResponseCode::ServFail));
+    dns.follow(&BTreeSet::from([Arc::clone(&services)]));
+    assert_eq!(texts(&next_change(&mut dns, &mut reports).await).len(), 9);
+    assert_eq!(shown(&dns, &services), (json!("partial"), 0));
+    server.set_addresses("t9.test", 300, &["10.0.0.9"]);
+    assert_eq!(texts(&next_change(&mut dns, &mut reports).await).len(), 10);
+    assert_eq!(shown(&dns, &services).0, "fresh");
+}
