@@ -23,13 +23,15 @@ mod socket;
 mod unread;
 
 pub(crate) use connections::Rows;
+pub(crate) use explain::Explained;
 pub use explain::{ExplainRequest, ExplainStep};
-pub(crate) use explain::{Explained, add_ejections};
 pub(crate) use hosts::Hosts;
-pub(crate) use listing::{Listing, Sort};
+pub(crate) use listing::{EndpointsShown, Listing, Sort};
 pub use old_process::OldProcess;
 pub(crate) use old_process::OldRows;
 pub(crate) use pages::{Answer, Page, index};
+#[cfg(test)]
+pub(crate) use pieces::Pieces;
 pub(crate) use pieces::{Content, PieceWriter, pieces, write_config};
 pub(crate) use ready::Readiness;
 pub(crate) use server::{Scope, Server};
@@ -38,11 +40,28 @@ pub use socket::own_admin_files;
 pub(crate) use socket::set_socket_mode;
 pub(crate) use unread::{UnreadPage, UnreadPages};
 
+use config::snapshot::{Address, ClusterId, EndpointId, ListenerId};
 use telemetry::events::LabelId;
 use telemetry::{ClusterTotals, EndpointTotals, ListenerTotals};
 use tokio::sync::oneshot;
 
+use crate::health::KnownHealth;
 use crate::moves::{ConnectionId, Moved, NotMoved};
+
+/// What control knows of an endpoint at a moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EndpointReading {
+    pub(crate) totals: EndpointTotals,
+    pub(crate) health: KnownHealth,
+}
+
+/// What control knows of a listener at a moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListenerReading {
+    pub(crate) totals: ListenerTotals,
+    /// Where it is bound, with the ports that the system chose.
+    pub(crate) bound: Vec<Address>,
+}
 
 /// What the admin interface asks the control loop.
 #[derive(Debug)]
@@ -66,12 +85,14 @@ pub(crate) enum Query {
     },
     /// The way of a request.
     Explain { request: ExplainRequest, reply: oneshot::Sender<Explained> },
-    /// What these endpoints have counted, in this order.
-    Endpoints { ids: Vec<LabelId>, reply: oneshot::Sender<Vec<EndpointTotals>> },
-    /// The same of clusters.
+    /// What these endpoints have counted, in this order, and how they are.
+    Endpoints { ids: Vec<(ClusterId, EndpointId)>, reply: oneshot::Sender<Vec<EndpointReading>> },
+    /// How many exchanges ended at each of these endpoints.
+    EndpointExchanges { ids: Vec<LabelId>, reply: oneshot::Sender<Vec<u64>> },
+    /// What these clusters have counted.
     Clusters { ids: Vec<LabelId>, reply: oneshot::Sender<Vec<ClusterTotals>> },
-    /// The same of listeners.
-    Listeners { ids: Vec<LabelId>, reply: oneshot::Sender<Vec<ListenerTotals>> },
+    /// The same of listeners, and where they are bound.
+    Listeners { ids: Vec<ListenerId>, reply: oneshot::Sender<Vec<ListenerReading>> },
     /// The same of route tables: their rules, and behind these their weighted clusters.
     Routes { ids: Vec<LabelId>, reply: oneshot::Sender<Vec<Vec<u64>>> },
 }

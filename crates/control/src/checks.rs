@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::checks::{
-    CheckEvent, CheckResult, CheckTask, Checked, Checker, HealthChange, RememberedCheck, Warmed,
+    CheckEvent, CheckResult, CheckTask, Checked, Checker, HealthChange, HealthWord,
+    RememberedCheck, Warmed,
 };
 use config::snapshot::{ClusterId, EndpointId, Snapshot};
 use serde_json::{Value, json};
@@ -121,20 +122,9 @@ impl Checks {
         self.checker.unhealthy(cluster)
     }
 
-    /// What checks say of endpoints.
-    pub(crate) fn describe(&self) -> BTreeMap<EndpointId, Value> {
-        let now = now();
-        let described = self.checker.words().map(|(endpoint, word)| {
-            let lasted = u64::try_from(now.saturating_sub(word.since).as_nanos());
-            let since = clock::wall_ns().saturating_sub(lasted.unwrap_or(u64::MAX));
-            let described = json!({
-                "state": word.word,
-                "since": clock::rfc3339(since),
-                "reason": word.reason,
-            });
-            (endpoint, described)
-        });
-        described.collect()
+    /// What checks say of an endpoint; none without checks.
+    pub(crate) fn word(&self, cluster: ClusterId, endpoint: EndpointId) -> Option<HealthWord> {
+        self.checker.word(cluster, endpoint)
     }
 
     /// Writes down which endpoints are unhealthy, and which are degraded, for the process that takes this one's place.
@@ -167,6 +157,13 @@ impl Checks {
         checked.events.iter().for_each(|event| self.pace.log(|| log(event)));
         checked.warmed.iter().for_each(|warmed| self.pace_of_warming.log(|| log_warmed(warmed)));
     }
+}
+
+/// What checks say of an endpoint, as the admin interface shows it.
+pub(crate) fn word_json(word: &HealthWord) -> Value {
+    let lasted = u64::try_from(now().saturating_sub(word.since).as_nanos());
+    let since = clock::wall_ns().saturating_sub(lasted.unwrap_or(u64::MAX));
+    json!({ "state": word.word, "since": clock::rfc3339(since), "reason": word.reason })
 }
 
 fn written(one: &RememberedCheck) -> Value {

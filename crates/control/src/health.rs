@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::checks::{CheckResult, CheckTask, Checked};
-use config::outlier::OutlierKind;
+use config::checks::{CheckResult, CheckTask, Checked, HealthWord};
+use config::outlier::{Ejected, OutlierKind};
 use config::snapshot::{ClusterId, EndpointId, Snapshot};
 use serde_json::{Map, Value, json};
 use telemetry::Collector;
@@ -29,13 +29,13 @@ pub(crate) struct Health {
 /// Endpoints of a cluster that are counted again at each change; those of larger ones are at each upkeep.
 const RECOUNTED_MAX: usize = 200;
 
-/// What the admin interface shows of endpoints.
-#[derive(Debug, Default)]
-pub(crate) struct Described {
-    /// Why some are ejected.
-    pub(crate) ejections: BTreeMap<EndpointId, Value>,
-    /// What checks say.
-    pub(crate) checks: BTreeMap<EndpointId, Value>,
+/// What is known of the health of one endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KnownHealth {
+    /// What its checks say; none without checks.
+    pub(crate) checked: Option<HealthWord>,
+    /// Its ejection, while it is ejected.
+    pub(crate) ejected: Option<Ejected>,
 }
 
 impl Health {
@@ -164,14 +164,12 @@ impl Health {
         self.outliers.describe(snapshot, |cluster| self.checks.unhealthy(cluster), collector);
     }
 
-    /// What is known of each endpoint.
-    pub(crate) fn describe(&self) -> Described {
-        Described { ejections: self.outliers.ejections(), checks: self.checks.describe() }
-    }
-
-    /// Why endpoints are ejected, and until when.
-    pub(crate) fn ejections(&self) -> BTreeMap<EndpointId, Value> {
-        self.outliers.ejections()
+    /// What is known of an endpoint. Who shows it puts it in words, on another thread.
+    pub(crate) fn of_endpoint(&self, cluster: ClusterId, endpoint: EndpointId) -> KnownHealth {
+        KnownHealth {
+            checked: self.checks.word(cluster, endpoint),
+            ejected: self.outliers.ejection(cluster, endpoint),
+        }
     }
 
     /// Writes it down for the process that takes this one's place.

@@ -1,13 +1,12 @@
 //! Endpoints that are ejected: reports of workers and times that are over go to the [`Detector`], whose events are logged and
 //! counted.
 
-use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use config::checks::Checked;
-use config::outlier::{Detector, Event, Happened, OutlierKind, Remembered};
+use config::outlier::{Detector, Ejected, Event, Happened, OutlierKind, Remembered};
 use config::snapshot::{ClusterId, EndpointId, Snapshot};
 use serde_json::{Value, json};
 use telemetry::Collector;
@@ -133,21 +132,25 @@ impl Outliers {
         collector.health_of_clusters(described.collect());
     }
 
-    /// Why endpoints are ejected, and until when.
-    pub(crate) fn ejections(&self) -> BTreeMap<EndpointId, Value> {
-        let now = now();
-        let described = self.detector.all_ejections().map(|(endpoint, ejected)| {
-            let left = ejected.until.saturating_sub(now);
-            let until = clock::wall_ns() + u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
-            let described = json!({
-                "reason": ejected.kind.as_str(),
-                "until": clock::rfc3339(until),
-                "times": ejected.times,
-            });
-            (endpoint, described)
-        });
-        described.collect()
+    /// The ejection of an endpoint, while it is ejected.
+    pub(crate) fn ejection(&self, cluster: ClusterId, endpoint: EndpointId) -> Option<Ejected> {
+        self.detector.ejection(cluster, endpoint)
     }
+}
+
+/// Until when an endpoint is ejected, in wall-clock time as RFC 3339 writes it.
+pub(crate) fn ejected_until(ejected: &Ejected) -> String {
+    let left = u64::try_from(ejected.until.saturating_sub(now()).as_nanos()).unwrap_or(u64::MAX);
+    clock::rfc3339(clock::wall_ns().saturating_add(left))
+}
+
+/// An ejection as the admin interface shows it.
+pub(crate) fn ejected_json(ejected: &Ejected) -> Value {
+    json!({
+        "reason": ejected.kind.as_str(),
+        "until": ejected_until(ejected),
+        "times": ejected.times,
+    })
 }
 
 fn read(one: &Value) -> Option<Remembered> {

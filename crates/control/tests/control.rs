@@ -236,9 +236,14 @@ impl Workers for Notebook {
         if request.url.starts_with("ftp") {
             return Err("only http".to_owned());
         }
-        let ids = snapshot.clusters.iter().flat_map(|(_, it)| &it.endpoints).map(|it| it.id);
-        let endpoints =
-            ids.map(|id| ExplainStep { endpoint: Some(id), ..ExplainStep::new("endpoint", "one") });
+        let clusters = snapshot.clusters.iter().map(|(_, cluster)| cluster);
+        let endpoints = clusters.flat_map(|cluster| {
+            cluster.endpoints.iter().map(|endpoint| ExplainStep {
+                endpoint: Some(endpoint.id),
+                cluster: Some(cluster.id),
+                ..ExplainStep::new("endpoint", "one")
+            })
+        });
         let asked = ExplainStep::new("asked", format!("{request:?}"));
         Ok([asked].into_iter().chain(endpoints).collect())
     }
@@ -510,16 +515,22 @@ fn clusters_are_listed_as_the_query_says() {
     let (matched, names, endpoints) = listed("limit=1&sort=name");
     assert_eq!((matched, names), (1200, vec!["c00000".to_owned()]));
     assert_eq!(endpoints[1]["address"], "127.0.0.2:1");
+    let (_, _, endpoints) = listed("limit=1&endpoints=1&endpoints_from=1");
+    assert_eq!(endpoints.as_array().unwrap().len(), 1);
+    assert_eq!(endpoints[0]["address"], "127.0.0.2:1");
+    assert_eq!(listed("limit=1&endpoints=9&endpoints_from=2").2, serde_json::json!([]));
     let (matched, names, _) = listed("name=c00001");
     assert_eq!((matched, names), (1, vec!["c00001".to_owned()]));
     assert_eq!(listed("filter=nothing"), (0, Vec::new(), serde_json::Value::Null));
     for (query, hint) in [
         ("sort=size", "sort: one of name, active, pending, exchanges, failures"),
         ("limit=x", "limit: a number"),
-        ("endpoints=yes", "endpoints: no, or leave it out"),
+        ("endpoints=yes", "endpoints: no or a number, or leave it out"),
+        ("endpoints=1&endpoints_from=x", "endpoints_from: a number, from 0"),
+        ("endpoints_from=1", "endpoints_from: write &endpoints=NUMBER, too"),
         (
             "order=x",
-            "order: unknown argument; there are name, filter, sort, limit, endpoints and rules",
+            "order: unknown argument; there are name, filter, sort, limit, endpoints, endpoints_from and rules",
         ),
     ] {
         let answer = running.ask("GET", &format!("/clusters?{query}"));

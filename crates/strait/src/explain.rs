@@ -190,11 +190,11 @@ impl Story {
         self.steps.push(ExplainStep { cluster, ..ExplainStep::new("cluster", text) });
     }
 
-    /// A step about an endpoint.
-    fn endpoint(&mut self, id: EndpointId, text: String) {
-        let endpoint = Some(id);
+    /// A step about an endpoint of a cluster.
+    fn endpoint(&mut self, cluster: ClusterId, id: EndpointId, text: String) {
+        let (cluster, endpoint) = (Some(cluster), Some(id));
         self.endpoints += 1;
-        self.steps.push(ExplainStep { endpoint, ..ExplainStep::new("endpoint", text) });
+        self.steps.push(ExplainStep { endpoint, cluster, ..ExplainStep::new("endpoint", text) });
     }
 }
 

@@ -452,6 +452,12 @@ impl Collector {
         self.readings.totals_of(id)
     }
 
+    /// How many exchanges ended with this endpoint as their last: one of its totals, at a small part of their cost.
+    pub fn endpoint_exchanges(&mut self, id: LabelId) -> u64 {
+        self.poll();
+        self.readings.exchanges_of(id)
+    }
+
     /// About how many bytes all workers hold for their load, from which the caller sees that load
     /// has fallen.
     #[must_use]

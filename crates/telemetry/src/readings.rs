@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::block::{ListenerBlock, WorkerBlock};
-use crate::counters::endpoint::{ENDPOINTS_PER_BLOCK, EndpointTotals, EndpointsBlock};
+use crate::counters::endpoint::{
+    ENDPOINTS_PER_BLOCK, EndpointBlock, EndpointTotals, EndpointsBlock,
+};
 use crate::counters::exchange::RuleBlock;
 use crate::counters::upstream::ClusterBlock;
 use crate::events::LabelId;
@@ -98,13 +100,19 @@ impl Readings {
     /// What an endpoint has counted.
     pub(crate) fn totals_of(&self, id: LabelId) -> EndpointTotals {
         let mut totals = EndpointTotals::default();
-        for worker in &self.workers {
-            let block = worker.endpoints.get(&(id.slot / ENDPOINTS_PER_BLOCK));
-            if let Some(block) = block.and_then(|block| block.read(id)) {
-                block.add_to(&mut totals);
-            }
-        }
+        self.blocks_of(id).for_each(|block| block.add_to(&mut totals));
         totals
+    }
+
+    /// Exchanges that ended with an endpoint as their last.
+    pub(crate) fn exchanges_of(&self, id: LabelId) -> u64 {
+        self.blocks_of(id).map(|block| block.exchanges.value()).sum()
+    }
+
+    /// What each worker counts of an endpoint.
+    fn blocks_of(&self, id: LabelId) -> impl Iterator<Item = &EndpointBlock> {
+        let group = id.slot / ENDPOINTS_PER_BLOCK;
+        self.workers.iter().filter_map(move |worker| worker.endpoints.get(&group)?.read(id))
     }
 
     /// Counts of the workers for each slot of a route table.

@@ -855,6 +855,7 @@ fn an_endpoint_counts_until_it_is_gone_and_another_begins_anew_in_its_slot() {
     emitters[1].exchange_finished(&ExchangeFinished { endpoint_id, ..finished() });
     assert_eq!(collector.endpoint_totals(endpoint(0)).exchanges_total, 0);
     assert_eq!(collector.endpoint_totals(endpoint(1)).exchanges_total, 2);
+    assert_eq!([0, 1].map(|it| collector.endpoint_exchanges(endpoint(it))), [0, 2]);
 }
 
 #[test]

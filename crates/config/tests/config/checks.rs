@@ -141,8 +141,8 @@ fn an_endpoint_is_degraded_from_the_answer_that_says_so_to_one_that_does_not() {
         let events: Vec<_> = checked.into_iter().flat_map(|checked| checked.events).collect();
         assert_eq!(events.first().map(|event| &event.change), expected.as_ref(), "{events:?}");
         assert_eq!(events.len(), usize::from(expected.is_some()));
-        let words: Vec<_> = checker.words().map(|(_, word)| word.word).collect();
-        (degraded(cluster), unfit(cluster), cluster.view.degraded(), words[1])
+        let second = checker.word(cluster.id, cluster.endpoints[1].id).unwrap().word;
+        (degraded(cluster), unfit(cluster), cluster.view.degraded(), second)
     };
     let unfit_now = || HealthChange::Unhealthy(Unfit { reason: "x".into(), failures: 3 });
     let healthy = (vec![], vec![], 0, "healthy");
@@ -167,7 +167,8 @@ fn an_endpoint_is_unhealthy_since_its_checks_failed_whatever_it_answers_until_th
     checker.on_snapshot(&snapshot, now, || 0);
     let mut say = |result: CheckResult| {
         round(&mut checker, &snapshot, &mut now, |_| result.clone());
-        let (_, word) = checker.words().next().unwrap();
+        let cluster = find(&snapshot, "web");
+        let word = checker.word(cluster.id, cluster.endpoints[0].id).unwrap();
         (word.word, word.since)
     };
     say(CheckResult::Passed);
@@ -411,8 +412,8 @@ fn another_process_goes_on_with_what_is_unhealthy_or_degraded() {
     let checked = taker.adopt(&taking, &remembered, false, 100 * SECOND);
     assert_eq!((unfit(find(&taking, "web")), checked.changed.len()), (vec![1], 1));
     assert_eq!(degraded(find(&taking, "web")), [2]);
-    let words: BTreeMap<_, _> = taker.words().collect();
-    let word = &words[&find(&taking, "web").endpoints[1].id];
+    let web = find(&taking, "web");
+    let word = taker.word(web.id, web.endpoints[1].id).unwrap();
     assert_eq!((word.word, word.reason.as_deref()), ("unhealthy", Some("refused")));
     assert_eq!(word.since, 99 * SECOND);
     assert_eq!(giver.remembered(now, 0), []);

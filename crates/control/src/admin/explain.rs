@@ -5,18 +5,14 @@
 
 use std::net::IpAddr;
 
-use std::collections::BTreeMap;
-
 use config::snapshot::{ClusterId, EndpointId};
 use serde::Serialize;
-use serde_json::Value;
-use telemetry::EndpointTotals;
 use tokio::sync::{mpsc, oneshot};
 
-use super::Query;
 use super::pages::Answer;
+use super::{EndpointReading, Query};
 use crate::clock;
-use crate::names::label;
+use crate::outliers::ejected_until;
 
 /// Endpoints whose counters are read in one turn of control.
 const ENDPOINTS_A_TURN_MAX: usize = 500;
@@ -65,7 +61,7 @@ pub struct ExplainStep {
     /// The endpoint that it is about.
     #[serde(skip)]
     pub endpoint: Option<EndpointId>,
-    /// The cluster that it is about.
+    /// The cluster that it is about, or whose endpoint it is about.
     #[serde(skip)]
     pub cluster: Option<ClusterId>,
 }
@@ -123,33 +119,29 @@ pub(super) async fn page(request: ExplainRequest, queries: &mpsc::Sender<Query>)
         Err(hint) => return Some(Answer::text(400, hint + "\n")),
     };
     // The data path bounds how many there are.
-    let mut about: Vec<_> = steps.iter_mut().filter(|it| it.endpoint.is_some()).collect();
+    let is_about_endpoint = |it: &&mut ExplainStep| it.cluster.is_some() && it.endpoint.is_some();
+    let mut about: Vec<_> = steps.iter_mut().filter(is_about_endpoint).collect();
     for piece in about.chunks_mut(ENDPOINTS_A_TURN_MAX) {
-        let ids = piece.iter().filter_map(|step| Some(label(step.endpoint?.0))).collect();
-        let (reply, totals) = oneshot::channel();
+        let ids = piece.iter().filter_map(|step| Some((step.cluster?, step.endpoint?))).collect();
+        let (reply, readings) = oneshot::channel();
         queries.send(Query::Endpoints { ids, reply }).await.ok()?;
-        for (step, totals) in piece.iter_mut().zip(totals.await.ok()?) {
-            step.text.push_str(&counted(&totals));
+        for (step, reading) in piece.iter_mut().zip(readings.await.ok()?) {
+            step.text.push_str(&known(&reading));
         }
     }
     Some(Answer::json(&serde_json::json!({ "steps": steps })))
 }
 
-/// Adds to each endpoint that is ejected why it is, and until when, in the words of `/clusters`.
-pub(crate) fn add_ejections(steps: &mut [ExplainStep], ejections: &BTreeMap<EndpointId, Value>) {
-    for step in steps {
-        let Some(ejected) = step.endpoint.and_then(|id| ejections.get(&id)) else { continue };
-        let word = |key: &str| ejected[key].as_str().unwrap_or_default();
-        let (until, reason, times) = (word("until"), word("reason"), &ejected["times"]);
-        step.text += &format!("; ejected until {until} because of {reason}, times: {times}");
-    }
-}
-
-/// What an endpoint has counted, in the words of `/clusters`; nothing if it was not used yet.
-fn counted(totals: &EndpointTotals) -> String {
+/// Why an endpoint is ejected and what it has counted, in the words of `/clusters`; nothing if it was not used yet.
+fn known(EndpointReading { totals, health }: &EndpointReading) -> String {
     let failures: Vec<String> =
         totals.connect_failures.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     let mut text = String::new();
+    if let Some(ejected) = &health.ejected {
+        let (until, reason) = (ejected_until(ejected), ejected.kind.as_str());
+        let times = ejected.times;
+        text += &format!("; ejected until {until} because of {reason}, times: {times}");
+    }
     if totals.paused_until > clock::wall_ns() {
         let until = clock::rfc3339(totals.paused_until);
         text += &format!("; not connected to until {until}, since it refuses");
@@ -170,23 +162,27 @@ fn counted(totals: &EndpointTotals) -> String {
 
 #[cfg(test)]
 mod tests {
-    use config::snapshot::Id;
-    use serde_json::json;
+    use std::time::Duration;
+
+    use config::outlier::{Ejected, OutlierKind};
+    use telemetry::EndpointTotals;
 
     use super::*;
+    use crate::health::KnownHealth;
 
     #[test]
     fn an_endpoint_is_shown_with_what_keeps_requests_from_it() {
-        let of = |slot| Some(EndpointId(Id { slot, generation: 0 }));
-        let step = |endpoint| ExplainStep { endpoint, ..ExplainStep::new("endpoint", "a") };
-        let mut steps = [step(None), step(of(1)), step(of(2))];
-        let ejected = json!({ "reason": "errors_5xx", "until": "2026", "times": 2 });
-        add_ejections(&mut steps, &of(2).map(|id| (id, ejected)).into_iter().collect());
-        let texts = steps.map(|step| step.text);
-        assert_eq!(texts, ["a", "a", "a; ejected until 2026 because of errors_5xx, times: 2"]);
+        let until = Duration::from_secs(60);
+        let ejected = Some(Ejected { kind: OutlierKind::Errors5xx, until, times: 2 });
+        let health = KnownHealth { ejected, ..KnownHealth::default() };
+        let text = known(&EndpointReading { health, ..EndpointReading::default() });
+        assert!(text.starts_with("; ejected until 2"), "{text}");
+        assert!(text.ends_with("Z because of errors_5xx, times: 2"), "{text}");
 
-        let paused =
-            |paused_until| counted(&EndpointTotals { paused_until, ..EndpointTotals::default() });
+        let paused = |paused_until| {
+            let totals = EndpointTotals { paused_until, ..EndpointTotals::default() };
+            known(&EndpointReading { totals, ..EndpointReading::default() })
+        };
         let later = clock::wall_ns() + 60_000_000_000;
         let until = clock::rfc3339(later);
         assert_eq!(paused(later), format!("; not connected to until {until}, since it refuses"));

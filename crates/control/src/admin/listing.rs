@@ -13,10 +13,21 @@ pub(crate) struct Listing {
     pub(crate) sort: Option<Sort>,
     /// How many of them; absent: all.
     pub(crate) limit: Option<usize>,
-    /// Leaves out each cluster's endpoints.
-    pub(crate) is_brief: bool,
+    /// Which of each cluster's endpoints.
+    pub(crate) endpoints: EndpointsShown,
     /// Leaves out rules that do not have several clusters by weight, and tables without such rules.
     pub(crate) is_weighted_only: bool,
+}
+
+/// Which endpoints of each cluster are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum EndpointsShown {
+    #[default]
+    All,
+    /// None: their number stands instead.
+    Count,
+    /// At most `count_max`, from the one at the place `first` on (from 0), with sums over all.
+    Part { first: usize, count_max: usize },
 }
 
 /// An order: by name upwards, by a figure downwards.
@@ -47,6 +58,7 @@ impl Listing {
     /// Reads the arguments of a query.
     pub(super) fn read(arguments: impl Iterator<Item = (String, String)>) -> Result<Self, String> {
         let mut listing = Self::default();
+        let mut first = None;
         for (name, value) in arguments {
             match name.as_str() {
                 "name" => listing.name = Some(value),
@@ -60,18 +72,33 @@ impl Listing {
                     let number = value.parse().map_err(|_| "limit: a number".to_owned())?;
                     listing.limit = Some(number);
                 }
-                "endpoints" if value == "no" => listing.is_brief = true,
-                "endpoints" => return Err("endpoints: no, or leave it out".to_owned()),
+                "endpoints" if value == "no" => listing.endpoints = EndpointsShown::Count,
+                "endpoints" => {
+                    let hint = || "endpoints: no or a number, or leave it out".to_owned();
+                    let count_max = value.parse().map_err(|_| hint())?;
+                    listing.endpoints = EndpointsShown::Part { first: 0, count_max };
+                }
+                "endpoints_from" => {
+                    let hint = || "endpoints_from: a number, from 0".to_owned();
+                    first = Some(value.parse().map_err(|_| hint())?);
+                }
                 "rules" if value == "weighted" => listing.is_weighted_only = true,
                 "rules" => return Err("rules: weighted, or leave it out".to_owned()),
                 _ => {
                     return Err(format!(
-                        "{name}: unknown argument; there are name, filter, sort, limit, endpoints and rules"
+                        "{name}: unknown argument; there are name, filter, sort, limit, endpoints, endpoints_from and rules"
                     ));
                 }
             }
         }
-        Ok(listing)
+        match (first, &mut listing.endpoints) {
+            (None, _) => Ok(listing),
+            (Some(from), EndpointsShown::Part { first, .. }) => {
+                *first = from;
+                Ok(listing)
+            }
+            (Some(_), _) => Err("endpoints_from: write &endpoints=NUMBER, too".to_owned()),
+        }
     }
 
     /// Says of names whether they are listed.

@@ -1,27 +1,29 @@
 //! `/clusters`, `/listeners` and `/routes`: what is configured, and what it carries.
 //!
-//! A thread of its own walks the configuration and writes; it asks control for counters, so many in a turn. A page
-//! shows one configuration, whatever is taken up meanwhile, with counters of the moment in which each was read.
+//! A thread of its own walks the configuration and writes; it asks control for counters and health, of so many things in a turn. A page
+//! shows one configuration, whatever is taken up meanwhile, with counters and health of the moment in which each was read. What a
+//! page takes in memory does not follow the number of endpoints: they are asked for, put in words and written piece by piece.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 
 use config::breakers::InUse;
 use config::priority::Bounds;
-use config::snapshot::{
-    Address, Cluster, Endpoint, Listener, ListenerId, RouteTable, Rule, RuleSlot, Snapshot,
-};
+use config::snapshot::{Cluster, Endpoint, Listener, RouteTable, Rule, RuleSlot, Snapshot};
+use serde::ser::{Error as _, SerializeMap as _, SerializeSeq as _};
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
-use telemetry::events::LabelId;
-use telemetry::{ClusterTotals, EndpointTotals, ListenerTotals};
+use telemetry::{ClusterTotals, ListenerTotals};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::admin::{Listing, PieceWriter, Query, Sort};
+use crate::admin::{
+    EndpointReading, EndpointsShown, ListenerReading, Listing, PieceWriter, Query, Sort,
+};
+use crate::checks::word_json;
 use crate::clock;
-use crate::health::Described;
 use crate::names::label;
+use crate::outliers::ejected_json;
 use crate::workers::address_text;
 
 /// Things whose counters are read in one turn of control.
@@ -30,11 +32,7 @@ const COUNTERS_A_TURN_MAX: usize = 500;
 /// What the pages are written from.
 pub(super) struct ListingPage<F> {
     pub(super) snapshot: Arc<Snapshot<F>>,
-    /// Where the listeners are bound.
-    pub(super) addresses: BTreeMap<ListenerId, Vec<Address>>,
-    /// What is known of endpoints.
-    pub(super) health: Described,
-    /// To control, which reads the counters.
+    /// To control, which reads the counters, and knows the health of endpoints.
     pub(super) queries: mpsc::Sender<Query>,
     pub(super) listing: Listing,
 }
@@ -67,9 +65,7 @@ impl<F> ListingPage<F> {
         let mut list = List::begin(out, matched, "clusters")?;
         for piece in shown.chunks(COUNTERS_A_TURN_MAX) {
             for (cluster, totals) in piece.iter().zip(totals_of(piece)?) {
-                let endpoints =
-                    if self.listing.is_brief { None } else { Some(self.endpoints(cluster)?) };
-                list.push(&cluster_json(cluster, endpoints, &totals))?;
+                list.push(&ClusterRow { page: self, cluster, totals })?;
             }
         }
         list.end()
@@ -83,18 +79,18 @@ impl<F> ListingPage<F> {
         let matched = found.len();
         let mut shown = Vec::with_capacity(found.len());
         for piece in found.chunks(COUNTERS_A_TURN_MAX) {
-            let ids = piece.iter().map(|it| label(it.id.0)).collect();
-            let totals = self.counted(ids, |ids, reply| Query::Listeners { ids, reply })?;
-            shown.extend(piece.iter().copied().zip(totals));
+            let ids = piece.iter().map(|it| it.id).collect();
+            let readings = self.counted(ids, |ids, reply| Query::Listeners { ids, reply })?;
+            shown.extend(piece.iter().copied().zip(readings));
         }
         match self.listing.sort {
             None => {}
             Some(Sort::Name) => shown.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name)),
-            Some(sort) => shown.sort_by_key(|(_, totals)| Reverse(listener_rank(sort, totals))),
+            Some(sort) => shown.sort_by_key(|(_, it)| Reverse(listener_rank(sort, &it.totals))),
         }
         let mut list = List::begin(out, matched, "listeners")?;
-        for (listener, totals) in shown.iter().take(self.listing.limit.unwrap_or(usize::MAX)) {
-            list.push(&self.listener_json(listener, totals))?;
+        for (listener, reading) in shown.iter().take(self.listing.limit.unwrap_or(usize::MAX)) {
+            list.push(&listener_json(listener, reading))?;
         }
         list.end()
     }
@@ -128,49 +124,111 @@ impl<F> ListingPage<F> {
         list.end()
     }
 
-    fn endpoints(&self, cluster: &Cluster) -> io::Result<Vec<Value>> {
-        let mut endpoints = Vec::with_capacity(cluster.endpoints.len());
+    /// How many endpoints a cluster has, the sum of their weights, and that of the exchanges that ended at them.
+    fn endpoints_in_all(&self, cluster: &Cluster) -> io::Result<Value> {
+        let mut exchanges_total = 0u64;
         for piece in cluster.endpoints.chunks(COUNTERS_A_TURN_MAX) {
             let ids = piece.iter().map(|it| label(it.id.0)).collect();
-            let totals = self.counted(ids, |ids, reply| Query::Endpoints { ids, reply })?;
-            let of_piece = piece.iter().zip(totals);
-            endpoints.extend(
-                of_piece.map(|(it, totals)| endpoint_json(cluster, it, &self.health, &totals)),
-            );
+            let counts = self.counted(ids, |ids, reply| Query::EndpointExchanges { ids, reply })?;
+            exchanges_total = exchanges_total.saturating_add(counts.iter().sum());
         }
-        Ok(endpoints)
+        let weights = cluster.endpoints.iter().map(|it| u64::from(it.weight));
+        Ok(json!({
+            "count": cluster.endpoints.len(),
+            "weight": weights.sum::<u64>(),
+            "exchanges_total": exchanges_total,
+        }))
     }
 
-    /// What these have counted.
-    fn counted<T>(
+    /// What these have counted, and how they are.
+    fn counted<Id, T>(
         &self,
-        ids: Vec<LabelId>,
-        ask: impl Fn(Vec<LabelId>, oneshot::Sender<Vec<T>>) -> Query,
+        ids: Vec<Id>,
+        ask: impl Fn(Vec<Id>, oneshot::Sender<Vec<T>>) -> Query,
     ) -> io::Result<Vec<T>> {
         let (reply, totals) = oneshot::channel();
         let ended = || io::Error::from(io::ErrorKind::BrokenPipe);
         self.queries.blocking_send(ask(ids, reply)).map_err(|_| ended())?;
         totals.blocking_recv().map_err(|_| ended())
     }
+}
 
-    fn listener_json(&self, listener: &Listener<F>, totals: &ListenerTotals) -> Value {
-        let bound = self.addresses.get(&listener.id).map_or(&[][..], Vec::as_slice);
-        json!({
-            "name": listener.name,
-            "addresses": listener.addresses.iter().map(address_text).collect::<Vec<_>>(),
-            "bound": bound.iter().map(address_text).collect::<Vec<_>>(),
-            "filters": listener.filters.len(),
-            "connections": {
-                "active": totals.connections_active,
-                "max": listener.connections_max,
-                "total": totals.connections_total,
-            },
-            "exchanges": {
-                "active": totals.exchanges_active,
-                "total": totals.exchanges_total,
-            },
-        })
+/// A cluster, whose endpoints are asked for as they are written.
+struct ClusterRow<'p, F> {
+    page: &'p ListingPage<F>,
+    cluster: &'p Cluster,
+    totals: ClusterTotals,
+}
+
+impl<F> Serialize for ClusterRow<'_, F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { page, cluster, totals } = self;
+        let (first, count_max) = match page.listing.endpoints {
+            EndpointsShown::All => (0, usize::MAX),
+            EndpointsShown::Part { first, count_max } => (first, count_max),
+            EndpointsShown::Count => return cluster_json(cluster, totals).serialize(serializer),
+        };
+        let shown = cluster.endpoints.get(first..).unwrap_or_default();
+        let shown = shown.get(..count_max).unwrap_or(shown);
+        let mut row = serializer.serialize_map(None)?;
+        let members = cluster_json(cluster, totals);
+        for (key, value) in members.as_object().into_iter().flatten() {
+            if key != "endpoints" {
+                row.serialize_entry(key, value)?;
+                continue;
+            }
+            row.serialize_entry(key, &EndpointRows { page, cluster, shown })?;
+            if page.listing.endpoints != EndpointsShown::All {
+                let sums = page.endpoints_in_all(cluster).map_err(S::Error::custom)?;
+                row.serialize_entry("endpoints_in_all", &sums)?;
+            }
+        }
+        row.end()
     }
+}
+
+/// Endpoints of a cluster: those of one question at a time are in memory.
+struct EndpointRows<'p, F> {
+    page: &'p ListingPage<F>,
+    cluster: &'p Cluster,
+    shown: &'p [Endpoint],
+}
+
+impl<F> Serialize for EndpointRows<'_, F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { page, cluster, shown } = self;
+        let mut rows = serializer.serialize_seq(Some(shown.len()))?;
+        for piece in shown.chunks(COUNTERS_A_TURN_MAX) {
+            let ids = piece.iter().map(|it| (cluster.id, it.id)).collect();
+            let ask = |ids, reply| Query::Endpoints { ids, reply };
+            let readings = page.counted(ids, ask).map_err(S::Error::custom)?;
+            for (endpoint, reading) in piece.iter().zip(&readings) {
+                rows.serialize_element(&endpoint_json(cluster, endpoint, reading))?;
+            }
+        }
+        rows.end()
+    }
+}
+
+fn listener_json<F>(
+    listener: &Listener<F>,
+    ListenerReading { totals, bound }: &ListenerReading,
+) -> Value {
+    json!({
+        "name": listener.name,
+        "addresses": listener.addresses.iter().map(address_text).collect::<Vec<_>>(),
+        "bound": bound.iter().map(address_text).collect::<Vec<_>>(),
+        "filters": listener.filters.len(),
+        "connections": {
+            "active": totals.connections_active,
+            "max": listener.connections_max,
+            "total": totals.connections_total,
+        },
+        "exchanges": {
+            "active": totals.exchanges_active,
+            "total": totals.exchanges_total,
+        },
+    })
 }
 
 /// By which figure a cluster is sorted.
@@ -195,12 +253,12 @@ const fn listener_rank(sort: Sort, totals: &ListenerTotals) -> u64 {
     }
 }
 
-fn cluster_json(cluster: &Cluster, endpoints: Option<Vec<Value>>, totals: &ClusterTotals) -> Value {
-    let endpoints = endpoints.map_or_else(|| json!(cluster.endpoints.len()), Value::from);
+/// A cluster, with the number of its endpoints.
+fn cluster_json(cluster: &Cluster, totals: &ClusterTotals) -> Value {
     let (in_use, bounds) = (&cluster.breakers, &cluster.bounds);
     json!({
         "name": cluster.name,
-        "endpoints": endpoints,
+        "endpoints": cluster.endpoints.len(),
         "panic": cluster.is_panicking(),
         "warming": cluster.warming.waits(),
         "original_destination": cluster.original_destination.is_some(),
@@ -248,8 +306,7 @@ fn high_priority_json(in_use: &InUse, bounds: &Bounds) -> Value {
 fn endpoint_json(
     cluster: &Cluster,
     endpoint: &Endpoint,
-    health: &Described,
-    totals: &EndpointTotals,
+    EndpointReading { totals, health }: &EndpointReading,
 ) -> Value {
     let reasons = totals.connect_failures.iter();
     let transport = &cluster.transports.of(endpoint).name;
@@ -260,8 +317,8 @@ fn endpoint_json(
         "reported": endpoint.reported.as_str(),
         "connections": endpoint.connections.open(),
         "transport": (!transport.is_empty()).then_some(transport),
-        "health": health.checks.get(&endpoint.id),
-        "ejected": health.ejections.get(&endpoint.id),
+        "health": health.checked.as_ref().map(word_json),
+        "ejected": health.ejected.as_ref().map(ejected_json),
         "exchanges": {
             "total": totals.exchanges_total,
             "failed_total": totals.exchanges_failed_total,
@@ -289,17 +346,36 @@ impl List {
         Ok(Self { out, is_empty: true })
     }
 
-    fn push(&mut self, row: &Value) -> io::Result<()> {
+    /// Writes a row as it comes: it is not put together as a whole.
+    fn push(&mut self, row: &impl Serialize) -> io::Result<()> {
         let comma = if std::mem::take(&mut self.is_empty) { "" } else { "," };
-        // Text in JSON has no ends of lines of its own.
-        let row = serde_json::to_string_pretty(row)?.replace('\n', "\n    ");
-        write!(self.out, "{comma}\n    {row}")
+        write!(self.out, "{comma}\n    ")?;
+        Ok(serde_json::to_writer_pretty(Indented(&mut self.out), row)?)
     }
 
     fn end(mut self) -> io::Result<()> {
         let last = if self.is_empty { "" } else { "\n  " };
         self.out.write_all(format!("{last}]\n}}\n").as_bytes())?;
         self.out.finish()
+    }
+}
+
+/// Indents lines but the first one as rows of a list. Text in JSON has no ends of lines of its own.
+struct Indented<'w, W>(&'w mut W);
+
+impl<W: io::Write> io::Write for Indented<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.0.write_all(line)?;
+            if line.ends_with(b"\n") {
+                self.0.write_all(b"    ")?;
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -332,10 +408,15 @@ fn rule_json(table: &RouteTable, rule: &Rule, place: u32, totals: &[u64]) -> Val
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use config::checks::HealthWord;
     use http_body_util::BodyExt as _;
+    use telemetry::EndpointTotals;
 
     use super::*;
-    use crate::admin::pieces;
+    use crate::admin::{Pieces, pieces};
+    use crate::health::KnownHealth;
 
     #[test]
     fn a_cluster_with_two_shares_of_a_rule_is_shown_once_with_the_sum_of_its_weights() {
@@ -370,37 +451,128 @@ clusters:
             "listeners:\n  - {{ name: edge, address: '127.0.0.1:1', routes: all }}\nroutes:\n  - {{ name: all, rules: [{{ match: {{ prefix: / }}, respond: {{}} }}] }}\nclusters:\n{}  - {{ name: wide, endpoints: {endpoints:?} }}\n",
             clusters.collect::<String>()
         );
-        let mut loader = config::Loader::<()>::new(config::FilterKinds::new()).unwrap();
-        let snapshot = loader.load("test", &yaml).unwrap();
-        let (queries, mut asked) = mpsc::channel(1);
         let listing = Listing { sort: Some(Sort::Pending), ..Listing::default() };
-        let (addresses, health) = (BTreeMap::new(), Described::default());
-        let shown = ListingPage { snapshot, addresses, health, queries, listing };
+        let (page, sizes) = written(yaml, listing).await;
+        let page: Value = serde_json::from_str(&page).unwrap();
+        assert_eq!(page["clusters"].as_array().unwrap().len(), 1101);
+        assert_eq!(sizes.iter().max(), Some(&COUNTERS_A_TURN_MAX));
+        assert_eq!(sizes.iter().sum::<usize>(), 1101 * 2 + 1100 + 1200);
+    }
+
+    /// A configuration with one cluster of so many endpoints.
+    fn with_endpoints(count: u32) -> String {
+        let endpoints: Vec<_> =
+            (1..=count).map(|n| format!("10.0.{}.{}:1", n >> 8, n & 255)).collect();
+        format!(
+            "listeners:\n  - {{ name: edge, address: '127.0.0.1:1', routes: all }}\nroutes:\n  - {{ name: all, rules: [{{ match: {{ prefix: / }}, respond: {{}} }}] }}\nclusters:\n  - {{ name: wide, endpoints: {endpoints:?} }}\n"
+        )
+    }
+
+    /// A page about clusters, of which it is asked with `listing`, and what its writer asks control.
+    fn begun(yaml: &str, listing: Listing) -> (Pieces, mpsc::Receiver<Query>) {
+        let mut loader = config::Loader::<()>::new(config::FilterKinds::new()).unwrap();
+        let snapshot = loader.load("test", yaml).unwrap();
+        let (queries, asked) = mpsc::channel(1);
+        let shown = ListingPage { snapshot, queries, listing };
         let (writer, page) = pieces();
-        let written = tokio::task::spawn_blocking(move || shown.write_clusters(writer));
-        let counting = tokio::spawn(async move {
+        tokio::task::spawn_blocking(move || drop(shown.write_clusters(writer)));
+        (page, asked)
+    }
+
+    /// Answers a question: each endpoint had one exchange, and is unhealthy. Returns of how many things it was.
+    fn answer(query: Query) -> usize {
+        match query {
+            Query::Clusters { ids, reply } => {
+                let _ = reply.send(vec![ClusterTotals::default(); ids.len()]);
+                ids.len()
+            }
+            Query::Endpoints { ids, reply } => {
+                let totals = EndpointTotals { exchanges_total: 1, ..EndpointTotals::default() };
+                let checked = HealthWord { word: "unhealthy", reason: None, since: Duration::ZERO };
+                let health = KnownHealth { checked: Some(checked), ejected: None };
+                let _ = reply.send(vec![EndpointReading { totals, health }; ids.len()]);
+                ids.len()
+            }
+            Query::EndpointExchanges { ids, reply } => {
+                let _ = reply.send(vec![1; ids.len()]);
+                ids.len()
+            }
+            _ => panic!("{query:?}"),
+        }
+    }
+
+    /// The whole page, and of how many things each question was.
+    async fn written(yaml: String, listing: Listing) -> (String, Vec<usize>) {
+        let (page, mut asked) = begun(&yaml, listing);
+        let answering = tokio::spawn(async move {
             let mut sizes = Vec::new();
             while let Some(query) = asked.recv().await {
-                match query {
-                    Query::Clusters { ids, reply } => {
-                        sizes.push(ids.len());
-                        reply.send(vec![ClusterTotals::default(); ids.len()]).unwrap();
-                    }
-                    Query::Endpoints { ids, reply } => {
-                        sizes.push(ids.len());
-                        reply.send(vec![EndpointTotals::default(); ids.len()]).unwrap();
-                    }
-                    _ => panic!("{query:?}"),
-                }
+                sizes.push(answer(query));
             }
             sizes
         });
         let page = page.collect().await.unwrap().to_bytes();
-        written.await.unwrap().unwrap();
-        let page: Value = serde_json::from_slice(&page).unwrap();
-        assert_eq!(page["clusters"].as_array().unwrap().len(), 1101);
-        let sizes = counting.await.unwrap();
-        assert_eq!(sizes.iter().max(), Some(&COUNTERS_A_TURN_MAX));
-        assert_eq!(sizes.iter().sum::<usize>(), 1101 * 2 + 1100 + 1200);
+        (String::from_utf8(page.to_vec()).unwrap(), answering.await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_page_is_indented_as_json_always_is() {
+        for endpoints in [EndpointsShown::All, EndpointsShown::Part { first: 1, count_max: 2 }] {
+            let listing = Listing { endpoints, ..Listing::default() };
+            let (page, _) = written(with_endpoints(4), listing).await;
+            let value: Value = serde_json::from_str(&page).unwrap();
+            assert_eq!(page, serde_json::to_string_pretty(&value).unwrap() + "\n");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_part_of_the_endpoints_comes_with_the_sums_of_all() {
+        for (first, count_max, expected) in
+            [(0, 2, 0..2), (1199, 5, 1199..1200), (1200, 5, 0..0), (0, 0, 0..0)]
+        {
+            let endpoints = EndpointsShown::Part { first, count_max };
+            let listing = Listing { endpoints, ..Listing::default() };
+            let (page, sizes) = written(with_endpoints(1200), listing).await;
+            let page: Value = serde_json::from_str(&page).unwrap();
+            let cluster = &page["clusters"][0];
+            let shown: Vec<_> =
+                cluster["endpoints"].as_array().unwrap().iter().map(|it| &it["address"]).collect();
+            let all: Vec<_> =
+                (1..=1200).map(|n| json!(format!("10.0.{}.{}:1", n >> 8, n & 255))).collect();
+            assert_eq!(shown, all[expected.clone()].iter().collect::<Vec<_>>());
+            let sums = json!({ "count": 1200, "weight": 1200, "exchanges_total": 1200 });
+            assert_eq!(cluster["endpoints_in_all"], sums);
+            // The cluster, those that are shown, and the exchanges of all.
+            assert_eq!(sizes.iter().sum::<usize>(), 1 + expected.len() + 1200, "{sizes:?}");
+        }
+    }
+
+    /// What is known of health is asked for with the counters, and put in words here.
+    #[tokio::test]
+    async fn the_health_of_endpoints_is_asked_for_if_they_are_shown() {
+        for (endpoints, asked) in [(EndpointsShown::All, 1 + 3), (EndpointsShown::Count, 1)] {
+            let listing = Listing { endpoints, ..Listing::default() };
+            let (page, sizes) = written(with_endpoints(3), listing).await;
+            assert_eq!(sizes.iter().sum::<usize>(), asked);
+            assert_eq!(page.matches("\"state\": \"unhealthy\"").count(), asked - 1, "{page}");
+        }
+    }
+
+    /// So that a page of a hundred thousand endpoints is never in memory as a whole.
+    #[tokio::test]
+    async fn endpoints_are_written_before_the_next_are_asked_for() {
+        let (mut page, mut asked) = begun(&with_endpoints(5_000), Listing::default());
+        let mut answered = 0;
+        loop {
+            tokio::select! {
+                biased;
+                frame = page.frame() => {
+                    frame.unwrap().unwrap();
+                    break;
+                }
+                query = asked.recv() => answered += answer(query.unwrap()),
+            }
+        }
+        assert!(answered <= 1 + COUNTERS_A_TURN_MAX, "{answered}");
     }
 }

@@ -18,8 +18,8 @@ use super::handing::Handing;
 use super::listing_pages::ListingPage;
 use super::{DESCRIBING_MAX, EndpointFile, EndpointsRefused, InEffect, Running, State};
 use crate::admin::{
-    Answer, Content, ExplainRequest, ExplainStep, Explained, Listing, Page, PieceWriter, Query,
-    Readiness, Rows, Server, add_ejections, index, pieces, write_config,
+    Answer, Content, EndpointReading, ExplainRequest, ExplainStep, Explained, ListenerReading,
+    Listing, Page, PieceWriter, Query, Readiness, Rows, Server, index, pieces, write_config,
 };
 use crate::clock;
 use crate::log_writer::SlowForm;
@@ -42,7 +42,14 @@ impl<W: Workers> Running<W> {
             }
             Query::Explain { request, reply } => self.explain(request, reply),
             Query::Endpoints { ids, reply } => {
-                let totals = ids.into_iter().map(|id| self.collector.endpoint_totals(id));
+                let readings = ids.into_iter().map(|(cluster, endpoint)| EndpointReading {
+                    totals: self.collector.endpoint_totals(label(endpoint.0)),
+                    health: self.health.of_endpoint(cluster, endpoint),
+                });
+                let _ = reply.send(readings.collect());
+            }
+            Query::EndpointExchanges { ids, reply } => {
+                let totals = ids.into_iter().map(|id| self.collector.endpoint_exchanges(id));
                 let _ = reply.send(totals.collect());
             }
             Query::Clusters { ids, reply } => {
@@ -50,8 +57,11 @@ impl<W: Workers> Running<W> {
                 let _ = reply.send(totals.collect());
             }
             Query::Listeners { ids, reply } => {
-                let totals = ids.into_iter().map(|id| self.collector.listener_totals(id));
-                let _ = reply.send(totals.collect());
+                let readings = ids.into_iter().map(|id| ListenerReading {
+                    totals: self.collector.listener_totals(label(id.0)),
+                    bound: self.config.addresses.get(&id).cloned().unwrap_or_default(),
+                });
+                let _ = reply.send(readings.collect());
             }
             Query::Routes { ids, reply } => {
                 let totals = ids.into_iter().map(|id| self.collector.route_totals(id));
@@ -172,15 +182,14 @@ impl<W: Workers> Running<W> {
     fn explain(&self, request: ExplainRequest, reply: oneshot::Sender<Explained>) {
         let about_process = self.explain_process();
         let refused = self.config.endpoints_refused.clone();
-        let (snapshot, ejections) = (Arc::clone(&self.config.snapshot), self.health.ejections());
+        let snapshot = Arc::clone(&self.config.snapshot);
         tokio::task::spawn_blocking(move || {
             if reply.is_closed() {
                 // The client is gone, or was answered that this takes too long.
                 return;
             }
             let steps = W::explain(&snapshot, &request);
-            let _ = reply.send(steps.map(|mut steps| {
-                add_ejections(&mut steps, &ejections);
+            let _ = reply.send(steps.map(|steps| {
                 let steps = with_refusals(steps, &snapshot, &refused);
                 about_process.into_iter().chain(steps).collect()
             }));
@@ -378,7 +387,8 @@ impl<W: Workers> Running<W> {
         })
     }
 
-    /// Writes a page about what is configured, and what it carries.
+    /// Writes a page about what is configured, and what it carries. Nothing is looked up here, so that this takes as long for any
+    /// number of clusters, endpoints and listeners: the page's writer asks for what it shows, piece by piece.
     fn show_listing(
         &self,
         listing: Listing,
@@ -386,8 +396,6 @@ impl<W: Workers> Running<W> {
     ) -> Content {
         let page = ListingPage {
             snapshot: Arc::clone(&self.config.snapshot),
-            addresses: self.config.addresses.clone(),
-            health: self.health.describe(),
             queries: self.admin_handles.queries(),
             listing,
         };
@@ -540,7 +548,8 @@ fn with_refusals<F>(
     refused: &EndpointsRefused,
 ) -> Vec<ExplainStep> {
     let about = |step: &ExplainStep| {
-        let file = snapshot.cluster(step.cluster?)?.endpoints_from.file()?;
+        let cluster = step.cluster.filter(|_| step.endpoint.is_none())?;
+        let file = snapshot.cluster(cluster)?.endpoints_from.file()?;
         let (at, errors) = refused.get(file)?;
         let (at, count) = (clock::rfc3339(*at), errors.errors.len() + errors.more);
         let text = format!(

@@ -113,6 +113,7 @@ impl EarlyPages {
             Query::Connections { .. }
             | Query::OldConnections { .. }
             | Query::Endpoints { .. }
+            | Query::EndpointExchanges { .. }
             | Query::Clusters { .. }
             | Query::Listeners { .. }
             | Query::Routes { .. } => {}

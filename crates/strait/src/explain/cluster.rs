@@ -109,7 +109,7 @@ fn describe_cluster(
     let room = ENDPOINTS_SHOWN_MAX.saturating_sub(story.endpoints);
     for (place, endpoint) in cluster.endpoints.iter().enumerate().take(room) {
         let percent = 100.0 * shares.of(place, endpoint);
-        story.endpoint(endpoint.id, endpoint_text(endpoint, percent));
+        story.endpoint(id, endpoint.id, endpoint_text(endpoint, percent));
     }
     if let more @ 1.. = cluster.endpoints.len().saturating_sub(room) {
         story.line("endpoint", format!("{more} more of {}", cluster.name));

@@ -112,10 +112,7 @@ fn views_line(top: &Top) -> Line<'_> {
 }
 
 fn draw_table(top: &Top, frame: &mut Frame<'_>, area: Rect) {
-    let mut table = top.table();
-    let height = usize::from(area.height.saturating_sub(1));
-    table.rows.drain(..top.offset.min(table.rows.len()));
-    table.rows.truncate(height);
+    let table = top.screen_table();
     let widths: Vec<_> = table.widths();
     let last = widths.len().saturating_sub(1);
     let shown = fitting(&widths, area.width).len();

@@ -107,6 +107,8 @@ pub(super) struct Top {
     /// Why there is no answer.
     pub(super) error: Option<String>,
     entries: Vec<Value>,
+    /// The place of the first row that is known: of a cluster's endpoints, only those on the screen are.
+    first_known: usize,
     /// Of lines, where the answer is text.
     lines: Vec<String>,
     pub(super) matched: u64,
@@ -129,6 +131,7 @@ impl Top {
             memory: Memory::default(),
             error: None,
             entries: Vec::new(),
+            first_known: 0,
             lines: Vec::new(),
             matched: 0,
             looks: Default::default(),
@@ -145,12 +148,15 @@ impl Top {
         self.scroll();
     }
 
-    /// What has to be known to show this: no more entries than reach the end of the screen.
+    /// What has to be known to show this: no more entries than reach the end of the screen, and of a cluster's endpoints those on it.
     pub(super) fn question(&self) -> PageRequest {
         let (sort, filter) = (self.sort.word(), encode(&self.filter));
         let limit = self.offset.saturating_add(self.height).max(1);
         let path = match (&self.detail, self.view) {
-            (Some(name), _) => format!("/clusters?name={}", encode(name)),
+            (Some(name), _) => {
+                let (rows, first) = (self.height.max(1), self.offset);
+                format!("/clusters?endpoints={rows}&endpoints_from={first}&name={}", encode(name))
+            }
             (None, View::Clusters) => {
                 format!("/clusters?endpoints=no&sort={sort}&limit={limit}&filter={filter}")
             }
@@ -194,6 +200,7 @@ impl Top {
                 .map(str::to_owned)
                 .collect(),
         };
+        self.first_known = if self.detail.is_some() { self.offset } else { 0 };
         self.matched = page.pointer("/matched").and_then(Value::as_u64).unwrap_or_default();
         // Entries that were not on the screen before have no rates yet.
         let before = std::mem::take(&mut self.looks[1]);
@@ -280,6 +287,7 @@ impl Top {
     fn clear(&mut self) {
         self.entries.clear();
         self.lines.clear();
+        self.first_known = 0;
         self.matched = 0;
     }
 
@@ -296,7 +304,10 @@ impl Top {
     /// How many rows there are, of which not all are known.
     pub(super) fn rows_in_all(&self) -> usize {
         match (&self.detail, self.view) {
-            (Some(_), _) => self.endpoints().len(),
+            (Some(_), _) => {
+                let count = self.entries.first().map(|it| number(it, "/endpoints_in_all/count"));
+                usize::try_from(count.unwrap_or_default()).unwrap_or(usize::MAX)
+            }
             (None, View::Clusters | View::Listeners) => {
                 usize::try_from(self.matched).unwrap_or(usize::MAX)
             }
@@ -317,15 +328,21 @@ impl Top {
         }
     }
 
-    fn endpoints(&self) -> &[Value] {
-        let list = self.entries.first().and_then(|entry| entry.pointer("/endpoints"));
-        list.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    /// The rows on the screen, which are empty as far as they are not known yet.
+    pub(super) fn screen_table(&self) -> Table {
+        let mut table = self.table();
+        let unseen = self.offset.saturating_sub(self.first_known).min(table.rows.len());
+        table.rows.drain(..unseen);
+        let unknown = self.first_known.saturating_sub(self.offset).min(self.height);
+        table.rows.splice(..0, std::iter::repeat_n(Vec::new(), unknown));
+        table.rows.truncate(self.height);
+        table
     }
 
     /// All rows that are known, the first ones first.
     pub(super) fn table(&self) -> Table {
         match (&self.detail, self.view) {
-            (Some(_), _) => endpoint_table(self.endpoints()),
+            (Some(_), _) => endpoint_table(self.entries.first().unwrap_or(&Value::Null)),
             (None, View::Clusters) => {
                 let rows = self.entries.iter().map(|it| cluster_row(it, self.rates(it)));
                 Table { titles: CLUSTER_TITLES.to_vec(), rows: rows.collect() }
@@ -389,10 +406,13 @@ fn listener_row(entry: &Value, rates: Option<Rates>) -> Vec<String> {
     ]
 }
 
-/// Endpoints, with the share of the requests that each has by its weight beside the one that it got.
-fn endpoint_table(endpoints: &[Value]) -> Table {
-    let sum = |pointer| endpoints.iter().map(|entry| number(entry, pointer)).sum::<u64>();
-    let sums = ["/weight", "/exchanges/total"].map(|pointer| (pointer, sum(pointer)));
+/// Endpoints of a cluster, with the share of the requests that each has by its weight beside the one that it got.
+fn endpoint_table(cluster: &Value) -> Table {
+    let endpoints = cluster.pointer("/endpoints").and_then(Value::as_array);
+    let endpoints = endpoints.map_or(&[][..], Vec::as_slice);
+    let sums = [("/weight", "/weight"), ("/exchanges/total", "/exchanges_total")];
+    let in_all = cluster.pointer("/endpoints_in_all").unwrap_or(&Value::Null);
+    let sums = sums.map(|(pointer, sum)| (pointer, number(in_all, sum)));
     let rows = endpoints.iter().map(|entry| {
         let failures = entry.pointer("/connect_failures").and_then(Value::as_object);
         let failures = failures.into_iter().flatten().filter_map(|(_, count)| count.as_u64());

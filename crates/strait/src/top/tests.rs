@@ -200,7 +200,8 @@ fn keys_filter_sort_choose_and_quit() {
 fn a_cluster_shows_its_endpoints_and_what_failed_there() {
     let mut top = two_looks();
     press(&mut top, &[KeyCode::Enter]);
-    assert_eq!(top.question().path, "/clusters?name=web");
+    assert_eq!(top.question().path, "/clusters?endpoints=1&endpoints_from=0&name=web");
+    top.set_height(3);
     let endpoint = |address: &str, weight: u32, failures: Value, error: Value| {
         json!({
             "address": address, "weight": weight, "exchanges": { "total": 7, "failed_total": 1 },
@@ -213,20 +214,61 @@ fn a_cluster_shows_its_endpoints_and_what_failed_there() {
         endpoint("10.0.0.1:80", 1, json!({}), Value::Null),
         endpoint("10.0.0.2:80", 3, json!({ "ECONNREFUSED": 40, "timeout": 2 }), error),
     ];
-    tell(
-        &mut top,
-        answer(READY, &list(1, &[json!({ "name": "web", "endpoints": endpoints })])),
-        13,
-    );
+    tell(&mut top, answer(READY, &list(1, &[detail(2, &endpoints)])), 13);
     let shown = drawn(&mut top, 120, 8);
     let expected = "\
 1 clusters  2 listeners  3 sources  4 slow  5 weights  cluster web  1 of 2
 ENDPOINT     HEALTH   WEIGHT  WANTED  SHARE  REQUESTS  FAILED  CONNECT-FAILURES  LAST-ERROR
-10.0.0.1:80                1   25.0%  50.0%         7       1                 0
-10.0.0.2:80  drained       3   75.0%  50.0%         7       1                42  connect_failed ECONNREFUSED 2026";
+10.0.0.1:80                1   12.5%  17.5%         7       1                 0
+10.0.0.2:80  drained       3   37.5%  17.5%         7       1                42  connect_failed ECONNREFUSED 2026";
     assert!(shown.contains(expected), "{shown}");
     press(&mut top, &[KeyCode::Esc]);
     assert!(top.question().path.starts_with("/clusters?endpoints=no"));
+}
+
+/// A cluster of so many endpoints, of which these are known. Together they have a weight of 8, and had 40 requests.
+fn detail(count: usize, known: &[Value]) -> Value {
+    let in_all = json!({ "count": count, "weight": 8, "exchanges_total": 40 });
+    json!({ "name": "web", "endpoints": known, "endpoints_in_all": in_all })
+}
+
+#[test]
+fn only_endpoints_on_the_screen_are_asked_for_however_many_there_are() {
+    let mut top = two_looks();
+    let rows = |range: std::ops::Range<usize>| {
+        let row = |n| json!({ "address": format!("e{n}"), "weight": 1 });
+        answer(READY, &list(1, &[detail(100_000, &range.map(row).collect::<Vec<_>>())]))
+    };
+    // With room for three rows.
+    let shown = |top: &mut Top| {
+        let screen = drawn(top, 60, 8);
+        let lines = screen.lines().skip(4).take(3);
+        lines.map(|line| line.split(' ').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    press(&mut top, &[KeyCode::Enter]);
+    top.set_height(3);
+    assert_eq!(top.question().path, "/clusters?endpoints=3&endpoints_from=0&name=web");
+    tell(&mut top, rows(0..3), 13);
+    assert_eq!(shown(&mut top), ["e0", "e1", "e2"]);
+    press(&mut top, &[KeyCode::End]);
+    assert_eq!((top.selected, top.rows_in_all()), (99_999, 100_000));
+    assert_eq!(top.question().path, "/clusters?endpoints=3&endpoints_from=99997&name=web");
+    assert_eq!(shown(&mut top), ["", "", ""], "they are not known yet");
+    tell(&mut top, rows(99_997..100_000), 14);
+    assert_eq!(shown(&mut top), ["e99997", "e99998", "e99999"]);
+    press(&mut top, &[KeyCode::Up; 3]);
+    assert_eq!(top.question().path, "/clusters?endpoints=3&endpoints_from=99996&name=web");
+    assert_eq!(shown(&mut top), ["", "e99997", "e99998"]);
+    tell(&mut top, rows(99_996..99_999), 15);
+    assert_eq!(shown(&mut top), ["e99996", "e99997", "e99998"]);
+    press(&mut top, &[KeyCode::Home]);
+    assert_eq!(shown(&mut top), ["", "", ""]);
+    // It has fewer now.
+    press(&mut top, &[KeyCode::End]);
+    let fewer = answer(READY, &list(1, &[detail(2, &[])]));
+    tell(&mut top, fewer, 16);
+    assert_eq!(top.selected, 1);
+    assert_eq!(top.question().path, "/clusters?endpoints=3&endpoints_from=1&name=web");
 }
 
 #[test]

@@ -259,6 +259,12 @@ impl Detector {
         histories.filter_map(|(endpoint, history)| Some((*endpoint, history.ejection?)))
     }
 
+    /// The ejection of an endpoint of a cluster, while it is ejected. Takes about as long for any number of endpoints.
+    #[must_use]
+    pub fn ejection(&self, cluster: ClusterId, endpoint: EndpointId) -> Option<Ejected> {
+        self.clusters.get(&cluster)?.histories.get(&endpoint)?.ejection
+    }
+
     /// All endpoints that are ejected.
     pub fn all_ejections(&self) -> impl Iterator<Item = (EndpointId, Ejected)> {
         self.clusters.keys().flat_map(|cluster| self.ejections(*cluster))
