@@ -1230,7 +1230,17 @@ fn a_source_delivers_clusters_and_hears_what_became_of_each() {
         (&"waiting".into(), &serde_json::Value::Null)
     );
     let config = running.ask("GET", "/config");
-    assert!(config.contains("\"last_heard_at\""), "{config}");
+    let config: serde_json::Value =
+        serde_json::from_str(&joined(config.split_once("\r\n\r\n").unwrap().1)).unwrap();
+    let of_folder = config["sources"].as_array().unwrap().iter().find(|it| it["name"] == "folder");
+    let of_folder = of_folder.unwrap();
+    assert!(of_folder["last_heard_at"].is_string(), "{of_folder}");
+    // Both pages say what it was refused, and why.
+    assert_eq!((&of_folder["refused_count"], &sources["refused_count"]), (&1.into(), &1.into()));
+    assert_eq!(of_folder["refused"], sources["refused"]);
+    assert_eq!(of_folder["refused"], shown["refused"]);
+    assert_eq!(sources["refused"][0]["source"], "folder");
+    assert_eq!(sources["refused"][0]["version"], "2");
     assert_eq!(sources["refused"][0]["resource"], "cluster/web");
     assert_eq!(sources["refused"][0]["errors"][0]["path"].as_str(), Some("endpoints[0]"));
     let metrics = running.ask("GET", "/metrics");

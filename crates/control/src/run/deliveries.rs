@@ -2,6 +2,7 @@
 //! resources wait for what they name, and which source gets which verdict.
 
 mod noting;
+mod refusals;
 #[cfg(test)]
 mod tests;
 
@@ -11,11 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::snapshot::Snapshot;
-use config::{Errors, NamesChanged, ResourceKind, ResourceName, Unbound, Update, Verdict, Waits};
+use config::{NamesChanged, ResourceKind, ResourceName, Unbound, Update, Verdict, Waits};
 use telemetry::events::{SourceHeard, SourceKind};
 use tokio::sync::{mpsc, oneshot};
 
 use self::noting::Noting;
+use self::refusals::Refusals;
+pub(super) use self::refusals::{Refusal, ShownRefusals};
 use super::handing::Handing;
 use super::{Running, State};
 use crate::builder::Reading;
@@ -23,9 +26,6 @@ use crate::clock;
 use crate::pace::Pace;
 use crate::source::{Delivery, Following, RestoredPart, Restores, Source};
 use crate::workers::{BindFailure, Workers};
-
-/// Refused resources whose mistakes the admin interface shows.
-const REFUSED_MAX: usize = 10_000;
 
 /// What sources deliver, as far as control has it.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) struct Deliveries {
     /// What other sources may have.
     wanted: BTreeSet<ResourceName>,
     /// The resources of which the last version of a source is refused.
-    refused: BTreeMap<(ResourceName, &'static str), Refusal>,
+    refused: Refusals,
     /// Which source delivered what it has, and the version that was accepted last.
     accepted: BTreeMap<ResourceName, AcceptedVersion>,
     /// By source, how many of these are its own.
@@ -71,15 +71,6 @@ pub(super) struct OfSource {
     pub(super) refused: u64,
     /// Its word for the version that was accepted last.
     pub(super) version: Option<Arc<str>>,
-}
-
-/// A version of a resource that is refused.
-#[derive(Clone, Debug)]
-pub(super) struct Refusal {
-    version: Arc<str>,
-    /// Wall-clock time, ns.
-    pub(super) at: u64,
-    pub(super) errors: Errors,
 }
 
 /// What the builder is asked: one thing at a time.
@@ -142,7 +133,7 @@ impl Deliveries {
             missing: BTreeMap::new(),
             left_out: BTreeSet::new(),
             wanted,
-            refused: BTreeMap::new(),
+            refused: Refusals::default(),
             accepted: BTreeMap::new(),
             counts: BTreeMap::new(),
             versions: BTreeMap::new(),
@@ -175,14 +166,7 @@ impl Deliveries {
     /// Why the last version of a resource is refused, and since when: that of the source that delivered what serves, if one did, since
     /// what others say of it changes nothing.
     pub(super) fn refused(&self, name: &ResourceName) -> Option<&Refusal> {
-        match self.accepted.get(name) {
-            Some(accepted) => self.refused.get(&(name.clone(), accepted.source)),
-            None => self
-                .refused
-                .range((name.clone(), "")..)
-                .next()
-                .and_then(|((of, _), refusal)| (of == name).then_some(refusal)),
-        }
+        self.refused.find(self.accepted.get(name).map(|accepted| accepted.source), name)
     }
 
     /// Which source delivered a resource, and the version that was accepted last.
@@ -244,17 +228,16 @@ impl Deliveries {
 
     /// How much of what a source has said is used.
     pub(super) fn of_source(&self, source: &str) -> OfSource {
-        let refused = self.refused.keys().filter(|(_, it)| *it == source).count();
         OfSource {
             accepted: self.counts.get(source).copied().unwrap_or_default(),
-            refused: u64::try_from(refused).unwrap_or(u64::MAX),
+            refused: u64::try_from(self.refused.len_of(source)).unwrap_or(u64::MAX),
             version: self.versions.get(source).cloned(),
         }
     }
 
-    /// All that are refused, since when, and why.
-    pub(super) fn all_refused(&self) -> impl Iterator<Item = (&ResourceName, &Refusal)> {
-        self.refused.iter().map(|((name, _), refusal)| (name, refusal))
+    /// The first ones that are refused of a source, or of all, and how many there are.
+    pub(super) fn shown_refusals(&self, source: Option<&str>) -> ShownRefusals {
+        self.refused.shown(source)
     }
 
     /// How many resources of a kind sources have delivered.
@@ -264,7 +247,7 @@ impl Deliveries {
 
     /// How many resources of a kind have a last version that is refused.
     pub(super) fn refused_len(&self, kind: ResourceKind) -> usize {
-        self.refused.keys().filter(|(name, _)| name.kind == kind).count()
+        self.refused.len_of_kind(kind)
     }
 
     /// Whether a resource, or a version of it, waits, or is waited for.
@@ -299,26 +282,6 @@ impl Deliveries {
     /// A configuration of the file counts.
     pub(super) fn on_file_taken(&mut self) {
         self.left_out.clear();
-    }
-
-    /// Takes note of whether a source's last version of a resource is refused. What is said later of a version before it says
-    /// nothing of it.
-    fn note_refusal(&mut self, source: &'static str, verdict: &Verdict, is_late: bool) {
-        let key = (verdict.name.clone(), source);
-        let known = self.refused.get(&key);
-        if is_late && known.is_some_and(|known| known.version != verdict.version) {
-            return;
-        }
-        match &verdict.refused {
-            Some(errors) if self.refused.len() < REFUSED_MAX || known.is_some() => {
-                let (version, errors) = (Arc::clone(&verdict.version), errors.clone());
-                let refusal = Refusal { version, at: clock::wall_ns(), errors };
-                self.refused.insert(key, refusal);
-            }
-            // The log has it.
-            Some(_) => {}
-            None => drop(self.refused.remove(&key)),
-        }
     }
 
     fn note_waits(&mut self, waits: Vec<Waits>) {
@@ -423,7 +386,7 @@ impl<W: Workers> Running<W> {
     }
 
     fn report_verdict(&mut self, source: &'static str, verdict: &Verdict, is_late: bool) {
-        self.config.deliveries.note_refusal(source, verdict, is_late);
+        self.config.deliveries.refused.note(source, verdict, is_late);
         let is_late_part = !verdict.missing.is_empty();
         let failure = match &verdict.refused {
             _ if is_late_part => Some("initial_fetch_timeout"),

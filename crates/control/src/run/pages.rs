@@ -9,11 +9,12 @@ use config::percent::Percent;
 use config::runtime::Runtime;
 use config::snapshot::{Cluster, Snapshot};
 use config::{Errors, ResourceKind};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use telemetry::events::ConfigResources;
 use telemetry::{EndpointName, ProcessFacts, Readings};
 use tokio::sync::oneshot;
 
+use super::deliveries::ShownRefusals;
 use super::handing::Handing;
 use super::listing_pages::ListingPage;
 use super::{DESCRIBING_MAX, EndpointFile, EndpointsRefused, InEffect, Running, State};
@@ -28,9 +29,6 @@ use crate::workers::{Workers, address_text};
 
 /// Bytes of metrics that a cluster has at least.
 const METRICS_BYTES_OF_CLUSTER: u64 = 2_000;
-
-/// Refused updates that `/sources` shows.
-const REFUSED_SHOWN_MAX: usize = 100;
 
 impl<W: Workers> Running<W> {
     pub(super) fn on_query(&mut self, query: Query) {
@@ -111,7 +109,8 @@ impl<W: Workers> Running<W> {
             }
             Page::Config => {
                 self.describe_states_of_sources();
-                return self.config.show(self.versions.workers(), self.source_list(), reply);
+                let sources = self.source_list();
+                return self.config.show(self.versions.workers(), sources, reply);
             }
             Page::Resource(resource) => return self.config.show_resource(resource, reply),
             Page::Clusters(listing) => {
@@ -132,7 +131,7 @@ impl<W: Workers> Running<W> {
             Page::Handover => Answer::json(&self.handover_report.to_json(self.handover_state())),
             Page::Sources => {
                 self.describe_sources();
-                Answer::json(&self.sources())
+                return self.show_sources(reply);
             }
             Page::Drain => {
                 if matches!(self.state, State::Starting | State::Ready) {
@@ -321,12 +320,12 @@ impl<W: Workers> Running<W> {
         self.collector.set_endpoints(named, left_out);
     }
 
-    /// What each source has said.
-    fn source_list(&self) -> Value {
+    /// What each source has said, and what it was refused.
+    fn source_list(&self) -> Vec<ShownSource> {
         let now = clock::wall_ns();
         let counts = |counts: Vec<(&'static str, u64)>| -> Value {
             let counts = counts.into_iter().map(|(word, count)| (word.to_owned(), json!(count)));
-            counts.collect::<serde_json::Map<_, _>>().into()
+            counts.collect::<Map<_, _>>().into()
         };
         let sources = self.collector.source_totals().into_iter().map(|totals| {
             let time = |at: u64| Some(at).filter(|at| *at > 0);
@@ -350,7 +349,7 @@ impl<W: Workers> Running<W> {
                 true => "refused",
                 false => state_of_source(&states, heard_at.is_some()),
             };
-            json!({
+            let said = json!({
                 "name": totals.source,
                 "state": state,
                 "states": counts(states),
@@ -360,31 +359,38 @@ impl<W: Workers> Running<W> {
                 "last_accepted_at": accepted_at.map(clock::rfc3339),
                 "last_heard_at": heard_at.map(clock::rfc3339),
                 "age_seconds": heard_at.map(|at| now.saturating_sub(at) / 1_000_000_000),
-            })
+            });
+            // What the file and DNS are refused stands with each file and each name.
+            let has_resources = !matches!(totals.source, "file" | "dns");
+            let refused =
+                has_resources.then(|| self.config.deliveries.shown_refusals(Some(totals.source)));
+            ShownSource { said, refused }
         });
         sources.collect()
     }
 
-    /// What the sources have said, and how resources are.
-    fn sources(&self) -> Value {
-        let refused = self.config.deliveries.all_refused().map(|(name, refusal)| {
-            json!({
-                "resource": name.to_string(),
-                "at": clock::rfc3339(refusal.at),
-                "errors": refusal.errors.errors,
-            })
-        });
+    /// Says what the sources have said, and how resources are. Reasons of refusals may be long: they are put in words on a thread of
+    /// their own.
+    fn show_sources(&self, reply: oneshot::Sender<Content>) {
         let resources = self.config.resources().into_iter().map(
             |ConfigResources { kind, state, count }| json!({ "kind": kind, "state": state, "count": count }),
         );
+        let resources: Vec<Value> = resources.collect();
         let (asked, waiting) = self.demands.len();
-        json!({
-            "sources": self.source_list(),
-            "resources": resources.collect::<Vec<_>>(),
-            "refused": refused.take(REFUSED_SHOWN_MAX).collect::<Vec<_>>(),
-            "state": self.kept.to_json(),
-            "on_demand": { "asked": asked, "waiting": waiting },
-        })
+        let (state, on_demand) =
+            (self.kept.to_json(), json!({ "asked": asked, "waiting": waiting }));
+        let sources = self.source_list();
+        let refused = self.config.deliveries.shown_refusals(None);
+        tokio::task::spawn_blocking(move || {
+            let mut page = Map::new();
+            page.insert("sources".to_owned(), sources_json(sources));
+            page.insert("resources".to_owned(), resources.into());
+            refused.add_to(&mut page);
+            page.insert("state".to_owned(), state);
+            page.insert("on_demand".to_owned(), on_demand);
+            // The client may have gone.
+            let _ = reply.send(Answer::json(&page.into()).into());
+        });
     }
 
     /// Writes a page about what is configured, and what it carries. Nothing is looked up here, so that this takes as long for any
@@ -409,7 +415,7 @@ impl<W: Workers> Running<W> {
 impl<F: Send + Sync + 'static> InEffect<F> {
     /// Writes the page about it on a thread of its own: that takes as long as the configuration is
     /// large.
-    fn show(&self, workers: &[u64], sources: Value, reply: oneshot::Sender<Content>) {
+    fn show(&self, workers: &[u64], sources: Vec<ShownSource>, reply: oneshot::Sender<Content>) {
         let described = self.describe(workers);
         let (files, refused) = (self.endpoint_files.clone(), self.endpoints_refused.clone());
         let snapshot = Arc::clone(&self.snapshot);
@@ -420,7 +426,7 @@ impl<F: Send + Sync + 'static> InEffect<F> {
             let names: Vec<_> =
                 names.iter().map(|(name, status)| status.to_json(name, now)).collect();
             let sections = [
-                ("sources", sources),
+                ("sources", sources_json(sources)),
                 ("endpoints_files", endpoints_files(&snapshot, &files, &refused)),
                 ("host_names", json!(names)),
                 ("waits_for", json!(waits_for)),
@@ -522,6 +528,22 @@ impl<F: Send + Sync + 'static> InEffect<F> {
         ]
         .map(|(name, value)| (name.to_owned(), value))
     }
+}
+
+/// What a source has said, and what it was refused; none for the file and DNS.
+struct ShownSource {
+    said: Value,
+    refused: Option<ShownRefusals>,
+}
+
+fn sources_json(sources: Vec<ShownSource>) -> Value {
+    let shown = sources.into_iter().map(|ShownSource { mut said, refused }| {
+        if let (Some(refused), Some(said)) = (refused, said.as_object_mut()) {
+            refused.add_to(said);
+        }
+        said
+    });
+    shown.collect()
 }
 
 /// How a source is, in a word, by the states of what it is asked for.

@@ -93,7 +93,7 @@ impl<F> ResourcePage<F> {
             page.insert("version".to_owned(), json!(&**version));
         }
         let last_error = match (&self.refused, self.file_refused()) {
-            (Some(refused), _) => error_json(&(refused.at, refused.errors.clone())),
+            (Some(refused), _) => refused.error_json(),
             (None, Some(refused)) => error_json(refused),
             (None, None) => Value::Null,
         };
