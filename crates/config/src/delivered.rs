@@ -20,8 +20,9 @@ use zeroize::Zeroizing;
 use crate::findings::{Errors, Findings, Problem, START};
 use crate::map::Map;
 use crate::origins::{ResourceKind, ResourceName};
+use crate::printable::{Printable, beginning};
 use crate::resource::{Assignment, RouteConfig, Secret};
-use crate::sections;
+use crate::sections::{self, names::NAME_BYTES_MAX};
 use crate::snapshot::ListenerId;
 
 pub use self::read::holds_key;
@@ -33,11 +34,14 @@ pub(crate) use self::read::{
 /// Resources of a kind that a source delivers.
 pub const RESOURCES_MAX: usize = 100_000;
 
-/// Bytes of the texts that a source delivers.
+/// Bytes of the texts that a source delivers, with its words for their versions.
 pub const RESOURCE_BYTES_MAX: usize = 256 << 20;
 
 /// Updates that a source has waiting: all that it may deliver, and as many that are gone.
 pub const UPDATES_WAITING_MAX: usize = 2 * RESOURCES_MAX * KINDS;
+
+/// Bytes of a source's word for a version of a resource: it is kept with that, logged and shown.
+pub const VERSION_BYTES_MAX: usize = 1024;
 
 /// Kinds of resources.
 const KINDS: usize = ResourceKind::ALL.len();
@@ -79,7 +83,8 @@ pub struct Update {
     pub kind: ResourceKind,
     /// Its name among those of its kind.
     pub name: Arc<str>,
-    /// The source's own word for this version of it.
+    /// The source's own word for this version of it, of at most [`VERSION_BYTES_MAX`] bytes without control characters; with any
+    /// other, the update is refused.
     pub version: Arc<str>,
     /// What it says, in YAML or JSON; none if it is gone.
     pub content: Option<Text>,
@@ -125,7 +130,7 @@ pub struct Unbound {
 pub(crate) struct Entry {
     pub(crate) source: Arc<str>,
     pub(crate) version: Arc<str>,
-    /// Of its text.
+    /// Of its text and its version.
     pub(crate) bytes: usize,
     pub(crate) content: Content,
     /// What it names.
@@ -340,7 +345,7 @@ impl Delivered {
             }
             if let Some(content) = &update.content {
                 counts[update.kind as usize] += 1;
-                bytes = bytes.saturating_add(content.len());
+                bytes = bytes.saturating_add(content.len()).saturating_add(update.version.len());
             }
         }
         for (kind, count) in ResourceKind::ALL.into_iter().zip(counts) {
@@ -379,7 +384,7 @@ impl Delivered {
         update: &Update,
         in_file: Option<String>,
     ) -> Result<Option<&Entry>, Problem> {
-        sections::names::check_name(&update.name)?;
+        check_words(update)?;
         if let Some(place) = in_file {
             return Err(file_goes_first(update.kind, &place));
         }
@@ -494,6 +499,24 @@ impl NamesChanged {
     }
 }
 
+/// Whether the name of a resource and the source's word for its version are such as may be kept and shown.
+pub(crate) fn check_words(update: &Update) -> Result<(), Problem> {
+    sections::names::check_name(&update.name)?;
+    let rule = match &*update.version {
+        version if version.contains(char::is_control) => {
+            "a version has no control characters".to_owned()
+        }
+        version if version.len() > VERSION_BYTES_MAX => {
+            format!(
+                "a version has at most {VERSION_BYTES_MAX} bytes, and this one has {}",
+                version.len()
+            )
+        }
+        _ => return Ok(()),
+    };
+    Err(Problem::new(rule, "let the source say a number or a digest"))
+}
+
 /// The file has a resource of the same kind and name.
 pub(crate) fn file_goes_first(kind: ResourceKind, place: &str) -> Problem {
     let rule =
@@ -510,8 +533,11 @@ pub(crate) fn source_goes_first(kind: ResourceKind, source: &str, version: &str)
     Problem::new(rule, "rename one of the two")
 }
 
-/// What a report calls a version of a resource.
+/// What a report calls a version of a resource, in one line. Of a name and a version that are longer than they may be, it has the
+/// beginning.
 pub(crate) fn origin(source: &str, kind: ResourceKind, name: &str, version: &str) -> String {
+    let name = Printable(beginning(name, NAME_BYTES_MAX));
+    let version = Printable(beginning(version, VERSION_BYTES_MAX));
     format!("{source} {}/{name} version {version}", kind.word())
 }
 
@@ -535,4 +561,26 @@ pub(crate) fn last_of_each(updates: Vec<Update>) -> Vec<Update> {
         }
     }
     last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_count_for_what_a_source_may_deliver() {
+        // They share their text.
+        let text = Text::from("#".repeat(RESOURCE_BYTES_MAX / 4));
+        let update = |name: &str, version: &str| Update {
+            kind: ResourceKind::Cluster,
+            name: name.into(),
+            version: version.into(),
+            content: Some(text.clone()),
+        };
+        for (version, has_room) in [("", true), ("1", false)] {
+            let updates = ["a", "b", "c", "d"].map(|name| update(name, version));
+            let room = Delivered::default().check_room(&"folder".into(), &updates, 4);
+            assert_eq!(room.is_ok(), has_room, "{room:?}");
+        }
+    }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub(crate) use self::kept::{EntryWarning, KeptWarning, Step};
+use crate::printable::Printable;
 use crate::secrets::{MASK, is_pem, is_secret_name, may_hold_secret};
 
 mod kept;
@@ -59,16 +60,17 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}: ", self.file, self.line, self.column)?;
+        // Some of it is what others wrote, and must not look like lines of a log.
+        write!(f, "{}:{}:{}: ", Printable(&self.file), self.line, self.column)?;
         if !self.path.is_empty() {
-            write!(f, "{}: ", self.path)?;
+            write!(f, "{}: ", Printable(&self.path))?;
         }
         if !self.value.is_empty() {
-            write!(f, "{}: ", self.value)?;
+            write!(f, "{}: ", Printable(&self.value))?;
         }
-        f.write_str(&self.rule)?;
+        write!(f, "{}", Printable(&self.rule))?;
         if !self.hint.is_empty() {
-            write!(f, "; {}", self.hint)?;
+            write!(f, "; {}", Printable(&self.hint))?;
         }
         if !self.source.is_empty() {
             let indent = self.column.saturating_sub(1) as usize;
@@ -529,6 +531,17 @@ mod tests {
         assert_eq!(
             findings.into_result().unwrap_err().to_string(),
             "strait.yaml:2:5: bc: \"x\": no; write y\n  | bc: \"x\"\n  |     ^"
+        );
+    }
+
+    #[test]
+    fn what_others_wrote_begins_no_line_of_its_own() {
+        let mut findings = Findings::new("a source\ncluster/x", "");
+        let problem = Problem::new("no\u{1b}[2J", "write\r\nERROR y");
+        findings.error(START, Path::Root, "x\ny", problem);
+        assert_eq!(
+            findings.into_result().unwrap_err().to_string(),
+            "a source\\ncluster/x:1:1: x\\ny: no\\u{1b}[2J; write\\r\\nERROR y"
         );
     }
 

@@ -41,6 +41,7 @@ mod nearest;
 mod origins;
 pub mod outside;
 pub mod percent;
+mod printable;
 pub mod protocols;
 mod redact;
 pub mod reports;
@@ -59,7 +60,7 @@ mod xxhash;
 pub use agreed::{Agreed, AgreedKind, agreed};
 pub use delivered::{
     NamesChanged, RESOURCE_BYTES_MAX, RESOURCES_MAX, Text, UPDATES_WAITING_MAX, Unbound, Update,
-    Verdict, Waits, holds_key,
+    VERSION_BYTES_MAX, Verdict, Waits, holds_key,
 };
 pub use described::{referred_by, resource};
 pub use effective::{Effective, effective, effective_yaml};
@@ -68,6 +69,7 @@ pub use handover_alone::HandoverReader;
 pub use load::{Loader, Prepared, PreparedEndpoints, PreparedUpdates};
 pub use origins::{Origins, ResourceKind, ResourceName};
 pub use outside::Outside;
+pub use printable::Printable;
 pub use resource::assignment::files::EndpointsOutcome;
 pub use resource::assignment::{dns, locality};
 pub use resource::cluster::{

@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 
 use crate::findings::{Path, Places, Position};
 use crate::map::Map;
+use crate::printable::Printable;
 use crate::text::tree::Node;
 
 /// The kinds of resources.
@@ -57,7 +58,7 @@ impl ResourceKind {
     }
 }
 
-/// A resource by kind and name, written as `cluster/web`.
+/// A resource by kind and name, written as `cluster/web`, in one line whatever its name is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceName {
     /// What it is.
@@ -88,7 +89,7 @@ impl FromStr for ResourceName {
 
 impl fmt::Display for ResourceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.kind.word(), self.name)
+        write!(f, "{}/{}", self.kind.word(), Printable(&self.name))
     }
 }
 

@@ -27,7 +27,6 @@ use crate::resource::assignment::delivered::{Assignments, User};
 use crate::resource::assignment::files::{EndpointReader, EndpointReads};
 use crate::resource::runtime::build::Values;
 use crate::resource::{self, RouteConfig};
-use crate::sections;
 use crate::sections::context::Context;
 use crate::sections::files::Files;
 use crate::snapshot::{EndpointsFrom, ListenerId, RootsSource, RouteTable, Slots, Snapshot};
@@ -124,7 +123,7 @@ impl DeliveredVersion {
         Entry {
             source: Arc::clone(&self.source),
             version: Arc::clone(&self.version),
-            bytes: self.text.len(),
+            bytes: self.text.len() + self.version.len(),
             content,
             names: names.into(),
             waits_for: Vec::new(),
@@ -391,7 +390,7 @@ impl<'a, F> Batch<'a, F> {
         let found = self.delivered.find(update.kind, &update.name);
         if update.content.is_none() && found.is_none_or(|entry| *entry.source != **source) {
             // It says that it does not have it: what another source or the file has stays.
-            return sections::names::check_name(&update.name)
+            return delivered::check_words(update)
                 .map_err(|problem| update_error(source, update, problem).into());
         }
         let owner = self.check_owner(source, update);

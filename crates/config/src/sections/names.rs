@@ -158,7 +158,7 @@ impl Once {
 }
 
 /// Bytes of a name: it becomes a label of every metric.
-const NAME_BYTES_MAX: usize = 1024;
+pub(crate) const NAME_BYTES_MAX: usize = 1024;
 
 pub(crate) fn check_name(name: &str) -> Result<(), Problem> {
     let is_sound = |c: char| !c.is_control() && !c.is_whitespace();

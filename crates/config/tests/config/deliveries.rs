@@ -824,6 +824,44 @@ fn the_bounds_are_of_each_source_and_kind_and_more_is_refused_as_a_whole() {
 }
 
 #[test]
+fn a_version_is_one_line_of_at_most_a_kibibyte() {
+    let good = "{ name: good, endpoints: [] }";
+    let versions = |version: &str| {
+        let updates = [good, ""].map(|content| of(Cluster, "good", version, content));
+        updates.map(|update| deliver(&mut loaded(), "folder", vec![update]).1.remove(0))
+    };
+    for version in ["", "a b/c", &"7".repeat(1_024)] {
+        assert_eq!(versions(version), ["ok", "ok"], "{version}");
+    }
+    for said in versions(&"7".repeat(1_025)) {
+        let rule = "a version has at most 1024 bytes, and this one has 1025";
+        assert!(said.contains(rule) && said.len() < 1_400, "{said}");
+    }
+    for said in versions("1\n2026 ERROR forged") {
+        assert!(said.contains("a version has no control characters"), "{said}");
+        assert!(
+            said.starts_with("folder cluster/good version 1\\n2026 ERROR forged:1:1: "),
+            "{said}"
+        );
+        assert_eq!(said.lines().count(), 1);
+    }
+}
+
+#[test]
+fn a_refused_name_begins_no_line_of_a_log() {
+    let mut loader = loaded();
+    let name = "web\n2026-03-01T10:00:00Z ERROR forged";
+    let said = one(&mut loader, Cluster, name, "{ name: x, endpoints: [] }").1;
+    assert!(
+        said.starts_with("folder cluster/web\\n2026-03-01T10:00:00Z ERROR forged version 1:1:1: "),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let shown = ResourceName::new(Cluster, name).to_string();
+    assert_eq!(shown, "cluster/web\\n2026-03-01T10:00:00Z ERROR forged");
+}
+
+#[test]
 fn what_is_named_and_not_in_the_file_is_wanted() {
     let mut loader = fresh();
     let prepared =

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::snapshot::Snapshot;
-use config::{NamesChanged, ResourceKind, ResourceName, Unbound, Update, Verdict, Waits};
+use config::{
+    NamesChanged, Printable, ResourceKind, ResourceName, Unbound, Update, Verdict, Waits,
+};
 use telemetry::events::{SourceHeard, SourceKind};
 use tokio::sync::{mpsc, oneshot};
 
@@ -407,14 +409,14 @@ impl<W: Workers> Running<W> {
             self.config.deliveries.pace_of_refusals.log(|| {
                 let missing = listed(missing);
                 tracing::warn!(
-                    source, %name, %version,
+                    source, %name, version = %Printable(version),
                     "in use without {missing}, which did not arrive within resolvers.initial_fetch_timeout"
                 );
             });
         } else if is_late && verdict.waits_for.is_empty() {
             let Verdict { name, version, .. } = verdict;
             self.config.deliveries.pace.log(|| {
-                tracing::info!(source, %name, %version, "accepted again, because resources that it refers to have changed");
+                tracing::info!(source, %name, version = %Printable(version), "accepted again, because resources that it refers to have changed");
             });
         }
     }

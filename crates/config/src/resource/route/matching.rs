@@ -33,6 +33,7 @@ use wire::head::{Known, RequestHead};
 
 use crate::cidr::Cidr;
 use crate::percent::Percent;
+use crate::printable::Printable;
 use crate::resource::route::clients::ClientMatch;
 use crate::resource::runtime::Fraction;
 use crate::secrets::{MASK, is_secret_name};
@@ -321,21 +322,9 @@ impl Criterion {
             Self::Value(place, value) if place.is_secret() && !value.asks_only_for_presence() => {
                 format!("{place} {MASK}")
             }
-            shown => printable(shown.to_string()),
+            shown => Printable(&shown.to_string()).to_string(),
         }
     }
-}
-
-/// Text for a line: control characters, which a terminal would obey, are escaped.
-pub(crate) fn printable(text: String) -> String {
-    if !text.contains(char::is_control) {
-        return text;
-    }
-    let escaped = |c: char| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    text.chars().map(escaped).collect()
 }
 
 impl fmt::Display for Place {

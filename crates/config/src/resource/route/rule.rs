@@ -4,13 +4,14 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::printable::Printable;
 use crate::resource::cluster::priority::Priority;
 use crate::resource::cluster::subsets::SubsetAsked;
 use crate::resource::route::clients::ClientMatch;
 use crate::resource::route::edits::HeaderEdits;
 use crate::resource::route::hash::Hashing;
 use crate::resource::route::matching::{
-    Asked, Case, Criterion, PathKind, PathMatch, Regexes, Searches, printable,
+    Asked, Case, Criterion, PathKind, PathMatch, Regexes, Searches,
 };
 use crate::resource::route::mirrors::Mirror;
 use crate::resource::route::retry::RetryPolicy;
@@ -110,7 +111,7 @@ impl Rule {
         let mut label = match self.path.how {
             PathKind::Exact => self.path.text.to_string(),
             PathKind::Prefix => format!("{}*", self.path.text),
-            _ => printable(self.path.to_string()),
+            _ => Printable(&self.path.to_string()).to_string(),
         };
         for criterion in &*self.also {
             if !matches!(criterion, Criterion::Client(_)) {

@@ -20,6 +20,9 @@ const REFUSED_MAX: usize = 100_000;
 /// Refused resources that a list of the admin interface has.
 const SHOWN_MAX: usize = 100;
 
+/// Bytes of a name, or of a version, that are kept: as many as the longest valid one has.
+const KEPT_BYTES_MAX: usize = config::VERSION_BYTES_MAX;
+
 /// A version of a resource that is refused. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(in crate::run) struct Refusal {
@@ -57,6 +60,13 @@ impl Refusals {
     /// nothing of it.
     pub(super) fn note(&mut self, source: &'static str, verdict: &Verdict, is_late: bool) {
         let Verdict { name, version, refused, .. } = verdict;
+        // One that is longer than it may be is refused for that, and is not kept as a whole.
+        if name.name.len() > KEPT_BYTES_MAX || version.len() > KEPT_BYTES_MAX {
+            let name = ResourceName::new(name.kind, beginning(&name.name));
+            let version = beginning(version).into();
+            let shorter = Verdict { name, version, ..verdict.clone() };
+            return self.note(source, &shorter, is_late);
+        }
         let of_source = self.by_source.entry(source).or_default();
         let known = of_source.get(name);
         if is_late && known.is_some_and(|known| known.version != *version) {
@@ -141,6 +151,11 @@ impl ShownRefusals {
     }
 }
 
+/// As much of a name or of a version as is kept.
+fn beginning(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(KEPT_BYTES_MAX)).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,6 +227,20 @@ mod tests {
         assert_eq!(reasons(&refusals, REASONS_MAX), Some(json!([])));
         refusals.note("one", &verdict(&format!("c{REFUSED_MAX:06}"), Some(&errors())), false);
         assert!(reasons(&refusals, REFUSED_MAX).is_some());
+    }
+
+    #[test]
+    fn of_names_and_versions_that_are_too_long_the_beginning_is_kept() {
+        let mut refusals = Refusals::default();
+        let long = Verdict {
+            version: "7".repeat(9_999).into(),
+            ..verdict(&"ü".repeat(9_999), Some(&errors()))
+        };
+        refusals.note("one", &long, false);
+        let (name, refusal) = refusals.by_source["one"].first_key_value().unwrap();
+        assert_eq!((name.name.len(), refusal.version.len()), (1_024, 1_024));
+        refusals.note("one", &Verdict { refused: None, ..long }, false);
+        assert_eq!(refusals.len, 0);
     }
 
     #[test]
