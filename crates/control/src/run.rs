@@ -34,7 +34,7 @@ use crate::overflows::Overflows;
 use crate::questions::Answerers;
 use crate::reload::{Accepted, ConfigFile, Refused};
 use crate::service_manager::ServiceManager;
-use crate::signals::{Asked, Signals};
+use crate::signals::{Signalled, Signals};
 use crate::source::{Delivery, Source};
 use crate::storing::Storer;
 use crate::tick::Tick;
@@ -57,6 +57,7 @@ mod listing_pages;
 mod moves;
 mod old_process;
 mod pages;
+mod passing;
 mod reading;
 mod reports;
 mod resource_page;
@@ -77,6 +78,7 @@ use self::handing::Handing;
 use self::kept::KeptState;
 use self::moves::{Ended, Moves};
 use self::old_process::OldListing;
+use self::passing::hear_last;
 use self::stored::Stored;
 use self::versions::Versions;
 
@@ -145,8 +147,13 @@ pub struct Parts<W: Workers> {
 pub enum Outcome {
     /// All workers ended after a drain.
     Drained,
-    /// All workers ended, and the process with this id serves.
-    Replaced(u32),
+    /// All workers ended, and another process serves.
+    Replaced {
+        /// Its id; 0 for one that has none here, as in another container.
+        successor: u32,
+        /// Whether a signal has asked the process that serves to end, and could not be passed on to it.
+        was_to_end: bool,
+    },
     /// A second signal cut the drain short.
     Stopped,
     /// Something without which nothing can go on.
@@ -211,7 +218,7 @@ struct Sources<W: Workers> {
 
 /// What came.
 enum Event<W: Workers> {
-    Signal(Asked),
+    Signal(Signalled),
     FileChanged(Noticed),
     Built(Built<W::Filter>),
     Resolved(DnsReport),
@@ -368,7 +375,7 @@ impl<W: Workers> Running<W> {
             let takes_up = self.takes_up();
             let is_noting = self.config.deliveries.is_noting();
             let event = tokio::select! {
-                asked = sources.signals.next() => Event::Signal(asked),
+                signal = sources.signals.next() => Event::Signal(signal),
                 noticed = changed => Event::FileChanged(noticed),
                 Some(built) = sources.built.recv(), if takes_up => Event::Built(built),
                 () = std::future::ready(()), if is_noting => Event::Noting,
@@ -407,10 +414,11 @@ impl<W: Workers> Running<W> {
         self.kept.close().await;
         self.log.close().await;
         let has_drained = self.state != State::Stopping;
-        if has_drained && matches!(outcome, Outcome::Drained | Outcome::Replaced(_)) {
+        if has_drained && matches!(outcome, Outcome::Drained | Outcome::Replaced { .. }) {
             tracing::info!("drained");
         }
-        outcome
+        let (handing, is_init) = (self.handing, self.is_init);
+        hear_last::<W>(handing, is_init, &mut sources.signals, outcome).await
     }
 
     /// Answers what was asked before another process took this one's place.
@@ -434,16 +442,7 @@ impl<W: Workers> Running<W> {
 
     async fn on_event(&mut self, event: Event<W>) {
         match event {
-            Event::Signal(asked) if self.passes_on(asked) => {}
-            Event::Signal(Asked::Terminate) => self.terminate(),
-            Event::Signal(Asked::End) => self.end(),
-            Event::Signal(Asked::Reload) => self.reload(),
-            Event::Signal(Asked::ReopenLog) => self.log.reopen(),
-            Event::Signal(Asked::Nothing) => {
-                tracing::warn!(
-                    "SIGUSR2 does nothing: run `strait upgrade`, or start the new process and send SIGTERM to this one"
-                );
-            }
+            Event::Signal(signal) => self.on_signal(signal),
             Event::FileChanged(noticed) => self.read_changed(noticed),
             Event::Built(built) => {
                 self.on_built(built).await;

@@ -16,6 +16,7 @@ use crate::dns::{Change, Dns};
 use crate::last_good::LastGood;
 use crate::reload::{Candidate, ConfigFile, Refused};
 use crate::signals::{Asked, Signals};
+use crate::workers::Workers;
 
 mod pages;
 
@@ -168,7 +169,7 @@ impl<F: Send + Sync + 'static> ConfigFile<F> {
     /// # Errors
     ///
     /// [`WarmingError`].
-    pub fn warm(
+    pub fn warm<W: Workers<Filter = F>>(
         &mut self,
         candidate: Candidate<F>,
         admin: &EarlyAdmin<'_>,
@@ -181,18 +182,18 @@ impl<F: Send + Sync + 'static> ConfigFile<F> {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(WarmingError::System)?;
-        let candidate = runtime.block_on(self.wait_for_answers(candidate, admin));
+        let candidate = runtime.block_on(self.wait_for_answers::<W>(candidate, admin));
         // A page that is still being written must not hold the start up.
         runtime.shutdown_background();
         candidate
     }
 
-    async fn wait_for_answers(
+    async fn wait_for_answers<W: Workers<Filter = F>>(
         &mut self,
         mut candidate: Candidate<F>,
         admin: &EarlyAdmin<'_>,
     ) -> Result<Candidate<F>, WarmingError> {
-        let mut signals = Signals::new().map_err(WarmingError::System)?;
+        let mut signals = Signals::new::<W>().map_err(WarmingError::System)?;
         let (mut dns, mut reports) = Dns::new(candidate.snapshot().resolvers.clone());
         let mut warming = Warming::default();
         let startup = &candidate.snapshot().startup;
@@ -208,7 +209,7 @@ impl<F: Send + Sync + 'static> ConfigFile<F> {
                 }
                 tokio::select! {
                     Some(report) = reports.recv() => changes.extend(dns.on_report(report)),
-                    asked = signals.next() => match asked {
+                    signal = signals.next() => match signal.asked {
                         Asked::Terminate | Asked::End => return Err(WarmingError::Ended),
                         // The file is read again anyway.
                         Asked::Reload | Asked::ReopenLog | Asked::Nothing => {}

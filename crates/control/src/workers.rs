@@ -3,6 +3,7 @@
 //! The binary implements [`Workers`] with the workers' mailboxes; tests implement it with a list.
 
 use std::fmt;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -81,7 +82,7 @@ pub trait Workers: Send + 'static {
     /// # Errors
     ///
     /// Out of descriptors, now or when they were bound.
-    fn handles(&self, listeners: Option<&[ListenerId]>) -> std::io::Result<Self::Handles>;
+    fn handles(&self, listeners: Option<&[ListenerId]>) -> io::Result<Self::Handles>;
 
     /// Sets the options of listening sockets, which another process has set as it is configured, or not at all: from now on they are this
     /// process's own.
@@ -105,6 +106,20 @@ pub trait Workers: Send + 'static {
     /// Gives memory that is free back to the system. Takes milliseconds: control calls it on a thread
     /// that may wait.
     fn release_free_memory();
+
+    /// Begins to note which of these signals, by their numbers, another process of Strait passes on. To be called before anything else
+    /// takes them.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    fn note_passed_on(signals: &[i32]) -> io::Result<()>;
+
+    /// Takes a signal that has come; whether another process of Strait has passed it on, for the process that serves.
+    fn take_passed_on(signal: i32) -> bool;
+
+    /// Passes a signal on to the process with this id; whether that has got it.
+    fn pass_on(process: u32, signal: i32) -> bool;
 
     /// The way that a request would take under this configuration. Takes as long as a handshake and a walk over its
     /// rules: control calls it on a thread that may wait.

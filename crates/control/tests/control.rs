@@ -133,6 +133,9 @@ impl control::Storer for NoStorer {
     fn finish(&mut self, _: OwnState) {}
 }
 
+/// How a process ends whose place another has taken.
+const REPLACED: Outcome = Outcome::Replaced { successor: 4711, was_to_end: false };
+
 impl Workers for Notebook {
     type Filter = ();
     type Asker = u32;
@@ -229,6 +232,18 @@ impl Workers for Notebook {
 
     fn release_free_memory() {}
 
+    fn note_passed_on(_: &[i32]) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn take_passed_on(_: i32) -> bool {
+        false
+    }
+
+    fn pass_on(_: u32, _: i32) -> bool {
+        false
+    }
+
     fn explain(
         snapshot: &Arc<Snapshot<()>>,
         request: &ExplainRequest,
@@ -282,7 +297,7 @@ impl Running {
     ) -> Self {
         config.expect_sources(&sources);
         let candidate = config.load().unwrap();
-        let mut candidate = config.warm(candidate, &EarlyAdmin::default()).unwrap();
+        let mut candidate = config.warm::<Notebook>(candidate, &EarlyAdmin::default()).unwrap();
         if let Some(delivered) = delivered {
             candidate = config.restore(candidate, delivered).unwrap();
         }
@@ -416,7 +431,7 @@ fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over(
     running.wait_for("drain");
     running.report(0, ReportBody::Stopped);
     running.report(1, ReportBody::Stopped);
-    assert_eq!(running.thread.join().unwrap(), Outcome::Replaced(4711));
+    assert_eq!(running.thread.join().unwrap(), REPLACED);
 }
 
 #[test]
@@ -1812,7 +1827,7 @@ fn a_process_that_takes_over_restores_what_the_other_one_had_learnt_by_then() {
     let shown = taker.ask("GET", "/config?resource=cluster/web");
     assert!(shown.contains("10.0.0.1:81"), "{shown}");
     // And it is the one that writes the file.
-    assert_eq!(giver.running.end(), Outcome::Replaced(4711));
+    assert_eq!(giver.running.end(), REPLACED);
     assert_eq!(taker.end(), Outcome::Drained);
     assert!(read(&file).contains("10.0.0.1:81"));
     std::fs::remove_dir_all(&path).unwrap();
@@ -1911,7 +1926,7 @@ fn a_process_begins_with_what_sources_delivered_to_the_one_whose_place_it_takes(
     taker.steps.blocking_send(HandoverStep::Ask(HandoverQuestion::Begin(reply))).unwrap();
     let begun = begun.blocking_recv().unwrap().unwrap();
     assert_eq!(begun.delivered.len(), 3);
-    assert_eq!(giver.running.end(), Outcome::Replaced(4711));
+    assert_eq!(giver.running.end(), REPLACED);
     taker.steps.blocking_send(HandoverStep::Became(HandoverChange::RolledBack)).unwrap();
     assert_eq!(taker.end(), Outcome::Drained);
 

@@ -7,13 +7,16 @@
 //! Invariants of the unsafe calls: the kernel and the C library read and write live values of this module's own, and the strings
 //! that `execv` reads end in a null byte and outlive the call.
 
+use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
+
+use crate::passing;
 
 /// How often a process is looked for that is no child, and so leaves no status.
 const LOOK_SECONDS: libc::time_t = 1;
@@ -21,9 +24,14 @@ const LOOK_SECONDS: libc::time_t = 1;
 /// What the shell adds to a signal's number for a status.
 const SIGNAL_STATUS: i32 = 128;
 
-/// Begins the running program anew with these arguments, in this process, with all signals blocked. Returns only if that fails.
-pub fn become_init(arguments: &[CString]) -> io::Error {
+/// Begins the running program anew with these arguments, in this process, with all signals blocked, and with those that have come and
+/// that nothing took; also with SIGTERM if the process `was_to_end`. Returns only if that fails.
+pub fn become_init(arguments: &[CString], was_to_end: bool) -> io::Error {
     block_signals();
+    for signal in was_to_end.then_some(libc::SIGTERM).into_iter().chain(passing::take_all()) {
+        // SAFETY: the signal is blocked: it waits for this thread, which begins anew.
+        unsafe { libc::raise(signal) };
+    }
     let mut pointers: Vec<*const libc::c_char> = arguments.iter().map(|it| it.as_ptr()).collect();
     pointers.push(ptr::null());
     // The file may have been replaced or removed.
@@ -63,33 +71,35 @@ pub fn be_init(successor: u32) -> u8 {
     block_signals();
     let_files_go();
     let mut successor = i32::try_from(successor).ok().and_then(Pid::from_raw);
+    // Signals that came as the successor ended, which are for the next one.
+    let mut kept = BTreeSet::new();
     loop {
+        let mut ended_with = None;
         while let Ok(Some((ended, status))) = wait(WaitOptions::NOHANG) {
             if Some(ended) == successor {
-                match adopted() {
-                    Some(next) => successor = Some(next),
-                    None => return status_of(status),
-                }
+                ended_with = Some(status_of(status));
             }
         }
-        if successor.is_some_and(is_gone) {
-            match adopted() {
-                Some(next) => successor = Some(next),
-                None => return 0,
-            }
+        if ended_with.is_some() || successor.is_some_and(is_gone) {
+            let Some(next) = adopted() else { return ended_with.unwrap_or(0) };
+            successor = Some(next);
+            kept.retain(|number| !passes_on(next, *number));
         }
         match (next_signal(), successor) {
             (Some(libc::SIGCHLD) | None, _) => {}
             (Some(libc::SIGTERM | libc::SIGINT | libc::SIGQUIT), None) => return 0,
             (Some(number), Some(process)) => {
-                if let Some(signal) = Signal::from_named_raw(number) {
-                    // It may be gone.
-                    let _ = kill_process(process, signal);
+                if !passes_on(process, number) {
+                    kept.insert(number);
                 }
             }
             (Some(_), None) => {}
         }
     }
+}
+
+fn passes_on(process: Pid, number: i32) -> bool {
+    passing::pass_on(process.as_raw_pid().unsigned_abs(), number)
 }
 
 /// Lets go what was mapped of files to start: code, and what only the dynamic linker reads. It is read again where it is needed.

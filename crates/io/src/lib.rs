@@ -12,7 +12,7 @@
 //! * a writer that was refused waits for the next writable event; no interest is ever changed.
 //!
 //! The safe interface of `rustix` covers all but a few socket options and the allocator, so the crate's
-//! only unsafe calls are in the modules `option`, `traffic`, `allocator`, `inherited` and `init`.
+//! only unsafe calls are in the modules `option`, `traffic`, `allocator`, `inherited`, `init` and `passing`.
 
 #![deny(unsafe_code)]
 
@@ -24,6 +24,8 @@ pub mod inherited;
 pub mod init;
 pub mod limits;
 pub mod packets;
+#[expect(unsafe_code, reason = "rustix does not handle signals; see the module's own text")]
+pub mod passing;
 pub mod process;
 pub mod sealed;
 

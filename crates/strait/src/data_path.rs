@@ -311,6 +311,18 @@ impl Workers for DataPath {
         io::release_free_memory();
     }
 
+    fn note_passed_on(signals: &[i32]) -> std::io::Result<()> {
+        io::passing::note(signals)
+    }
+
+    fn take_passed_on(signal: i32) -> bool {
+        io::passing::take(signal)
+    }
+
+    fn pass_on(process: u32, signal: i32) -> bool {
+        io::passing::pass_on(process, signal)
+    }
+
     fn flush(&mut self) {
         for contact in &mut self.workers {
             contact.flush();

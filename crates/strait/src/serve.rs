@@ -118,9 +118,9 @@ pub(crate) fn serve(
     let control = started.inspect_err(|failure| give_up(&mut taking, failure))?;
     match control.run() {
         Outcome::Drained => Ok(()),
-        Outcome::Replaced(successor) => {
+        Outcome::Replaced { successor, was_to_end } => {
             if is_init() {
-                stay_as_init(successor);
+                stay_as_init(successor, was_to_end);
             }
             Ok(())
         }
@@ -281,7 +281,7 @@ fn load(
         metrics: early.metrics.as_ref().map(|(socket, _)| socket),
         version: VERSION,
     };
-    let candidate = config.warm(candidate, &admin).map_err(|error| match error {
+    let candidate = config.warm::<DataPath>(candidate, &admin).map_err(|error| match error {
         WarmingError::Refused(refused) => Failure::Config(refused),
         WarmingError::Ended => {
             Failure::Ended("stopped while it waited for first answers of DNS".to_owned())
@@ -380,8 +380,9 @@ impl Telemetry {
     }
 }
 
-/// The first process of a container stays for its successor, with which the kernel would end otherwise.
-fn stay_as_init(successor: u32) {
+/// The first process of a container stays for its successor, with which the kernel would end otherwise. One that `was_to_end` ends at
+/// once where that has no id here.
+fn stay_as_init(successor: u32, was_to_end: bool) {
     tracing::info!(
         successor,
         "this process is the first of its container: it stays to pass signals on"
@@ -390,7 +391,7 @@ fn stay_as_init(successor: u32) {
     let arguments = ["strait", INIT, &successor.to_string()].map(CString::new);
     let arguments: Result<Vec<_>, _> = arguments.into_iter().collect();
     if let Ok(arguments) = arguments {
-        let error = ::io::init::become_init(&arguments);
+        let error = ::io::init::become_init(&arguments, was_to_end);
         tracing::error!("the process cannot restart itself, and stays as it is: {error}");
     }
     let status = ::io::init::be_init(successor);

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use telemetry::events::{HandoverEnded, HandoverFailed};
 use tokio::sync::{mpsc, oneshot};
 
-use super::handing::Handing;
+use super::handing::{EndAsked, ForServer, Handing};
 use super::{Reading, Running, State};
 use crate::admin::{Server, own_admin_files};
 use crate::clock;
@@ -17,7 +16,6 @@ use crate::handover::{
 use crate::handover_report::HandoverNews;
 use crate::log_writer::SlowForm;
 use crate::run::Outcome;
-use crate::signals::Asked;
 use crate::workers::Workers;
 
 /// How long the last counts of a process may take to be asked for, at its end.
@@ -61,10 +59,12 @@ impl<W: Workers> Running<W> {
             }
             HandoverQuestion::SaveSlow(reply) => self.save_slow(reply),
             HandoverQuestion::BeginReturn(reply) => {
-                if let Handing::Given { successor, .. } = self.handing
+                if let Handing::Given { successor, end, .. } = self.handing
                     && self.state == State::Ready
                 {
-                    self.handing = Handing::TakingBack { successor, asked_to_end: 0 };
+                    let asked_to_end = u32::from(end != EndAsked::No);
+                    let for_server = ForServer::default();
+                    self.handing = Handing::TakingBack { successor, asked_to_end, for_server };
                     let _ = reply.send(Arc::clone(&self.config.snapshot));
                 }
             }
@@ -105,9 +105,11 @@ impl<W: Workers> Running<W> {
                 }
             }
             HandoverChange::NotReturned => {
-                if let Handing::TakingBack { successor, asked_to_end } = self.handing {
-                    self.handing = Handing::Given { successor, stands_in: false };
-                    if asked_to_end > 0 && self.state == State::Ready {
+                if let Handing::TakingBack { successor, asked_to_end, for_server } = self.handing {
+                    self.handing = Handing::given(successor);
+                    let ends = self.pass_noted_on(for_server);
+                    let is_own = asked_to_end > 0 && !for_server.is_to_end;
+                    if (ends || is_own) && self.state == State::Ready {
                         self.end();
                     }
                 }
@@ -117,16 +119,22 @@ impl<W: Workers> Running<W> {
             HandoverChange::TakenOver { mut state, generation, is_return, reply } => {
                 self.collector.set_generation(generation);
                 self.handover_report.generation = generation;
-                let was_to_end = match self.handing {
-                    Handing::Taking { is_to_end, .. } => is_to_end,
-                    Handing::TakingBack { asked_to_end, .. } => asked_to_end > 0,
-                    Handing::None | Handing::Giving { .. } | Handing::Given { .. } => false,
+                let (was_to_end, for_server) = match self.handing {
+                    Handing::Taking { is_to_end, .. } => (is_to_end, ForServer::default()),
+                    Handing::TakingBack { asked_to_end, for_server, .. } => {
+                        (asked_to_end > 0, for_server)
+                    }
+                    Handing::None | Handing::Giving { .. } | Handing::Given { .. } => {
+                        (false, ForServer::default())
+                    }
                 };
                 let slow = std::mem::take(&mut state.slow);
                 self.take_over(state, is_return);
                 self.log.adopt_slow(slow);
                 if was_to_end && is_return && self.state == State::Ready {
                     self.terminate();
+                } else if for_server.is_to_reload {
+                    self.reload();
                 }
                 let _ = reply.send(was_to_end && !is_return);
             }
@@ -255,7 +263,8 @@ impl<W: Workers> Running<W> {
             self.collector.lose_given();
         }
         self.collector.begin_giving();
-        self.handing = Handing::Giving { postponed: None, asked_to_end: 0 };
+        let for_server = ForServer::default();
+        self.handing = Handing::Giving { postponed: None, asked_to_end: 0, for_server };
         Ok(Begun {
             snapshot: self.config.snapshot.clone(),
             handles,
@@ -296,30 +305,14 @@ impl<W: Workers> Running<W> {
         }
     }
 
-    /// Whether a signal is meant for the process that serves, and was passed on: where this one is the first of a container,
-    /// it gets them all.
-    pub(super) fn passes_on(&self, asked: Asked) -> bool {
-        let Some(successor) = self.handing.successor() else { return false };
-        let pid = i32::try_from(successor).ok().and_then(Pid::from_raw).filter(|_| self.is_init);
-        let Some(pid) = pid else { return false };
-        let signal = match asked {
-            Asked::Terminate | Asked::End => Signal::TERM,
-            Asked::Reload => Signal::HUP,
-            Asked::ReopenLog => Signal::USR1,
-            Asked::Nothing => return false,
-        };
-        let is_passed = kill_process(pid, signal).is_ok();
-        tracing::info!(pid = successor, ?asked, is_passed, "a signal is passed on");
-        // What both write to is opened again by both.
-        is_passed && asked != Asked::ReopenLog
-    }
-
     /// This process ends before the handover does: the other one, if it accepts by now, becomes the process by that.
     pub(super) fn leave_to_taker(&mut self) {
         // Their files stay if it has the sockets.
         own_admin_files(false);
         if let Some(successor) = self.handover_report.serving_taker() {
-            self.handing = Handing::Given { successor, stands_in: false };
+            let for_server = self.handing.for_server();
+            self.handing = Handing::given(successor);
+            self.pass_noted_on(for_server);
             self.service_manager.succeeded_by(successor);
         }
     }
@@ -331,7 +324,7 @@ impl<W: Workers> Running<W> {
     }
 
     fn end_giving(&mut self) {
-        let Handing::Giving { postponed, asked_to_end } = self.handing else { return };
+        let Handing::Giving { postponed, asked_to_end, .. } = self.handing else { return };
         self.handing = Handing::None;
         if asked_to_end > 0 {
             // A third signal did not wait: this process is ending.
@@ -346,7 +339,8 @@ impl<W: Workers> Running<W> {
     /// The other process answers on the admin interface from now on.
     fn hand_over(&mut self, successor: u32) {
         let was_to_end = matches!(self.handing, Handing::Giving { asked_to_end: 1.., .. });
-        self.handing = Handing::Given { successor, stands_in: false };
+        let for_server = self.handing.for_server();
+        self.handing = Handing::given(successor);
         if self.admin_handles.has_given_files() {
             own_admin_files(false);
         }
@@ -355,7 +349,8 @@ impl<W: Workers> Running<W> {
         self.service_manager.status(&format!("handed over to process {successor}"));
         // Two processes share the machine for a while; and what is freed may have had keys in it.
         tokio::task::spawn_blocking(W::release_free_memory);
-        if was_to_end {
+        // Where the other process ends, this one follows.
+        if self.pass_noted_on(for_server) || was_to_end && !for_server.is_to_end {
             self.finish_giving();
         }
     }
@@ -383,7 +378,8 @@ impl<W: Workers> Running<W> {
     }
 
     fn be_the_process_again(&mut self) {
-        if !matches!(self.handing, Handing::Given { .. }) || self.state != State::Ready {
+        let Handing::Given { end, .. } = self.handing else { return };
+        if self.state != State::Ready {
             return;
         }
         self.handing = Handing::None;
@@ -395,6 +391,10 @@ impl<W: Workers> Running<W> {
         self.service_manager.status(&self.status());
         self.config.dns.ask_again();
         self.read_config(Reading::IfTextIsSame);
+        // That process had got it, and has not ended by that.
+        if end != EndAsked::No {
+            self.terminate();
+        }
     }
 
     pub(super) fn finish_giving(&mut self) {

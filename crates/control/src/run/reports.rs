@@ -113,7 +113,9 @@ impl<W: Workers> Running<W> {
         self.answer_for_ended(|of| of == worker);
         if self.stopped.len() == self.workers.count() as usize {
             self.outcome = Some(match (self.handing, self.state) {
-                (Handing::Given { successor, .. }, _) => Outcome::Replaced(successor),
+                (Handing::Given { successor, .. }, _) => {
+                    Outcome::Replaced { successor, was_to_end: false }
+                }
                 (_, State::Stopping) => Outcome::Stopped,
                 (
                     _,

@@ -57,7 +57,7 @@ impl<W: Workers> Running<W> {
             config.order_sources(parts.sources.iter().map(|it| it.name().into()).collect());
         }
         let (query_sender, queries) = mpsc::channel(QUERIES_MAX);
-        let signals = Signals::new()?;
+        let signals = Signals::new::<W>()?;
         let (watch, watch_list) = watch(&config).unzip();
         let count = workers.count();
         let sockets = (parts.admin, parts.metrics);

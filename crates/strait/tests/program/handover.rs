@@ -627,12 +627,30 @@ pub(crate) struct InNamespaces {
     pub(crate) second: Child,
     /// A client from before.
     pub(crate) kept: Client,
-    _service: Service,
+    pub(crate) service: Service,
 }
 
 impl InNamespaces {
     /// None where no namespace can be made.
     pub(crate) fn hand_over(options: &str) -> Option<Self> {
+        Self::hand_over_to(options, str::to_owned, |kept, _| assert_eq!(kept.get("/").status, 200))
+    }
+
+    /// As [`InNamespaces::hand_over`], but the client has a request under way, which stays with the first process.
+    pub(crate) fn hand_over_with_rest(options: &str) -> Option<Self> {
+        let next =
+            |config: &str| config.replace("name: service, ", "name: service, protocol: http2, ");
+        Self::hand_over_to(options, next, |kept, service| {
+            kept.send("GET /gate HTTP/1.1\r\nhost: test\r\n\r\n");
+            service.wait_at_gate();
+        })
+    }
+
+    fn hand_over_to(
+        options: &str,
+        next: impl Fn(&str) -> String,
+        begin: impl FnOnce(&mut Client, &Service),
+    ) -> Option<Self> {
         let in_namespace = r#"exec unshare --pid --fork --kill-child "$0" "$@""#;
         let has_namespaces = Command::new("unshare").args(["--pid", "--fork", "true"]).status();
         if !has_namespaces.is_ok_and(|it| it.success()) {
@@ -643,22 +661,24 @@ impl InNamespaces {
         let config = with_handover(&scratch, &forward_to(service.address), options);
         let first = Strait::run_by(in_namespace, Stdio::null(), &[], &config);
         let mut kept = Client::connect(first.listener);
-        assert_eq!(kept.get("/").status, 200);
-        let file = first.path("strait.yaml");
+        begin(&mut kept, &service);
+        let file = first.path("next.yaml");
+        let config = fs::read_to_string(first.path("strait.yaml")).unwrap();
+        fs::write(&file, next(&config)).unwrap();
         let second = Command::new("sh")
             .args(["-c", in_namespace, env!("CARGO_BIN_EXE_strait")])
             .args(["run", "--take-over=required", "-c", file.to_str().unwrap()])
             .spawn()
             .unwrap();
         until("the handover", || (first.metric("strait_generation") == 1.0).then_some(()));
-        Some(Self { first, second, kept, _service: service })
+        Some(Self { first, second, kept, service })
     }
 }
 
 #[test]
 fn processes_of_two_pid_namespaces_replace_each_other() {
     let Some(both) = InNamespaces::hand_over("probation: 1m") else { return };
-    let InNamespaces { mut first, mut second, mut kept, _service } = both;
+    let InNamespaces { mut first, mut second, mut kept, service: _service } = both;
     let response = kept.get("/");
     assert_eq!((response.status, response.field("connection")), (200, None));
     assert_eq!(

@@ -5,20 +5,29 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Signal, kill_process};
 
-use crate::handover::{process, upgrade, with_handover};
+use crate::handover::{InNamespaces, over_tls, process, upgrade, with_handover};
+use crate::handover_stopped::{begin_handshake, upgrade_until_remaining};
 use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, read, text, until};
+use crate::tls::certificates;
 
 const IN_NAMESPACE: &str = r#"exec unshare --pid --fork --mount-proc --kill-child "$0" "$@""#;
 
 /// Resident memory of what stays, kB.
 const RESIDENT_MAX: u64 = 4096;
 
+/// Whether PID namespaces can be made here; says so if not.
+fn has_pid_namespaces() -> bool {
+    let made = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).status();
+    let has_namespaces = made.is_ok_and(|it| it.success());
+    if !has_namespaces {
+        println!("skipped: PID namespaces cannot be made here");
+    }
+    has_namespaces
+}
+
 /// A Strait that is process 1, its id outside, and the folder of the socket; none where that cannot be had.
 fn run(service: &Service, options: &str) -> Option<(Strait, u32, Scratch)> {
-    let is_there =
-        Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).status();
-    if !is_there.is_ok_and(|it| it.success()) {
-        println!("skipped: PID namespaces cannot be made here");
+    if !has_pid_namespaces() {
         return None;
     }
     let scratch = Scratch::new();
@@ -28,11 +37,27 @@ fn run(service: &Service, options: &str) -> Option<(Strait, u32, Scratch)> {
     Some((strait, first, scratch))
 }
 
+/// As [`run`], over TLS: a handshake that does not end keeps a handover back before its last phase.
+fn run_over_tls(service: &Service, options: &str) -> Option<(Strait, u32, Scratch)> {
+    if !has_pid_namespaces() {
+        return None;
+    }
+    let scratch = certificates();
+    let config = with_handover(&scratch, &over_tls(&scratch, service), options);
+    let strait = Strait::run_by(IN_NAMESPACE, Stdio::null(), &[], &config);
+    let first = children_of(strait.pid())[0];
+    Some((strait, first, scratch))
+}
+
 /// The processes whose parent is this one.
 fn children_of(parent: u32) -> Vec<u32> {
-    let tasks = format!("/proc/{parent}/task/{parent}/children");
-    let children = fs::read_to_string(tasks).unwrap_or_default();
-    children.split_whitespace().map(|id| id.parse().unwrap()).collect()
+    // Those of each of its threads.
+    let tasks = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten();
+    let children = tasks.map(|task| read(&task.unwrap().path().join("children")));
+    let ids = |children: String| {
+        children.split_whitespace().map(|id| id.parse().unwrap()).collect::<Vec<_>>()
+    };
+    children.flat_map(ids).collect()
 }
 
 fn upgraded(strait: &Strait) {
@@ -116,4 +141,128 @@ fn a_signal_to_the_first_process_of_a_container_is_for_its_successor_in_the_prob
     assert_eq!(get(strait.listener, "/").status, 200);
     kill_process(process(first), Signal::TERM).unwrap();
     assert_eq!(strait.wait_for_end().code(), Some(0));
+}
+
+#[test]
+fn a_signal_to_the_first_process_of_a_container_during_a_handover_is_for_the_process_that_serves_afterwards()
+ {
+    let service = Service::start("one");
+    let Some((mut strait, first, _scratch)) = run_over_tls(&service, "probation: 1m") else {
+        return;
+    };
+    let begun = begin_handshake(&strait);
+    let mut upgrade = upgrade_until_remaining(&strait, &[]);
+    kill_process(process(first), Signal::TERM).unwrap();
+    strait.wait_for_log("the process ends after it");
+    drop(begun);
+    assert_eq!(upgrade.wait().unwrap().code(), Some(0), "{}", strait.all_logged());
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+    assert_eq!(strait.times_logged("rolled back"), 0, "{}", strait.all_logged());
+}
+
+#[test]
+fn a_reload_that_the_first_process_of_a_container_is_asked_for_during_a_handover_is_the_next_ones()
+{
+    let service = Service::start("one");
+    let Some((mut strait, first, _scratch)) = run_over_tls(&service, "probation: 1m") else {
+        return;
+    };
+    let begun = begin_handshake(&strait);
+    let mut upgrade = upgrade_until_remaining(&strait, &[]);
+    kill_process(process(first), Signal::HUP).unwrap();
+    // It is read after this one.
+    drop(begun);
+    assert_eq!(upgrade.wait().unwrap().code(), Some(0), "{}", strait.all_logged());
+    strait.wait_for_log("a signal is passed on");
+    strait.wait_for_version(3);
+    kill_process(process(first), Signal::TERM).unwrap();
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+}
+
+/// The one that the first process knows has been replaced as well, and stands by.
+#[test]
+fn a_signal_to_the_first_process_of_a_container_reaches_the_one_that_serves_after_two_upgrades() {
+    let service = Service::start("one");
+    let Some((mut strait, first, _scratch)) = run(&service, "probation: 1m") else { return };
+    let mut kept = Client::connect(strait.listener);
+    assert_eq!(kept.get("/").status, 200);
+    upgraded(&strait);
+    upgraded(&strait);
+    wait_for_init(first);
+    let second = children_of(first)[0];
+    assert_eq!(children_of(second).len(), 1, "{}", strait.all_logged());
+    assert_eq!(strait.metric("strait_generation"), 2.0);
+    let version = strait.config()["version"].as_u64().unwrap();
+    kill_process(process(first), Signal::HUP).unwrap();
+    strait.wait_for_version(version + 1);
+    // What is for that one alone ends that one alone.
+    kill_process(process(second), Signal::HUP).unwrap();
+    strait.wait_for_log("send SIGHUP to that process");
+    assert_eq!(strait.config()["version"].as_u64(), Some(version + 1));
+    kill_process(process(first), Signal::TERM).unwrap();
+    assert!(kept.is_closed());
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+}
+
+#[test]
+fn a_process_that_was_replaced_ends_alone_if_the_signal_is_sent_to_itself() {
+    let service = Service::start("one");
+    let Some((mut strait, first, _scratch)) = run(&service, "probation: 1m") else { return };
+    upgraded(&strait);
+    upgraded(&strait);
+    wait_for_init(first);
+    let second = children_of(first);
+    kill_process(process(second[0]), Signal::TERM).unwrap();
+    until("the end of the second process", || {
+        let now = children_of(first);
+        (now.len() == 1 && now != second).then_some(())
+    });
+    assert_eq!(get(strait.listener, "/").status, 200);
+    assert_eq!(get(strait.admin, "/ready").status, 200);
+    kill_process(process(first), Signal::TERM).unwrap();
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+}
+
+#[test]
+fn the_first_process_of_a_container_that_takes_back_ends_afterwards_if_it_is_asked_to() {
+    let service = Service::start("one");
+    let Some((mut strait, first, _scratch)) = run_over_tls(&service, "probation: 1m") else {
+        return;
+    };
+    upgraded(&strait);
+    let begun = begin_handshake(&strait);
+    let mut back = upgrade_until_remaining(&strait, &["--back"]);
+    kill_process(process(first), Signal::TERM).unwrap();
+    strait.wait_for_log("the process ends after it");
+    drop(begun);
+    assert_eq!(back.wait().unwrap().code(), Some(0), "{}", strait.all_logged());
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+    assert_eq!(strait.times_logged("took over"), 2, "{}", strait.all_logged());
+}
+
+/// The first process of a container whose successor is in another one: no signal reaches that.
+#[test]
+fn the_first_process_of_a_container_ends_at_its_first_signal_if_its_successor_is_elsewhere() {
+    let Some(both) = InNamespaces::hand_over("probation: 1m") else { return };
+    let InNamespaces { mut first, mut second, mut kept, .. } = both;
+    kill_process(process(children_of(first.pid())[0]), Signal::TERM).unwrap();
+    assert_eq!(first.wait_for_end().code(), Some(0));
+    assert_eq!(kept.get("/").status, 200);
+    second.kill().unwrap();
+    second.wait().unwrap();
+}
+
+/// The same, where what it still has drains by then.
+#[test]
+fn the_first_process_of_a_container_that_drains_after_its_probation_goes_on_at_a_first_signal() {
+    let Some(both) = InNamespaces::hand_over_with_rest("probation: 0s") else { return };
+    let InNamespaces { mut first, mut second, mut kept, service } = both;
+    first.wait_for_log("draining");
+    kill_process(process(children_of(first.pid())[0]), Signal::TERM).unwrap();
+    first.wait_for_log("draining: the process ends after that");
+    service.open_gate();
+    assert_eq!(kept.receive().status, 200);
+    assert_eq!(first.wait_for_end().code(), Some(0));
+    second.kill().unwrap();
+    second.wait().unwrap();
 }
