@@ -48,6 +48,8 @@ pub(crate) enum Command {
     /// Keys: 1 to 5 and tab select the view, / filters by name (* is a wildcard), s sorts by the next column, enter shows the endpoints of
     /// a cluster, esc goes back, q quits. It continues while the process restarts.
     Top(TopOptions),
+    /// Ask whether the running process serves, for probes: status 0 if it does, and otherwise 1, with the reason on standard error.
+    Ready(Ready),
     /// Print the JSON Schema of the configuration file, for editors.
     Schema,
     /// Start with an embedded configuration and example services, on real sockets.
@@ -216,10 +218,42 @@ pub(crate) struct TopOptions {
     pub(crate) limit: usize,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Ready {
+    /// The admin interface of the process, or its `admin.metrics`: an address, a name with a port, or unix:/run/strait/admin.sock.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9901")]
+    pub(crate) admin: String,
+    /// Only accept the process of this container (more exactly, of this mount namespace).
+    ///
+    /// During an upgrade between containers that share a network, the process of either container answers at the address. With
+    /// `if-any`, the status is also 0 if the first process of this container is another program.
+    #[arg(long, value_enum, value_name = "WHETHER", num_args = 0..=1, require_equals = true,
+          default_missing_value = "required")]
+    pub(crate) here: Option<Here>,
+    /// Ask again until the process is ready, for this time at most: 30s, 2m.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = period)]
+    pub(crate) wait: Duration,
+}
+
+/// Whether the process of this container is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Here {
+    /// It has to be ready.
+    Required,
+    /// It has to be ready if there is one.
+    IfAny,
+}
+
 /// A time with its unit, as in a configuration.
-fn interval(text: &str) -> Result<Duration, String> {
+fn period(text: &str) -> Result<Duration, String> {
     let time: Result<Period, config::Problem> = text.parse();
     let Period(time) = time.map_err(|problem| format!("{}; {}", problem.rule, problem.hint))?;
+    Ok(time)
+}
+
+/// The same, and long enough to measure.
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = period(text)?;
     if time < Duration::from_millis(100) { Err("at least 100ms".to_owned()) } else { Ok(time) }
 }
 

@@ -24,6 +24,7 @@ mod manual;
 mod message_queue;
 mod moves;
 mod protocol_list;
+mod ready;
 mod secrecy;
 mod serve;
 mod top;
@@ -78,6 +79,7 @@ pub fn run(extend: Extend) -> ExitCode {
         Command::Check(check) => check::check(&check),
         Command::Explain(explain) => explain::explain(&explain),
         Command::Top(options) => top::top(&options),
+        Command::Ready(options) => ready::ready(&options),
         Command::Schema => check::schema(),
         Command::Demo(demo) => demo::demo(&demo),
         Command::Completions { shell } => arguments::completions(shell),
@@ -115,6 +117,9 @@ enum Failure {
     /// There is nothing to show.
     #[error("{0}")]
     Top(String),
+    /// The process does not serve, or not the one that was asked for.
+    #[error("not ready: {0}")]
+    NotReady(String),
     /// Standard output, or the file, cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),

@@ -121,6 +121,14 @@ fn the_config_map_for_kubernetes_loads_without_a_warning() {
 fn examples_for_kubernetes_load_and_share_the_folder_of_the_handover() {
     for (file, shared, updates) in [
         ("node.yaml", "hostPath: { path: /run/strait, type: DirectoryOrCreate }", "maxSurge: 1"),
+        // The process of the other container answers at the same address.
+        (
+            "node.yaml",
+            "startupProbe:",
+            "command: [strait, ready, --here, --admin, \"127.0.0.1:9902\"]",
+        ),
+        ("pod.yaml", "emptyDir: {", "strait ready --here --admin 127.0.0.1:9902"),
+        ("sidecar.yaml", "postStart:", "ready, --here=if-any, --admin, \"127.0.0.1:9902\""),
         ("pod.yaml", "emptyDir: {", "strait-2=strait:2"),
         ("sidecar.yaml", "emptyDir: {", "upgradeType: HotUpgrade"),
     ] {

@@ -9,6 +9,7 @@ use config::{Problem, ResourceName};
 use super::connections::Wanted;
 use super::explain::{self, ExplainRequest};
 use super::listing::Listing;
+use super::ready::ReadyDetail;
 use crate::moves::ConnectionId;
 
 /// What is sent back.
@@ -57,9 +58,7 @@ impl Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
     Index,
-    Ready {
-        is_verbose: bool,
-    },
+    Ready(ReadyDetail),
     Healthz,
     Metrics,
     Config,
@@ -164,7 +163,11 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
     let argument = |name| argument(query, name);
     let page = match path {
         "/" => Asked::Page(Page::Index),
-        "/ready" => Asked::Page(Page::Ready { is_verbose: argument("verbose").is_some() }),
+        "/ready" => Asked::Page(Page::Ready(match (argument("verbose"), argument("namespace")) {
+            (Some(_), _) => ReadyDetail::Troubles,
+            (None, Some(_)) => ReadyDetail::Namespace,
+            (None, None) => ReadyDetail::Reason,
+        })),
         "/healthz" => Asked::Page(Page::Healthz),
         "/metrics" => Asked::Page(Page::Metrics),
         "/config" => match config(query) {

@@ -1,6 +1,19 @@
-//! `/ready`: whether the process serves, and with `?verbose` what is wrong beside.
+//! `/ready`: whether the process serves, and with `?verbose` what is wrong beside, or with `?namespace` in which container it runs.
+
+use std::fs;
 
 use super::pages::Answer;
+
+/// How much the page says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadyDetail {
+    /// Whether the process is ready, or why not.
+    Reason,
+    /// What else is wrong, too.
+    Troubles,
+    /// The process's mount namespace, too, by which containers that share a network differ.
+    Namespace,
+}
 
 /// Lines of the verbose page.
 const LINES_MAX: usize = 100;
@@ -16,11 +29,16 @@ pub(crate) struct Readiness {
 }
 
 impl Readiness {
-    /// The page; the reason alone if it is not verbose.
-    pub(crate) fn answer(self, is_verbose: bool) -> Answer {
+    /// The page.
+    pub(crate) fn answer(self, detail: ReadyDetail) -> Answer {
         let Self { is_ready, reason, lines } = self;
         let mut text = format!("{reason}\n");
-        if is_verbose {
+        if detail == ReadyDetail::Namespace
+            && let Ok(namespace) = fs::read_link("/proc/self/ns/mnt")
+        {
+            text += &format!("mount namespace {}\n", namespace.display());
+        }
+        if detail == ReadyDetail::Troubles {
             let left_out = lines.len().saturating_sub(LINES_MAX);
             for line in lines.into_iter().take(LINES_MAX) {
                 text += &format!("{line}\n");

@@ -91,7 +91,7 @@ impl<W: Workers> Running<W> {
     fn page(&mut self, page: Page, reply: oneshot::Sender<Content>) {
         let answer = match page {
             Page::Index => index(self.version, self.state_text(), self.config.snapshot.version),
-            Page::Ready { is_verbose } => self.ready().answer(is_verbose),
+            Page::Ready(detail) => self.ready().answer(detail),
             Page::Healthz => Answer::text(200, "ok\n"),
             Page::Metrics => {
                 return self.write_metrics(reply, |readings, process| {

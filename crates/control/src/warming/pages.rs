@@ -131,10 +131,10 @@ impl EarlyPages {
         let snapshot = candidate.snapshot();
         let answer = match page {
             Page::Index => index(self.version, "starting", snapshot.version),
-            Page::Ready { is_verbose } => {
+            Page::Ready(detail) => {
                 let lines = warming.held().iter();
                 let lines = lines.map(|name| format!("{name}: {}", dns.reason(name))).collect();
-                Readiness { is_ready: false, reason: reason(warming), lines }.answer(is_verbose)
+                Readiness { is_ready: false, reason: reason(warming), lines }.answer(detail)
             }
             Page::Healthz => Answer::text(200, "ok\n"),
             Page::Metrics => {

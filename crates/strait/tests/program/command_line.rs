@@ -18,7 +18,9 @@ fn help_names_every_command() {
     let output = strait(&["--help"]);
     assert!(output.status.success());
     let help = text(&output.stdout);
-    for command in ["run", "check", "explain", "top", "schema", "demo", "completions", "man"] {
+    for command in
+        ["run", "check", "explain", "top", "ready", "schema", "demo", "completions", "man"]
+    {
         assert!(help.contains(&format!("\n  {command} ")), "{command} in {help}");
         assert!(strait(&[command, "--help"]).status.success(), "{command} --help");
     }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Signal, kill_process};
 
-use crate::handover::{InNamespaces, over_tls, process, upgrade, with_handover};
+use crate::handover::{InNamespaces, Successors, over_tls, process, upgrade, with_handover};
 use crate::handover_stopped::{begin_handshake, upgrade_until_remaining};
 use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, read, text, until};
 use crate::tls::certificates;
@@ -240,11 +240,76 @@ fn the_first_process_of_a_container_that_takes_back_ends_afterwards_if_it_is_ask
     assert_eq!(strait.times_logged("took over"), 2, "{}", strait.all_logged());
 }
 
+/// What a command says that runs in the container of a process.
+fn ready_in(container: u32, strait: &Strait, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new("nsenter")
+        .args(["--pid", "--mount", "-t", &container.to_string()])
+        .args([env!("CARGO_BIN_EXE_strait"), "ready", "--admin", &strait.admin.to_string()])
+        .args(arguments)
+        .output()
+        .unwrap();
+    (output.status.code(), text(&output.stderr))
+}
+
+#[test]
+fn a_command_in_a_container_knows_whether_the_process_of_that_container_is_ready() {
+    let service = Service::start("one");
+    let Some((mut strait, first, _scratch)) = run(&service, "probation: 1m") else { return };
+    let ready = (Some(0), String::new());
+    for arguments in [&[][..], &["--here"], &["--here=if-any"]] {
+        assert_eq!(ready_in(first, &strait, arguments), ready, "{arguments:?}");
+    }
+    let admin = strait.admin.to_string();
+    let output = crate::kit::strait(&["ready", "--here", "--admin", &admin]);
+    assert_eq!(output.status.code(), Some(1));
+    let elsewhere = "runs in another container";
+    assert!(text(&output.stderr).contains(elsewhere), "{}", text(&output.stderr));
+
+    // Another container, in which a process takes over.
+    let file = strait.path("strait.yaml");
+    let mut second = Command::new("sh")
+        .args(["-c", IN_NAMESPACE, env!("CARGO_BIN_EXE_strait")])
+        .args(["run", "--take-over=required", "-c", file.to_str().unwrap()])
+        .spawn()
+        .unwrap();
+    let _ended = Successors(vec![second.id()]);
+    until("the handover", || (strait.metric("strait_generation") == 1.0).then_some(()));
+    let other = children_of(second.id())[0];
+    assert_eq!(ready_in(other, &strait, &["--here", "--wait", "10s"]), ready);
+    for arguments in [&["--here"][..], &["--here=if-any"], &["--here", "--wait", "200ms"]] {
+        let (status, said) = ready_in(first, &strait, arguments);
+        assert_eq!(status, Some(1), "{arguments:?}");
+        assert!(said.starts_with("strait: not ready: ") && said.contains(elsewhere), "{said}");
+    }
+    assert_eq!(ready_in(first, &strait, &[]), ready, "one of both serves");
+    kill_process(process(first), Signal::TERM).unwrap();
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+    second.kill().unwrap();
+    second.wait().unwrap();
+}
+
+#[test]
+fn a_container_in_which_something_else_runs_is_ready_if_there_is_nothing_to_wait_for() {
+    if !has_pid_namespaces() {
+        return;
+    }
+    for (here, status) in [("--here=if-any", 0), ("--here", 1)] {
+        let script = format!("\"$0\" ready {here} --admin 127.0.0.1:1; exit $?");
+        let output = Command::new("unshare")
+            .args(["--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", &script])
+            .arg(env!("CARGO_BIN_EXE_strait"))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(status), "{}", text(&output.stderr));
+    }
+}
+
 /// The first process of a container whose successor is in another one: no signal reaches that.
 #[test]
 fn the_first_process_of_a_container_ends_at_its_first_signal_if_its_successor_is_elsewhere() {
     let Some(both) = InNamespaces::hand_over("probation: 1m") else { return };
     let InNamespaces { mut first, mut second, mut kept, .. } = both;
+    let _ended = Successors(vec![second.id()]);
     kill_process(process(children_of(first.pid())[0]), Signal::TERM).unwrap();
     assert_eq!(first.wait_for_end().code(), Some(0));
     assert_eq!(kept.get("/").status, 200);
@@ -257,6 +322,7 @@ fn the_first_process_of_a_container_ends_at_its_first_signal_if_its_successor_is
 fn the_first_process_of_a_container_that_drains_after_its_probation_goes_on_at_a_first_signal() {
     let Some(both) = InNamespaces::hand_over_with_rest("probation: 0s") else { return };
     let InNamespaces { mut first, mut second, mut kept, service } = both;
+    let _ended = Successors(vec![second.id()]);
     first.wait_for_log("draining");
     kill_process(process(children_of(first.pid())[0]), Signal::TERM).unwrap();
     first.wait_for_log("draining: the process ends after that");
