@@ -181,16 +181,25 @@ pub struct ListedRows {
     pub next: Option<(u32, u32)>,
 }
 
+/// A socket of the admin interface, for the other process.
+#[derive(Debug)]
+pub struct GivenAdmin {
+    /// Another handle on it.
+    pub socket: OwnedFd,
+    /// Whether it has a file that this process removes when it ends: not one of a socket unit of systemd.
+    pub owns_file: bool,
+}
+
 /// What the other process gets of control.
 pub struct Begun<W: Workers> {
     /// The configuration in effect, which stays so until the handover is over.
     pub snapshot: Arc<Snapshot<W::Filter>>,
     /// Handles on the listening sockets.
     pub handles: W::Handles,
-    /// Another handle on the admin socket.
-    pub admin: Option<OwnedFd>,
-    /// Another on the one for what scrapers and probes ask for.
-    pub metrics: Option<OwnedFd>,
+    /// The admin socket.
+    pub admin: Option<GivenAdmin>,
+    /// The one for what scrapers and probes ask for.
+    pub metrics: Option<GivenAdmin>,
     /// What sources have delivered, and what host names stand for.
     pub delivered: DeliveredResources,
 }

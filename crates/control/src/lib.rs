@@ -54,8 +54,8 @@ pub use admin::{AdminSocket, ExplainRequest, ExplainStep, OldProcess, own_admin_
 pub use dns::records_of_dns_answer;
 pub use files::{Files, STDIN};
 pub use handover::{
-    Begun, FormerState, HandoverChange, HandoverFact, HandoverQuestion, HandoverStep, KeptAdmin,
-    ListedRows, OwnState,
+    Begun, FormerState, GivenAdmin, HandoverChange, HandoverFact, HandoverQuestion, HandoverStep,
+    KeptAdmin, ListedRows, OwnState,
 };
 pub use handover_report::{HandoverNews, HandoverResult};
 pub use last_good::{DeliveredError, DeliveredResources};

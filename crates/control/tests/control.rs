@@ -415,7 +415,7 @@ fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over(
 
     running.steps.blocking_send(committed(4711)).unwrap();
     // The queue is the other process's, once this one has let go of it.
-    let listener = std::net::TcpListener::from(again.admin.unwrap());
+    let listener = std::net::TcpListener::from(again.admin.unwrap().socket);
     until("the queue", || {
         let client = TcpStream::connect(running.admin).unwrap();
         listener.accept().is_ok_and(|(_, peer)| peer == client.local_addr().unwrap())
@@ -1149,7 +1149,15 @@ fn a_unix_admin_socket_is_for_one_process_and_goes_with_it() {
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     drop(AdminSocket::bind(&address, None).unwrap());
-    // Anything else stays.
+    // What another process has put there since stays.
+    let first = AdminSocket::bind(&address, None).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    drop(first);
+    assert!(path.exists());
+    std::fs::remove_file(&path).unwrap();
+    drop(other);
+    // So does anything else.
     std::fs::write(&path, "mine").unwrap();
     assert!(AdminSocket::bind(&address, None).is_err());
     assert_eq!(read(&path), "mine");

@@ -475,6 +475,17 @@ impl Giver {
         Ok(())
     }
 
+    /// The listening sockets whose files are this process's own, to be removed by the process that has them last. To be said before
+    /// [`Self::listen`], if there are any.
+    pub fn own_files(&mut self, keys: Vec<SocketKey>) {
+        if !matches!(self.state, State::Listening) || keys.is_empty() {
+            return;
+        }
+        for (keys, _) in cut(keys, SocketKey::text_bytes, usize::MAX) {
+            self.send(&Message::OwnFiles { keys });
+        }
+    }
+
     /// The listening sockets, as [`GiverAction::Listen`] asked.
     pub fn listen(&mut self, keys: Vec<SocketKey>) {
         if !matches!(self.state, State::Listening) {
@@ -483,11 +494,7 @@ impl Giver {
         if keys.len() > LISTENING_MAX {
             return self.fail(Failure::OverBound { what: "sockets", max: LISTENING_MAX });
         }
-        let name = |key: &SocketKey| match key {
-            SocketKey::Listener(name, _) => name.len(),
-            SocketKey::Admin | SocketKey::Metrics | SocketKey::Handover => 0,
-        };
-        for (keys, is_last) in cut(keys, name, DESCRIPTORS_MAX) {
+        for (keys, is_last) in cut(keys, SocketKey::text_bytes, DESCRIPTORS_MAX) {
             let frame = Message::Sockets { keys: keys.clone(), is_last }.encode();
             self.actions.push(GiverAction::SendListening(frame, keys));
         }

@@ -49,6 +49,12 @@ pub enum Message {
         /// Whether this ends the list.
         is_last: bool,
     },
+    /// From a giver, before [`Message::Sockets`]: these of its listening sockets have a file that is its own, to be removed by the process
+    /// that has them last. Files of all others, and of a giver that does not say this, are another's, such as a socket unit's of systemd.
+    OwnFiles {
+        /// The sockets, or some of them.
+        keys: Vec<SocketKey>,
+    },
     /// The taker accepts connections.
     Serving,
     /// A part of a group: `sockets` descriptors come with it.
@@ -336,6 +342,16 @@ pub enum SocketKey {
     Metrics,
     /// The socket of handovers.
     Handover,
+}
+
+impl SocketKey {
+    /// Bytes of its text.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match self {
+            Self::Listener(name, _) => name.len(),
+            Self::Admin | Self::Metrics | Self::Handover => 0,
+        }
+    }
 }
 
 /// A listening socket of the giver that the taker does not use: the giver goes on to accept there.

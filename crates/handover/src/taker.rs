@@ -11,7 +11,7 @@ mod action;
 mod incoming;
 mod topics;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 
 pub use self::action::{FollowingAction, MovingAction, OpeningAction, ReceivedGroup, TakerAction};
@@ -41,6 +41,8 @@ pub struct Taker {
     patient_until: u64,
     /// Whether what sources have delivered to the giver may come.
     reads_resources: bool,
+    /// Listening sockets whose files were the giver's own.
+    own_files: BTreeSet<SocketKey>,
     topics: Topics,
     actions: VecDeque<TakerAction>,
 }
@@ -140,6 +142,7 @@ impl Taker {
             alive_at: u64::MAX,
             patient_until: 0,
             reads_resources,
+            own_files: BTreeSet::new(),
             topics: Topics::default(),
             actions: VecDeque::from([TakerAction::Enter(Phase::Hello), TakerAction::Send(frame)]),
         }
@@ -262,6 +265,13 @@ impl Taker {
                 }
                 Ok(())
             }
+            (State::Sockets(_), Message::OwnFiles { keys }) => {
+                self.own_files.extend(keys);
+                if self.own_files.len() > LISTENING_MAX {
+                    return Err(Failure::OverBound { what: "files", max: LISTENING_MAX });
+                }
+                Ok(())
+            }
             (State::Sockets(keys), Message::Sockets { keys: more, is_last }) => {
                 keys.extend(more);
                 if keys.len() > LISTENING_MAX {
@@ -367,6 +377,13 @@ impl Taker {
         self.state = State::Opening;
         self.open(OpeningAction::Listen(keys));
         Ok(())
+    }
+
+    /// Whether the file of this listening socket was the giver's own, and is this process's with it. Without a word of the giver it is
+    /// not: a file that stays behind is stale and replaced by its next user, while nothing replaces one of a socket unit.
+    #[must_use]
+    pub fn owns_file(&self, key: &SocketKey) -> bool {
+        self.own_files.contains(key)
     }
 
     /// This process does not use these sockets, as turned out when it listened. To be said before [`Taker::serving`].

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use handover::{
     Collected, Deadlines, FRAME_BYTES_MAX, Failure, FollowingAction, FrameError, GivenGroup, Giver,
-    GiverAction, Hello, Left, ListedConnections, Message, MovingAction, Part, PartKind, PeerLife,
-    Phase, Purpose, STATE_BYTES_MAX, StatePiece, Taker, TakerAction, Welcome,
+    GiverAction, Hello, Left, ListedConnections, Message, MovingAction, OpeningAction, Part,
+    PartKind, PeerLife, Phase, Purpose, STATE_BYTES_MAX, SocketKey, StatePiece, Taker, TakerAction,
+    Welcome,
 };
 
 #[path = "checks/conversation.rs"]
@@ -397,6 +398,59 @@ fn a_giver_that_is_kept_from_its_loop_is_heard_and_knows_when_it_is_late() {
         assert!(pair.deliver());
     }
     assert!(!pair.giver.is_alive_due(61 * SECOND) && !pair.giver.is_late(61 * SECOND));
+}
+
+/// A taker that has got these listening sockets from a giver which says that these files are its own.
+fn listening(own_files: Vec<SocketKey>, keys: Vec<SocketKey>) -> Taker {
+    let mut giver = Giver::new("1.0.0", 11, 40, 0, Default::default(), 0);
+    let mut taker = Taker::new("1.1.0", vec![11], 9, false, Default::default(), 0);
+    let mut own_files = Some(own_files);
+    loop {
+        let mut is_quiet = true;
+        while let Some(action) = taker.poll() {
+            match action {
+                TakerAction::Send(frame) => giver.on_frame(&frame, 0, 0),
+                TakerAction::Opening(OpeningAction::Compare(_)) => taker.compared(Vec::new(), 0),
+                TakerAction::Opening(OpeningAction::Listen(came)) => {
+                    assert_eq!(came, keys);
+                    return taker;
+                }
+                other => assert!(!matches!(other, TakerAction::Stop(_)), "{other:?}"),
+            }
+        }
+        while let Some(action) = giver.poll() {
+            is_quiet = false;
+            match action {
+                GiverAction::Describe => giver.describe((1, Vec::new()), None, 0),
+                GiverAction::Listen => {
+                    giver.own_files(own_files.take().unwrap_or_default());
+                    giver.listen(keys.clone());
+                }
+                GiverAction::Send(frame) => {
+                    assert!(frame.len() <= FRAME_BYTES_MAX);
+                    taker.on_frame(&frame, 0, 0);
+                }
+                GiverAction::SendListening(frame, keys) => taker.on_frame(&frame, keys.len(), 0),
+                _ => {}
+            }
+        }
+        assert!(!is_quiet, "it goes on");
+    }
+}
+
+#[test]
+fn a_taker_owns_the_files_of_which_the_giver_says_so_and_no_others() {
+    let name = |number: u32| format!("{number}{}", "x".repeat(1000));
+    let keys = || (0..300).map(|number| SocketKey::Listener(name(number), 0));
+    let all: Vec<_> = keys().chain([SocketKey::Admin, SocketKey::Metrics]).collect();
+    // More than fit a frame.
+    let own: Vec<_> = keys().skip(100).chain([SocketKey::Metrics]).collect();
+    let taker = listening(own.clone(), all.clone());
+    let owned: Vec<_> = all.iter().filter(|key| taker.owns_file(key)).cloned().collect();
+    assert_eq!(owned, own);
+    // A giver of an earlier version says nothing.
+    let taker = listening(Vec::new(), all.clone());
+    assert!(!all.iter().any(|key| taker.owns_file(key)));
 }
 
 #[test]

@@ -25,6 +25,7 @@ const FIRST: RawFd = 3;
 pub struct Inherited {
     fd: OwnedFd,
     bound: Bound,
+    owns_file: bool,
 }
 
 #[derive(Debug)]
@@ -81,7 +82,7 @@ fn own(number: RawFd) -> Result<OwnedFd, InheritError> {
 }
 
 impl Inherited {
-    /// Takes a socket that another process handed over.
+    /// Takes a socket that another process handed over. If it has a file, that is another's, such as a socket unit's of systemd.
     ///
     /// # Errors
     ///
@@ -101,7 +102,20 @@ impl Inherited {
         };
         at("FD_CLOEXEC", rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC))?;
         at("O_NONBLOCK", rustix::io::ioctl_fionbio(&fd, true))?;
-        Ok(Self { fd, bound })
+        Ok(Self { fd, bound, owns_file: false })
+    }
+
+    /// The same socket, made by a process of this program: if it has a file, that is this process's own once it has taken the socket over.
+    #[must_use]
+    pub const fn with_own_file(mut self) -> Self {
+        self.owns_file = true;
+        self
+    }
+
+    /// Whether the file that it may have is this process's own.
+    #[must_use]
+    pub const fn owns_file(&self) -> bool {
+        self.owns_file
     }
 
     /// Where it listens.

@@ -21,11 +21,11 @@ use crate::socket::{SOCKET_FLAGS, ip_address, unix_path};
 use crate::socket_file::SocketFile;
 use crate::{Address, Keepalive, Socket, option};
 
-/// A listening socket, closed on drop. The file of a unix socket goes with its last listener.
+/// A listening socket, closed on drop. The file of a unix socket goes with its last listener, if a process of this program made it.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
-    /// Shared among clones, none for TCP. Dropped after `fd`, as declared.
+    /// Shared among clones; none for TCP, or if it is another's. Dropped after `fd`, as declared.
     file: Option<Arc<SocketFile>>,
 }
 
@@ -60,9 +60,9 @@ impl Listener {
         Ok(Self { fd, file: None })
     }
 
-    /// As [`Self::inherit`], for a socket that a former process of this program made: the file of a unix
-    /// socket goes with its last listener, as if this process had made it. Its other options stay as they are until
-    /// [`Self::set_options`], but for `transparent`, which this process may not be allowed to set.
+    /// As [`Self::inherit`], for a socket that a former process of this program listened on: the file of a unix socket that is
+    /// [its own](Inherited::with_own_file) goes with its last listener, as if this process had made it. Its other options stay as they are
+    /// until [`Self::set_options`], but for `transparent`, which this process may not be allowed to set.
     ///
     /// # Errors
     ///
@@ -75,7 +75,10 @@ impl Listener {
                 None
             }
             // Where it was removed meanwhile, there is none to remove.
-            Address::Unix(path) => SocketFile::inherit(path).ok().map(Arc::new),
+            Address::Unix(path) if inherited.owns_file() => {
+                SocketFile::inherit(path).ok().map(Arc::new)
+            }
+            Address::Unix(_) => None,
         };
         Ok(Self { fd, file })
     }
@@ -138,6 +141,12 @@ impl Listener {
     /// Out of descriptors.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { fd: self.fd.try_clone()?, file: self.file.clone() })
+    }
+
+    /// Whether it has a file that goes with its last listener.
+    #[must_use]
+    pub const fn owns_file(&self) -> bool {
+        self.file.is_some()
     }
 
     /// The bound address with its actual port, or none for a unix socket.

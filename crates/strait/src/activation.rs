@@ -97,6 +97,14 @@ impl Activation {
         }
         if refused.is_empty() {
             let mut this = Self { sockets, taken: Vec::new(), connections, unusable, stale };
+            // A process of this program made what it kept, unless a socket unit has the same.
+            for (_, kept) in &mut stored {
+                let owned = std::mem::take(kept).into_iter().map(|socket| {
+                    let is_unit_s = this.find(&address_of(&socket)).is_some();
+                    if is_unit_s { socket } else { socket.with_own_file() }
+                });
+                *kept = owned.collect();
+            }
             this.take_over(stored);
             Ok(this)
         } else {
@@ -217,8 +225,8 @@ impl Activation {
     }
 
     /// Closes its handles on sockets of a former process, which listeners have taken, and returns the names under which the service
-    /// manager may keep those that `snapshot` has no listener for: their connections would wait for ever. Files of unix sockets go
-    /// with these, unless the former process still listens there.
+    /// manager may keep those that `snapshot` has no listener for: their connections would wait for ever. Files of unix sockets that
+    /// are this process's own go with these, unless the former process still listens there.
     pub(crate) fn let_go(&mut self, snapshot: &Snapshot, is_stored: bool) -> Vec<String> {
         let (mut names, users) = (std::mem::take(&mut self.stale), self.users(snapshot));
         for (name, sockets) in self.taken.drain(..) {
@@ -239,7 +247,7 @@ impl Activation {
                 names.extend(control::stored_name(&name, file));
             }
             if users.is_none() {
-                // What listens has the file, and removes it.
+                // What listens has the file, and removes it if it is this process's own.
                 drop(io::Listener::take_over(socket, &ListenOptions::default()));
             }
         }

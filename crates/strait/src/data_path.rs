@@ -266,9 +266,11 @@ impl Workers for DataPath {
 
     fn handles(&self, listeners: Option<&[ListenerId]>) -> std::io::Result<Handles> {
         let is_asked = |id: &ListenerId| listeners.is_none_or(|ids| ids.contains(id));
-        let asked = self.held.iter().filter(|(id, _)| is_asked(id));
-        let handles = asked.map(|(_, held)| Ok((Arc::clone(&held.name), held.cloned_handles()?)));
-        handles.collect()
+        let mut handles = Handles::default();
+        for (_, held) in self.held.iter().filter(|(id, _)| is_asked(id)) {
+            held.add_handles(&mut handles)?;
+        }
+        Ok(handles)
     }
 
     fn set_socket_options(&self, snapshot: &Snapshot) {

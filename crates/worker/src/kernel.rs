@@ -83,6 +83,12 @@ impl Listener {
         self.socket.local_address()
     }
 
+    /// Whether it has a file that is this process's own, and goes with the last listener.
+    #[must_use]
+    pub const fn owns_file(&self) -> bool {
+        self.socket.owns_file()
+    }
+
     /// Whether it listens at `address`.
     fn is_at(&self, address: &Address) -> bool {
         match (address, self.bound) {

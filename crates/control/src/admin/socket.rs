@@ -20,6 +20,8 @@ use rustix::process::umask;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 
+use crate::service_manager::SocketFileId;
+
 /// Whether the files of the admin interface's unix sockets are this process's own.
 static ARE_OWN: AtomicBool = AtomicBool::new(true);
 
@@ -57,7 +59,7 @@ impl AdminSocket {
                 remove_stale(path)?;
                 let listener = bind_unix(path, mode)?;
                 listener.set_nonblocking(true)?;
-                Bound::Unix(listener, Some(SocketFile(Arc::clone(path))))
+                Bound::Unix(listener, SocketFile::at(path))
             }
         }))
     }
@@ -66,20 +68,42 @@ impl AdminSocket {
     /// a unix socket stays when the process ends.
     #[must_use]
     pub fn inherit(socket: OwnedFd, address: &Address) -> Self {
+        Self::with_file(socket, address, None)
+    }
+
+    /// As [`Self::inherit`], for a socket whose file, if it is a unix socket, was a former process's own of this program, and is
+    /// this process's from now on.
+    #[must_use]
+    pub fn take_over(socket: OwnedFd, address: &Address) -> Self {
+        let file = match address {
+            Address::Tcp(_) => None,
+            // Where it was removed meanwhile, there is none to remove.
+            Address::Unix(path) => SocketFileId::at(path),
+        };
+        Self::with_file(socket, address, file)
+    }
+
+    /// As [`Self::inherit`]; this file of a unix socket is this process's own.
+    pub(crate) fn with_file(
+        socket: OwnedFd,
+        address: &Address,
+        own_file: Option<SocketFileId>,
+    ) -> Self {
         Self(match address {
             Address::Tcp(_) => Bound::Tcp(socket.into()),
-            Address::Unix(_) => Bound::Unix(socket.into(), None),
+            Address::Unix(path) => {
+                let file = own_file.map(|id| SocketFile { path: Arc::clone(path), id });
+                Bound::Unix(socket.into(), file)
+            }
         })
     }
 
-    /// As [`Self::inherit`], for the socket of a former process of this program: the file of a unix socket is this
-    /// process's own.
-    #[must_use]
-    pub fn take_over(socket: OwnedFd, address: &Address) -> Self {
-        Self(match address {
-            Address::Tcp(_) => Bound::Tcp(socket.into()),
-            Address::Unix(path) => Bound::Unix(socket.into(), Some(SocketFile(Arc::clone(path)))),
-        })
+    /// The file of a unix socket that goes with it.
+    pub(crate) fn own_file(&self) -> Option<SocketFileId> {
+        match &self.0 {
+            Bound::Tcp(_) | Bound::Unix(_, None) => None,
+            Bound::Unix(_, Some(file)) => Some(file.id),
+        }
     }
 
     /// Another handle on it.
@@ -160,16 +184,28 @@ impl Acceptor {
     }
 }
 
-/// The file of a unix socket, removed on drop.
+/// The file of a unix socket that this process made, or took over as its own, removed on drop. Only that very file: another process
+/// may have put its own in the same place by then.
 #[derive(Debug)]
-pub(super) struct SocketFile(Arc<Path>);
+pub(super) struct SocketFile {
+    path: Arc<Path>,
+    id: SocketFileId,
+}
+
+impl SocketFile {
+    /// That of a socket that listens at `path`; none where it was removed meanwhile.
+    fn at(path: &Arc<Path>) -> Option<Self> {
+        Some(Self { path: Arc::clone(path), id: SocketFileId::at(path)? })
+    }
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
         // Another process's file stays, but not where that does not have this socket.
-        if ARE_OWN.load(Ordering::Relaxed) || !is_listened_at(&self.0) {
+        let is_own = || ARE_OWN.load(Ordering::Relaxed) || !is_listened_at(&self.path);
+        if SocketFileId::at(&self.path) == Some(self.id) && is_own() {
             // A file that stays behind is stale, and its next user replaces it.
-            let _ = fs::remove_file(&self.0);
+            let _ = fs::remove_file(&self.path);
         }
     }
 }

@@ -6,12 +6,15 @@ use config::snapshot::Address;
 use tokio::sync::mpsc;
 
 use crate::admin::{AdminSocket, Query, Scope, Server};
-use crate::handover::KeptAdmin;
+use crate::handover::{GivenAdmin, KeptAdmin};
+use crate::service_manager::SocketFileId;
 
 /// A socket of the admin interface, to be served and handed on.
 #[derive(Debug)]
 struct AdminHandle {
     socket: Option<OwnedFd>,
+    /// Its file, if that is this process's own.
+    own_file: Option<SocketFileId>,
     address: Address,
     scope: Scope,
     /// Whether this process answers there although another one has taken its place, and does not use it.
@@ -45,8 +48,8 @@ impl AdminHandles {
     pub(super) fn keep(&mut self, socket: &AdminSocket, address: Option<&Address>, scope: Scope) {
         let bound = || socket.local_address().ok().flatten().map(Address::Tcp);
         let Some(address) = address.cloned().or_else(bound) else { return };
-        let socket = socket.try_clone_fd().ok();
-        self.handles.push(AdminHandle { socket, address, scope, is_kept: false });
+        let (own_file, socket) = (socket.own_file(), socket.try_clone_fd().ok());
+        self.handles.push(AdminHandle { socket, own_file, address, scope, is_kept: false });
     }
 
     /// Lets the addresses go.
@@ -76,8 +79,11 @@ impl AdminHandles {
         self.handles.iter().find(|handle| handle.is_metrics() == is_metrics)
     }
 
-    pub(super) fn handle(&self, is_metrics: bool) -> Option<OwnedFd> {
-        self.of(is_metrics)?.socket.as_ref()?.try_clone().ok()
+    /// What the next process gets of it.
+    pub(super) fn given(&self, is_metrics: bool) -> Option<GivenAdmin> {
+        let handle = self.of(is_metrics)?;
+        let socket = handle.socket.as_ref()?.try_clone().ok()?;
+        Some(GivenAdmin { socket, owns_file: handle.own_file.is_some() })
     }
 
     /// Serves those that have no server.
@@ -87,7 +93,7 @@ impl AdminHandles {
                 return None;
             }
             let socket = handle.socket.as_ref()?.try_clone().ok()?;
-            let socket = AdminSocket::take_over(socket, &handle.address);
+            let socket = AdminSocket::with_file(socket, &handle.address, handle.own_file);
             let (scope, queries) = (handle.scope.clone(), self.queries.clone());
             match Server::start(socket, scope, queries, workers) {
                 Ok(server) => Some(server),

@@ -268,8 +268,8 @@ impl<W: Workers> Running<W> {
         Ok(Begun {
             snapshot: self.config.snapshot.clone(),
             handles,
-            admin: self.admin_handles.handle(false),
-            metrics: self.admin_handles.handle(true),
+            admin: self.admin_handles.given(false),
+            metrics: self.admin_handles.given(true),
             delivered: self.kept.delivered().with_answers(self.config.dns.answers()),
         })
     }

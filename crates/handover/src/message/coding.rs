@@ -39,6 +39,8 @@ const UNUSED: u16 = IGNORABLE + 11;
 const ENDS: u16 = IGNORABLE + 12;
 const CONFIG_VERSION: u16 = IGNORABLE + 13;
 const IS_PATIENT: u16 = IGNORABLE + 14;
+// A process of an earlier version takes all files for its own.
+const OWN_FILES: u16 = IGNORABLE + 15;
 
 impl Message {
     /// The frame.
@@ -69,6 +71,7 @@ impl Message {
             | Self::Busy => frame::encode(kind, &()),
             Self::IsPatient { ms: None } => frame::encode(kind, &()),
             Self::Unused { sockets } => frame::encode(kind, sockets),
+            Self::OwnFiles { keys } => frame::encode(kind, keys),
             Self::Resources { bytes: number }
             | Self::ConfigVersion { version: number }
             | Self::IsPatient { ms: Some(number) } => frame::encode(kind, number),
@@ -120,6 +123,7 @@ impl Message {
             CONFIG_VERSION => Self::ConfigVersion { version: frame::body(body)? },
             ENDS => Self::Ends { reason: frame::body(body)? },
             UNUSED => Self::Unused { sockets: frame::body(body)? },
+            OWN_FILES => Self::OwnFiles { keys: frame::body(body)? },
             BUSY => Self::Busy,
             MAIN_PROCESS => Self::MainProcess,
             LIST_CONNECTIONS => frame::body(body)
@@ -155,6 +159,7 @@ impl Message {
             Self::ReadsPacks => READS_PACKS,
             Self::IsPatient { .. } => IS_PATIENT,
             Self::Unused { .. } => UNUSED,
+            Self::OwnFiles { .. } => OWN_FILES,
             Self::Ends { .. } => ENDS,
             Self::ConfigVersion { .. } => CONFIG_VERSION,
             Self::Busy => BUSY,
@@ -190,6 +195,7 @@ impl Message {
             Self::ReadsPacks => "ReadsPacks",
             Self::IsPatient { .. } => "IsPatient",
             Self::Unused { .. } => "Unused",
+            Self::OwnFiles { .. } => "OwnFiles",
             Self::Ends { .. } => "Ends",
             Self::ConfigVersion { .. } => "ConfigVersion",
             Self::Busy => "Busy",

@@ -1,6 +1,6 @@
 //! The listening sockets of the process: who has which address, and what becomes of a socket whose listener changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -31,6 +31,8 @@ pub(super) struct Place {
     pub(super) handles: Vec<OwnedFd>,
     /// Whether there was no descriptor for a handle on each of them. Without one the queue of that socket would be lost.
     is_incomplete: bool,
+    /// Whether they have a file that this process made, or took over as its own: not if a socket unit of systemd did.
+    owns_file: bool,
 }
 
 /// The sockets of one address of a listener.
@@ -51,8 +53,23 @@ pub(super) enum SocketSource {
     Inherited(ListenerId),
 }
 
-/// Handles on listening sockets, by the listener's name.
-pub(crate) type Handles = BTreeMap<Arc<str>, Vec<OwnedFd>>;
+/// Handles on listening sockets.
+#[derive(Debug, Default)]
+pub(crate) struct Handles {
+    /// By the listener's name.
+    pub(crate) sockets: BTreeMap<Arc<str>, Vec<OwnedFd>>,
+    /// Those with a file of this process's own, each by its listener's name and its place among that one's sockets.
+    pub(crate) own_files: BTreeSet<(Arc<str>, u32)>,
+}
+
+impl IntoIterator for Handles {
+    type Item = (Arc<str>, Vec<OwnedFd>);
+    type IntoIter = btree_map::IntoIter<Arc<str>, Vec<OwnedFd>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.sockets.into_iter()
+    }
+}
 
 /// Sockets of listeners, a list for each worker.
 pub(crate) type Sockets = Vec<AddressSockets>;
@@ -62,8 +79,8 @@ impl Held {
         self.places.iter().flat_map(|place| &place.handles)
     }
 
-    /// Other handles on all its sockets.
-    pub(super) fn cloned_handles(&self) -> std::io::Result<Vec<OwnedFd>> {
+    /// Adds other handles on all its sockets.
+    pub(super) fn add_handles(&self, to: &mut Handles) -> std::io::Result<()> {
         if self.places.iter().any(|place| place.is_incomplete) {
             return Err(std::io::Error::other(format!(
                 "no descriptor was left for another handle on the socket of listener {}: raise the limit on open files, then \
@@ -71,7 +88,12 @@ impl Held {
                 self.name
             )));
         }
-        self.handles().map(OwnedFd::try_clone).collect()
+        let sockets: Vec<_> = self.handles().map(OwnedFd::try_clone).collect::<Result<_, _>>()?;
+        let owns_file = self.places.iter().flat_map(|it| it.handles.iter().map(|_| it.owns_file));
+        let own_files = (0..).zip(owns_file).filter(|(_, owns_file)| *owns_file);
+        to.own_files.extend(own_files.map(|(place, _)| (Arc::clone(&self.name), place)));
+        to.sockets.insert(Arc::clone(&self.name), sockets);
+        Ok(())
     }
 }
 
@@ -181,7 +203,8 @@ impl DataPath {
                     let handles: std::io::Result<Vec<_>> = handles;
                     let is_incomplete = handles.is_err();
                     let handles = handles.unwrap_or_default();
-                    Some(Place { address: address.clone(), handles, is_incomplete })
+                    let owns_file = sockets.iter().flatten().any(Listener::owns_file);
+                    Some(Place { address: address.clone(), handles, is_incomplete, owns_file })
                 }
                 SocketSource::Inherited(from) => self.take_place(*from, address),
             };
@@ -189,6 +212,7 @@ impl DataPath {
                 address: address.clone(),
                 handles: Vec::new(),
                 is_incomplete: false,
+                owns_file: false,
             });
             let held = self.held.entry(*id).or_insert_with(|| Held {
                 name: Arc::clone(&listener.name),

@@ -17,8 +17,8 @@ use ::handover::{
     PeerLife, Phase, SocketKey,
 };
 use control::{
-    Begun, HandoverChange, HandoverFact, HandoverNews, HandoverQuestion, HandoverResult,
-    HandoverStep,
+    Begun, GivenAdmin, HandoverChange, HandoverFact, HandoverNews, HandoverQuestion,
+    HandoverResult, HandoverStep,
 };
 use io::packets::ProcessHandle;
 use tokio::sync::oneshot::{self, error::TryRecvError};
@@ -297,10 +297,10 @@ impl<'g> Attempt<'g> {
         let handover = self.giving.listener.as_fd();
         let listening = |key: &SocketKey| match key {
             SocketKey::Listener(name, number) => {
-                begun.handles.get(&**name)?.get(*number as usize).map(AsFd::as_fd)
+                begun.handles.sockets.get(&**name)?.get(*number as usize).map(AsFd::as_fd)
             }
-            SocketKey::Admin => begun.admin.as_ref().map(AsFd::as_fd),
-            SocketKey::Metrics => begun.metrics.as_ref().map(AsFd::as_fd),
+            SocketKey::Admin => begun.admin.as_ref().map(|it| it.socket.as_fd()),
+            SocketKey::Metrics => begun.metrics.as_ref().map(|it| it.socket.as_fd()),
             SocketKey::Handover => Some(handover),
         };
         let found: Option<Vec<_>> = keys.iter().map(listening).collect();
@@ -363,13 +363,20 @@ impl<'g> Attempt<'g> {
     fn listen(&mut self) {
         let Some(begun) = &self.begun else { return };
         let mut keys = Vec::new();
-        for (name, handles) in &begun.handles {
+        for (name, handles) in &begun.handles.sockets {
             let count = u32::try_from(handles.len()).unwrap_or(u32::MAX);
             keys.extend((0..count).map(|number| SocketKey::Listener(name.to_string(), number)));
         }
         keys.extend(begun.admin.is_some().then_some(SocketKey::Admin));
         keys.extend(begun.metrics.is_some().then_some(SocketKey::Metrics));
         keys.push(SocketKey::Handover);
+        let own_files = begun.handles.own_files.iter();
+        let own_files =
+            own_files.map(|(name, number)| SocketKey::Listener(name.to_string(), *number));
+        let owns_file = |admin: &Option<GivenAdmin>| admin.as_ref().is_some_and(|it| it.owns_file);
+        let own_admin = [(&begun.admin, SocketKey::Admin), (&begun.metrics, SocketKey::Metrics)];
+        let own_admin = own_admin.into_iter().filter(|(it, _)| owns_file(it)).map(|(_, key)| key);
+        self.giver.own_files(own_files.chain(own_admin).collect());
         self.giver.listen(keys);
     }
 

@@ -114,7 +114,7 @@ fn use_sockets(taking: &mut Taking, mut taken: TakenSockets, snapshot: &Snapshot
     listeners.take_over(std::mem::take(&mut taken.listeners));
     let startup = &snapshot.startup;
     for address in startup.admin.iter().chain(&startup.metrics) {
-        drop(taken.take_admin(address));
+        drop(taken.take_socket_at(address));
     }
     taking.unused = listeners.unused(snapshot).into_iter().chain(taken.unused_admin()).collect();
     taking.note_moved(listeners.moved(snapshot));

@@ -84,10 +84,18 @@ pub(crate) struct TakenSockets {
 impl TakenSockets {
     /// The socket of the former process's admin interface that listens at this address. A port of 0 is whatever it got.
     pub(crate) fn take_admin(&mut self, address: &Address) -> Option<AdminSocket> {
+        let take = |socket: Inherited| match socket.owns_file() {
+            true => AdminSocket::take_over(socket.into(), address),
+            false => AdminSocket::inherit(socket.into(), address),
+        };
+        self.take_socket_at(address).map(take)
+    }
+
+    /// The same as a mere socket.
+    pub(super) fn take_socket_at(&mut self, address: &Address) -> Option<Inherited> {
         let is_there =
             |socket: &mut Inherited| is_at(socket, address) || is_anywhere(socket, address);
-        let taken = self.admin.take_if(is_there).or_else(|| self.metrics.take_if(is_there));
-        taken.map(|socket| AdminSocket::take_over(socket.into(), address))
+        self.admin.take_if(is_there).or_else(|| self.metrics.take_if(is_there))
     }
 
     /// What is left of it.
@@ -434,18 +442,23 @@ impl Taking {
             let Some(descriptor) = self.line.descriptors.pop_front() else {
                 return Err("descriptors are missing".to_owned());
             };
-            match key {
+            let owned = |socket: Inherited| match self.taker.owns_file(&key) {
+                true => socket.with_own_file(),
+                false => socket,
+            };
+            match &key {
                 SocketKey::Listener(name, _) => {
                     let socket = Inherited::new(descriptor)
+                        .map(owned)
                         .map_err(|error| format!("a socket of listener {name}: {error}"))?;
                     // Those of a listener are neighbours.
-                    match sockets.listeners.last_mut().filter(|(it, _)| *it == name) {
+                    match sockets.listeners.last_mut().filter(|(it, _)| it == name) {
                         Some((_, list)) => list.push(socket),
-                        None => sockets.listeners.push((name, vec![socket])),
+                        None => sockets.listeners.push((name.clone(), vec![socket])),
                     }
                 }
-                SocketKey::Admin => sockets.admin = Some(listening(descriptor)?),
-                SocketKey::Metrics => sockets.metrics = Some(listening(descriptor)?),
+                SocketKey::Admin => sockets.admin = Some(owned(listening(descriptor)?)),
+                SocketKey::Metrics => sockets.metrics = Some(owned(listening(descriptor)?)),
                 SocketKey::Handover => {
                     let listener = PacketListener::inherit(descriptor)
                         .map_err(|error| format!("the socket of handovers: {error}"))?;

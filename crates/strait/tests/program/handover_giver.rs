@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 
 use handover::{Message, Packed, Refused, SocketKey, Welcome};
@@ -256,4 +256,32 @@ fn a_new_process_that_is_asked_to_end_before_it_has_taken_over_leaves_everything
     let client = TcpStream::connect(giver.address()).unwrap();
     let (_, peer) = giver.edge.accept().unwrap();
     assert_eq!(peer, client.local_addr().unwrap());
+}
+
+#[test]
+fn a_new_process_removes_the_files_of_which_the_running_one_says_that_they_are_its_own_and_no_others()
+ {
+    for says_so in [false, true] {
+        let giver = Giver::new();
+        let path = giver.scratch.path("local.sock");
+        let local = UnixListener::bind(&path).unwrap();
+        let file = giver.scratch.path("strait.yaml");
+        let at = format!("  - {{ name: local, address: 'unix:{}', routes: all }}", path.display());
+        let config = fs::read_to_string(&file).unwrap();
+        fs::write(&file, config.replace("routes:\n", &format!("{at}\nroutes:\n"))).unwrap();
+        let mut taking = giver.compared();
+        let keys = ["edge", "local"].map(|name| SocketKey::Listener(name.to_owned(), 0));
+        if says_so {
+            taking.say(&Message::OwnFiles { keys: keys[1..].to_vec() }, &[]);
+        }
+        let sockets = [giver.edge.as_fd(), local.as_fd(), giver.socket.as_fd()];
+        let keys = keys.into_iter().chain([SocketKey::Handover]).collect();
+        taking.say(&Message::Sockets { keys, is_last: true }, &sockets);
+        while !matches!(taking.hear(), Message::Serving) {}
+        taking.say(&Message::Commit, &[]);
+        while !matches!(taking.hear(), Message::Committed) {}
+        kill_process(process(taking.child.id()), Signal::TERM).unwrap();
+        assert_eq!(taking.ended(), Some(0), "{}", giver.log());
+        assert_eq!(path.exists(), !says_so);
+    }
 }

@@ -420,7 +420,11 @@ enum IsRead {
     No,
 }
 
+/// The configuration with an admin interface, unless it has one.
 pub(crate) fn with_admin(config: &str) -> String {
+    if config.lines().any(|line| line.starts_with("admin:")) {
+        return config.to_owned();
+    }
     format!("admin: {{ address: 127.0.0.1:0, metrics: 127.0.0.1:0 }}\n{config}")
 }
 

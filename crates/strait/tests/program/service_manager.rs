@@ -3,15 +3,19 @@
 use std::fs;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use io::packets::ProcessHandle;
 use rustix::process::{Signal, kill_process};
 
-use crate::handover::{Successors, process};
-use crate::kit::{Scratch, Service, Strait, claim_port, forward_to, get, read, strait, text};
+use crate::handover::{Successors, process, upgraded, with_handover};
+use crate::kit::{
+    Scratch, Service, Strait, claim_port, forward_to, get, read, strait, text, until,
+};
 
 /// Gives the process descriptor 3, which is what the test hands over as standard input.
 const SOCKET: &str = r#"exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@""#;
@@ -181,4 +185,92 @@ fn a_socket_that_no_listener_has_is_named_at_the_start() {
     );
     assert!(error.contains(&expected), "{error}");
     assert!(strait(&["check", "-c", &file]).status.success());
+}
+
+/// A process with two unix sockets, one of which a socket unit has bound: that of the listener `local`, or one of the admin interface's.
+struct Activated {
+    strait: Strait,
+    /// The unit's, which it has as long as the test runs.
+    unit: PathBuf,
+    _socket: UnixListener,
+    inode: u64,
+    /// The process's own.
+    own: PathBuf,
+    _service: Service,
+    _scratch: Scratch,
+}
+
+impl Activated {
+    fn new(is_admin: bool, probation: &str) -> Self {
+        let (service, scratch) = (Service::start("one"), Scratch::new());
+        let [unit, own] = ["unit.sock", "own.sock"].map(|name| scratch.path(name));
+        let socket = UnixListener::bind(&unit).unwrap();
+        let inode = fs::symlink_metadata(&unit).unwrap().ino();
+        let (local, admin) = if is_admin { (&own, &unit) } else { (&unit, &own) };
+        let (local, admin) = (local.display(), admin.display());
+        let local =
+            format!("  - {{ name: local, address: 'unix:{local}', routes: all }}\nroutes:\n");
+        let config = forward_to(service.address).replace("routes:\n", &local);
+        let config = with_handover(&scratch, &config, &format!("probation: {probation}"));
+        let config =
+            format!("admin: {{ address: '127.0.0.1:0', metrics: 'unix:{admin}' }}\n{config}");
+        let handed = Stdio::from(OwnedFd::from(socket.try_clone().unwrap()));
+        let strait = Strait::run_by(SOCKET, handed, &[], &config);
+        Self { strait, unit, _socket: socket, inode, own, _service: service, _scratch: scratch }
+    }
+
+    /// What is left once all processes have ended.
+    fn assert_files_are_right(&self) {
+        let inode = fs::symlink_metadata(&self.unit).ok().map(|found| found.ino());
+        assert_eq!(inode, Some(self.inode), "the unit's file");
+        assert!(!self.own.exists(), "the process's own file");
+    }
+}
+
+fn end(pid: u32) {
+    let handle = ProcessHandle::open(pid).unwrap();
+    kill_process(process(pid), Signal::TERM).unwrap();
+    assert!(handle.wait(Duration::from_secs(20)).unwrap());
+}
+
+#[test]
+fn files_of_a_socket_unit_outlive_each_process_and_others_do_not() {
+    for is_admin in [false, true] {
+        let (activated, mut successors) = (Activated::new(is_admin, "0s"), Successors::default());
+        for _ in 0..2 {
+            upgraded(&activated.strait, &mut successors);
+            assert!(activated.own.exists() && activated.unit.exists());
+        }
+        end(successors.0[1]);
+        activated.assert_files_are_right();
+    }
+}
+
+#[test]
+fn the_file_of_a_socket_unit_stays_where_a_reload_of_a_new_process_removes_its_listener() {
+    let (activated, mut successors) = (Activated::new(false, "0s"), Successors::default());
+    upgraded(&activated.strait, &mut successors);
+    let config = read(&activated.strait.path("strait.yaml"));
+    let without = config.lines().filter(|line| !line.contains("name: local"));
+    let version = activated.strait.config()["version"].as_u64().unwrap();
+    activated.strait.rewrite(&without.map(|line| format!("{line}\n")).collect::<String>());
+    activated.strait.wait_for_version(version + 1);
+    end(successors.0[0]);
+    activated.assert_files_are_right();
+}
+
+#[test]
+fn the_file_of_a_socket_unit_stays_where_a_process_serves_again_that_was_replaced() {
+    for is_admin in [false, true] {
+        let (mut activated, mut successors) =
+            (Activated::new(is_admin, "1m"), Successors::default());
+        upgraded(&activated.strait, &mut successors);
+        kill_process(process(successors.0[0]), Signal::KILL).unwrap();
+        activated.strait.wait_for_log("accepts connections again");
+        let admin = activated.strait.admin;
+        until("the admin interface", || (get(admin, "/ready").status == 200).then_some(()));
+        activated.strait.signal(Signal::TERM);
+        assert_eq!(activated.strait.wait_for_end().code(), Some(0));
+        activated.assert_files_are_right();
+    }
 }
