@@ -495,6 +495,7 @@ impl<W: Workers> Running<W> {
                 self.report_alive();
                 self.warn_of_late_worker();
                 self.drain_after_delay();
+                self.end_wait_to_be_heard();
                 self.rebalance();
                 self.config.builder.on_upkeep();
                 self.describing.retain(|_, (_, reply)| !reply.is_closed());

@@ -95,6 +95,11 @@ impl ServiceManager {
         Ok(Self { socket: Some((socket, address)), watchdog, ..Self::default() })
     }
 
+    /// Whether there is one.
+    pub(crate) const fn is_there(&self) -> bool {
+        self.socket.is_some()
+    }
+
     /// The process serves.
     pub(crate) fn ready(&mut self, status: &str) {
         self.change("READY=1", status);

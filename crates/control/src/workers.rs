@@ -73,6 +73,10 @@ pub trait Workers: Send + 'static {
     /// [`HandoverFact::Listed`] with the number `request`, if one comes.
     fn list_former(&mut self, request: u32, worker: u32, slot: u32);
 
+    /// Says to the process whose place this one took that this one ends as it should: that one stands by no longer, and has the service
+    /// manager know this one as the main process, which [`HandoverFact::MainProcess`] says.
+    fn leave_former(&mut self);
+
     /// What moves connections from worker to worker; none while messages wait for room in a mailbox. Until
     /// it has done so, no snapshot may be published, and no drain may begin.
     fn mover(&self) -> Option<Self::Mover>;

@@ -212,6 +212,10 @@ impl Workers for Notebook {
         self.note(format!("the old process lists {worker} from {slot}, request {request}"));
     }
 
+    fn leave_former(&mut self) {
+        self.note("leave the old process".to_owned());
+    }
+
     fn drain(&mut self) {
         self.note("drain".to_owned());
     }

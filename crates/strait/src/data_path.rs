@@ -250,6 +250,10 @@ impl Workers for DataPath {
         self.former.ask(&::handover::Message::ListConnections { request, worker, slot });
     }
 
+    fn leave_former(&mut self) {
+        self.former.leave();
+    }
+
     fn explain(
         snapshot: &Arc<Snapshot>,
         request: &ExplainRequest,

@@ -176,10 +176,10 @@ impl<W: Workers> Running<W> {
                 if self.handing == Handing::None {
                     self.collector.lose_former();
                 }
-                self.store_listeners();
+                // It may be of a version that does not say so before.
+                self.on_heard();
             }
-            // The service manager hears this process from here on; the former one may be of a version that does not say so.
-            HandoverFact::MainProcess => self.store_listeners(),
+            HandoverFact::MainProcess => self.on_heard(),
             HandoverFact::Learned { health, reply } => {
                 // That one finds out what endpoints are like until this one has its place.
                 self.adopt_health(&health, true);

@@ -101,7 +101,12 @@ impl<W: Workers> Running<W> {
             started: 0,
             stopped: BTreeSet::new(),
             is_init: parts.is_init,
-            stored: Stored::new(parts.stale_sockets, parts.had_connections, parts.storer),
+            stored: Stored::new(
+                parts.is_taking_over,
+                parts.stale_sockets,
+                parts.had_connections,
+                parts.storer,
+            ),
             outcome: None,
             config: InEffect {
                 builder,

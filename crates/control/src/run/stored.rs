@@ -5,6 +5,9 @@
 //!   SIGTERM ──► Storing ──stored──► Draining, for what stays ──► counted again, at the very end
 //!                  └────not kept───► Leaving, Draining, as without a service manager
 //! ```
+//!
+//! The service manager keeps nothing of a process that it does not know as the main one of the service. One that has taken another's place
+//! is that once the other has said so: until then, storing waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -19,6 +22,7 @@ use tokio::sync::oneshot;
 use super::handing::Handing;
 use super::moves::{AfterMoves, Ended};
 use super::{Running, State, breakers};
+use crate::clock;
 use crate::handover::OwnState;
 use crate::storing::{StoredCounts, Storer};
 use crate::workers::Workers;
@@ -26,9 +30,16 @@ use crate::workers::Workers;
 /// How long storing may take: the service manager, workers and handshakes that are about to end.
 const STORING_MAX: Duration = Duration::from_secs(20);
 
+/// How long the process before this one may take to say that the service manager hears this one.
+const MAIN_PROCESS_MAX: Duration = Duration::from_secs(5);
+
 /// What the service manager keeps.
 #[derive(Debug)]
 pub(super) struct Stored {
+    /// Whether it hears this process: it started it, or the process before has said so, or has ended.
+    is_heard: bool,
+    /// Until when connections wait for that to be stored; monotonic time, ns.
+    waits_until: Option<u64>,
     /// The names of sockets of a former process that it may keep, and that this process does not have.
     stale: Vec<String>,
     /// Listeners of which it keeps sockets, with the names of these.
@@ -42,8 +53,16 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    pub(super) fn new(stale: Vec<String>, had_connections: bool, storer: Box<dyn Storer>) -> Self {
+    /// Of a process that takes another's place, or that the service manager has started.
+    pub(super) fn new(
+        is_taking_over: bool,
+        stale: Vec<String>,
+        had_connections: bool,
+        storer: Box<dyn Storer>,
+    ) -> Self {
         Self {
+            is_heard: !is_taking_over,
+            waits_until: None,
             stale,
             listeners: BTreeMap::new(),
             had_connections,
@@ -115,8 +134,43 @@ impl<W: Workers> Running<W> {
         self.hands_over = None;
         self.state = State::Storing;
         self.service_manager.forget_workers();
-        self.service_manager.stopping(STORING_MAX, "storing connections");
-        self.after_moves(AfterMoves::Store);
+        if self.stored.is_heard || !self.service_manager.is_there() {
+            return self.begin_storing();
+        }
+        tracing::info!(
+            "the service manager does not know this process yet: connections are stored once it does"
+        );
+        self.workers.leave_former();
+        let within = u64::try_from(MAIN_PROCESS_MAX.as_nanos()).unwrap_or(u64::MAX);
+        self.stored.waits_until = Some(clock::monotonic_ns().saturating_add(within));
+    }
+
+    /// The service manager hears this process from here on, or nothing says any more when it will.
+    pub(super) fn on_heard(&mut self) {
+        self.stored.is_heard = true;
+        self.store_listeners();
+        if self.stored.waits_until.take().is_some() {
+            self.begin_storing();
+        }
+    }
+
+    /// Waits no longer once the time is over: a service manager may hear every process of the service.
+    pub(super) fn end_wait_to_be_heard(&mut self) {
+        let now = clock::monotonic_ns();
+        if self.stored.waits_until.take_if(|until| *until <= now).is_some() {
+            tracing::warn!(
+                "the old process does not say that the service manager knows this one: it may keep nothing"
+            );
+            self.begin_storing();
+        }
+    }
+
+    /// As soon as no connection is between two workers.
+    fn begin_storing(&mut self) {
+        if self.state == State::Storing {
+            self.service_manager.stopping(STORING_MAX, "storing connections");
+            self.after_moves(AfterMoves::Store);
+        }
     }
 
     /// Begins to store connections, none of which is on its way between workers.

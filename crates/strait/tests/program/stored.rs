@@ -1,5 +1,6 @@
 //! Listening sockets that a service manager keeps, by a manager of the test's own, which does with the messages what systemd
-//! does (`service_notify_message`): it keeps descriptors by name up to a bound, and closes others once it has read a message.
+//! does (`service_notify_message`): it keeps descriptors by name up to a bound, and closes others once it has read a message. It listens
+//! to the main process alone (`NotifyAccess=main`).
 
 use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut, Read, Write};
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
+    SendAncillaryMessage, SendFlags, sockopt::set_socket_passcred,
 };
 use rustix::process::{Signal, kill_process};
 
@@ -39,6 +40,8 @@ os.execv(sys.argv[1], sys.argv[1:])
 pub(crate) struct Manager {
     pub(crate) path: String,
     pub(crate) store: Arc<Mutex<BTreeMap<String, Vec<OwnedFd>>>>,
+    /// The main process: the one that it has started, or the first that it hears, until that names another.
+    main: Arc<Mutex<Option<u32>>>,
     _scratch: Scratch,
 }
 
@@ -53,9 +56,11 @@ impl Manager {
         let path = scratch.path("notify").to_str().unwrap().to_owned();
         let socket = UnixDatagram::bind(&path).unwrap();
         let store = Arc::<Mutex<BTreeMap<_, _>>>::default();
-        let into = Arc::clone(&store);
-        thread::spawn(move || keep(&socket, &into, descriptors_max));
-        Self { path, store, _scratch: scratch }
+        let main = Arc::<Mutex<Option<u32>>>::default();
+        let (into, heard) = (Arc::clone(&store), Arc::clone(&main));
+        set_socket_passcred(&socket, true).unwrap();
+        thread::spawn(move || keep(&socket, &heard, &into, descriptors_max));
+        Self { path, store, main, _scratch: scratch }
     }
 
     /// The names of what it keeps, and how many descriptors each has.
@@ -91,6 +96,7 @@ impl Manager {
         let (names, flags) = (names.join(":"), SendFlags::empty());
         rustix::net::sendmsg(&ours, &[IoSlice::new(names.as_bytes())], &mut with, flags).unwrap();
         let mut child = child.ok()?;
+        *self.main.lock().unwrap() = Some(child.id());
         let (log, mut lines) = (Arc::<Mutex<String>>::default(), child.stderr.take().unwrap());
         let into = Arc::clone(&log);
         thread::spawn(move || {
@@ -105,25 +111,39 @@ impl Manager {
 
 fn keep(
     socket: &UnixDatagram,
+    main: &Mutex<Option<u32>>,
     store: &Mutex<BTreeMap<String, Vec<OwnedFd>>>,
     descriptors_max: usize,
 ) {
     let mut text = [0; 4096];
     loop {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
+        let mut space =
+            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253), ScmCredentials(1))];
         let mut with = RecvAncillaryBuffer::new(&mut space);
         let mut into = [IoSliceMut::new(&mut text)];
         let flags = RecvFlags::CMSG_CLOEXEC;
         let Ok(received) = rustix::net::recvmsg(socket, &mut into, &mut with, flags) else {
             return;
         };
-        let mut descriptors = Vec::new();
+        let (mut descriptors, mut sender) = (Vec::new(), None);
         for message in with.drain() {
-            if let RecvAncillaryMessage::ScmRights(rights) = message {
-                descriptors.extend(rights);
+            match message {
+                RecvAncillaryMessage::ScmRights(rights) => descriptors.extend(rights),
+                RecvAncillaryMessage::ScmCredentials(its) => sender = Some(its.pid),
+                _ => {}
             }
         }
+        let sender = sender.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok());
+        let mut main = main.lock().unwrap();
+        if main.is_some() && *main != sender {
+            continue;
+        }
+        *main = sender;
         let message = self::text(&text[..received.bytes]);
+        if let Some(successor) = message.strip_prefix("MAINPID=") {
+            *main = Some(successor.parse().unwrap());
+        }
+        drop(main);
         let name = message.lines().find_map(|line| line.strip_prefix("FDNAME="));
         let Some(name) = name.map(str::to_owned) else { continue };
         let mut store = store.lock().unwrap();

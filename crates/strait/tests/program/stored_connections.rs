@@ -6,8 +6,10 @@ use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::Stdio;
+use std::time::Duration;
 
 use ::tls::Version;
+use io::packets::ProcessHandle;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -15,7 +17,7 @@ use rustix::net::{
 };
 use rustix::process::{Signal, kill_process};
 
-use crate::handover::{over_tls, process, with_handover};
+use crate::handover::{Successors, over_tls, process, upgraded, with_handover};
 use crate::kit::{Client, Scratch, Service, Strait, claim_port, get, until};
 use crate::stored::{Manager, Started};
 use crate::tls::certificates;
@@ -35,12 +37,17 @@ struct Stage {
 
 impl Stage {
     fn new(descriptors_max: usize) -> Self {
+        Self::with_probation(descriptors_max, "0s")
+    }
+
+    fn with_probation(descriptors_max: usize, probation: &str) -> Self {
         let (service, manager) = (Service::start("one"), Manager::with_room(descriptors_max));
         let scratch = certificates();
         let [plain, admin] = [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], claim_port())));
         let listener = format!("  - {{ name: plain, address: '{plain}', routes: all }}\nroutes:\n");
         let config = over_tls(&scratch, &service).replace("routes:\n", &listener);
-        let config = with_handover(&scratch, &config, "probation: 0s, fd_store: connections");
+        let options = format!("probation: {probation}, fd_store: connections");
+        let config = with_handover(&scratch, &config, &options);
         let variables = [("NOTIFY_SOCKET", &*manager.path)];
         let strait = Strait::run_by(r#"exec "$0" "$@""#, Stdio::null(), &variables, &config);
         let file = fs::read_to_string(strait.path("strait.yaml")).unwrap();
@@ -153,6 +160,52 @@ fn a_restart_closes_no_connection() {
         assert!(page.contains(part), "{page}");
     }
     assert!(started.log().contains("continuing stored connections"), "{}", started.log());
+}
+
+#[test]
+fn a_restart_in_the_probation_of_an_upgrade_closes_no_connection() {
+    // The service manager asks all processes of the service to end; and one may be asked alone.
+    for are_both_asked in [true, false] {
+        let mut stage = Stage::with_probation(1024, "1m");
+        stage.wait_for_listeners();
+        let (mut kept, mut successors) = (stage.kept(10), Successors::default());
+        upgraded(&stage.strait, &mut successors);
+        let new = ProcessHandle::open(successors.0[0]).unwrap();
+        if are_both_asked {
+            // The new one is the first that learns of it.
+            stage.strait.signal(Signal::STOP);
+        }
+        kill_process(process(successors.0[0]), Signal::TERM).unwrap();
+        stage.strait.wait_for_log("the service manager does not know this process yet");
+        if are_both_asked {
+            kept.iter_mut().for_each(|client| assert_eq!(client.get("/").status, 200));
+            stage.strait.signal(Signal::TERM);
+            stage.strait.signal(Signal::CONT);
+        }
+        assert_eq!(stage.strait.wait_for_end().code(), Some(0), "{}", stage.strait.all_logged());
+        assert!(new.wait(Duration::from_secs(20)).unwrap());
+        stage.wait_for_connections();
+        let Some(_started) = stage.start() else { return };
+        for client in &mut kept {
+            let response = client.get("/");
+            assert_eq!((response.status, response.field("connection")), (200, None));
+        }
+        assert_eq!(stage.metric("strait_generation"), 2.0);
+    }
+}
+
+#[test]
+fn connections_drain_where_the_old_process_never_names_the_new_one() {
+    let mut stage = Stage::with_probation(1024, "1m");
+    stage.wait_for_listeners();
+    let (mut kept, mut successors) = (stage.kept(5), Successors::default());
+    upgraded(&stage.strait, &mut successors);
+    let new = ProcessHandle::open(successors.0[0]).unwrap();
+    stage.strait.signal(Signal::STOP);
+    kill_process(process(successors.0[0]), Signal::TERM).unwrap();
+    stage.strait.wait_for_log("the old process does not say that the service manager knows this");
+    assert!(kept.iter_mut().all(Client::is_closed));
+    assert!(new.wait(Duration::from_secs(20)).unwrap());
 }
 
 #[test]
