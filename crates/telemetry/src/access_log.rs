@@ -361,6 +361,9 @@ No peer can break a line or forge another. UTF-8 text is written unchanged, exce
 direction of text: in JSON they are `\uXXXX`, in text their bytes are `\xXX`. A byte that is not part of valid UTF-8 is `\xXX` in both formats (in JSON, the backslash is escaped). In the beginning of `text`, whose values are separated by spaces, a space within a value is escaped, too. Long values are truncated: the target at 1,024 bytes, the user agent at 256,
 the host at 264, the subset at 256, the request id at 128, the detail of a cause at 160, addresses at 112, the method at 32.
 
+During an upgrade two processes write to the same output. In a file their lines never mix. On a pipe or socket, as `stdout` usually is, lines of at most 4,096 bytes do not:
+a longer one, which takes several long header fields in `access_log.fields`, may have lines of the other process within it.
+
 A line is written when the last byte of the response was passed to the kernel, before the client has received it: `status` and `response_bytes`
 show what was sent, not what arrived. If a client does not read all of it, the line does not show that;
 `strait_downstream_connections_ended_total{cause="response_undelivered"}` counts such connections, and

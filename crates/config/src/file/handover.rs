@@ -19,7 +19,8 @@ pub struct Handover {
     #[schemars(length(min = 2, max = 107))]
     pub socket: Option<String>,
     /// Time until the other process must have everything that can move. Beyond it, this process takes everything back. TLS
-    /// handshakes are waited for until 5 s before it (half of it, if that is less), and 10 s at most.
+    /// handshakes are waited for for 10 s at most, or the longest `timeouts.tls_handshake` of the listeners if that is more, and only
+    /// until 5 s before the end of this time (half of it, if that is less).
     #[schemars(extend("x-maximum" = "1h"))]
     pub timeout: Timeout,
     /// How long this process keeps the listening sockets afterwards. If the other process ends in this time, this one
