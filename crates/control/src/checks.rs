@@ -14,9 +14,9 @@ use telemetry::events::CheckCounted;
 use telemetry::{Collector, ENDPOINTS_PER_BLOCK};
 
 use crate::clock;
+use crate::names::address_text;
 use crate::outliers::{now, random};
 use crate::pace::Pace;
-use crate::workers::address_text;
 
 /// Endpoints that are unhealthy or degraded of which another process hears.
 const REMEMBERED_MAX: usize = 4_096;

@@ -2,13 +2,21 @@
 
 use std::sync::Arc;
 
-use config::snapshot::{Id, RouteTable, Snapshot};
+use config::snapshot::{Address, Id, RouteTable, Snapshot};
 use telemetry::events::LabelId;
 use telemetry::{Names, RouteNames, WeightedName};
 
 /// The label under which workers count for what has this id.
 pub(crate) const fn label(id: Id) -> LabelId {
     LabelId { slot: id.slot, generation: id.generation }
+}
+
+/// An address as the configuration file writes it.
+pub(crate) fn address_text(address: &Address) -> String {
+    match address {
+        Address::Tcp(address) => address.to_string(),
+        Address::Unix(path) => format!("unix:{}", path.display()),
+    }
 }
 
 /// The names of everything in `snapshot`, from those of the snapshot before it. They are the same where it changes

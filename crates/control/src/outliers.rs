@@ -13,8 +13,8 @@ use telemetry::Collector;
 use telemetry::events::{EjectionCounted, HealthOfCluster};
 
 use crate::clock;
+use crate::names::address_text;
 use crate::pace::Pace;
-use crate::workers::address_text;
 
 /// The ejections of this process.
 #[derive(Debug, Default)]

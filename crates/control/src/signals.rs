@@ -58,7 +58,7 @@ impl Signals {
             SignalKind::user_defined1(),
         ];
         // Before what wakes this task.
-        W::note_passed_on(&kinds.map(|kind| kind.as_raw_value()))?;
+        W::note_signals(&kinds.map(|kind| kind.as_raw_value()))?;
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut quit = signal(SignalKind::quit())?;
@@ -70,16 +70,26 @@ impl Signals {
         tokio::spawn(async move {
             // None is taken that has no room.
             while let Ok(room) = sender.reserve().await {
-                let (kind, asked) = tokio::select! {
-                    _ = terminate.recv() => (SignalKind::terminate(), Asked::Terminate),
-                    _ = interrupt.recv() => (SignalKind::interrupt(), Asked::End),
-                    _ = quit.recv() => (SignalKind::quit(), Asked::End),
-                    _ = hangup.recv() => (SignalKind::hangup(), Asked::Reload),
-                    _ = user1.recv() => (SignalKind::user_defined1(), Asked::ReopenLog),
-                    _ = user2.recv() => (SignalKind::user_defined2(), Asked::Nothing),
+                // What came while nothing listened, as between two of these, is as good as what comes now.
+                let unheard = kinds.into_iter().find(|kind| W::has_come(kind.as_raw_value()));
+                let kind = tokio::select! {
+                    biased;
+                    kind = std::future::ready(unheard), if unheard.is_some() => kind,
+                    _ = terminate.recv() => Some(SignalKind::terminate()),
+                    _ = interrupt.recv() => Some(SignalKind::interrupt()),
+                    _ = quit.recv() => Some(SignalKind::quit()),
+                    _ = hangup.recv() => Some(SignalKind::hangup()),
+                    _ = user1.recv() => Some(SignalKind::user_defined1()),
+                    _ = user2.recv() => None,
                     () = sender.closed() => return,
                 };
-                let is_passed_on = W::take_passed_on(kind.as_raw_value());
+                let Some(kind) = kind else {
+                    room.send(Signalled { asked: Asked::Nothing, is_passed_on: false });
+                    continue;
+                };
+                // It may have been taken as one of the others.
+                let Some(is_passed_on) = W::take_signal(kind.as_raw_value()) else { continue };
+                let asked = asked_by(kind);
                 room.send(Signalled { asked, is_passed_on });
             }
         });
@@ -102,6 +112,19 @@ impl Signals {
             tokio::task::yield_now().await;
         }
         self.came.try_recv().ok()
+    }
+}
+
+/// What a signal asks for.
+fn asked_by(kind: SignalKind) -> Asked {
+    if kind == SignalKind::terminate() {
+        Asked::Terminate
+    } else if kind == SignalKind::hangup() {
+        Asked::Reload
+    } else if kind == SignalKind::user_defined1() {
+        Asked::ReopenLog
+    } else {
+        Asked::End
     }
 }
 

@@ -210,6 +210,15 @@ impl Following {
         follower.unheard.add_late(verdict);
         Some(name)
     }
+
+    /// What a source has not heard of these resources is no news once it gets verdicts about them.
+    pub(crate) fn supersede(&self, source: &str, verdicts: &[Verdict]) {
+        let Some(follower) = self.followers.get(source) else { return };
+        let mut news = follower.unheard.lock();
+        if !news.late.is_empty() {
+            verdicts.iter().for_each(|verdict| drop(news.late.remove(&verdict.name)));
+        }
+    }
 }
 
 /// Delivers what the folder `state` has of a source. None once the process ends.
@@ -269,8 +278,6 @@ async fn follow(
         }
         // Without them the process ends.
         let Ok(verdicts) = said.await else { return };
-        // What was said of others came before.
-        unheard.tell(&mut *source).await;
         tell_verdicts(&mut *source, verdicts.iter()).await;
     }
 }

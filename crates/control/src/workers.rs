@@ -111,16 +111,20 @@ pub trait Workers: Send + 'static {
     /// that may wait.
     fn release_free_memory();
 
-    /// Begins to note which of these signals, by their numbers, another process of Strait passes on. To be called before anything else
+    /// Begins to note these signals, by their numbers, and which of them another process of Strait passes on. To be called before anything else
     /// takes them.
     ///
     /// # Errors
     ///
     /// The system's.
-    fn note_passed_on(signals: &[i32]) -> io::Result<()>;
+    fn note_signals(signals: &[i32]) -> io::Result<()>;
 
-    /// Takes a signal that has come; whether another process of Strait has passed it on, for the process that serves.
-    fn take_passed_on(signal: i32) -> bool;
+    /// Whether one of these signals has come and was not taken.
+    fn has_come(signal: i32) -> bool;
+
+    /// Takes one of these signals that has come, unless it was taken before; whether another process of Strait has passed it on, for
+    /// the process that serves.
+    fn take_signal(signal: i32) -> Option<bool>;
 
     /// Passes a signal on to the process with this id; whether that has got it.
     fn pass_on(process: u32, signal: i32) -> bool;
@@ -174,11 +178,3 @@ pub enum BindFailure {
 
 /// A report of one of the workers `W`.
 pub type Report<W> = config::reports::Report<<W as Workers>::Filter, <W as Workers>::Asker>;
-
-/// An address as the configuration file writes it.
-pub(crate) fn address_text(address: &Address) -> String {
-    match address {
-        Address::Tcp(address) => address.to_string(),
-        Address::Unix(path) => format!("unix:{}", path.display()),
-    }
-}

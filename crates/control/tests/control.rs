@@ -236,12 +236,16 @@ impl Workers for Notebook {
 
     fn release_free_memory() {}
 
-    fn note_passed_on(_: &[i32]) -> std::io::Result<()> {
+    fn note_signals(_: &[i32]) -> std::io::Result<()> {
         Ok(())
     }
 
-    fn take_passed_on(_: i32) -> bool {
+    fn has_come(_: i32) -> bool {
         false
+    }
+
+    fn take_signal(_: i32) -> Option<bool> {
+        Some(false)
     }
 
     fn pass_on(_: u32, _: i32) -> bool {

@@ -55,11 +55,19 @@ pub fn note(signals: &[i32]) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes a signal that has come. Whether it was passed on by another process of Strait.
+/// Whether a signal has come and was not taken.
 #[must_use]
-pub fn take(signal: i32) -> bool {
-    ARRIVED.fetch_and(!bit(signal), Ordering::SeqCst);
-    MARKED.fetch_and(!bit(signal), Ordering::SeqCst) & bit(signal) != 0
+pub fn has_come(signal: i32) -> bool {
+    ARRIVED.load(Ordering::SeqCst) & bit(signal) != 0
+}
+
+/// Takes a signal that has come; none that was taken before, or is not noted. Whether it was passed on by another process of
+/// Strait.
+#[must_use]
+pub fn take(signal: i32) -> Option<bool> {
+    let has_come = ARRIVED.fetch_and(!bit(signal), Ordering::SeqCst) & bit(signal) != 0;
+    let is_marked = MARKED.fetch_and(!bit(signal), Ordering::SeqCst) & bit(signal) != 0;
+    has_come.then_some(is_marked)
 }
 
 /// Takes what has come and was not taken.
@@ -103,17 +111,17 @@ mod tests {
         let signal = libc::SIGUSR2;
         note(&[signal]).unwrap();
         let arrives = || {
-            while ARRIVED.load(Ordering::SeqCst) & bit(signal) == 0 {
+            while !has_come(signal) {
                 std::thread::yield_now();
             }
         };
         for _ in 0..3 {
             assert!(pass_on(std::process::id(), signal));
             arrives();
-            assert!(take(signal));
+            assert_eq!((take(signal), take(signal)), (Some(true), None));
             kill_process(rustix::process::getpid(), Signal::USR2).unwrap();
             arrives();
-            assert!(!take(signal));
+            assert_eq!((take(signal), take(signal)), (Some(false), None));
         }
         kill_process(rustix::process::getpid(), Signal::USR2).unwrap();
         arrives();

@@ -317,11 +317,15 @@ impl Workers for DataPath {
         io::release_free_memory();
     }
 
-    fn note_passed_on(signals: &[i32]) -> std::io::Result<()> {
+    fn note_signals(signals: &[i32]) -> std::io::Result<()> {
         io::passing::note(signals)
     }
 
-    fn take_passed_on(signal: i32) -> bool {
+    fn has_come(signal: i32) -> bool {
+        io::passing::has_come(signal)
+    }
+
+    fn take_signal(signal: i32) -> Option<bool> {
         io::passing::take(signal)
     }
 

@@ -60,6 +60,8 @@ pub(super) struct Batch<'a, F> {
     changed: Changed,
     /// The route configurations that a source may say something of in it, with that; none for those that are gone.
     asked: BTreeMap<ResourceName, Option<DeliveredVersion>>,
+    /// The clusters of which it says something with `http2` in it.
+    asked_http2: Vec<(Arc<str>, Text)>,
     /// The route configurations that go in it, or are gone and others; and the tables that go of those that stay.
     removed_routes: Vec<(Arc<str>, RouteConfig, Option<AskingRoutes>)>,
     /// The ones that were gone and in use, and are there again or the file's.
@@ -169,6 +171,7 @@ impl<'a, F> Batch<'a, F> {
             values: Values::new(values, former.map(|former| &*former.runtime)),
             changed: Changed::default(),
             asked: BTreeMap::new(),
+            asked_http2: Vec::new(),
             removed_routes: Vec::new(),
             restored_routes: BTreeSet::new(),
             moved: BTreeSet::new(),
@@ -198,6 +201,12 @@ impl<'a, F> Batch<'a, F> {
                 (name, DeliveredVersion::new(source, update))
             });
             self.asked = asked.collect();
+            let clusters = updates.iter().filter(|update| update.kind == ResourceKind::Cluster);
+            let http2 = clusters.filter_map(|update| {
+                let text = update.content.clone().filter(|text| text.contains("http2"))?;
+                Some((Arc::clone(&update.name), text))
+            });
+            self.asked_http2 = http2.collect();
         }
         for kind in ORDER {
             for (update, refused) in updates.iter().zip(&mut refused) {

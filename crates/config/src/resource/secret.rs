@@ -17,7 +17,7 @@ pub(crate) struct Secret {
     made: Made,
 }
 
-/// What was made of a secret once, when it was delivered: whoever names it has a share of that.
+/// What was made of a secret once, when it was delivered, and shared by all who name it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Made {
     pub(crate) certificates: Vec<Arc<CertificateSource>>,

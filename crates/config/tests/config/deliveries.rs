@@ -625,6 +625,17 @@ fn tunnels_and_clusters_of_http2_do_not_meet_whichever_comes_first() {
             "{verdicts:?}"
         );
     }
+    // Nor does one that opens tunnels to another cluster that becomes one of HTTP/2 with it.
+    let other = |protocol| api(protocol).replace("name: api", "name: b");
+    taken(&mut loader, Cluster, "b", &other("http1"));
+    let updates = vec![
+        of(Cluster, "api", "4", &api("http2")),
+        of(Cluster, "b", "4", &other("http2")),
+        of(Route, "shop", "4", &tunnel("connect").replace("cluster: api", "cluster: b")),
+    ];
+    let (_, verdicts) = deliver(&mut loader, "folder", updates);
+    assert!(verdicts[0].contains("route/shop version 2"), "{verdicts:?}");
+    assert!(verdicts[1] == "ok" && verdicts[2].contains("a tunnel needs"), "{verdicts:?}");
     let updates = vec![
         of(Cluster, "mine", "1", &api("http1").replace("name: api", "name: mine")),
         of(

@@ -14,7 +14,7 @@ use super::old_process::{self, OldRow};
 use super::pages::Answer;
 use crate::handover::ListedRows;
 use crate::moves::{ConnectionId, Moved, NotMoved};
-use crate::workers::address_text;
+use crate::names::address_text;
 
 /// Connections on a page.
 const LIMIT_MAX: usize = 10_000;

@@ -9,7 +9,6 @@ use config::{Problem, ResourceName};
 use super::connections::Wanted;
 use super::explain::{self, ExplainRequest};
 use super::listing::Listing;
-use super::ready::ReadyDetail;
 use crate::moves::ConnectionId;
 
 /// What is sent back.
@@ -52,6 +51,17 @@ impl Answer {
     pub(super) fn slow(as_text: bool, body: Vec<u8>) -> Self {
         Self { status: 200, content_type: if as_text { TEXT } else { JSON }, body }
     }
+}
+
+/// How much `/ready` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadyDetail {
+    /// Whether the process is ready, or why not.
+    Reason,
+    /// What else is wrong, too.
+    Troubles,
+    /// The process's mount namespace, too, by which containers that share a network differ.
+    Namespace,
 }
 
 /// A page that control writes at once.

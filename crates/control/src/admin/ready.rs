@@ -2,18 +2,7 @@
 
 use std::fs;
 
-use super::pages::Answer;
-
-/// How much the page says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReadyDetail {
-    /// Whether the process is ready, or why not.
-    Reason,
-    /// What else is wrong, too.
-    Troubles,
-    /// The process's mount namespace, too, by which containers that share a network differ.
-    Namespace,
-}
+use super::pages::{Answer, ReadyDetail};
 
 /// Lines of the verbose page.
 const LINES_MAX: usize = 100;

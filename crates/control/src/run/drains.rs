@@ -13,7 +13,8 @@ use tokio::sync::oneshot;
 use super::handing::Handing;
 use super::{InEffect, Running, State};
 use crate::admin::{Answer, Content};
-use crate::workers::{Workers, address_text};
+use crate::names::address_text;
+use crate::workers::Workers;
 
 /// Addresses that an answer names where one is wrong.
 const ADDRESSES_SHOWN_MAX: usize = 20;

@@ -22,9 +22,8 @@ use crate::admin::{
 };
 use crate::checks::word_json;
 use crate::clock;
-use crate::names::label;
+use crate::names::{address_text, label};
 use crate::outliers::ejected_json;
-use crate::workers::address_text;
 
 /// Things whose counters are read in one turn of control.
 const COUNTERS_A_TURN_MAX: usize = 500;

@@ -24,8 +24,8 @@ use crate::admin::{
 };
 use crate::clock;
 use crate::log_writer::SlowForm;
-use crate::names::label;
-use crate::workers::{Workers, address_text};
+use crate::names::{address_text, label};
+use crate::workers::Workers;
 
 /// Bytes of metrics that a cluster has at least.
 const METRICS_BYTES_OF_CLUSTER: u64 = 2_000;

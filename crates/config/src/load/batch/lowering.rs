@@ -262,17 +262,29 @@ impl<F> Batch<'_, F> {
 
     /// Whether a version of a route configuration is good, and opens no tunnels to a cluster. Takes no ids.
     fn is_without_tunnels(&mut self, item: &DeliveredVersion, cluster: &str) -> bool {
-        let mark = self.mark;
+        let (mark, before) = (self.mark, self.taken.mark());
         let text = item.text.clone();
         let mut findings = Findings::new(&item.origin(), &text);
         let lowered = self.lower_routes(item, &mut findings);
-        self.taken.roll_back(self.mark);
+        self.taken.roll_back(before);
         self.mark = mark;
-        let is_good = findings.into_result().is_ok();
-        is_good
-            && lowered.is_ok_and(|lowered| {
-                lowered.is_some_and(|(config, _)| !config.tunnelled.contains(cluster))
-            })
+        if findings.into_result().is_err() {
+            return false;
+        }
+        let Ok(Some((config, _))) = lowered else { return false };
+        // It is refused if it opens tunnels to another cluster that becomes one of HTTP/2 with it.
+        !config.tunnelled.contains(cluster)
+            && !self
+                .asked_http2
+                .iter()
+                .any(|(name, text)| config.tunnelled.contains(&**name) && self.is_http2(name, text))
+    }
+
+    /// Whether a version of a cluster has exchanges share connections of HTTP/2.
+    fn is_http2(&self, name: &str, text: &str) -> bool {
+        let mut findings = Findings::new("", text);
+        let read = delivered::cluster(&self.loader.shapes, name, text, &mut findings);
+        read.is_some_and(|(_, file)| file.protocol == cluster::file::Protocol::Http2)
     }
 }
 

@@ -51,7 +51,8 @@ struct NotingDelivery {
     source: &'static str,
     updates: Vec<Update>,
     verdicts: Vec<Verdict>,
-    /// How many of these are taken note of.
+    /// Whether it was begun with, and of how many of these note is taken.
+    is_begun: bool,
     noted: usize,
     reply: oneshot::Sender<Vec<Verdict>>,
     restored: Option<RestoredPart>,
@@ -72,7 +73,17 @@ impl<W: Workers> Running<W> {
         let delivery = match mem::take(&mut self.config.deliveries.asked) {
             Question::Open(asked) | Question::Due(asked) => match asked.what {
                 Asked::Updates { source, reply, restored, .. } => {
-                    Some(NotingDelivery { source, updates, verdicts, noted: 0, reply, restored })
+                    let (is_begun, noted) = (false, 0);
+                    let delivery = NotingDelivery {
+                        source,
+                        updates,
+                        verdicts,
+                        is_begun,
+                        noted,
+                        reply,
+                        restored,
+                    };
+                    Some(delivery)
                 }
                 Asked::Waited(_) => None,
             },
@@ -117,13 +128,17 @@ impl<W: Workers> Running<W> {
                 self.note_demands(source, &[], std::slice::from_ref(&verdict));
             }
         }
-        if let Some(delivery) = &mut noting.delivery {
+        // It depends on all of that.
+        if room > 0
+            && let Some(delivery) = &mut noting.delivery
+        {
             self.note_delivery(delivery, &noting.refused_late, &mut room);
         }
         if room == 0 {
             // There may be more.
             self.config.deliveries.noting.push_front(noting);
-        } else if let Some(NotingDelivery { verdicts, reply, .. }) = noting.delivery {
+        } else if let Some(NotingDelivery { source, verdicts, reply, .. }) = noting.delivery {
+            self.config.deliveries.following.supersede(source, &verdicts);
             // A source that ended needs none.
             let _ = reply.send(verdicts);
         }
@@ -157,8 +172,8 @@ impl<W: Workers> Running<W> {
         refused_late: &BTreeSet<ResourceName>,
         room: &mut usize,
     ) {
-        let NotingDelivery { source, updates, verdicts, noted, restored, .. } = delivery;
-        let (source, is_begin) = (*source, *noted == 0);
+        let NotingDelivery { source, updates, verdicts, is_begun, noted, restored, .. } = delivery;
+        let (source, is_begin) = (*source, !mem::replace(is_begun, true));
         let wanted = self.config.deliveries.wanted();
         match restored {
             Some(part) if is_begin => {

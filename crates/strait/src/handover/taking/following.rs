@@ -16,12 +16,14 @@ impl Taking {
         // It may be asked from here on, behind `Committed`. Control ends with the process; the same below.
         let process = OldProcess { pid, lists_connections: self.lists_connections };
         let _ = control.blocking_send(HandoverStep::Heard(HandoverFact::FormerStays(process)));
+        let mut is_main = false;
         while !self.taker.is_over() {
             while let Some(action) = self.taker.poll() {
                 match action {
                     TakerAction::Following(action) => {
                         if action == FollowingAction::IsMainProcess {
                             contacts.former().note_left();
+                            is_main = true;
                         }
                         self.pass_on(action, control);
                     }
@@ -36,6 +38,9 @@ impl Taking {
                     | TakerAction::Stop(_) => {}
                 }
             }
+            // It is said once, and waits for room.
+            let main = || HandoverStep::Heard(HandoverFact::MainProcess);
+            is_main = is_main && control.try_send(main()).is_err();
             contacts.former().flush();
             self.hear();
         }
@@ -53,8 +58,7 @@ impl Taking {
                     is_return: self.is_return,
                 })
             }
-            FollowingAction::Update { .. } => return,
-            FollowingAction::IsMainProcess => HandoverStep::Heard(HandoverFact::MainProcess),
+            FollowingAction::Update { .. } | FollowingAction::IsMainProcess => return,
             FollowingAction::Listed(ListedConnections { request, rows, next }) => {
                 HandoverStep::Heard(HandoverFact::Listed { request, rows, next })
             }
