@@ -104,14 +104,6 @@ impl Notebook {
     }
 }
 
-fn committed(successor: u32) -> HandoverStep<Notebook> {
-    HandoverStep::Became(HandoverChange::Committed {
-        successor,
-        kept_admin: KeptAdmin::default(),
-        reply: tokio::sync::oneshot::channel().0,
-    })
-}
-
 /// Keeps nothing.
 #[derive(Debug)]
 struct NoStorer;
@@ -376,6 +368,16 @@ impl Running {
         response
     }
 
+    /// Another process is the one that serves from now on.
+    fn commit(&self, successor: u32) {
+        let (reply, known) = tokio::sync::oneshot::channel();
+        let kept_admin = KeptAdmin::default();
+        let change = HandoverChange::Committed { successor, kept_admin, reply };
+        self.steps.blocking_send(HandoverStep::Became(change)).unwrap();
+        // What comes on other ways may be heard before it otherwise.
+        known.blocking_recv().unwrap();
+    }
+
     fn end(self) -> Outcome {
         for worker in 0..2 {
             self.report(worker, ReportBody::Stopped);
@@ -421,7 +423,7 @@ fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over(
     let again = begin().unwrap();
     assert!(running.ask("GET", "/ready").contains("ready"));
 
-    running.steps.blocking_send(committed(4711)).unwrap();
+    running.commit(4711);
     // The queue is the other process's, once this one has let go of it.
     let listener = std::net::TcpListener::from(again.admin.unwrap().socket);
     until("the queue", || {
@@ -432,7 +434,7 @@ fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over(
     until("ready", || running.ask("GET", "/ready").contains("ready"));
 
     begin().unwrap();
-    running.steps.blocking_send(committed(4711)).unwrap();
+    running.commit(4711);
     let (reply, is_said) = tokio::sync::oneshot::channel();
     running.steps.blocking_send(HandoverStep::Became(HandoverChange::Finish(reply))).unwrap();
     is_said.blocking_recv().unwrap();
@@ -1825,7 +1827,7 @@ fn a_process_that_takes_over_restores_what_the_other_one_had_learnt_by_then() {
     assert!(read(&file).contains("10.0.0.1:81"), "it is written before the handover begins");
     assert!(heard.lock().unwrap().is_empty(), "the other one waits");
 
-    giver.running.steps.blocking_send(committed(4711)).unwrap();
+    giver.running.commit(4711);
     let (reply, taken) = tokio::sync::oneshot::channel();
     let state = FormerState::default();
     let step = HandoverStep::Became(HandoverChange::TakenOver {
@@ -1911,7 +1913,7 @@ fn a_process_begins_with_what_sources_delivered_to_the_one_whose_place_it_takes(
     let taker = Running::start_as(config, sources(), true, Some(delivered));
     taker.report(0, ReportBody::Started);
     taker.report(1, ReportBody::Started);
-    giver.running.steps.blocking_send(committed(4711)).unwrap();
+    giver.running.commit(4711);
     assert!(silent.lock().unwrap().is_empty(), "its source waits");
     let (reply, taken) = tokio::sync::oneshot::channel();
     let step = HandoverStep::Became(HandoverChange::TakenOver {

@@ -12,6 +12,7 @@ use control::{ConfigFile, Outcome, Source};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::certificate::{SITE, SITE_KEY, TENANTS};
+use crate::on_demand::next_said;
 use crate::{Running, indented, loader, until};
 
 const CONFIG: &str = "
@@ -43,12 +44,7 @@ impl Source for Bulk {
     fn on_restored(&mut self, _: &[Update]) {}
 
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Vec<Update>> + Send + '_>> {
-        Box::pin(async {
-            match self.says.recv().await {
-                Some(updates) => updates,
-                None => std::future::pending().await,
-            }
-        })
+        Box::pin(next_said(&mut self.says))
     }
 
     fn on_verdict(&mut self, verdict: &Verdict) {
@@ -118,8 +114,5 @@ fn all_of_a_large_delivery_is_heard_and_so_is_what_becomes_of_it_later() {
     assert!(shown.contains(&CLUSTERS.to_string()), "{shown}");
     registry.says.send(trust("3", &good)).unwrap();
     registry.hears("1", true);
-    let metrics = registry.running.ask("GET", "/metrics");
-    let turns = metrics.lines().filter(|it| it.starts_with("strait_control_turn_seconds"));
-    println!("{}", turns.collect::<Vec<_>>().join("\n"));
     assert_eq!(registry.running.end(), Outcome::Drained);
 }

@@ -52,15 +52,18 @@ impl Source for Asked {
     fn on_restored(&mut self, _: &[Update]) {}
 
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Vec<Update>> + Send + '_>> {
-        Box::pin(async {
-            match self.says.recv().await {
-                Some(updates) => updates,
-                None => std::future::pending().await,
-            }
-        })
+        Box::pin(next_said(&mut self.says))
     }
 
     fn on_verdict(&mut self, _: &Verdict) {}
+}
+
+/// What a test has a source say next.
+pub(crate) async fn next_said(says: &mut UnboundedReceiver<Vec<Update>>) -> Vec<Update> {
+    match says.recv().await {
+        Some(updates) => updates,
+        None => std::future::pending().await,
+    }
 }
 
 struct Registry {
