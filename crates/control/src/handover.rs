@@ -28,8 +28,10 @@ pub enum HandoverStep<W: Workers> {
 pub enum HandoverQuestion<W: Workers> {
     /// Another process would take this one's place: until the next change no file is read.
     Begin(oneshot::Sender<Result<Begun<W>, String>>),
-    /// What this process has counted. The thread that asks writes it down, which takes a while.
+    /// What this process has counted, for one that takes its place. The thread that asks writes it down, which takes a while.
     Count(oneshot::Sender<Readings>),
+    /// The same for the process whose place this one takes, should this one end.
+    CountOwn(oneshot::Sender<Readings>),
     /// What this process knows of endpoints: [`FormerState::health`].
     SaveHealth(oneshot::Sender<Vec<u8>>),
     /// The slow requests of this process. Nothing comes within a moment if the access log's output blocks.
@@ -58,7 +60,10 @@ impl<W: Workers> fmt::Debug for HandoverQuestion<W> {
 #[derive(Debug)]
 pub enum HandoverChange {
     /// Nothing came of it: this process goes on as before.
-    RolledBack,
+    RolledBack {
+        /// What the other process had counted until it ended, as far as it said so.
+        totals: FormerTotals,
+    },
     /// Another process has taken this one's place.
     Committed {
         /// That process.
@@ -69,9 +74,15 @@ pub enum HandoverChange {
         reply: oneshot::Sender<()>,
     },
     /// That process has ended early: this one accepts again.
-    AcceptAgain,
+    AcceptAgain {
+        /// What that had counted by itself, as far as it said so.
+        totals: FormerTotals,
+    },
     /// That process does not run, and cannot be ended: this one accepts beside it, and answers on the admin interface.
-    StandIn,
+    StandIn {
+        /// What that has counted by itself, as far as it said so.
+        totals: FormerTotals,
+    },
     /// That process runs again, and is the one that serves.
     StandBack,
     /// This process does not take its place back: the other one stays.

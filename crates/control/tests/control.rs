@@ -25,7 +25,7 @@ use control::{
     Moved, NotMoved, OldProcess, Outcome, OwnState, Parts, Report, ServiceManager, Source, Workers,
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use telemetry::{Collector, LogReader};
+use telemetry::{Collector, FormerTotals, LogReader};
 use tokio::sync::mpsc::{Sender, channel};
 
 const CONFIG: &str = "
@@ -378,6 +378,13 @@ impl Running {
         known.blocking_recv().unwrap();
     }
 
+    /// The handover is over, and this process goes on.
+    fn roll_back(&self) {
+        let totals = FormerTotals::default();
+        let change = HandoverChange::RolledBack { totals };
+        self.steps.blocking_send(HandoverStep::Became(change)).unwrap();
+    }
+
     fn end(self) -> Outcome {
         for worker in 0..2 {
             self.report(worker, ReportBody::Stopped);
@@ -419,7 +426,7 @@ fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over(
     let begun = begin().unwrap();
     assert!(begun.handles.len() == 1 && begun.admin.is_some() && begun.metrics.is_none());
     assert_eq!(begin().unwrap_err(), "this process is in a handover already");
-    running.steps.blocking_send(HandoverStep::Became(HandoverChange::RolledBack)).unwrap();
+    running.roll_back();
     let again = begin().unwrap();
     assert!(running.ask("GET", "/ready").contains("ready"));
 
@@ -430,7 +437,9 @@ fn a_process_gives_to_one_other_at_a_time_and_answers_until_that_has_taken_over(
         let client = TcpStream::connect(running.admin).unwrap();
         listener.accept().is_ok_and(|(_, peer)| peer == client.local_addr().unwrap())
     });
-    running.steps.blocking_send(HandoverStep::Became(HandoverChange::AcceptAgain)).unwrap();
+    let totals = FormerTotals::default();
+    let accept_again = HandoverChange::AcceptAgain { totals };
+    running.steps.blocking_send(HandoverStep::Became(accept_again)).unwrap();
     until("ready", || running.ask("GET", "/ready").contains("ready"));
 
     begin().unwrap();
@@ -589,7 +598,7 @@ fn a_handover_begins_once_a_changed_configuration_is_in_effect() {
         running.steps.blocking_send(HandoverStep::Ask(HandoverQuestion::Begin(reply))).unwrap();
         let begun = begun.blocking_recv().unwrap();
         assert!(begun.is_ok(), "{:?}", begun.err());
-        running.steps.blocking_send(HandoverStep::Became(HandoverChange::RolledBack)).unwrap();
+        running.roll_back();
     }
     assert_eq!(running.end(), Outcome::Drained);
     std::fs::remove_dir_all(&folder).unwrap();
@@ -886,7 +895,7 @@ fn a_connection_moves_while_the_process_serves_and_the_answer_says_what_came_of_
     begun.blocking_recv().unwrap().unwrap();
     let answer = control.ask("POST", "/connections/move?connection=0.1.3&to=1");
     assert!(answer.contains(" 409 ") && answer.contains("a handover is under way"), "{answer}");
-    control.steps.blocking_send(HandoverStep::Became(HandoverChange::RolledBack)).unwrap();
+    control.roll_back();
     assert_eq!(control.end(), Outcome::Drained);
 }
 
@@ -925,7 +934,7 @@ fn nothing_that_needs_every_connection_in_its_place_begins_while_one_is_on_its_w
     moved(asked);
     let begun = begun.blocking_recv().unwrap().unwrap();
     assert_eq!(begun.snapshot.version, 2, "first the configuration, then the handover");
-    control.steps.blocking_send(HandoverStep::Became(HandoverChange::RolledBack)).unwrap();
+    control.roll_back();
     until("the end of the handover", || !control.ask("GET", "/handover").contains("giving"));
 
     let asked = begin_to_move(2);
@@ -1945,7 +1954,7 @@ fn a_process_begins_with_what_sources_delivered_to_the_one_whose_place_it_takes(
     let begun = begun.blocking_recv().unwrap().unwrap();
     assert_eq!(begun.delivered.len(), 3);
     assert_eq!(giver.running.end(), REPLACED);
-    taker.steps.blocking_send(HandoverStep::Became(HandoverChange::RolledBack)).unwrap();
+    taker.roll_back();
     assert_eq!(taker.end(), Outcome::Drained);
 
     // Its source speaks after a takeover, and has one no longer.

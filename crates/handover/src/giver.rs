@@ -29,8 +29,9 @@ use crate::message::{
     Difference, Hello, ListedConnections, Message, Part, Purpose, SocketKey, StatePiece,
     UnusedSocket, VERSION, Welcome,
 };
-use crate::pieces::{PIECE_BYTES_MAX, cut, shortened};
+use crate::pieces::{cut, shortened};
 use crate::silence::Silence;
+use crate::topics::{Topics, pieces};
 use crate::{LISTENING_MAX, PARTS_MAX, STATE_BYTES_MAX};
 
 /// What differs, at most: each part of either side, and the frames that say so.
@@ -70,6 +71,8 @@ pub struct Giver {
     commit_until: u64,
     /// Whether the probation began though the taker has not said yet that it is the process.
     awaits_committed: bool,
+    /// What the taker says of what it knows itself.
+    taker_states: Topics,
     actions: Actions,
 }
 
@@ -155,6 +158,7 @@ impl Giver {
             commit_within: Duration::ZERO,
             commit_until: 0,
             awaits_committed: false,
+            taker_states: Topics::default(),
             actions,
         }
     }
@@ -259,6 +263,10 @@ impl Giver {
                 self.why_taker_ends = Some(reason);
                 Ok(())
             }
+            Ok(Some(Message::TakerState(piece))) => {
+                self.on_taker_state(piece);
+                Ok(())
+            }
             Ok(Some(Message::Busy)) => {
                 if let State::Moving(moving) = &mut self.state {
                     moving.on_busy();
@@ -343,6 +351,19 @@ impl Giver {
             (_, message) => {
                 Err(Failure::OutOfTurn { phase: self.phase(), message: message.name() })
             }
+        }
+    }
+
+    /// The taker says what it knows. What cannot be read of that is not worth the handover.
+    fn on_taker_state(&mut self, piece: StatePiece) {
+        if !(self.has_given() || matches!(self.state, State::Probation(_))) {
+            return;
+        }
+        let topic = piece.topic.clone();
+        match self.taker_states.on_piece(piece, self.phase()) {
+            Ok(Some((topic, bytes))) => self.actions.push(GiverAction::Learned { topic, bytes }),
+            Ok(None) => {}
+            Err(_) => self.taker_states.forget(&topic),
         }
     }
 
@@ -580,18 +601,8 @@ impl Giver {
     }
 
     fn send_states<'s>(&mut self, states: impl IntoIterator<Item = &'s (String, Wiped)>) {
-        for (topic, bytes) in states {
-            let bytes_total = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-            let mut rest = bytes.as_slice();
-            loop {
-                let (piece, behind) = rest.split_at(rest.len().min(PIECE_BYTES_MAX));
-                let (topic, bytes) = (topic.clone(), piece.to_vec().into());
-                self.send(&Message::State(StatePiece { topic, bytes_total, bytes }));
-                rest = behind;
-                if rest.is_empty() {
-                    break;
-                }
-            }
+        for (topic, value) in states {
+            pieces(topic, value).for_each(|piece| self.send(&Message::State(piece)));
         }
     }
 

@@ -24,7 +24,7 @@
 //! has said `Serving`.
 //!
 //! From `Serving` to the end of probation the taker sends `Alive`, so that the giver notices one that is stopped and takes the
-//! service back.
+//! service back; and what it counts itself, so that the giver goes on from there.
 #![forbid(unsafe_code)]
 
 mod deadlines;
@@ -38,6 +38,7 @@ mod pieces;
 mod silence;
 mod stored;
 mod taker;
+mod topics;
 
 pub use deadlines::{Deadlines, Phase};
 pub use failure::Failure;

@@ -82,6 +82,9 @@ pub enum Message {
     },
     /// A part of something that the process knows.
     State(StatePiece),
+    /// From a taker, from [`Message::Serving`] to the end of its probation: a part of something that it knows, which the giver goes on
+    /// with should the taker end.
+    TakerState(StatePiece),
     /// The taker is to be the process.
     Commit,
     /// It is.

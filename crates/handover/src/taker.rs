@@ -9,14 +9,14 @@
 
 mod action;
 mod incoming;
-mod topics;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 
+use wiped::Wiped;
+
 pub use self::action::{FollowingAction, MovingAction, OpeningAction, ReceivedGroup, TakerAction};
 use self::incoming::Incoming;
-use self::topics::Topics;
 use crate::deadlines::{Deadlines, Phase, later};
 use crate::failure::Failure;
 use crate::message::{
@@ -25,7 +25,8 @@ use crate::message::{
 };
 use crate::pieces::{cut, shortened, shortened_alone};
 use crate::silence::{ALIVE_INTERVAL, Silence};
-use crate::{LISTENING_MAX, PARTS_MAX};
+use crate::topics::{Topics, pieces};
+use crate::{LISTENING_MAX, PARTS_MAX, STATE_BYTES_MAX};
 
 /// The new process's side.
 #[derive(Debug)]
@@ -443,6 +444,24 @@ impl Taker {
             Ok(None) => {}
             Err(_) => self.topics.forget(&topic),
         }
+    }
+
+    /// The frames that say what this process knows of a topic by itself, with which the giver goes on should this one end: to be sent when
+    /// there is room. None once the giver does not stand by any more, nor of what that one would not read.
+    pub fn told<'s>(
+        &self,
+        topic: &'s str,
+        value: &'s [u8],
+    ) -> impl Iterator<Item = Wiped> + use<'s> {
+        let is_read = self.stands_by() && value.len() <= STATE_BYTES_MAX as usize;
+        let pieces = is_read.then(|| pieces(topic, value)).into_iter().flatten();
+        pieces.map(|piece| Message::TakerState(piece).encode())
+    }
+
+    /// Whether the giver goes on should this process end.
+    #[must_use]
+    pub const fn stands_by(&self) -> bool {
+        self.is_to_send_alive()
     }
 
     /// What the giver knows of a topic, as far as it has said it, before its place is taken.

@@ -8,6 +8,7 @@ use handover::{
     PartKind, PeerLife, Phase, Purpose, STATE_BYTES_MAX, SocketKey, StatePiece, Taker, TakerAction,
     Welcome,
 };
+use wiped::Wiped;
 
 #[path = "checks/conversation.rs"]
 #[expect(dead_code, reason = "the corpus uses more of it")]
@@ -358,6 +359,57 @@ fn a_taker_that_ends_in_probation_makes_the_giver_accept_again() {
     pair.giver.on_closed();
     pair.act();
     assert_eq!(pair.giver_ends, [GiverAction::Committed, GiverAction::AcceptAgain]);
+}
+
+#[test]
+fn what_a_taker_knows_itself_is_known_to_the_giver_until_its_probation_is_over() {
+    let mut pair = Pair::new(200);
+    let large = vec![7; 150_000];
+    let mut told = 0_usize;
+    while pair.giver.phase() < Phase::Done {
+        // The giver hears nothing of it before it has given anything, and from an earlier version nothing at all.
+        let value = if pair.giver.phase() < Phase::Probation { &large[..] } else { &[] };
+        let frames: Vec<_> = pair.taker.told("counters", value).collect();
+        assert_eq!(frames.is_empty(), !pair.taker.stands_by());
+        told += usize::from(!frames.is_empty());
+        for frame in frames {
+            assert!(frame.len() <= FRAME_BYTES_MAX);
+            pair.giver.on_frame(&frame, 0, pair.now);
+        }
+        if !pair.deliver() {
+            pair.now = pair.giver.next_deadline().expect("it goes on");
+            pair.giver.on_time(pair.now);
+        }
+    }
+    assert_eq!(pair.learned_of_taker.len(), told);
+    let is_large = |(topic, bytes): &(String, Wiped)| topic == "counters" && **bytes == *large;
+    assert!(pair.learned_of_taker.first().is_some_and(is_large));
+    assert_eq!(pair.learned_of_taker.last(), Some(&("counters".to_owned(), Wiped::default())));
+    while pair.deliver() {}
+    assert_eq!(pair.taker.told("counters", &large).count(), 0);
+    assert_eq!(pair.giver_ends, [GiverAction::Committed, GiverAction::Finish]);
+}
+
+/// Such a part costs what it has, and no connection.
+#[test]
+fn what_a_taker_says_of_itself_and_cannot_be_read_ends_nothing() {
+    let mut pair = Pair::new(10);
+    while pair.giver.phase() < Phase::Connections {
+        assert!(pair.deliver());
+    }
+    let piece = |topic: String, bytes_total| {
+        let bytes = vec![7; 9].into();
+        Message::TakerState(StatePiece { topic, bytes_total, bytes }).encode()
+    };
+    let mut tell = |frame: &[u8]| pair.giver.on_frame(frame, 0, pair.now);
+    for bytes_total in [STATE_BYTES_MAX + 1, 5] {
+        tell(&piece("counters".to_owned(), bytes_total));
+    }
+    (0..100).for_each(|topic| tell(&piece(topic.to_string(), 10)));
+    assert_eq!(pair.taker.told("counters", &vec![7; STATE_BYTES_MAX as usize + 1]).count(), 0);
+    pair.run_out();
+    assert!(pair.learned_of_taker.is_empty());
+    assert_eq!(pair.giver_ends, [GiverAction::Committed, GiverAction::Finish]);
 }
 
 /// Counters grow, and the end of the connection would be the end of the new process.

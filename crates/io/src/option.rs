@@ -36,7 +36,8 @@ pub(crate) fn transparent(socket: impl AsFd, address: SocketAddr) -> io::Result<
     }
 }
 
-/// Bytes in a connection's send queue that the peer has not acknowledged (`SIOCOUTQ`).
+/// Bytes in a connection's send queue that the peer has not acknowledged, or, on a unix socket, not read, with what the kernel keeps
+/// for them (`SIOCOUTQ`).
 pub(crate) fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
     let mut bytes: libc::c_int = 0;
     let fd = socket.as_fd().as_raw_fd();

@@ -292,6 +292,11 @@ impl Packets {
         }
     }
 
+    /// Whether the other side has read all that was sent; not if that cannot be found out.
+    pub fn is_read(&self) -> bool {
+        option::unacknowledged(&self.fd).is_ok_and(|bytes| bytes == 0)
+    }
+
     /// Says that nothing more is sent: the other side reads what was sent, and then the end.
     pub fn finish(&self) {
         // Fails if the other side is gone already.
@@ -583,6 +588,19 @@ mod tests {
         drop(queue);
         let refused = sender.send(b"lost", &[], Duration::ZERO).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn what_was_sent_is_seen_to_be_read() {
+        let (one, other) = Packets::pair().unwrap();
+        assert!(one.is_read());
+        one.send(b"first", &[], Duration::ZERO).unwrap();
+        one.send(b"second", &[], Duration::ZERO).unwrap();
+        let mut buffer = [0; 8];
+        other.receive(&mut buffer, Duration::ZERO).unwrap();
+        assert!(!one.is_read() && other.is_read());
+        other.receive(&mut buffer, Duration::ZERO).unwrap();
+        assert!(one.is_read());
     }
 
     #[test]

@@ -49,12 +49,31 @@ struct CarriedTotals {
     returned: FormerTotals,
     /// What was open, went to another process and ended with it.
     lost: FormerTotals,
+    /// The one that has this one's place and does not run, for which this one stands in: it may run again.
+    stopped: FormerTotals,
 }
 
 impl CarriedTotals {
     fn each(&mut self, change: impl Fn(&mut FormerTotals)) {
-        let Self { before, behind, returned, lost } = self;
-        [Arc::make_mut(before), behind, returned, lost].into_iter().for_each(change);
+        let Self { before, behind, returned, lost, stopped } = self;
+        [Arc::make_mut(before), behind, returned, lost, stopped].into_iter().for_each(change);
+    }
+
+    /// All of it, and what the process before this one does not know of that. Without what the one counts that is stopped, unless
+    /// it `is_shown`: that one counts it.
+    fn sum(&self, is_shown: bool) -> (Arc<FormerTotals>, Arc<FormerTotals>) {
+        let Self { before, behind, returned, lost, stopped } = self;
+        let others = [behind, returned, lost].into_iter().chain(is_shown.then_some(stopped));
+        let others: Vec<_> = others.filter(|other| !other.is_empty()).collect();
+        if others.is_empty() {
+            // As in most processes: there is one of it.
+            return (Arc::clone(before), Arc::default());
+        }
+        let mut sum = FormerTotals::default();
+        others.into_iter().for_each(|other| sum.add(other));
+        let behind = Arc::new(sum.clone());
+        sum.add(before);
+        (Arc::new(sum), behind)
     }
 }
 
@@ -73,6 +92,7 @@ impl Collector {
             endpoints: Arc::default(),
             endpoints_left_out: 0,
             former: Arc::default(),
+            behind: Arc::default(),
             loops: Arc::default(),
         };
         Self {
@@ -126,7 +146,7 @@ impl Collector {
             let gone = NameSets::gone(&former, &readings.names);
             if !(gone.is_empty() && changed.is_empty()) {
                 // Shared no more: it is changed in its place.
-                readings.former = Arc::default();
+                (readings.former, readings.behind) = Default::default();
                 self.carried.each(|carried| {
                     carried.forget(&gone);
                     changed.iter().for_each(|(_, before, now)| carried.rename_rules(before, now));
@@ -175,8 +195,11 @@ impl Collector {
     /// do from now on is not shown.
     pub fn readings_to_give(&mut self) -> Readings {
         self.given = None;
-        let readings = self.readings();
+        let mut readings = self.readings();
         self.given = Some(Arc::clone(&readings.loops));
+        if !self.carried.stopped.is_empty() {
+            (readings.former, readings.behind) = self.carried.sum(false);
+        }
         readings
     }
 
@@ -329,6 +352,29 @@ impl Collector {
         self.add_up_carried();
     }
 
+    /// The process that has this one's place is stopped, and this one stands in for it: what that had counted by itself, as
+    /// [`Readings::write_own_totals`] wrote it, is shown, and not given to any other process. Nothing once it runs again.
+    pub fn stand_in_for(&mut self, totals: FormerTotals) {
+        self.carried.stopped = self.known_by_name(totals);
+        self.add_up_carried();
+    }
+
+    /// The process that took this one's place, or was about to, has ended: adds what that had counted by itself, as
+    /// [`Readings::write_own_totals`] wrote it.
+    pub fn go_on_from(&mut self, totals: FormerTotals) {
+        self.carried.stopped = FormerTotals::default();
+        let totals = self.known_by_name(totals).ended();
+        self.carried.behind.add(&totals);
+        self.add_up_carried();
+    }
+
+    /// What another process had counted, without what it had that is not here.
+    fn known_by_name(&self, totals: FormerTotals) -> FormerTotals {
+        let mut totals = self.known(totals);
+        totals.forget_others(&NameSets::of(&self.readings.names));
+        totals
+    }
+
     /// What another process had counted, without rules that are not here.
     fn known(&self, mut totals: FormerTotals) -> FormerTotals {
         self.readings.names.routes().for_each(|(_, route)| totals.rename_rules(route, route));
@@ -360,22 +406,13 @@ impl Collector {
         self.carried.lost.add(&lost);
         // What these had that this one does not have is not counted any more.
         let names = NameSets::of(&self.readings.names);
-        self.readings.former = Arc::default();
+        (self.readings.former, self.readings.behind) = Default::default();
         self.carried.each(|carried| carried.forget_others(&names));
         self.add_up_carried();
     }
 
     fn add_up_carried(&mut self) {
-        let CarriedTotals { before, behind, returned, lost } = &self.carried;
-        let others = [behind, returned, lost];
-        if others.iter().all(|other| other.is_empty()) {
-            // As in most processes: there is one of it.
-            self.readings.former = Arc::clone(before);
-            return;
-        }
-        let mut sum = FormerTotals::clone(before);
-        others.iter().for_each(|other| sum.add(other));
-        self.readings.former = Arc::new(sum);
+        (self.readings.former, self.readings.behind) = self.carried.sum(true);
     }
 
     /// The counts of a listener, with those of former processes. What one worker, or process, opened may have ended in

@@ -108,6 +108,16 @@ impl FormerTotals {
         }
     }
 
+    /// The same of a process that has ended: nothing of what began there is open.
+    pub(crate) fn ended(mut self) -> Self {
+        for value in self.families.values_mut().flat_map(BTreeMap::values_mut) {
+            if let Value::Level(up, down) = value {
+                *down = *up;
+            }
+        }
+        self
+    }
+
     /// Calls the rules of a table as they are called `now`, by what they were called `before`, and forgets what was counted for
     /// others.
     pub(crate) fn rename_rules(&mut self, before: &RouteNames, now: &RouteNames) {

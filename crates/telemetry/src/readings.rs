@@ -35,8 +35,10 @@ pub struct Readings {
     /// The endpoints that are reported.
     pub(crate) endpoints: Arc<[EndpointName]>,
     pub(crate) endpoints_left_out: u64,
-    /// What the processes had counted whose place this one took.
+    /// What other processes had counted: those whose place this one took, and those that took its place.
     pub(crate) former: Arc<FormerTotals>,
+    /// Of that, what the process does not know whose place this one took.
+    pub(crate) behind: Arc<FormerTotals>,
     /// How much the loops of this process had done.
     pub(crate) loops: Arc<LoopTotals>,
 }
@@ -91,10 +93,10 @@ impl Readings {
         FormerTotals::away(&self.view(&process))
     }
 
-    /// All that this process alone has counted, for the one that gets its place back.
+    /// What this process has counted, and those to which it had given its place, for the process whose place it took.
     pub fn write_own_totals(&self) -> Vec<u8> {
         let process = ProcessFacts::default();
-        FormerTotals::default().write(&self.view(&process)).into_bytes()
+        self.behind.write(&self.view(&process)).into_bytes()
     }
 
     /// What an endpoint has counted.

@@ -447,6 +447,63 @@ fn what_one_worker_or_process_began_may_end_in_another() {
     assert_eq!((cluster.exchanges_total, cluster.exchanges_timed_total), (2, 2));
 }
 
+/// A connection on which an exchange has ended.
+fn served(emitter: &mut Emitter) {
+    emitter.connection_opened(&ConnectionOpened { listener: EDGE });
+    emitter.exchange_started(&ExchangeStarted { listener: EDGE });
+    emitter.exchange_finished(&finished());
+}
+
+#[test]
+fn a_process_goes_on_with_what_the_one_had_counted_that_took_its_place_and_ended() {
+    let (mut emitters, mut collector) = workers(1);
+    served(&mut emitters[0]);
+    let totals = collector.readings_to_give().write_totals();
+    let (mut of_next, mut next) = workers(1);
+    next.set_former_totals(FormerTotals::read(&totals));
+    (0..2).for_each(|_| served(&mut of_next[0]));
+    let shown = next.listener_totals(EDGE);
+    assert_eq!((shown.connections_active, shown.exchanges_total), (3, 3));
+    let reported = next.readings().write_own_totals();
+
+    // It is stopped: this one shows what it counts, and gives that to no other process.
+    collector.stand_in_for(FormerTotals::read(&reported));
+    assert_eq!(collector.listener_totals(EDGE), shown);
+    let given = String::from_utf8(collector.readings_to_give().write_totals()).unwrap();
+    assert!(given.contains("strait_exchanges_finished_total\tedge\tn 1\n"), "{given}");
+    // It runs again.
+    collector.stand_in_for(FormerTotals::default());
+    assert_eq!(collector.listener_totals(EDGE).exchanges_total, 1);
+
+    // It has ended, and its connections with it.
+    collector.stand_in_for(FormerTotals::read(&reported));
+    collector.go_on_from(FormerTotals::read(&reported));
+    let after = ListenerTotals { connections_active: 1, ..shown };
+    assert_eq!(collector.listener_totals(EDGE), after);
+    served(&mut emitters[0]);
+    let totals = collector.readings_to_give().write_totals();
+    let (_, mut third) = workers(1);
+    third.set_former_totals(FormerTotals::read(&totals));
+    let (all, own) = (third.listener_totals(EDGE), third.readings().write_own_totals());
+    assert_eq!((all.connections_active, all.exchanges_total), (2, 4));
+    assert!(!String::from_utf8(own).unwrap().contains("strait_exchanges_finished_total"));
+}
+
+#[test]
+fn what_a_process_counts_itself_has_that_of_those_in_it_that_took_its_place() {
+    let (mut emitters, mut collector) = workers(1);
+    let (mut before, mut collector_before) = workers(1);
+    served(&mut before[0]);
+    collector.set_former_totals(FormerTotals::read(&collector_before.readings().write_totals()));
+    served(&mut emitters[0]);
+    let (mut behind, mut collector_behind) = workers(1);
+    (0..5).for_each(|_| served(&mut behind[0]));
+    collector.go_on_from(FormerTotals::read(&collector_behind.readings().write_own_totals()));
+    assert_eq!(collector.listener_totals(EDGE).exchanges_total, 7);
+    let own = String::from_utf8(collector.readings().write_own_totals()).unwrap();
+    assert!(own.contains("strait_exchanges_finished_total\tedge\tn 6\n"), "{own}");
+}
+
 #[test]
 fn a_process_shows_no_more_of_its_loops_than_it_has_given() {
     let (mut emitters, mut collector) = workers(1);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use telemetry::FormerTotals;
 use telemetry::events::{HandoverEnded, HandoverFailed};
 use tokio::sync::{mpsc, oneshot};
 
@@ -50,6 +51,9 @@ impl<W: Workers> Running<W> {
             HandoverQuestion::Count(reply) => {
                 let _ = reply.send(self.collector.readings_to_give());
             }
+            HandoverQuestion::CountOwn(reply) => {
+                let _ = reply.send(self.collector.readings());
+            }
             HandoverQuestion::SaveHealth(reply) => {
                 let _ = reply.send(self.write_health());
                 if matches!(self.handing, Handing::Giving { .. }) {
@@ -74,7 +78,8 @@ impl<W: Workers> Running<W> {
 
     fn on_handover_change(&mut self, change: HandoverChange) {
         match change {
-            HandoverChange::RolledBack => {
+            HandoverChange::RolledBack { totals } => {
+                self.collector.go_on_from(totals);
                 // One that was refused before it began gave nothing.
                 if matches!(self.handing, Handing::Giving { .. }) {
                     self.lost_at = Some(clock::monotonic_ns() + RETURN_TIME);
@@ -86,21 +91,24 @@ impl<W: Workers> Running<W> {
                 self.hand_over(successor);
                 let _ = reply.send(());
             }
-            HandoverChange::AcceptAgain => {
+            HandoverChange::AcceptAgain { totals } => {
+                self.collector.go_on_from(totals);
                 self.lost_at = Some(clock::monotonic_ns() + RETURN_TIME);
                 self.be_the_process_again();
             }
-            HandoverChange::StandIn => {
+            HandoverChange::StandIn { totals } => {
                 if let Handing::Given { stands_in, .. } = &mut self.handing
                     && self.state == State::Ready
                 {
                     *stands_in = true;
+                    self.collector.stand_in_for(totals);
                     self.serve_admin();
                 }
             }
             HandoverChange::StandBack => {
                 if let Handing::Given { stands_in, .. } = &mut self.handing {
                     *stands_in = false;
+                    self.collector.stand_in_for(FormerTotals::default());
                     self.release_servers();
                 }
             }

@@ -81,6 +81,13 @@ pub enum GiverAction {
     StandBack,
     /// Probation is over: this process ends what it still has, and itself.
     Finish,
+    /// The taker knows this of a topic by now, for the case that it ends.
+    Learned {
+        /// The name of what is known, such as `totals`.
+        topic: String,
+        /// In the place of what it knew before.
+        bytes: Wiped,
+    },
     /// The taker in its probation asks this process to take everything back, for this reason. It stays in its probation
     /// until then.
     BecomeTaker(String),
@@ -127,6 +134,7 @@ impl GiverAction {
             | Self::StandIn
             | Self::StandBack
             | Self::Finish
+            | Self::Learned { .. }
             | Self::BecomeTaker(_)
             | Self::EndFormer
             | Self::EndRemaining

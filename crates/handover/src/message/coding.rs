@@ -41,6 +41,8 @@ const CONFIG_VERSION: u16 = IGNORABLE + 13;
 const IS_PATIENT: u16 = IGNORABLE + 14;
 // A process of an earlier version takes all files for its own.
 const OWN_FILES: u16 = IGNORABLE + 15;
+// One of an earlier version goes on without.
+const TAKER_STATE: u16 = IGNORABLE + 16;
 
 impl Message {
     /// The frame.
@@ -60,7 +62,7 @@ impl Message {
             Self::Pack { batch, groups } => frame::encode(kind, &(batch, groups)),
             Self::BatchEnd { batch, groups } => frame::encode(kind, &(batch, groups)),
             Self::Taken { batch, refused } => frame::encode(kind, &(batch, refused)),
-            Self::State(piece) => frame::encode(kind, piece),
+            Self::State(piece) | Self::TakerState(piece) => frame::encode(kind, piece),
             Self::GiveUp { reason } => frame::encode(kind, reason),
             Self::TakeBack { reason } | Self::Ends { reason } => frame::encode(kind, reason),
             Self::Succeeded
@@ -105,6 +107,7 @@ impl Message {
             }
             TAKEN => frame::body(body).map(|(batch, refused)| Self::Taken { batch, refused })?,
             STATE => Self::State(frame::body(body)?),
+            TAKER_STATE => Self::TakerState(frame::body(body)?),
             COMMIT => Self::Commit,
             COMMITTED => Self::Committed,
             GIVE_UP => Self::GiveUp { reason: frame::body(body)? },
@@ -146,6 +149,7 @@ impl Message {
             Self::BatchEnd { .. } => BATCH_END,
             Self::Taken { .. } => TAKEN,
             Self::State(_) => STATE,
+            Self::TakerState(_) => TAKER_STATE,
             Self::Commit => COMMIT,
             Self::Committed => COMMITTED,
             Self::GiveUp { .. } => GIVE_UP,
@@ -183,6 +187,7 @@ impl Message {
             Self::BatchEnd { .. } => "BatchEnd",
             Self::Taken { .. } => "Taken",
             Self::State(_) => "State",
+            Self::TakerState(_) => "TakerState",
             Self::Commit => "Commit",
             Self::Committed => "Committed",
             Self::GiveUp { .. } => "GiveUp",

@@ -13,6 +13,7 @@ use handover::{
     GivenGroup, Giver, GiverAction, ListedConnections, MovingAction, OpeningAction, Part, PartKind,
     Phase, SocketKey, Taker, TakerAction,
 };
+use wiped::Wiped;
 
 const FORM: u16 = 11;
 
@@ -45,6 +46,8 @@ pub(crate) struct Pair {
     /// How often it said what it knows, before the end; and what the taker learned of that.
     pub(crate) informed: u32,
     pub(crate) learned: Vec<String>,
+    /// What the giver learned of the taker.
+    pub(crate) learned_of_taker: Vec<(String, Wiped)>,
     /// Whether workers of the giver, and of the taker, also serve others.
     pub(crate) is_busy: (bool, bool),
     /// Numbers of groups that the taker refuses.
@@ -86,6 +89,7 @@ impl Pair {
             collected: 0,
             informed: 0,
             learned: Vec::new(),
+            learned_of_taker: Vec::new(),
             is_busy: (false, false),
             refuses: vec![2],
             giver_ends: Vec::new(),
@@ -184,6 +188,7 @@ impl Pair {
             }
             GiverAction::EndCommitting(_) => self.giver.on_not_ended(self.now),
             GiverAction::StandIn => self.stands_in = true,
+            GiverAction::Learned { topic, bytes } => self.learned_of_taker.push((topic, bytes)),
             _ => {}
         }
     }

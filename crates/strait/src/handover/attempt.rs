@@ -21,6 +21,7 @@ use control::{
     HandoverResult, HandoverStep,
 };
 use io::packets::ProcessHandle;
+use telemetry::FormerTotals;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use wiped::Wiped;
 use worker::Message as Mail;
@@ -36,6 +37,7 @@ use super::line::{FLUSH_INTERVAL, Incoming, Line, ends, nanos, now, runs_on};
 use super::listing::Listing;
 use super::requester::{Requester, reap};
 use super::timeouts::MAILBOX_TIMEOUT;
+use super::topics::Topic;
 use super::{longest_handshake, parts, resources};
 use crate::data_path::DataPath;
 
@@ -69,6 +71,8 @@ pub(super) struct Attempt<'g> {
     health_said: Wiped,
     /// What the other process asked for and has not got yet.
     listing: Listing,
+    /// What the other process has counted by itself, as far as it has said so.
+    counted_there: Wiped,
 }
 
 impl<'g> Attempt<'g> {
@@ -99,6 +103,7 @@ impl<'g> Attempt<'g> {
             updates: Updates::default(),
             health_said: Wiped::default(),
             listing: Listing::default(),
+            counted_there: Wiped::default(),
         }
     }
 
@@ -213,6 +218,12 @@ impl<'g> Attempt<'g> {
             GiverAction::EndSilent => self.end_silent(),
             GiverAction::StandIn => self.stand_in(),
             GiverAction::StandBack => self.stand_back(),
+            GiverAction::Learned { topic, bytes } => {
+                // Another version may know more.
+                if Topic::named(&topic) == Some(Topic::Totals) {
+                    self.counted_there = bytes;
+                }
+            }
             GiverAction::BecomeTaker(reason) => return self.take_back_all(&reason),
             GiverAction::Finish => self.finish(),
             GiverAction::EndFormer => {
@@ -239,7 +250,7 @@ impl<'g> Attempt<'g> {
         }
         tracing::warn!(pid, "the new process asks this one to take everything back: {reason}");
         let process = self.process.as_ref().and_then(|process| process.try_clone().ok());
-        match self.giving.return_all(process) {
+        match self.giving.return_all(process, self.counted_there.clone()) {
             Ok(generation) => {
                 reap(self.child.take());
                 Some(End::Returned(generation))
@@ -476,7 +487,7 @@ impl<'g> Attempt<'g> {
         self.news(HandoverNews::Failed(failure.word()));
         let result = HandoverResult::RolledBack;
         self.news(HandoverNews::Ended(result, failure.to_string()));
-        self.step(HandoverStep::Became(HandoverChange::RolledBack));
+        self.become_again(|totals| HandoverChange::RolledBack { totals });
         tracing::error!(pid, returned, ended, "the handover is rolled back: {failure}");
         let mut reason = failure.to_string();
         if let Some(mut asked) = self.asked.take() {
@@ -495,7 +506,7 @@ impl<'g> Attempt<'g> {
     /// The other process has compared the configurations, and ends.
     fn on_checked(&mut self) -> End {
         self.news(HandoverNews::Ended(HandoverResult::Checked, String::new()));
-        self.step(HandoverStep::Became(HandoverChange::RolledBack));
+        self.become_again(|totals| HandoverChange::RolledBack { totals });
         tracing::info!(pid = self.line.peer.pid, "compared with another process's configuration");
         if let Some(asked) = self.asked.take() {
             asked.finish(true, "checked: this process continues".to_owned());
@@ -578,8 +589,14 @@ impl<'g> Attempt<'g> {
         self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
         let reason = "it ended during its probation".to_owned();
         self.news(HandoverNews::Ended(HandoverResult::StoodIn, reason));
-        self.step(HandoverStep::Became(HandoverChange::AcceptAgain));
+        self.become_again(|totals| HandoverChange::AcceptAgain { totals });
         End::Back
+    }
+
+    /// Has control go on in the place of the other process, with what that has counted.
+    pub(super) fn become_again(&self, change: impl FnOnce(FormerTotals) -> HandoverChange) {
+        let totals = FormerTotals::read(&self.counted_there);
+        self.step(HandoverStep::Became(change(totals)));
     }
 
     fn news(&self, news: HandoverNews) {

@@ -14,6 +14,7 @@ use io::packets::{Packets, ProcessHandle};
 use proxy::Snapshot;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
+use wiped::Wiped;
 
 use super::giving::{End, Giving};
 use super::line::{Incoming, Line, nanos, now};
@@ -67,8 +68,13 @@ impl Giving {
         Self::conclude(requester, reason)
     }
 
-    /// Takes everything back from the process that has taken this one's place, and says how many handovers led to it then.
-    pub(super) fn return_all(&self, process: Option<ProcessHandle>) -> Result<u64, NotReturned> {
+    /// Takes everything back from the process that has taken this one's place, and says how many handovers led to it then. What that has
+    /// `counted` by itself counts should it end meanwhile.
+    pub(super) fn return_all(
+        &self,
+        process: Option<ProcessHandle>,
+        counted: Wiped,
+    ) -> Result<u64, NotReturned> {
         let refused = |reason: String| NotReturned::Refused(reason);
         let (reply, snapshot) = oneshot::channel();
         // Control ends with the process.
@@ -80,7 +86,7 @@ impl Giving {
         if !is_allowed(line.peer.uid, &self.options) {
             return Err(refused(format!("user {} listens there", line.peer.uid)));
         }
-        let taking = Taking::of_former(line, &self.options, process);
+        let taking = Taking::of_former(line, &self.options, process, counted);
         let taking = match taking.receive_sockets(&mut &*snapshot, false) {
             // This process has its own handles on those that it uses.
             Ok(TakeOutcome::Taking(mut taking, sockets)) => {

@@ -12,7 +12,7 @@ use super::topics::Topic;
 use super::totals::totals;
 use crate::data_path::{Contacts, DataPath};
 
-/// Between two reports of counters to the new process, while this one has connections left.
+/// Between two reports of counters to the other process, ns.
 const UPDATE_INTERVAL: u64 = 100_000_000;
 
 /// Reports of counters take a tenth of the time at most: with ten thousand clusters under load, one has megabytes.
@@ -21,13 +21,19 @@ const UPDATE_SHARE: u64 = 10;
 /// When counters are reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Updates {
-    next_at: u64,
+    /// When the next report is due.
+    pub(super) next_at: u64,
 }
 
 impl Updates {
+    /// Whether there is something to report.
+    pub(super) const fn is_due(&self, at: u64) -> bool {
+        at >= self.next_at
+    }
+
     /// What to report by now, if anything is: the counters that `read` gives, which is also timed.
     pub(super) fn next<T>(&mut self, at: u64, read: impl FnOnce() -> T) -> Option<T> {
-        if at < self.next_at {
+        if !self.is_due(at) {
             return None;
         }
         let report = read();

@@ -109,6 +109,11 @@ impl Line {
         !self.queued.is_empty()
     }
 
+    /// Whether the other process has read all that was sent to it.
+    pub(crate) fn is_read(&self) -> bool {
+        !self.is_full() && self.packets.is_read()
+    }
+
     /// Sends what waits and has room.
     pub(crate) fn flush(&mut self) {
         while let Some(frame) = self.queued.front() {

@@ -3,6 +3,7 @@
 
 mod following;
 mod moving;
+mod reporting;
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -15,21 +16,24 @@ use ::handover::{
 };
 use config::HandoverReader;
 use config::snapshot::{Address, HandoverOptions};
-use control::{AdminSocket, DeliveredResources, HandoverNews};
+use control::{AdminSocket, DeliveredResources, HandoverNews, HandoverStep};
 use io::Socket;
 use io::inherited::Inherited;
 use io::packets::{PacketListener, Packets, ProcessHandle};
 use proxy::Snapshot;
 use proxy::save::{Differing, Held, Remains, VERSION as FORM};
+use tokio::sync::mpsc::Sender;
 use wiped::Wiped;
 use worker::Moving;
 
+use self::reporting::Reporting;
 use super::differences::Comparison;
 use super::groups::open_envelope;
 use super::line::{Incoming, Line, nanos, now, runs_on};
 use super::timeouts::PROCESS_END_TIMEOUT;
 use super::{access, is_allowed, parts, resources, socket_path};
 use crate::activation::{is_anywhere, is_at};
+use crate::data_path::DataPath;
 use crate::{Failure as StartFailure, VERSION};
 
 /// How long the running process may take to read why this one gives up, ns.
@@ -70,6 +74,9 @@ pub(crate) struct Taking {
     pub(crate) is_to_return: bool,
     /// That process.
     pub(super) process: Option<ProcessHandle>,
+    /// What that process has counted by itself, if it gives back what it has of this one.
+    counted_there: Wiped,
+    reporting: Reporting,
 }
 
 /// What the former process had.
@@ -264,19 +271,22 @@ impl Taking {
             is_return,
             is_to_return: false,
             process,
+            counted_there: Wiped::default(),
+            reporting: Reporting::default(),
         }
     }
 
-    /// The side of a process that takes back what it gave.
+    /// The side of a process that takes back what it gave, and what the other one has counted by itself, as far as that is known by now.
     pub(super) fn of_former(
         line: Line,
         options: &HandoverOptions,
         process: Option<ProcessHandle>,
+        counted_there: Wiped,
     ) -> Self {
         let descriptors = io::limits::open_files_max();
         let (forms, deadlines) = (vec![FORM], deadlines(options));
         let taker = Taker::of_former(VERSION, forms, descriptors, deadlines, now());
-        Self::new(line, taker, process, true)
+        Self { counted_there, ..Self::new(line, taker, process, true) }
     }
 
     /// Some listeners have other addresses here than what had their names in the other process: connections to those stay there.
@@ -327,7 +337,7 @@ impl Taking {
                 }
                 return Err(start(&format!("this process cannot take over: {failure}")));
             }
-            self.hear();
+            self.hear(None);
         }
     }
 
@@ -485,10 +495,21 @@ impl Taking {
         }
     }
 
-    fn hear(&mut self) {
+    /// Reports what this process counts by itself, and hears what the other one says.
+    fn report_and_hear(&mut self, control: &Sender<HandoverStep<DataPath>>) {
+        // One that has everything back goes on with what it knows of the other one, and that one does with what it knows of it.
+        if self.is_return || !self.taker.stands_by() {
+            return self.hear(None);
+        }
+        self.reporting.go_on(&self.taker, &mut self.line, control);
+        self.hear(Some(self.reporting.next_look()));
+    }
+
+    /// Hears what the other process says, and what becomes of time that passes, until there is something, or then.
+    fn hear(&mut self, until: Option<u64>) {
         let look_at = self.is_return.then(|| now().saturating_add(nanos(LOOK_INTERVAL)));
-        let incoming =
-            self.line.receive(self.taker.next_deadline().into_iter().chain(look_at).min());
+        let looks = [self.taker.next_deadline(), look_at, until];
+        let incoming = self.line.receive(looks.into_iter().flatten().min());
         self.taker.was_stopped(self.line.take_stopped());
         let at = now();
         match incoming {

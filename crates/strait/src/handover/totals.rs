@@ -24,7 +24,8 @@ impl Totals {
         Self::bounded_by(bytes, STATE_BYTES_MAX as usize)
     }
 
-    fn bounded_by(bytes: Vec<u8>, bytes_max: usize) -> Self {
+    /// The same with so many bytes at most.
+    pub(super) fn bounded_by(bytes: Vec<u8>, bytes_max: usize) -> Self {
         if bytes.len() <= bytes_max {
             return Self { bytes: bytes.into(), dropped: 0 };
         }

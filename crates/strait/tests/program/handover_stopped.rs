@@ -238,11 +238,19 @@ fn an_old_process_stands_in_for_one_that_is_stopped_and_that_it_cannot_end() {
     let InNamespaces { mut first, mut second, mut kept, .. } = both;
     let children = format!("/proc/{0}/task/{0}/children", second.id());
     let taker: u32 = fs::read_to_string(children).unwrap().trim().parse().unwrap();
+    let finished = |strait: &Strait| strait.metric("strait_exchanges_finished_total");
+    for _ in 0..5 {
+        assert_eq!(kept.get("/").status, 200);
+    }
+    // What it counts is reported ten times a second.
+    thread::sleep(Duration::from_secs(1));
+    let before = finished(&first);
     stop(taker);
     // This one waits in the queue of the socket that both have, as do requests of operators.
     assert_eq!(get(first.listener, "/").status, 200);
     first.wait_for_log("this one accepts connections again until the new one");
     assert_eq!(first.metric("strait_generation"), 0.0);
+    assert_eq!(finished(&first), before + 1.0, "what the other one counts is shown");
     thread::sleep(Duration::from_secs(4));
     let mut beside = Client::connect(first.listener);
     assert_eq!(beside.get("/").status, 200, "the probation would be over");
@@ -251,6 +259,7 @@ fn an_old_process_stands_in_for_one_that_is_stopped_and_that_it_cannot_end() {
     first.wait_for_log("the new process runs again");
     assert_eq!(kept.get("/").status, 200);
     until("the admin interface", || (first.metric("strait_generation") == 1.0).then_some(()));
+    until("what both have counted, once", || (finished(&first) == before + 3.0).then_some(()));
     // What was accepted meanwhile drains with the old process, which stays as the first of its namespace.
     until("its end", || beside.try_get("/").is_none().then_some(()));
     assert_eq!(get(first.listener, "/").status, 200);

@@ -21,6 +21,7 @@ mod explain_live;
 mod handover;
 mod handover_back;
 mod handover_command;
+mod handover_counts;
 mod handover_early_data;
 mod handover_giver;
 mod handover_known;

@@ -126,6 +126,8 @@ impl Simulation {
             GiverAction::Enter(_)
             | GiverAction::Compared(_)
             | GiverAction::Checked
+            // Nothing is counted here.
+            | GiverAction::Learned { .. }
             // Nothing asks for a page.
             | GiverAction::List { .. }
             | GiverAction::Taken { .. } => {}

@@ -76,7 +76,7 @@ impl Attempt<'_> {
              runs; end that one, or let it run"
         );
         self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
-        self.step(HandoverStep::Became(HandoverChange::StandIn));
+        self.become_again(|totals| HandoverChange::StandIn { totals });
     }
 
     /// The new process runs again, and is the process.

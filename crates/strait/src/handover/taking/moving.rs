@@ -110,7 +110,7 @@ impl ConnectionTaker<'_> {
                     }
                 }
             }
-            self.taking.hear();
+            self.taking.report_and_hear(self.control);
         }
     }
 
@@ -190,7 +190,7 @@ impl ConnectionTaker<'_> {
         let early = states.get(Topic::EarlySessions.name());
         self.sessions.early.adopt(early.map_or(&[][..], |early| early.as_slice()));
         let said = |it: Topic| states.get(it.name()).map(|it| it.to_vec()).unwrap_or_default();
-        let totals = states.get(Topic::Totals.name()).map_or(&[][..], |totals| totals.as_slice());
+        let totals = states.get(Topic::Totals.name()).unwrap_or(&self.taking.counted_there);
         let totals = FormerTotals::read(totals);
         let state = FormerState { totals, health: said(Topic::Health), slow: said(Topic::Slow) };
         if let Some(listener) = &self.taking.listener {

@@ -1,4 +1,4 @@
-//! What the giver knows of each topic, as far as it has said it.
+//! What the other process knows of each topic, as far as it has said it; and how it is said.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -9,18 +9,31 @@ use crate::STATE_BYTES_MAX;
 use crate::deadlines::Phase;
 use crate::failure::Failure;
 use crate::message::StatePiece;
-use crate::pieces::append;
+use crate::pieces::{PIECE_BYTES_MAX, append};
 
 /// Topics, at most.
 const TOPICS_MAX: usize = 64;
 
+/// The parts in which a value is said, one behind the other.
+pub(crate) fn pieces<'s>(topic: &'s str, value: &'s [u8]) -> impl Iterator<Item = StatePiece> + 's {
+    let bytes_total = u32::try_from(value.len()).unwrap_or(u32::MAX);
+    // One without bytes is said, too.
+    let count = value.len().div_ceil(PIECE_BYTES_MAX).max(1);
+    (0..count).map(move |place| {
+        let from = place * PIECE_BYTES_MAX;
+        let to = value.len().min(from + PIECE_BYTES_MAX);
+        let bytes = value.get(from..to).unwrap_or_default().to_vec().into();
+        StatePiece { topic: topic.to_owned(), bytes_total, bytes }
+    })
+}
+
 /// By topic.
 #[derive(Debug, Default)]
-pub(super) struct Topics(BTreeMap<String, Topic>);
+pub(crate) struct Topics(BTreeMap<String, Topic>);
 
 #[derive(Debug, Default)]
 struct Topic {
-    /// The last that came whole: a giver may end while it says something newer.
+    /// The last that came whole: a process may end while it says something newer.
     whole: Option<Wiped>,
     /// What has come of the next one, and how much of it is to come.
     coming: Wiped,
@@ -29,7 +42,7 @@ struct Topic {
 
 impl Topics {
     /// A piece came. Returns what is whole with it.
-    pub(super) fn on_piece(
+    pub(crate) fn on_piece(
         &mut self,
         piece: StatePiece,
         phase: Phase,
@@ -56,7 +69,7 @@ impl Topics {
     }
 
     /// Keeps what is known of a topic by now, and says whether it is something else than before.
-    pub(super) fn keep(&mut self, topic: &str, bytes: Wiped) -> bool {
+    pub(crate) fn keep(&mut self, topic: &str, bytes: Wiped) -> bool {
         let Some(held) = self.0.get_mut(topic) else { return false };
         let is_another = held.whole.as_ref().is_none_or(|known| *known != bytes);
         held.whole = Some(bytes);
@@ -64,22 +77,22 @@ impl Topics {
     }
 
     /// What is known of a topic.
-    pub(super) fn known(&self, topic: &str) -> Option<&[u8]> {
+    pub(crate) fn known(&self, topic: &str) -> Option<&[u8]> {
         self.0.get(topic)?.whole.as_ref().map(|whole| whole.as_slice())
     }
 
     /// Begins anew with a topic.
-    pub(super) fn forget(&mut self, topic: &str) {
+    pub(crate) fn forget(&mut self, topic: &str) {
         self.0.remove(topic);
     }
 
     /// Whether pieces of one are still to come.
-    pub(super) fn are_cut(&self) -> bool {
+    pub(crate) fn are_cut(&self) -> bool {
         self.0.values().any(|topic| topic.to_come > 0)
     }
 
     /// All that is known.
-    pub(super) fn take(&mut self) -> BTreeMap<String, Wiped> {
+    pub(crate) fn take(&mut self) -> BTreeMap<String, Wiped> {
         let topics = mem::take(&mut self.0).into_iter();
         topics.filter_map(|(topic, held)| Some((topic, held.whole?))).collect()
     }
