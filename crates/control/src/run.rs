@@ -288,6 +288,8 @@ struct Running<W: Workers> {
     handover_report: HandoverReport,
     /// When what was given in a handover that came to nothing is lost, unless it came back by then; monotonic time, ns.
     lost_at: Option<u64>,
+    /// Whether what was open in the process before this one, and ended with it, still counts as open.
+    is_former_lost: bool,
     memory: MemoryRelease,
     memory_watch: MemoryWatch,
     /// Bytes that the control groups of the process allow it.
@@ -399,6 +401,7 @@ impl<W: Workers> Running<W> {
             };
             let began = clock::monotonic_ns();
             self.on_event(event).await;
+            self.end_when_over();
             self.begin_moves();
             let taken = clock::monotonic_ns().saturating_sub(began);
             self.collector.control_turned(&ControlTurned { taken });
@@ -482,7 +485,7 @@ impl<W: Workers> Running<W> {
                 if self.handing.successor().is_some() {
                     self.log.follow();
                 }
-                self.lose_given();
+                self.lose_what_ended();
                 self.look_at_memory();
                 self.look_again();
                 self.end_warming();

@@ -7,6 +7,7 @@
 
 mod bounds;
 mod checks;
+mod counts;
 mod deliveries;
 mod demands;
 mod errands;
@@ -38,10 +39,10 @@ use config::outlier::Detector;
 use config::priority::Priority;
 use proxy::time::Time;
 use proxy::{ExchangeKey, Snapshot};
-use telemetry::{Collector, LogFormat, LogReader, LogStyle};
+use telemetry::{LogFormat, LogReader, LogStyle};
 use worker::{Given, Mailboxes, Postbox, Report, Worker};
 
-use crate::configuration::Configurations;
+use crate::configuration::{Configurations, names};
 use crate::ledger::Ledger;
 use crate::network::{Network, Shared, Wake};
 use crate::random::Random;
@@ -50,6 +51,7 @@ use crate::versions::Served;
 use crate::world::{SimListener, SimSocket, SimWorld};
 
 use self::bounds::Bounds;
+use self::counts::Counts;
 use self::errands::Errand;
 use self::handovers::Handover;
 use self::moves::Move;
@@ -155,7 +157,7 @@ pub struct Simulation {
     reports: Vec<(usize, Receiver<Report>)>,
     errands: BTreeMap<(Time, u64), Errand>,
     errands_total: u64,
-    collector: Collector,
+    counts: Counts,
     log: LogReader,
     log_text: Vec<u8>,
     snapshots_posted: usize,
@@ -266,7 +268,7 @@ impl Simulation {
             reports: Vec::new(),
             errands: BTreeMap::new(),
             errands_total: 0,
-            collector: Collector::new("sim"),
+            counts: Counts::default(),
             log: LogReader::new(),
             log_text: Vec::new(),
             snapshots_posted: 0,
@@ -308,7 +310,7 @@ impl Simulation {
         simulation.note_bounds(&snapshot);
         simulation.detect_in(&snapshot);
         simulation.check_in(&snapshot);
-        simulation.name(&snapshot);
+        simulation.log.set_names(names(&snapshot));
         simulation.log.set_style(Some(LogStyle::all(LogFormat::Json)));
         let listeners = (0..scenario.workers)
             .map(|number| simulation.listeners(&snapshot, number, |_| true))
@@ -352,6 +354,7 @@ impl Simulation {
         self.check_that_checks_ended();
         self.check_that_all_was_heard();
         self.check_that_all_is_given_back();
+        self.check_that_nothing_is_open();
         self.check_that_bounds_are_free();
         self.check_outcomes();
         self.summary(begin)

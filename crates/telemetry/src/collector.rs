@@ -363,7 +363,7 @@ impl Collector {
     /// [`Readings::write_own_totals`] wrote it.
     pub fn go_on_from(&mut self, totals: FormerTotals) {
         self.carried.stopped = FormerTotals::default();
-        let totals = self.known_by_name(totals).ended();
+        let totals = self.known_by_name(totals).all_ended();
         self.carried.behind.add(&totals);
         self.add_up_carried();
     }

@@ -109,7 +109,7 @@ impl FormerTotals {
     }
 
     /// The same of a process that has ended: nothing of what began there is open.
-    pub(crate) fn ended(mut self) -> Self {
+    pub(crate) fn all_ended(mut self) -> Self {
         for value in self.families.values_mut().flat_map(BTreeMap::values_mut) {
             if let Value::Level(up, down) = value {
                 *down = *up;
@@ -185,22 +185,25 @@ impl FormerTotals {
         away
     }
 
-    /// What left since `before` was taken, without what there is less of.
+    /// What left since `before` was taken, without what there is less of. Of either, what is not noted is 0.
     pub(crate) fn left_since(&self, before: &Self) -> Self {
         let mut left = Self::default();
-        for (family, series) in &self.families {
-            for (labels, value) in series {
-                let known = before.families.get(family).and_then(|series| series.get(labels));
-                let (Value::Level(_, now), known) = (value, known) else { continue };
-                let known = if let Some(Value::Level(_, known)) = known { *known } else { 0 };
-                let more = now.wrapping_sub(known);
-                if i64::try_from(more).is_ok_and(|more| more > 0) {
-                    let into = left.families.entry(family.clone()).or_default();
-                    into.insert(labels.clone(), Value::Level(0, more));
-                }
+        let noted = self.families.iter().chain(&before.families);
+        let noted = noted.flat_map(|(family, series)| series.keys().map(move |it| (family, it)));
+        for (family, labels) in noted {
+            let more = self.ended(family, labels).wrapping_sub(before.ended(family, labels));
+            if i64::try_from(more).is_ok_and(|more| more > 0) {
+                let into = left.families.entry(family.clone()).or_default();
+                into.insert(labels.clone(), Value::Level(0, more));
             }
         }
         left
+    }
+
+    /// What of a series has ended.
+    fn ended(&self, family: &str, labels: &str) -> u64 {
+        let value = self.families.get(family).and_then(|series| series.get(labels));
+        if let Some(Value::Level(_, ended)) = value { *ended } else { 0 }
     }
 
     /// What was open in these processes and is not in this one, which `away` is of: as what ended. What came here left there, and is
@@ -210,9 +213,7 @@ impl FormerTotals {
         for (family, series) in &self.families {
             for (labels, value) in series {
                 let Value::Level(up, down) = value else { continue };
-                let here = away.families.get(family).and_then(|series| series.get(labels));
-                let here = if let Some(Value::Level(_, away)) = here { *away } else { 0 };
-                let open = up.wrapping_sub(*down).wrapping_add(here);
+                let open = up.wrapping_sub(*down).wrapping_add(away.ended(family, labels));
                 if i64::try_from(open).is_ok_and(|open| open > 0) {
                     let into = lost.families.entry(family.clone()).or_default();
                     into.insert(labels.clone(), Value::Level(0, open));

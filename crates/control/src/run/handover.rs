@@ -177,13 +177,15 @@ impl<W: Workers> Running<W> {
             HandoverFact::Listed { request, rows, next } => {
                 self.listing.on_listed(request, &rows, next);
             }
-            HandoverFact::FormerStays(process) => self.listing.begin(process),
+            HandoverFact::FormerStays(process) => {
+                self.listing.begin(process);
+                // At its end.
+                self.is_former_lost = false;
+            }
             HandoverFact::FormerEnded(pid) => {
                 self.listing.end(pid);
-                // One that has handed over in its turn does not know what of it is open elsewhere.
-                if self.handing == Handing::None {
-                    self.collector.lose_former();
-                }
+                self.is_former_lost = true;
+                self.lose_what_ended();
                 // It may be of a version that does not say so before.
                 self.on_heard();
             }
@@ -376,12 +378,16 @@ impl<W: Workers> Running<W> {
         self.admin.extend(servers);
     }
 
-    /// Has what was given in vain count as open no more, once what came back of it is there. Nothing is between two workers then.
-    pub(super) fn lose_given(&mut self) {
+    /// Has what was given in vain count as open no more, once what came back of it is there, and what ended with the process before this
+    /// one. Nothing is between two workers then. A process that has handed over does not know what is open elsewhere.
+    pub(super) fn lose_what_ended(&mut self) {
         let is_quiet = self.handing == Handing::None && self.moves.under_way.is_empty();
         let is_due = |at: &mut u64| is_quiet && clock::monotonic_ns() >= *at;
         if self.lost_at.take_if(is_due).is_some() {
             self.collector.lose_given();
+        }
+        if is_quiet && self.lost_at.is_none() && std::mem::take(&mut self.is_former_lost) {
+            self.collector.lose_former();
         }
     }
 

@@ -7,7 +7,7 @@ use config::snapshot::ListenerId;
 
 use super::handing::Handing;
 use super::{Outcome, Running, State};
-use crate::admin::Rows;
+use crate::admin::{OldProcess, Rows};
 use crate::clock;
 use crate::workers::{Report, Workers};
 
@@ -111,22 +111,39 @@ impl<W: Workers> Running<W> {
     fn on_stopped(&mut self, worker: u32) {
         self.stopped.insert(worker);
         self.answer_for_ended(|of| of == worker);
-        if self.stopped.len() == self.workers.count() as usize {
-            self.outcome = Some(match (self.handing, self.state) {
-                (Handing::Given { successor, .. }, _) => {
-                    Outcome::Replaced { successor, was_to_end: false }
-                }
-                (_, State::Stopping) => Outcome::Stopped,
-                (
-                    _,
-                    State::Starting
-                    | State::Ready
-                    | State::Storing
-                    | State::Leaving
-                    | State::Draining,
-                ) => Outcome::Drained,
-            });
+        if let Some(OldProcess { pid, .. }) = self.listing.process().filter(|_| self.is_over())
+            && matches!(self.handing, Handing::Given { .. })
+        {
+            tracing::info!(
+                pid,
+                "drained; this process passes on what the one before it counts, and ends once that has ended"
+            );
         }
+    }
+
+    /// Whether no worker runs any more.
+    fn is_over(&self) -> bool {
+        self.stopped.len() == self.workers.count() as usize
+    }
+
+    /// How the process ends, if it is to. One that another has replaced waits for the one before it, unless it is to end at once.
+    pub(super) fn end_when_over(&mut self) {
+        let is_passing_on = matches!(self.handing, Handing::Given { .. })
+            && self.state != State::Stopping
+            && self.listing.process().is_some();
+        if self.outcome.is_some() || !self.is_over() || is_passing_on {
+            return;
+        }
+        self.outcome = Some(match (self.handing, self.state) {
+            (Handing::Given { successor, .. }, _) => {
+                Outcome::Replaced { successor, was_to_end: false }
+            }
+            (_, State::Stopping) => Outcome::Stopped,
+            (
+                _,
+                State::Starting | State::Ready | State::Storing | State::Leaving | State::Draining,
+            ) => Outcome::Drained,
+        });
     }
 
     /// A filter of a worker asks.

@@ -152,6 +152,7 @@ impl<W: Workers> Running<W> {
             moves: Moves::default(),
             handover_report: HandoverReport::default(),
             lost_at: None,
+            is_former_lost: false,
             memory,
             memory_watch: MemoryWatch::default(),
             memory_of_groups: W::memory_bytes_max(),

@@ -18,6 +18,7 @@ use config::checks::Checker;
 use config::outlier::Detector;
 use proxy::Snapshot;
 use proxy::time::Time;
+use wiped::Wiped;
 use worker::{Given, Moving, Taken};
 
 use self::faults::{HandoverFault, Side, Stopped};
@@ -31,6 +32,13 @@ use crate::world::{SimListener, SimSocket};
 mod faults;
 mod giving;
 mod taking;
+
+/// Between two reports of what a process counts.
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What processes say of what they count, and the number of the report behind it.
+const TOTALS: &str = "totals";
+const REPORT: &str = "report";
 
 /// A form of connections that both sides read.
 const FORM: u16 = 1;
@@ -129,12 +137,21 @@ pub(super) struct Handover {
     descriptors: VecDeque<SimSocket>,
     taking: VecDeque<Taking>,
     is_accepting: bool,
+    /// What the taker counts by itself, as the giver knows it, and the number of that report.
+    counted_there: (Vec<u8>, Vec<u8>),
+    /// When either side reports again what it counts, ns.
+    report_at: u64,
     /// Workers of the giver that have not read yet that they are not to accept.
     unaware: BTreeSet<usize>,
     random: Random,
 }
 
 impl Handover {
+    /// The first worker of the process that has not left yet.
+    pub(super) fn giver(&self) -> Option<usize> {
+        self.giver.as_ref().map(|_| self.from.start)
+    }
+
     /// A worker has read its mail.
     pub(super) fn on_turn(&mut self, worker: usize) {
         self.unaware.remove(&worker);
@@ -211,6 +228,8 @@ impl Simulation {
             descriptors: VecDeque::new(),
             taking: VecDeque::new(),
             is_accepting: true,
+            counted_there: Default::default(),
+            report_at: 0,
             unaware: BTreeSet::new(),
             random,
         }));
@@ -235,6 +254,7 @@ impl Simulation {
         self.act();
         self.go_on_collecting();
         self.go_on_taking();
+        self.report_counts();
         self.act();
         let Some(it) = self.handover.as_deref_mut() else { return };
         let is_over = it.giver.as_ref().is_none_or(Giver::is_over)
@@ -315,6 +335,34 @@ impl Simulation {
         }
     }
 
+    /// Either side reports what it counts, ten times a second.
+    fn report_counts(&mut self) {
+        let now = self.now().as_nanos();
+        let Some(it) = self.handover.as_deref_mut().filter(|it| it.report_at <= now) else {
+            return;
+        };
+        it.report_at = later(now, REPORT_INTERVAL);
+        let (from, to) = (it.from.start, it.to.start);
+        let (giver_stands, taker_stands) = (it.is_stopped(Side::Giver), it.is_stopped(Side::Taker));
+        if let Some(giver) = it.giver.as_mut().filter(|_| !giver_stands)
+            && giver.phase() == Phase::Probation
+        {
+            giver.update(&states(self.counts.report(from, false)));
+        }
+        // The one before is read.
+        let mut frames = Vec::new();
+        if let Some(taker) = it.taker.as_ref().filter(|_| !taker_stands && !it.to.is_empty())
+            && taker.stands_by()
+            && it.to_giver.is_empty()
+        {
+            let states = states(self.counts.report(to, true));
+            let told = states.iter().flat_map(|(topic, value)| taker.told(topic, value));
+            frames.extend(told);
+        }
+        frames.iter().for_each(|frame| self.send(false, frame, 0, Vec::new()));
+        self.look_at_counts();
+    }
+
     /// The new process ends, as it should, before its probation is over: the former one has nothing to stand in for.
     pub(super) fn end_probation(&mut self) {
         if self.handover.is_some() {
@@ -338,6 +386,11 @@ impl Simulation {
         let due = (now + it.random.span(most)).max(earliest);
         frames.push_back(Frame { due, bytes: bytes.to_vec(), descriptors, sockets });
     }
+}
+
+/// What a process counts and the number of the report, by topic.
+fn states((totals, number): (Vec<u8>, Vec<u8>)) -> [(String, Wiped); 2] {
+    [(TOTALS.to_owned(), totals.into()), (REPORT.to_owned(), number.into())]
 }
 
 /// The time that is `after` from `now`.

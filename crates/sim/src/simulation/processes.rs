@@ -30,9 +30,10 @@ impl Simulation {
         self.postboxes.extend(mailboxes.postboxes);
         let workers = u32::try_from(count).expect("few workers");
         let bells = Bells::new(workers);
+        let mut sources = Vec::new();
         for ((number, mailbox), listeners) in (0u32..).zip(mailboxes.mailboxes).zip(listeners) {
             let (emitter, reports) = Emitter::new(LOG_QUEUE_BYTES);
-            self.collector.add_worker(reports.counters);
+            sources.push(reports.counters);
             self.log.add_worker(reports.records);
             let now = self.now();
             let place = self.threads.len();
@@ -49,6 +50,7 @@ impl Simulation {
                 .expect("the simulated world watches any listener");
             self.threads.push(Some(Thread { worker, runs_at: None }));
         }
+        self.counts.begin(first, sources, snapshot);
         first..first + count
     }
 

@@ -48,7 +48,7 @@ impl Simulation {
     pub(super) fn name(&mut self, snapshot: &Snapshot) {
         let names = names(snapshot);
         self.log.set_names(Arc::clone(&names));
-        self.collector.set_names(names);
+        self.counted().set_names(names);
     }
 
     pub(super) fn post_all(&self, message: impl Fn(usize) -> Message<SimListener, SimSocket>) {

@@ -30,7 +30,7 @@ impl Simulation {
     /// from how the work was done, not from what happened.
     pub(super) fn record(&mut self, worker: Option<usize>) {
         let mut stats = String::new();
-        self.collector.readings().write_stats(&ProcessFacts::default(), "_total", &mut stats);
+        self.counted().readings().write_stats(&ProcessFacts::default(), "_total", &mut stats);
         // Finer times would change with every look at the clock.
         let tenths = self.now().as_nanos() / 100_000_000;
         for line in stats.lines() {

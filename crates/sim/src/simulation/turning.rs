@@ -91,6 +91,7 @@ impl Simulation {
         if !goes_on {
             self.check_leases(number);
             self.threads[number] = None;
+            self.note_end_of(number, false);
         } else if self.turns.is_multiple_of(16) {
             self.check_queues(number);
             self.check_idle(number);

@@ -1,6 +1,7 @@
 //! What a new process has counted that ends before it is the only one: the old one goes on with it.
 #![expect(clippy::disallowed_methods, reason = "reports come at intervals")]
 
+use std::fs;
 use std::thread;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use rustix::process::{Signal, kill_process};
 
 use crate::handover::{Successors, over_tls, process, upgrade, upgraded, with_handover};
 use crate::handover_stopped::{begin_handshake, upgrade_until_remaining};
-use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, until};
+use crate::kit::{Client, Scratch, Service, Strait, claim_port, forward_to, get, until};
 use crate::tls::certificates;
 use crate::tls_client::{self, TlsClient};
 
@@ -115,4 +116,38 @@ fn what_a_new_process_served_that_ends_before_it_is_the_process_is_counted() {
     until("what both have counted", || (counted(&strait)[0] == 21.0).then_some(()));
     ask();
     until("the next one", || (counted(&strait)[0] == 22.0).then_some(()));
+}
+
+#[test]
+fn a_process_that_has_been_replaced_passes_on_what_the_one_before_it_counts() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let scratch = Scratch::new();
+    let second = format!("127.0.0.1:{}", claim_port());
+    let listener = format!("  - {{ name: second, address: '{second}', routes: all }}\n");
+    let config = forward_to(service.address).replace("routes:\n", &format!("{listener}routes:\n"));
+    let config = format!("limits: {{ drain_timeout: 1m }}\n{config}");
+    let config = with_handover(&scratch, &config, "probation: 0s");
+    let first = Strait::run_in(scratch, &config);
+    // The next process does not have this listener: its connection stays with the first.
+    let mut of_first = Client::connect(second.parse().unwrap());
+    of_first.send("GET /gate HTTP/1.1\r\nhost: test\r\n\r\n");
+    service.wait_at_gate();
+    let without_second =
+        fs::read_to_string(first.path("strait.yaml")).unwrap().replace(&listener, "");
+    first.write("strait.yaml", &without_second);
+    upgraded(&first, &mut successors);
+    upgraded(&first, &mut successors);
+    until("the end of the second process's connections", || {
+        first.all_logged().contains("this process passes on what").then_some(())
+    });
+    let lives = |pid: u32| rustix::process::test_kill_process(process(pid)).is_ok();
+    assert!(lives(successors.0[0]), "the first one may still count");
+    service.open_gate();
+    assert_eq!(of_first.receive().status, 200);
+    until("the end of both", || (!lives(successors.0[0])).then_some(()));
+    // What it counted for its listener is forgotten with that.
+    let total = "strait_exchange_stage_seconds_count{stage=\"total\"} 1\n";
+    until("what the first one counted", || {
+        get(first.admin, "/metrics").text().contains(total).then_some(())
+    });
 }

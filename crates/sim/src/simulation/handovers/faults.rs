@@ -218,6 +218,7 @@ impl Simulation {
             if let Some(thread) = self.threads.get_mut(number) {
                 self.killed += usize::from(thread.is_some());
                 *thread = None;
+                self.note_end_of(number, true);
             }
             self.network.borrow_mut().forget_worker(number);
         }

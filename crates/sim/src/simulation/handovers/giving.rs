@@ -5,10 +5,11 @@ use std::sync::mpsc::{TryRecvError, sync_channel};
 use std::time::Duration;
 
 use ::handover::{Collect, Collected, GivenGroup, GiverAction, PeerLife, SocketKey};
+use telemetry::FormerTotals;
 use worker::{Give, Given, Message, Moving, Origin, Take, Wanted};
 
 use super::faults::Side;
-use super::{Collecting, Control, GivenAway, later};
+use super::{Collecting, Control, GivenAway, REPORT, TOTALS, later, states};
 use crate::simulation::Simulation;
 use crate::simulation::errands::Errand;
 use crate::world::SimSocket;
@@ -52,7 +53,10 @@ impl Simulation {
             }
             // Nothing is handed on so: the taker's loader hears the same from the source.
             GiverAction::SendResources(_) => {}
-            GiverAction::Describe => giver.describe((1, Vec::new()), None, now),
+            GiverAction::Describe => {
+                self.counts.begin_giving(it.from.start);
+                giver.describe((1, Vec::new()), None, now);
+            }
             GiverAction::Listen => {
                 let count = u32::try_from(self.listeners_of.len()).expect("few listeners");
                 let key = |number| SocketKey::Listener("all".to_owned(), number);
@@ -76,10 +80,13 @@ impl Simulation {
                 }
             }
             GiverAction::Inform { .. } => {
-                giver.inform(&[("totals".to_owned(), vec![7; 1_000].into())]);
+                giver.inform(&states(self.counts.report(it.from.start, false)));
             }
             GiverAction::Summarize => {
-                giver.commit(&[("totals".to_owned(), vec![7; 100_000].into())], now);
+                // More than a frame has room for.
+                let other = ("other".to_owned(), vec![7; 100_000].into());
+                let [totals, report] = states(self.counts.report(it.from.start, false));
+                giver.commit(&[totals, report, other], now);
             }
             GiverAction::Committed => {
                 // The new process may have ended since it said so, and its connections with it.
@@ -96,10 +103,16 @@ impl Simulation {
                     giver.on_ended(failure);
                 }
             }
+            GiverAction::Learned { topic, bytes } => match &*topic {
+                TOTALS => it.counted_there.0 = bytes.to_vec(),
+                REPORT => it.counted_there.1 = bytes.to_vec(),
+                _ => {}
+            },
             GiverAction::AcceptAgain => {
                 let workers = it.from.clone();
                 self.process = workers.clone();
                 self.exchange_control();
+                self.take_counts_back();
                 workers.for_each(|number| self.post(number, Message::AcceptAgain));
                 self.read_again();
             }
@@ -114,10 +127,13 @@ impl Simulation {
             // It accepts beside the other one, which is the process all the same.
             GiverAction::StandIn => {
                 self.stood_in += 1;
+                let totals = FormerTotals::read(&it.counted_there.0);
+                self.counts.of(it.from.start).stand_in_for(totals);
                 let workers = it.from.clone();
                 workers.for_each(|number| self.post(number, Message::AcceptAgain));
             }
             GiverAction::StandBack => {
+                self.counts.of(it.from.start).stand_in_for(FormerTotals::default());
                 let workers = it.from.clone();
                 workers.for_each(|number| self.post(number, Message::StopAccepting { but: [].into() }));
             }
@@ -126,8 +142,6 @@ impl Simulation {
             GiverAction::Enter(_)
             | GiverAction::Compared(_)
             | GiverAction::Checked
-            // Nothing is counted here.
-            | GiverAction::Learned { .. }
             // Nothing asks for a page.
             | GiverAction::List { .. }
             | GiverAction::Taken { .. } => {}
@@ -158,10 +172,12 @@ impl Simulation {
     pub(super) fn roll_back(&mut self, peer: PeerLife) {
         let is_over = self.is_taker_over(peer);
         let Some(it) = self.handover.as_deref_mut() else { return };
-        if self.process == it.to {
+        let workers = it.from.clone();
+        if mem::replace(&mut self.process, workers) == it.to {
             // It ended before the other one heard that it is the process.
             self.exchange_control();
         }
+        self.take_counts_back();
         let Some(it) = self.handover.as_deref_mut() else { return };
         if let Some(collecting) = it.collecting.take() {
             self.late.extend(collecting.answers);
@@ -170,7 +186,6 @@ impl Simulation {
         let Some(it) = self.handover.as_deref_mut() else { return };
         let (given, workers) = (mem::take(&mut it.given), it.from.clone());
         let was_accepting = it.is_accepting;
-        self.process = workers.clone();
         given.into_values().for_each(|given| self.settle_given(given, is_over));
         if !was_accepting {
             workers.for_each(|number| self.post(number, Message::AcceptAgain));
@@ -208,6 +223,15 @@ impl Simulation {
                 false => network.abort(socket.end()),
             }
         }
+    }
+
+    /// A process that is the process again counts on from what the other one has counted.
+    fn take_counts_back(&mut self) {
+        let now = self.now();
+        let Some(it) = self.handover.as_deref() else { return };
+        let (totals, number) = &it.counted_there;
+        self.counts.take_back(it.from.start, totals, number, now);
+        self.look_at_counts();
     }
 
     /// A process that is the process again reads what the other one has read meanwhile, and hears what that heard.

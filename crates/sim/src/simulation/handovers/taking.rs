@@ -4,16 +4,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{TryRecvError, sync_channel};
 
-use ::handover::{MovingAction, OpeningAction, ReceivedGroup, Refused, TakerAction};
+use ::handover::{
+    FollowingAction, MovingAction, OpeningAction, ReceivedGroup, Refused, TakerAction,
+};
 use config::checks::Checker;
 use config::outlier::Detector;
 use config::snapshot::ListenerId;
 use proxy::Snapshot;
 use proxy::save::{Held, Remains};
+use telemetry::FormerTotals;
 use worker::{Message, Moving, Origin, Take, Taken};
 
 use super::faults::Side;
-use super::{Control, Taking};
+use super::{Control, REPORT, TOTALS, Taking};
 use crate::simulation::Simulation;
 use crate::simulation::errands::Errand;
 use crate::world::{SimListener, SimSocket};
@@ -56,14 +59,22 @@ impl Simulation {
             TakerAction::Moving(MovingAction::Learned(_)) => {
                 it.to.clone().for_each(|number| self.post(number, Message::AcceptAgain));
             }
-            TakerAction::Moving(MovingAction::Commit { .. }) => {
+            TakerAction::Moving(MovingAction::Commit { states, is_alone }) => {
                 taker.committed();
                 let (before, workers) = (it.from.len(), it.to.clone());
+                let (from, to) = (it.from.start, it.to.start);
+                let totals = states.get(TOTALS).map(|totals| FormerTotals::read(totals));
+                self.counts.of(to).set_former_totals(totals.unwrap_or_default());
+                self.counts.succeed(from, to, states.get(REPORT).map(|it| it.as_slice()));
                 workers.clone().for_each(|number| self.post(number, Message::AcceptAgain));
                 self.process = workers.clone();
                 self.replaced += 1;
                 self.replaced_workers.insert((before, workers.len()));
                 self.exchange_control();
+                if is_alone {
+                    self.counts.former_has_ended(to);
+                }
+                self.look_at_counts();
                 workers.for_each(|number| self.post(number, Message::SocketsAreOwn));
                 self.plan_changes_in_probation();
             }
@@ -74,6 +85,12 @@ impl Simulation {
                 it.taking.clear();
                 self.end_process(workers);
             }
+            TakerAction::Following(FollowingAction::Update { topic, bytes }) => {
+                // What it says once it leaves is not played, and comes behind this.
+                if topic == TOTALS && it.giver.is_some() {
+                    self.counts.of(it.to.start).set_former_totals(FormerTotals::read(&bytes));
+                }
+            }
             TakerAction::Moving(MovingAction::EndSilent) => self.on_silent_giver(),
             TakerAction::Enter(_)
             | TakerAction::Opening(
@@ -81,7 +98,7 @@ impl Simulation {
                 | OpeningAction::ContinueVersions(_)
                 | OpeningAction::Begin(_),
             )
-            | TakerAction::Following(_)
+            | TakerAction::Following(FollowingAction::IsMainProcess | FollowingAction::Listed(_))
             | TakerAction::Finished => {}
         }
     }
