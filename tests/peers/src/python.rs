@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{ChildStdin, Command};
 
 use anyhow::{Context as _, Result};
 
@@ -23,6 +23,7 @@ const ECHO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/echo.py");
 const ECHO_HTTP2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/echo_http2.py");
 const ENVOY_FAILURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/envoy_failures.py");
 const ENVOY_ROUTES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/envoy_routes.py");
+const KEEP_TLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/keep_tls.py");
 const SPEAK_TLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/speak_tls.py");
 const TALK_HTTP2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/talk_http2.py");
 
@@ -127,6 +128,18 @@ pub(crate) fn compare_failures(lab: &Lab, seed: u64, scripts: u32) -> Result<Str
 pub(crate) fn speak_tls(lab: &Lab, server: SocketAddr, how: &[&str]) -> Result<String> {
     let port = server.port().to_string();
     lab.run("python3", &[&[SPEAK_TLS, &port, "ca.pem"], how].concat())?.ok()
+}
+
+/// Has Python's own `ssl` open so many connections of TLS 1.3 and of 1.2 to a server that is shop.example by the word of `ca.pem`. It
+/// prints "open", asks on all of them for each line of its input, and prints "answered" and how many were.
+pub(crate) fn keep_tls(
+    lab: &Lab,
+    server: SocketAddr,
+    newer: usize,
+    older: usize,
+) -> Result<(Process, ChildStdin)> {
+    let (port, newer, older) = (server.port().to_string(), newer.to_string(), older.to_string());
+    Process::start_with_input(lab.folder(), "python3", &[KEEP_TLS, &port, "ca.pem", &newer, &older])
 }
 
 /// A way to a server on which every other connection is cut off.

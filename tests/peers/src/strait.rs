@@ -1,6 +1,8 @@
 //! Strait, started with a configuration that fits on a screen.
 
 use std::cell::RefCell;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -159,8 +161,26 @@ clusters:
 
     /// The access log's lines so far.
     pub(crate) fn logged(&self) -> Result<Vec<serde_json::Value>> {
-        let text = std::fs::read_to_string(&self.access_log)?;
-        text.lines().map(|line| serde_json::from_str(line).context("access log")).collect()
+        let mut lines = Vec::new();
+        self.look_at_log(|line| {
+            lines.push(line);
+            Ok(())
+        })?;
+        Ok(lines)
+    }
+
+    /// Looks at one line of the access log after the other, which may be more than fit into memory. Returns how many there are so far.
+    pub(crate) fn look_at_log(
+        &self,
+        mut look: impl FnMut(serde_json::Value) -> Result<()>,
+    ) -> Result<usize> {
+        let lines = BufReader::new(File::open(&self.access_log)?).lines();
+        let mut count = 0;
+        for line in lines {
+            look(serde_json::from_str(&line?).context("access log")?)?;
+            count += 1;
+        }
+        Ok(count)
     }
 
     /// Replaces one text of the configuration by another and waits until it serves.
