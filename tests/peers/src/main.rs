@@ -12,6 +12,7 @@ mod cargo;
 mod claim;
 mod claims;
 mod client;
+mod container;
 mod folder;
 mod go;
 mod haproxy;

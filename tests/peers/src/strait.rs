@@ -141,6 +141,11 @@ clusters:
         format!("http://{}{path}", self.address)
     }
 
+    /// Where the admin interface is.
+    pub(crate) fn admin_address(&self) -> SocketAddr {
+        self.admin
+    }
+
     /// Asks the admin interface.
     pub(crate) fn admin(&self, path: &str) -> Result<Response> {
         client::get(self.admin, path)
@@ -148,15 +153,7 @@ clusters:
 
     /// Sum over all labels of one metric; 0 if it is not there.
     pub(crate) fn metric(&self, name: &str) -> Result<f64> {
-        let page = self.admin("/metrics")?.text();
-        page.lines()
-            .filter_map(|line| line.strip_prefix(name))
-            .filter(|rest| rest.starts_with([' ', '{']))
-            .map(|rest| {
-                let value = rest.rsplit(' ').next().unwrap_or_default();
-                value.parse::<f64>().with_context(|| format!("value of {name}: {rest}"))
-            })
-            .try_fold(0.0, |sum, value: Result<f64>| Ok(sum + value?))
+        metric(self.admin, name)
     }
 
     /// The access log's lines so far.
@@ -253,6 +250,19 @@ clusters:
         ensure!(status.success(), "{status}:\n{}", self.process.output());
         Ok(())
     }
+}
+
+/// Sum over all labels of one metric at an admin interface; 0 if it is not there.
+pub(crate) fn metric(admin: SocketAddr, name: &str) -> Result<f64> {
+    let page = client::get(admin, "/metrics")?.text();
+    page.lines()
+        .filter_map(|line| line.strip_prefix(name))
+        .filter(|rest| rest.starts_with([' ', '{']))
+        .map(|rest| {
+            let value = rest.rsplit(' ').next().unwrap_or_default();
+            value.parse::<f64>().with_context(|| format!("value of {name}: {rest}"))
+        })
+        .try_fold(0.0, |sum, value: Result<f64>| Ok(sum + value?))
 }
 
 /// Names of a configuration and of its access log that no other Strait of the claim has: one that

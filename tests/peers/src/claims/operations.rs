@@ -9,6 +9,7 @@ mod a_hundred_handovers_lose_nothing_of_java;
 mod a_kill_at_any_message_loses_nothing;
 mod a_wrong_file_changes_nothing;
 mod addresses_in_dnsmasq_move_under_load;
+mod containers_replace_each_other;
 mod handover_load;
 mod handovers_under_load_lose_nothing;
 mod http2_drains_and_loses_nothing;
@@ -19,10 +20,13 @@ mod services_in_unbound_move_under_load;
 mod termination_under_load_loses_nothing;
 mod the_previous_version_and_this_one_replace_each_other;
 
+use std::net::SocketAddr;
+
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::claim::Claim;
+use crate::client;
 use crate::lab::Lab;
 use crate::process::Process;
 use crate::strait::Strait;
@@ -36,6 +40,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     services_in_unbound_move_under_load::CLAIM,
     handovers_under_load_lose_nothing::CLAIM,
     a_kill_at_any_message_loses_nothing::CLAIM,
+    containers_replace_each_other::CLAIM,
     termination_under_load_loses_nothing::CLAIM,
     http2_drains_and_loses_nothing::CLAIM,
     requests_in_flight_outlive_the_listener::CLAIM,
@@ -71,7 +76,7 @@ fn upgrade_often_and(
         if number % 2 == 1 {
             let arguments = ["run", "--take-over=required", "--config", &file];
             strait.own(Process::start(lab.folder(), &*program, &arguments)?);
-            await_take_over(strait, number)?;
+            await_take_over(strait.admin_address(), number)?;
         } else {
             let output = lab.run(&program, &["upgrade", "--config", &file])?.ok()?;
             ensure!(output.contains("groups of connections moved, 0 stay and drain"), "{output}");
@@ -84,9 +89,10 @@ fn upgrade_often_and(
 }
 
 /// Waits until the process of this generation has the place of the one before it, with all its connections.
-fn await_take_over(strait: &Strait, generation: u32) -> Result<()> {
+fn await_take_over(admin: SocketAddr, generation: u32) -> Result<()> {
     let page = wait::for_some("the handover", wait::SOON, || {
-        let page: Value = serde_json::from_str(&strait.admin("/handover").ok()?.text()).ok()?;
+        let page: Value =
+            serde_json::from_str(&client::get(admin, "/handover").ok()?.text()).ok()?;
         let is_new = page.pointer("/generation") == Some(&json!(generation));
         let is_over = page.pointer("/last/result") == Some(&json!("completed"));
         (is_new && is_over).then_some(page)

@@ -113,7 +113,7 @@ pub(super) fn while_clients_work(
     .with_context(|| format!("{:?} lines of {finished}", strait.logged().map(|it| it.len())))
 }
 
-fn get(client: &mut Client) -> Result<()> {
+pub(super) fn get(client: &mut Client) -> Result<()> {
     client.send("GET /bytes/9 HTTP/1.1\r\nhost: localhost\r\n\r\n")?;
     let status = client.response()?.status;
     ensure!(status == 200, "{status}");
@@ -155,7 +155,8 @@ fn upload(address: SocketAddr, body_bytes: usize) -> Result<()> {
     Ok(())
 }
 
-fn tunnel(address: SocketAddr, is_over: &AtomicBool) -> Result<()> {
+/// Sends numbers through a tunnel, each once the one before has come back.
+pub(super) fn tunnel(address: SocketAddr, is_over: &AtomicBool) -> Result<()> {
     let mut client = Client::connect(address)?;
     client.send(
         "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
