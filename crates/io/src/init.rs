@@ -1,6 +1,9 @@
 //! What is left of a process that was the first of its PID namespace, as of a container, once another has taken its place: if it
 //! ended, the kernel would end all others. It passes signals on, waits for orphans, and ends as its successor ends.
 //!
+//! A successor that is replaced ends, too. The next one is found among the orphans that process 1 adopts; where it is none
+//! ([`becomes_child_of_init`]), the one that is replaced has to stay in the same way, or the container would end with it.
+//!
 //! It is the same program, begun anew ([`become_init`]), so that nothing of what it had takes memory. Signals are blocked from
 //! before that on, and taken by `sigtimedwait`: none is lost between the two, and none has a handler.
 //!
@@ -64,7 +67,7 @@ fn next_signal() -> Option<i32> {
     (number > 0).then_some(number)
 }
 
-/// Is the first process for the one with this id, to that one's end or that of those which take its place; 0 for one that has
+/// Stays for the process with this id, to that one's end or that of those which take its place; 0 for one that has
 /// no id here: then it waits for a signal to end. Returns the status to end with.
 #[must_use]
 pub fn be_init(successor: u32) -> u8 {
@@ -140,17 +143,32 @@ fn adopted() -> Option<Pid> {
     let own = std::process::id();
     let ids =
         fs::read_dir("/proc").ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut found = ids.filter_map(|id| id.parse::<i32>().ok()).filter(|id| {
-        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        let behind = stat.rsplit_once(')').map(|(_, behind)| behind);
-        let parent = behind.and_then(|behind| behind.split_ascii_whitespace().nth(1)?.parse().ok());
-        parent == Some(own) && takes_over(*id)
-    });
-    found.find_map(Pid::from_raw)
+    let mut found = ids.filter_map(|id| id.parse::<u32>().ok());
+    let found = found.find(|id| parent_of(*id) == Some(own) && takes_over(*id))?;
+    i32::try_from(found).ok().and_then(Pid::from_raw)
+}
+
+/// Whether process 1 has the process with this id as a child once this one has ended; not one that has no id here (0).
+#[must_use]
+pub fn becomes_child_of_init(process: u32) -> bool {
+    process != 0 && parent_of(process).is_some_and(|it| it == 1 || it == std::process::id())
+}
+
+/// What stands behind the program's name in the command line of process 1.
+#[must_use]
+pub fn argument_of_init() -> Option<Vec<u8>> {
+    let line = fs::read("/proc/1/cmdline").ok()?;
+    line.split(|byte| *byte == 0).nth(1).map(<[u8]>::to_vec)
+}
+
+fn parent_of(process: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (_, behind) = stat.rsplit_once(')')?;
+    behind.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// Whether a process was started to take another's place.
-fn takes_over(id: i32) -> bool {
+fn takes_over(id: u32) -> bool {
     let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
     let mut arguments = line.split_inclusive(|byte| *byte == 0);
     arguments.any(|argument| {

@@ -19,6 +19,7 @@ mod descriptors;
 mod explain;
 mod filter_list;
 mod handover;
+mod init;
 mod logging;
 mod manual;
 mod message_queue;
@@ -45,9 +46,6 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The commit that it was built from; `build.rs` asks git.
 const COMMIT: &str = env!("STRAIT_COMMIT");
 
-/// The argument by which a process that was the first of its container begins anew, once another has its place.
-const INIT: &str = "--stay-as-init-for";
-
 /// Registers what a binary adds to Strait.
 pub type Extend = fn(&mut FilterKinds<Box<dyn Filter>>) -> Result<(), SchemaError>;
 
@@ -66,7 +64,7 @@ pub const fn as_it_is(_: &mut FilterKinds<Box<dyn Filter>>) -> Result<(), Schema
 pub fn run(extend: Extend) -> ExitCode {
     // Before anything takes memory.
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|it| it == INIT) {
+    if arguments.next().is_some_and(|it| it == init::INIT) {
         let successor = arguments.next().and_then(|it| it.to_str()?.parse().ok());
         return ExitCode::from(::io::init::be_init(successor.unwrap_or(0)));
     }

@@ -4,7 +4,6 @@
 //! the first connection is accepted.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::CString;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -40,8 +39,9 @@ use crate::handover::start_command::{StartCommand, has_starter_ended};
 use crate::handover::stored::Stored;
 use crate::handover::storing::Storing;
 use crate::handover::taking::{Beginning, TakeOutcome, TakenSockets, Taking};
+use crate::init::{is_init, stay_if_needed};
 use crate::secrecy::{self, CoreDumps};
-use crate::{COMMIT, Failure, INIT, VERSION, handover, logging};
+use crate::{COMMIT, Failure, VERSION, handover, logging};
 
 /// Steps of a handover that wait for control.
 const STEPS_MAX: usize = 16;
@@ -119,19 +119,12 @@ pub(crate) fn serve(
     match control.run() {
         Outcome::Drained => Ok(()),
         Outcome::Replaced { successor, was_to_end } => {
-            if is_init() {
-                stay_as_init(successor, was_to_end);
-            }
+            stay_if_needed(successor, was_to_end, |name| std::env::var_os(name));
             Ok(())
         }
         Outcome::Stopped => Err(Failure::Ended("stopped before everything had ended".to_owned())),
         Outcome::Failed(reason) => Err(Failure::Ended(reason)),
     }
-}
-
-/// Whether this process is the first of its container.
-fn is_init() -> bool {
-    std::process::id() == 1
 }
 
 /// What a process starts with, once it is known which process it takes the place of.
@@ -378,25 +371,6 @@ impl Telemetry {
         }
         Self { collector, reader, emitters }
     }
-}
-
-/// The first process of a container stays for its successor, with which the kernel would end otherwise. One that `was_to_end` ends at
-/// once where that has no id here.
-fn stay_as_init(successor: u32, was_to_end: bool) {
-    tracing::info!(
-        successor,
-        "this process is the first of its container: it stays to pass signals on"
-    );
-    logging::finish(None);
-    let arguments = ["strait", INIT, &successor.to_string()].map(CString::new);
-    let arguments: Result<Vec<_>, _> = arguments.into_iter().collect();
-    if let Ok(arguments) = arguments {
-        let error = ::io::init::become_init(&arguments, was_to_end);
-        tracing::error!("the process cannot restart itself, and stays as it is: {error}");
-    }
-    let status = ::io::init::be_init(successor);
-    #[expect(clippy::exit, reason = "with the successor's status")]
-    std::process::exit(status.into());
 }
 
 /// The admin interface's sockets of a process that waits for first answers, and their addresses in the

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use crate::lab::Lab;
-use crate::process::Process;
+use crate::process::{Finished, Process};
 use crate::wait;
 
 /// Where programs in containers find the claim's folder.
@@ -39,11 +39,7 @@ impl Container {
             .context("no user namespace can be made: allow them on this machine")?;
         map(holder.id(), users)?;
         let target = format!("--target={}", holder.id());
-        let credentials: &[&str] = match geteuid().is_root() {
-            true => &["--setuid=0", "--setgid=0"],
-            false => &["--preserve-credentials"],
-        };
-        let enter = [&[&*target, "--user"], credentials, &["--"]].concat();
+        let enter = [&[&*target, "--user"], credentials(), &["--"]].concat();
         // Taking up a user namespace has the kernel forget what was to happen at our end. `mount` is set-user-id, of a user that has
         // another number here.
         let fixed = ["setpriv", "--no-new-privs", "--pdeathsig", "KILL", "--"];
@@ -56,6 +52,16 @@ impl Container {
         let has_first = |this: &Self| this.first().is_ok();
         wait::until("a container", wait::SOON, || has_first(&this) || !this.is_running())?;
         Ok(this)
+    }
+
+    /// Runs a program in it to its end.
+    pub(crate) fn run(&self, lab: &Lab, command: &[&str]) -> Result<Finished> {
+        let target = format!("--target={}", self.first()?.as_raw_pid());
+        let namespaces = ["--user", "--mount", "--pid"];
+        lab.run(
+            "nsenter",
+            &[&[&*target], &namespaces[..], credentials(), &["--"], command].concat(),
+        )
     }
 
     /// Waits until `is_ready`, or until process 1 has ended, which is an error.
@@ -95,6 +101,14 @@ impl Container {
         let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
         let first = children.split_whitespace().next().context("process 1 has ended")?;
         Pid::from_raw(first.parse()?).context("a process id")
+    }
+}
+
+/// Options by which `nsenter` makes a program user 0 of a user namespace.
+fn credentials() -> &'static [&'static str] {
+    match geteuid().is_root() {
+        true => &["--setuid=0", "--setgid=0"],
+        false => &["--preserve-credentials"],
     }
 }
 

@@ -13,6 +13,7 @@ use ::handover::UpgradeRequest;
 
 use super::line::{nanos, now};
 use super::timeouts::PROCESS_END_TIMEOUT;
+use crate::init::{HAS_INIT, is_init};
 
 /// The environment variable that says which process started this one to be replaced by it.
 const STARTED_BY: &str = "STRAIT_STARTED_BY";
@@ -99,6 +100,10 @@ impl StartCommand {
             command.env_remove(variable);
         }
         command.env(STARTED_BY, std::process::id().to_string());
+        if is_init() {
+            // Later ones inherit it.
+            command.env(HAS_INIT, "1");
+        }
         command.stdin(Stdio::null());
         command
     }

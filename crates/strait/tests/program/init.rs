@@ -1,7 +1,7 @@
 //! A process that is the first of its PID namespace, as of a container, and was replaced.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Signal, kill_process};
 
@@ -63,6 +63,28 @@ fn children_of(parent: u32) -> Vec<u32> {
 fn upgraded(strait: &Strait) {
     let output = upgrade(strait, &[]);
     assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stderr), strait.all_logged());
+}
+
+/// Has a process in another container take over, as the one of this generation. Returns `unshare`, which started it.
+fn take_over_in_another_container(strait: &Strait, generation: f64) -> Child {
+    let mut command = Command::new("sh");
+    command.args(["-c", IN_NAMESPACE, env!("CARGO_BIN_EXE_strait")]);
+    take_over_by(command, strait, generation)
+}
+
+/// As [`take_over_in_another_container`], in the container of `first`, but started from outside.
+fn take_over_from_outside(strait: &Strait, first: u32, generation: f64) -> Child {
+    let mut command = Command::new("nsenter");
+    command.args(["--pid", "--mount", "-t", &first.to_string(), env!("CARGO_BIN_EXE_strait")]);
+    take_over_by(command, strait, generation)
+}
+
+fn take_over_by(mut command: Command, strait: &Strait, generation: f64) -> Child {
+    let file = strait.path("strait.yaml");
+    command.args(["run", "--take-over=required", "-c", file.to_str().unwrap()]);
+    let child = command.spawn().unwrap();
+    until("the handover", || (strait.metric("strait_generation") == generation).then_some(()));
+    child
 }
 
 fn status(pid: u32, key: &str) -> String {
@@ -240,6 +262,86 @@ fn the_first_process_of_a_container_that_takes_back_ends_afterwards_if_it_is_ask
     assert_eq!(strait.times_logged("took over"), 2, "{}", strait.all_logged());
 }
 
+/// The process that the first one stays for, once that has been replaced from elsewhere and stays, too.
+fn wait_for_remaining(first: u32) -> u32 {
+    wait_for_init(first);
+    until("a process that stays", || {
+        let children = children_of(first);
+        let line = read(format!("/proc/{}/cmdline", children.first()?).as_ref());
+        (children.len() == 1 && line.contains("--stay-as-init-for")).then(|| children[0])
+    })
+}
+
+#[test]
+fn the_first_process_of_a_container_stays_after_upgrades_and_a_successor_in_another_container() {
+    for upgrades in [1, 2] {
+        let service = Service::start("one");
+        let Some((mut strait, first, _scratch)) = run(&service, "probation: 0s") else { return };
+        let mut kept = Client::connect(strait.listener);
+        assert_eq!(kept.get("/").status, 200);
+        for _ in 0..upgrades {
+            upgraded(&strait);
+        }
+        let mut other = take_over_in_another_container(&strait, f64::from(upgrades + 1));
+        let _ended = Successors(vec![other.id()]);
+        wait_for_remaining(first);
+        // Neither is for a process that does not serve.
+        for signal in [Signal::HUP, Signal::USR1] {
+            kill_process(process(first), signal).unwrap();
+        }
+        kill_process(process(first), Signal::TERM).unwrap();
+        assert_eq!(strait.wait_for_end().code(), Some(0), "{upgrades}");
+        assert_eq!(kept.get("/").status, 200);
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+}
+
+/// By then the first process has not begun anew.
+#[test]
+fn the_first_process_of_a_container_stays_if_its_successor_is_replaced_elsewhere_in_the_probation()
+{
+    let service = Service::start("one");
+    let Some((mut strait, first, _scratch)) = run(&service, "probation: 1m") else { return };
+    let file = strait.path("strait.yaml");
+    let config = fs::read_to_string(&file).unwrap().replace("probation: 1m", "probation: 0s");
+    strait.write("strait.yaml", &config);
+    upgraded(&strait);
+    let mut other = take_over_in_another_container(&strait, 2.0);
+    let _ended = Successors(vec![other.id()]);
+    let remaining = wait_for_remaining(first);
+    // Something else than a signal to end.
+    kill_process(process(remaining), Signal::KILL).unwrap();
+    assert_eq!(strait.wait_for_end().code(), Some(128 + 9));
+    assert_eq!(get(strait.listener, "/").status, 200);
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+/// As by a command of the engine: its parent is not of the container.
+#[test]
+fn the_first_process_of_a_container_stays_for_one_that_was_started_from_outside() {
+    let service = Service::start("one");
+    let Some((mut strait, first, _scratch)) = run(&service, "probation: 0s") else { return };
+    upgraded(&strait);
+    wait_for_init(first);
+    let mut other = take_over_from_outside(&strait, first, 2.0);
+    let _ended = Successors(vec![other.id()]);
+    wait_for_remaining(first);
+    let version = strait.config()["version"].as_u64().unwrap();
+    kill_process(process(first), Signal::HUP).unwrap();
+    strait.wait_for_version(version + 1);
+    // Its own successor is one that the first process adopts.
+    upgraded(&strait);
+    until("the next one", || {
+        let line = read(format!("/proc/{}/cmdline", children_of(first).first()?).as_ref());
+        (!line.contains("--stay-as-init-for")).then_some(())
+    });
+    kill_process(process(first), Signal::TERM).unwrap();
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+    other.wait().unwrap();
+}
+
 /// What a command says that runs in the container of a process.
 fn ready_in(container: u32, strait: &Strait, arguments: &[&str]) -> (Option<i32>, String) {
     let output = Command::new("nsenter")
@@ -265,15 +367,8 @@ fn a_command_in_a_container_knows_whether_the_process_of_that_container_is_ready
     let elsewhere = "runs in another container";
     assert!(text(&output.stderr).contains(elsewhere), "{}", text(&output.stderr));
 
-    // Another container, in which a process takes over.
-    let file = strait.path("strait.yaml");
-    let mut second = Command::new("sh")
-        .args(["-c", IN_NAMESPACE, env!("CARGO_BIN_EXE_strait")])
-        .args(["run", "--take-over=required", "-c", file.to_str().unwrap()])
-        .spawn()
-        .unwrap();
+    let mut second = take_over_in_another_container(&strait, 1.0);
     let _ended = Successors(vec![second.id()]);
-    until("the handover", || (strait.metric("strait_generation") == 1.0).then_some(()));
     let other = children_of(second.id())[0];
     assert_eq!(ready_in(other, &strait, &["--here", "--wait", "10s"]), ready);
     for arguments in [&["--here"][..], &["--here=if-any"], &["--here", "--wait", "200ms"]] {

@@ -21,6 +21,7 @@ use crate::lab::Lab;
 use crate::origin::Origin;
 use crate::pattern::Pattern;
 use crate::peer::Peer;
+use crate::process::Finished;
 use crate::strait::{local, metric};
 use crate::{ports, wait};
 
@@ -49,6 +50,7 @@ fn holds(lab: &Lab) -> Result<()> {
     // Other users may not enter the folder of a build.
     std::fs::copy(&lab.strait, lab.folder().join("strait"))?;
     users_are_the_same(lab).context("the same user")?;
+    an_upgraded_one_stays(lab).context("after an upgrade within the old container")?;
     if !geteuid().is_root() {
         return Ok(());
     }
@@ -67,6 +69,25 @@ fn users_are_the_same(lab: &Lab) -> Result<()> {
     expect_clean_end(&mut old)?;
     get(&mut kept).context("once the old container is stopped")?;
     drop(kept);
+    new.terminate()?;
+    expect_clean_end(&mut new)
+}
+
+/// Process 1 of the old container was replaced within it before, and its successor is replaced by another container's.
+fn an_upgraded_one_stays(lab: &Lab) -> Result<()> {
+    let site = Site::new(lab, "upgraded")?;
+    let users = [(0, geteuid().as_raw())];
+    let mut old = site.start(&users, &[])?;
+    let (program, file) = (format!("{FOLDER}/strait"), format!("{FOLDER}/upgraded-old.yaml"));
+    old.run(lab, &[&program, "upgrade", "--config", &file])?.ok()?;
+    old.prints("this process is the first of its container: it stays")?;
+    let mut new = site.take_over(&users, &[])?;
+    new.ready(|| metric(site.admin, "strait_generation").is_ok_and(|it| it == 2.0))?;
+    new.prints("the old process has ended")?;
+    let ran = old.run(lab, &["true"]).and_then(Finished::ok);
+    ensure!(ran.is_ok() && old.is_running(), "the old container ended: {}", old.output());
+    old.terminate()?;
+    expect_clean_end(&mut old)?;
     new.terminate()?;
     expect_clean_end(&mut new)
 }
