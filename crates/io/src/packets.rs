@@ -410,13 +410,17 @@ impl ProcessHandle {
     }
 }
 
-/// Sets who may connect to the socket at `path`, which is in a folder of this user's own.
+/// Sets who may connect to the socket at `path`, unless its permissions say that already: another user's file cannot be set.
 ///
 /// # Errors
 ///
 /// What the system refused.
 pub fn set_access(path: &Path, access: Access) -> io::Result<()> {
-    fs::set_permissions(path, Permissions::from_mode(access.socket_mode()))
+    let mode = access.socket_mode();
+    if fs::metadata(path)?.mode() & 0o7777 == mode {
+        return Ok(());
+    }
+    fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
 /// Why a folder is not private.
