@@ -28,6 +28,7 @@ pub mod packets;
 pub mod passing;
 pub mod process;
 pub mod sealed;
+pub mod users;
 
 mod address;
 #[expect(

@@ -14,6 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -24,6 +25,7 @@ use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use crate::clock;
 use crate::option;
 use crate::socket::SOCKET_FLAGS;
+use crate::users::may_be_unmapped;
 
 /// Descriptors in one packet, at most (the kernel's `SCM_MAX_FD`).
 pub const PACKET_DESCRIPTORS_MAX: usize = 253;
@@ -442,6 +444,14 @@ pub enum FolderError {
         /// The user of this process.
         own: u32,
     },
+    /// A user owns it that may have no number in this user namespace, like others.
+    #[error(
+        "user {uid} owns it, which is any user without a number in this user namespace: give it to a user of this namespace (chown)"
+    )]
+    Unmapped {
+        /// The owner, as the kernel reports it.
+        uid: u32,
+    },
     /// It is something else, or it cannot be made or looked at.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -462,7 +472,8 @@ pub fn private_folder(path: &Path, access: Access) -> Result<(), FolderError> {
     check_private_folder(path, access, |user| user == own)
 }
 
-/// Finds out whether the folder of `path` belongs to a user of whom this says so, and no other user has more access than that.
+/// Finds out whether the folder of `path` belongs to a user of whom this says so, and no other user has more access than that. An owner
+/// without a number in this user namespace is not asked about.
 ///
 /// # Errors
 ///
@@ -481,11 +492,29 @@ pub fn check_private_folder(
     if !is_allowed(found.uid()) {
         return Err(FolderError::Others { uid: found.uid(), own });
     }
+    if may_be_unmapped(found.uid()) && !may_set_mode(folder)? {
+        return Err(FolderError::Unmapped { uid: found.uid() });
+    }
     let mode = found.mode() & 0o777;
     if mode & access.excess() != 0 {
         return Err(FolderError::Open { mode, access });
     }
     Ok(())
+}
+
+/// Whether this process may set the permissions of a folder. The kernel lets only its owner do that, and who has the rights of root over
+/// a user of this namespace. They stay as they are.
+fn may_set_mode(folder: &Path) -> io::Result<bool> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let set = rustix::fs::open(folder, flags, Mode::empty()).and_then(|folder| {
+        let mode = rustix::fs::fstat(&folder)?.st_mode;
+        rustix::fs::fchmod(&folder, Mode::from_raw_mode(mode & 0o7777))
+    });
+    match set {
+        Ok(()) => Ok(true),
+        Err(Errno::PERM | Errno::ACCESS) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn folder_of(path: &Path) -> io::Result<&Path> {

@@ -37,7 +37,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::handover::{Part, PartKind};
-use ::io::packets::Access;
+use ::io::packets::{Access, own_user};
+use ::io::users::may_be_unmapped;
 use config::AgreedKind;
 use config::file_mode::FileMode;
 use config::snapshot::{Address, HandoverOptions};
@@ -67,9 +68,39 @@ pub(crate) fn socket_path(
     })
 }
 
-/// Whether a process of this user may be the other side.
+/// Whether a process that the kernel reports to be this user's may be the other side.
 pub(crate) fn is_allowed(user: u32, options: &HandoverOptions) -> bool {
-    user == 0 || user == ::io::packets::own_user() || options.users.contains(&user)
+    // Without other users, only this process's own gets into the folder of the socket.
+    let is_certain = options.users.is_empty() || !may_be_unmapped(user);
+    is_certain && has_user(user, options)
+}
+
+/// Whether this user is one whose processes may be the other side.
+pub(crate) fn has_user(user: u32, options: &HandoverOptions) -> bool {
+    user == 0 || user == own_user() || options.users.contains(&user)
+}
+
+/// What to do so that a process of this user may be the other side.
+pub(crate) fn hint_to_allow(user: u32) -> String {
+    if may_be_unmapped(user) {
+        return format!(
+            "the kernel reports all users without a number in this user namespace as {user}: give both containers the same users and \
+             leave handover.users empty, or map the other's user here, and run no process as user {user}"
+        );
+    }
+    format!("add {user} to handover.users")
+}
+
+/// Warns of a user that the configuration admits, but that is refused.
+pub(crate) fn warn_of_unmapped(options: &HandoverOptions) {
+    if options.users.is_empty() {
+        return;
+    }
+    let mut admitted = options.users.iter().copied().chain([own_user()]);
+    if let Some(user) = admitted.find(|user| may_be_unmapped(*user)) {
+        let hint = hint_to_allow(user);
+        tracing::warn!("handover.users: processes of user {user} are refused: {hint}");
+    }
 }
 
 /// Whom the file system lets connect.

@@ -507,6 +507,7 @@ impl HandoverThread {
             }
             return Ok(None);
         };
+        handover::warn_of_unmapped(&self.options);
         let failed = |error: std::io::Error| Failure::Start(format!("handover: {error}"));
         let (ending, hands_over) = io::packets::barrier().map_err(failed)?;
         let listener = match &taking {

@@ -23,7 +23,7 @@ use super::pending::{First, Heard, LOOK_INTERVAL, PendingPeers};
 use super::refused::RefusedPeers;
 use super::requester::Requester;
 use super::start_command::StartCommand;
-use super::{access, is_allowed};
+use super::{access, hint_to_allow, is_allowed};
 use crate::VERSION;
 use crate::data_path::{Contacts, DataPath};
 
@@ -163,7 +163,7 @@ impl Giving {
     fn add_pending(&self, line: Line) {
         let uid = line.peer.uid;
         if !is_allowed(uid, &self.options) {
-            let reason = format!("user {uid} may not take over: add it to handover.users");
+            let reason = format!("user {uid} may not take over: {}", hint_to_allow(uid));
             return self.refuse(&line, "user", reason);
         }
         let displaced = self.pending.borrow_mut().add(line);

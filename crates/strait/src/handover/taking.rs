@@ -31,7 +31,7 @@ use super::differences::Comparison;
 use super::groups::open_envelope;
 use super::line::{Incoming, Line, nanos, now, runs_on};
 use super::timeouts::PROCESS_END_TIMEOUT;
-use super::{access, is_allowed, parts, resources, socket_path};
+use super::{access, has_user, hint_to_allow, is_allowed, parts, resources, socket_path};
 use crate::activation::{is_anywhere, is_at};
 use crate::data_path::DataPath;
 use crate::{Failure as StartFailure, VERSION};
@@ -173,7 +173,7 @@ pub(crate) fn ask(
     is_check: bool,
 ) -> Result<TakeOutcome, StartFailure> {
     let at = path.display();
-    let is_owner = |user| is_allowed(user, options);
+    let is_owner = |user| has_user(user, options);
     if let Err(error) = io::packets::check_private_folder(path, access(options), is_owner) {
         return match error {
             io::packets::FolderError::System(error)
@@ -204,7 +204,8 @@ pub(crate) fn ask(
     if !is_allowed(line.peer.uid, options) {
         let uid = line.peer.uid;
         return Err(start(&format!(
-            "{at} belongs to a process of user {uid}: add {uid} to handover.users"
+            "{at} belongs to a process of user {uid}: {}",
+            hint_to_allow(uid)
         )));
     }
     // What this process begins with is not its own until COMMIT.

@@ -150,7 +150,7 @@ while packet := s.recv(70000): print(packet[:2].hex(), packet[3:].decode())";
         return println!("skipped: another user cannot enter the folders above {}", path.display());
     }
     // One frame, which gives the reason (GiveUp), and the end.
-    assert_eq!(said, "000d user 65534 may not take over: add it to handover.users\n", "{error}");
+    assert_eq!(said, "000d user 65534 may not take over: add 65534 to handover.users\n", "{error}");
     until("the count", || (failures(&strait, "user") == 1).then_some(()));
     strait.wait_for_log("user 65534 may not take over");
     assert_eq!(get(strait.listener, "/").status, 200);

@@ -1,12 +1,13 @@
 //! Strait in one container takes the place of Strait in another, with mount, PID and user namespaces of their own and a shared folder:
 //! connections that are kept, a download and a tunnel move, and nothing is lost. Either is process 1. The old one stays until its
 //! container is stopped, and both end with status 0. Where the two users differ outside of the containers, the old process refuses the
-//! new one before it sends anything, unless `handover.users` has it by its number in the old one's container.
+//! new one before it sends anything, unless `handover.users` has it by its number in the old one's container. Users without a number
+//! there are not taken for the one that has the number by which the kernel reports them.
 
 use std::fs::Permissions;
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
@@ -43,6 +44,13 @@ const ROOT_THERE: u32 = 2000;
 /// What the kernel says of a user without a number in a namespace.
 const UNKNOWN: u32 = 65_534;
 
+/// Why a process refuses a folder of such a user.
+const UNKNOWN_OWNER: &str = "user 65534 owns it, which is any user without a number";
+
+/// Runs a program as the user that has this number.
+const AS_UNKNOWN: &[&str] =
+    &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--pdeathsig=KILL", "--"];
+
 /// A number that no user has.
 const ABSENT: u32 = 4242;
 
@@ -55,7 +63,9 @@ fn holds(lab: &Lab) -> Result<()> {
         return Ok(());
     }
     others_are_refused(lab).context("another user")?;
-    others_may_be_named(lab).context("another user with a name")
+    others_may_be_named(lab).context("another user with a name")?;
+    unknown_ones_are_refused(lab).context("a user without a number")?;
+    one_with_the_unknown_ones_number_upgrades(lab).context("the user with its number")
 }
 
 fn users_are_the_same(lab: &Lab) -> Result<()> {
@@ -97,13 +107,15 @@ fn others_are_refused(lab: &Lab) -> Result<()> {
     let mut old = site.start(&[(0, 0), (OTHER_THERE, OTHER)], &[ABSENT])?;
     let mut kept = Client::connect(site.address)?;
     get(&mut kept)?;
-    let with_numbers: (&[_], _, _) = (&[(0, OTHER), (ROOT_THERE, 0)], ROOT_THERE, OTHER_THERE);
-    let without: (&[_], _, _) = (&[(0, OTHER + 1)], UNKNOWN, UNKNOWN);
-    for (count, (users, names, seen)) in (1..).zip([with_numbers, without]) {
+    let with_numbers: (&[_], _, _) =
+        (&[(0, OTHER), (ROOT_THERE, 0)], ROOT_THERE, "user 1000 may not take over");
+    // It does not take the folder's owner for a user that it knows, and says so to the old one, which refuses it.
+    let without: (&[_], _, _) = (&[(0, OTHER + 1)], UNKNOWN, UNKNOWN_OWNER);
+    for (count, (users, names, reason)) in (1..).zip([with_numbers, without]) {
         let mut new = site.take_over(users, &[names])?;
         let status = new.wait()?;
-        let (output, reason) = (new.output(), format!("user {seen} may not take over"));
-        ensure!(status.code() == Some(1) && output.contains(&reason), "{status}: {output}");
+        let output = new.output();
+        ensure!(status.code() == Some(1) && output.contains(reason), "{status}: {output}");
         let refused = metric(site.admin, "strait_handover_failures_total{cause=\"user\"}")?;
         ensure!(refused == f64::from(count), "{refused} refusals");
     }
@@ -133,6 +145,45 @@ fn others_may_be_named(lab: &Lab) -> Result<()> {
     expect_clean_end(&mut old)
 }
 
+/// The old process has the number by which the kernel reports users without one, and lets others connect.
+fn unknown_ones_are_refused(lab: &Lab) -> Result<()> {
+    let site = Site::new(lab, "unknown")?;
+    site.give_folder(OTHER, 0o711)?;
+    let mut old = site.run("old", (&[(0, 0), (UNKNOWN, OTHER)], &[UNKNOWN]), AS_UNKNOWN, &[])?;
+    site.await_start(&mut old)?;
+    old.prints("handover.users: processes of user 65534 are refused")?;
+    let mut new = site.take_over(&[(0, OTHER + 1)], &[UNKNOWN])?;
+    let status = new.wait()?;
+    let output = new.output();
+    ensure!(status.code() == Some(1) && output.contains(UNKNOWN_OWNER), "{status}: {output}");
+    // What it wanted to say.
+    old.prints("a handover is refused: user 65534 may not take over: the kernel reports all")?;
+    let generation = metric(site.admin, "strait_generation")?;
+    ensure!(generation == 0.0, "{generation} handovers");
+    old.terminate()?;
+    expect_clean_end(&mut old)
+}
+
+/// No other user gets into the folder.
+fn one_with_the_unknown_ones_number_upgrades(lab: &Lab) -> Result<()> {
+    let site = Site::new(lab, "own")?;
+    site.give_folder(OTHER, 0o700)?;
+    let mut old = site.run("old", (&[(0, 0), (UNKNOWN, OTHER)], &[]), AS_UNKNOWN, &[])?;
+    site.await_start(&mut old)?;
+    let (program, file) = (format!("{FOLDER}/strait"), format!("{FOLDER}/own-old.yaml"));
+    old.run(lab, &[&program, "upgrade", "--config", &file])?.ok()?;
+    old.terminate()?;
+    expect_clean_end(&mut old)?;
+
+    // One whose owner has no number may belong to another user.
+    site.give_folder(OTHER + 1, 0o700)?;
+    let mut other = site.run("other", (&[(0, 0), (UNKNOWN, OTHER)], &[]), AS_UNKNOWN, &[])?;
+    let status = other.wait()?;
+    let output = other.output();
+    ensure!(status.code() == Some(1) && output.contains(UNKNOWN_OWNER), "{status}: {output}");
+    Ok(())
+}
+
 fn expect_clean_end(container: &mut Container) -> Result<()> {
     let status = container.wait()?;
     ensure!(status.success(), "{status}: {}", container.output());
@@ -159,21 +210,34 @@ impl<'l> Site<'l> {
 
     /// Starts the old process. `users` are those of its container, and `named` stand in its configuration.
     fn start(&self, users: &[(u32, u32)], named: &[u32]) -> Result<Container> {
-        let mut old = self.run("old", users, named, &[])?;
-        old.ready(|| client::get(self.admin, "/ready").is_ok_and(|ready| ready.status == 200))?;
+        let mut old = self.run("old", (users, named), &[], &[])?;
+        self.await_start(&mut old)?;
         Ok(old)
+    }
+
+    fn await_start(&self, old: &mut Container) -> Result<()> {
+        old.ready(|| client::get(self.admin, "/ready").is_ok_and(|ready| ready.status == 200))
+    }
+
+    /// Makes the folder of the socket for a user.
+    fn give_folder(&self, user: u32, mode: u32) -> Result<()> {
+        let folder = self.lab.folder().join(self.name);
+        std::fs::create_dir_all(&folder)?;
+        std::fs::set_permissions(&folder, Permissions::from_mode(mode))?;
+        chown(&folder, Some(user), Some(user)).context("the folder's owner")
     }
 
     /// Starts the new one.
     fn take_over(&self, users: &[(u32, u32)], named: &[u32]) -> Result<Container> {
-        self.run("new", users, named, &["--take-over=required"])
+        self.run("new", (users, named), &[], &["--take-over=required"])
     }
 
+    /// Starts a process, by another program if `by` has one.
     fn run(
         &self,
         role: &str,
-        users: &[(u32, u32)],
-        named: &[u32],
+        (users, named): (&[(u32, u32)], &[u32]),
+        by: &[&str],
         options: &[&str],
     ) -> Result<Container> {
         let (name, address, admin) = (self.name, self.address, self.admin);
@@ -193,7 +257,7 @@ access_log: {{ output: {FOLDER}/{name}.log, format: json }}",
         let file = format!("{name}-{role}.yaml");
         self.lab.write(&file, config)?;
         let (program, file) = (format!("{FOLDER}/strait"), format!("{FOLDER}/{file}"));
-        let command = [&[&*program, "run", "--config", &file], options].concat();
+        let command = [by, &[&*program, "run", "--config", &file], options].concat();
         Container::start(self.lab, users, &command)
     }
 
