@@ -357,8 +357,6 @@ impl<W: Workers> Running<W> {
         self.release_servers();
         self.hold_kept();
         self.service_manager.status(&format!("handed over to process {successor}"));
-        // Two processes share the machine for a while; and what is freed may have had keys in it.
-        tokio::task::spawn_blocking(W::release_free_memory);
         // Where the other process ends, this one follows.
         if self.pass_noted_on(for_server) || was_to_end && !for_server.is_to_end {
             self.finish_giving();

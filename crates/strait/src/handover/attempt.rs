@@ -435,7 +435,6 @@ impl<'g> Attempt<'g> {
 
     fn on_committed(&mut self) {
         let pid = self.line.peer.pid;
-        self.outgoing.let_go();
         self.begun = None;
         let former = self.giving.contacts.former();
         former.send(&Message::Succeeded);
@@ -451,6 +450,10 @@ impl<'g> Attempt<'g> {
         }));
         // An operator who hears of the end may ask on the admin interface, where the other process has to answer.
         let _ = is_done.blocking_recv();
+        // Of thousands that takes a while, in which this process would still answer for the other one.
+        self.outgoing.let_go();
+        // Two processes share the machine for a while; and what is freed may have had keys in it.
+        io::release_free_memory();
         let ms = now().saturating_sub(self.began) / 1_000_000;
         let Outgoing { moved, silence, left: by_reason, .. } = &self.outgoing;
         let (silence_ms, left) =

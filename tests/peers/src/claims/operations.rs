@@ -57,6 +57,9 @@ pub(super) const ASKED: &[Claim] = &[
     the_previous_version_and_this_one_replace_each_other::CLAIM,
 ];
 
+/// How often [`upgrade_often`] has one process take the place of another.
+const HANDOVERS: u32 = 100;
+
 /// Has a hundred processes take each other's place, none of which leaves a connection behind: the running process starts every
 /// other one, by `strait upgrade`, and this program starts the others.
 fn upgrade_often(lab: &Lab, strait: &Strait) -> Result<()> {
@@ -69,7 +72,6 @@ fn upgrade_often_and(
     strait: &Strait,
     mut then: impl FnMut(u32) -> Result<()>,
 ) -> Result<()> {
-    const HANDOVERS: u32 = 100;
     let (program, file) = (lab.strait.to_string_lossy(), strait.file().to_string_lossy());
     for number in 1..=HANDOVERS {
         // The last one by the command, which ends once the old process answers no more: it may until then, beside the new one.
