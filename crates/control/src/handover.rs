@@ -137,6 +137,8 @@ pub enum HandoverFact {
     },
     /// The service manager knows this process as the main one of its service, and listens to it.
     MainProcess,
+    /// The process that took this one's place hears it no longer: it has ended, or its connection to this one.
+    SuccessorEnded,
     /// The process whose place this one took still has connections, as long as it lives.
     FormerStays(OldProcess),
     /// The process with this id, whose place this one took, has ended.

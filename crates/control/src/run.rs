@@ -290,6 +290,12 @@ struct Running<W: Workers> {
     lost_at: Option<u64>,
     /// Whether what was open in the process before this one, and ended with it, still counts as open.
     is_former_lost: bool,
+    /// Processes before this one that still have connections.
+    formers: usize,
+    /// Whether the process that took this one's place hears it no longer.
+    is_successor_gone: bool,
+    /// Whether this process was asked to end.
+    is_asked_to_end: bool,
     memory: MemoryRelease,
     memory_watch: MemoryWatch,
     /// Bytes that the control groups of the process allow it.

@@ -71,8 +71,9 @@ pub struct Giver {
     commit_until: u64,
     /// Whether the probation began though the taker has not said yet that it is the process.
     awaits_committed: bool,
-    /// What the taker says of what it knows itself.
+    /// What the taker says of what it knows itself, and the topics that are heard.
     taker_states: Topics,
+    learns: &'static [&'static str],
     actions: Actions,
 }
 
@@ -159,6 +160,7 @@ impl Giver {
             commit_until: 0,
             awaits_committed: false,
             taker_states: Topics::default(),
+            learns: &[],
             actions,
         }
     }
@@ -356,7 +358,8 @@ impl Giver {
 
     /// The taker says what it knows. What cannot be read of that is not worth the handover.
     fn on_taker_state(&mut self, piece: StatePiece) {
-        if !(self.has_given() || matches!(self.state, State::Probation(_))) {
+        let is_heard = self.has_given() || matches!(self.state, State::Probation(_));
+        if !is_heard || !self.learns.contains(&&*piece.topic) {
             return;
         }
         let topic = piece.topic.clone();
@@ -418,6 +421,11 @@ impl Giver {
             self.actions.push(GiverAction::Enter(Phase::Connections));
             self.summarize(now);
         }
+    }
+
+    /// These topics of what the taker knows itself are for [`GiverAction::Learned`]; all others are not kept.
+    pub const fn learn(&mut self, topics: &'static [&'static str]) {
+        self.learns = topics;
     }
 
     /// Whether connections move: the taker reads the form in which they are written.
@@ -581,7 +589,7 @@ impl Giver {
 
     /// A frame was sent. If it was COMMIT, the taker has its time from then on: this process may have been stopped before.
     pub fn on_sent(&mut self, now: u64) {
-        if matches!(self.state, State::Committing) && self.actions.is_empty() {
+        if matches!(self.state, State::Committing) && !self.actions.have_frame() {
             self.deadline = later(now, self.commit_within);
         }
     }

@@ -448,7 +448,7 @@ impl Taker {
 
     /// The frames that say what this process knows of a topic by itself, with which the giver goes on should this one end: to be sent when
     /// there is room. None once the giver does not stand by any more, nor of what that one would not read.
-    pub fn told<'s>(
+    pub fn frames_of<'s>(
         &self,
         topic: &'s str,
         value: &'s [u8],

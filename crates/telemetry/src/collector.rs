@@ -372,6 +372,7 @@ impl Collector {
     fn known_by_name(&self, totals: FormerTotals) -> FormerTotals {
         let mut totals = self.known(totals);
         totals.forget_others(&NameSets::of(&self.readings.names));
+        totals.forget_unknown();
         totals
     }
 

@@ -108,6 +108,12 @@ impl FormerTotals {
         }
     }
 
+    /// Forgets what this version does not know.
+    pub(crate) fn forget_unknown(&mut self) {
+        let known: BTreeSet<_> = families().map(|(_, family)| family.name).collect();
+        self.families.retain(|family, _| known.contains(&**family));
+    }
+
     /// The same of a process that has ended: nothing of what began there is open.
     pub(crate) fn all_ended(mut self) -> Self {
         for value in self.families.values_mut().flat_map(BTreeMap::values_mut) {

@@ -17,6 +17,7 @@ impl<W: Workers> Running<W> {
     /// A first time drains, at the end of a delay if there is one, which a second time ends; another
     /// time stops. In a handover the first two wait for its end, and a third one stops; in one that takes, the first alone waits.
     pub(super) fn end(&mut self) {
+        self.is_asked_to_end = true;
         match self.postpones_end() {
             Some(1) => {
                 return tracing::info!("a handover is in progress: the process ends after it");

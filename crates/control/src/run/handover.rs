@@ -179,16 +179,17 @@ impl<W: Workers> Running<W> {
             }
             HandoverFact::FormerStays(process) => {
                 self.listing.begin(process);
-                // At its end.
-                self.is_former_lost = false;
+                self.formers += 1;
             }
             HandoverFact::FormerEnded(pid) => {
                 self.listing.end(pid);
+                self.formers = self.formers.saturating_sub(1);
                 self.is_former_lost = true;
                 self.lose_what_ended();
                 // It may be of a version that does not say so before.
                 self.on_heard();
             }
+            HandoverFact::SuccessorEnded => self.is_successor_gone = true,
             HandoverFact::MainProcess => self.on_heard(),
             HandoverFact::Learned { health, reply } => {
                 // That one finds out what endpoints are like until this one has its place.
@@ -351,6 +352,7 @@ impl<W: Workers> Running<W> {
         let was_to_end = matches!(self.handing, Handing::Giving { asked_to_end: 1.., .. });
         let for_server = self.handing.for_server();
         self.handing = Handing::given(successor);
+        self.is_successor_gone = false;
         if self.admin_handles.has_given_files() {
             own_admin_files(false);
         }
@@ -384,7 +386,9 @@ impl<W: Workers> Running<W> {
         if self.lost_at.take_if(is_due).is_some() {
             self.collector.lose_given();
         }
-        if is_quiet && self.lost_at.is_none() && std::mem::take(&mut self.is_former_lost) {
+        // What is open in another one is not lost.
+        let are_over = is_quiet && self.lost_at.is_none() && self.formers == 0;
+        if are_over && std::mem::take(&mut self.is_former_lost) {
             self.collector.lose_former();
         }
     }

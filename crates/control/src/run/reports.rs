@@ -5,9 +5,9 @@
 use config::reports::{Question, ReportBody};
 use config::snapshot::ListenerId;
 
-use super::handing::Handing;
+use super::handing::{EndAsked, Handing};
 use super::{Outcome, Running, State};
-use crate::admin::{OldProcess, Rows};
+use crate::admin::Rows;
 use crate::clock;
 use crate::workers::{Report, Workers};
 
@@ -111,14 +111,20 @@ impl<W: Workers> Running<W> {
     fn on_stopped(&mut self, worker: u32) {
         self.stopped.insert(worker);
         self.answer_for_ended(|of| of == worker);
-        if let Some(OldProcess { pid, .. }) = self.listing.process().filter(|_| self.is_over())
-            && matches!(self.handing, Handing::Given { .. })
-        {
+        if self.is_over() && self.waits_for_former() {
             tracing::info!(
-                pid,
                 "drained; this process passes on what the one before it counts, and ends once that has ended"
             );
         }
+    }
+
+    /// Whether the end of this process waits for that of one before it, whose counts it passes on to the one that has its place: not
+    /// if it was asked to end, nor as the first of a container, which stays without all that it has.
+    const fn waits_for_former(&self) -> bool {
+        matches!(self.handing, Handing::Given { end: EndAsked::No, .. })
+            && matches!(self.state, State::Draining)
+            && self.formers > 0
+            && !(self.is_init || self.is_asked_to_end || self.is_successor_gone)
     }
 
     /// Whether no worker runs any more.
@@ -126,12 +132,9 @@ impl<W: Workers> Running<W> {
         self.stopped.len() == self.workers.count() as usize
     }
 
-    /// How the process ends, if it is to. One that another has replaced waits for the one before it, unless it is to end at once.
+    /// How the process ends, once it is to.
     pub(super) fn end_when_over(&mut self) {
-        let is_passing_on = matches!(self.handing, Handing::Given { .. })
-            && self.state != State::Stopping
-            && self.listing.process().is_some();
-        if self.outcome.is_some() || !self.is_over() || is_passing_on {
+        if self.outcome.is_some() || !self.is_over() || self.waits_for_former() {
             return;
         }
         self.outcome = Some(match (self.handing, self.state) {

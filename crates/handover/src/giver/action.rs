@@ -184,6 +184,11 @@ impl Actions {
         self.0.is_empty()
     }
 
+    /// Whether something is to be sent.
+    pub(super) fn have_frame(&self) -> bool {
+        self.0.iter().any(GiverAction::is_frame)
+    }
+
     /// What was not sent yet is not: a process that does not read would have each frame wait. Returns whether there was anything.
     pub(super) fn drop_unsent(&mut self) -> bool {
         let before = self.0.len();

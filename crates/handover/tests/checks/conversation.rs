@@ -74,8 +74,10 @@ impl Pair {
             let bytes = if group == 3 { 150_000 } else { 40 + group };
             GivenGroup { group, bytes, sockets: if group == 5 { 600 } else { 2 } }
         };
+        let mut giver = Giver::new("1.0.0", FORM, 40, 0, deadlines, 0);
+        giver.learn(&["counters"]);
         Self {
-            giver: Giver::new("1.0.0", FORM, 40, 0, deadlines, 0),
+            giver,
             taker: Taker::new("1.1.0", vec![FORM], 1024, false, deadlines, 0),
             now: 0,
             to_taker: VecDeque::new(),

@@ -201,8 +201,10 @@ impl Simulation {
         let slow_frames: &[u32] = if self.scenario.is_strict { &[20] } else { &[20, 20, 300] };
         let slow_frame = *random.split("slow frames", 0).pick(slow_frames);
         let now = self.now().as_nanos();
+        let mut giver = Giver::new("sim", FORM, 9, 0, deadlines, now);
+        giver.learn(&[TOTALS, REPORT]);
         self.handover = Some(Box::new(Handover {
-            giver: Some(Giver::new("sim", FORM, 9, 0, deadlines, now)),
+            giver: Some(giver),
             taker: Some(Taker::new("sim", vec![FORM], 9, false, deadlines, now)),
             from: workers,
             to: 0..0,
@@ -356,8 +358,8 @@ impl Simulation {
             && it.to_giver.is_empty()
         {
             let states = states(self.counts.report(to, true));
-            let told = states.iter().flat_map(|(topic, value)| taker.told(topic, value));
-            frames.extend(told);
+            let reports = states.iter().flat_map(|(topic, value)| taker.frames_of(topic, value));
+            frames.extend(reports);
         }
         frames.iter().for_each(|frame| self.send(false, frame, 0, Vec::new()));
         self.look_at_counts();

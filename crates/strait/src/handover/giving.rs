@@ -23,6 +23,7 @@ use super::pending::{First, Heard, LOOK_INTERVAL, PendingPeers};
 use super::refused::RefusedPeers;
 use super::requester::Requester;
 use super::start_command::StartCommand;
+use super::topics::Topic;
 use super::{access, hint_to_allow, is_allowed};
 use crate::VERSION;
 use crate::data_path::{Contacts, DataPath};
@@ -38,6 +39,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Between two lines of the log about processes that cannot be accepted.
 const ACCEPT_LOG_INTERVAL: u64 = 10_000_000_000;
+
+/// What the other process may say of what it knows itself.
+const LEARNS: &[&str] = &[Topic::Totals.name()];
 
 /// What the thread works with.
 #[derive(Debug)]
@@ -281,6 +285,7 @@ impl Giving {
         };
         let open = io::limits::open_files().unwrap_or_default();
         let mut giver = Giver::new(VERSION, FORM, open, self.generation, deadlines, began);
+        giver.learn(LEARNS);
         giver.on_frame(frame, 0, began);
         let version = hello.program.clone();
         let began_with = HandoverNews::Began { is_giver: true, pid: line.peer.pid, version };

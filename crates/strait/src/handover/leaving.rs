@@ -2,7 +2,7 @@
 //! others have come since.
 
 use ::handover::{Giver, GiverAction, Message};
-use control::{HandoverChange, HandoverQuestion, HandoverStep};
+use control::{HandoverChange, HandoverFact, HandoverQuestion, HandoverStep};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 
@@ -90,7 +90,11 @@ impl Leaving {
                     self.giver.on_frame(&frame, count, now());
                 }
                 Ok(Incoming::Nothing) => {}
-                Ok(Incoming::End) | Err(_) => return,
+                Ok(Incoming::End) | Err(_) => {
+                    let ended = HandoverStep::Heard(HandoverFact::SuccessorEnded);
+                    drop(control.blocking_send(ended));
+                    return;
+                }
             }
         }
     }

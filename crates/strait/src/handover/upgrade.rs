@@ -11,10 +11,11 @@ use ::handover::{Hello, Message, Purpose, UpgradeRequest};
 use config::HandoverReader;
 use config::snapshot::HandoverOptions;
 use io::packets::{Packets, ProcessHandle, own_user};
+use io::users::may_be_unmapped;
 
 use super::line::{Incoming, Line, now};
 use super::timeouts::PROCESS_END_TIMEOUT;
-use super::{access, is_allowed, socket_path};
+use super::{access, hint_to_allow, is_allowed, socket_path};
 use crate::arguments::Upgrade;
 use crate::{Failure, VERSION};
 
@@ -147,9 +148,11 @@ fn connect(path: &Path, options: &HandoverOptions) -> Result<Line, Failure> {
     {
         Ok(line)
     } else {
-        Err(Failure::Ended(format!(
-            "another user's process listens at {at}: run this as its user (sudo -u '#{user}' strait upgrade)"
-        )))
+        let what = match may_be_unmapped(user) {
+            true => hint_to_allow(user),
+            false => format!("run this as its user (sudo -u '#{user}' strait upgrade)"),
+        };
+        Err(Failure::Ended(format!("another user's process listens at {at}: {what}")))
     }
 }
 

@@ -118,36 +118,70 @@ fn what_a_new_process_served_that_ends_before_it_is_the_process_is_counted() {
     until("the next one", || (counted(&strait)[0] == 22.0).then_some(()));
 }
 
+/// Three processes, the first of which has a request under way, and the second nothing.
+struct Three {
+    first: Strait,
+    of_first: Client,
+    successors: Successors,
+    service: Service,
+}
+
+impl Three {
+    fn run() -> Self {
+        let (service, mut successors) = (Service::start("one"), Successors::default());
+        let scratch = Scratch::new();
+        let second = format!("127.0.0.1:{}", claim_port());
+        let listener = format!("  - {{ name: second, address: '{second}', routes: all }}\n");
+        let config =
+            forward_to(service.address).replace("routes:\n", &format!("{listener}routes:\n"));
+        let config = format!("limits: {{ drain_timeout: 1m }}\n{config}");
+        let config = with_handover(&scratch, &config, "probation: 0s");
+        let first = Strait::run_in(scratch, &config);
+        // The next process does not have this listener: its connection stays with the first.
+        let mut of_first = Client::connect(second.parse().unwrap());
+        of_first.send("GET /gate HTTP/1.1\r\nhost: test\r\n\r\n");
+        service.wait_at_gate();
+        let without_second =
+            fs::read_to_string(first.path("strait.yaml")).unwrap().replace(&listener, "");
+        first.write("strait.yaml", &without_second);
+        upgraded(&first, &mut successors);
+        upgraded(&first, &mut successors);
+        until("the end of the second process's connections", || {
+            first.all_logged().contains("this process passes on what").then_some(())
+        });
+        Self { first, of_first, successors, service }
+    }
+
+    fn second_lives(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.successors.0[0]));
+        // The first one, which started it, has not asked for its status.
+        stat.is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with('Z'))
+    }
+}
+
 #[test]
 fn a_process_that_has_been_replaced_passes_on_what_the_one_before_it_counts() {
-    let (service, mut successors) = (Service::start("one"), Successors::default());
-    let scratch = Scratch::new();
-    let second = format!("127.0.0.1:{}", claim_port());
-    let listener = format!("  - {{ name: second, address: '{second}', routes: all }}\n");
-    let config = forward_to(service.address).replace("routes:\n", &format!("{listener}routes:\n"));
-    let config = format!("limits: {{ drain_timeout: 1m }}\n{config}");
-    let config = with_handover(&scratch, &config, "probation: 0s");
-    let first = Strait::run_in(scratch, &config);
-    // The next process does not have this listener: its connection stays with the first.
-    let mut of_first = Client::connect(second.parse().unwrap());
-    of_first.send("GET /gate HTTP/1.1\r\nhost: test\r\n\r\n");
-    service.wait_at_gate();
-    let without_second =
-        fs::read_to_string(first.path("strait.yaml")).unwrap().replace(&listener, "");
-    first.write("strait.yaml", &without_second);
-    upgraded(&first, &mut successors);
-    upgraded(&first, &mut successors);
-    until("the end of the second process's connections", || {
-        first.all_logged().contains("this process passes on what").then_some(())
-    });
-    let lives = |pid: u32| rustix::process::test_kill_process(process(pid)).is_ok();
-    assert!(lives(successors.0[0]), "the first one may still count");
-    service.open_gate();
-    assert_eq!(of_first.receive().status, 200);
-    until("the end of both", || (!lives(successors.0[0])).then_some(()));
+    let mut three = Three::run();
+    assert!(three.second_lives(), "the first one may still count");
+    three.service.open_gate();
+    assert_eq!(three.of_first.receive().status, 200);
+    until("the end of both", || (!three.second_lives()).then_some(()));
     // What it counted for its listener is forgotten with that.
     let total = "strait_exchange_stage_seconds_count{stage=\"total\"} 1\n";
     until("what the first one counted", || {
-        get(first.admin, "/metrics").text().contains(total).then_some(())
+        get(three.first.admin, "/metrics").text().contains(total).then_some(())
     });
+}
+
+#[test]
+fn a_process_that_passes_counts_on_ends_where_it_is_asked_to_or_has_none_to_tell() {
+    let mut three = Three::run();
+    kill_process(process(three.successors.0[0]), Signal::TERM).unwrap();
+    until("the end of the second", || (!three.second_lives()).then_some(()));
+    three.service.open_gate();
+    assert_eq!(three.of_first.receive().status, 200);
+
+    let three = Three::run();
+    kill_process(process(three.successors.0[1]), Signal::KILL).unwrap();
+    until("the end of the second", || (!three.second_lives()).then_some(()));
 }

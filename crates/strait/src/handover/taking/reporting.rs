@@ -47,7 +47,7 @@ impl Reporting {
                 // Most processes that have just begun are idle.
                 let totals = self.updates.next(at, write).filter(|it| *it != self.reported);
                 let Some(totals) = totals else { return };
-                taker.told(Topic::Totals.name(), &totals).for_each(|frame| line.queue(frame));
+                taker.frames_of(Topic::Totals.name(), &totals).for_each(|frame| line.queue(frame));
                 self.reported = totals;
             }
             // Control ends with the process.
