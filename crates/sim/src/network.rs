@@ -122,6 +122,8 @@ struct End {
     target: Option<SocketAddr>,
     /// Its token in epoll.
     key: Option<ConnKey>,
+    /// Whether a worker of another process has it, which does not watch it yet: it uses those of a large group before.
+    is_handed_over: bool,
     is_listed: bool,
     /// Nothing is reported of its writing side.
     reads_only: bool,
@@ -588,6 +590,7 @@ impl Network {
             key: None,
             is_listed: false,
             reads_only: false,
+            is_handed_over: false,
             inbox: VecDeque::new(),
             inbox_max,
             late: VecDeque::new(),

@@ -30,6 +30,7 @@ impl Network {
         self.unwatch(id);
         if let Some(end) = self.get_mut(id) {
             end.reads_only = reads_only;
+            end.is_handed_over = false;
             end.owner = Owner::Worker(worker);
             end.key = Some(key);
             self.note_begun(id, worker, key);
@@ -95,9 +96,17 @@ impl Network {
         Some((read, end.written_total + u64::from(end.is_shut)))
     }
 
+    /// A worker gets an end of another process, which watches it still.
+    pub fn hand_over(&mut self, id: EndId) {
+        if let Some(end) = self.get_mut(id) {
+            end.is_handed_over = true;
+        }
+    }
+
     /// A worker uses an end: which has to be its own.
     pub fn note_use(&mut self, id: EndId, worker: usize) {
-        let owner = self.get(id).filter(|end| end.key.is_some()).map(|end| end.owner);
+        let owner = self.get(id).filter(|end| end.key.is_some() && !end.is_handed_over);
+        let owner = owner.map(|end| end.owner);
         if let Some(Owner::Worker(owner)) = owner
             && owner != worker
         {

@@ -75,6 +75,15 @@ impl Simulation {
         }
     }
 
+    /// A worker has had these since it had that one: mail that has waited is read in one turn.
+    pub(super) fn note_versions_since(&mut self, before: Option<(usize, u64)>, number: usize) {
+        let (Some(before), Some(after)) = (before, self.configuration_of(number)) else { return };
+        let now = self.network.borrow().now();
+        for (configuration, served) in self.served.range(before..=after) {
+            self.ledger.versions.note(*configuration, served, now);
+        }
+    }
+
     /// The configuration that a worker has: by the first worker of its process, and its number.
     pub(super) fn configuration_of(&mut self, number: usize) -> Option<(usize, u64)> {
         let thread = self.threads.get_mut(number)?.as_mut()?;

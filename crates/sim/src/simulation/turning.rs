@@ -79,7 +79,7 @@ impl Simulation {
         let goes_on = thread.worker.turn().expect("the simulated world always waits");
         self.turns += 1;
         self.idle_turns += 1;
-        self.note_versions(number);
+        self.note_versions_since(before, number);
         self.check_connects(number, before);
         if let Some(handover) = self.handover.as_deref_mut() {
             handover.on_turn(number);

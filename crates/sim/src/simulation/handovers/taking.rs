@@ -108,6 +108,8 @@ impl Simulation {
         for ReceivedGroup { group, bytes, sockets } in groups {
             let Some(it) = self.handover.as_deref_mut() else { return };
             let sockets: Vec<_> = it.descriptors.drain(..sockets as usize).collect();
+            let ends = sockets.iter().map(SimSocket::end);
+            ends.for_each(|end| self.network.borrow_mut().hand_over(end));
             let place = it.random.length_below(it.to.len().max(1));
             let worker = it.to.start + place;
             let (reply, answer) = sync_channel(1);
