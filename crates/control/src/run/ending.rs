@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use super::handing::Handing;
+use super::handing::{EndAsked, Handing};
 use super::moves::AfterMoves;
-use super::{Running, State};
+use super::{Outcome, Running, State};
 use crate::clock;
 use crate::workers::Workers;
 
@@ -101,6 +101,37 @@ impl<W: Workers> Running<W> {
         self.service_manager.forget_workers();
         self.service_manager.stopping(timeout.saturating_add(END_MAX), "draining");
         self.after_moves(AfterMoves::Drain);
+    }
+
+    /// Whether the end of this process waits for that of one before it, whose counts it passes on to the one that has its place: not
+    /// if it was asked to end, nor as the first of a container, which stays without all that it has.
+    pub(super) const fn waits_for_former(&self) -> bool {
+        matches!(self.handing, Handing::Given { end: EndAsked::No, .. })
+            && matches!(self.state, State::Draining)
+            && self.formers > 0
+            && !(self.is_init || self.is_asked_to_end || self.is_successor_gone)
+    }
+
+    /// Whether no worker runs any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.stopped.len() == self.workers.count() as usize
+    }
+
+    /// How the process ends, once it is to.
+    pub(super) fn end_when_over(&mut self) {
+        if self.outcome.is_some() || !self.is_over() || self.waits_for_former() {
+            return;
+        }
+        self.outcome = Some(match (self.handing, self.state) {
+            (Handing::Given { successor, .. }, _) => {
+                Outcome::Replaced { successor, was_to_end: false }
+            }
+            (_, State::Stopping) => Outcome::Stopped,
+            (
+                _,
+                State::Starting | State::Ready | State::Storing | State::Leaving | State::Draining,
+            ) => Outcome::Drained,
+        });
     }
 
     pub(super) const fn is_ending(&self) -> bool {

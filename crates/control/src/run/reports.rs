@@ -5,7 +5,7 @@
 use config::reports::{Question, ReportBody};
 use config::snapshot::ListenerId;
 
-use super::handing::{EndAsked, Handing};
+use super::handing::Handing;
 use super::{Outcome, Running, State};
 use crate::admin::Rows;
 use crate::clock;
@@ -116,37 +116,6 @@ impl<W: Workers> Running<W> {
                 "drained; this process passes on what the one before it counts, and ends once that has ended"
             );
         }
-    }
-
-    /// Whether the end of this process waits for that of one before it, whose counts it passes on to the one that has its place: not
-    /// if it was asked to end, nor as the first of a container, which stays without all that it has.
-    const fn waits_for_former(&self) -> bool {
-        matches!(self.handing, Handing::Given { end: EndAsked::No, .. })
-            && matches!(self.state, State::Draining)
-            && self.formers > 0
-            && !(self.is_init || self.is_asked_to_end || self.is_successor_gone)
-    }
-
-    /// Whether no worker runs any more.
-    fn is_over(&self) -> bool {
-        self.stopped.len() == self.workers.count() as usize
-    }
-
-    /// How the process ends, once it is to.
-    pub(super) fn end_when_over(&mut self) {
-        if self.outcome.is_some() || !self.is_over() || self.waits_for_former() {
-            return;
-        }
-        self.outcome = Some(match (self.handing, self.state) {
-            (Handing::Given { successor, .. }, _) => {
-                Outcome::Replaced { successor, was_to_end: false }
-            }
-            (_, State::Stopping) => Outcome::Stopped,
-            (
-                _,
-                State::Starting | State::Ready | State::Storing | State::Leaving | State::Draining,
-            ) => Outcome::Drained,
-        });
     }
 
     /// A filter of a worker asks.

@@ -73,7 +73,7 @@ impl Counts {
         &mut self.process(first).collector
     }
 
-    /// Those of all processes that were not killed.
+    /// What each process counts, or has counted that has ended.
     pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Collector> {
         self.processes.iter_mut().map(|it| &mut it.collector)
     }

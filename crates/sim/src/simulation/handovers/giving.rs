@@ -4,7 +4,9 @@ use std::mem;
 use std::sync::mpsc::{TryRecvError, sync_channel};
 use std::time::Duration;
 
-use ::handover::{Collect, Collected, GivenGroup, GiverAction, PeerLife, SocketKey};
+use ::handover::{
+    Collect, Collected, GivenGroup, GiverAction, GroupPack, GroupPiece, PeerLife, SocketKey,
+};
 use telemetry::FormerTotals;
 use worker::{Give, Given, Message, Moving, Origin, Take, Wanted};
 
@@ -32,25 +34,8 @@ impl Simulation {
             GiverAction::SendListening(frame, keys) => {
                 self.send(true, &frame, keys.len(), Vec::new());
             }
-            GiverAction::SendPiece(piece) => {
-                let Some(given) = it.given.get_mut(&piece.group()) else { return };
-                given.is_sent = true;
-                let count = piece.sockets as usize;
-                let sockets = given.moving.sockets.iter().flatten().map(SimSocket::duplicate);
-                let sockets = sockets.skip(piece.first_socket as usize).take(count).collect();
-                let frame = piece.frame(given.parts());
-                self.send(true, &frame, count, sockets);
-            }
-            GiverAction::SendPack(pack) => {
-                let mut sockets = Vec::new();
-                for group in pack.groups() {
-                    let Some(given) = it.given.get_mut(&group) else { return };
-                    given.is_sent = true;
-                    sockets.extend(given.moving.sockets.iter().flatten().map(SimSocket::duplicate));
-                }
-                let frame = pack.frame(|group| it.given[&group].parts());
-                self.send(true, &frame, sockets.len(), sockets);
-            }
+            GiverAction::SendPiece(piece) => self.send_piece(&piece),
+            GiverAction::SendPack(pack) => self.send_pack(&pack),
             // Nothing is handed on so: the taker's loader hears the same from the source.
             GiverAction::SendResources(_) => {}
             GiverAction::Describe => {
@@ -109,11 +94,10 @@ impl Simulation {
                 _ => {}
             },
             GiverAction::AcceptAgain => {
-                let workers = it.from.clone();
-                self.process = workers.clone();
+                self.process = it.from.clone();
                 self.exchange_control();
                 self.take_counts_back();
-                workers.for_each(|number| self.post(number, Message::AcceptAgain));
+                self.post_all(|_| Message::AcceptAgain);
                 self.read_again();
             }
             GiverAction::Finish => {
@@ -146,6 +130,29 @@ impl Simulation {
             | GiverAction::List { .. }
             | GiverAction::Taken { .. } => {}
         }
+    }
+
+    fn send_piece(&mut self, piece: &GroupPiece) {
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        let Some(given) = it.given.get_mut(&piece.group()) else { return };
+        given.is_sent = true;
+        let count = piece.sockets as usize;
+        let sockets = given.moving.sockets.iter().flatten().map(SimSocket::duplicate);
+        let sockets = sockets.skip(piece.first_socket as usize).take(count).collect();
+        let frame = piece.frame(given.parts());
+        self.send(true, &frame, count, sockets);
+    }
+
+    fn send_pack(&mut self, pack: &GroupPack) {
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        let mut sockets = Vec::new();
+        for group in pack.groups() {
+            let Some(given) = it.given.get_mut(&group) else { return };
+            given.is_sent = true;
+            sockets.extend(given.moving.sockets.iter().flatten().map(SimSocket::duplicate));
+        }
+        let frame = pack.frame(|group| it.given[&group].parts());
+        self.send(true, &frame, sockets.len(), sockets);
     }
 
     /// The other process is the process: control goes on there.
