@@ -1,6 +1,7 @@
 //! The new process's side: until it has the listening sockets on the thread that starts the process, and from
 //! there on a thread of its own.
 
+mod batches;
 mod following;
 mod moving;
 mod reporting;
@@ -496,18 +497,25 @@ impl Taking {
         }
     }
 
-    /// Reports what this process counts by itself, and hears what the other one says.
-    fn report_and_hear(&mut self, control: &Sender<HandoverStep<DataPath>>) {
+    /// Reports what this process counts by itself, and hears what the other one says: for a while, or no more than it has said
+    /// already. Says whether there was something.
+    fn report_and_hear(
+        &mut self,
+        control: &Sender<HandoverStep<DataPath>>,
+        is_waiting: bool,
+    ) -> bool {
+        let mut until = (!is_waiting).then(now);
         // One that has everything back goes on with what it knows of the other one, and that one does with what it knows of it.
-        if self.is_return || !self.taker.stands_by() {
-            return self.hear(None);
+        if !self.is_return && self.taker.stands_by() {
+            self.reporting.go_on(&self.taker, &mut self.line, control);
+            until = until.or_else(|| Some(self.reporting.next_look()));
         }
-        self.reporting.go_on(&self.taker, &mut self.line, control);
-        self.hear(Some(self.reporting.next_look()));
+        self.hear(until)
     }
 
-    /// Hears what the other process says, and what becomes of time that passes, until there is something, or then.
-    fn hear(&mut self, until: Option<u64>) {
+    /// Hears what the other process says, and what becomes of time that passes, until there is something, or then. Says whether
+    /// there was.
+    fn hear(&mut self, until: Option<u64>) -> bool {
         let look_at = self.is_return.then(|| now().saturating_add(nanos(LOOK_INTERVAL)));
         let looks = [self.taker.next_deadline(), look_at, until];
         let incoming = self.line.receive(looks.into_iter().flatten().min());
@@ -519,7 +527,7 @@ impl Taking {
                 self.say_alive();
                 self.line.give_way();
                 // Whether it is late is asked once all is read that has come: this process may have been stopped.
-                return;
+                return true;
             }
             // Both would be the process.
             Ok(Incoming::End) if self.taker.goes_on_alone() && runs_on(self.process.as_ref()) => {
@@ -535,6 +543,7 @@ impl Taking {
             Err(error) => self.taker.fail(Failure::Own(error.to_string())),
         }
         self.taker.on_time(at);
+        false
     }
 }
 

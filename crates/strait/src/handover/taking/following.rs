@@ -42,7 +42,7 @@ impl Taking {
             let main = || HandoverStep::Heard(HandoverFact::MainProcess);
             is_main = is_main && control.try_send(main()).is_err();
             contacts.former().flush();
-            self.report_and_hear(control);
+            self.report_and_hear(control, true);
         }
         contacts.former().keep(None);
         let _ = control.blocking_send(HandoverStep::Heard(HandoverFact::FormerEnded(pid)));

@@ -1,13 +1,10 @@
 //! Connections come, and then the place of the other process: from the listening sockets on until COMMIT.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 
-use ::handover::{
-    ALIVE_INTERVAL, Failure, Left, Message, MovingAction, ReceivedGroup, Refused, TakerAction,
-};
+use ::handover::{ALIVE_INTERVAL, BATCHES_MAX, Failure, Left, Message, MovingAction, TakerAction};
 use control::{
     FormerState, HandoverChange, HandoverFact, HandoverNews, HandoverResult, HandoverStep,
 };
@@ -16,10 +13,11 @@ use tls::ProcessSessions;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 use wiped::Wiped;
-use worker::{Message as Mail, Origin, Take};
+use worker::Message as Mail;
 
-use super::{Taking, moving};
-use crate::data_path::{Contacts, DataPath, Pings};
+use super::Taking;
+use super::batches::{Batches, Finished};
+use crate::data_path::{Contacts, DataPath};
 use crate::handover::answers::answer_within;
 use crate::handover::balancing;
 use crate::handover::line::{ends, now};
@@ -30,14 +28,16 @@ use crate::handover::topics::Topic;
 /// How long connections are not accepted while it is not known which endpoints get no requests, ns.
 const HEALTH_WAIT_MAX: u64 = 1_000_000_000;
 
+/// Batches that workers are given beside the one that they are at.
+const BATCHES_AHEAD: usize = 1;
+
 /// A process to which connections come.
 struct ConnectionTaker<'a> {
     taking: Taking,
     contacts: &'a Contacts,
     control: &'a Sender<HandoverStep<DataPath>>,
     sessions: &'a ProcessSessions,
-    /// The worker that gets the next group.
-    next_worker: usize,
+    batches: Batches,
     /// When connections are accepted whatever is known of endpoints by then.
     accepts_by: Option<u64>,
 }
@@ -65,7 +65,7 @@ impl Taking {
             contacts,
             control,
             sessions,
-            next_worker: 0,
+            batches: Batches::default(),
             accepts_by,
         };
         match this.run() {
@@ -91,6 +91,12 @@ impl ConnectionTaker<'_> {
                 self.contacts.deliver_to_all(|| Mail::AcceptAgain);
             }
             while let Some(action) = self.taking.taker.poll() {
+                if !matches!(
+                    action,
+                    TakerAction::Send(_) | TakerAction::Moving(MovingAction::Take { .. })
+                ) {
+                    self.finish_batches(0);
+                }
                 match action {
                     TakerAction::Enter(phase) => {
                         let entered = self.taking.enter(phase);
@@ -110,7 +116,10 @@ impl ConnectionTaker<'_> {
                     }
                 }
             }
-            self.taking.report_and_hear(self.control);
+            // The next batch is read and handed to the workers while they are at the one before.
+            let is_waiting = self.batches.is_empty();
+            let has_heard = self.taking.report_and_hear(self.control, is_waiting);
+            self.finish_batches(if has_heard { BATCHES_MAX } else { 0 });
         }
     }
 
@@ -134,18 +143,9 @@ impl ConnectionTaker<'_> {
     fn perform(&mut self, action: MovingAction) {
         match action {
             MovingAction::Take { batch, groups } => {
-                let count = groups.len() as u64;
-                let (refused, is_busy) = self.take(groups);
-                let is_first = self.taking.moved == 0;
-                self.taking.moved += count.saturating_sub(refused.len() as u64);
-                if is_first {
-                    let moved = self.taking.moved;
-                    self.news(HandoverNews::Counted { moved, left: Vec::new() });
-                }
-                for refused in &refused {
-                    Left::add(&mut self.taking.left, &refused.reason, 1);
-                }
-                self.taking.taker.taken(batch, refused, is_busy, now());
+                let descriptors = &mut self.taking.line.descriptors;
+                self.batches.begin(batch, groups, descriptors, self.contacts);
+                self.finish_batches(BATCHES_AHEAD);
             }
             MovingAction::Learned(topic) => {
                 let state = self.taking.taker.state(&topic).unwrap_or_default();
@@ -256,64 +256,27 @@ impl ConnectionTaker<'_> {
         }
     }
 
-    /// Has the workers take groups. Says which they refuse, and whether a worker also serves others.
-    fn take(&mut self, groups: Vec<ReceivedGroup>) -> (Vec<Refused>, bool) {
-        let mut refused = Vec::new();
-        let (reply, answers) = sync_channel(groups.len());
-        let (mut asked, mut workers) = (0, BTreeSet::new());
-        let contacts = self.contacts;
-        for group in groups {
-            let descriptors = &mut self.taking.line.descriptors;
-            let count = (group.sockets as usize).min(descriptors.len());
-            let sockets = descriptors.drain(..count).collect();
-            let number = group.group;
-            match moving(group.bytes, sockets) {
-                Some(moving) => {
-                    let worker = self.next_worker % contacts.count().max(1);
-                    self.next_worker += 1;
-                    let take =
-                        Take { moving, origin: Origin::Process, number, reply: reply.clone() };
-                    if contacts.post_unwoken(worker, Mail::Take(take)).is_ok() {
-                        asked += 1;
-                        workers.insert(worker);
-                    } else {
-                        let reason = "a worker of the new process takes no messages".to_owned();
-                        refused.push(Refused { group: number, reason });
-                    }
-                }
-                None => {
-                    let reason = "the group is damaged".to_owned();
-                    refused.push(Refused { group: number, reason });
-                }
-            }
-        }
-        drop(reply);
-        // One wake and one answer for all groups of a batch: for each of them it would cost more than the groups.
-        let pings = contacts.begin_pings(workers.into_iter()).ok();
-        let pings = pings.and_then(|pings| self.wait(pings));
-        for _ in 0..asked {
-            let Some(taken) = pings.as_ref().and_then(|_| answers.try_recv().ok()) else {
-                self.taking.taker.fail(Failure::Own("a worker does not answer".to_owned()));
-                break;
+    /// Says what came of each batch that workers have answered for, oldest first, and waits for them until no more than so many are
+    /// under way.
+    fn finish_batches(&mut self, count_max: usize) {
+        while let Some(batch) = self.batches.next(count_max) {
+            let finished = batch.finish(self.contacts, || self.taking.say_alive());
+            let Some(finished) = finished else {
+                self.batches.forget();
+                return self.taking.taker.fail(Failure::Own("a worker does not answer".to_owned()));
             };
-            if let Err((error, _)) = taken.result {
-                refused.push(Refused { group: taken.number, reason: error.to_string() });
+            let Finished { batch, taken, refused, is_busy } = finished;
+            let is_first = self.taking.moved == 0;
+            self.taking.moved += taken;
+            if is_first {
+                let moved = self.taking.moved;
+                self.news(HandoverNews::Counted { moved, left: Vec::new() });
             }
-        }
-        (refused, pings.is_some_and(|pings| pings.is_any_busy()))
-    }
-
-    /// Waits for workers as long as they are at work, and says to the other process that this one is there. None if one hangs or has
-    /// ended.
-    fn wait(&mut self, mut pings: Pings) -> Option<Pings> {
-        let mut patience = self.contacts.patience(pings.missing());
-        while !pings.wait(ALIVE_INTERVAL).ok()? {
-            if patience.is_over(self.contacts, pings.missing(), WORKER_TIMEOUT) {
-                return None;
+            for refused in &refused {
+                Left::add(&mut self.taking.left, &refused.reason, 1);
             }
-            self.taking.say_alive();
+            self.taking.taker.taken(batch, refused, is_busy, now());
         }
-        Some(pings)
     }
 
     /// Has this process know what the other one knew of endpoints, before it accepts connections.
