@@ -9,6 +9,7 @@
 //! own ([`Scope::Metrics`]). Browsers are kept away by the name that they ask for (`hosts`), and
 //! from draining for another site.
 
+mod answer;
 mod connections;
 mod explain;
 mod hosts;
@@ -22,6 +23,7 @@ mod server;
 mod socket;
 mod unread;
 
+pub(crate) use answer::Answer;
 pub(crate) use connections::Rows;
 pub(crate) use explain::Explained;
 pub use explain::{ExplainRequest, ExplainStep};
@@ -29,7 +31,7 @@ pub(crate) use hosts::Hosts;
 pub(crate) use listing::{EndpointsShown, Listing, Sort};
 pub use old_process::OldProcess;
 pub(crate) use old_process::OldRows;
-pub(crate) use pages::{Answer, Page, index};
+pub(crate) use pages::{Page, index};
 #[cfg(test)]
 pub(crate) use pieces::Pieces;
 pub(crate) use pieces::{Content, PieceWriter, pieces, write_config};

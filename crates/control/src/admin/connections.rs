@@ -10,8 +10,8 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Query;
+use super::answer::Answer;
 use super::old_process::{self, OldRow};
-use super::pages::Answer;
 use crate::handover::ListedRows;
 use crate::moves::{ConnectionId, Moved, NotMoved};
 use crate::names::address_text;

@@ -9,7 +9,7 @@ use config::snapshot::{ClusterId, EndpointId};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
-use super::pages::Answer;
+use super::answer::Answer;
 use super::{EndpointReading, Query};
 use crate::clock;
 use crate::outliers::ejected_until;

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::UnreadPage;
-use super::pages::Answer;
+use super::answer::Answer;
 
 /// Bytes of a piece, but for the last one.
 const PIECE_BYTES: usize = 32 << 10;

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use super::pages::{Answer, ReadyDetail};
+use super::answer::Answer;
+use super::pages::ReadyDetail;
 
 /// Lines of the verbose page.
 const LINES_MAX: usize = 100;

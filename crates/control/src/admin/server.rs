@@ -21,8 +21,9 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio::time::Instant;
 
+use super::answer::{Answer, JSON};
 use super::hosts::Hosts;
-use super::pages::{self, Answer, Asked, Page};
+use super::pages::{self, Asked, Page};
 use super::patience::Patient;
 use super::pieces::{Content, Pieces};
 use super::socket::{Acceptor, AdminSocket, Stream};
@@ -471,7 +472,7 @@ fn response_of(status: u16, content_type: &'static str, body: Bytes) -> Response
 }
 
 fn in_pieces(pieces: Pieces) -> Response<PageBody> {
-    of_type(pages::JSON, Either::Right(pieces))
+    of_type(JSON, Either::Right(pieces))
 }
 
 fn of_type(content_type: &'static str, body: PageBody) -> Response<PageBody> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::body::Bytes;
 
-use super::pages::Answer;
+use super::answer::Answer;
 
 /// Bytes of pages that were made and not read yet. One page is always made.
 const UNREAD_MAX: u64 = 128 << 20;
