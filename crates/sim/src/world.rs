@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::rc::Rc;
 
 use config::snapshot::Address;
@@ -20,6 +21,8 @@ const WALL_CLOCK_ZERO: u64 = 1_767_250_800_000_000_000;
 pub struct SimWorld {
     network: Shared,
     worker: usize,
+    /// All workers of its process.
+    crew: Range<usize>,
 }
 
 /// A worker's end of a connection; closed when it is dropped, and every [duplicate](Self::duplicate) of it.
@@ -46,10 +49,10 @@ struct OpenListener {
 }
 
 impl SimWorld {
-    /// The world of the worker with this number.
+    /// The world of the worker with this number, whose process has the workers of `crew`.
     #[must_use]
-    pub const fn new(network: Shared, worker: usize) -> Self {
-        Self { network, worker }
+    pub const fn new(network: Shared, worker: usize, crew: Range<usize>) -> Self {
+        Self { network, worker, crew }
     }
 }
 
@@ -94,7 +97,7 @@ impl World for SimWorld {
     fn give_way(&mut self) {}
 
     fn wake(&mut self, workers: u64) {
-        self.network.borrow_mut().wake_others(self.worker, workers);
+        self.network.borrow_mut().wake_others(self.worker, self.crew.clone(), workers);
     }
 
     fn watch_listener(&mut self, listener: &SimListener, token: u32) -> io::Result<()> {

@@ -59,7 +59,7 @@ fn answered(message: impl FnOnce(Arc<Snapshot>) -> Message<SimListener, SimSocke
     let proxy = Proxy::new(settings, snapshot, emitter, now);
     let (mut mailboxes, _reports) = Mailboxes::new(1);
     let mailbox = mailboxes.mailboxes.pop().unwrap();
-    let world = SimWorld::new(Rc::clone(&network), 0);
+    let world = SimWorld::new(Rc::clone(&network), 0, 0..1);
     let socket = SimListener::new(&network, 0, &address(), 1000);
     let settings = worker::Settings {
         stage_times: false,

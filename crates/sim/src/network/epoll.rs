@@ -1,5 +1,7 @@
 //! The events of workers: a model of epoll, as the crate's documentation describes.
 
+use std::ops::Range;
+
 use config::snapshot::Address;
 use proxy::ConnKey;
 use worker::{Event, Ready};
@@ -121,11 +123,13 @@ impl Network {
         }
     }
 
-    /// Wakes the workers whose numbers are in this set, but not this one.
-    pub fn wake_others(&mut self, worker: usize, workers: u64) {
-        let others = self.epolls.iter_mut().enumerate().filter(|(other, _)| *other != worker);
-        for (_, epoll) in others.filter(|(other, _)| workers >> (other % 64) & 1 == 1) {
-            epoll.has_mail = true;
+    /// Wakes the workers of a process whose places among `crew`, all of its workers, are in this set, but not this one.
+    pub fn wake_others(&mut self, worker: usize, crew: Range<usize>, workers: u64) {
+        let others = (0..64).cycle().zip(crew).filter(|(_, other)| *other != worker);
+        for (_, other) in others.filter(|(place, _)| workers >> place & 1 == 1) {
+            if let Some(epoll) = self.epolls.get_mut(other) {
+                epoll.has_mail = true;
+            }
         }
     }
 
@@ -233,5 +237,27 @@ impl End {
 impl Listener {
     fn is_reported(&self, worker: usize) -> bool {
         self.is_open && self.watchers.contains_key(&worker) && !self.queue.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Network;
+    use crate::faults::Faults;
+    use crate::random::Random;
+
+    #[test]
+    fn a_worker_wakes_those_of_its_own_process() {
+        let mut network = Network::new(Random::new(1), Faults::none(), 3);
+        network.add_workers(3);
+        let woken = |network: &Network| {
+            (0..6).filter(|worker| network.has_events(*worker)).collect::<Vec<_>>()
+        };
+        network.wake_others(3, 3..6, 0b001);
+        assert!(woken(&network).is_empty(), "it is the one itself");
+        network.wake_others(3, 3..6, 0b100);
+        assert_eq!(woken(&network), [5]);
+        network.wake_others(3, 3..6, !1);
+        assert_eq!(woken(&network), [4, 5]);
     }
 }

@@ -43,7 +43,7 @@ impl Simulation {
                 bells: bells.clone(),
             };
             let proxy = Proxy::new(settings, Arc::clone(snapshot), emitter, now);
-            let world = SimWorld::new(Rc::clone(&self.network), place);
+            let world = SimWorld::new(Rc::clone(&self.network), place, first..first + count);
             let group_part_max = self.scenario.group_part_max;
             let settings = worker::Settings { stage_times: true, group_part_max, accepts };
             let worker = Worker::new(world, proxy, listeners, mailbox, settings)
