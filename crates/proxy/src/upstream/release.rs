@@ -68,7 +68,10 @@ impl Upstreams {
             && !multiplex.is_gone
             && (links.is_some() || !connections.is_of_former(key, cx));
         if let Some(target) = upstream.checks() {
-            self.keep_for_checks(key, target, has_slot, connections, cx);
+            let is_kept = self.keep_for_checks(key, target, has_slot, connections, cx);
+            if !is_kept && is_unused {
+                self.retire(key, connections, cx);
+            }
             return None;
         }
         let ids = upstream.endpoint_key();

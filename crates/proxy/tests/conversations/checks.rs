@@ -428,6 +428,24 @@ fn a_check_is_a_stream_on_a_connection_of_its_own() {
 }
 
 #[test]
+fn a_connection_for_checks_with_streams_ends_with_the_last_check_of_an_endpoint_that_is_gone() {
+    // With its one stream it has no room for another check, and is not kept.
+    let config = config_http2("{ http: { path: /healthz } }")
+        .replace("max: 1", "max: 1, http2: { streams_max: 1 }");
+    hold_here(&config, |talk| {
+        talk.checks(1, 0, 0);
+        let mut upstream = Speaker::upstream(talk);
+        upstream.greet(talk);
+        assert!(upstream.hears(talk).contains("GET /healthz"));
+        talk.reconfigures(&config.replace("127.0.0.1:9000", "127.0.0.1:9009"));
+        assert!(!talk.is_closed(upstream.peer));
+        upstream.answers(talk, 1, "HTTP/1.1 200 OK\r\n\r\n", true);
+        assert_eq!(talk.checked(), [passed(1)]);
+        assert!(talk.is_closed(upstream.peer));
+    });
+}
+
+#[test]
 fn a_call_of_the_health_service_has_to_answer_serving() {
     let serving = [0, 0, 0, 0, 2, 8, 1];
     let not_serving = [0, 0, 0, 0, 2, 8, 2];

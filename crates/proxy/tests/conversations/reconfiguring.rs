@@ -270,6 +270,22 @@ fn one_that_is_established_for_no_exchange_and_of_a_former_configuration_counts_
 }
 
 #[test]
+fn one_for_streams_that_is_established_for_none_ends_at_once_if_its_endpoint_is_gone() {
+    // With its one stream it is in no pool.
+    let config = |port| to_http2_at(port).replace("max: 2", "max: 2, http2: { streams_max: 1 }");
+    hold_in_place(&config(9000), |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let former = talk.connecting();
+        talk.reconfigures(&config(9001));
+        talk.breaks(client);
+        talk.establish(former);
+        // Its peer has not said what it takes.
+        assert!(talk.is_closed(former));
+    });
+}
+
+#[test]
 fn connections_whose_streams_were_all_taken_are_not_kept_either() {
     let other = to_http2_at(9001);
     for another in [to_http2_at(9000).replace("http2", "http1"), other] {

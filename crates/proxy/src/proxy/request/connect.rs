@@ -407,11 +407,14 @@ impl Proxy {
         }
         self.connections.queue_send(key, &mut self.cx);
         let multiplex = self.connections.get(key).and_then(Connection::multiplex);
-        if multiplex.is_some_and(|it| it.streams.is_empty() && it.has_peer_settings()) {
-            // It was opened for none, and its peer says nothing first.
-            if let Some(pool) = self.upstream.offer(key, &mut self.connections, &mut self.cx) {
-                self.upstream.note_room(pool, &mut self.cx);
-            }
+        let is_for_none = multiplex.is_some_and(|it| it.streams.is_empty());
+        let says_nothing_first = multiplex.is_some_and(Multiplex::has_peer_settings);
+        // One of a former configuration is of no use, whatever its peer says first.
+        if is_for_none
+            && (says_nothing_first || self.connections.is_of_former(key, &self.cx))
+            && let Some(pool) = self.upstream.offer(key, &mut self.connections, &mut self.cx)
+        {
+            self.upstream.note_room(pool, &mut self.cx);
         }
         self.await_streams(key, now);
     }
