@@ -132,8 +132,8 @@ pub enum HandoverFact {
     Update {
         /// Its counters and histograms.
         totals: FormerTotals,
-        /// As in [`HandoverChange::TakenOver`].
-        is_return: bool,
+        /// If it gave this process's place back: by which handover.
+        returned: Option<u64>,
     },
     /// The service manager knows this process as the main one of its service, and listens to it.
     MainProcess,
@@ -141,8 +141,13 @@ pub enum HandoverFact {
     SuccessorEnded,
     /// The process whose place this one took still has connections, as long as it lives.
     FormerStays(OldProcess),
-    /// The process with this id, whose place this one took, has ended.
-    FormerEnded(u32),
+    /// A process whose place this one took has ended.
+    FormerEnded {
+        /// Its id.
+        pid: u32,
+        /// As in [`HandoverFact::Update`].
+        returned: Option<u64>,
+    },
     /// The former process has listed some of its connections.
     Listed {
         /// The number of the request, as [`Workers::list_former`] sent it.

@@ -784,9 +784,9 @@ fn the_connections_of_the_process_before_are_shown_behind_the_own_ones() {
     let moved = |id: &str| control.ask("POST", &format!("/connections/move?connection={id}&to=1"));
     let answer = moved("4711:0.2.7");
     assert!(answer.contains(" 409 ") && answer.contains("belongs to process 4711"), "{answer}");
-    step(HandoverStep::Heard(HandoverFact::FormerEnded(12)));
+    step(HandoverStep::Heard(HandoverFact::FormerEnded { pid: 12, returned: None }));
     assert!(moved("4711:0.2.7").contains(" 409 "), "another has ended");
-    step(HandoverStep::Heard(HandoverFact::FormerEnded(4711)));
+    step(HandoverStep::Heard(HandoverFact::FormerEnded { pid: 4711, returned: None }));
     until("its end", || {
         let answer = moved("4711:0.2.7");
         answer.contains(" 404 ") && answer.contains("process 4711 has ended")

@@ -43,10 +43,10 @@ pub struct Collector {
 struct CarriedTotals {
     /// The one whose place this one took, with those before it.
     before: Arc<FormerTotals>,
-    /// Those to which this one had given its place, and which gave it back.
+    /// Those to which this one had given its place, and which have ended.
     behind: FormerTotals,
-    /// The last of these, which may still count.
-    returned: FormerTotals,
+    /// Those of them that gave it back and may still count, by the handover by which they did.
+    returned: BTreeMap<u64, FormerTotals>,
     /// What was open, went to another process and ended with it.
     lost: FormerTotals,
     /// The one that has this one's place and does not run, for which this one stands in: it may run again.
@@ -56,14 +56,16 @@ struct CarriedTotals {
 impl CarriedTotals {
     fn each(&mut self, change: impl Fn(&mut FormerTotals)) {
         let Self { before, behind, returned, lost, stopped } = self;
-        [Arc::make_mut(before), behind, returned, lost, stopped].into_iter().for_each(change);
+        let all = [Arc::make_mut(before), behind, lost, stopped].into_iter();
+        all.chain(returned.values_mut()).for_each(change);
     }
 
     /// All of it, and what the process before this one does not know of that. Without what the one counts that is stopped, unless
     /// it `is_shown`: that one counts it.
     fn sum(&self, is_shown: bool) -> (Arc<FormerTotals>, Arc<FormerTotals>) {
         let Self { before, behind, returned, lost, stopped } = self;
-        let others = [behind, returned, lost].into_iter().chain(is_shown.then_some(stopped));
+        let others = [behind, lost].into_iter().chain(returned.values());
+        let others = others.chain(is_shown.then_some(stopped));
         let others: Vec<_> = others.filter(|other| !other.is_empty()).collect();
         if others.is_empty() {
             // As in most processes: there is one of it.
@@ -338,18 +340,19 @@ impl Collector {
         self.add_up_carried();
     }
 
-    /// Another process had this one's place and gives it back: from here on
-    /// [`Collector::set_returned_totals`] is about that one.
-    pub fn begin_return(&mut self) {
-        let returned = std::mem::take(&mut self.carried.returned);
-        self.carried.behind.add(&returned);
+    /// Adds what the process has counted by itself that gave this one's place back by the handover of this number, as
+    /// [`Readings::write_own_totals`] wrote it. Each time takes the place of the time before.
+    pub fn set_returned_totals(&mut self, handover: u64, totals: FormerTotals) {
+        let totals = self.known(totals);
+        self.carried.returned.insert(handover, totals);
+        self.add_up_carried();
     }
 
-    /// Adds what the process has counted by itself that gave this one's place back, as
-    /// [`Readings::write_own_totals`] wrote it. Each time takes the place of the time before.
-    pub fn set_returned_totals(&mut self, totals: FormerTotals) {
-        self.carried.returned = self.known(totals);
-        self.add_up_carried();
+    /// That process has ended, and counts no more.
+    pub fn on_returned_ended(&mut self, handover: u64) {
+        if let Some(returned) = self.carried.returned.remove(&handover) {
+            self.carried.behind.add(&returned);
+        }
     }
 
     /// The process that has this one's place is stopped, and this one stands in for it: what that had counted by itself, as

@@ -490,6 +490,28 @@ fn a_process_goes_on_with_what_the_one_had_counted_that_took_its_place_and_ended
 }
 
 #[test]
+fn each_process_that_gave_a_place_back_counts_on_beside_the_others() {
+    let (mut emitters, mut collector) = workers(1);
+    served(&mut emitters[0]);
+    let mut others = [workers(1), workers(1)];
+    let mut report = |collector: &mut Collector, place: usize, handover: u64| {
+        let (emitters, of_other) = &mut others[place];
+        served(&mut emitters[0]);
+        let own = of_other.readings().write_own_totals();
+        collector.set_returned_totals(handover, FormerTotals::read(&own));
+        collector.listener_totals(EDGE).exchanges_total
+    };
+    assert_eq!(report(&mut collector, 0, 3), 2);
+    assert_eq!(report(&mut collector, 1, 5), 3);
+    assert_eq!(report(&mut collector, 0, 3), 4, "the one before still drains");
+    assert_eq!(report(&mut collector, 1, 5), 5);
+    collector.on_returned_ended(3);
+    assert_eq!(report(&mut collector, 1, 5), 6);
+    collector.on_returned_ended(5);
+    assert_eq!(collector.listener_totals(EDGE).exchanges_total, 6);
+}
+
+#[test]
 fn what_a_process_counts_itself_has_that_of_those_in_it_that_took_its_place() {
     let (mut emitters, mut collector) = workers(1);
     let (mut before, mut collector_before) = workers(1);

@@ -14,14 +14,14 @@ use crate::handover::{FormerState, KeptAdmin};
 use crate::workers::Workers;
 
 impl<W: Workers> Running<W> {
-    pub(super) fn add_totals(&mut self, totals: FormerTotals, is_return: bool) {
+    /// Adds what a former process has counted, or one that gave this one's place back by a handover.
+    pub(super) fn add_totals(&mut self, totals: FormerTotals, returned: Option<u64>) {
         if totals.is_empty() {
             return;
         }
-        if is_return {
-            self.collector.set_returned_totals(totals);
-        } else {
-            self.collector.set_former_totals(totals);
+        match returned {
+            Some(handover) => self.collector.set_returned_totals(handover, totals),
+            None => self.collector.set_former_totals(totals),
         }
     }
 
@@ -69,11 +69,9 @@ impl<W: Workers> Running<W> {
         set_socket_modes(&self.config.snapshot, &[]);
     }
 
-    pub(super) fn take_over(&mut self, state: FormerState, is_return: bool) {
-        if is_return {
-            self.collector.begin_return();
-        }
-        self.add_totals(state.totals, is_return);
+    /// Becomes the process that serves. `returned`: by which handover it has its place back, if it had had it before.
+    pub(super) fn take_over(&mut self, state: FormerState, returned: Option<u64>) {
+        self.add_totals(state.totals, returned);
         self.handing = Handing::None;
         self.adopt_health(&state.health, true);
         self.kept.read();
@@ -82,7 +80,7 @@ impl<W: Workers> Running<W> {
         self.own_sockets();
         self.admin_handles.set_kept(KeptAdmin::default());
         self.serve_admin();
-        if is_return {
+        if returned.is_some() {
             self.service_manager.status(&self.status());
             // The other process may have had newer answers.
             self.config.dns.ask_again();

@@ -137,7 +137,7 @@ impl<W: Workers> Running<W> {
                     }
                 };
                 let slow = std::mem::take(&mut state.slow);
-                self.take_over(state, is_return);
+                self.take_over(state, is_return.then_some(generation));
                 self.log.adopt_slow(slow);
                 if was_to_end && is_return && self.state == State::Ready {
                     self.terminate();
@@ -149,7 +149,7 @@ impl<W: Workers> Running<W> {
             HandoverChange::Restored { state, generation } => {
                 self.collector.set_generation(generation);
                 self.handover_report.generation = generation;
-                self.add_totals(state.totals, false);
+                self.add_totals(state.totals, None);
                 self.adopt_health(&state.health, false);
                 self.log.adopt_slow(state.slow);
             }
@@ -173,7 +173,7 @@ impl<W: Workers> Running<W> {
     fn on_handover_fact(&mut self, fact: HandoverFact) {
         match fact {
             HandoverFact::News(news) => self.on_handover_news(news),
-            HandoverFact::Update { totals, is_return } => self.add_totals(totals, is_return),
+            HandoverFact::Update { totals, returned } => self.add_totals(totals, returned),
             HandoverFact::Listed { request, rows, next } => {
                 self.listing.on_listed(request, &rows, next);
             }
@@ -181,8 +181,11 @@ impl<W: Workers> Running<W> {
                 self.listing.begin(process);
                 self.formers += 1;
             }
-            HandoverFact::FormerEnded(pid) => {
+            HandoverFact::FormerEnded { pid, returned } => {
                 self.listing.end(pid);
+                if let Some(handover) = returned {
+                    self.collector.on_returned_ended(handover);
+                }
                 self.formers = self.formers.saturating_sub(1);
                 self.is_former_lost = true;
                 self.lose_what_ended();

@@ -12,7 +12,7 @@ use crate::handover::topics::Topic;
 impl Taking {
     /// Passes on what the former process counts, until it has ended.
     pub(crate) fn follow(mut self, contacts: &Contacts, control: &Sender<HandoverStep<DataPath>>) {
-        let pid = self.line.peer.pid;
+        let (pid, returned) = (self.line.peer.pid, self.returned());
         // It may be asked from here on, behind `Committed`. Control ends with the process; the same below.
         let process = OldProcess { pid, lists_connections: self.lists_connections };
         let _ = control.blocking_send(HandoverStep::Heard(HandoverFact::FormerStays(process)));
@@ -45,8 +45,14 @@ impl Taking {
             self.report_and_hear(control, true);
         }
         contacts.former().keep(None);
-        let _ = control.blocking_send(HandoverStep::Heard(HandoverFact::FormerEnded(pid)));
+        let _ =
+            control.blocking_send(HandoverStep::Heard(HandoverFact::FormerEnded { pid, returned }));
         tracing::info!(pid, "the old process has ended");
+    }
+
+    /// By which handover the other process gave this one's place back, if it did.
+    fn returned(&self) -> Option<u64> {
+        self.is_return.then_some(self.generation)
     }
 
     /// Where control has no time, the next ones say as much. Nothing here waits for it: the former process ends one that is silent.
@@ -55,7 +61,7 @@ impl Taking {
             FollowingAction::Update { topic, bytes } if topic == Topic::Totals.name() => {
                 HandoverStep::Heard(HandoverFact::Update {
                     totals: FormerTotals::read(&bytes),
-                    is_return: self.is_return,
+                    returned: self.returned(),
                 })
             }
             FollowingAction::Update { .. } | FollowingAction::IsMainProcess => return,
