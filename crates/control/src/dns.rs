@@ -55,6 +55,8 @@ const SPREAD: Duration = Duration::from_secs(1);
 pub(crate) struct Dns {
     system: Arc<System>,
     resolvers: Resolvers,
+    /// The same of a configuration that waits for first answers, if it says otherwise.
+    waiting: Option<(Arc<System>, Resolvers)>,
     names: BTreeMap<Arc<DnsName>, Followed>,
     rounds: Arc<Rounds>,
     reports: mpsc::Sender<DnsReport>,
@@ -90,6 +92,8 @@ pub(crate) struct DnsReport {
 #[derive(Debug)]
 struct Followed {
     status: Status,
+    /// Who is asked for it.
+    system: Arc<System>,
     task: u64,
     abort: AbortHandle,
 }
@@ -157,12 +161,45 @@ impl Dns {
         let (reports, received) = mpsc::channel(REPORTS_MAX);
         let system = Arc::new(System::new(resolvers.clone(), paths));
         let (names, lines) = (BTreeMap::new(), Lines::default());
-        (Self { system, resolvers, names, rounds: Arc::default(), reports, lines }, received)
+        let (waiting, rounds) = (None, Arc::default());
+        (Self { system, resolvers, waiting, names, rounds, reports, lines }, received)
     }
 
     /// Follows these names and no others. Returns those that are followed no more, and those that begin with what is known
     /// of the same host with other options.
     pub(crate) fn follow(&mut self, names: &BTreeSet<Arc<DnsName>>) -> Vec<Change> {
+        self.waiting = None;
+        let system = Arc::clone(&self.system);
+        self.follow_by(&system, names)
+    }
+
+    /// The same with names of a configuration that waits for first answers: those that it alone has are asked for as its `resolvers` say.
+    pub(crate) fn follow_beside(
+        &mut self,
+        in_effect: &BTreeSet<Arc<DnsName>>,
+        waiting: &BTreeSet<Arc<DnsName>>,
+        resolvers: &Resolvers,
+    ) -> Vec<Change> {
+        let former = self.waiting.take().filter(|(_, it)| asks_alike(it, resolvers));
+        if former.is_some() || !asks_alike(&self.resolvers, resolvers) {
+            let system = former.map_or_else(|| self.system_of(resolvers), |(system, _)| system);
+            self.waiting = Some((system, resolvers.clone()));
+        }
+        let system = self.waiting.as_ref().map_or(&self.system, |(system, _)| system);
+        let system = Arc::clone(system);
+        // Others were asked for as another configuration said that waited.
+        let stays = |name: &Arc<DnsName>, followed: &Followed| {
+            in_effect.contains(name) || Arc::ptr_eq(&followed.system, &system)
+        };
+        self.names.retain(|name, followed| stays(name, followed) || !waiting.contains(name));
+        self.follow_by(&system, &in_effect.union(waiting).cloned().collect())
+    }
+
+    fn system_of(&self, resolvers: &Resolvers) -> Arc<System> {
+        Arc::new(System::new(resolvers.clone(), self.system.paths().clone()))
+    }
+
+    fn follow_by(&mut self, system: &Arc<System>, names: &BTreeSet<Arc<DnsName>>) -> Vec<Change> {
         let new = names.iter().filter(|name| !self.names.contains_key(*name));
         let new: Vec<_> =
             new.map(|name| (name, self.known_of_host(name).unwrap_or_default())).collect();
@@ -177,7 +214,7 @@ impl Dns {
         for (name, status) in new {
             let answer = status.answer.clone();
             changes.extend(answer.map(|answer| (Arc::clone(name), Some(answer))));
-            self.start(Arc::clone(name), status, Duration::ZERO);
+            self.start(Arc::clone(name), status, Arc::clone(system), Duration::ZERO);
         }
         changes
     }
@@ -208,7 +245,7 @@ impl Dns {
         let now = clock::monotonic_ns();
         for (name, status) in known {
             let wait = Duration::from_nanos(status.next_at.saturating_sub(now));
-            self.start(name, status, wait);
+            self.start(name, status, Arc::clone(&self.system), wait);
         }
     }
 
@@ -220,13 +257,15 @@ impl Dns {
 
     /// Asks as `resolvers` says from now on, and, if that is another way, for all names again.
     pub(crate) fn set_resolvers(&mut self, resolvers: &Resolvers) {
-        let is_same = self.resolvers.servers == resolvers.servers
-            && self.resolvers.timeout == resolvers.timeout;
+        let is_same = asks_alike(&self.resolvers, resolvers);
         self.resolvers = resolvers.clone();
         if is_same {
             return;
         }
-        self.system = Arc::new(System::new(resolvers.clone(), self.system.paths().clone()));
+        self.system = self.system_of(resolvers);
+        for followed in self.names.values_mut() {
+            followed.system = Arc::clone(&self.system);
+        }
         self.ask_again();
     }
 
@@ -234,7 +273,7 @@ impl Dns {
     pub(crate) fn ask_again(&mut self) {
         for (name, followed) in std::mem::take(&mut self.names) {
             let wait = if followed.status.answer.is_some() { spread() } else { Duration::ZERO };
-            self.start(name, followed.status.clone(), wait);
+            self.start(name, followed.status.clone(), Arc::clone(&followed.system), wait);
         }
     }
 
@@ -243,23 +282,24 @@ impl Dns {
         self.names.clear();
     }
 
-    fn start(&mut self, name: Arc<DnsName>, status: Status, wait: Duration) {
+    fn start(&mut self, name: Arc<DnsName>, status: Status, system: Arc<System>, wait: Duration) {
         let task = random();
         let asking = Asking {
             name: Arc::clone(&name),
-            system: Arc::clone(&self.system),
+            system: Arc::clone(&system),
             rounds: Arc::clone(&self.rounds),
             reports: self.reports.clone(),
             former: status.answer.clone(),
             task,
         };
         let abort = tokio::spawn(asking.run(wait)).abort_handle();
-        self.names.insert(name, Followed { status, task, abort });
+        self.names.insert(name, Followed { status, system, task, abort });
     }
 
     /// Takes what a former process was answered for what a name stands for, until there is an answer.
     pub(crate) fn restore(&mut self, name: &Arc<DnsName>, kept: &KeptAnswer) -> Option<Change> {
-        let mut status = self.names.get(name)?.status.clone();
+        let followed = self.names.get(name)?;
+        let (mut status, system) = (followed.status.clone(), Arc::clone(&followed.system));
         let (answered, addresses) = (Age::of(kept.at), kept.endpoints.len());
         let reason = self.reason(name);
         if self.lines.has_room() {
@@ -275,7 +315,7 @@ impl Dns {
         status.answered_at = kept.at;
         status.is_restored = true;
         // Its task begins anew, and knows them.
-        self.start(Arc::clone(name), status, Duration::ZERO);
+        self.start(Arc::clone(name), status, system, Duration::ZERO);
         Some((Arc::clone(name), Some(Arc::clone(&kept.endpoints))))
     }
 
@@ -374,6 +414,11 @@ impl Dns {
         let names = self.names.iter();
         names.map(|(name, followed)| (Arc::clone(name), followed.status.clone())).collect()
     }
+}
+
+/// Whether both say the same of who is asked, and for how long.
+fn asks_alike(one: &Resolvers, other: &Resolvers) -> bool {
+    one.servers == other.servers && one.timeout == other.timeout
 }
 
 impl Status {

@@ -65,7 +65,7 @@ pub(crate) struct EndpointFiles {
 struct EndpointFile {
     path: PathBuf,
     stamp: Option<Stamp>,
-    is_starved: bool,
+    state: State,
 }
 
 /// What the file system says of a file, by which a change is seen without reading it.
@@ -158,8 +158,7 @@ impl Outside for Files {
         let (stamp, opened) = open(&path);
         let is_elsewhere = opened.as_ref().is_ok_and(|opened| !lies_beside(opened, &path));
         let content = opened.and_then(|(file, found)| read_open(file, &found));
-        let is_starved = content.as_ref().is_err_and(is_starved);
-        let file = EndpointFile { path, stamp, is_starved };
+        let file = EndpointFile { path, stamp, state: State::of(&content) };
         let name = Arc::from(name.to_string_lossy());
         self.endpoints.borrow_mut().insert(name, file);
         let content = content.map(|mut content| EndpointsFile {
@@ -305,6 +304,15 @@ impl EndpointFiles {
         self.files.iter().filter_map(is_changed).collect()
     }
 
+    /// Whether one that is not among these `others` reads differently.
+    pub(crate) fn is_any_changed_beside(&self, others: &Self) -> bool {
+        let mut files = self.files.iter().filter(|(name, _)| !others.has(name));
+        files.any(|(_, EndpointFile { path, stamp, state })| {
+            let now = Stamp::of(path);
+            (now.is_none() || now != *stamp) && State::at(path) != *state
+        })
+    }
+
     /// Takes over what was read again.
     pub(crate) fn update(&mut self, read: Self) {
         read.files.into_iter().for_each(|(name, file)| self.insert(name, file));
@@ -312,7 +320,7 @@ impl EndpointFiles {
 
     /// Whether any could not be read for lack of descriptors.
     pub(crate) fn is_starved(&self) -> bool {
-        self.files.values().any(|file| file.is_starved)
+        self.files.values().any(|file| file.state == State::Starved)
     }
 }
 

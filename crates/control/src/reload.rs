@@ -163,7 +163,7 @@ impl<F> ConfigFile<F> {
 
     /// Whether a file of endpoints has changed that only a text names which does not count: it may count now.
     fn are_refused_changed(&self) -> bool {
-        self.endpoints_loaded.changed().iter().any(|name| !self.endpoints.has(name))
+        self.endpoints_loaded.is_any_changed_beside(&self.endpoints)
     }
 
     /// Whether the text, and not what it names, reads as when it was loaded last.
@@ -233,6 +233,31 @@ impl<F> ConfigFile<F> {
         let (names, expiry) = (names_after(&self.names, snapshot), Expiry::new(snapshot));
         let duration = clock::monotonic_ns().saturating_sub(began);
         Ok(Candidate { prepared, log_output, names, expiry, duration, text })
+    }
+
+    /// The latest of a configuration that has served nothing: of the file, if it reads differently and is valid, or else of the same text
+    /// with what is known by now.
+    ///
+    /// # Errors
+    ///
+    /// What the text names has changed and is refused.
+    pub(crate) fn load_later(
+        &mut self,
+        mut candidate: Candidate<F>,
+    ) -> Result<Candidate<F>, Refused> {
+        if matches!(self.look(), Look::Changed | Look::Unreadable) {
+            match self.load() {
+                Ok(latest) => return Ok(latest),
+                Err(refused) => {
+                    let reasons = refused.to_log(&self.name);
+                    tracing::error!(
+                        "configuration refused; the one that this process has read before stays in use:\n{reasons}"
+                    );
+                }
+            }
+        }
+        let text = std::mem::take(&mut candidate.text);
+        self.build(text, clock::monotonic_ns())
     }
 
     fn files(&self) -> Files {
@@ -561,6 +586,7 @@ clusters: [{ name: web, endpoints: { file: e.yaml } }]
             assert_eq!(web.endpoints[0].address.to_string(), format!("127.0.0.1:{port}"));
             file.keep_endpoints(*candidate);
         }
+        assert_eq!(file.look(), Look::Same, "a text that names a missing file is refused once");
         // What only the refused text names may be the reason.
         write("missing.yaml", "['127.0.0.1:9']");
         assert!(!file.are_endpoints(&[OsString::from("missing.yaml")].into()));

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::dns::{Change, Dns};
 use crate::last_good::LastGood;
-use crate::reload::{Candidate, ConfigFile, Refused};
+use crate::reload::{Candidate, ConfigFile, Look, Refused};
 use crate::signals::{Asked, Signals};
 use crate::workers::Workers;
 
@@ -29,6 +29,9 @@ const NAMES_MAX: usize = 5;
 /// How long a start waits for DNS before it takes what `state` has. A server that is well answers sooner, and what a
 /// former process was answered may be out of date.
 const RESTORE_AFTER: Duration = Duration::from_secs(1);
+
+/// Between two looks of a start that waits whether the file reads differently, ns.
+const LOOK_INTERVAL: u64 = 1_000_000_000;
 
 /// Since when first answers are waited for; monotonic time, ns.
 #[derive(Debug, Default)]
@@ -46,9 +49,11 @@ impl Warming {
         Self { given_up, ..Self::default() }
     }
 
-    /// A configuration that waits is none any more.
-    pub(crate) fn forget(&mut self) {
+    /// A configuration that waits is none any more, nor are those that waited before it: the one in effect has these names.
+    pub(crate) fn forget(&mut self, in_effect: &BTreeSet<Arc<DnsName>>) {
         self.held = None;
+        self.since.clear();
+        self.given_up.retain(|name| in_effect.contains(name));
     }
 
     /// The names that a configuration waits for.
@@ -199,6 +204,7 @@ impl<F: Send + Sync + 'static> ConfigFile<F> {
         let startup = &candidate.snapshot().startup;
         let mut pages = EarlyPages::start(admin, startup).map_err(WarmingError::System)?;
         let mut tick = tokio::time::interval_at(Instant::now(), Duration::from_millis(100));
+        let mut look_at = clock::monotonic_ns().saturating_add(LOOK_INTERVAL);
         while warming.holds(candidate.unanswered(), &candidate.snapshot().resolvers) {
             dns.set_resolvers(&candidate.snapshot().resolvers);
             let mut changes = dns.follow(&candidate.host_names());
@@ -211,8 +217,8 @@ impl<F: Send + Sync + 'static> ConfigFile<F> {
                     Some(report) = reports.recv() => changes.extend(dns.on_report(report)),
                     signal = signals.next() => match signal.asked {
                         Asked::Terminate | Asked::End => return Err(WarmingError::Ended),
-                        // The file is read again anyway.
-                        Asked::Reload | Asked::ReopenLog | Asked::Nothing => {}
+                        Asked::Reload => break,
+                        Asked::ReopenLog | Asked::Nothing => {}
                     },
                     query = pages.next() => {
                         let is_end =
@@ -222,15 +228,101 @@ impl<F: Send + Sync + 'static> ConfigFile<F> {
                             return Err(WarmingError::Ended);
                         }
                     }
-                    _ = tick.tick() => {}
+                    _ = tick.tick() => {
+                        let at = clock::monotonic_ns();
+                        if at >= look_at {
+                            look_at = at.saturating_add(LOOK_INTERVAL);
+                            if self.look() == Look::Changed {
+                                break;
+                            }
+                        }
+                    }
                 }
             }
             // Nothing is loaded that these could change.
             self.note_answers(changes);
-            candidate = self.load().map_err(WarmingError::Refused)?;
+            candidate = self.load_later(candidate).map_err(WarmingError::Refused)?;
         }
         pages.close().await;
         self.set_known(dns.into_known());
         Ok(candidate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU16;
+
+    use config::FilterKinds;
+    use config::Loader;
+    use config::snapshot::{DnsFamily, DnsMode};
+
+    use super::*;
+    use crate::scratch::Scratch;
+
+    fn name(host: &str) -> Arc<DnsName> {
+        Arc::new(DnsName {
+            host: host.into(),
+            port: NonZeroU16::new(80),
+            mode: DnsMode::Strict,
+            family: DnsFamily::All,
+            ttl_min: Duration::from_secs(1),
+            ttl_max: Duration::from_secs(300),
+        })
+    }
+
+    #[test]
+    fn a_name_is_waited_for_anew_once_the_configuration_that_waited_is_refused() {
+        let resolvers = Resolvers {
+            servers: Vec::new().into(),
+            timeout: None,
+            initial_fetch_timeout: Duration::from_secs(15),
+            on_demand_timeout: Duration::from_secs(5),
+        };
+        let [new, late, served] = ["new.test", "late.test", "served.test"].map(name);
+        let mut warming = Warming::after([Arc::clone(&late), Arc::clone(&served)].into());
+        let names = [Arc::clone(&late), Arc::clone(&new), Arc::clone(&served)];
+        assert!(warming.holds(&names, &resolvers));
+        assert_eq!(warming.held(), [Arc::clone(&new)]);
+        warming.since.insert(Arc::clone(&new), 1);
+        warming.forget(&[Arc::clone(&served)].into());
+        assert!(!warming.is_holding());
+        assert!(warming.holds(&names, &resolvers));
+        assert_eq!(warming.held(), [late, Arc::clone(&new)]);
+        assert!(warming.since.get(&new).is_some_and(|since| *since > 1));
+    }
+
+    #[test]
+    fn a_start_that_waits_takes_up_a_valid_file_and_goes_on_with_what_it_has_beside_a_refused_one()
+    {
+        let scratch = Scratch::new("warming-later");
+        let path = scratch.0.join("strait.yaml");
+        let write = |cluster: &str| {
+            let text = format!(
+                "listeners: [{{ name: a, address: '127.0.0.1:1', routes: [r] }}]
+routes: [{{ name: r, rules: [{{ match: {{ prefix: / }}, cluster: {cluster} }}] }}]
+clusters: [{{ name: {cluster}, endpoints: ['127.0.0.1:2'] }}]
+"
+            );
+            std::fs::write(&path, text).unwrap();
+        };
+        write("one");
+        let mut file = ConfigFile::new(&path, Loader::<()>::new(FilterKinds::new()).unwrap());
+        let candidate = file.load().unwrap();
+        let served = |candidate: &Candidate<()>| {
+            let clusters = candidate.snapshot().clusters.iter();
+            clusters.map(|(_, cluster)| cluster.name.to_string()).collect::<Vec<_>>()
+        };
+        let candidate = file.load_later(candidate).unwrap();
+        assert_eq!(served(&candidate), ["one"]);
+        write("two");
+        let candidate = file.load_later(candidate).unwrap();
+        assert_eq!(served(&candidate), ["two"]);
+        std::fs::write(&path, "").unwrap();
+        let candidate = file.load_later(candidate).unwrap();
+        assert_eq!(served(&candidate), ["two"]);
+        assert_eq!(file.look(), Look::Same, "it is refused once");
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(served(&file.load_later(candidate).unwrap()), ["two"]);
     }
 }

@@ -527,6 +527,8 @@ impl Giver {
             let frame = Message::Sockets { keys: keys.clone(), is_last }.encode();
             self.actions.push(GiverAction::SendListening(frame, keys));
         }
+        // From here on the taker can go on alone, should this process be stopped, and looks whether it is.
+        self.send(&Message::Alive);
         self.state = State::Serving { unused: Vec::new() };
     }
 

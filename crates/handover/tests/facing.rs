@@ -1409,6 +1409,27 @@ fn a_taker_has_more_time_for_more_resources() {
 }
 
 #[test]
+fn a_giver_that_is_stopped_as_soon_as_it_has_given_its_listening_sockets_is_ended() {
+    let mut pair = Pair::new(10);
+    while pair.giver.phase() < Phase::Listeners || !pair.taker.goes_on_alone() {
+        assert!(pair.deliver());
+    }
+    // What the taker has not read is in its socket.
+    let Pair { taker, to_taker, now, .. } = &mut pair;
+    to_taker.drain(..).for_each(|(frame, descriptors)| taker.on_frame(&frame, descriptors, *now));
+    let look = |now| {
+        taker.on_time(now);
+        taker.poll()
+    };
+    let is_end = |it: &TakerAction| {
+        matches!(it, TakerAction::Moving(MovingAction::EndSilent) | TakerAction::Stop(_))
+    };
+    let (action, after_ms) = asked_for(now, 160, look, is_end).unwrap();
+    assert_eq!(action, TakerAction::Moving(MovingAction::EndSilent));
+    assert!((13_000..=15_300).contains(&after_ms), "{after_ms}");
+}
+
+#[test]
 fn a_giver_that_is_stopped_after_the_taker_serves_is_ended_and_the_taker_goes_on_alone() {
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Case {

@@ -61,6 +61,9 @@ impl SocketFile {
     /// Takes over the file of a socket that another process has bound.
     pub(crate) fn inherit(path: &Path) -> io::Result<Self> {
         let found = fs::symlink_metadata(path)?;
+        if !found.file_type().is_socket() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is no socket"));
+        }
         Ok(Self { path: path.to_owned(), device: found.dev(), inode: found.ino() })
     }
 

@@ -727,6 +727,36 @@ async fn a_name_is_followed_through_changes_failures_and_its_end() {
 }
 
 #[tokio::test]
+async fn a_configuration_that_waits_has_its_own_names_asked_for_at_its_servers() {
+    let [old, new, newest] = [(); 3].map(|()| DnsServer::start());
+    let [served, added] = ["served.test", "added.test"].map(|host| Arc::new(strict(host)));
+    old.set_addresses("served.test", 300, &["10.0.0.1"]);
+    let (mut dns, mut reports) = Dns::with_paths(resolvers(&[&old]), nowhere());
+    let in_effect = BTreeSet::from([Arc::clone(&served)]);
+    dns.follow(&in_effect);
+    assert_eq!(texts(&next_change(&mut dns, &mut reports).await), ["10.0.0.1:80"]);
+
+    // They know nothing of the other name.
+    new.set_all("added.test", &Says::Silence);
+    newest.set_addresses("added.test", 300, &["10.0.0.2"]);
+    let both = BTreeSet::from([Arc::clone(&served), Arc::clone(&added)]);
+    let asked = old.asked();
+    assert_eq!(dns.follow_beside(&in_effect, &both, &resolvers(&[&new])), []);
+    assert!(dns.on_report(reports.recv().await.unwrap()).is_none(), "it is silent");
+    assert!(dns.has_failed(&added) && !dns.has_failed(&served));
+    // One after it has others again.
+    assert_eq!(dns.follow_beside(&in_effect, &both, &resolvers(&[&newest])), []);
+    let change = next_change(&mut dns, &mut reports).await;
+    assert_eq!((&change.0, texts(&change)), (&added, vec!["10.0.0.2:80".to_owned()]));
+    assert_eq!(old.asked(), asked);
+    // It is none any more.
+    dns.set_resolvers(&resolvers(&[&old]));
+    assert_eq!(dns.follow(&in_effect), [(added, None)]);
+    let answer = dns.answer(&served).unwrap();
+    assert_eq!(answer.endpoints[0].address.to_string(), "10.0.0.1:80");
+}
+
+#[tokio::test]
 async fn another_option_of_a_name_does_not_lose_its_addresses_while_no_server_answers() {
     let server = DnsServer::start();
     let (mut dns, mut reports) = Dns::with_paths(resolvers(&[&server]), nowhere());

@@ -83,7 +83,14 @@ impl AdminHandles {
     pub(super) fn given(&self, is_metrics: bool) -> Option<GivenAdmin> {
         let handle = self.of(is_metrics)?;
         let socket = handle.socket.as_ref()?.try_clone().ok()?;
-        Some(GivenAdmin { socket, owns_file: handle.own_file.is_some() })
+        // One that stands there in its place is another's.
+        let owns_file = match &handle.address {
+            Address::Unix(path) => {
+                handle.own_file.is_some() && SocketFileId::at(path) == handle.own_file
+            }
+            Address::Tcp(_) => false,
+        };
+        Some(GivenAdmin { socket, owns_file })
     }
 
     /// Serves those that have no server.

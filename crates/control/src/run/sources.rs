@@ -18,22 +18,26 @@ use crate::reload::{Candidate, Refused};
 use crate::workers::Workers;
 
 impl<W: Workers> Running<W> {
-    /// Whether a configuration has to wait for first answers. Its names are asked for beside those of the one in
-    /// effect, in the way that the new one says.
+    /// Whether a configuration has to wait for first answers. Names that it alone has are asked for beside those of the one in effect, in
+    /// the way that it says.
     pub(super) fn is_held(&mut self, candidate: &Candidate<W::Filter>) -> bool {
         let resolvers = &candidate.snapshot().resolvers;
         if !self.config.warming.holds(candidate.unanswered(), resolvers) {
             return false;
         }
-        self.config.dns.set_resolvers(resolvers);
-        let names = self.config.host_names.union(&candidate.host_names()).cloned().collect();
-        self.follow_names(&names);
+        let InEffect { dns, host_names, .. } = &mut self.config;
+        let changes = dns.follow_beside(host_names, &candidate.host_names(), resolvers);
+        self.on_followed(changes);
         true
     }
 
     /// Has these names asked for and no others.
     pub(super) fn follow_names(&mut self, names: &BTreeSet<Arc<DnsName>>) {
         let changes = self.config.dns.follow(names);
+        self.on_followed(changes);
+    }
+
+    fn on_followed(&mut self, changes: Vec<Change>) {
         self.forget_answers(&changes);
         for (name, _) in changes.iter().filter(|(_, answer)| answer.is_some()) {
             self.keep_answer(name, true);

@@ -62,7 +62,8 @@ impl<W: Workers> Running<W> {
             self.collector.config_rejected(&ConfigRejected { errors, at });
             self.count_file_refused(&refused);
             self.config.refused = Some((at, refused));
-            self.config.warming.forget();
+            let InEffect { warming, host_names, .. } = &mut self.config;
+            warming.forget(host_names);
             // It may have waited for answers of others.
             self.config.dns.set_resolvers(&self.config.snapshot.resolvers);
             let host_names = self.config.host_names.clone();

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use config::snapshot::{Address, ListenSocket, Listener as ListenerConfig, ListenerId};
-use control::{BindFailure, Workers};
+use control::{BindFailure, SocketFileId, Workers};
 use proxy::Snapshot;
 use proxy::filter::Filter;
 use worker::{InheritedSocket, Listener};
@@ -31,8 +31,16 @@ pub(super) struct Place {
     pub(super) handles: Vec<OwnedFd>,
     /// Whether there was no descriptor for a handle on each of them. Without one the queue of that socket would be lost.
     is_incomplete: bool,
-    /// Whether they have a file that this process made, or took over as its own: not if a socket unit of systemd did.
-    owns_file: bool,
+    /// Their file, if this process made it, or took it over as its own: not if a socket unit of systemd did.
+    own_file: Option<SocketFileId>,
+}
+
+impl Place {
+    /// Whether the file is this process's own and still where it was.
+    fn has_own_file(&self) -> bool {
+        let Address::Unix(path) = &self.address else { return false };
+        self.own_file.is_some() && SocketFileId::at(path) == self.own_file
+    }
 }
 
 /// The sockets of one address of a listener.
@@ -89,8 +97,18 @@ impl Held {
             )));
         }
         let sockets: Vec<_> = self.handles().map(OwnedFd::try_clone).collect::<Result<_, _>>()?;
-        let owns_file = self.places.iter().flat_map(|it| it.handles.iter().map(|_| it.owns_file));
-        let own_files = (0..).zip(owns_file).filter(|(_, owns_file)| *owns_file);
+        for place in self.places.iter().filter(|it| it.own_file.is_some() && !it.has_own_file()) {
+            tracing::warn!(
+                listener = &*self.name,
+                "{} is not the socket's file any more: clients reach this listener once it is bound anew, by a restart, or by removing \
+                 it from the configuration and adding it again",
+                address_text(&place.address)
+            );
+        }
+        let has_file =
+            |it: &Place| it.handles.iter().map(move |_| it.has_own_file()).collect::<Vec<_>>();
+        let has_file = self.places.iter().flat_map(has_file);
+        let own_files = (0..).zip(has_file).filter(|(_, has_file)| *has_file);
         to.own_files.extend(own_files.map(|(place, _)| (Arc::clone(&self.name), place)));
         to.sockets.insert(Arc::clone(&self.name), sockets);
         Ok(())
@@ -204,7 +222,11 @@ impl DataPath {
                     let is_incomplete = handles.is_err();
                     let handles = handles.unwrap_or_default();
                     let owns_file = sockets.iter().flatten().any(Listener::owns_file);
-                    Some(Place { address: address.clone(), handles, is_incomplete, owns_file })
+                    let own_file = match address {
+                        Address::Unix(path) if owns_file => SocketFileId::at(path),
+                        Address::Unix(_) | Address::Tcp(_) => None,
+                    };
+                    Some(Place { address: address.clone(), handles, is_incomplete, own_file })
                 }
                 SocketSource::Inherited(from) => self.take_place(*from, address),
             };
@@ -212,7 +234,7 @@ impl DataPath {
                 address: address.clone(),
                 handles: Vec::new(),
                 is_incomplete: false,
-                owns_file: false,
+                own_file: None,
             });
             let held = self.held.entry(*id).or_insert_with(|| Held {
                 name: Arc::clone(&listener.name),
