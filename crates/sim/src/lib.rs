@@ -70,6 +70,6 @@ pub use plan::{RelayPlan, RequestBody, RequestPlan, ResponseFraming, ResponsePla
 pub use random::Random;
 pub use seed_limit::{SEED_MAX, SeedLimit};
 pub use service::{Service, Speech};
-pub use simulation::{Asker, Scenario, Simulation, Summary, Violations};
+pub use simulation::{Asker, Returns, Scenario, Simulation, Summary, Violations};
 pub use trace::Trace;
 pub use world::{SimListener, SimSocket, SimWorld};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use sim::{Outcome, Random, Scenario, SeedLimit, Simulation, Summary};
+use sim::{Outcome, Random, Returns, Scenario, SeedLimit, Simulation, Summary};
 
 /// The options of the command line.
 #[derive(Debug, Default)]
@@ -82,6 +82,7 @@ struct Totals {
     moved: usize,
     replaced: usize,
     stopped: usize,
+    returns: Returns,
     ejected: usize,
     checked: usize,
     secure: usize,
@@ -100,6 +101,7 @@ impl Totals {
         self.moved += summary.moved;
         self.replaced += summary.replaced;
         self.stopped += summary.stopped;
+        self.returns = self.returns + summary.returns;
         self.ejected += summary.ejected;
         self.checked += summary.checked;
         self.secure += summary.secure;

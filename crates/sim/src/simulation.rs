@@ -57,6 +57,7 @@ use self::handovers::Handover;
 use self::moves::Move;
 use self::resolutions::Resolved;
 
+pub use handovers::Returns;
 pub use scenario::Scenario;
 pub use summary::{Summary, Violations};
 
@@ -193,6 +194,8 @@ pub struct Simulation {
     /// New processes that might not be ended when a handover failed, and former ones that accepted beside a new one.
     takers_left: usize,
     stood_in: usize,
+    /// How attempts to give everything back ended.
+    returns: Returns,
     /// Control's handles on the listening sockets.
     listeners_of: Vec<(Arc<str>, SimListener)>,
     is_draining: bool,
@@ -291,6 +294,7 @@ impl Simulation {
             givers_ended: 0,
             takers_left: 0,
             stood_in: 0,
+            returns: Returns::default(),
             listeners_of: Vec::new(),
             is_draining: false,
             demands: Vec::new(),
@@ -451,6 +455,7 @@ impl Simulation {
             givers_ended: self.givers_ended,
             takers_left: self.takers_left,
             stood_in: self.stood_in,
+            returns: self.returns,
             ejected: self.ejections,
             checked: self.checks_ended,
             spliced: network.spliced_total,

@@ -22,7 +22,7 @@ pub struct SimWorld {
     network: Shared,
     worker: usize,
     /// All workers of its process.
-    crew: Range<usize>,
+    process_workers: Range<usize>,
 }
 
 /// A worker's end of a connection; closed when it is dropped, and every [duplicate](Self::duplicate) of it.
@@ -49,10 +49,10 @@ struct OpenListener {
 }
 
 impl SimWorld {
-    /// The world of the worker with this number, whose process has the workers of `crew`.
+    /// The world of the worker with this number, whose process has the workers of `process_workers`.
     #[must_use]
-    pub const fn new(network: Shared, worker: usize, crew: Range<usize>) -> Self {
-        Self { network, worker, crew }
+    pub const fn new(network: Shared, worker: usize, process_workers: Range<usize>) -> Self {
+        Self { network, worker, process_workers }
     }
 }
 
@@ -97,7 +97,7 @@ impl World for SimWorld {
     fn give_way(&mut self) {}
 
     fn wake(&mut self, workers: u64) {
-        self.network.borrow_mut().wake_others(self.worker, self.crew.clone(), workers);
+        self.network.borrow_mut().wake_others(self.worker, self.process_workers.clone(), workers);
     }
 
     fn watch_listener(&mut self, listener: &SimListener, token: u32) -> io::Result<()> {

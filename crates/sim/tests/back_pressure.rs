@@ -31,6 +31,7 @@ fn scenario() -> Scenario {
         moves: 0,
         handovers: 0,
         group_part_max: worker::GROUP_PART_MAX,
+        has_returns: false,
         drains: false,
         memory_shortages: 0,
         is_strict: true,

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sim::{Outcome, Scenario, SeedLimit, Simulation, Summary};
+use sim::{Outcome, Returns, Scenario, SeedLimit, Simulation, Summary};
 
 /// Threads that share the seeds of a test.
 const THREADS: u64 = 2;
@@ -186,6 +186,36 @@ fn processes_that_fail_at_a_handover_break_no_promise() {
     println!("{takers_left} new processes were left, {stood_in} former ones stood in");
     assert!(takers_left > 3, "only {takers_left} new processes were left alone");
     assert!(stood_in > 5, "only {stood_in} former processes accepted beside a new one");
+}
+
+/// How attempts to give everything back ended, in all of these runs.
+fn returns(summaries: &[Summary]) -> Returns {
+    summaries.iter().fold(Returns::default(), |total, summary| total + summary.returns)
+}
+
+#[test]
+fn processes_that_give_everything_back_lose_nothing() {
+    let summaries = run_all(0..150, |seed| Scenario {
+        handovers: 4,
+        clients: 15,
+        has_returns: true,
+        ..Scenario::harmless(seed)
+    });
+    let returns = returns(&summaries);
+    println!("{:?}, {returns:?}", outcomes(&summaries));
+    assert!(returns.completed > 100, "only {returns:?}");
+    assert_eq!(returns.former_ended + returns.new_ended, 0, "none ends where all is strict");
+}
+
+#[test]
+fn processes_that_fail_while_everything_is_given_back_break_no_promise() {
+    let summaries =
+        run_all(0..300, |seed| Scenario { handovers: 4, has_returns: true, ..Scenario::of(seed) });
+    let returns = returns(&summaries);
+    println!("{:?}, {returns:?}", outcomes(&summaries));
+    assert!(returns.completed > 150, "only {returns:?}");
+    assert!(returns.refused >= 5, "only {returns:?}");
+    assert!(returns.former_ended >= 10 && returns.new_ended >= 5, "only {returns:?}");
 }
 
 #[test]

@@ -67,6 +67,7 @@ fn the_events_of_a_scripted_run_are_the_known_ones() {
         swaps: 0,
         moves: 0,
         handovers: 0,
+        has_returns: false,
         group_part_max: worker::GROUP_PART_MAX,
         drains: false,
         memory_shortages: 0,

@@ -123,9 +123,9 @@ impl Network {
         }
     }
 
-    /// Wakes the workers of a process whose places among `crew`, all of its workers, are in this set, but not this one.
-    pub fn wake_others(&mut self, worker: usize, crew: Range<usize>, workers: u64) {
-        let others = (0..64).cycle().zip(crew).filter(|(_, other)| *other != worker);
+    /// Wakes the workers of a process whose places among `process_workers`, all of its workers, are in this set, but not this one.
+    pub fn wake_others(&mut self, worker: usize, process_workers: Range<usize>, workers: u64) {
+        let others = (0..64).cycle().zip(process_workers).filter(|(_, other)| *other != worker);
         for (_, other) in others.filter(|(place, _)| workers >> place & 1 == 1) {
             if let Some(epoll) = self.epolls.get_mut(other) {
                 epoll.has_mail = true;

@@ -37,12 +37,25 @@ pub(super) struct Counts {
     pub(super) is_incomplete: bool,
 }
 
+/// What a process says of what it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reported {
+    /// All of it, to the process that takes its place.
+    All,
+    /// What it counts by itself, to the process that has its place back.
+    OwnToGive,
+    /// The same, to the process whose place it took.
+    Own,
+}
+
 #[derive(Debug)]
 struct Process {
     workers: Range<usize>,
     collector: Collector,
     /// The first worker of the one that took its place.
     successor: Option<usize>,
+    /// Whether that is the one whose place this one had.
+    has_given_back: bool,
     /// When what it gave in vain is back, or lost.
     lost_at: Option<Time>,
     /// Whether what ended with the process before this one still counts as open.
@@ -59,8 +72,15 @@ impl Counts {
         sources.into_iter().for_each(|source| collector.add_worker(source));
         collector.set_names(names(snapshot));
         let (successor, lost_at, has_lost_former, is_over) = (None, None, false, false);
-        let process = Process { workers, collector, successor, lost_at, has_lost_former, is_over };
-        self.processes.push(process);
+        self.processes.push(Process {
+            workers,
+            collector,
+            successor,
+            has_given_back: false,
+            lost_at,
+            has_lost_former,
+            is_over,
+        });
     }
 
     fn process(&mut self, first: usize) -> &mut Process {
@@ -93,13 +113,14 @@ impl Counts {
         lines.collect()
     }
 
-    /// A process reports all that it counts, or what it counts by itself: the report, and its number.
-    pub(super) fn report(&mut self, first: usize, is_own: bool) -> (Vec<u8>, Vec<u8>) {
+    /// A process reports what it counts: the report, and its number.
+    pub(super) fn report(&mut self, first: usize, reported: Reported) -> (Vec<u8>, Vec<u8>) {
         let shown = self.shown(first);
         let collector = self.of(first);
-        let totals = match is_own {
-            true => collector.readings().write_own_totals(),
-            false => collector.readings_to_give().write_totals(),
+        let totals = match reported {
+            Reported::All => collector.readings_to_give().write_totals(),
+            Reported::OwnToGive => collector.readings_to_give().write_own_totals(),
+            Reported::Own => collector.readings().write_own_totals(),
         };
         let number = u32::try_from(self.reported.len()).expect("few reports");
         self.reported.push(shown);
@@ -112,16 +133,40 @@ impl Counts {
         self.go_on_from(first, number);
     }
 
+    /// The process of `first` has its place back from the other one, which has reported so much and goes on counting.
+    pub(super) fn give_back(&mut self, before: usize, first: usize, totals: &[u8], number: &[u8]) {
+        let returned = self.process(before);
+        returned.successor = Some(first);
+        returned.has_given_back = true;
+        // The conversation in which this one was the process before it is over.
+        returned.has_lost_former = true;
+        let process = self.process(first);
+        process.successor = None;
+        if !totals.is_empty() {
+            // A process gives back once.
+            let number = before as u64;
+            process.collector.set_returned_totals(number, FormerTotals::read(totals));
+        }
+        self.go_on_from(first, Some(number));
+    }
+
     /// The process before that of `first` has ended: what was open there and did not come here is open no more.
     pub(super) fn former_has_ended(&mut self, first: usize) {
         self.process(first).has_lost_former = true;
     }
 
-    /// The process of `first` has its place back from one that has ended.
-    pub(super) fn take_back(&mut self, first: usize, totals: &[u8], number: &[u8], now: Time) {
+    /// The process of `first` has its place back from one that has ended, to which it began to give then, if it did.
+    pub(super) fn take_back(
+        &mut self,
+        first: usize,
+        totals: &[u8],
+        number: &[u8],
+        lost_at: Option<Time>,
+    ) {
         let process = self.process(first);
         process.successor = None;
-        process.lost_at = Some(now + RETURN_TIME);
+        process.has_given_back = false;
+        process.lost_at = lost_at.map(|now| now + RETURN_TIME);
         process.collector.go_on_from(FormerTotals::read(totals));
         self.go_on_from(first, Some(number));
     }
@@ -156,10 +201,30 @@ impl Counts {
             let Some(process) = self.processes.get_mut(place) else { return };
             let Some(successor) = process.successor.filter(|_| !process.is_over) else { continue };
             if is_leaving(process.workers.start) {
-                let totals = process.collector.readings_to_give().write_totals();
-                self.of(successor).set_former_totals(FormerTotals::read(&totals));
+                self.pass_on_to(place, successor);
             }
         }
+    }
+}
+
+impl Counts {
+    /// A process reports to the one that has its place.
+    fn pass_on_to(&mut self, place: usize, successor: usize) {
+        let Some(process) = self.processes.get_mut(place) else { return };
+        let readings = process.collector.readings_to_give();
+        if process.has_given_back {
+            let totals = FormerTotals::read(&readings.write_own_totals());
+            let number = process.workers.start as u64;
+            self.of(successor).set_returned_totals(number, totals);
+        } else {
+            let totals = FormerTotals::read(&readings.write_totals());
+            self.of(successor).set_former_totals(totals);
+        }
+    }
+
+    /// Whether a process lives whose place that of `first` took, or that gave its place back to it.
+    fn has_former(&self, first: usize) -> bool {
+        self.processes.iter().any(|it| it.successor == Some(first) && !it.is_over)
     }
 }
 
@@ -173,8 +238,8 @@ impl Simulation {
     pub(super) fn look_at_counts(&mut self) {
         let first = self.process.start;
         // Until it ends its probation, one says that in the conversation.
-        let giver = self.handover.as_deref().and_then(Handover::giver);
-        self.counts.pass_on(|process| giver != Some(process));
+        let handover = self.handover.as_deref();
+        self.counts.pass_on(|process| !handover.is_some_and(|it| it.reports(process)));
         self.lose_what_ended();
         let shown = self.counts.shown(first);
         let (seen_of, seen) = std::mem::replace(&mut self.counts.seen, (first, shown.clone()));
@@ -207,8 +272,7 @@ impl Simulation {
     /// A process whose workers have ended reports to the one that took its place, and ends: once the one before it has, whose reports
     /// it passes on.
     fn end_process_of(&mut self, first: usize) {
-        let is_waited_for = |it: &Process| it.successor == Some(first) && !it.is_over;
-        let waits = self.counts.processes.iter().any(is_waited_for);
+        let waits = self.counts.has_former(first);
         let process = self.counts.process(first);
         let mut threads = process.workers.clone();
         if threads.any(|number| self.threads.get(number).is_some_and(Option::is_some)) {
@@ -220,8 +284,8 @@ impl Simulation {
                 return;
             }
             process.is_over = true;
-            let totals = process.collector.readings_to_give().write_totals();
-            self.counts.of(successor).set_former_totals(FormerTotals::read(&totals));
+            let place = self.counts.processes.iter().position(|it| it.workers.start == first);
+            self.counts.pass_on_to(place.expect("it was found above"), successor);
         }
         self.counts.process(successor).has_lost_former = true;
         self.lose_what_ended();
@@ -240,7 +304,10 @@ impl Simulation {
         if process.lost_at.take_if(|at| *at <= now).is_some() {
             process.collector.lose_given();
         }
-        if process.lost_at.is_none() && std::mem::take(&mut process.has_lost_former) {
+        // What is open in another one is not lost.
+        let is_quiet = process.lost_at.is_none() && !self.counts.has_former(first);
+        let process = self.counts.process(first);
+        if is_quiet && std::mem::take(&mut process.has_lost_former) {
             process.collector.lose_former();
         }
     }

@@ -22,7 +22,9 @@ use wiped::Wiped;
 use worker::{Given, Moving, Taken};
 
 use self::faults::{HandoverFault, Side, Stopped};
+use self::returning::{ReturnAsked, Returning};
 use super::Simulation;
+use super::counts::Reported;
 use super::errands::Errand;
 use super::scenario::WORKERS_MAX;
 use crate::configuration::Loading;
@@ -31,7 +33,10 @@ use crate::world::{SimListener, SimSocket};
 
 mod faults;
 mod giving;
+mod returning;
 mod taking;
+
+pub use self::returning::Returns;
 
 /// Between two reports of what a process counts.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
@@ -137,12 +142,18 @@ pub(super) struct Handover {
     descriptors: VecDeque<SimSocket>,
     taking: VecDeque<Taking>,
     is_accepting: bool,
+    /// Whether the giver has begun to give.
+    has_begun: bool,
     /// What the taker counts by itself, as the giver knows it, and the number of that report.
     counted_there: (Vec<u8>, Vec<u8>),
     /// When either side reports again what it counts, ns.
     report_at: u64,
     /// Workers of the giver that have not read yet that they are not to accept.
     unaware: BTreeSet<usize>,
+    /// Whether the taker has asked the giver to take everything back.
+    return_asked: Option<ReturnAsked>,
+    /// What there is of that while it is under way: the giver is the new process then.
+    returning: Option<Returning>,
     random: Random,
 }
 
@@ -150,6 +161,11 @@ impl Handover {
     /// The first worker of the process that has not left yet.
     pub(super) fn giver(&self) -> Option<usize> {
         self.giver.as_ref().map(|_| self.from.start)
+    }
+
+    /// What the giver says of what it counts: one that gives everything back leaves out what the other process knows.
+    const fn reported(&self) -> Reported {
+        if self.is_return() { Reported::OwnToGive } else { Reported::All }
     }
 
     /// A worker has read its mail.
@@ -230,9 +246,12 @@ impl Simulation {
             descriptors: VecDeque::new(),
             taking: VecDeque::new(),
             is_accepting: true,
+            has_begun: false,
             counted_there: Default::default(),
             report_at: 0,
             unaware: BTreeSet::new(),
+            return_asked: None,
+            returning: None,
             random,
         }));
         self.begin_again(true);
@@ -244,6 +263,7 @@ impl Simulation {
         let now = self.now();
         self.continue_stopped(now);
         self.let_frames_arrive(now);
+        self.begin_return();
         let Some(it) = self.handover.as_deref_mut() else { return };
         let (giver_stands, taker_stands) = (it.is_stopped(Side::Giver), it.is_stopped(Side::Taker));
         if let Some(giver) = it.giver.as_mut().filter(|_| !giver_stands) {
@@ -262,8 +282,7 @@ impl Simulation {
         let is_over = it.giver.as_ref().is_none_or(Giver::is_over)
             && it.taker.as_ref().is_none_or(Taker::is_over);
         if is_over {
-            self.handover = None;
-            return;
+            return self.end_handover();
         }
         let is_probation = |giver: &Giver| giver.phase() == Phase::Probation;
         let is_quiet = it.stopped.is_some() || it.giver.as_ref().is_some_and(is_probation);
@@ -345,19 +364,22 @@ impl Simulation {
         };
         it.report_at = later(now, REPORT_INTERVAL);
         let (from, to) = (it.from.start, it.to.start);
+        let reported = it.reported();
         let (giver_stands, taker_stands) = (it.is_stopped(Side::Giver), it.is_stopped(Side::Taker));
         if let Some(giver) = it.giver.as_mut().filter(|_| !giver_stands)
             && giver.phase() == Phase::Probation
         {
-            giver.update(&states(self.counts.report(from, false)));
+            giver.update(&states(self.counts.report(from, reported)));
         }
         // The one before is read.
         let mut frames = Vec::new();
         if let Some(taker) = it.taker.as_ref().filter(|_| !taker_stands && !it.to.is_empty())
             && taker.stands_by()
+            // One that takes everything back says nothing of that.
+            && !it.is_return()
             && it.to_giver.is_empty()
         {
-            let states = states(self.counts.report(to, true));
+            let states = states(self.counts.report(to, Reported::Own));
             let reports = states.iter().flat_map(|(topic, value)| taker.frames_of(topic, value));
             frames.extend(reports);
         }

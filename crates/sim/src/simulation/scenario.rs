@@ -25,6 +25,8 @@ pub struct Scenario {
     pub moves: usize,
     /// How often another process takes the place of the one that runs.
     pub handovers: usize,
+    /// Whether new processes may give everything back in their probation.
+    pub has_returns: bool,
     /// Connections of a group that move in a turn.
     pub group_part_max: usize,
     /// Whether the workers drain in the middle of it.
@@ -59,6 +61,11 @@ impl Scenario {
         if random.chance(300) { Self::harmless(seed) } else { Self::chaos(seed) }
     }
 
+    /// Whether requests may wait for control: for a cluster on demand, or for the first checks of endpoints.
+    pub(super) const fn may_wait_for_control(&self) -> bool {
+        self.has_demands || self.has_checks
+    }
+
     /// Delays, pieces and new configurations, and nothing that could cost a response.
     #[must_use]
     pub fn harmless(seed: u64) -> Self {
@@ -76,6 +83,7 @@ impl Scenario {
             } else {
                 0
             },
+            has_returns: Random::new(seed).split("returns", 0).chance(400),
             group_part_max: Random::new(seed).split("group parts", 0).length_between(1, 8),
             drains: false,
             memory_shortages: 0,

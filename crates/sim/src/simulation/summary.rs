@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use super::handovers::Returns;
 use crate::ledger::Outcome;
 
 /// The result of a run.
@@ -53,6 +54,8 @@ pub struct Summary {
     pub takers_left: usize,
     /// Former processes that accepted connections beside a new one that was silent.
     pub stood_in: usize,
+    /// How often a new process was to give everything back in its probation, and how that ended.
+    pub returns: Returns,
     /// Endpoints that were ejected.
     pub ejected: usize,
     /// Health checks of which something was learnt.

@@ -103,6 +103,17 @@ pub(super) struct Stopped {
     until: Option<Time>,
 }
 
+impl Stopped {
+    /// The same process in a conversation that goes in the other direction.
+    pub(super) const fn with_sides_exchanged(self) -> Self {
+        let side = match self.side {
+            Side::Giver => Side::Taker,
+            Side::Taker => Side::Giver,
+        };
+        Self { side, ..self }
+    }
+}
+
 impl super::Handover {
     pub(super) fn is_stopped(&self, side: Side) -> bool {
         self.stopped.is_some_and(|stopped| stopped.side == side)
@@ -162,6 +173,12 @@ impl Simulation {
             // The other one has left: nothing would serve any more.
             HandoverFault::Ends(Side::Taker) | HandoverFault::Stops(Side::Taker, None)
                 if it.giver.is_none() => {}
+            // The former process stands by, or has ended by itself.
+            HandoverFault::Ends(Side::Giver) if it.is_return() => {
+                if it.taker.as_ref().is_some_and(|it| !it.is_over()) {
+                    self.end_giver();
+                }
+            }
             // Without either there would be none.
             HandoverFault::Ends(Side::Giver) if !serves => it.fault = Some((fault, it.arrived + 1)),
             HandoverFault::Ends(Side::Giver) => self.end_giver(),

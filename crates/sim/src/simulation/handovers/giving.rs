@@ -1,11 +1,13 @@
 //! The giver's side: what its machine says is next, asked of the workers, and what comes back.
 
 use std::mem;
+use std::sync::Arc;
 use std::sync::mpsc::{TryRecvError, sync_channel};
 use std::time::Duration;
 
 use ::handover::{
     Collect, Collected, GivenGroup, GiverAction, GroupPack, GroupPiece, PeerLife, SocketKey,
+    UnusedSocket,
 };
 use telemetry::FormerTotals;
 use worker::{Give, Given, Message, Moving, Origin, Take, Wanted};
@@ -28,6 +30,7 @@ impl Simulation {
     pub(super) fn on_giver(&mut self, action: GiverAction) {
         let now = self.now().as_nanos();
         let Some(it) = self.handover.as_deref_mut() else { return };
+        let reported = it.reported();
         let Some(giver) = &mut it.giver else { return };
         match action {
             GiverAction::Send(frame) => self.send(true, &frame, 0, Vec::new()),
@@ -38,21 +41,13 @@ impl Simulation {
             GiverAction::SendPack(pack) => self.send_pack(&pack),
             // Nothing is handed on so: the taker's loader hears the same from the source.
             GiverAction::SendResources(_) => {}
-            GiverAction::Describe => {
-                self.counts.begin_giving(it.from.start);
-                giver.describe((1, Vec::new()), None, now);
-            }
+            GiverAction::Describe => self.describe(),
             GiverAction::Listen => {
                 let count = u32::try_from(self.listeners_of.len()).expect("few listeners");
                 let key = |number| SocketKey::Listener("all".to_owned(), number);
                 giver.listen((0..count).map(key).collect());
             }
-            GiverAction::StopAccepting { .. } => {
-                it.is_accepting = false;
-                let workers = it.from.clone();
-                it.unaware.extend(workers.clone());
-                workers.for_each(|number| self.post(number, Message::StopAccepting { but: [].into() }));
-            }
+            GiverAction::StopAccepting { but } => self.stop_accepting(&but),
             GiverAction::Collect(Collect { groups_max, is_probe, .. }) => {
                 let (answers, groups) = (Vec::new(), Vec::new());
                 let is_busy = false;
@@ -65,12 +60,12 @@ impl Simulation {
                 }
             }
             GiverAction::Inform { .. } => {
-                giver.inform(&states(self.counts.report(it.from.start, false)));
+                giver.inform(&states(self.counts.report(it.from.start, reported)));
             }
             GiverAction::Summarize => {
                 // More than a frame has room for.
                 let other = ("other".to_owned(), vec![7; 100_000].into());
-                let [totals, report] = states(self.counts.report(it.from.start, false));
+                let [totals, report] = states(self.counts.report(it.from.start, reported));
                 giver.commit(&[totals, report, other], now);
             }
             GiverAction::Committed => {
@@ -121,8 +116,9 @@ impl Simulation {
                 let workers = it.from.clone();
                 workers.for_each(|number| self.post(number, Message::StopAccepting { but: [].into() }));
             }
-            // No process here finds that it is unwell, or counts generations.
-            GiverAction::BecomeTaker(_) | GiverAction::EndFormer | GiverAction::EndRemaining => {}
+            GiverAction::BecomeTaker(_) => self.on_return_asked(),
+            // No process here counts generations.
+            GiverAction::EndFormer | GiverAction::EndRemaining => {}
             GiverAction::Enter(_)
             | GiverAction::Compared(_)
             | GiverAction::Checked
@@ -130,6 +126,29 @@ impl Simulation {
             | GiverAction::List { .. }
             | GiverAction::Taken { .. } => {}
         }
+    }
+
+    fn describe(&mut self) {
+        let now = self.now().as_nanos();
+        let parts = self.parts();
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        it.has_begun = true;
+        self.counts.begin_giving(it.from.start);
+        if let Some(giver) = &mut it.giver {
+            giver.describe((1, parts), None, now);
+        }
+    }
+
+    /// The giver's workers leave new connections to the other process, but on sockets that this one does not use.
+    fn stop_accepting(&mut self, unused: &[UnusedSocket]) {
+        let Some(it) = self.handover.as_deref_mut() else { return };
+        it.is_accepting = false;
+        let workers = it.from.clone();
+        it.unaware.extend(workers.clone());
+        let but = self.kept_listeners(unused);
+        workers.for_each(|number| {
+            self.post(number, Message::StopAccepting { but: Arc::clone(&but) });
+        });
     }
 
     fn send_piece(&mut self, piece: &GroupPiece) {
@@ -207,6 +226,10 @@ impl Simulation {
             self.takers_left += 1;
             return false;
         }
+        // A former process that did not serve yet stands by as before.
+        if peer == PeerLife::Over && it.returning.as_ref().is_some_and(|it| !it.serves) {
+            return true;
+        }
         // One that gave up has ended by itself.
         if peer == PeerLife::InDoubt || it.taker.is_some() {
             self.end_taker();
@@ -237,12 +260,14 @@ impl Simulation {
         let now = self.now();
         let Some(it) = self.handover.as_deref() else { return };
         let (totals, number) = &it.counted_there;
-        self.counts.take_back(it.from.start, totals, number, now);
+        // One that was refused before it began gave nothing.
+        let lost_at = it.has_begun.then_some(now);
+        self.counts.take_back(it.from.start, totals, number, lost_at);
         self.look_at_counts();
     }
 
     /// A process that is the process again reads what the other one has read meanwhile, and hears what that heard.
-    fn read_again(&mut self) {
+    pub(super) fn read_again(&mut self) {
         if self.handover.as_deref().is_some_and(|it| it.has_reloaded) && !self.is_draining {
             let snapshot = self.configurations.latest_again();
             self.publish(&snapshot);

@@ -28,36 +28,36 @@ impl Simulation {
         let Some(taker) = &mut it.taker else { return };
         match action {
             TakerAction::Send(frame) => self.send(false, &frame, 0, Vec::new()),
-            TakerAction::Opening(OpeningAction::Compare(_)) => taker.compared(Vec::new(), now),
-            TakerAction::Opening(OpeningAction::Listen(_)) => {
-                let workers = it.workers;
-                let (loading, snapshot) =
-                    self.configurations.begin_again(self.network.borrow().now());
-                let former = self.configurations.swap_loading(loading);
-                let to = self.start_process(workers, &snapshot);
-                let loading = self.configurations.swap_loading(former);
-                let control = Control {
-                    loading,
-                    snapshot,
-                    detector: Detector::default(),
-                    checker: Checker::default(),
-                    checks_open: BTreeSet::new(),
-                    listeners_of: self.handles_on_listeners(),
-                };
+            TakerAction::Opening(OpeningAction::Compare(theirs)) => {
+                let differences = self.compare(&theirs);
+                if let Some(taker) = self.handover.as_deref_mut().and_then(|it| it.taker.as_mut()) {
+                    taker.compared(differences, now);
+                }
+            }
+            // A former process has its workers, and its own handles on the sockets that it uses.
+            TakerAction::Opening(OpeningAction::Listen(_)) if it.returning.is_some() => {
+                let unused = self.unused_listeners();
                 if let Some(it) = self.handover.as_deref_mut()
-                    && let Some(taker) = &mut it.taker
+                    && let (Some(taker), Some(returning)) = (&mut it.taker, &mut it.returning)
                 {
-                    it.to = to;
-                    it.control = Some(control);
+                    returning.serves = true;
+                    taker.unused(unused);
                     taker.serving(now);
                 }
             }
+            TakerAction::Opening(OpeningAction::Listen(_)) => self.start_new_process(),
             TakerAction::Moving(MovingAction::Take { batch, groups }) => {
                 self.take_batch(batch, groups);
             }
             // What the other process knew is there; until then nothing is accepted.
             TakerAction::Moving(MovingAction::Learned(_)) => {
                 it.to.clone().for_each(|number| self.post(number, Message::AcceptAgain));
+            }
+            TakerAction::Moving(MovingAction::Commit { states, is_alone })
+                if it.returning.is_some() =>
+            {
+                taker.committed();
+                self.on_returned(&states, is_alone);
             }
             TakerAction::Moving(MovingAction::Commit { states, is_alone }) => {
                 taker.committed();
@@ -77,18 +77,19 @@ impl Simulation {
                 self.look_at_counts();
                 workers.for_each(|number| self.post(number, Message::SocketsAreOwn));
                 self.plan_changes_in_probation();
+                self.plan_return();
             }
-            // It lets everything go, and ends.
-            TakerAction::Stop(_) => {
-                let workers = it.to.clone();
-                it.descriptors.clear();
-                it.taking.clear();
-                self.end_process(workers);
-            }
+            TakerAction::Stop(_) => self.stop_taker(),
             TakerAction::Following(FollowingAction::Update { topic, bytes }) => {
                 // What it says once it leaves is not played, and comes behind this.
                 if topic == TOTALS && it.giver.is_some() {
-                    self.counts.of(it.to.start).set_former_totals(FormerTotals::read(&bytes));
+                    let (is_return, totals) = (it.is_return(), FormerTotals::read(&bytes));
+                    let number = it.from.start as u64;
+                    let collector = self.counts.of(it.to.start);
+                    match is_return {
+                        true => collector.set_returned_totals(number, totals),
+                        false => collector.set_former_totals(totals),
+                    }
                 }
             }
             TakerAction::Moving(MovingAction::EndSilent) => self.on_silent_giver(),
@@ -100,6 +101,31 @@ impl Simulation {
             )
             | TakerAction::Following(FollowingAction::IsMainProcess | FollowingAction::Listed(_))
             | TakerAction::Finished => {}
+        }
+    }
+
+    /// The new process gets its workers, and serves.
+    fn start_new_process(&mut self) {
+        let now = self.now().as_nanos();
+        let Some(workers) = self.handover.as_deref().map(|it| it.workers) else { return };
+        let (loading, snapshot) = self.configurations.begin_again(self.network.borrow().now());
+        let former = self.configurations.swap_loading(loading);
+        let to = self.start_process(workers, &snapshot);
+        let loading = self.configurations.swap_loading(former);
+        let control = Control {
+            loading,
+            snapshot,
+            detector: Detector::default(),
+            checker: Checker::default(),
+            checks_open: BTreeSet::new(),
+            listeners_of: self.handles_on_listeners(),
+        };
+        if let Some(it) = self.handover.as_deref_mut()
+            && let Some(taker) = &mut it.taker
+        {
+            it.to = to;
+            it.control = Some(control);
+            taker.serving(now);
         }
     }
 
