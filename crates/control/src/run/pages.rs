@@ -331,7 +331,10 @@ impl<W: Workers> Running<W> {
             let time = |at: u64| Some(at).filter(|at| *at > 0);
             // A process that has taken another's place counts no version of the file until the next one.
             let accepted_at = match totals.source {
-                "file" => Some(self.config.file_accepted_at),
+                "file" => {
+                    let endpoints = self.config.endpoint_files.values().map(|it| it.accepted_at);
+                    endpoints.chain([self.config.file_accepted_at]).max()
+                }
                 _ => time(totals.answered_at),
             };
             let heard_at = time(totals.heard_at);

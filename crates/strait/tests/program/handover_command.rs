@@ -452,3 +452,30 @@ fn the_file_of_a_unix_listener_that_the_new_process_does_not_have_is_removed() {
     assert_eq!(strait.wait_for_end().code(), Some(0));
     assert!(!path.exists());
 }
+
+#[test]
+fn what_another_program_puts_in_the_place_of_a_unix_socket_outlives_an_upgraded_process() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let scratch = Scratch::new();
+    let [edge, beside] = ["edge.sock", "beside.sock"].map(|name| scratch.path(name));
+    let config = with_handover(&scratch, &forward_to(service.address), "probation: 0s");
+    let unix = format!(
+        "routes: all }}\n  - {{ name: local, address: ['unix:{}', 'unix:{}'], routes: all }}",
+        edge.display(),
+        beside.display()
+    );
+    let mut strait = Strait::run_in(scratch, &config.replace("routes: all }", &unix));
+    fs::remove_file(&edge).unwrap();
+    let _other = std::os::unix::net::UnixListener::bind(&edge).unwrap();
+    fs::remove_file(&beside).unwrap();
+    fs::write(&beside, "of another program").unwrap();
+    upgraded_to(&strait, "strait.yaml", &mut successors);
+    strait.wait_for_log("edge.sock is not the socket's file any more");
+    strait.wait_for_log("beside.sock is not the socket's file any more");
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+    kill_process(process(successors.0[0]), Signal::TERM).unwrap();
+    let has_ended = || TcpStream::connect(strait.listener).is_err().then_some(());
+    until("the end of the new process", has_ended);
+    assert!(edge.exists(), "it is another program's socket");
+    assert_eq!(fs::read_to_string(&beside).unwrap(), "of another program");
+}
