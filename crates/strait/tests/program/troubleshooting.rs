@@ -6,7 +6,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::kit::{Scratch, Strait, read, until};
+use crate::kit::{Scratch, Strait, claim_port, read, until};
 
 /// A service that gives each connection this answer when a head has come, and then waits or closes.
 fn service(answer: &'static [u8], closes: bool) -> SocketAddr {
@@ -34,7 +34,7 @@ fn service(answer: &'static [u8], closes: bool) -> SocketAddr {
 
 /// A port at which no program listens.
 fn nowhere() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    SocketAddr::from(([127, 0, 0, 1], claim_port()))
 }
 
 /// What the access log says of the last line.
