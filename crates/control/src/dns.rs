@@ -13,7 +13,7 @@ mod schedule;
 mod stub;
 mod system;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};

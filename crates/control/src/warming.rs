@@ -251,35 +251,17 @@ impl<F: Send + Sync + 'static> ConfigFile<F> {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU16;
-
-    use config::FilterKinds;
-    use config::Loader;
-    use config::snapshot::{DnsFamily, DnsMode};
+    use config::{FilterKinds, Loader};
 
     use super::*;
+    use crate::dns::tests::{resolvers, strict};
     use crate::scratch::Scratch;
-
-    fn name(host: &str) -> Arc<DnsName> {
-        Arc::new(DnsName {
-            host: host.into(),
-            port: NonZeroU16::new(80),
-            mode: DnsMode::Strict,
-            family: DnsFamily::All,
-            ttl_min: Duration::from_secs(1),
-            ttl_max: Duration::from_secs(300),
-        })
-    }
 
     #[test]
     fn a_name_is_waited_for_anew_once_the_configuration_that_waited_is_refused() {
-        let resolvers = Resolvers {
-            servers: Vec::new().into(),
-            timeout: None,
-            initial_fetch_timeout: Duration::from_secs(15),
-            on_demand_timeout: Duration::from_secs(5),
-        };
-        let [new, late, served] = ["new.test", "late.test", "served.test"].map(name);
+        let resolvers = resolvers(&[]);
+        let [new, late, served] =
+            ["new.test", "late.test", "served.test"].map(|host| Arc::new(strict(host)));
         let mut warming = Warming::after([Arc::clone(&late), Arc::clone(&served)].into());
         let names = [Arc::clone(&late), Arc::clone(&new), Arc::clone(&served)];
         assert!(warming.holds(&names, &resolvers));

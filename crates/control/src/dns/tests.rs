@@ -15,7 +15,7 @@ use super::*;
 mod server;
 
 /// A name in mode strict, at port 80.
-fn strict(host: &str) -> DnsName {
+pub(crate) fn strict(host: &str) -> DnsName {
     DnsName {
         host: host.into(),
         port: NonZeroU16::new(80),
@@ -31,7 +31,7 @@ fn srv(host: &str) -> DnsName {
 }
 
 /// Servers that may take a fifth of a second each.
-fn resolvers(servers: &[&DnsServer]) -> Resolvers {
+pub(crate) fn resolvers(servers: &[&DnsServer]) -> Resolvers {
     Resolvers {
         servers: servers.iter().map(|server| server.address).collect(),
         timeout: Some(Duration::from_millis(200)),

@@ -65,7 +65,6 @@ impl<W: Workers> Running<W> {
             let InEffect { warming, host_names, .. } = &mut self.config;
             warming.forget(host_names);
             // It may have waited for answers of others.
-            self.config.dns.set_resolvers(&self.config.snapshot.resolvers);
             let host_names = self.config.host_names.clone();
             self.follow_names(&host_names);
             // Files of endpoints that changed together with the text are followed all the same.
