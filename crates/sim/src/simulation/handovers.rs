@@ -174,6 +174,51 @@ impl Handover {
     }
 }
 
+impl Handover {
+    /// One that begins, with the workers of each side, and in which nothing is slow or ends.
+    fn new(
+        (giver, from): (Giver, Range<usize>),
+        (taker, to): (Taker, Range<usize>),
+        random: Random,
+    ) -> Self {
+        Self {
+            giver: Some(giver),
+            taker: Some(taker),
+            workers: to.len(),
+            from,
+            to,
+            control: None,
+            to_taker: VecDeque::new(),
+            to_giver: VecDeque::new(),
+            arrived: 0,
+            fault: None,
+            slow_frame: 0,
+            stopped: None,
+            has_reloaded: false,
+            may_end_giver: random.split("end", 0).chance(700),
+            may_end_taker: random.split("end", 1).chance(600),
+            probation: Duration::ZERO,
+            probation_until: 0,
+            given: BTreeMap::new(),
+            group_next: 0,
+            next: BTreeMap::new(),
+            only_idle: true,
+            pending: 0,
+            collecting: None,
+            descriptors: VecDeque::new(),
+            taking: VecDeque::new(),
+            is_accepting: true,
+            has_begun: false,
+            counted_there: Default::default(),
+            report_at: 0,
+            unaware: BTreeSet::new(),
+            return_asked: None,
+            returning: None,
+            random,
+        }
+    }
+}
+
 impl Simulation {
     /// Whether the process may get another configuration or drain: as in production, both wait as long as connections are between two
     /// workers, or two processes.
@@ -219,40 +264,15 @@ impl Simulation {
         let now = self.now().as_nanos();
         let mut giver = Giver::new("sim", FORM, 9, 0, deadlines, now);
         giver.learn(&[TOTALS, REPORT]);
+        let taker = Taker::new("sim", vec![FORM], 9, false, deadlines, now);
+        let count = random.length_between(1, WORKERS_MAX);
         self.handover = Some(Box::new(Handover {
-            giver: Some(giver),
-            taker: Some(Taker::new("sim", vec![FORM], 9, false, deadlines, now)),
-            from: workers,
-            to: 0..0,
-            workers: random.length_between(1, WORKERS_MAX),
-            control: None,
-            to_taker: VecDeque::new(),
-            to_giver: VecDeque::new(),
-            arrived: 0,
+            workers: count,
             fault,
             slow_frame,
-            stopped: None,
-            has_reloaded: false,
-            may_end_giver: random.split("end", 0).chance(700),
             may_end_taker,
             probation: deadlines.probation,
-            probation_until: 0,
-            given: BTreeMap::new(),
-            group_next: 0,
-            next: BTreeMap::new(),
-            only_idle: true,
-            pending: 0,
-            collecting: None,
-            descriptors: VecDeque::new(),
-            taking: VecDeque::new(),
-            is_accepting: true,
-            has_begun: false,
-            counted_there: Default::default(),
-            report_at: 0,
-            unaware: BTreeSet::new(),
-            return_asked: None,
-            returning: None,
-            random,
+            ..Handover::new((giver, workers), (taker, 0..0), random)
         }));
         self.begin_again(true);
         self.errand(self.now(), Errand::GoOnWithHandover);

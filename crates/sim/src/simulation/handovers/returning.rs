@@ -4,7 +4,7 @@
 //! The former process keeps its configuration. Where the new one has got another one meanwhile, what differs stays there and
 //! drains. Control of a process that drains is not played: where requests would wait for it, nothing is given back then.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Add, Range};
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,41 +146,17 @@ impl Simulation {
             ..Deadlines::default()
         };
         let at = now.as_nanos();
+        let giver = Giver::new("sim", FORM, 9, 0, deadlines, at);
+        let taker = Taker::of_former("sim", vec![FORM], 9, deadlines, at);
+        let (from, to) = (first.to.clone(), first.from.clone());
         self.handover = Some(Box::new(Handover {
-            giver: Some(Giver::new("sim", FORM, 9, 0, deadlines, at)),
-            taker: Some(Taker::of_former("sim", vec![FORM], 9, deadlines, at)),
-            from: first.to.clone(),
-            to: first.from.clone(),
-            workers: first.from.len(),
             control: first.control.take(),
-            to_taker: VecDeque::new(),
-            to_giver: VecDeque::new(),
-            arrived: 0,
             // A former process that is stopped before it serves is not ended: it only does not take anything.
             fault: fault.map(|(fault, at)| (fault.without_end(), at)),
             slow_frame: first.slow_frame,
             stopped: first.stopped.take().map(Stopped::with_sides_exchanged),
-            has_reloaded: false,
-            may_end_giver: random.split("end", 0).chance(700),
-            may_end_taker: random.split("end", 1).chance(600),
-            probation: Duration::ZERO,
-            probation_until: 0,
-            given: BTreeMap::new(),
-            group_next: 0,
-            next: BTreeMap::new(),
-            only_idle: true,
-            pending: 0,
-            collecting: None,
-            descriptors: VecDeque::new(),
-            taking: VecDeque::new(),
-            is_accepting: true,
-            has_begun: false,
-            counted_there: Default::default(),
-            report_at: 0,
-            unaware: BTreeSet::new(),
-            return_asked: None,
             returning: Some(Returning { first, serves: false, is_alone: false }),
-            random,
+            ..Handover::new((giver, from), (taker, to), random)
         }));
         self.begin_again(true);
     }
