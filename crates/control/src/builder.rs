@@ -28,7 +28,9 @@ use tokio::sync::mpsc;
 
 use crate::clock;
 use crate::dns::Change;
-use crate::reload::{Candidate, ConfigFile, Endpoints, EndpointsCandidate, Look, Refused, Starved};
+use crate::reload::{
+    Candidate, ConfigFile, Endpoints, EndpointsCandidate, Look, NotRenewed, Refused, Starved,
+};
 
 /// Answers that wait for control: there is one question at a time.
 const BUILT_MAX: usize = 1;
@@ -39,8 +41,8 @@ const HELD_MAX: u64 = 1_000_000_000;
 /// Under which condition the file is read. Later ones include those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reading {
-    /// Not at all: the files of endpoints of what serves, if they read differently.
-    EndpointsAlone,
+    /// Not at all: the files that what serves names, if they read differently.
+    NamedAlone,
     /// Certificates or endpoints that it names read differently, and it does not.
     IfTextIsSame,
     /// It reads differently than last time.
@@ -67,6 +69,10 @@ pub(crate) enum Built<F> {
     Skipped,
     /// Files of endpoints changed, or what host names stand for, or what sources deliver, and nothing else.
     Endpoints(Endpoints<F>),
+    /// Files that the configuration in effect names changed, while a later text does not count.
+    Renewed(Endpoints<F>),
+    /// They changed, and cannot be used.
+    NotRenewed(Refused),
     /// A snapshot, or why there is none, and the files that are to be watched from now on.
     Read(Result<Box<Candidate<F>>, Refused>, Vec<PathBuf>),
 }
@@ -364,8 +370,8 @@ fn build<F>(
 }
 
 fn read<F>(file: &mut ConfigFile<F>, reading: Reading) -> Built<F> {
-    if reading == Reading::EndpointsAlone {
-        return read_endpoints(file, None);
+    if reading == Reading::NamedAlone {
+        return read_named(file);
     }
     if reading == Reading::IfTextIsSame && file.path().is_some() && !file.are_texts_same() {
         let name = file.name();
@@ -374,10 +380,10 @@ fn read<F>(file: &mut ConfigFile<F>, reading: Reading) -> Built<F> {
              send SIGHUP to read it, or change it again"
         );
         file.skip();
-        return read_endpoints(file, None);
+        return read_named(file);
     }
     match (file.look(), reading) {
-        (Look::Same, reading) if reading < Reading::Anyway => read_endpoints(file, None),
+        (Look::Same, reading) if reading < Reading::Anyway => read_named(file),
         (Look::Unreadable, reading) if reading <= Reading::IfChanged => Built::Unreadable,
         (Look::Starved, _) => Built::Starved,
         (_, reading) => {
@@ -388,6 +394,16 @@ fn read<F>(file: &mut ConfigFile<F>, reading: Reading) -> Built<F> {
                 result => Built::Read(result, file.watched()),
             }
         }
+    }
+}
+
+/// Reads what the configuration in effect names.
+fn read_named<F>(file: &mut ConfigFile<F>) -> Built<F> {
+    match file.load_renewed() {
+        Some(Ok(endpoints)) => Built::Renewed(endpoints),
+        Some(Err(NotRenewed::Refused(refused))) => Built::NotRenewed(refused),
+        Some(Err(NotRenewed::Starved)) => Built::Starved,
+        None => read_endpoints(file, None),
     }
 }
 

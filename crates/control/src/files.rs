@@ -40,10 +40,21 @@ pub struct Files {
     folder: PathBuf,
     seen: RefCell<Seen>,
     endpoints: RefCell<EndpointFiles>,
+    included: RefCell<Included>,
+    /// Whether `included` is what the text includes, whatever the disk has now.
+    is_text_given: bool,
+}
+
+/// What a text includes, whose paths are as the text has them.
+#[derive(Debug, Default)]
+pub(crate) struct Included {
+    files: BTreeMap<PathBuf, Zeroizing<Vec<u8>>>,
+    /// The files that fit patterns.
+    lists: BTreeMap<PathBuf, Vec<PathBuf>>,
 }
 
 /// What the files of a load were like.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     files: BTreeMap<PathBuf, (Option<Stamp>, State)>,
     /// What they are called in their folders.
@@ -125,7 +136,18 @@ impl Files {
         let is_stdin = path == Path::new(STDIN);
         let folder = if is_stdin { Path::new("") } else { path.parent().unwrap_or(path) };
         let folder = folder.to_owned();
-        Self { folder, seen: RefCell::default(), endpoints: RefCell::default() }
+        Self {
+            folder,
+            seen: RefCell::default(),
+            endpoints: RefCell::default(),
+            included: RefCell::default(),
+            is_text_given: false,
+        }
+    }
+
+    /// The same, but what the text includes is this.
+    pub(crate) fn with_included(self, included: Included) -> Self {
+        Self { included: RefCell::new(included), is_text_given: true, ..self }
     }
 
     /// What relative paths are relative to.
@@ -133,9 +155,14 @@ impl Files {
         &self.folder
     }
 
-    /// What was read: secrets, and endpoints.
+    /// What was read: secrets and included text, and endpoints.
     pub(crate) fn into_seen(self) -> (Seen, EndpointFiles) {
         (self.seen.into_inner(), self.endpoints.into_inner())
+    }
+
+    /// What the text includes, once.
+    pub(crate) fn take_included(&self) -> Included {
+        self.included.take()
     }
 }
 
@@ -149,8 +176,16 @@ impl Outside for Files {
     }
 
     fn read_included(&self, path: &Path) -> io::Result<Vec<u8>> {
+        if self.is_text_given {
+            let included = self.included.borrow();
+            let content = included.files.get(path).map(|content| content.to_vec());
+            return content.ok_or_else(|| ErrorKind::NotFound.into());
+        }
         self.seen.borrow_mut().included.insert(self.folder.join(path));
-        self.read(path)
+        let content = self.read(path)?;
+        let kept = Zeroizing::new(content.clone());
+        self.included.borrow_mut().files.insert(path.to_owned(), kept);
+        Ok(content)
     }
 
     fn read_endpoints(&self, name: &Path) -> io::Result<EndpointsFile> {
@@ -169,12 +204,18 @@ impl Outside for Files {
     }
 
     fn list(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        if self.is_text_given {
+            let found = self.included.borrow().lists.get(pattern).cloned();
+            return found.ok_or_else(|| ErrorKind::NotFound.into());
+        }
         let whole = self.folder.join(pattern);
         let found = list(&whole);
         self.seen.borrow_mut().insert(whole, None, State::of_listing(&found));
         let folder = pattern.parent().unwrap_or_else(|| Path::new(""));
         let found = found.map_err(|error| with_user(error, geteuid()))?;
-        Ok(found.into_iter().map(|name| folder.join(name)).collect())
+        let found: Vec<_> = found.into_iter().map(|name| folder.join(name)).collect();
+        self.included.borrow_mut().lists.insert(pattern.to_owned(), found.clone());
+        Ok(found)
     }
 
     fn name(&self, path: &Path) -> String {
@@ -223,6 +264,23 @@ impl Seen {
     fn insert(&mut self, path: PathBuf, stamp: Option<Stamp>, state: State) {
         self.names.extend(path.file_name().map(OsString::from));
         self.files.insert(path, (stamp, state));
+    }
+
+    /// The same without what the text includes.
+    pub(crate) fn without_text(&self) -> Self {
+        let mut named = Self::default();
+        let is_text = |path: &PathBuf, state: &State| {
+            matches!(state, State::Listing(_)) || self.included.contains(path)
+        };
+        let files = self.files.iter().filter(|(path, (_, state))| !is_text(path, state));
+        for (path, (stamp, state)) in files {
+            named.insert(path.clone(), *stamp, *state);
+        }
+        named
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.files.is_empty()
     }
 
     /// Whether any of the files is called so in its folder.

@@ -2,6 +2,7 @@
 
 mod candidate;
 mod refused;
+mod renewal;
 mod text;
 
 use std::collections::BTreeSet;
@@ -14,6 +15,7 @@ use config::snapshot::{Listener, Snapshot};
 use config::{Loader, PreparedEndpoints, PreparedUpdates, ResourceName, Unbound, Update, Waits};
 use telemetry::Names;
 use tls::ProcessSessions;
+use zeroize::Zeroizing;
 
 pub use self::candidate::{Accepted, Candidate};
 pub(crate) use self::candidate::{
@@ -21,6 +23,8 @@ pub(crate) use self::candidate::{
 };
 pub use self::refused::Refused;
 pub(crate) use self::refused::checked;
+pub(crate) use self::renewal::NotRenewed;
+use self::renewal::TextInUse;
 pub use self::text::{handover_options, read_text};
 use self::text::{is_stream, read, read_again, text_of};
 use crate::clock;
@@ -39,7 +43,9 @@ pub struct ConfigFile<F> {
     path: Option<PathBuf>,
     name: String,
     /// The text, if there is no file.
-    text: String,
+    text: Zeroizing<String>,
+    /// The text that counts, whatever became of later ones.
+    in_use: Option<TextInUse>,
     /// What the file was like at the last look; none before the first.
     state: Option<State>,
     /// As long as it is this, the file need not be read to see that.
@@ -94,7 +100,8 @@ impl<F> ConfigFile<F> {
         Self {
             path: None,
             name: name.to_owned(),
-            text,
+            text: Zeroizing::new(text),
+            in_use: None,
             state: None,
             stamp: None,
             is_stream: false,
@@ -125,7 +132,8 @@ impl<F> ConfigFile<F> {
 
     /// The file and those that it named when it was read last; empty if there is none.
     pub(crate) fn watched(&self) -> Vec<PathBuf> {
-        let named = self.seen.paths().chain(self.endpoints_loaded.paths());
+        let in_use = self.in_use.iter().flat_map(TextInUse::paths);
+        let named = self.seen.paths().chain(in_use).chain(self.endpoints_loaded.paths());
         let named: BTreeSet<_> = named.chain(self.endpoints.paths()).map(Path::to_owned).collect();
         self.path.iter().cloned().chain(named).collect()
     }
@@ -191,6 +199,7 @@ impl<F> ConfigFile<F> {
 
     /// Takes the file for read as it is, so that only a further change is one.
     pub(crate) fn skip(&mut self) {
+        self.set_text_apart();
         self.state = self.path.as_deref().map(|path| State::of(&read_again(path)));
         self.seen.refresh();
     }
@@ -202,6 +211,7 @@ impl<F> ConfigFile<F> {
     /// All that is wrong with it.
     pub fn load(&mut self) -> Result<Candidate<F>, Refused> {
         let began = clock::monotonic_ns();
+        self.set_text_apart();
         let text = if let Some(path) = &self.path {
             self.stamp = Stamp::of(path);
             let content = if self.state.is_none() {
@@ -211,7 +221,7 @@ impl<F> ConfigFile<F> {
                 read_again(path)
             };
             self.state = Some(State::of(&content));
-            text_of(path, content)?
+            Zeroizing::new(text_of(path, content)?)
         } else {
             self.text.clone()
         };
@@ -219,10 +229,10 @@ impl<F> ConfigFile<F> {
     }
 
     /// Makes a snapshot of this text.
-    fn build(&mut self, text: String, began: u64) -> Result<Candidate<F>, Refused> {
+    fn build(&mut self, text: Zeroizing<String>, began: u64) -> Result<Candidate<F>, Refused> {
         let files = self.files();
         let prepared = self.loader.prepare(&self.name, &text, &files);
-        let folder = files.folder().to_owned();
+        let (folder, included) = (files.folder().to_owned(), files.take_included());
         (self.seen, self.endpoints_loaded) = files.into_seen();
         let prepared = prepared.map_err(Refused::Invalid)?;
         let access_log = &prepared.snapshot().access_log;
@@ -232,7 +242,7 @@ impl<F> ConfigFile<F> {
         let snapshot = prepared.snapshot();
         let (names, expiry) = (names_after(&self.names, snapshot), Expiry::new(snapshot));
         let duration = clock::monotonic_ns().saturating_sub(began);
-        Ok(Candidate { prepared, log_output, names, expiry, duration, text })
+        Ok(Candidate { prepared, log_output, names, expiry, duration, text, included })
     }
 
     /// The latest of a configuration that has served nothing: of the file, if it reads differently and is valid, or else of the same text
@@ -269,7 +279,9 @@ impl<F> ConfigFile<F> {
     pub(crate) fn are_endpoints(&self, names: &BTreeSet<OsString>) -> bool {
         let is_among = |path: &Path| path.file_name().is_some_and(|name| names.contains(name));
         let mut loaded = self.endpoints_loaded.named(names).into_iter();
+        let mut in_use = self.in_use.iter();
         !self.is_log_starved
+            && !in_use.any(|it| it.has_any(names))
             && !self.path.as_deref().is_some_and(is_among)
             && !self.seen.has_any(names)
             && loaded.all(|name| self.endpoints.has(&name))
@@ -514,7 +526,8 @@ impl<F> ConfigFile<F> {
         for name in candidate.host_names() {
             known.entry(name).or_default();
         }
-        let Candidate { prepared, log_output, names, duration, .. } = candidate;
+        let Candidate { prepared, log_output, names, duration, text, included, .. } = candidate;
+        self.in_use = TextInUse::new(text, included, &self.seen, self.is_stream);
         let warnings = prepared.warnings().to_vec();
         let endpoints_read = prepared.endpoints_read().to_vec();
         let wanted = prepared.wanted().clone();

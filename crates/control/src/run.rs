@@ -337,6 +337,8 @@ struct InEffect<F> {
     trouble: FileTrouble,
     /// Why a later one was refused, and when.
     refused: Option<(u64, Refused)>,
+    /// Why files that it names are refused, and since when, while a later text does not count.
+    named_refused: Option<(u64, Refused)>,
     /// The files of endpoints that are refused since when, and why: the lists of before stay in use.
     endpoints_refused: EndpointsRefused,
     /// The files of endpoints that it names.

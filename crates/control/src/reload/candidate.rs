@@ -8,10 +8,12 @@ use config::{
     EndpointsOutcome, Finding, NamesChanged, Prepared, ResourceName, Update, Verdict, Waits,
 };
 use telemetry::Names;
+use zeroize::Zeroizing;
 
 use super::Refused;
 use crate::dns::Known;
 use crate::expiry::Expiry;
+use crate::files::Included;
 use crate::log_output::LogOutput;
 
 /// A snapshot made from the file, which does not count before it is kept.
@@ -22,8 +24,10 @@ pub struct Candidate<F> {
     pub(super) names: Arc<Names>,
     pub(super) expiry: Expiry,
     pub(super) duration: u64,
-    /// What it was made of, until it counts.
-    pub(super) text: String,
+    /// What it was made of.
+    pub(super) text: Zeroizing<String>,
+    /// What that text includes.
+    pub(super) included: Included,
 }
 
 /// What became of files of endpoints that changed, of host names, or of what sources deliver.

@@ -25,6 +25,7 @@ use crate::admin::{
 use crate::clock;
 use crate::log_writer::SlowForm;
 use crate::names::{address_text, label};
+use crate::reload::Refused;
 use crate::workers::Workers;
 
 /// Bytes of metrics that a cluster has at least.
@@ -286,6 +287,10 @@ impl<W: Workers> Running<W> {
             let (count, at) = (refused.count(), clock::rfc3339(*at));
             lines.push(format!("a later configuration was refused at {at}, mistakes: {count}"));
         }
+        if let Some((at, _)) = &config.named_refused {
+            let at = clock::rfc3339(*at);
+            lines.push(format!("files that it names are refused since {at}; see /config"));
+        }
         let waits = config.warming.held().iter();
         lines.extend(waits.map(|name| format!("a later configuration waits for {name}")));
         let warming = self.health.warming();
@@ -515,17 +520,20 @@ impl<F: Send + Sync + 'static> InEffect<F> {
     }
 
     /// All but the configuration itself. `workers` are the versions that they serve by.
-    fn describe(&self, workers: &[u64]) -> [(String, Value); 7] {
-        let refused = self
-            .refused
-            .as_ref()
-            .map(|(at, refused)| json!({ "at": clock::rfc3339(*at), "errors": refused.to_json() }));
+    fn describe(&self, workers: &[u64]) -> [(String, Value); 8] {
+        let shown = |refused: &Option<(u64, Refused)>| {
+            let shown = refused.as_ref().map(
+                |(at, refused)| json!({ "at": clock::rfc3339(*at), "errors": refused.to_json() }),
+            );
+            json!(shown)
+        };
         [
             ("version", json!(self.snapshot.version)),
             ("workers", json!(workers)),
             ("file", json!(self.builder.file_name())),
             ("loaded_at", json!(clock::rfc3339(self.loaded_at))),
-            ("last_error", json!(refused)),
+            ("last_error", shown(&self.refused)),
+            ("named_files_error", shown(&self.named_refused)),
             ("warnings", json!(self.warnings)),
             ("certificates", self.expiry.to_json()),
         ]

@@ -3,6 +3,8 @@
 //! `Builder` reads and builds on a thread of its own; here is when it begins. A file that is away, or files that do not
 //! go together, are given a second before they count as mistakes: editors and deployments replace them one by one.
 
+use telemetry::events::ConfigRejected;
+
 use super::{Running, State};
 use crate::builder::Reading;
 use crate::clock;
@@ -44,6 +46,21 @@ impl<W: Workers> Running<W> {
         if self.config.trouble.take_unsettled() {
             self.read_config(Reading::Anyway);
         }
+        if let Some(refused) = self.config.trouble.take_not_renewed() {
+            let (at, errors) = (clock::wall_ns(), refused.count());
+            let reasons = refused.to_log(self.config.builder.file_name());
+            tracing::error!(
+                "files that the configuration in effect names changed and are refused; those of before stay in use:\n{reasons}"
+            );
+            self.collector.config_rejected(&ConfigRejected { errors, at });
+            self.config.named_refused = Some((at, refused));
+        }
+    }
+
+    /// Files that the configuration in effect names changed, and are used.
+    pub(super) fn on_renewed(&mut self) {
+        self.config.trouble.on_renewed();
+        self.config.named_refused = None;
     }
 
     /// A change that could not be read for lack of descriptors is looked at until it can: nothing else

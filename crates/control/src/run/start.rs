@@ -119,6 +119,7 @@ impl<W: Workers> Running<W> {
                 file_accepted_at: loaded_at,
                 trouble: FileTrouble::default(),
                 refused: None,
+                named_refused: None,
                 endpoints_refused: BTreeMap::new(),
                 endpoint_files: BTreeMap::new(),
                 resolved_since: BTreeMap::new(),

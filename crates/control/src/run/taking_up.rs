@@ -21,7 +21,10 @@ pub(super) const LONG_BUILD: u64 = 50_000_000;
 
 impl<W: Workers> Running<W> {
     pub(super) async fn on_built(&mut self, built: Built<W::Filter>) {
-        let is_read = matches!(built, Built::Same | Built::Endpoints(_) | Built::Read(..));
+        let is_read = matches!(
+            built,
+            Built::Same | Built::Endpoints(_) | Built::Renewed(_) | Built::Read(..)
+        );
         if is_read && self.config.builder.looks_at_file() {
             self.note_file_heard();
             self.config.trouble.on_readable();
@@ -29,6 +32,18 @@ impl<W: Workers> Running<W> {
         let (result, watched) = match built {
             Built::Same => return,
             Built::Endpoints(endpoints) => return self.on_endpoints(endpoints).await,
+            Built::Renewed(endpoints) => {
+                self.on_renewed();
+                let file = self.config.builder.file_name();
+                tracing::info!(
+                    "files that the configuration in effect names changed and are used; the text of {file} is not"
+                );
+                return self.on_endpoints(endpoints).await;
+            }
+            Built::NotRenewed(refused) => {
+                self.config.named_refused = None;
+                return self.config.trouble.on_not_renewed(refused);
+            }
             Built::Unreadable => return self.config.trouble.on_unreadable(),
             Built::Unsettled => return self.config.trouble.on_unsettled(),
             Built::Starved => return self.on_starved(),
@@ -49,7 +64,7 @@ impl<W: Workers> Running<W> {
         let result = match result {
             Ok(candidate) if self.is_held(&candidate) => {
                 self.config.builder.discard(candidate);
-                return self.read_config(Reading::EndpointsAlone);
+                return self.read_config(Reading::NamedAlone);
             }
             Ok(candidate) => self.take_up(candidate).await,
             Err(refused) => Err(refused),
@@ -67,8 +82,8 @@ impl<W: Workers> Running<W> {
             // It may have waited for answers of others.
             let host_names = self.config.host_names.clone();
             self.follow_names(&host_names);
-            // Files of endpoints that changed together with the text are followed all the same.
-            self.read_config(Reading::EndpointsAlone);
+            // Files of endpoints and certificates that changed together with the text are followed all the same.
+            self.read_config(Reading::NamedAlone);
         }
     }
 
@@ -236,6 +251,8 @@ impl<W: Workers> Running<W> {
         }
         config.addresses.extend(bound.addresses);
         config.refused = None;
+        self.on_renewed();
+        let config = &mut self.config;
         config.dns.set_resolvers(&snapshot.resolvers);
         self.follow_names(&host_names);
         self.want(&wanted);

@@ -256,3 +256,79 @@ fn a_certificate_and_its_key_written_one_after_the_other_are_one_change_without_
     let error = strait.wait_for_error();
     assert!(error.contains("site.key"), "{error}");
 }
+
+/// Operators have days to mend a text, and certificates end meanwhile.
+#[test]
+fn renewed_certificates_are_used_while_a_later_text_is_refused_or_waits() {
+    let (service, scratch) = (Service::start("one"), certificates());
+    let config = config(&service, &scratch.path("access.log"));
+    let (listeners, others) = config.split_once("clusters:").unwrap();
+    scratch.write("more.yaml", &format!("clusters:{others}"));
+    let text = format!("include: ['mor*.yaml']\n{listeners}");
+    let strait = Strait::run_in(scratch, &text);
+    let pair = |name: &str| {
+        strait.write("site.pem", &read(&strait.path(&format!("{name}.pem"))));
+        strait.write("site.key", &read(&strait.path(&format!("{name}.key"))));
+    };
+    for name in ["site", "client"] {
+        for end in ["pem", "key"] {
+            let kept = read(&strait.path(&format!("{name}.{end}")));
+            strait.write(&format!("kept-{name}.{end}"), &kept);
+        }
+    }
+    let in_use = || {
+        let config = strait.config();
+        let all = config["certificates"].as_array().unwrap();
+        let of_site = all.iter().find(|it| it["chain"].as_str().unwrap().ends_with("site.pem"));
+        of_site.unwrap()["fingerprint"].as_str().unwrap().to_owned()
+    };
+    let first = in_use();
+    let is_empty = |key: &str| {
+        let shown = strait.config()[key].clone();
+        shown.is_null() || shown.as_array().is_some_and(Vec::is_empty)
+    };
+    let is_shown = |key: &str| (!is_empty(key)).then_some(());
+    let wrong = "listeners: [".to_owned();
+    let without_cluster = text.replace("cluster: service", "cluster: none");
+    let resolvers = "resolvers: { servers: ['127.0.0.1:1'], initial_fetch_timeout: 1h }";
+    let waiting = text.replace("include", &format!("{resolvers}\ninclude"));
+    let mut expected = first.clone();
+    for (name, later, sign) in [
+        ("client", Some(wrong), "last_error"),
+        ("site", Some(without_cluster), "last_error"),
+        ("client", None, "last_error"),
+        ("site", Some(waiting), "waits_for"),
+    ] {
+        if sign == "waits_for" {
+            let later = "clusters: [{ name: later, endpoints: { dns: 'a.example:1' } }]";
+            strait.write("more-later.yaml", later);
+        }
+        match &later {
+            Some(later) => strait.rewrite(later),
+            None => std::fs::remove_file(strait.path("strait.yaml")).unwrap(),
+        }
+        until("the later text to be refused or to wait", || is_shown(sign));
+        pair(&format!("kept-{name}"));
+        until("the other certificate", || (in_use() != expected).then_some(()));
+        expected = in_use();
+        assert_eq!(expected == first, name == "site", "{later:?}");
+        assert!(is_empty("named_files_error"));
+        // A pair that does not match is refused, and the one before stays in use.
+        strait.write("site.key", &read(&strait.path("site-rsa.key")));
+        until("the reason", || is_shown("named_files_error"));
+        let error = strait.config()["named_files_error"].to_string();
+        assert!(error.contains("site.key"), "{error}");
+        assert_eq!(in_use(), expected);
+        pair(&format!("kept-{name}"));
+        until("the pair to match again", || is_empty("named_files_error").then_some(()));
+        assert!(ask(strait.listener, Version::Tls13).starts_with("HTTP/1.1 200 OK\r\n"));
+        assert!(!is_empty(sign), "{}", strait.config());
+        if sign == "waits_for" {
+            std::fs::remove_file(strait.path("more-later.yaml")).unwrap();
+        }
+        strait.rewrite(&text);
+        until("the text to be accepted", || is_empty(sign).then_some(()));
+        assert_eq!(in_use(), expected);
+    }
+    assert_eq!(strait.times_logged("and are used; the text of"), 8, "{}", strait.all_logged());
+}
