@@ -26,6 +26,6 @@ pub mod runtime;
 pub(crate) mod secret;
 pub(crate) mod tls;
 
-pub(crate) use assignment::{Assignment, Endpoint};
+pub(crate) use assignment::{Assignment, Endpoint, WEIGHTS_MAX};
 pub(crate) use route::virtual_hosts::{RouteConfig, leads_the_same};
 pub(crate) use secret::{Secret, SecretPart};

@@ -51,7 +51,7 @@ pub use crate::resource::access_log::{
     AccessLog, AccessLogCondition, AccessLogField, AccessLogOutput, Captures,
 };
 pub use crate::resource::assignment::endpoints_from::{
-    EndpointsFrom, ListedEndpoint, Resolvers, Traits,
+    EndpointsFrom, LeftOut, ListedEndpoint, Resolvers, Traits,
 };
 pub(crate) use crate::resource::cluster::Description;
 pub use crate::resource::cluster::{Cluster, Endpoint, UpstreamTimeouts};

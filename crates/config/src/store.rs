@@ -514,7 +514,7 @@ fn assign(
         drained: drained.of(&before.name),
     };
     let assigned = Assigned::new(assignment, from, choice, Some(&before), draft);
-    if before.endpoints == assigned.endpoints {
+    if before.endpoints == assigned.endpoints && before.left_out == assigned.left_out {
         return;
     }
     let cluster = Arc::new(assigned.put_into(Cluster::clone(&before)));

@@ -7,6 +7,7 @@
 
 mod failover;
 mod failure;
+mod left_out;
 mod message;
 mod round;
 mod schedule;
@@ -25,6 +26,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
 
+pub(crate) use self::left_out::names_json;
 pub use self::message::records_of_dns_answer;
 
 use self::failure::{Absence, Failure};
@@ -563,7 +565,7 @@ impl Status {
     }
 
     /// For the admin interface.
-    pub(crate) fn to_json(&self, name: &DnsName, now: u64) -> Value {
+    fn to_json(&self, name: &DnsName, now: u64) -> Value {
         let endpoints = self.answer.as_ref().map(|answer| {
             answer
                 .iter()

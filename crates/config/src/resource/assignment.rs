@@ -15,7 +15,10 @@ pub mod locality;
 use std::sync::Arc;
 
 use crate::address::Address;
-use crate::resource::assignment::endpoints_from::Traits;
+use crate::resource::assignment::endpoints_from::{LeftOut, Traits};
+
+/// The sum of the weights of a cluster.
+pub(crate) const WEIGHTS_MAX: u64 = u32::MAX as u64;
 
 /// The endpoints of a cluster, apart from the cluster: they may come from elsewhere, and change more
 /// often.
@@ -23,6 +26,8 @@ use crate::resource::assignment::endpoints_from::Traits;
 pub(crate) struct Assignment {
     /// Each with an address of its own, in the order in which they were given.
     pub(crate) endpoints: Vec<Endpoint>,
+    /// Addresses of host names that are not among them, because there are too many.
+    pub(crate) left_out: Box<[LeftOut]>,
 }
 
 /// One address of a cluster.

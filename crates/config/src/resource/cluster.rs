@@ -30,7 +30,7 @@ use wire::h1::Parsing;
 
 use crate::address::Address;
 use crate::percent::Percent;
-use crate::resource::assignment::endpoints_from::EndpointsFrom;
+use crate::resource::assignment::endpoints_from::{EndpointsFrom, LeftOut};
 use crate::resource::assignment::file::{Locality, ReportedHealth};
 use crate::resource::assignment::locality::LocalityRule;
 use crate::resource::cluster::adaptive::Adaptive;
@@ -63,6 +63,8 @@ pub struct Cluster {
     pub endpoints: Vec<Endpoint>,
     /// Where they come from.
     pub endpoints_from: EndpointsFrom,
+    /// Addresses of host names that are not among its endpoints, because there are too many.
+    pub left_out: Box<[LeftOut]>,
     /// Stands for every address, if it connects to where downstream connections were going.
     pub original_destination: Option<EndpointId>,
     /// Their places in the order of their ids; empty if they stand in that order.

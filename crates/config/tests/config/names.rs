@@ -227,6 +227,85 @@ fn a_list_may_have_names_among_addresses() {
     assert_eq!(shown(&again, "api"), expected);
 }
 
+/// As many addresses, from `10.0.0.0` on.
+fn many(host: &str, count: u32, weight: u16) -> DnsAnswer {
+    let resolved = |n| Resolved {
+        address: SocketAddr::new(std::net::Ipv4Addr::from_bits(0x0a00_0000 + n).into(), 80),
+        weight: NonZeroU16::new(weight).unwrap(),
+        priority: 0,
+        host: host.into(),
+    };
+    (0..count).map(resolved).collect()
+}
+
+#[test]
+fn too_many_addresses_of_names_take_no_place_from_those_of_the_list() {
+    let mut loader = fresh();
+    // One of the list's own is among those of the first name, and one is not.
+    let list =
+        "['a.internal:80', 'b.internal:80', { address: '10.0.0.5:80', weight: 7 }, '127.0.0.1:80']";
+    let before = loader.load("f", &text(&[("api", list)])).unwrap();
+    let names: Vec<_> = cluster(&before, "api").endpoints_from.names().cloned().collect();
+    let [a, b] = names.as_slice() else { panic!("{names:?}") };
+    take(&mut loader, a, many("a.internal", 99_990, 1)).unwrap();
+    let left_out = |snapshot: &Loaded| -> Vec<_> {
+        let left_out = cluster(snapshot, "api").left_out.iter();
+        left_out.map(|it| (it.name.to_string(), it.count)).collect()
+    };
+    // Ten more are new: 99,990 of the first name with one of the list, and the list's other one, leave room for nine.
+    let now = take(&mut loader, b, many("b.internal", 100_000, 1)).unwrap();
+    let shown_now = shown(&now, "api");
+    assert_eq!(shown_now.len(), 100_000);
+    assert_eq!(left_out(&now), [("b.internal:80".to_owned(), 1)]);
+    assert_eq!(shown_now[5], "10.0.0.5:80*7 -");
+    assert_eq!(shown_now[99_989], "10.1.134.149:80*1 a.internal");
+    assert_eq!(shown_now[99_998], "10.1.134.158:80*1 b.internal");
+    assert_eq!(shown_now[99_999], "127.0.0.1:80*1 -");
+    // Another number is another state, though the endpoints are the same.
+    let now = take(&mut loader, b, many("b.internal", 100_007, 1)).unwrap();
+    assert_eq!(left_out(&now), [("b.internal:80".to_owned(), 8)]);
+    assert_eq!(now.changes.endpoints_added, []);
+    // A load of the text finds it as it is, and drained endpoints change nothing of it.
+    let text = text(&[("api", list)]);
+    assert_eq!(loader.load("f", &text).unwrap().changes, Changes::default());
+    let now = take(&mut loader, b, many("b.internal", 2, 1)).unwrap();
+    assert_eq!((left_out(&now), cluster(&now, "api").endpoints.len()), (vec![], 99_991));
+}
+
+#[test]
+fn weights_that_answers_bring_are_halved_until_their_sum_is_within_its_bound() {
+    for (count, weight, expected) in [(65_537, 65_535, 65_535), (65_538, 65_535, 32_768)] {
+        let mut loader = fresh();
+        let srv = text(&[("api", "{ dns: _http._tcp.internal, mode: srv }")]);
+        let snapshot = loader.load("f", &srv).unwrap();
+        let name = name_of(&snapshot, "api");
+        let now = take(&mut loader, &name, many("a.internal", count, weight)).unwrap();
+        let weights = cluster(&now, "api").endpoints.iter().map(|it| it.weight);
+        assert!(weights.clone().all(|weight| weight == expected), "{count}");
+        assert!(weights.map(u64::from).sum::<u64>() <= u64::from(u32::MAX));
+    }
+    // The list's own keep their shares, and what gets nothing goes on getting nothing.
+    let list = "['10.0.0.1:80', { address: '127.0.0.1:80', weight: 0 }, { address: '127.0.0.2:80', weight: 200 }, { address: 'a.internal:80', weight: 65535 }]";
+    let mut loader = fresh();
+    let snapshot = loader.load("f", &text(&[("api", list)])).unwrap();
+    let name = name_of(&snapshot, "api");
+    let now = take(&mut loader, &name, many("a.internal", 70_000, 1)).unwrap();
+    let weights: Vec<_> = cluster(&now, "api").endpoints.iter().map(|it| it.weight).collect();
+    assert_eq!(weights[..4], [1, 0, 100, 32_768]);
+}
+
+#[test]
+fn weights_of_a_list_have_the_bound_of_those_of_a_file() {
+    let list = |count: u32| {
+        let address = |n: u32| std::net::Ipv4Addr::from_bits(0x0a00_0000 + n);
+        let entry = |n| format!("{{ address: '{}:80', weight: 65535 }}, ", address(n));
+        format!("[{}]", (0..count).map(entry).collect::<String>())
+    };
+    fresh().load("f", &text(&[("api", &list(65_537))])).unwrap();
+    let error = fresh().load("f", &text(&[("api", &list(65_538))])).unwrap_err().to_string();
+    assert!(error.contains("clusters[0].endpoints: the weights of a cluster come to"), "{error}");
+}
+
 #[test]
 fn what_is_shown_of_a_name_loads_again() {
     let clusters = [

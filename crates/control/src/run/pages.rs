@@ -23,6 +23,7 @@ use crate::admin::{
     Listing, Page, PieceWriter, Query, Readiness, Rows, Server, index, pieces, write_config,
 };
 use crate::clock;
+use crate::dns::names_json;
 use crate::log_writer::SlowForm;
 use crate::names::{address_text, label};
 use crate::reload::Refused;
@@ -431,8 +432,7 @@ impl<F: Send + Sync + 'static> InEffect<F> {
         let waits_for: Vec<_> = self.warming.held().iter().map(ToString::to_string).collect();
         let (writer, page) = pieces();
         tokio::task::spawn_blocking(move || {
-            let names: Vec<_> =
-                names.iter().map(|(name, status)| status.to_json(name, now)).collect();
+            let names = names_json(&names, &snapshot, now);
             let sections = [
                 ("sources", sources_json(sources)),
                 ("endpoints_files", endpoints_files(&snapshot, &files, &refused)),

@@ -13,7 +13,7 @@ use super::pages::error_json;
 use super::{EndpointFile, EndpointsRefused, InEffect};
 use crate::admin::{Answer, Content};
 use crate::clock;
-use crate::dns::Status;
+use crate::dns::{Status, names_json};
 
 /// What the page is written from, on another thread.
 struct ResourcePage<F> {
@@ -154,7 +154,7 @@ impl<F> ResourcePage<F> {
         let now = clock::monotonic_ns();
         let names: BTreeSet<_> = from.names().collect();
         let names = self.host_names.iter().filter(|(name, _)| names.contains(name));
-        let names: Vec<_> = names.map(|(name, status)| status.to_json(name, now)).collect();
+        let names = names_json(names, &self.snapshot, now);
         if !names.is_empty() {
             page.insert("host_names".to_owned(), json!(names));
         }

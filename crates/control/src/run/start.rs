@@ -189,6 +189,7 @@ impl<W: Workers> Running<W> {
         let first = Arc::clone(&self.config.snapshot);
         self.note_all_endpoints(endpoints_read, first.version);
         self.config.note_resolved(&first);
+        self.config.dns.warn_of_left_out(&first, None);
         if !is_taking_over {
             self.count_file_taken(&first);
         }

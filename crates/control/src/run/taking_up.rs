@@ -198,6 +198,7 @@ impl<W: Workers> Running<W> {
         let version = snapshot.version;
         self.versions.on_published(version, began);
         self.config.note_resolved(&snapshot);
+        self.config.dns.warn_of_left_out(&snapshot, Some(&self.config.snapshot));
         self.collector.config_accepted(&ConfigAccepted { version, at: loaded_at, duration });
         let changed = changes::summary(&self.config.snapshot, &snapshot);
         let milliseconds = duration / 1_000_000;

@@ -16,7 +16,7 @@ use crate::admin::{
     write_config,
 };
 use crate::clock;
-use crate::dns::Dns;
+use crate::dns::{Dns, names_json};
 use crate::expiry::Expiry;
 use crate::moves::NotMoved;
 use crate::reload::Candidate;
@@ -183,7 +183,7 @@ fn show<F: Send + Sync + 'static>(
     let snapshot = Arc::clone(candidate.snapshot());
     let now = clock::monotonic_ns();
     let names = dns.describe();
-    let names: Vec<_> = names.iter().map(|(name, status)| status.to_json(name, now)).collect();
+    let names = names_json(&names, &snapshot, now);
     let waits_for: Vec<_> = warming.held().iter().map(ToString::to_string).collect();
     let sections = [
         ("version", json!(0)),

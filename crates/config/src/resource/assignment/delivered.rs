@@ -69,7 +69,7 @@ fn as_it_is(cluster: &Cluster) -> Assignment {
             health: endpoint.reported,
         },
     });
-    Assignment { endpoints: endpoints.collect() }
+    Assignment { endpoints: endpoints.collect(), ..Assignment::default() }
 }
 
 /// An assignment that a source has delivered. If something was reported, it is not to be used.

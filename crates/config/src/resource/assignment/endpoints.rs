@@ -13,7 +13,7 @@ use crate::resource::assignment::dns::{
 use crate::resource::assignment::locality::build as localities;
 use crate::resource::cluster::file::{Endpoint as FileEndpoint, EndpointsDns, WeightedEndpoint};
 use crate::resource::cluster::subsets::Metadata;
-use crate::resource::{Assignment, Endpoint};
+use crate::resource::{Assignment, Endpoint, WEIGHTS_MAX};
 use crate::snapshot::{Address, EndpointsFrom, ListedEndpoint, Traits};
 use crate::text::tree::Site;
 
@@ -40,7 +40,7 @@ impl List {
             }
             ListedEndpoint::Name { .. } => None,
         });
-        Assignment { endpoints: endpoints.collect() }
+        Assignment { endpoints: endpoints.collect(), ..Assignment::default() }
     }
 }
 
@@ -92,6 +92,7 @@ pub(crate) fn lower(
         });
     }
     check_priorities(entries, site, findings);
+    check_weights(&listed, site, findings);
     if !listed.is_empty() && listed.iter().all(|endpoint| endpoint.weight() == 0) {
         let rule =
             "every request for this cluster gets 503: all of its endpoints have a weight of 0";
@@ -255,6 +256,15 @@ fn check_priorities(entries: &[FileEndpoint], site: &Site<'_>, findings: &mut Fi
     let hint = format!("write {missing}, or add endpoints of priority {missing}");
     if let Some(site) = site.items().nth(*place) {
         site.key("priority").error(findings, Problem::new(rule, hint));
+    }
+}
+
+/// Weights are summed up. Answers of DNS, which bring more of them, have their own rule.
+fn check_weights(listed: &[ListedEndpoint], site: &Site<'_>, findings: &mut Findings<'_>) {
+    let sum: u64 = listed.iter().map(|endpoint| u64::from(endpoint.weight())).sum();
+    if sum > WEIGHTS_MAX {
+        let rule = format!("the weights of a cluster come to at most {WEIGHTS_MAX}");
+        site.error(findings, Problem::new(rule, "write smaller weights in the same proportions"));
     }
 }
 

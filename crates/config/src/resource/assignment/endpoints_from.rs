@@ -52,6 +52,15 @@ pub enum ListedEndpoint {
     },
 }
 
+/// Addresses of a name that a cluster leaves out, because it has too many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The name.
+    pub name: Arc<DnsName>,
+    /// How many.
+    pub count: u32,
+}
+
 /// What is said of an endpoint, or of all that a name stands for, beside address and weight.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traits {
@@ -87,6 +96,18 @@ impl EndpointsFrom {
             ListedEndpoint::Address { .. } => None,
         });
         one.into_iter().chain(listed)
+    }
+
+    /// The addresses beside host names in a list.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = &Address> {
+        let listed = match self {
+            Self::Names(listed) => &**listed,
+            Self::Addresses | Self::Dns(_) | Self::File(_) | Self::Assignment => &[][..],
+        };
+        listed.iter().filter_map(|listed| match listed {
+            ListedEndpoint::Address { address, .. } => Some(address),
+            ListedEndpoint::Name { .. } => None,
+        })
     }
 
     /// Why a cluster has no endpoints that has none, unless host names stand for them.

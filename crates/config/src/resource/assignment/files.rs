@@ -25,9 +25,6 @@ const EMPTY_HINT: &str = "write `- 127.0.0.1:8080` for each endpoint, or `[]` fo
 /// Endpoints of a file.
 const ENDPOINTS_MAX: usize = 100_000;
 
-/// The sum of the weights in a file.
-const WEIGHTS_MAX: u64 = u32::MAX as u64;
-
 /// What may stand in such a file.
 #[derive(Debug)]
 pub(crate) struct ListShape(Shape);
@@ -193,11 +190,6 @@ pub(crate) fn check_bounds(assignment: &Assignment) -> Result<(), Problem> {
     if endpoints.len() > ENDPOINTS_MAX {
         let rule = format!("a list has at most {ENDPOINTS_MAX} endpoints");
         return Err(Problem::new(rule, "split the service among clusters"));
-    }
-    let sum: u64 = endpoints.iter().map(|endpoint| u64::from(endpoint.weight)).sum();
-    if sum > WEIGHTS_MAX {
-        let rule = format!("the weights of a cluster come to at most {WEIGHTS_MAX}");
-        return Err(Problem::new(rule, "write smaller weights in the same proportions"));
     }
     Ok(())
 }

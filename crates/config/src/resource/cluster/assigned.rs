@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::address::Address;
 use crate::ids::Draft;
 use crate::map::Map;
+use crate::resource::assignment::endpoints_from::LeftOut;
 use crate::resource::assignment::locality::{LocalityKey, LocalityRule};
 use crate::resource::cluster::balance::Balancer;
 use crate::resource::cluster::breakers::EndpointConnections;
@@ -37,6 +38,7 @@ pub(crate) struct Assigned {
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) places_by_id: Box<[u32]>,
     pub(crate) view: View,
+    pub(crate) left_out: Box<[LeftOut]>,
 }
 
 impl Assigned {
@@ -91,7 +93,8 @@ impl Assigned {
                 description: describe(endpoint, &mut last_description),
             }
         });
-        Self::of(endpoints.collect(), (balancer, selectors, localities), former)
+        let by = (balancer, selectors, localities);
+        Self { left_out: assignment.left_out.clone(), ..Self::of(endpoints.collect(), by, former) }
     }
 
     /// The same endpoints as before, of which others are drained; none if the same are.
@@ -108,7 +111,8 @@ impl Assigned {
             return None;
         }
         let by = (before.balancer, before.selectors.as_ref(), before.localities.as_ref());
-        Some(Self::of(endpoints, by, Some(before)))
+        let left_out = before.left_out.clone();
+        Some(Self { left_out, ..Self::of(endpoints, by, Some(before)) })
     }
 
     fn of(
@@ -121,12 +125,12 @@ impl Assigned {
         let former = former.zip(of_former.as_deref());
         let former = former.map(|(former, members)| (&former.view, members, former.balancer));
         let view = View::new(&members(&endpoints), selectors, localities, balancer, former);
-        Self { endpoints, places_by_id, view }
+        Self { endpoints, places_by_id, view, left_out: Box::default() }
     }
 
     pub(crate) fn put_into(self, cluster: Cluster) -> Cluster {
-        let Self { endpoints, places_by_id, view } = self;
-        Cluster { endpoints, places_by_id, view, ..cluster }
+        let Self { endpoints, places_by_id, view, left_out } = self;
+        Cluster { endpoints, places_by_id, view, left_out, ..cluster }
     }
 }
 

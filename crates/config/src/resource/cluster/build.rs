@@ -154,7 +154,7 @@ pub(crate) fn cluster<F>(
         bounds_connections: file.connections_per_endpoint_max.is_some(),
         drained: context.drained.of(&file.name),
     };
-    let Assigned { endpoints, places_by_id, view } =
+    let Assigned { endpoints, places_by_id, view, left_out } =
         Assigned::new(&assignment, &endpoints_from, choice, former, &mut context.ids);
     Cluster {
         id,
@@ -162,6 +162,7 @@ pub(crate) fn cluster<F>(
         name: Arc::from(file.name.as_str()),
         endpoints,
         endpoints_from,
+        left_out,
         original_destination,
         places_by_id,
         balancer,

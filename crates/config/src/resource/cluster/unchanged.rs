@@ -87,7 +87,9 @@ fn has_same_drained<F>(cluster: &Cluster, context: &Context<'_, '_, F>) -> bool 
 /// Whether a cluster has the endpoints of this assignment.
 fn is_assigned(cluster: &Cluster, assignment: &Assignment) -> bool {
     let (before, now) = (&cluster.endpoints, &assignment.endpoints);
-    before.len() == now.len() && before.iter().zip(now).all(|(before, now)| is_of(before, now))
+    before.len() == now.len()
+        && before.iter().zip(now).all(|(before, now)| is_of(before, now))
+        && cluster.left_out == assignment.left_out
 }
 
 fn is_of(endpoint: &Endpoint, resource: &resource::Endpoint) -> bool {
