@@ -154,6 +154,17 @@ pub(crate) struct Position {
     pub(crate) column: u32,
 }
 
+impl Position {
+    /// The place behind this text.
+    pub(crate) fn behind(text: &str) -> Self {
+        let (lines, last) = text.rsplit_once('\n').map_or((0, text), |(before, last)| {
+            (1 + before.bytes().filter(|byte| *byte == b'\n').count(), last)
+        });
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX).saturating_add(1);
+        Self { line: number(lines), column: number(last.chars().count()) }
+    }
+}
+
 /// A place in the structure, written as in `listeners[1].address`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Path<'a> {

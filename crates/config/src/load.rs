@@ -341,15 +341,16 @@ impl<F> Loader<F> {
             let Some(former) = self.endpoint_files.get(file) else { continue };
             let allows_unix = |metadata: &Metadata| self.allow_unix(&former.users, metadata);
             let read = reader.read_again(file, former, &allows_unix);
-            let (is_new, refused) = match read {
+            let (is_new, refused, refused_digest) = match read {
                 Ok(accepted) => {
                     let is_new = accepted.is_some();
                     changed.extend(accepted.map(|accepted| (Arc::clone(file), accepted)));
-                    (is_new, None)
+                    (is_new, None, None)
                 }
-                Err(errors) => (false, Some(errors)),
+                Err((errors, digest)) => (false, Some(errors), digest),
             };
-            outcomes.push(EndpointsOutcome { file: Arc::clone(file), is_new, refused });
+            let file = Arc::clone(file);
+            outcomes.push(EndpointsOutcome { file, is_new, refused, refused_digest });
         }
         let assigned = changed.iter().flat_map(|(_, accepted)| {
             let users = accepted.users.iter();

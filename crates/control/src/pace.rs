@@ -51,6 +51,12 @@ impl Pace {
             self.left_out += 1;
         }
     }
+
+    /// Counts a line that is not logged.
+    pub(crate) fn leave_out(&mut self) {
+        self.end_second();
+        self.left_out += 1;
+    }
 }
 
 #[cfg(test)]

@@ -49,6 +49,7 @@ mod deliveries;
 mod demands;
 mod drains;
 mod ending;
+mod file_lines;
 mod file_trouble;
 mod handing;
 mod handover;
@@ -73,6 +74,7 @@ use self::admin_handles::AdminHandles;
 use self::deliveries::Deliveries;
 use self::demands::Demands;
 use self::drains::Drains;
+use self::file_lines::FileLines;
 use self::file_trouble::FileTrouble;
 use self::handing::Handing;
 use self::kept::KeptState;
@@ -316,6 +318,8 @@ struct EndpointFile {
     accepted_at: u64,
     /// The version of the configuration that began to use it.
     version: u64,
+    /// Of the content that was refused last, if any was.
+    refused_digest: Option<u64>,
 }
 
 /// The files of endpoints that are refused since when (wall-clock time, ns), and why.
@@ -341,6 +345,8 @@ struct InEffect<F> {
     named_refused: Option<(u64, Refused)>,
     /// The files of endpoints that are refused since when, and why: the lists of before stay in use.
     endpoints_refused: EndpointsRefused,
+    /// Lines of the log about them.
+    file_lines: FileLines,
     /// The files of endpoints that it names.
     endpoint_files: BTreeMap<Arc<str>, EndpointFile>,
     /// The clusters whose endpoints are from DNS, and the version that began to use these.
@@ -486,6 +492,7 @@ impl<W: Workers> Running<W> {
             Event::Upkeep => {
                 self.health.on_upkeep(&self.config.snapshot);
                 self.config.deliveries.end_second();
+                self.config.file_lines.end_second();
                 self.collector.poll();
                 self.workers.flush();
                 self.config.expiry.look();

@@ -229,6 +229,48 @@ fn a_mistake_keeps_the_last_good_list_and_is_told_with_its_place() {
 }
 
 #[test]
+fn a_file_that_is_no_text_is_refused_at_the_same_place_whoever_reads_it() {
+    let good = outside(&[("a.yaml", "- 10.0.0.1:80\n")]);
+    let mut wrong = sample::outside();
+    wrong.insert("a.yaml", b"- 10.0.0.1:80\n- \xc3\xbc\xff\n".as_slice());
+    let expected = "a.yaml:2:4: this is not UTF-8; write the file in UTF-8";
+    let mut loader = fresh();
+    loader.load_with("f", &text(&["a"]), &good).unwrap();
+    assert_eq!(take(&mut loader, "a.yaml", &wrong).unwrap_err(), expected);
+    let error = fresh().load_with("f", &text(&["a"]), &wrong).unwrap_err().to_string();
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn a_pattern_names_no_file_of_endpoints_unless_one_is_called_so() {
+    let with_pattern = text(&["a"]).replace("a.yaml", "'*.yaml'");
+    let files = outside(&[("a.yaml", "[]")]);
+    let error = fresh().load_with("f", &with_pattern, &files).unwrap_err().to_string();
+    assert!(error.contains("endpoints.file: \"*.yaml\": this is a pattern, and one"), "{error}");
+    let files = outside(&[("*.yaml", "- 10.0.0.1:80\n")]);
+    fresh().load_with("f", &with_pattern, &files).unwrap();
+}
+
+#[test]
+fn another_content_with_the_same_mistake_is_another_refusal() {
+    let mut loader = fresh();
+    let good = outside(&[("a.yaml", "- 10.0.0.1:80\n")]);
+    loader.load_with("f", &text(&["a"]), &good).unwrap();
+    let refused = |content: &str| {
+        let files = outside(&[("a.yaml", content)]);
+        let with_text = loader.prepare("f", &text(&["a"]), &files).unwrap();
+        let alone = loader.prepare_endpoints(&["a.yaml".into()], &files).outcomes;
+        assert_eq!(with_text.endpoints_read(), alone);
+        (alone[0].refused.clone().map(|it| it.to_string()), alone[0].refused_digest)
+    };
+    let (first, of_first) = refused("- 10.0.0.1:0\n- 10.0.0.2:1\n");
+    let (second, of_second) = refused("- 10.0.0.1:0\n- 10.0.0.2:2\n");
+    assert!(first.is_some() && first == second && of_first.is_some());
+    assert_ne!(of_first, of_second);
+    assert_eq!(refused("- 10.0.0.1:80\n"), (None, None));
+}
+
+#[test]
 fn of_each_file_it_is_known_whether_it_is_new_when_the_text_is_read_and_when_it_is() {
     let mut loader = fresh();
     let files = |b: &str| outside(&[("a.yaml", "- 10.0.0.1:80\n"), ("b.yaml", b)]);

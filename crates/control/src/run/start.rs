@@ -17,6 +17,7 @@ use super::admin_handles::AdminHandles;
 use super::deliveries::Deliveries;
 use super::demands::Demands;
 use super::drains::Drains;
+use super::file_lines::FileLines;
 use super::file_trouble::FileTrouble;
 use super::handing::Handing;
 use super::kept::KeptState;
@@ -121,6 +122,7 @@ impl<W: Workers> Running<W> {
                 refused: None,
                 named_refused: None,
                 endpoints_refused: BTreeMap::new(),
+                file_lines: FileLines::default(),
                 endpoint_files: BTreeMap::new(),
                 resolved_since: BTreeMap::new(),
                 dns,

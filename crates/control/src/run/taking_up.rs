@@ -118,7 +118,7 @@ impl<W: Workers> Running<W> {
     /// Remembers what became of a file of endpoints, and reports what is new of it.
     /// `version` is that of the configuration with its endpoints, if they are others.
     fn note_endpoints(&mut self, outcome: EndpointsOutcome, version: Option<u64>) {
-        let EndpointsOutcome { file, is_new, refused } = outcome;
+        let EndpointsOutcome { file, is_new, refused, refused_digest } = outcome;
         let failure = refused.as_ref().map(|_| "invalid");
         self.count_answer(SourceKind::File, ResourceKind::Assignment, failure);
         let known = self.config.endpoint_files.entry(Arc::clone(&file)).or_default();
@@ -128,16 +128,22 @@ impl<W: Workers> Running<W> {
         }
         let Some(errors) = refused else {
             if self.config.endpoints_refused.remove(&file).is_some() {
-                tracing::info!(%file, "endpoints are accepted again");
+                let log = || tracing::info!(%file, "endpoints are accepted again");
+                self.config.file_lines.log(&file, log);
             }
             return;
         };
+        // The same may be wrong with another content.
+        let is_same =
+            std::mem::replace(&mut known.refused_digest, refused_digest) == refused_digest;
         let known = self.config.endpoints_refused.get(&file);
-        if known.is_some_and(|(_, known)| *known == errors) {
+        if is_same && known.is_some_and(|(_, known)| *known == errors) {
             return;
         }
         let reasons = errors.first(&checked(self.config.builder.file_name()));
-        tracing::error!("endpoints refused; the previous ones stay in use:\n{reasons}");
+        self.config.file_lines.log(&file, || {
+            tracing::error!("endpoints refused; the previous ones stay in use:\n{reasons}");
+        });
         let refused = Refused::Invalid(errors.clone());
         let at = clock::wall_ns();
         self.collector.config_rejected(&ConfigRejected { errors: refused.count(), at });

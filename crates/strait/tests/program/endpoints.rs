@@ -53,6 +53,15 @@ fn a_mistake_in_a_file_of_endpoints_keeps_the_list_and_is_told_until_it_is_mende
     assert!((strait.metric("strait_config_rejected_total") - 1.0).abs() < f64::EPSILON);
     assert!(get(strait.listener, "/").text().starts_with("one\n"));
 
+    // Another version with the same mistake is another refusal.
+    strait.write("service.yaml", "- 10.0.0.1:80\n- 10.0.0.1:80\n# Another.\n");
+    let again = until("the time of the other version", || {
+        let again = last_error(&strait);
+        (again["at"] != error["at"]).then_some(again)
+    });
+    assert_eq!(again["errors"], error["errors"]);
+    assert!((strait.metric("strait_config_rejected_total") - 2.0).abs() < f64::EPSILON);
+
     // A file that is gone is the same, and the configuration can be read meanwhile.
     fs::remove_file(strait.path("service.yaml")).unwrap();
     until("the other mistake", || {

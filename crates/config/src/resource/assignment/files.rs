@@ -4,10 +4,11 @@
 //! read, and what follows costs as much as the clusters that name it. A mistake in it keeps the last good
 //! list. Only where there is none yet is it a mistake of the text that names the file.
 
+use std::io::ErrorKind;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
-use crate::findings::{Errors, Finding, Findings, Path, Problem, START};
+use crate::findings::{Errors, Finding, Findings, Path, Position, Problem, START};
 use crate::map::Map;
 use crate::outside::{EndpointsFile, Outside};
 use crate::resource::Assignment;
@@ -18,6 +19,7 @@ use crate::sections::files::{digest, unreadable};
 use crate::snapshot::ClusterId;
 use crate::text::shape::{self, SchemaError, Shape, schema_of};
 use crate::text::tree::{self, Site};
+use crate::wildcard::is_pattern;
 
 /// What stands in a file without anything.
 const EMPTY_HINT: &str = "write `- 127.0.0.1:8080` for each endpoint, or `[]` for none";
@@ -56,13 +58,21 @@ pub struct EndpointsOutcome {
     pub is_new: bool,
     /// Why it is refused, so that its last good list stays; none if it is good.
     pub refused: Option<Errors>,
+    /// Of its content, if that is refused: the same may be wrong with another one.
+    pub refused_digest: Option<u64>,
 }
 
 /// The files that the configuration names, by their names there.
 pub(crate) type EndpointFiles = Map<Arc<str>, Accepted>;
 
 /// Why a file gives no endpoints.
-enum Refused {
+struct Refused {
+    why: Why,
+    /// Of its content, if there is any.
+    digest: Option<u64>,
+}
+
+enum Why {
     /// It cannot be read.
     Unreadable(Problem),
     /// Its content is wrong.
@@ -75,7 +85,7 @@ enum Read {
     /// The same, and as it was before.
     Same(Accepted),
     /// It is refused, and the endpoints of before stay.
-    Kept(Accepted, Errors),
+    Kept(Accepted, Errors, Option<u64>),
     Refused(Problem),
     /// The same, and everything is said.
     Reported,
@@ -105,24 +115,29 @@ impl EndpointReader<'_> {
         allows_unix: AllowsUnix<'_>,
     ) -> Result<Option<Accepted>, Refused> {
         let content = self.outside.read_endpoints(FilePath::new(path));
-        let EndpointsFile { content, is_elsewhere } =
-            content.map_err(|error| Refused::Unreadable(unreadable(&error)))?;
+        let EndpointsFile { content, is_elsewhere } = content.map_err(|error| {
+            let is_pattern = error.kind() == ErrorKind::NotFound && is_pattern(FilePath::new(path));
+            let problem = if is_pattern { no_pattern() } else { unreadable(&error) };
+            Refused { why: Why::Unreadable(problem), digest: None }
+        })?;
         let digest = digest(&content);
+        let refused = |why| Refused { why, digest: Some(digest) };
         if former.is_some_and(|former| former.digest == digest) {
             return Ok(None);
         }
         let text = std::str::from_utf8(&content).map_err(|error| {
             let good = content.get(..error.valid_up_to()).unwrap_or_default();
-            let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
-            let rule = format!("line {line} is not UTF-8");
-            Refused::Unreadable(Problem::new(rule, "write the file again"))
+            let at = Position::behind(std::str::from_utf8(good).unwrap_or_default());
+            let problem = Problem::new("this is not UTF-8", "write the file in UTF-8");
+            let name = self.outside.name(FilePath::new(path));
+            refused(Why::Wrong(Findings::new(&name, "").into_error(at, problem)))
         })?;
         let mut findings = Findings::new(&self.outside.name(FilePath::new(path)), text);
         if is_elsewhere {
             findings.conceal();
         }
         let assignment = self.lower(text, allows_unix, &mut findings).unwrap_or_default();
-        let warnings = findings.into_result().map_err(Refused::Wrong)?.into();
+        let warnings = findings.into_result().map_err(|errors| refused(Why::Wrong(errors)))?.into();
         let assignment = Arc::new(assignment);
         Ok(Some(Accepted { digest, assignment, warnings, users: Vec::new() }))
     }
@@ -161,30 +176,39 @@ impl EndpointReader<'_> {
     }
 
     /// What became of a file that the configuration names, by itself: new endpoints, or none if they are what
-    /// they were.
+    /// they were; or why it is refused, and the digest of its content.
     pub(crate) fn read_again(
         &self,
         path: &str,
         former: &Accepted,
         allows_unix: AllowsUnix<'_>,
-    ) -> Result<Option<Accepted>, Errors> {
+    ) -> Result<Option<Accepted>, (Errors, Option<u64>)> {
         match self.read(path, Some(former), allows_unix) {
             Ok(accepted) => Ok(accepted.map(|it| Accepted { users: former.users.clone(), ..it })),
-            Err(refused) => Err(self.errors(path, refused)),
+            Err(Refused { why, digest }) => Err((self.errors(path, why), digest)),
         }
     }
 
-    fn errors(&self, path: &str, refused: Refused) -> Errors {
-        let problem = match refused {
-            Refused::Wrong(errors) => return errors,
-            Refused::Unreadable(problem) => problem,
+    fn errors(&self, path: &str, why: Why) -> Errors {
+        let problem = match why {
+            Why::Wrong(errors) => return errors,
+            Why::Unreadable(problem) => problem,
         };
         let name = self.outside.name(FilePath::new(path));
         Findings::new(&name, "").into_error(START, problem)
     }
 }
 
-/// What one assignment may hold.
+/// What is wrong with a pattern, where no file has such a name.
+fn no_pattern() -> Problem {
+    let rule = "this is a pattern, and one file is needed here";
+    Problem::new(
+        rule,
+        "write the path of one file; `include` has patterns for parts of the configuration",
+    )
+}
+
+/// How many endpoints one assignment may hold.
 pub(crate) fn check_bounds(assignment: &Assignment) -> Result<(), Problem> {
     let endpoints = &assignment.endpoints;
     if endpoints.len() > ENDPOINTS_MAX {
@@ -211,7 +235,7 @@ impl<'a> EndpointReads<'a> {
             return Arc::default();
         }
         match self.read_once(path, findings) {
-            Some(Read::Good(accepted) | Read::Same(accepted) | Read::Kept(accepted, _)) => {
+            Some(Read::Good(accepted) | Read::Same(accepted) | Read::Kept(accepted, ..)) => {
                 accepted.users.push(user);
                 Arc::clone(&accepted.assignment)
             }
@@ -232,7 +256,7 @@ impl<'a> EndpointReads<'a> {
         findings: &mut Findings<'_>,
     ) -> bool {
         match self.read_once(path, findings) {
-            Some(Read::Same(accepted) | Read::Kept(accepted, _)) => {
+            Some(Read::Same(accepted) | Read::Kept(accepted, ..)) => {
                 accepted.users.push(user);
                 true
             }
@@ -261,9 +285,11 @@ impl<'a> EndpointReads<'a> {
                 findings.absorb_warnings(&accepted.warnings);
                 Read::Same(accepted)
             }
-            (Err(refused), Some(former)) => Read::Kept(former, self.reader.errors(path, refused)),
-            (Err(Refused::Unreadable(problem)), None) => Read::Refused(problem),
-            (Err(Refused::Wrong(errors)), None) => {
+            (Err(Refused { why, digest }), Some(former)) => {
+                Read::Kept(former, self.reader.errors(path, why), digest)
+            }
+            (Err(Refused { why: Why::Unreadable(problem), .. }), None) => Read::Refused(problem),
+            (Err(Refused { why: Why::Wrong(errors), .. }), None) => {
                 findings.absorb(errors);
                 Read::Reported
             }
@@ -276,13 +302,14 @@ impl<'a> EndpointReads<'a> {
         let mut files = EndpointFiles::default();
         let mut outcomes = Vec::new();
         for (file, read) in self.read {
-            let (accepted, is_new, refused) = match read {
-                Read::Good(accepted) => (accepted, true, None),
-                Read::Same(accepted) => (accepted, false, None),
-                Read::Kept(accepted, errors) => (accepted, false, Some(errors)),
+            let (accepted, is_new, refused, refused_digest) = match read {
+                Read::Good(accepted) => (accepted, true, None, None),
+                Read::Same(accepted) => (accepted, false, None, None),
+                Read::Kept(accepted, errors, digest) => (accepted, false, Some(errors), digest),
                 Read::Refused(_) | Read::Reported => continue,
             };
-            outcomes.push(EndpointsOutcome { file: Arc::clone(&file), is_new, refused });
+            let named = Arc::clone(&file);
+            outcomes.push(EndpointsOutcome { file: named, is_new, refused, refused_digest });
             files.insert(file, accepted);
         }
         outcomes.sort_by(|a, b| a.file.cmp(&b.file));
