@@ -439,7 +439,7 @@ pub(crate) fn is_starved(error: &io::Error) -> bool {
 }
 
 /// Says to whom a file is denied: a service often runs as another user than who looks at its log.
-fn with_user(error: io::Error, user: Uid) -> io::Error {
+pub(crate) fn with_user(error: io::Error, user: Uid) -> io::Error {
     match error.kind() {
         ErrorKind::PermissionDenied => {
             let text = format!("permission denied for the user with the id {}", user.as_raw());
