@@ -425,6 +425,7 @@ impl<F> Loader<F> {
         findings: &mut Findings<'_>,
     ) -> Option<Lowered<F>> {
         let mut root = tree::read(text, EMPTY_HINT, findings)?;
+        check_root(&root, findings)?;
         include::resolve(&mut root, outside, findings);
         tree::expand(&mut root, outside, Path::Root, findings);
         let declared = (Declared::read(&root, "clusters"), Declared::read(&root, "routes"));
@@ -484,6 +485,21 @@ impl<F> Loader<F> {
         let tunnels_to = |cluster: &str| delivered?.tunnels_to(cluster, &|_| false);
         tunnels::check(file, site, &multiplexes, &tunnels_to, findings);
     }
+}
+
+/// Refuses a text without sections.
+fn check_root(root: &tree::Node, findings: &mut Findings<'_>) -> Option<()> {
+    let (what, hint) = match root.items() {
+        [] if root.scalar().is_none() => return Some(()),
+        [] => ("text", EMPTY_HINT),
+        [first, ..] if first.text().is_some() => {
+            ("a list", "write `endpoints: { file: PATH }` in a cluster, if these are its endpoints")
+        }
+        _ => ("a list", "write `listeners:`, `routes:` or `clusters:` in a line before the list"),
+    };
+    let rule = format!("a configuration consists of sections, and this is {what}");
+    findings.error(root.at, Path::Root, "", Problem::new(rule, hint));
+    None
 }
 
 #[cfg(test)]

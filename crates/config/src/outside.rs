@@ -55,6 +55,13 @@ pub trait Outside {
         path.display().to_string()
     }
 
+    /// What names the file that reports name so, whatever its spelling: links and `..` are followed, where there are any.
+    fn real_name(&self, name: &str) -> PathBuf {
+        // As components, a path has no `.` but for one at its beginning.
+        let path = Path::new(name);
+        path.strip_prefix(".").unwrap_or(path).components().collect()
+    }
+
     /// Whether a symbolic link stands at `path`.
     fn is_link(&self, path: &Path) -> bool {
         let _ = path;

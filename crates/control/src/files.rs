@@ -222,6 +222,10 @@ impl Outside for Files {
         self.folder.join(path).display().to_string()
     }
 
+    fn real_name(&self, name: &str) -> PathBuf {
+        std::fs::canonicalize(name).unwrap_or_else(|_| PathBuf::from(name))
+    }
+
     fn variable(&self, name: &str) -> Result<Option<String>, NotText> {
         let found = std::env::var_os(name);
         found.map(|value| value.into_string().map_err(|_| NotText)).transpose()

@@ -46,7 +46,7 @@ fn take(root: &mut Node) -> Option<Node> {
 
 struct Including<'o> {
     outside: &'o dyn Outside,
-    /// The files that were taken.
+    /// The files that were taken, whatever they are named by.
     seen: Map<PathBuf, ()>,
     count: usize,
     /// Where the sections stand that there are.
@@ -144,15 +144,16 @@ impl Including<'_> {
         within: &mut Vec<PathBuf>,
         findings: &mut Findings<'_>,
     ) {
-        let is_first = self.outside.name(file) == findings.file();
+        let real = self.outside.real_name(&self.outside.name(file));
+        let is_first = real == self.outside.real_name(findings.file());
         let mut refuse = |rule: String, hint: &'static str| {
             findings.error(item.at, path, &item.shown(), Problem::new(rule, hint));
         };
-        if is_first || within.iter().any(|other| other == file) {
+        if is_first || within.contains(&real) {
             let rule = format!("{} includes itself, by this or through others", file.display());
             return refuse(rule, "remove one of the two");
         }
-        if self.seen.contains_key(file) {
+        if self.seen.contains_key(&real) {
             let rule = format!("{} is included twice", file.display());
             return refuse(rule, "remove one of the two, or let the pattern fit fewer names");
         }
@@ -172,7 +173,7 @@ impl Including<'_> {
                 return findings.error(item.at, path, &item.shown(), problem);
             }
         };
-        self.seen.insert(file.to_owned(), ());
+        self.seen.insert(real.clone(), ());
         let name = self.outside.name(file);
         let text = String::from_utf8_lossy(&content).into_owned();
         // What cannot be read at all is reported with places of that file alone.
@@ -187,7 +188,7 @@ impl Including<'_> {
         let wanted = take(&mut included);
         self.merge(root, included, findings);
         if let Some(wanted) = wanted {
-            within.push(file.to_owned());
+            within.push(real);
             self.follow(root, &wanted, within, findings);
             within.pop();
         }

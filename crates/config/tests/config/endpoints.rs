@@ -207,6 +207,7 @@ fn a_mistake_keeps_the_last_good_list_and_is_told_with_its_place() {
         (Some("endpoints: []\n"), "a.yaml:1:1"),
         (Some(""), "the file is empty; write `- 127.0.0.1:8080`"),
         (Some("- [\n"), "this is not YAML"),
+        (Some("[\n  \"10.0.0.1:80\"\n"), "this is neither JSON nor YAML"),
         (None, "a.yaml:1:1: there is no such file"),
     ] {
         let files = match content {

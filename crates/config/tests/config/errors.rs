@@ -2567,7 +2567,7 @@ fn a_file_without_a_beginning_says_what_to_write() {
         assert!(found[0].hint.contains("listeners"), "{}", found[0]);
     }
     let found = errors("just text");
-    assert!(found[0].rule.contains("a map is needed here, not text"), "{}", found[0]);
+    assert!(found[0].rule.contains("consists of sections, and this is text"), "{}", found[0]);
 }
 
 #[test]

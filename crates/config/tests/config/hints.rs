@@ -78,6 +78,35 @@ fn what_a_hint_says_to_write_is_accepted() {
 }
 
 #[test]
+fn a_variable_without_its_brace_and_one_with_a_map_are_no_yaml() {
+    for (text, at, expected) in [
+        ("workers: ${M:-{a: 1}}\n", (1, 10), "cannot contain a map; write the map itself"),
+        ("limits: { drain_delay: ${M:-{a: 1}} }\n", (1, 24), "cannot contain a map"),
+        ("limits: { drain_delay: ${DELAY, drain_max: 1s }\n", (1, 24), "the `}` of this variable"),
+        ("limits: { drain_delay: ${DELAY:-1s\n", (1, 24), "the `}` of this variable is missing"),
+    ] {
+        let errors = loader().load("f", text).unwrap_err();
+        let error = errors.errors.first().unwrap();
+        let shown = error.to_string();
+        assert!(shown.contains(expected) && (error.line, error.column) == at, "{text}: {shown}");
+    }
+}
+
+#[test]
+fn what_has_no_sections_is_no_configuration() {
+    for (text, expected) in [
+        ("- name: edge\n  address: 127.0.0.1:80\n", "and this is a list; write `listeners:`"),
+        ("- 127.0.0.1:80\n", "and this is a list; write `endpoints: { file: PATH }`"),
+        ("listeners\n", "and this is text; begin with `listeners:`"),
+        ("80\n", "a configuration consists of sections, and this is text"),
+    ] {
+        let error = loader().load("f", text).unwrap_err().to_string();
+        assert!(error.starts_with("f:1:1: ") && error.contains(expected), "{text}: {error}");
+        assert_eq!(error.lines().filter(|line| line.starts_with("f:")).count(), 1, "{error}");
+    }
+}
+
+#[test]
 fn durations_add_up() {
     for (written, shown) in [("1m30s", "90s"), ("1h30m", "90m"), ("1d", "24h")] {
         let text = text(written, Place::Cluster("connect_timeout"));

@@ -120,6 +120,12 @@ fn a_missing_file_a_loop_and_a_file_twice_are_errors_and_a_pattern_may_fit_nothi
         "a.yaml is included twice",
         "remove",
     );
+    // In another spelling.
+    let both = [("a.yaml", "clusters: []"), ("./a.yaml", "clusters: []")];
+    let twice = ("strait.yaml", 1, 19);
+    refused(&one("a.yaml, ./a.yaml"), &both, twice, "./a.yaml is included twice", "remove");
+    let first = [("./strait.yaml", &*one("a.yaml"))];
+    refused(&one("./strait.yaml"), &first, at, "./strait.yaml includes itself", "remove");
     refused(
         "include: a.yaml\nlisteners: []\n",
         &[],

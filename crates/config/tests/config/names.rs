@@ -361,6 +361,19 @@ fn each_mistake_has_its_place_and_what_to_write() {
             "this is an address, which needs no DNS; write `endpoints: [\"10.0.0.1:80\"]`",
         ),
         ("{ dns: 'api.internal:0' }", "nothing can be reached at port 0"),
+        (
+            "{ dns: 'http://api.internal' }",
+            "this is a URL, and a host with a port is needed here; write api.internal:80",
+        ),
+        (
+            "{ dns: 'https://api.internal/', mode: logical }",
+            "write api.internal:443, and add `tls: { }` to the cluster",
+        ),
+        (
+            "{ dns: 'http://api.internal:80', mode: srv }",
+            "the name of SRV records is needed here; write _http._tcp.api.internal, for instance",
+        ),
+        ("['http://api.internal:8080']", "this is a URL, and a host with a port is needed here"),
         ("{ dns: 'api..internal:80' }", "between the dots of a host name"),
         ("{ dns: \"a\\u0007b:80\" }", "between the dots of a host name"),
         ("{ dns: 'bücher.example:80' }", "letters of ASCII only; write its form for DNS"),

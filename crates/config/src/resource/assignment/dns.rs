@@ -196,7 +196,7 @@ impl FromStr for EndpointAddress {
         match text.parse() {
             Ok(address) => Ok(Self::Address(address)),
             Err(_) if is_meant_as_name(text) => text.parse().map(Self::Host),
-            Err(problem) => Err(problem),
+            Err(problem) => Err(url(text).unwrap_or(problem)),
         }
     }
 }
@@ -226,6 +226,9 @@ impl FromStr for HostPort {
     type Err = Problem;
 
     fn from_str(text: &str) -> Result<Self, Problem> {
+        if let Some(problem) = url(text) {
+            return Err(problem);
+        }
         let Some((host, port)) = text.rsplit_once(':') else {
             return Err(Problem::new(
                 "the port is missing",
@@ -257,6 +260,37 @@ fn is_meant_as_name(text: &str) -> bool {
     host.bytes().all(is_of_name)
         && host.bytes().any(|b| b.is_ascii_alphabetic())
         && port.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// What is wrong with a URL in the place of a host and a port; none if it is no URL.
+fn url(text: &str) -> Option<Problem> {
+    let (scheme, authority) = scheme_and_authority(text)?;
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let is_tls = matches!(scheme, "https" | "wss" | "grpcs");
+    let port = match (has_port, is_tls) {
+        (true, _) => "",
+        (false, true) => ":443",
+        (false, false) => ":80",
+    };
+    let tls = if is_tls { ", and add `tls: { }` to the cluster" } else { "" };
+    let rule = "this is a URL, and a host with a port is needed here";
+    Some(Problem::new(rule, format!("write {authority}{port}{tls}")))
+}
+
+/// The same in the place of a name of SRV records.
+pub(crate) fn url_of_records(text: &str) -> Option<Problem> {
+    let (_, authority) = scheme_and_authority(text)?;
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    let rule = "this is a URL, and the name of SRV records is needed here";
+    Some(Problem::new(rule, format!("write _http._tcp.{host}, for instance")))
+}
+
+/// Of a URL.
+fn scheme_and_authority(text: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = text.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let authority = authority.rsplit_once('@').map_or(authority, |(_, behind)| behind);
+    Some((scheme, if authority.is_empty() { "api.internal" } else { authority }))
 }
 
 /// A name that DNS can be asked for, in lower case. Underscores are allowed: names of containers and of SRV
@@ -320,7 +354,15 @@ mod tests {
             ("256.0.0.1:80", "write 127.0.0.1:80, [::1]:80 or unix:/run/app.sock"),
             ("127.0.0.1", "write 127.0.0.1:80, for instance"),
             ("::1:8080", "write [::1]:8080, or [::1:8080]:80 if the port is missing"),
-            ("http://api:80", "write 127.0.0.1:80, [::1]:80 or unix:/run/app.sock"),
+            ("http://api:80", "write api:80"),
+            ("http://api.internal/v1", "write api.internal:80"),
+            ("http://10.0.0.1", "write 10.0.0.1:80"),
+            ("HTTP://[::1]/", "write [::1]:80"),
+            (
+                "https://a@api.internal?x",
+                "write api.internal:443, and add `tls: { }` to the cluster",
+            ),
+            ("http://", "write api.internal:80"),
         ] {
             assert_eq!(text.parse::<EndpointAddress>().unwrap_err().hint, hint, "{text}");
         }

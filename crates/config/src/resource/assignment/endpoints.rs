@@ -179,13 +179,9 @@ pub(crate) fn lower_dns(
         let hint = format!("write `ttl_max: {}` or more", file.ttl_min);
         site.key("ttl_min").error(findings, Problem::new(rule, hint));
     }
-    let name = match (file.mode, file.dns.rsplit_once(':')) {
-        (DnsMode::Srv, Some((host, _))) => {
-            let hint = format!("write {host}");
-            Err(Problem::new("in mode `srv`, the records contain the port", hint))
-        }
-        (DnsMode::Srv, None) => dns::host_name(&file.dns).map(|host| (host, None)),
-        (DnsMode::Strict | DnsMode::Logical, _) => {
+    let name = match file.mode {
+        DnsMode::Srv => name_of_records(&file.dns).map(|host| (host, None)),
+        DnsMode::Strict | DnsMode::Logical => {
             file.dns.parse::<HostPort>().map(|it| (it.host, Some(it.port)))
         }
     };
@@ -202,6 +198,19 @@ pub(crate) fn lower_dns(
             site.key("dns").error(findings, problem);
             EndpointsFrom::default()
         }
+    }
+}
+
+fn name_of_records(text: &str) -> Result<Arc<str>, Problem> {
+    if let Some(problem) = dns::url_of_records(text) {
+        return Err(problem);
+    }
+    match text.rsplit_once(':') {
+        Some((host, _)) => {
+            let hint = format!("write {host}");
+            Err(Problem::new("in mode `srv`, the records contain the port", hint))
+        }
+        None => dns::host_name(text),
     }
 }
 

@@ -131,6 +131,17 @@ pub(super) fn no_name() -> Problem {
     Problem::new(rule, hint)
 }
 
+pub(super) fn no_end() -> Problem {
+    let rule = "the `}` of this variable is missing";
+    Problem::new(rule, "write ${NAME}, or $${ for the characters themselves")
+}
+
+/// What is wrong with a map as a default.
+pub(super) fn nested() -> Problem {
+    let rule = "the default of a variable ends at the first `}`, so that it cannot contain a map";
+    Problem::new(rule, "write the map itself, with a variable for each value in it")
+}
+
 fn is_name(name: &str) -> bool {
     let is_of_name = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     !name.is_empty()
@@ -156,8 +167,7 @@ fn expanded<'t>(text: &'t str, outside: &dyn Outside) -> Result<Cow<'t, str>, Pr
         }
         out.push_str(before);
         let Some((variable, behind)) = inner.split_once('}') else {
-            let rule = "the `}` of this variable is missing";
-            return Err(Problem::new(rule, "write ${NAME}, or $${ for the characters themselves"));
+            return Err(no_end());
         };
         out.push_str(&value(variable, outside)?);
         if out.len() > EXPANDED_BYTES_MAX {

@@ -20,7 +20,12 @@ pub(super) fn explain(text: &str, error: &ScanError) -> Stop {
     } else {
         "check the indentation, the quotes and the brackets here and on the line before"
     };
-    (at, Problem::new(format!("this is not YAML: {}", error.info()), hint))
+    let what = if text.trim_start().starts_with(['{', '[']) {
+        "neither JSON nor YAML"
+    } else {
+        "not YAML"
+    };
+    (at, Problem::new(format!("this is {what}: {}", error.info()), hint))
 }
 
 /// The lines that an error may be about, with their numbers: its own, and the next one, which the parser may
@@ -65,10 +70,15 @@ fn variable(text: &str, at: Position) -> Option<Stop> {
     let place = before.rfind("${")?;
     let is_escaped = before.get(..place)?.ends_with('$');
     let place = place - usize::from(is_escaped);
-    let found = line.get(place..)?.split_inclusive('}').next().filter(|it| it.ends_with('}'))?;
     let column = u32::try_from(before.get(..place)?.chars().count()).ok()?.saturating_add(1);
+    let found = line.get(place..)?.split_inclusive('}').next()?;
     let quoted = format!("write {found:?}");
-    let problem = if is_escaped {
+    // A brace behind a space is rather that of the map around it.
+    let problem = if !found.ends_with('}') || found.ends_with(" }") {
+        return (!is_escaped).then(|| (Position { column, ..at }, environment::no_end()));
+    } else if found.get(2..)?.contains('{') && environment::is_named(found) {
+        environment::nested()
+    } else if is_escaped {
         Problem::new("these characters must be quoted within `{ }` or `[ ]`", quoted)
     } else if environment::is_named(found) {
         let rule = "within `{ }` or `[ ]`, a variable must be quoted if its default contains quotes, brackets or commas";
