@@ -26,13 +26,14 @@ use crate::tools::random::Random;
 use crate::tools::time::Time;
 use crate::upstream::own::OwnConnections;
 use crate::upstream::pool::{Acquired, Ask, Pools};
-use crate::upstream::spare::Spares;
+use crate::upstream::spare::{Spares, Unheard};
 
 /// What a worker knows of its upstreams beside their connections.
 #[derive(Debug)]
 pub(crate) struct Upstreams {
     pub(crate) pools: Pools,
     pub(crate) spares: Spares,
+    pub(crate) unheard: Unheard,
     pub(crate) crowds: Crowds,
     pub(crate) own: OwnConnections,
     /// Whether a cluster bounds the age of its connections, or did since the worker began.
@@ -44,6 +45,7 @@ impl Upstreams {
         Self {
             pools: Pools::new(share),
             spares: Spares::default(),
+            unheard: Unheard::default(),
             crowds: Crowds::default(),
             own: OwnConnections::default(),
             has_ages: false,

@@ -201,7 +201,7 @@ impl Upstreams {
         self.note_room(pool, cx);
     }
 
-    /// Ends the connections of an endpoint that are in a pool, or of clients that are set apart.
+    /// Ends the connections of an endpoint that are in a pool, or not there yet, or of clients that are set apart.
     pub(crate) fn dismiss_idle(
         &mut self,
         endpoint: EndpointId,
@@ -210,6 +210,9 @@ impl Upstreams {
         cx: &mut Cx,
     ) {
         while let Some(key) = self.pools.newest_idle(endpoint) {
+            self.dismiss(key, now, connections, cx);
+        }
+        for key in self.unheard.take(endpoint, connections) {
             self.dismiss(key, now, connections, cx);
         }
         // These are in no pool.

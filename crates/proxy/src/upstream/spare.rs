@@ -7,6 +7,8 @@
 //! next request to its endpoint gets it; established before that, it goes to the pool. One that the
 //! worker has not begun to connect is forgotten: nothing was done for it yet.
 
+use config::snapshot::EndpointId;
+
 use crate::connection::connections::Connections;
 use crate::connection::{Connection, ConnectionRole, Upstream, UpstreamState};
 use crate::keys::ConnKey;
@@ -52,6 +54,40 @@ impl Spares {
         let place = self.0.iter().position(|key| upstream(key).is_some_and(&is_wanted))?;
         Some(self.0.remove(place))
     }
+}
+
+/// Connections with streams that were established for no exchange and are in no pool, as their peers have not said what they take; and
+/// maybe some that are not any more.
+#[derive(Debug, Default)]
+pub(crate) struct Unheard {
+    keys: Vec<ConnKey>,
+    /// How many were left when the others were last forgotten.
+    left: usize,
+}
+
+impl Unheard {
+    pub(crate) fn insert(&mut self, key: ConnKey, connections: &Connections) {
+        // Each is looked at twice at most before as many come again.
+        if self.keys.len() >= 2 * self.left.max(SPARES_MAX) {
+            self.keys.retain(|key| connections.get(*key).is_some_and(is_unheard));
+            self.left = self.keys.len();
+        }
+        self.keys.push(key);
+    }
+
+    /// Takes out those to an endpoint.
+    pub(crate) fn take(&mut self, endpoint: EndpointId, connections: &Connections) -> Vec<ConnKey> {
+        let is_to_it = |key: &mut ConnKey| {
+            let connection = connections.get(*key).filter(|connection| is_unheard(connection));
+            let upstream = connection.and_then(Connection::upstream);
+            upstream.is_some_and(|it| it.endpoint == endpoint && !it.is_withheld)
+        };
+        self.keys.extract_if(.., is_to_it).collect()
+    }
+}
+
+fn is_unheard(connection: &Connection) -> bool {
+    connection.multiplex().is_some_and(|it| it.streams.is_empty() && !it.has_peer_settings())
 }
 
 /// Whether a connection is being established for no exchange.

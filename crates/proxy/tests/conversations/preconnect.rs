@@ -129,6 +129,26 @@ fn one_that_no_request_needs_closes_after_its_idle_time() {
 }
 
 #[test]
+fn a_connection_with_streams_for_none_ends_with_its_endpoint_though_its_peer_has_said_nothing() {
+    let config = to_one().replace("connections_max: 1", "connections_max: 9, preconnect: 1.5");
+    hold_here(&config, |talk| {
+        let limits = wire::h2::Limits { streams_max: 2, ..wire::h2::Limits::default() };
+        let clients: Vec<_> = (0..2).map(|_| talk.client()).collect();
+        talk.says(clients[0], GET);
+        let mut one = Speaker::upstream_with(talk, limits);
+        assert!(one.hears(talk).contains("1: GET"));
+        talk.says(clients[1], GET);
+        assert!(one.hears(talk).contains("3: GET"), "it has room for two");
+        let two = talk.connecting();
+        talk.establish(two);
+        assert!(!talk.is_closed(two), "its peer may say what it takes");
+        talk.reconfigures(&config.replace("127.0.0.1:9000", "127.0.0.1:9009"));
+        assert!(talk.is_closed(two));
+        assert!(!talk.is_closed(one.peer), "it has requests");
+    });
+}
+
+#[test]
 fn a_connection_with_streams_is_followed_by_another_before_it_is_full() {
     let config = to_one().replace("connections_max: 1", "connections_max: 9, preconnect: 1.5");
     hold_here(&config, |talk| {

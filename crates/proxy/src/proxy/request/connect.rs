@@ -410,11 +410,12 @@ impl Proxy {
         let is_for_none = multiplex.is_some_and(|it| it.streams.is_empty());
         let says_nothing_first = multiplex.is_some_and(Multiplex::has_peer_settings);
         // One of a former configuration is of no use, whatever its peer says first.
-        if is_for_none
-            && (says_nothing_first || self.connections.is_of_former(key, &self.cx))
-            && let Some(pool) = self.upstream.offer(key, &mut self.connections, &mut self.cx)
-        {
-            self.upstream.note_room(pool, &mut self.cx);
+        if is_for_none && (says_nothing_first || self.connections.is_of_former(key, &self.cx)) {
+            if let Some(pool) = self.upstream.offer(key, &mut self.connections, &mut self.cx) {
+                self.upstream.note_room(pool, &mut self.cx);
+            }
+        } else if is_for_none {
+            self.upstream.unheard.insert(key, &self.connections);
         }
         self.await_streams(key, now);
     }
