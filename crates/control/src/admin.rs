@@ -37,9 +37,8 @@ pub(crate) use pieces::Pieces;
 pub(crate) use pieces::{Content, PieceWriter, pieces, write_config};
 pub(crate) use ready::Readiness;
 pub(crate) use server::{Scope, Server};
-pub use socket::AdminSocket;
 pub use socket::own_admin_files;
-pub(crate) use socket::set_socket_mode;
+pub use socket::{AdminSocket, set_socket_mode};
 pub(crate) use unread::{UnreadPage, UnreadPages};
 
 use config::snapshot::{Address, ClusterId, EndpointId, ListenerId};

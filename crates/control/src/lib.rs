@@ -49,7 +49,9 @@ mod warming;
 mod watch;
 mod workers;
 
-pub use admin::{AdminSocket, ExplainRequest, ExplainStep, OldProcess, own_admin_files};
+pub use admin::{
+    AdminSocket, ExplainRequest, ExplainStep, OldProcess, own_admin_files, set_socket_mode,
+};
 #[doc(hidden)]
 pub use dns::records_of_dns_answer;
 pub use files::{Files, STDIN};
@@ -64,7 +66,7 @@ pub use log_writer::LogWriter;
 pub use moves::{ConnectionId, ConnectionWork, GroupMax, Moved, Mover, NotMoved};
 pub use questions::Answerers;
 pub use reload::{Accepted, Candidate, ConfigFile, Refused, handover_options, read_text};
-pub use run::{Control, Outcome, Parts, set_socket_modes};
+pub use run::{Control, Outcome, Parts};
 pub use service_manager::{
     STORED_CONNECTIONS, ServiceManager, SocketFileId, StoredSocket, stored_name,
 };

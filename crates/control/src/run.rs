@@ -68,8 +68,6 @@ mod stored;
 mod taking_up;
 mod versions;
 
-pub use self::adopting::set_socket_modes;
-
 use self::admin_handles::AdminHandles;
 use self::deliveries::Deliveries;
 use self::demands::Demands;

@@ -88,9 +88,12 @@ pub trait Workers: Send + 'static {
     /// Out of descriptors, now or when they were bound.
     fn handles(&self, listeners: Option<&[ListenerId]>) -> io::Result<Self::Handles>;
 
-    /// Sets the options of listening sockets, which another process has set as it is configured, or not at all: from now on they are this
-    /// process's own.
+    /// Sets the options of listening sockets, and the permissions of their files where these are this process's own: another process has
+    /// set them as it is configured, or not at all.
     fn set_socket_options(&self, snapshot: &Snapshot<Self::Filter>);
+
+    /// Binds those unix listeners anew whose file this process had made and another removed, where their path is free, and says which.
+    fn bind_lost(&mut self, snapshot: &Snapshot<Self::Filter>) -> Vec<ListenerId>;
 
     /// Tells all to stop accepting, finish what runs, and stop.
     fn drain(&mut self);

@@ -265,6 +265,10 @@ impl Workers for Notebook {
 
     fn set_socket_options(&self, _: &Snapshot<()>) {}
 
+    fn bind_lost(&mut self, _: &Snapshot<()>) -> Vec<ListenerId> {
+        Vec::new()
+    }
+
     fn flush(&mut self) {}
 }
 

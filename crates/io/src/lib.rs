@@ -56,7 +56,7 @@ pub use listener::{AcceptError, BindError, ListenOptions, Listener};
 pub use pipe::Pipe;
 pub use poller::{EVENTS_MAX, Event, Events, Poller, Readiness};
 pub use socket::{ConnectOptions, ConnectState, Keepalive, Socket};
-pub use socket_file::own_socket_files;
+pub use socket_file::{is_path_free, own_socket_files};
 pub use traffic::Traffic;
 pub use waker::Waker;
 pub use yielding::Yielding;

@@ -84,11 +84,21 @@ impl Drop for SocketFile {
     }
 }
 
+/// Whether a unix listener may be bound at `path`: nothing stands there, or a socket on which no process listens. A process that
+/// listens there sees no connection by that.
+#[must_use]
+pub fn is_path_free(path: &Path) -> bool {
+    match fs::symlink_metadata(path) {
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+        Ok(found) => found.file_type().is_socket() && !is_listened_at(path),
+    }
+}
+
 /// Whether a process has the socket of the file at `path`. It sees no connection by that: the kernel looks at the kind of the socket
-/// first, and that of this one is another.
+/// first, and that of this one is none that listens.
 fn is_listened_at(path: &Path) -> bool {
     let probe = || {
-        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let (family, kind) = (AddressFamily::UNIX, SocketType::DGRAM);
         let socket = rustix::net::socket_with(family, kind, SOCKET_FLAGS, None)?;
         rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
     };

@@ -8,7 +8,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::handover::UnusedSocket;
@@ -30,6 +29,8 @@ pub(crate) struct Activation {
     sockets: Vec<Handed>,
     /// Those of the process before this one, by listener and address: handed over, or left with the service manager.
     taken: Vec<(String, Vec<Inherited>)>,
+    /// Those of them that this process has bound anew.
+    replaced: Vec<(String, Vec<Inherited>)>,
     /// Queues in which the process before this one left connections with the service manager.
     connections: Vec<OwnedFd>,
     /// What the service manager has kept and no listener can use.
@@ -96,7 +97,7 @@ impl Activation {
             }
         }
         if refused.is_empty() {
-            let mut this = Self { sockets, taken: Vec::new(), connections, unusable, stale };
+            let mut this = Self { sockets, connections, unusable, stale, ..Self::default() };
             // A process of this program made what it kept, unless a socket unit has the same.
             for (_, kept) in &mut stored {
                 let owned = std::mem::take(kept).into_iter().map(|socket| {
@@ -137,19 +138,26 @@ impl Activation {
         }
     }
 
-    /// The files of unix sockets that listeners have taken of a former process.
-    pub(crate) fn taken_files(&self) -> Vec<PathBuf> {
-        let sockets = self.taken.iter().flat_map(|(_, sockets)| sockets.iter());
-        let path = |socket: &Inherited| match socket.address() {
-            io::Address::Unix(path) => Some(path.to_path_buf()),
-            io::Address::Tcp(_) => None,
-        };
-        sockets.filter_map(path).collect()
-    }
-
     /// Whether there are sockets of a process before this one.
     pub(crate) const fn has_taken(&self) -> bool {
-        !self.taken.is_empty()
+        !self.taken.is_empty() || !self.replaced.is_empty()
+    }
+
+    /// Whether the former process had a unix socket for this address that no client reaches: its file is not that process's own any more,
+    /// and another may take its place.
+    pub(crate) fn is_lost<F>(&self, listener: &Listener<F>, address: &Address) -> bool {
+        let Address::Unix(path) = address else { return false };
+        let taken = self.taken(listener, address);
+        let is_own = |sockets: &[Inherited]| sockets.iter().any(Inherited::owns_file);
+        taken.is_some_and(|sockets| !is_own(sockets)) && io::is_path_free(path)
+    }
+
+    /// Listeners have a new socket of their own at this address, and take none of the former process.
+    pub(crate) fn replace(&mut self, address: &Address) {
+        let is_there = |(_, sockets): &mut (String, Vec<Inherited>)| {
+            sockets.first().is_some_and(|socket| is_at(socket, address))
+        };
+        self.replaced.extend(self.taken.extract_if(.., is_there));
     }
 
     /// Whether a socket of the process before this one takes connections of this address, or the other way around.
@@ -191,7 +199,7 @@ impl Activation {
             let address = address.as_ref().map(address_text);
             UnusedSocket::Listener { name: name.clone(), address }
         };
-        unused.map(socket).collect()
+        unused.chain(&self.replaced).map(socket).collect()
     }
 
     /// The listeners of `snapshot` that take sockets of the former process, by these sockets.
@@ -229,6 +237,7 @@ impl Activation {
     /// are this process's own go with these, unless the former process still listens there.
     pub(crate) fn let_go(&mut self, snapshot: &Snapshot, is_stored: bool) -> Vec<String> {
         let (mut names, users) = (std::mem::take(&mut self.stale), self.users(snapshot));
+        self.replaced.clear();
         for (name, sockets) in self.taken.drain(..) {
             let Some(socket) = sockets.first() else { continue };
             let users = users.get(&sockets.as_ptr());

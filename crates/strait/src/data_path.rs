@@ -16,8 +16,9 @@ use std::thread;
 
 use ::handover::UnusedSocket;
 use config::checks::CheckTask;
+use config::file_mode::FileMode;
 use config::memory::MemoryPressure;
-use config::snapshot::{Cluster, ClusterId, ListenerId};
+use config::snapshot::{Address, Cluster, ClusterId, ListenerId};
 use control::{BindFailure, Bound, ExplainRequest, ExplainStep, Report, Workers};
 use io::Socket;
 use proxy::filter::Filter;
@@ -25,7 +26,7 @@ use proxy::{ExchangeKey, Share, Snapshot};
 use telemetry::Emitter;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
-use worker::{Listener, Mailbox, Mailboxes, Message, ReportQueue};
+use worker::{Listener, Mailbox, Mailboxes, Message, ReplacingSocket, ReportQueue};
 
 pub(crate) use self::addresses::{address_text, hint};
 pub(crate) use self::contacts::{Contacts, Mail, Pings};
@@ -285,7 +286,33 @@ impl Workers for DataPath {
             {
                 tracing::warn!("listener {}: cannot set its socket's options: {error}", held.name);
             }
+            if let Some(mode) = listener.socket.mode {
+                held.set_modes(mode);
+            }
         }
+    }
+
+    fn bind_lost(&mut self, snapshot: &Snapshot) -> Vec<ListenerId> {
+        let (workers, keeps_handles) = (self.count(), self.keeps_handles);
+        let mut all = Vec::new();
+        for (id, held) in &mut self.held {
+            let Some((_, listener)) = snapshot.listener(*id) else { continue };
+            let bound = held.bind_lost(&listener.socket, workers, keeps_handles);
+            all.extend(bound.into_iter().map(|(address, sockets)| (*id, address, sockets)));
+        }
+        let listeners: Vec<_> = all.iter().map(|(id, ..)| *id).collect();
+        for contact in &mut self.workers {
+            let of_worker = |(id, address, sockets): &mut (ListenerId, Address, Vec<Listener>)| {
+                let (id, address) = (*id, address.clone());
+                Some(ReplacingSocket { id, address, socket: sockets.pop()? })
+            };
+            let replacing: Vec<_> = all.iter_mut().filter_map(of_worker).collect();
+            if !replacing.is_empty() {
+                contact.waiting.push_back(Message::Replace(replacing));
+                contact.flush();
+            }
+        }
+        listeners
     }
 
     fn drain(&mut self) {
@@ -378,6 +405,15 @@ impl DataPath {
             reason: reason.clone(),
         };
         marked.map(failure).collect()
+    }
+
+    /// Gives the files of unix sockets that a former process left with the service manager the permissions that new ones would have.
+    pub(crate) fn set_file_modes(&self, snapshot: &Snapshot) {
+        for (id, held) in &self.held {
+            let listener = snapshot.listener(*id);
+            let mode = listener.and_then(|(_, listener)| listener.socket.mode);
+            held.set_modes(mode.unwrap_or(FileMode::GROUP));
+        }
     }
 
     /// Starts the workers with the first snapshot. Unless they accept, [`Mail::AcceptAgain`] begins that.

@@ -19,6 +19,7 @@ pub(crate) mod pending;
 pub(crate) mod refused;
 mod requester;
 mod resources;
+pub(crate) mod socket_file;
 pub(crate) mod start_command;
 pub(crate) mod stored;
 pub(crate) mod storing;

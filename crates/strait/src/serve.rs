@@ -34,6 +34,7 @@ use crate::descriptors::Descriptors;
 use crate::filter_list::loader;
 use crate::handover::giving::Giving;
 use crate::handover::giving_back::{return_and_end, watch};
+use crate::handover::socket_file::SocketFile;
 use crate::handover::spawn;
 use crate::handover::start_command::{StartCommand, has_starter_ended};
 use crate::handover::stored::Stored;
@@ -176,7 +177,6 @@ impl Start {
             taking.note_moved(data_path.activation().moved(&snapshot));
         }
         let was_stored = taking.is_none() && data_path.activation().has_taken();
-        let kept_files = data_path.activation().taken_files();
         let stale_sockets = data_path.let_go(&snapshot);
         let mut first = config.keep(candidate);
         let (admin, metrics) =
@@ -199,15 +199,13 @@ impl Start {
             LogWriter::start(reader, &mut first).map_err(failed("the access log's thread"))?;
         // One that takes another's place knows first which endpoints that one gives no requests.
         let crew = (crew, taking.is_none());
-        if was_stored {
-            // The process that had them is gone.
-            control::set_socket_modes(&snapshot, &kept_files);
-        }
         data_path
             .start(crew, &snapshot, bound.sockets, emitters, descriptors)
             .map_err(failed("the workers' threads"))?;
         if was_stored {
+            // The process that had them is gone.
             data_path.set_socket_options(&snapshot);
+            data_path.set_file_modes(&snapshot);
         }
         let (steps, handover) = mpsc::channel(STEPS_MAX);
         let is_taking_over = taking.is_some();
@@ -408,6 +406,13 @@ impl EarlySockets {
             (Some(address), early) => {
                 // Or it would be in use.
                 drop(early);
+                if taken.is_admin_lost(address) {
+                    // The former process keeps the socket that no client reaches.
+                    match bind_admin(address, startup.admin_mode, activation) {
+                        Ok(socket) => return Ok(Some(socket)),
+                        Err(failure) => tracing::error!("{failure}"),
+                    }
+                }
                 let taken = taken.take_admin(address);
                 taken
                     .map_or_else(|| bind_admin(address, startup.admin_mode, activation), Ok)
@@ -587,6 +592,7 @@ impl HandoverThread {
         let start = StartCommand::of_this_process();
         Giving {
             listener,
+            file: SocketFile::of(&path),
             path,
             options,
             contacts,

@@ -19,8 +19,8 @@ pub use kernel::{
 };
 pub use mailbox::{
     Give, Given, InheritedSocket, KeptListener, Mailbox, Mailboxes, Message, Origin, Ping, Pong,
-    Postbox, REPORTS_MAX, Report, ReportBody, ReportQueue, Reporter, SaveBalancing, Take, Taken,
-    Wanted, Weigh, Weighed, Work,
+    Postbox, REPORTS_MAX, ReplacingSocket, Report, ReportBody, ReportQueue, Reporter,
+    SaveBalancing, Take, Taken, Wanted, Weigh, Weighed, Work,
 };
 pub use moving::Moving;
 pub use turn::{GROUP_PART_MAX, Settings, TurnError, Worker};

@@ -43,6 +43,8 @@ pub enum Message<L, S> {
         /// Sockets that new listeners have from those whose place they take.
         inherited: Arc<[InheritedSocket]>,
     },
+    /// Sockets in the place of those of the same listener and address, which no client reaches any more.
+    Replace(Vec<ReplacingSocket<L>>),
     /// The answer to a filter's question.
     Answer {
         /// The exchange whose filter asked.
@@ -106,6 +108,17 @@ pub struct InheritedSocket {
     pub from: ListenerId,
     /// Where it listens.
     pub address: Address,
+}
+
+/// A socket in the place of those at the same address.
+#[derive(Debug)]
+pub struct ReplacingSocket<L> {
+    /// Its listener.
+    pub id: ListenerId,
+    /// Where it listens.
+    pub address: Address,
+    /// The socket.
+    pub socket: L,
 }
 
 /// Listening sockets from which no other process accepts.

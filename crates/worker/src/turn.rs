@@ -551,6 +551,9 @@ impl<W: World> Worker<W> {
                     }
                     self.mailbox.report(ReportBody::TakenUp(version));
                 }
+                Message::Replace(sockets) => {
+                    sockets.into_iter().for_each(|socket| self.replace_listener(socket));
+                }
                 Message::Answer { exchange, payload } => {
                     self.proxy.on_answer(exchange, &payload, self.now);
                 }

@@ -221,17 +221,16 @@ fn is_listened_at(path: &Path) -> bool {
     !matches!(probe(), Err(Errno::CONNREFUSED))
 }
 
-/// Sets the permissions of a socket's file.
+/// Sets the permissions of a socket's file, if `path` still leads to that: what another program has put in its place stays as it is.
 ///
 /// # Errors
 ///
-/// What the system says, also where there is no socket.
-pub(crate) fn set_socket_mode(path: &Path, mode: FileMode) -> io::Result<()> {
-    let found = fs::symlink_metadata(path)?;
-    if !found.file_type().is_socket() {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is no socket"));
+/// What the system says.
+pub fn set_socket_mode(path: &Path, file: SocketFileId, mode: FileMode) -> io::Result<()> {
+    if SocketFileId::at(path) != Some(file) {
+        return Ok(());
     }
-    if found.permissions().mode() & 0o777 == mode.bits() {
+    if fs::symlink_metadata(path)?.permissions().mode() & 0o777 == mode.bits() {
         return Ok(());
     }
     fs::set_permissions(path, Permissions::from_mode(mode.bits()))

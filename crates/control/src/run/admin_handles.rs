@@ -2,10 +2,11 @@
 
 use std::os::fd::OwnedFd;
 
+use config::file_mode::FileMode;
 use config::snapshot::Address;
 use tokio::sync::mpsc;
 
-use crate::admin::{AdminSocket, Query, Scope, Server};
+use crate::admin::{AdminSocket, Query, Scope, Server, set_socket_mode};
 use crate::handover::{GivenAdmin, KeptAdmin};
 use crate::service_manager::SocketFileId;
 
@@ -50,6 +51,18 @@ impl AdminHandles {
         let Some(address) = address.cloned().or_else(bound) else { return };
         let (own_file, socket) = (socket.own_file(), socket.try_clone_fd().ok());
         self.handles.push(AdminHandle { socket, own_file, address, scope, is_kept: false });
+    }
+
+    /// Gives those files of unix sockets that are this process's own these permissions.
+    pub(super) fn set_mode(&self, mode: FileMode) {
+        for handle in &self.handles {
+            let (Address::Unix(path), Some(file)) = (&handle.address, handle.own_file) else {
+                continue;
+            };
+            if let Err(error) = set_socket_mode(path, file, mode) {
+                tracing::warn!("{}: cannot set mode {mode}: {error}", path.display());
+            }
+        }
     }
 
     /// Lets the addresses go.

@@ -1,15 +1,11 @@
 //! What control goes on with that another process knew.
 
-use std::path::PathBuf;
-
-use config::file_mode::FileMode;
-use config::snapshot::{Address, Snapshot};
 use serde_json::{Map, Value};
 use telemetry::FormerTotals;
 
 use super::handing::Handing;
-use super::{Reading, Running, breakers};
-use crate::admin::{own_admin_files, set_socket_mode};
+use super::{Reading, Running, State, breakers};
+use crate::admin::own_admin_files;
 use crate::handover::{FormerState, KeptAdmin};
 use crate::workers::Workers;
 
@@ -62,11 +58,22 @@ impl<W: Workers> Running<W> {
         }
     }
 
-    /// Gives the listening sockets, and the files of those of unix, what this configuration says: another process may have given them
-    /// something else. Not earlier: until now they were that one's, which might have gone on.
-    pub(super) fn own_sockets(&self) {
+    /// Gives the listening sockets, and those files of unix sockets that are this process's own, what this configuration says: another
+    /// process may have given them something else. Not earlier: until now they were that one's, which might have gone on.
+    pub(super) fn own_sockets(&mut self) {
         self.workers.set_socket_options(&self.config.snapshot);
-        set_socket_modes(&self.config.snapshot, &[]);
+        if let Some(mode) = self.config.snapshot.startup.admin_mode {
+            self.admin_handles.set_mode(mode);
+        }
+        self.bind_lost();
+    }
+
+    /// Binds unix listeners anew whose files were removed, or are stale.
+    pub(super) fn bind_lost(&mut self) {
+        if self.handing == Handing::None && self.state == State::Ready {
+            let listeners = self.workers.bind_lost(&self.config.snapshot);
+            self.store_again(&listeners);
+        }
     }
 
     /// Becomes the process that serves. `returned`: by which handover it has its place back, if it had had it before.
@@ -88,28 +95,6 @@ impl<W: Workers> Running<W> {
             self.read_config(Reading::IfTextIsSame);
         } else {
             self.read_config(Reading::IfChanged);
-        }
-    }
-}
-
-/// Gives the files of unix sockets that another process has bound the modes of this configuration; those in `own`, which a former
-/// process of this program has bound for a listener, also the mode that they have without that option.
-pub fn set_socket_modes<F>(snapshot: &Snapshot<F>, own: &[PathBuf]) {
-    let usual = |address: &Address| match address {
-        Address::Unix(path) if own.iter().any(|it| **it == **path) => Some(FileMode::GROUP),
-        _ => None,
-    };
-    let listeners = snapshot.listeners.iter().flat_map(|listener| {
-        let mode = listener.socket.mode;
-        listener.addresses.iter().map(move |address| (address, mode.or_else(|| usual(address))))
-    });
-    let startup = &snapshot.startup;
-    let admin = startup.admin.iter().chain(&startup.metrics);
-    let admin = admin.map(|address| (address, startup.admin_mode));
-    for (address, mode) in listeners.chain(admin) {
-        let (Address::Unix(path), Some(mode)) = (address, mode) else { continue };
-        if let Err(error) = set_socket_mode(path, mode) {
-            tracing::warn!("{}: cannot set mode {mode}: {error}", path.display());
         }
     }
 }

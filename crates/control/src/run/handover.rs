@@ -191,6 +191,8 @@ impl<W: Workers> Running<W> {
                 self.lose_what_ended();
                 // It may be of a version that does not say so before.
                 self.on_heard();
+                // The file of a socket that it had bound anew went with it.
+                self.bind_lost();
             }
             HandoverFact::SuccessorEnded => self.is_successor_gone = true,
             HandoverFact::MainProcess => self.on_heard(),

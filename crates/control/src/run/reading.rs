@@ -96,6 +96,7 @@ impl<W: Workers> Running<W> {
             );
         } else {
             self.report_reloading();
+            self.bind_lost();
             self.read_config(Reading::Anyway);
         }
     }

@@ -110,6 +110,20 @@ impl<W: Workers> Running<W> {
         }
     }
 
+    /// Has the service manager keep the new sockets of listeners in the place of those that it has.
+    pub(super) fn store_again(&mut self, listeners: &[ListenerId]) {
+        let snapshot = Arc::clone(&self.config.snapshot);
+        if !snapshot.startup.handover.fd_store.keeps_listeners() {
+            return;
+        }
+        for (_, listener) in listeners.iter().filter_map(|id| snapshot.listener(*id)) {
+            for name in self.stored.listeners.remove(&listener.name).unwrap_or_default() {
+                self.service_manager.forget(&name);
+            }
+        }
+        self.store_those_of(listeners);
+    }
+
     /// One that fails is no reason to keep none.
     fn store_those_of(&mut self, listeners: &[ListenerId]) {
         for id in listeners {

@@ -5,14 +5,16 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use config::file_mode::FileMode;
 use config::snapshot::{Address, ListenSocket, Listener as ListenerConfig, ListenerId};
-use control::{BindFailure, SocketFileId, Workers};
+use control::{BindFailure, SocketFileId, Workers, set_socket_mode};
+use io::is_path_free;
 use proxy::Snapshot;
 use proxy::filter::Filter;
 use worker::{InheritedSocket, Listener};
 
-use super::DataPath;
 use super::addresses::{address_text, hint};
+use super::{DataPath, KeepsHandles};
 
 /// A listener that this process has.
 #[derive(Debug)]
@@ -36,6 +38,39 @@ pub(super) struct Place {
 }
 
 impl Place {
+    fn of<'s>(
+        address: &Address,
+        sockets: impl Iterator<Item = &'s Listener> + Clone,
+        keeps_handles: KeepsHandles,
+    ) -> Self {
+        let handles: std::io::Result<Vec<_>> = match keeps_handles {
+            KeepsHandles { for_taker: false, for_service_manager: false } => Ok(Vec::new()),
+            _ => sockets.clone().map(Listener::try_clone_fd).collect(),
+        };
+        let is_incomplete = handles.is_err();
+        let owns_file = sockets.into_iter().any(Listener::owns_file);
+        let own_file = match address {
+            Address::Unix(path) if owns_file => SocketFileId::at(path),
+            Address::Unix(_) | Address::Tcp(_) => None,
+        };
+        let handles = handles.unwrap_or_default();
+        Self { address: address.clone(), handles, is_incomplete, own_file }
+    }
+
+    /// Gives its file these permissions, if that is this process's own.
+    fn set_mode(&self, mode: FileMode) {
+        let (Address::Unix(path), Some(file)) = (&self.address, self.own_file) else { return };
+        if let Err(error) = set_socket_mode(path, file, mode) {
+            tracing::warn!("{}: cannot set mode {mode}: {error}", path.display());
+        }
+    }
+
+    /// Whether its file was this process's own, and another may take its place.
+    fn is_lost(&self) -> bool {
+        let Address::Unix(path) = &self.address else { return false };
+        self.own_file.is_some() && !self.has_own_file() && is_path_free(path)
+    }
+
     /// Whether the file is this process's own and still where it was.
     fn has_own_file(&self) -> bool {
         let Address::Unix(path) = &self.address else { return false };
@@ -100,8 +135,8 @@ impl Held {
         for place in self.places.iter().filter(|it| it.own_file.is_some() && !it.has_own_file()) {
             tracing::warn!(
                 listener = &*self.name,
-                "{} is not the socket's file any more: clients reach this listener once it is bound anew, by a restart, or by removing \
-                 it from the configuration and adding it again",
+                "{} is not the socket's file any more: clients reach this listener once it is bound anew, by `strait upgrade`, SIGHUP or \
+                 a restart, after what stands there was removed",
                 address_text(&place.address)
             );
         }
@@ -112,6 +147,41 @@ impl Held {
         to.own_files.extend(own_files.map(|(place, _)| (Arc::clone(&self.name), place)));
         to.sockets.insert(Arc::clone(&self.name), sockets);
         Ok(())
+    }
+}
+
+impl Held {
+    /// Gives those files of its unix sockets that are this process's own these permissions.
+    pub(super) fn set_modes(&self, mode: FileMode) {
+        self.places.iter().for_each(|place| place.set_mode(mode));
+    }
+
+    /// Binds the addresses anew of which no client reaches the socket, and returns the new sockets of all workers.
+    pub(super) fn bind_lost(
+        &mut self,
+        options: &ListenSocket,
+        workers: u32,
+        keeps_handles: KeepsHandles,
+    ) -> Vec<(Address, Vec<Listener>)> {
+        let mut bound = Vec::new();
+        for place in self.places.iter_mut().filter(|place| place.is_lost()) {
+            let at = address_text(&place.address);
+            match worker::bind_beside(&place.address, options, workers) {
+                Ok(sockets) => {
+                    tracing::warn!(
+                        listener = &*self.name,
+                        "{at} was removed by another program, and is bound anew"
+                    );
+                    *place = Place::of(&place.address, sockets.iter(), keeps_handles);
+                    bound.push((place.address.clone(), sockets));
+                }
+                Err(error) => tracing::error!(
+                    listener = &*self.name,
+                    "{at} was removed by another program, and cannot be bound anew: {error}"
+                ),
+            }
+        }
+        bound
     }
 }
 
@@ -211,22 +281,8 @@ impl DataPath {
         for AddressSockets { id, address, from } in sockets {
             let Some((_, listener)) = snapshot.listener(*id) else { continue };
             let place = match from {
-                SocketSource::New(_)
-                    if !self.keeps_handles.for_taker && !self.keeps_handles.for_service_manager =>
-                {
-                    None
-                }
                 SocketSource::New(sockets) => {
-                    let handles = sockets.iter().flatten().map(Listener::try_clone_fd).collect();
-                    let handles: std::io::Result<Vec<_>> = handles;
-                    let is_incomplete = handles.is_err();
-                    let handles = handles.unwrap_or_default();
-                    let owns_file = sockets.iter().flatten().any(Listener::owns_file);
-                    let own_file = match address {
-                        Address::Unix(path) if owns_file => SocketFileId::at(path),
-                        Address::Unix(_) | Address::Tcp(_) => None,
-                    };
-                    Some(Place { address: address.clone(), handles, is_incomplete, own_file })
+                    Some(Place::of(address, sockets.iter().flatten(), self.keeps_handles))
                 }
                 SocketSource::Inherited(from) => self.take_place(*from, address),
             };
@@ -254,7 +310,7 @@ impl DataPath {
 
     /// The sockets of one address of a listener, one or more for each worker, and where they listen.
     pub(super) fn bind_address(
-        &self,
+        &mut self,
         listener: &ListenerConfig<Box<dyn Filter>>,
         address: &Address,
         going: &[ListenerId],
@@ -262,6 +318,10 @@ impl DataPath {
         let options = &listener.socket;
         if let Some(from) = self.inherited(address, options, going) {
             return Ok((SocketSource::Inherited(from), address.clone()));
+        }
+        if let Some(sockets) = self.bind_anew(listener, address, going) {
+            let sockets = sockets.into_iter().map(|socket| vec![socket]).collect();
+            return Ok((SocketSource::New(sockets), address.clone()));
         }
         let (sockets, bound) = match self.in_the_way(address, going) {
             InTheWay::Nothing if let Some(taken) = self.activation.taken(listener, address) => {
@@ -294,6 +354,38 @@ impl DataPath {
         }?;
         let address = bound.map_or_else(|| address.clone(), Address::Tcp);
         Ok((SocketSource::New(sockets), address))
+    }
+
+    /// Binds the address of a unix socket of the former process that no client reaches, since its file was removed: the former process
+    /// keeps that socket, and serves who is in its queue. None if there is no such socket, or it cannot be bound anew.
+    fn bind_anew(
+        &mut self,
+        listener: &ListenerConfig<Box<dyn Filter>>,
+        address: &Address,
+        going: &[ListenerId],
+    ) -> Option<Vec<Listener>> {
+        let is_free = matches!(self.in_the_way(address, going), InTheWay::Nothing);
+        if !is_free || !self.activation.is_lost(listener, address) {
+            return None;
+        }
+        let (name, at) = (&*listener.name, address_text(address));
+        match worker::bind_beside(address, &listener.socket, self.count()) {
+            Ok(sockets) => {
+                tracing::warn!(
+                    listener = name,
+                    "{at} was removed by another program, and is bound anew"
+                );
+                self.activation.replace(address);
+                Some(sockets)
+            }
+            Err(error) => {
+                tracing::error!(
+                    listener = name,
+                    "{at} was removed by another program, and cannot be bound anew: {error}; no client reaches this listener there"
+                );
+                None
+            }
+        }
     }
 
     /// A listener that goes, and listens on this address with the same options: its sockets stay open.

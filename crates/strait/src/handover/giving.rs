@@ -22,6 +22,7 @@ use super::line::{Incoming, Line, nanos, now};
 use super::pending::{First, Heard, LOOK_INTERVAL, PendingPeers};
 use super::refused::RefusedPeers;
 use super::requester::Requester;
+use super::socket_file::SocketFile;
 use super::start_command::StartCommand;
 use super::topics::Topic;
 use super::{access, hint_to_allow, is_allowed};
@@ -31,8 +32,8 @@ use crate::data_path::{Contacts, DataPath};
 /// Refusals in between are counted, and not logged.
 const REFUSAL_LOG_INTERVAL: u64 = 1_000_000_000;
 
-/// How long the thread waits for a process at a time.
-const ACCEPT_TIMEOUT: Duration = Duration::from_secs(3600);
+/// How long the thread waits for a process at a time. Then it looks whether others still find this one.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Rest after a failed accept, which is most likely for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -48,8 +49,10 @@ const LEARNS: &[&str] = &[Topic::Totals.name()];
 pub(crate) struct Giving {
     /// Where other processes connect to.
     pub(crate) listener: PacketListener,
-    /// The file of that.
+    /// Where that is found.
     pub(crate) path: PathBuf,
+    /// Its file.
+    pub(crate) file: SocketFile,
     /// How it is configured.
     pub(crate) options: HandoverOptions,
     pub(crate) contacts: Contacts,
@@ -86,7 +89,10 @@ impl Giving {
     pub(crate) fn run(mut self) {
         // A process that starts meanwhile finds none here, and listens itself.
         while !self.is_ending() {
-            let Some((line, heard)) = self.next_peer(ACCEPT_TIMEOUT) else { continue };
+            let Some((line, heard)) = self.next_peer(ACCEPT_TIMEOUT) else {
+                self.restore_file();
+                continue;
+            };
             let end = match &heard.hello.purpose {
                 Purpose::Take { .. } => self.give(line, &heard, None),
                 Purpose::Upgrade(request) => self.upgrade(line, request),
@@ -114,8 +120,21 @@ impl Giving {
         }
     }
 
+    /// Has others find this process again, where the file of its socket is gone.
+    fn restore_file(&mut self) {
+        if self.is_ending() {
+            return;
+        }
+        if let Some(listener) = self.file.restore(&self.path, access(&self.options)) {
+            self.listener = listener;
+        }
+    }
+
     /// Lets those connect whom this process is configured to let, where another may have set it otherwise.
     pub(super) fn set_access(&self) {
+        if !self.file.is_at(&self.path) {
+            return;
+        }
         if let Err(error) = io::packets::set_access(&self.path, access(&self.options)) {
             let at = self.path.display();
             tracing::warn!("handover: {at}: cannot set who may connect: {error}");

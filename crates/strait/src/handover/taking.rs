@@ -99,6 +99,15 @@ impl TakenSockets {
         self.take_socket_at(address).map(take)
     }
 
+    /// Whether the former process has a unix socket there that no client reaches: its file is not that process's own any more, and another
+    /// may take its place.
+    pub(crate) fn is_admin_lost(&self, address: &Address) -> bool {
+        let Address::Unix(path) = address else { return false };
+        let all = self.admin.iter().chain(&self.metrics);
+        all.into_iter().any(|socket| is_at(socket, address) && !socket.owns_file())
+            && io::is_path_free(path)
+    }
+
     /// The same as a mere socket.
     pub(super) fn take_socket_at(&mut self, address: &Address) -> Option<Inherited> {
         let is_there =

@@ -23,6 +23,7 @@ mod handover_back;
 mod handover_command;
 mod handover_counts;
 mod handover_early_data;
+mod handover_files;
 mod handover_giver;
 mod handover_known;
 mod handover_listing;

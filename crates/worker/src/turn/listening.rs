@@ -11,7 +11,7 @@ use proxy::PeerAddress;
 use telemetry::cause::Cause;
 
 use super::{Listening, Worker};
-use crate::mailbox::{InheritedSocket, KeptListener, ReportBody};
+use crate::mailbox::{InheritedSocket, KeptListener, ReplacingSocket, ReportBody};
 use crate::sockets::Flags;
 use crate::world::{AcceptError, World};
 
@@ -121,12 +121,40 @@ impl<W: World> Worker<W> {
 
     pub(super) fn close_listener(&mut self, id: ListenerId) {
         for place in self.listener_places.remove(&id).unwrap_or_default() {
-            let Some(listening) = self.listeners.get_mut(place as usize) else { continue };
-            listening.paused_until = None;
-            if let Some(socket) = listening.socket.take() {
-                self.world.unwatch_listener(&socket);
-            }
-            self.listeners_closed.push(place);
+            self.close_place(place);
+        }
+    }
+
+    fn close_place(&mut self, place: u32) {
+        let Some(listening) = self.listeners.get_mut(place as usize) else { return };
+        listening.paused_until = None;
+        if let Some(socket) = listening.socket.take() {
+            self.world.unwatch_listener(&socket);
+        }
+        self.listeners_closed.push(place);
+    }
+
+    /// Accepts from a socket in the place of others at the same address, whose queues are emptied.
+    pub(super) fn replace_listener(&mut self, replacing: ReplacingSocket<W::Listener>) {
+        let ReplacingSocket { id, address, socket } = replacing;
+        let is_replaced = |place: &u32| {
+            let listening = self.listeners.get(*place as usize);
+            let socket = listening.and_then(|listening| listening.socket.as_ref());
+            socket.is_some_and(|socket| self.world.listens_at(socket, &address))
+        };
+        let places = self.listener_places.get(&id);
+        let replaced: Vec<_> = places.into_iter().flatten().copied().filter(is_replaced).collect();
+        let queued_max = self.queued_max(id);
+        for place in &replaced {
+            self.accept(*place as usize, queued_max);
+            self.close_place(*place);
+        }
+        if let Some(places) = self.listener_places.get_mut(&id) {
+            places.retain(|place| !replaced.contains(place));
+        }
+        if let Err(error) = self.add_listener(id, socket) {
+            let errno = ::io::errno_name(&error);
+            self.mailbox.report(ReportBody::ListenerBroken { listener: id, errno });
         }
     }
 
@@ -170,11 +198,15 @@ impl<W: World> Worker<W> {
 
     /// Takes the connections that the kernel has accepted already, so that closing resets none.
     pub(super) fn empty_queue(&mut self, id: ListenerId) {
-        let Some((_, listener)) = self.proxy.snapshot().listener(id) else { return };
-        // More than the queue holds came after the drain began.
-        let queued_max = listener.socket.backlog.get() as usize + 1;
+        let queued_max = self.queued_max(id);
         for place in self.listener_places.get(&id).cloned().unwrap_or_default() {
             self.accept(place as usize, queued_max);
         }
+    }
+
+    /// Connections that the queue of a listener holds at most: more came since one began to take them.
+    fn queued_max(&self, id: ListenerId) -> usize {
+        let listener = self.proxy.snapshot().listener(id);
+        listener.map_or(0, |(_, listener)| listener.socket.backlog.get() as usize + 1)
     }
 }
