@@ -68,6 +68,8 @@ pub enum HandoverChange {
     Committed {
         /// That process.
         successor: u32,
+        /// Whether it has its place back: it was this one's former process.
+        is_return: bool,
         /// Where this one goes on to answer.
         kept_admin: KeptAdmin,
         /// Hears when it answers nowhere else any more.

@@ -292,6 +292,10 @@ struct Running<W: Workers> {
     is_former_lost: bool,
     /// Processes before this one that still have connections.
     formers: usize,
+    /// Whether one of them has its place back, and this one is no more than what is left of it.
+    is_former_successor: bool,
+    /// Whether the process whose place this one took is not among them any more.
+    has_former_ended: bool,
     /// Whether the process that took this one's place hears it no longer.
     is_successor_gone: bool,
     /// Whether this process was asked to end.

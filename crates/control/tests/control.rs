@@ -376,7 +376,7 @@ impl Running {
     fn commit(&self, successor: u32) {
         let (reply, known) = tokio::sync::oneshot::channel();
         let kept_admin = KeptAdmin::default();
-        let change = HandoverChange::Committed { successor, kept_admin, reply };
+        let change = HandoverChange::Committed { successor, is_return: false, kept_admin, reply };
         self.steps.blocking_send(HandoverStep::Became(change)).unwrap();
         // What comes on other ways may be heard before it otherwise.
         known.blocking_recv().unwrap();

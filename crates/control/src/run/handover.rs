@@ -86,7 +86,9 @@ impl<W: Workers> Running<W> {
                 }
                 self.end_giving();
             }
-            HandoverChange::Committed { successor, kept_admin, reply } => {
+            HandoverChange::Committed { successor, is_return, kept_admin, reply } => {
+                // Its end may have been heard of before.
+                self.is_former_successor = is_return && !self.has_former_ended;
                 self.admin_handles.set_kept(kept_admin);
                 self.hand_over(successor);
                 let _ = reply.send(());
@@ -183,8 +185,9 @@ impl<W: Workers> Running<W> {
             }
             HandoverFact::FormerEnded { pid, returned } => {
                 self.listing.end(pid);
-                if let Some(handover) = returned {
-                    self.collector.on_returned_ended(handover);
+                match returned {
+                    Some(handover) => self.collector.on_returned_ended(handover),
+                    None => (self.is_former_successor, self.has_former_ended) = (false, true),
                 }
                 self.formers = self.formers.saturating_sub(1);
                 self.is_former_lost = true;

@@ -157,6 +157,8 @@ impl<W: Workers> Running<W> {
             lost_at: None,
             is_former_lost: false,
             formers: 0,
+            is_former_successor: false,
+            has_former_ended: false,
             is_successor_gone: false,
             is_asked_to_end: false,
             memory,

@@ -121,13 +121,20 @@ struct FormerLine {
     unsent: VecDeque<Wiped>,
     /// Whether that process stands in for this one no more.
     is_left: bool,
+    /// Whether that process takes everything back.
+    takes_back: bool,
 }
 
 impl FormerProcess {
     /// Keeps another handle on the connection.
     pub(crate) fn keep(&self, packets: Option<Packets>) {
-        *self.line() =
-            packets.map(|packets| FormerLine { packets, unsent: VecDeque::new(), is_left: false });
+        let line = |packets| FormerLine {
+            packets,
+            unsent: VecDeque::new(),
+            is_left: false,
+            takes_back: false,
+        };
+        *self.line() = packets.map(line);
     }
 
     /// Whether there is one that stands in for this one, which has neither handed over nor begun to end.
@@ -146,6 +153,18 @@ impl FormerProcess {
         if let Some(line) = &mut *self.line() {
             line.is_left = true;
         }
+    }
+
+    /// That process was asked to take everything back, or does not after all.
+    pub(crate) fn note_taking_back(&self, takes_back: bool) {
+        if let Some(line) = &mut *self.line() {
+            line.takes_back = takes_back;
+        }
+    }
+
+    /// Whether that process takes everything back: then it closes this connection and serves on.
+    pub(crate) fn takes_back(&self) -> bool {
+        self.line().as_ref().is_some_and(|line| line.takes_back)
     }
 
     /// Sends it a message as soon as it reads, and says whether there is such a process.

@@ -445,6 +445,7 @@ impl<'g> Attempt<'g> {
         let kept_admin = self.accepting.kept_admin();
         self.step(HandoverStep::Became(HandoverChange::Committed {
             successor: pid,
+            is_return: self.is_return,
             kept_admin,
             reply,
         }));

@@ -51,17 +51,23 @@ impl Giving {
                 "there is no old process that could take back, or its probation is over".to_owned();
             return Self::conclude(requester, reason);
         }
+        former.note_taking_back(true);
         tracing::warn!("giving everything back to the old process: {reason}");
         let until = now().saturating_add(CONNECT_TIMEOUT);
         while now() < until && !self.is_ending() {
             let next = self.next_peer(Duration::from_millis(50));
-            let Some((former, heard)) = next else { continue };
+            let Some((peer, heard)) = next else { continue };
             if matches!(heard.hello.purpose, Purpose::TakeBack { .. }) {
-                return self.give(former, &heard, Some(requester));
+                let end = self.give(peer, &heard, Some(requester));
+                if matches!(end, End::Back) {
+                    former.note_taking_back(false);
+                }
+                return end;
             }
             let reason = "this process is giving back to the old one".to_owned();
-            self.refuse(&former, "busy", reason);
+            self.refuse(&peer, "busy", reason);
         }
+        former.note_taking_back(false);
         let reason =
             "the old process does not take back: its probation is over, or it is ending or stopped"
                 .to_owned();

@@ -58,6 +58,10 @@ fn everything_is_given_back_in_the_probation() {
         });
     }
     assert_eq!(get(strait.listener, "/").status, 200);
+    let log = strait.all_logged();
+    assert_eq!(log.matches("the new process has ended, which gave everything back").count(), 2);
+    assert!(!log.contains("the old process has ended"), "{log}");
+    assert!(!log.contains("passes on what the one before it counts"), "{log}");
     // And it still can be replaced.
     upgraded(&strait, &mut successors);
     assert_eq!(kept[0].get("/").status, 200);

@@ -7,6 +7,7 @@ use tokio::sync::mpsc::Sender;
 
 use super::Taking;
 use crate::data_path::{Contacts, DataPath};
+use crate::handover::timeouts::PROCESS_END_TIMEOUT;
 use crate::handover::topics::Topic;
 
 impl Taking {
@@ -44,10 +45,17 @@ impl Taking {
             contacts.former().flush();
             self.report_and_hear(control, true);
         }
+        let takes_back = contacts.former().takes_back();
         contacts.former().keep(None);
         let _ =
             control.blocking_send(HandoverStep::Heard(HandoverFact::FormerEnded { pid, returned }));
-        tracing::info!(pid, "the old process has ended");
+        if self.is_return {
+            tracing::info!(pid, "the new process has ended, which gave everything back");
+        } else if takes_back && !self.has_giver_ended(PROCESS_END_TIMEOUT) {
+            tracing::info!(pid, "the old process has everything back");
+        } else {
+            tracing::info!(pid, "the old process has ended");
+        }
     }
 
     /// By which handover the other process gave this one's place back, if it did.
