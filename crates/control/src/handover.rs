@@ -63,6 +63,8 @@ pub enum HandoverChange {
     RolledBack {
         /// What the other process had counted until it ended, as far as it said so.
         totals: FormerTotals,
+        /// Hears whether this process ends, because it was asked to meanwhile.
+        reply: oneshot::Sender<bool>,
     },
     /// Another process has taken this one's place.
     Committed {

@@ -385,7 +385,8 @@ impl Running {
     /// The handover is over, and this process goes on.
     fn roll_back(&self) {
         let totals = FormerTotals::default();
-        let change = HandoverChange::RolledBack { totals };
+        let (reply, _ends) = tokio::sync::oneshot::channel();
+        let change = HandoverChange::RolledBack { totals, reply };
         self.steps.blocking_send(HandoverStep::Became(change)).unwrap();
     }
 

@@ -64,6 +64,7 @@ pub struct Giver {
     reads: Reads,
     /// What the taker has said of its end, before that.
     why_taker_ends: Option<String>,
+    why_given_back: Option<String>,
     silence: Silence,
     /// How long the taker may take once it is asked to commit.
     commit_within: Duration,
@@ -155,6 +156,7 @@ impl Giver {
             patience: None,
             reads: Reads::default(),
             why_taker_ends: None,
+            why_given_back: None,
             silence: Silence::default(),
             commit_within: Duration::ZERO,
             commit_until: 0,
@@ -182,6 +184,12 @@ impl Giver {
             State::Probation(_) => Phase::Probation,
             State::Leaving | State::Ended => Phase::Done,
         }
+    }
+
+    /// Why the taker, which has become the process, gives everything back at once, if it does.
+    #[must_use]
+    pub fn why_given_back(&self) -> Option<&str> {
+        self.why_given_back.as_deref()
     }
 
     /// Whether nothing comes of it any more.
@@ -263,6 +271,10 @@ impl Giver {
             }
             Ok(Some(Message::Ends { reason })) => {
                 self.why_taker_ends = Some(reason);
+                Ok(())
+            }
+            Ok(Some(Message::GivesBack { reason })) => {
+                self.why_given_back = Some(reason);
                 Ok(())
             }
             Ok(Some(Message::TakerState(piece))) => {

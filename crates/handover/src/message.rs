@@ -109,11 +109,18 @@ pub enum Message {
         version: u64,
     },
     /// From a taker that cannot go on and ends, from [`Message::Serving`] on: what it was handed is free once its connection is closed.
+    /// And to who asked for an upgrade, before [`Message::Outcome`]: the process that says so is ending.
     Ends {
         /// Why.
         reason: String,
     },
-    /// The sender runs, and has nothing else to send.
+    /// From a taker, before [`Message::Committed`]: it becomes the process, and gives everything back for this reason.
+    GivesBack {
+        /// Why.
+        reason: String,
+    },
+    /// The sender runs, and has nothing else to send. As the first frame of a connection: the sender wants nothing but to know who
+    /// listens.
     Alive,
     /// From a taker, before [`Message::Serving`]: it reads [`Message::Pack`].
     ReadsPacks,

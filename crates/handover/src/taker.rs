@@ -477,6 +477,13 @@ impl Taker {
         self.actions.push_back(TakerAction::Moving(MovingAction::Commit { states, is_alone }));
     }
 
+    /// This process takes over, as [`MovingAction::Commit`] asked, and gives everything back then. To be said before [`Self::committed`].
+    pub fn gives_back(&mut self, reason: &str) {
+        if matches!(self.state, State::Committing) {
+            self.send(&Message::GivesBack { reason: shortened_alone(reason.to_owned()) });
+        }
+    }
+
     /// This process has taken over, as [`MovingAction::Commit`] asked.
     pub fn committed(&mut self) {
         if !matches!(self.state, State::Committing) {

@@ -78,13 +78,15 @@ impl<W: Workers> Running<W> {
 
     fn on_handover_change(&mut self, change: HandoverChange) {
         match change {
-            HandoverChange::RolledBack { totals } => {
+            HandoverChange::RolledBack { totals, reply } => {
                 self.collector.go_on_from(totals);
                 // One that was refused before it began gave nothing.
                 if matches!(self.handing, Handing::Giving { .. }) {
                     self.lost_at = Some(clock::monotonic_ns() + RETURN_TIME);
                 }
                 self.end_giving();
+                // Who asked for it may be gone.
+                let _ = reply.send(self.state != State::Ready);
             }
             HandoverChange::Committed { successor, is_return, kept_admin, reply } => {
                 // Its end may have been heard of before.

@@ -43,6 +43,8 @@ const IS_PATIENT: u16 = IGNORABLE + 14;
 const OWN_FILES: u16 = IGNORABLE + 15;
 // One of an earlier version goes on without.
 const TAKER_STATE: u16 = IGNORABLE + 16;
+// One of an earlier version hears of it as it is asked to take everything back.
+const GIVES_BACK: u16 = IGNORABLE + 17;
 
 impl Message {
     /// The frame.
@@ -64,7 +66,9 @@ impl Message {
             Self::Taken { batch, refused } => frame::encode(kind, &(batch, refused)),
             Self::State(piece) | Self::TakerState(piece) => frame::encode(kind, piece),
             Self::GiveUp { reason } => frame::encode(kind, reason),
-            Self::TakeBack { reason } | Self::Ends { reason } => frame::encode(kind, reason),
+            Self::TakeBack { reason } | Self::Ends { reason } | Self::GivesBack { reason } => {
+                frame::encode(kind, reason)
+            }
             Self::Succeeded
             | Self::EndRemaining
             | Self::Alive
@@ -125,6 +129,7 @@ impl Message {
             IS_PATIENT => Self::IsPatient { ms: Some(frame::body(body)?) },
             CONFIG_VERSION => Self::ConfigVersion { version: frame::body(body)? },
             ENDS => Self::Ends { reason: frame::body(body)? },
+            GIVES_BACK => Self::GivesBack { reason: frame::body(body)? },
             UNUSED => Self::Unused { sockets: frame::body(body)? },
             OWN_FILES => Self::OwnFiles { keys: frame::body(body)? },
             BUSY => Self::Busy,
@@ -165,6 +170,7 @@ impl Message {
             Self::Unused { .. } => UNUSED,
             Self::OwnFiles { .. } => OWN_FILES,
             Self::Ends { .. } => ENDS,
+            Self::GivesBack { .. } => GIVES_BACK,
             Self::ConfigVersion { .. } => CONFIG_VERSION,
             Self::Busy => BUSY,
             Self::Pack { .. } => PACK,
@@ -202,6 +208,7 @@ impl Message {
             Self::Unused { .. } => "Unused",
             Self::OwnFiles { .. } => "OwnFiles",
             Self::Ends { .. } => "Ends",
+            Self::GivesBack { .. } => "GivesBack",
             Self::ConfigVersion { .. } => "ConfigVersion",
             Self::Busy => "Busy",
             Self::Pack { .. } => "Pack",

@@ -35,7 +35,7 @@ use super::giving_back::NotReturned;
 use super::leaving::{Leaving, Updates};
 use super::line::{FLUSH_INTERVAL, Incoming, Line, ends, nanos, now, runs_on};
 use super::listing::Listing;
-use super::requester::{Requester, reap};
+use super::requester::{Conclusion, Requester, reap};
 use super::timeouts::MAILBOX_TIMEOUT;
 use super::topics::Topic;
 use super::{longest_handshake, parts, resources};
@@ -460,15 +460,24 @@ impl<'g> Attempt<'g> {
         let (silence_ms, left) =
             (silence / 1_000_000, by_reason.iter().map(|left| left.count).sum::<u32>());
         tracing::info!(pid, ms, groups = moved, left, silence_ms, "handed over");
-        let text = format!(
-            "process {pid} serves: {moved} groups of connections moved, {left} stay and drain"
-        );
+        let outcome = match self.giver.why_given_back() {
+            None => (
+                Conclusion::Done,
+                format!(
+                    "process {pid} serves: {moved} groups of connections moved, {left} stay and drain"
+                ),
+            ),
+            Some(why) => (
+                Conclusion::Continues,
+                format!("{} gives everything back: {why}", process_text(pid)),
+            ),
+        };
         let stay = |Left { reason, count }: &Left| format!("{count} stay: {reason}");
         let silence = format!("no connection was silent for longer than {} ms", silence_ms + 1);
         let lines: Vec<_> = by_reason.iter().map(stay).chain([silence]).collect();
         self.tell(lines);
         if let Some(asked) = self.asked.take() {
-            self.child = asked.conclude(true, text);
+            self.child = asked.conclude(outcome.0, outcome.1);
         }
     }
 
@@ -491,7 +500,7 @@ impl<'g> Attempt<'g> {
         self.news(HandoverNews::Failed(failure.word()));
         let result = HandoverResult::RolledBack;
         self.news(HandoverNews::Ended(result, failure.to_string()));
-        self.become_again(|totals| HandoverChange::RolledBack { totals });
+        let conclusion = self.go_on();
         tracing::error!(pid, returned, ended, "the handover is rolled back: {failure}");
         let mut reason = failure.to_string();
         if let Some(mut asked) = self.asked.take() {
@@ -502,18 +511,26 @@ impl<'g> Attempt<'g> {
             if returned + ended > 0 {
                 reason = format!("{reason}; {returned} groups continue, {ended} were closed");
             }
-            asked.finish(false, reason);
+            asked.finish(conclusion, reason);
         }
         End::Back
+    }
+
+    /// Has control go on as before, unless it was asked to end meanwhile.
+    fn go_on(&self) -> Conclusion {
+        let (reply, ends) = oneshot::channel();
+        self.become_again(|totals| HandoverChange::RolledBack { totals, reply });
+        // Control ends with the process.
+        if ends.blocking_recv().unwrap_or(true) { Conclusion::Ends } else { Conclusion::Continues }
     }
 
     /// The other process has compared the configurations, and ends.
     fn on_checked(&mut self) -> End {
         self.news(HandoverNews::Ended(HandoverResult::Checked, String::new()));
-        self.become_again(|totals| HandoverChange::RolledBack { totals });
+        self.go_on();
         tracing::info!(pid = self.line.peer.pid, "compared with another process's configuration");
         if let Some(asked) = self.asked.take() {
-            asked.finish(true, "checked: this process continues".to_owned());
+            asked.finish(Conclusion::Done, "checked: this process continues".to_owned());
         }
         End::Back
     }
@@ -546,7 +563,7 @@ impl<'g> Attempt<'g> {
              as it runs; until then this process accepts new ones ({failure})"
         );
         if let Some(asked) = self.asked.take() {
-            self.child = asked.conclude(false, reason);
+            self.child = asked.conclude(Conclusion::Continues, reason);
         }
         self.giver.on_not_ended(now());
     }
@@ -618,6 +635,11 @@ impl<'g> Attempt<'g> {
         // Control ends with the process.
         let _ = self.giving.control.blocking_send(step);
     }
+}
+
+/// The process with this id, which is 0 where it has none here, as in another container.
+fn process_text(pid: u32) -> String {
+    if pid == 0 { "the new process".to_owned() } else { format!("process {pid}") }
 }
 
 /// Sends a frame. While the other process takes connections up, it does not read, and says that it is there.

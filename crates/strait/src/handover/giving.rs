@@ -21,7 +21,7 @@ use super::leaving::Leaving;
 use super::line::{Incoming, Line, nanos, now};
 use super::pending::{First, Heard, LOOK_INTERVAL, PendingPeers};
 use super::refused::RefusedPeers;
-use super::requester::Requester;
+use super::requester::{Conclusion, Requester};
 use super::socket_file::SocketFile;
 use super::start_command::StartCommand;
 use super::topics::Topic;
@@ -178,7 +178,7 @@ impl Giving {
             match next? {
                 (line, First::Hello(heard)) => return Some((line, heard)),
                 (line, First::Refused(cause, reason)) => self.refuse(&line, cause, reason),
-                (_, First::Nothing) => {}
+                (_, First::Nothing | First::Look) => {}
             }
         }
     }
@@ -248,7 +248,7 @@ impl Giving {
             Ok(child) => child,
             Err(error) => {
                 let requester = Requester::new(line, None);
-                return Self::conclude(requester, format!("{program} cannot be started: {error}"));
+                return self.conclude(requester, format!("{program} cannot be started: {error}"));
             }
         };
         tracing::info!(pid = child.id(), program, "upgrade: started the new process");
@@ -258,7 +258,7 @@ impl Giving {
             requester.look();
             if let Ok(Some(status)) = child.try_wait() {
                 let reason = format!("the new process ended before it took over ({status})");
-                return Self::conclude(requester, reason);
+                return self.conclude(requester, reason);
             }
             let next = self.next_peer(Duration::from_millis(50));
             let Some((taker, heard)) = next else { continue };
@@ -281,13 +281,19 @@ impl Giving {
         } else {
             "the new process did not ask to take over in time, and was ended".to_owned()
         };
-        Self::conclude(requester, reason)
+        self.conclude(requester, reason)
     }
 
     /// Nothing is handed over, for this reason.
-    pub(super) fn conclude(requester: Requester, reason: String) -> End {
-        tracing::error!("upgrade: {reason}; this process continues");
-        requester.finish(false, reason);
+    pub(super) fn conclude(&self, requester: Requester, reason: String) -> End {
+        let conclusion = if self.is_ending() {
+            tracing::error!("upgrade: {reason}");
+            Conclusion::Ends
+        } else {
+            tracing::error!("upgrade: {reason}; this process continues");
+            Conclusion::Continues
+        };
+        requester.finish(conclusion, reason);
         End::Back
     }
 

@@ -49,7 +49,7 @@ impl Giving {
         if !former.stands_by() || !former.send(&Message::TakeBack { reason: reason.clone() }) {
             let reason =
                 "there is no old process that could take back, or its probation is over".to_owned();
-            return Self::conclude(requester, reason);
+            return self.conclude(requester, reason);
         }
         former.note_taking_back(true);
         tracing::warn!("giving everything back to the old process: {reason}");
@@ -71,7 +71,7 @@ impl Giving {
         let reason =
             "the old process does not take back: its probation is over, or it is ending or stopped"
                 .to_owned();
-        Self::conclude(requester, reason)
+        self.conclude(requester, reason)
     }
 
     /// Takes everything back from the process that has taken this one's place, and says how many handovers led to it then. What that has

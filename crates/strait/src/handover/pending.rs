@@ -39,6 +39,8 @@ pub(crate) struct PendingPeers {
 pub(super) enum First {
     Hello(Heard),
     Nothing,
+    /// It wanted to know who listens, and nothing else.
+    Look,
     /// Something else: why the process is refused, with the cause as it is counted.
     Refused(&'static str, String),
 }
@@ -98,6 +100,7 @@ fn first(line: &mut Line) -> First {
     match line.receive(Some(now())) {
         Ok(Incoming::Frame(frame, 0)) => match Message::decode(&frame) {
             Ok(Some(Message::Hello(hello))) => First::Hello(Heard { frame: frame.to_vec(), hello }),
+            Ok(Some(Message::Alive)) => First::Look,
             Ok(_) => First::Refused("out_of_turn", no_hello.to_owned()),
             Err(error) => First::Refused("garbled", format!("{no_hello}: {error}")),
         },
@@ -124,6 +127,16 @@ mod tests {
         let (ours, theirs) = Packets::pair().expect("a pair");
         let displaced = pending.add(Line::new(ours).expect("it is open"));
         (theirs, displaced)
+    }
+
+    #[test]
+    fn who_looks_which_process_listens_is_not_refused() {
+        let mut pending = PendingPeers::default();
+        let (looking, _) = connect(&mut pending);
+        looking.send(&Message::Alive.encode(), &[], Duration::ZERO).expect("it is open");
+        drop(looking);
+        assert!(matches!(pending.next(), Some((_, First::Look))));
+        assert!(pending.is_empty());
     }
 
     #[test]

@@ -29,6 +29,17 @@ pub(super) struct Requester {
     frames: usize,
 }
 
+/// What came of what the command asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Conclusion {
+    /// It is done.
+    Done,
+    /// It is not, and this process continues.
+    Continues,
+    /// It is not, and this process is ending.
+    Ends,
+}
+
 impl Requester {
     pub(super) fn new(line: Line, child: Option<Child>) -> Self {
         Self { line, child, alive_at: now().saturating_add(ALIVE_INTERVAL), frames: 0 }
@@ -77,7 +88,11 @@ impl Requester {
     }
 
     /// Sends the outcome, and waits a moment for room. Returns the process that was started.
-    pub(super) fn conclude(mut self, is_done: bool, text: String) -> Option<Child> {
+    pub(super) fn conclude(mut self, conclusion: Conclusion, text: String) -> Option<Child> {
+        if conclusion == Conclusion::Ends {
+            self.line.queue(Message::Ends { reason: text.clone() }.encode());
+        }
+        let is_done = conclusion == Conclusion::Done;
         self.line.queue(Message::Outcome { is_done, text }.encode());
         let until = now().saturating_add(OUTCOME_TIMEOUT);
         while self.line.is_full() && now() < until {
@@ -88,8 +103,8 @@ impl Requester {
     }
 
     /// The same, and waits for the end of a process that is not the next one.
-    pub(super) fn finish(self, is_done: bool, text: String) {
-        end(self.conclude(is_done, text));
+    pub(super) fn finish(self, conclusion: Conclusion, text: String) {
+        end(self.conclude(conclusion, text));
     }
 }
 
@@ -146,14 +161,14 @@ mod tests {
             }
             (lines, outcome)
         });
-        assert!(requester.conclude(true, "done".to_owned()).is_none());
+        assert!(requester.conclude(Conclusion::Done, "done".to_owned()).is_none());
         assert_eq!(reader.join().expect("it ends"), (2000, Some("done".to_owned())));
 
         let (ours, unread) = Packets::pair().expect("a pair");
         let mut requester = Requester::new(Line::new(ours).expect("a line"), None);
         requester.report((0..50_000).map(|number| format!("line {number}: {}", "x".repeat(100))));
         let began = now();
-        drop(requester.conclude(true, "done".to_owned()));
+        drop(requester.conclude(Conclusion::Done, "done".to_owned()));
         assert!((OUTCOME_TIMEOUT..2 * OUTCOME_TIMEOUT).contains(&(now() - began)));
         drop(unread);
     }

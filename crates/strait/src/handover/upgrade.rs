@@ -94,7 +94,10 @@ pub(crate) fn upgrade(upgrade: &Upgrade) -> Result<(), Failure> {
 fn successor(path: &Path, former: u32) -> Option<u32> {
     let serving = || {
         let packets = Packets::connect(path).ok()?;
-        Line::new(packets).ok().map(|line| line.peer.pid).filter(|pid| *pid != former)
+        let mut line = Line::new(packets).ok()?;
+        // It counts others that want nothing as refused. A failure says no less: it is closed then.
+        let _ = line.send_message(&Message::Alive);
+        Some(line.peer.pid).filter(|pid| *pid != former)
     };
     SUCCESSOR_PAUSES.iter().find_map(|pause| {
         rest(*pause);
@@ -174,6 +177,7 @@ fn listen(
 ) -> Result<(), Silence> {
     let other = |reason: &str| Err(Silence::Other(reason.to_owned()));
     let mut until = now().saturating_add(SILENCE_NS);
+    let mut goes_on = "; the running process continues";
     while now() < until {
         let frame = match line.receive(Some(until)) {
             Ok(Incoming::Frame(frame, _)) => frame,
@@ -197,8 +201,9 @@ fn listen(
                 printer.print(text);
                 return Ok(());
             }
+            Ok(Some(Message::Ends { .. })) => goes_on = "",
             Ok(Some(Message::Outcome { text, .. } | Message::GiveUp { reason: text })) => {
-                return other(&format!("{text}; the running process continues"));
+                return other(&format!("{text}{goes_on}"));
             }
             // A sign that it is at it, or a message of a later version.
             _ => {}

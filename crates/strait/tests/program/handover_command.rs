@@ -316,6 +316,27 @@ fn a_new_process_starts_by_itself_where_the_running_one_ends_before_it_could_tak
     assert_eq!(get(address, "/").status, 200);
 }
 
+#[test]
+fn a_process_that_is_asked_to_end_while_the_new_one_starts_does_not_say_that_it_continues() {
+    let service = Service::start("one");
+    let mut strait = run(&service, "probation: 1m");
+    let mut busy = Client::connect(strait.listener);
+    busy.send("POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 2\r\n\r\n1");
+    until("the request", || (strait.metric("strait_exchanges_active") == 1.0).then_some(()));
+    let (binary, _go) = slow_program(&strait);
+    let command = upgrade_into(&strait, Stdio::piped(), &["--binary", &binary]);
+    strait.wait_for_log("upgrade: started the new process");
+    strait.signal(Signal::TERM);
+    let output = command.wait_with_output().unwrap();
+    let (out, error) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{out}{error}");
+    assert!(error.contains("this process is ending, and has ended the new one"), "{error}");
+    assert!(!error.contains("continues"), "{error}");
+    assert_eq!(strait.times_logged("this process continues"), 0, "{}", strait.all_logged());
+    busy.send("2");
+    assert_eq!(busy.receive().status, 200);
+}
+
 /// A process that ends with this.
 struct Started(Child);
 

@@ -72,7 +72,7 @@ pub(crate) fn receive(socket: &OwnedFd) -> Option<Vec<u8>> {
 }
 
 /// How often handovers and peers failed for this cause.
-fn failures(strait: &Strait, cause: &str) -> u32 {
+pub(crate) fn failures(strait: &Strait, cause: &str) -> u32 {
     let metrics = get(strait.admin, "/metrics").text();
     let series = format!("strait_handover_failures_total{{cause=\"{cause}\"}} ");
     let count = metrics.lines().find_map(|line| line.strip_prefix(&series));

@@ -6,6 +6,7 @@ use ::tls::Version;
 use rustix::process::{Signal, kill_process};
 
 use crate::handover::{Successors, over_tls, process, upgraded, with_handover};
+use crate::handover_refusals::{connect, failures, send};
 use crate::handover_stopped::{begin_handshake, upgrade_until_remaining};
 use crate::kit::{Service, Strait, get, until};
 use crate::tls::certificates;
@@ -48,7 +49,7 @@ fn a_new_process_that_is_asked_to_end_gives_back_what_it_has_served() {
     assert_served(&mut kept);
     // Its handover goes on.
     drop(begun);
-    let _ = upgrade.wait();
+    assert_eq!(upgrade.wait().unwrap().code(), Some(1), "it does not serve");
     ended_with(&strait, "taken_back");
     assert_served(&mut kept);
     until("the new process's end", || strait.children().is_empty().then_some(()));
@@ -108,5 +109,10 @@ fn an_old_process_that_ends_at_once_leaves_everything_to_the_new_one() {
     assert_served(&mut kept);
     UnixStream::connect(&socket).expect("its file is the new process's");
     until("the new process", || (get(strait.admin, "/ready").status == 200).then_some(()));
+    // The command has looked for it, which is no attempt to take over. Those that connect are heard in their order.
+    let garbled = connect(&strait.path("handover/strait.sock"));
+    send(&garbled, b"no frame", 0);
+    until("the count", || (failures(&strait, "garbled") == 1).then_some(()));
+    assert_eq!(failures(&strait, "closed"), 0);
     drop(begun);
 }

@@ -215,6 +215,10 @@ impl ConnectionTaker<'_> {
             false => HandoverResult::Completed,
         };
         self.news(HandoverNews::Ended(result, String::new()));
+        if self.taking.is_to_return {
+            // Who asked for the upgrade is not to take this process for the one that serves.
+            self.taking.taker.gives_back("it was asked to end while it took over");
+        }
         self.taking.taker.committed();
         self.taking.send_all();
         self.contacts.deliver_to_all(|| Mail::SocketsAreOwn);
